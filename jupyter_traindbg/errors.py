@@ -1,0 +1,124 @@
+"""Everything that jupyter_traindbg raises on purpose.
+
+    TraindbgError
+    ├── UsageError              the caller's words are off (CLI exit status 2)
+    │   └── UnknownTarget       a target's text has no known form
+    ├── NoTarget                nothing to attach to
+    ├── AmbiguousTarget         several candidates; the message lists them
+    ├── TargetGone              the process has ended
+    ├── CannotAttach            it runs, but there is no way in
+    │   ├── NotPermitted        the kernel, a container or a uid forbids it
+    │   ├── NoSafeThread        no thread is parked where injecting is harmless
+    │   └── MissingPiece        something of ours is not installed
+    ├── GilHeld                 the agent is inside but C code holds the GIL
+    ├── DeadlineExceeded        no answer in time
+    ├── AgentRefused            the agent said no (token, uid, version)
+    └── ProbeFailed             the agent answered with an error
+
+Every class carries ``next_step``: what the person can do now. ``str(error)`` is one line, cause first.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AgentRefused",
+    "AmbiguousTarget",
+    "CannotAttach",
+    "DeadlineExceeded",
+    "GilHeld",
+    "MissingPiece",
+    "NoSafeThread",
+    "NoTarget",
+    "NotPermitted",
+    "ProbeFailed",
+    "TargetGone",
+    "TraindbgError",
+    "UnknownTarget",
+    "UsageError",
+]
+
+
+class TraindbgError(Exception):
+    """Base of all errors here: what happened (``cause``) and what to do (``next_step``)."""
+
+    default_next_step = "run `traindbg targets` to see what can be attached to"
+
+    def __init__(self, cause: str, next_step: str | None = None) -> None:
+        self.cause = cause
+        self.next_step = self.default_next_step if next_step is None else next_step
+        super().__init__(cause)
+
+    def __str__(self) -> str:
+        return f"{self.cause}; {self.next_step}" if self.next_step else self.cause
+
+
+class UsageError(TraindbgError):
+    """The arguments are off; nothing was done."""
+
+    default_next_step = "see `traindbg --help`"
+
+
+class UnknownTarget(UsageError):
+    """The text names no target."""
+
+    default_next_step = (
+        "a target is a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, or the path of an agent socket"
+    )
+
+
+class NoTarget(TraindbgError):
+    """There is no training process to attach to."""
+
+    default_next_step = "start the job, or name a pid; `traindbg targets` lists what is seen"
+
+
+class AmbiguousTarget(TraindbgError):
+    """More than one candidate, and none was named."""
+
+    default_next_step = "name one of them"
+
+
+class TargetGone(TraindbgError):
+    """The process ended, before or during the request."""
+
+
+class CannotAttach(TraindbgError):
+    """The process runs but there is no way in."""
+
+    default_next_step = "start it prepared: `TRAINDBG=1 python train.py`, or call `traindbg.serve()` in it"
+
+
+class NotPermitted(CannotAttach):
+    """ptrace (or the agent's socket) is closed to this user."""
+
+
+class NoSafeThread(CannotAttach):
+    """No thread was parked in a system call where a call into the loader is harmless."""
+
+    default_next_step = "try again in a moment; `traindbg stacks` works from outside meanwhile"
+
+
+class MissingPiece(CannotAttach):
+    """A part of this package, or a tool it needs, is not installed."""
+
+
+class GilHeld(TraindbgError):
+    """C code holds the GIL, so no Python can run inside; evidence from outside still works."""
+
+    default_next_step = "`traindbg stacks` shows from outside who holds it; the agent answers once it is released"
+
+
+class DeadlineExceeded(TraindbgError):
+    """The answer did not come in time."""
+
+    default_next_step = "give a longer --timeout, or look from outside with `traindbg stacks`"
+
+
+class AgentRefused(TraindbgError):
+    """The agent is there and refused the caller."""
+
+
+class ProbeFailed(TraindbgError):
+    """A probe raised inside the training process; the process itself goes on."""
+
+    default_next_step = "the training is not affected; please report this text"

@@ -1,0 +1,510 @@
+"""The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
+
+Units are in the names (``rss_bytes``, ``duration_s``). A measurement that could not be taken is a `NotAvailable`
+value with its reason, never an exception and never a zero.
+
+A `Result` is what a verb returns. It knows how to turn itself into plain data (`Result.to_dict`); how it looks
+is the business of `jupyter_traindbg.render`, which is reached through `set_renderer` so that this module imports nothing
+of the package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, Union
+
+__all__ = [
+    "NA",
+    "Attached",
+    "Child",
+    "Device",
+    "DeviceProcess",
+    "Finding",
+    "FirstNonFinite",
+    "Frame",
+    "GpuReport",
+    "GradStat",
+    "Grads",
+    "LearningRates",
+    "Memory",
+    "MemoryShare",
+    "NotAvailable",
+    "OptimizerGroup",
+    "OptimizerLr",
+    "ProcessStacks",
+    "Rank",
+    "RankGrads",
+    "RankLr",
+    "RankMemory",
+    "RankSteps",
+    "Result",
+    "Silent",
+    "Stacks",
+    "Step",
+    "Steps",
+    "Target",
+    "Targets",
+    "Thread",
+    "available",
+    "set_renderer",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NotAvailable:
+    """A measurement that does not exist here, with the reason. Falsy, so ``value or default`` reads naturally."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return f"not available ({self.reason})"
+
+
+NA = NotAvailable
+Maybe = Union[T, NotAvailable]
+
+
+def available(value: Maybe[T]) -> bool:
+    """True where a measurement exists (``0`` and ``""`` exist)."""
+    return not isinstance(value, NotAvailable)
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses to dicts, `NotAvailable` to ``{"not_available": reason}``, non-finite floats to strings (JSON has none)."""
+    if isinstance(value, NotAvailable):
+        return {"not_available": value.reason}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if not f.name.startswith("_")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value
+
+
+# --- results -------------------------------------------------------------------------------------------------------
+
+MimeBundle = dict[str, Any]
+_renderer: Callable[[Any], MimeBundle] | None = None
+
+
+def set_renderer(renderer: Callable[[Any], MimeBundle]) -> None:
+    """Install the function that turns a `Result` into a mimebundle (done once, by the package's ``__init__``)."""
+    global _renderer
+    _renderer = renderer
+
+
+class Result:
+    """What a verb returns: plain data with `to_dict`, text at a terminal, HTML in a notebook."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong according to this result alone, root cause first; empty where nothing is."""
+        return ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """This result as JSON-ready plain data."""
+        plain: dict[str, Any] = _plain(self)
+        plain["findings"] = [_plain(f) for f in self.findings]
+        return plain
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> MimeBundle:
+        if _renderer is None:
+            return {"text/plain": object.__repr__(self)}
+        return _renderer(self)
+
+    def __str__(self) -> str:
+        return str(self._repr_mimebundle_()["text/plain"])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict. ``who`` lists the ranks, workers or parameters to blame; ``where`` is ``"file:line function"``."""
+
+    code: str
+    severity: Literal["critical", "warning", "info"]
+    title: str
+    who: Sequence[str] = ()
+    where: str | None = None
+    evidence: Sequence[str] = ()
+    cause: str = ""
+    next_steps: Sequence[str] = ()
+    reference: str | None = None
+    confidence: Literal["high", "medium", "low"] = "high"
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A rank that gave no answer, and why."""
+
+    rank: int | None
+    pid: int
+    reason: str
+    next_step: str = ""
+
+
+# --- targets and ranks ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that can be attached to (or, with ``why_not``, cannot). ``name`` is what `attach` takes."""
+
+    name: str
+    pid: int
+    kind: Literal["process", "rank", "launcher", "kernel"]
+    command: str
+    user: str
+    running_s: float
+    framework: Maybe[str]
+    rank: int | None = None
+    world_size: int | None = None
+    agent: bool = False
+    why_not: str | None = None
+    part_of: str | None = None
+    """The name of the launcher target this rank belongs to."""
+
+    @property
+    def attachable(self) -> bool:
+        return self.why_not is None
+
+
+@dataclass(frozen=True)
+class Targets(Result):
+    targets: Sequence[Target]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One attached process. ``rank`` and ``world_size`` are 0 and 1 outside distributed jobs."""
+
+    rank: int
+    world_size: int
+    pid: int
+    way: str
+    """How the agent got in: ``"this process"``, ``"kernel"``, ``"injected"``, ``"found running"`` or ``"outside only"``."""
+    python: Maybe[str]
+    torch: Maybe[str]
+    frameworks: Sequence[str] = ()
+    agent: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Attached(Result):
+    """What `%attach` shows: the target and its ranks."""
+
+    target: str
+    ranks: Sequence[Rank]
+    attach_s: float
+    silent: Sequence[Silent] = ()
+
+
+# --- stacks --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One Python frame; ``line`` is the line being executed. ``library``: not the user's code."""
+
+    file: str
+    line: int
+    function: str
+    library: bool = False
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One thread, innermost frame first. ``state`` is in words; ``waiting_for`` says on what, where that is known."""
+
+    name: str
+    tid: Maybe[int]
+    state: Maybe[str]
+    frames: Sequence[Frame]
+    waiting_for: str | None = None
+    holds_gil: Maybe[bool] = NotAvailable("not measured")
+    training: bool = False
+
+
+@dataclass(frozen=True)
+class ProcessStacks:
+    """All Python threads of one process, the training thread first.
+
+    ``source`` is ``"agent"`` (from inside) or ``"py-spy"`` (from outside); ``role`` is ``"rank"``, ``"DataLoader worker"`` or
+    ``"child"``; ``rank`` is the rank the process belongs to.
+    """
+
+    rank: int
+    pid: int
+    role: str
+    source: str
+    threads: Sequence[Thread]
+    note: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Stacks(Result):
+    processes: Sequence[ProcessStacks]
+    silent: Sequence[Silent] = ()
+    taken_s: float = 0.0
+
+
+# --- steps ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step as recorded by the agent. ``None`` marks what that step did not have.
+
+    ``step`` counts from the attach; ``optimizer_step`` is the optimizer's own count where it keeps one. ``loss`` is the mean, over the
+    step's micro-batches, of what was passed to ``backward()`` (before a GradScaler's scaling). ``grad_norm`` is the L2 norm as the
+    optimizer saw it, sampled. The five ``*_s`` parts sum to ``duration_s``.
+    """
+
+    step: int
+    time_s: float
+    duration_s: float
+    optimizer: int
+    optimizer_step: int | None
+    loss: float | None
+    micro_batches: int
+    lr: Sequence[float]
+    grad_norm: float | None
+    rss_bytes: int
+    cuda_allocated_bytes: int | None
+    cuda_reserved_bytes: int | None
+    cuda_peak_bytes: int | None
+    data_wait_s: float
+    forward_s: float
+    backward_s: float
+    optimizer_s: float
+    other_s: float
+
+
+@dataclass(frozen=True)
+class RankSteps:
+    rank: int
+    pid: int
+    steps: Sequence[Step]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Steps(Result):
+    ranks: Sequence[RankSteps]
+    silent: Sequence[Silent] = ()
+
+
+# --- gradients -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GradStat:
+    """One parameter's gradient. ``shape`` is the global shape; for a DTensor the figures are of the local shard.
+
+    ``norm`` is L2, in float64; ``max_abs`` ignores non-finite elements; ``zeros`` is a share in [0, 1]. Where the gradient does not exist
+    they are `NotAvailable`. Parameters whose norm was finite are not scanned element by element unless asked, and then
+    ``max_abs`` and ``zeros`` are `NotAvailable`.
+    """
+
+    name: str
+    shape: Sequence[int]
+    dtype: str
+    norm: Maybe[float]
+    max_abs: Maybe[float]
+    zeros: Maybe[float]
+    nan_count: int
+    inf_count: int
+    requires_grad: bool = True
+
+
+@dataclass(frozen=True)
+class FirstNonFinite:
+    """The first module, in execution order, whose output was not finite during the armed step; ``module`` None where none was."""
+
+    module: str | None
+    kind: str
+    inputs_finite: Maybe[bool]
+    weights_finite: Maybe[bool]
+    modules_seen: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class RankGrads:
+    """The gradients of one rank. ``at`` says when they were read: ``"after optimizer step N"`` or why not at a safe point."""
+
+    rank: int
+    pid: int
+    at: str
+    safe_point: bool
+    total_norm: Maybe[float]
+    grads: Sequence[GradStat]
+    first: FirstNonFinite | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Grads(Result):
+    ranks: Sequence[RankGrads]
+    silent: Sequence[Silent] = ()
+    verdict: Sequence[Finding] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(self.verdict)
+
+
+# --- learning rate -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OptimizerGroup:
+    """One param group. ``lr`` is what the schedule set; ``parameters`` and ``elements`` count it."""
+
+    index: int
+    lr: float
+    weight_decay: float | None
+    momentum: float | None
+    betas: Sequence[float] | None
+    parameters: int
+    elements: int
+    next_lr: Maybe[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class OptimizerLr:
+    optimizer: str
+    groups: Sequence[OptimizerGroup]
+    scheduler: Maybe[str]
+    scheduler_step: Maybe[int]
+
+
+@dataclass(frozen=True)
+class RankLr:
+    rank: int
+    pid: int
+    optimizers: Sequence[OptimizerLr]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class LearningRates(Result):
+    ranks: Sequence[RankLr]
+    silent: Sequence[Silent] = ()
+
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MemoryShare:
+    """Bytes held by the live training objects on one device (``"cpu"``, ``"cuda:0"``). ``rest_bytes`` is all else in use there."""
+
+    device: str
+    parameters_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    buffers_bytes: int
+    in_use_bytes: Maybe[int]
+    rest_bytes: Maybe[int]
+
+
+@dataclass(frozen=True)
+class Child:
+    """A child process of the rank and its resident memory (shared pages counted in each)."""
+
+    pid: int
+    name: str
+    rss_bytes: int
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """``curve`` is ``(time_s, rss_bytes, cuda_allocated_bytes | None)`` per recorded step, oldest first."""
+
+    rank: int
+    pid: int
+    rss_bytes: int
+    peak_rss_bytes: int
+    shares: Sequence[MemoryShare]
+    cuda: Maybe[Mapping[str, int]]
+    children: Sequence[Child]
+    curve: Sequence[tuple[float, int, int | None]] = ()
+    growth: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Memory(Result):
+    ranks: Sequence[RankMemory]
+    silent: Sequence[Silent] = ()
+    verdict: Sequence[Finding] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(self.verdict)
+
+
+# --- GPU -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeviceProcess:
+    """A process with memory on a device. ``ours``: the rank it is, where we are attached to it."""
+
+    pid: int
+    name: Maybe[str]
+    memory_bytes: Maybe[int]
+    ours: int | None = None
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU, or one MIG instance of it. ``index`` is NVML's; ``cuda_index`` the job's, under CUDA_VISIBLE_DEVICES."""
+
+    index: int
+    uuid: str
+    name: Maybe[str]
+    memory_used_bytes: Maybe[int]
+    memory_total_bytes: Maybe[int]
+    utilization_percent: Maybe[int]
+    memory_utilization_percent: Maybe[int]
+    power_w: Maybe[float]
+    power_limit_w: Maybe[float]
+    temperature_c: Maybe[int]
+    throttle_reasons: Maybe[Sequence[str]]
+    ecc_uncorrected: Maybe[int]
+    ecc_corrected: Maybe[int]
+    xid_errors: Maybe[int]
+    processes: Maybe[Sequence[DeviceProcess]]
+    cuda_index: int | None = None
+    mig_parent: int | None = None
+
+
+@dataclass(frozen=True)
+class GpuReport(Result):
+    """What NVML said. ``stuck_pids`` are processes in uninterruptible sleep (state D) when the driver did not answer."""
+
+    devices: Sequence[Device]
+    driver: Maybe[str]
+    cuda_driver: Maybe[str]
+    problem: str | None = None
+    stuck_pids: Sequence[int] = ()
+    taken_s: float = 0.0
+    verdict: Sequence[Finding] = field(default_factory=tuple)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(self.verdict)
