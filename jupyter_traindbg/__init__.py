@@ -1,1 +1,86 @@
-"""jupyter_traindbg: attach from a notebook to a training job that is already running."""
+"""jupyter_traindbg: attach from a notebook to a training job that is already running.
+
+The public names are below; they are imported on first use, and importing this package imports neither torch nor ray.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .attach.discover import targets
+    from .job import Job, attach
+    from .prepared import serve
+
+__all__ = ["Job", "__version__", "attach", "load_ipython_extension", "serve", "targets", "unload_ipython_extension"]
+
+_HOMES = {"Job": "job", "attach": "job", "serve": "prepared", "targets": "attach.discover"}
+_SESSION = "_traindbg_session"
+
+
+class _Package(types.ModuleType):
+    """The public function `attach` has the name of the folder with the ways in; the import system must not overwrite it."""
+
+    @property
+    def attach(self) -> Any:
+        return _public("attach")
+
+    @attach.setter
+    def attach(self, module: Any) -> None:
+        """Called by the import system for the folder, which stays reachable by ``from jupyter_traindbg.attach import ...``."""
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def _public(name: str) -> Any:
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _public(name)
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext traindbg``. Loading it twice, or under both import names, is loading it once."""
+    from .magics import ipython
+
+    if getattr(shell, _SESSION, None) is None:
+        setattr(shell, _SESSION, ipython.load(shell))
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext traindbg``: leaves the job and removes the magics."""
+    from .magics import ipython
+
+    session = getattr(shell, _SESSION, None)
+    if session is not None:
+        setattr(shell, _SESSION, None)
+        ipython.unload(shell, session)
+
+
+def _render(result: Any) -> dict[str, Any]:
+    from .render import mimebundle
+
+    return mimebundle(result)
+
+
+def _install_renderer() -> None:
+    from .model import set_renderer
+
+    set_renderer(_render)
+
+
+_install_renderer()

@@ -20,6 +20,7 @@ __all__ = [
     "NA",
     "Attached",
     "Child",
+    "Detached",
     "Device",
     "DeviceProcess",
     "Finding",
@@ -48,6 +49,7 @@ __all__ = [
     "Target",
     "Targets",
     "Thread",
+    "Xid",
     "available",
     "set_renderer",
 ]
@@ -69,7 +71,7 @@ class NotAvailable:
 
 
 NA = NotAvailable
-Maybe = Union[T, NotAvailable]
+Maybe = Union[T, NotAvailable]  # noqa: UP007 - an alias with a type variable needs it on Python 3.10
 
 
 def available(value: Maybe[T]) -> bool:
@@ -111,6 +113,11 @@ class Result:
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong according to this result alone, root cause first; empty where nothing is."""
         return ()
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing could be measured at all, in one line; None where something was."""
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """This result as JSON-ready plain data."""
@@ -210,6 +217,14 @@ class Attached(Result):
     silent: Sequence[Silent] = ()
 
 
+@dataclass(frozen=True)
+class Detached(Result):
+    """What `%detach` shows: from how many processes the agent was taken out."""
+
+    target: str
+    processes: int
+
+
 # --- stacks --------------------------------------------------------------------------------------------------------
 
 
@@ -269,27 +284,27 @@ class Step:
 
     ``step`` counts from the attach; ``optimizer_step`` is the optimizer's own count where it keeps one. ``loss`` is the mean, over the
     step's micro-batches, of what was passed to ``backward()`` (before a GradScaler's scaling). ``grad_norm`` is the L2 norm as the
-    optimizer saw it, sampled. The five ``*_s`` parts sum to ``duration_s``.
+    optimizer saw it, sampled. The five ``*_s`` parts sum to ``duration_s``; the first record has none, since nobody saw its step begin.
     """
 
     step: int
     time_s: float
-    duration_s: float
+    duration_s: float | None
     optimizer: int
     optimizer_step: int | None
     loss: float | None
     micro_batches: int
-    lr: Sequence[float]
+    lr: Sequence[float | None]
     grad_norm: float | None
     rss_bytes: int
     cuda_allocated_bytes: int | None
     cuda_reserved_bytes: int | None
     cuda_peak_bytes: int | None
-    data_wait_s: float
-    forward_s: float
-    backward_s: float
-    optimizer_s: float
-    other_s: float
+    data_wait_s: float | None
+    forward_s: float | None
+    backward_s: float | None
+    optimizer_s: float | None
+    other_s: float | None
 
 
 @dataclass(frozen=True)
@@ -471,6 +486,15 @@ class DeviceProcess:
 
 
 @dataclass(frozen=True)
+class Xid:
+    """One error the NVIDIA driver wrote to the kernel log. ``pid`` is the process it blames, where it names one."""
+
+    code: int
+    age_s: float
+    pid: int | None = None
+
+
+@dataclass(frozen=True)
 class Device:
     """One GPU, or one MIG instance of it. ``index`` is NVML's; ``cuda_index`` the job's, under CUDA_VISIBLE_DEVICES."""
 
@@ -491,11 +515,19 @@ class Device:
     processes: Maybe[Sequence[DeviceProcess]]
     cuda_index: int | None = None
     mig_parent: int | None = None
+    """For a MIG instance: NVML's index of the GPU it is a part of; ``index`` is then the instance's own."""
+    fault: Literal["lost", "reset required"] | None = None
+    """The whole device does not answer; its fields say so one by one."""
+    xids: Sequence[Xid] = ()
+    """The latest of the ``xid_errors``, newest first."""
 
 
 @dataclass(frozen=True)
 class GpuReport(Result):
-    """What NVML said. ``stuck_pids`` are processes in uninterruptible sleep (state D) when the driver did not answer."""
+    """What NVML said. ``stuck_pids`` are processes in uninterruptible sleep (state D) when the driver did not answer.
+
+    ``hung_call`` is the NVML call that got no answer; ``notes`` say what the reader must know to read the figures right.
+    """
 
     devices: Sequence[Device]
     driver: Maybe[str]
@@ -504,6 +536,8 @@ class GpuReport(Result):
     stuck_pids: Sequence[int] = ()
     taken_s: float = 0.0
     verdict: Sequence[Finding] = field(default_factory=tuple)
+    hung_call: str | None = None
+    notes: Sequence[str] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:

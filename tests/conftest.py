@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_traindbg.outside import procfs
+
 PROGRAMS = Path(__file__).parent / "programs"
 REPO = Path(__file__).parent.parent
 IN_CI = os.environ.get("CI") == "true"
@@ -64,9 +66,13 @@ class Program:
         return self.process.wait(timeout_s)
 
     def stop(self) -> None:
-        """Kill the program and everything it started (it leads a session of its own)."""
+        """Kill the program and everything it started (launchers put their ranks into sessions of their own)."""
+        below = procfs.descendants(self.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        for child in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
         self.process.wait(10)
 
 

@@ -1,0 +1,36 @@
+"""Ways into a training process, one file each; all end in links (`jupyter_traindbg.attach.base.Link`)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from ..errors import AmbiguousTarget, NoTarget, UnknownTarget
+from .base import Link, Way
+
+WAYS = ("process", "kernel", "torchrun", "local", "agent_socket")
+
+
+def resolve(text: str, deadline_s: float) -> list[Link]:
+    """The links that a target's text names. Raises `UnknownTarget`, or what the way in raises."""
+    for name in WAYS:
+        way: Way = import_module(f"{__name__}.{name}")
+        if way.matches(text):
+            return way.links(text, deadline_s)
+    raise UnknownTarget(f"{text!r} is not a target")
+
+
+def only_candidate() -> str:
+    """The one thing here that trains. Raises `NoTarget`, or `AmbiguousTarget` with the list."""
+    from . import local
+    from .discover import targets
+
+    seen = [t for t in targets() if t.part_of is None and (t.kind != "kernel" or t.framework)]
+    names = [t.name for t in seen if t.attachable]
+    if local.trains_here():
+        names.append(local.NAME)
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise AmbiguousTarget(f"there are {len(names)} candidates: {', '.join(names)}")
+    closed = "; ".join(f"{t.name}: {t.why_not}" for t in seen)
+    raise NoTarget("no training process was found" + (f" that lets us in ({closed})" if closed else ""))

@@ -1,0 +1,107 @@
+"""The agent: one object that owns everything put into the process, so that `Agent.stop` can take all of it out again."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import threading
+import time
+from typing import Any, Dict, Optional
+
+from . import rendezvous
+from .objects import Objects
+from .probes import load as load_probe
+from .recorder import Recorder
+from .safepoint import SafePoints
+from .server import Server
+
+LINGER_S = 30.0
+"""How long an agent stays after its last client vanished without a word (a killed notebook may come back)."""
+
+
+class Agent:
+    """Owns the server thread, the hooks and the directory. Probes get it as their first argument."""
+
+    def __init__(self, directory: Optional[str], version: str) -> None:
+        self.version = version
+        self.directory = directory or rendezvous.create(os.getpid(), os.getuid())
+        self.keep = False
+        self.alive = False
+        self.started_s = time.time()
+        self.safepoints = SafePoints()
+        self.recorder = Recorder(self.safepoints)
+        self.objects = Objects(self.safepoints)
+        self.pid = os.getpid()
+        self._lonely_since: Optional[float] = time.monotonic()
+        self._stopping = threading.Lock()
+        self._server = Server(os.path.join(self.directory, rendezvous.SOCKET), rendezvous.new_token(), self)
+
+    def open(self) -> None:
+        """Hook into torch if it is there, listen, and publish the card that lets clients find us."""
+        self.alive = True
+        self.hook_torch()
+        self._server.open()
+        atexit.register(self._at_exit)
+        rendezvous.publish(self.directory, self._server.token, self.version)
+
+    def hook_torch(self) -> None:
+        """Install the optimizer hooks and timers once torch is completely imported; does nothing before."""
+        if self.safepoints.open():
+            self.recorder.open()
+
+    def tick(self, clients: int) -> None:
+        """Called by the server about twice a second: catch a late ``import torch``; leave when nobody has been here for long."""
+        if not self.safepoints.active:
+            self.hook_torch()
+        if clients or self.keep:
+            self._lonely_since = None
+        elif self._lonely_since is None:
+            self._lonely_since = time.monotonic()
+        elif time.monotonic() - self._lonely_since > LINGER_S:
+            self.stop()
+
+    def call(self, method: str, params: Dict[str, Any]) -> Any:
+        """Run the probe named `method`. Raises LookupError where there is none."""
+        return load_probe(method)(self, **params)
+
+    def leave(self, others: int, *, force: bool = False) -> bool:
+        """A client says goodbye. The last one out takes the agent with it, unless it is to be kept. True where it stopped."""
+        if not force and (others or self.keep):
+            return False
+        self.stop()
+        return True
+
+    def stop(self) -> None:
+        """Take everything out of the process: hooks, patches, socket, files, and our own modules where they came from a zip."""
+        with self._stopping:
+            if not self.alive:
+                return
+            self.alive = False
+        self.recorder.close()
+        self.safepoints.close()
+        self.objects.clear()
+        atexit.unregister(self._at_exit)
+        self._server.close()
+        rendezvous.remove(self.directory)
+        _forget_modules()
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self.pid:  # a forked child runs our atexit too, and must not remove its parent's directory
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _forget_modules() -> None:
+    """Where this package was imported from a travelling zip, remove the traces that the import left in the interpreter."""
+    root = __name__.split(".")[0]
+    archive = getattr(sys.modules.get(root), "__file__", None) or ""
+    if ".zip" not in archive:
+        return
+    archive = archive[: archive.index(".zip") + 4]
+    for name in [n for n in sys.modules if n == root or n.startswith(root + ".")]:
+        del sys.modules[name]
+    for path in [p for p in sys.path_importer_cache if p.startswith(archive)]:
+        del sys.path_importer_cache[path]
+    caches = getattr(sys.modules.get("zipimport"), "_zip_directory_cache", {})
+    caches.pop(archive, None)

@@ -1,0 +1,77 @@
+"""Memory: resident set, CUDA allocator, and who holds what, counted once per storage. Reads sizes only, touches no data."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Dict, List, Set
+
+from .. import cuda
+from ..recorder import FIELDS
+from ..tensors import add_bytes
+
+if TYPE_CHECKING:
+    from ..core import Agent
+
+COST = "a microsecond a tensor; nothing on the training thread"
+CUDA_KEYS = (
+    "allocated_bytes.all.current",
+    "allocated_bytes.all.peak",
+    "reserved_bytes.all.current",
+    "reserved_bytes.all.peak",
+    "inactive_split_bytes.all.current",
+    "num_ooms",
+    "num_alloc_retries",
+)
+
+
+def run(agent: Agent, points: int = 2000) -> Dict[str, Any]:
+    """`points`: at most so many points of the curve, the newest."""
+    sizes = {kind: {} for kind in ("parameters", "gradients", "optimizer", "buffers")}  # type: Dict[str, Dict[str, int]]
+    if "torch" in sys.modules:
+        _count(agent, sizes)
+    columns = [FIELDS.index(f) for f in ("time_s", "rss_bytes", "cuda_allocated_bytes")]
+    records = agent.recorder.since(0)[-points:]
+    return {
+        "rss_bytes": _status("VmRSS"),
+        "peak_rss_bytes": _status("VmHWM"),
+        "sizes": sizes,
+        "cuda": _cuda(),
+        "curve": [[r[c] for c in columns] for r in records],
+        "first_step": records[0][0] if records else 0,
+        "note": "" if "torch" in sys.modules else "torch has not been imported in this process",
+    }
+
+
+def _count(agent: Agent, sizes: Dict[str, Dict[str, int]]) -> None:
+    torch = sys.modules["torch"]
+    objects = agent.objects.find()
+    seen: Set[int] = set()
+    optimizers, models = objects.optimizers(), objects.models()
+    parameters: List[Any] = [p for o in optimizers for g in o.param_groups for p in g["params"]]
+    parameters += [p for m in models for p in m.parameters()]
+    add_bytes(sizes["parameters"], parameters, seen)
+    add_bytes(sizes["gradients"], [p.grad for p in parameters if p.grad is not None], seen)
+    states = [v for o in optimizers for state in list(o.state.values()) for v in list(state.values())]
+    add_bytes(sizes["optimizer"], [v for v in states if isinstance(v, torch.Tensor)], seen)
+    add_bytes(sizes["buffers"], [b for m in models for b in m.buffers()], seen)
+
+
+def _status(field: str) -> int:
+    with open("/proc/self/status", encoding="ascii", errors="replace") as f:
+        for line in f:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _cuda() -> Dict[str, Dict[str, int]]:
+    """The allocator's figures per device that this process uses."""
+    if not cuda.in_use():
+        return {}
+    torch = sys.modules["torch"]
+    out = {}
+    for index in range(torch.cuda.device_count()):
+        stats = torch.cuda.memory_stats(index)
+        if stats.get("reserved_bytes.all.peak"):
+            out[f"cuda:{index}"] = {key: int(stats.get(key, 0)) for key in CUDA_KEYS}
+    return out

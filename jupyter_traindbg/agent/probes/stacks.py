@@ -1,0 +1,74 @@
+"""All Python threads of this process, from inside: their frames and which of them use the CPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+if TYPE_CHECKING:
+    from ..core import Agent
+
+COST = "0.1 ms of the GIL, and 3 ms asleep to see which threads use the CPU"
+WINDOW_S = 0.003
+
+
+def run(agent: Agent) -> Dict[str, Any]:
+    """Innermost frame first. ``cpu`` is each thread's share of one CPU during a window of 3 ms in which this thread slept."""
+    threads = {t.ident: (t.name, getattr(t, "native_id", None)) for t in threading.enumerate()}
+    asked = time.perf_counter()
+    before = {tid: _cpu_ns(tid) for _, tid in threads.values()}
+    began = time.perf_counter()
+    time.sleep(WINDOW_S)
+    frames = sys._current_frames()
+    window = time.perf_counter() - began
+    out = []
+    for ident, frame in frames.items():
+        name, tid = threads.get(ident, ("unknown to threading", None))
+        if ident == threading.get_ident() or name in ("traindbg-agent", "traindbg-client"):
+            continue
+        now, then = _cpu_ns(tid), before.get(tid)
+        out.append(
+            {
+                "name": name,
+                "tid": tid,
+                "training": ident == _training(agent),
+                "cpu": None if now is None or then is None else min(1.0, (now - then) / 1e9 / window),
+                "frames": _frames(frame),
+            }
+        )
+    return {"pid": os.getpid(), "threads": out, "gil_wait_s": max(0.0, window - WINDOW_S), "asked_s": began - asked}
+
+
+def _training(agent: Agent) -> Optional[int]:
+    return agent.safepoints.thread_id or threading.main_thread().ident
+
+
+def _frames(frame: Optional[FrameType]) -> List[Any]:
+    out: List[Any] = []
+    while frame is not None and len(out) < 256:
+        out.append((frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno, _name(frame)))
+        frame = frame.f_back
+    return out
+
+
+def _name(frame: FrameType) -> str:
+    return getattr(frame.f_code, "co_qualname", None) or frame.f_code.co_name
+
+
+def _read(tid: Optional[int], what: str) -> Optional[str]:
+    if tid is None:
+        return None
+    try:
+        with open(f"/proc/self/task/{tid}/{what}", encoding="ascii") as f:
+            return f.read()
+    except OSError:
+        return None  # the thread has ended, or the kernel does not show it
+
+
+def _cpu_ns(tid: Optional[int]) -> Optional[int]:
+    text = _read(tid, "schedstat")
+    return int(text.split()[0]) if text else None

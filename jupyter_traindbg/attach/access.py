@@ -1,0 +1,182 @@
+"""Whether a process may be entered by pid, and if not, why not and which other way there is. Touches nothing: it only reads /proc.
+
+The kernel answers EPERM and nothing else; the reason is worked out here from what /proc shows of both sides. Linux only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from dataclasses import dataclass
+
+from ..errors import CannotAttach, NotPermitted, TargetGone
+from ..outside import procfs
+
+__all__ = ["Identity", "check", "identity", "not_permitted"]
+
+PREPARED = "start it prepared (`TRAINDBG=1 python train.py`) or call `traindbg.serve()` in it"
+HELPER_NAME = "/jupyter_traindbg/attach/ptrace.py"
+_YAMA = "/proc/sys/kernel/yama/ptrace_scope"
+_CAP_SYS_PTRACE = 1 << 19
+_ELF_64 = 2
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What /proc/PID/status says of a process that decides over access. ``uid`` and ``gid`` are the real ones."""
+
+    pid: int
+    uid: int
+    gid: int
+    effective_uid: int
+    state: str
+    tracer: int
+    thread_group: int
+    capabilities: int
+
+
+def identity(pid: int) -> Identity:
+    """Raises `TargetGone`. Costs 0.05 ms."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as f:
+            fields = {key: value.split() for key, _, value in (line.partition(":") for line in f)}
+    except (FileNotFoundError, ProcessLookupError):
+        raise TargetGone(f"there is no process {pid}") from None
+    return Identity(
+        pid=pid,
+        uid=int(fields["Uid"][0]),
+        gid=int(fields["Gid"][0]),
+        effective_uid=int(fields["Uid"][1]),
+        state=fields["State"][0],
+        tracer=int(fields["TracerPid"][0]),
+        thread_group=int(fields["Tgid"][0]),
+        capabilities=int(fields["CapPrm"][0], 16),
+    )
+
+
+def check(pid: int) -> Identity:
+    """Raise why `pid` cannot be entered: `TargetGone`, `NotPermitted` or `CannotAttach`. Costs under 1 ms."""
+    if sys.platform != "linux":
+        raise CannotAttach(f"attaching to an unprepared process needs Linux, this is {sys.platform}")
+    seen = identity(pid)
+    _check_state(seen)
+    try:
+        os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))  # asks the kernel what ptrace would ask
+    except PermissionError:
+        raise not_permitted(pid) from None
+    except (FileNotFoundError, ProcessLookupError):
+        raise TargetGone(f"process {pid} has just ended") from None
+    _check_program(pid)
+    return seen
+
+
+def _check_state(seen: Identity) -> None:
+    pid = seen.pid
+    if seen.thread_group != pid:
+        raise CannotAttach(f"{pid} is a thread of process {seen.thread_group}", f"name {seen.thread_group}")
+    if pid == os.getpid():
+        raise CannotAttach(
+            f"process {pid} is this very process", "call `traindbg.attach()` without a target, or `traindbg.serve()`"
+        )
+    if seen.state in "ZX":
+        raise CannotAttach(f"process {pid} has ended and waits for its parent (a zombie)", "look at its log")
+    if seen.tracer and _is_ours(seen.tracer):
+        return  # another notebook's helper is in there: its lock decides
+    if seen.tracer:
+        debugger = " ".join(procfs.command(seen.tracer)[:2]) or "?"
+        raise CannotAttach(
+            f"process {pid} is being traced by process {seen.tracer} ({debugger})", "end that debugger and try again"
+        )
+    if seen.state in "Tt":
+        raise CannotAttach(
+            f"process {pid} is stopped; it is left so", f"`kill -CONT {pid}` lets it run on, then attach"
+        )
+
+
+def _is_ours(tracer: int) -> bool:
+    return any(word.endswith(HELPER_NAME) for word in procfs.command(tracer))
+
+
+def _check_program(pid: int) -> None:
+    try:
+        with open(f"/proc/{pid}/exe", "rb") as f, open("/proc/self/exe", "rb") as ours:
+            theirs_header, our_header = f.read(20), ours.read(20)
+    except PermissionError:
+        raise not_permitted(pid) from None
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESRCH):
+            raise CannotAttach(f"process {pid} is a kernel thread or has just ended") from None
+        raise
+    if theirs_header[4] != _ELF_64:
+        raise CannotAttach(f"process {pid} is a 32-bit program")
+    if theirs_header[18:20] != our_header[18:20]:
+        raise CannotAttach(f"process {pid} is a program for another kind of processor")
+    if not procfs.is_python(pid):
+        raise CannotAttach(f"process {pid} is not Python", "name the Python process; `traindbg targets` lists them")
+
+
+def not_permitted(pid: int) -> CannotAttach | TargetGone:
+    """The error that explains why the kernel lets us neither trace nor read `pid`."""
+    try:
+        target, own = identity(pid), identity(os.getpid())
+    except TargetGone as gone:
+        return gone
+    scope = _yama_scope()
+    privileged = bool(own.capabilities & _CAP_SYS_PTRACE)
+    theirs, ours = procfs.user(target.uid), procfs.user(own.effective_uid)
+    reasons = [  # the first that holds, in the order in which a person can do least about it
+        (
+            scope == 3,
+            f"this machine forbids ptrace to everybody until its next boot (Yama, {_YAMA} is 3)",
+            "",
+        ),
+        (
+            not privileged and own.effective_uid not in (0, target.uid),
+            f"process {pid} belongs to {theirs}, you are {ours}",
+            f"attach as {theirs} or with sudo",
+        ),
+        (
+            not privileged and scope == 2,
+            f"this machine allows ptrace to administrators only (Yama, {_YAMA} is 2)",
+            "attach with sudo",
+        ),
+        (
+            not privileged and _is_undumpable(target),
+            f"process {pid} has made itself undumpable, so only an administrator may trace it",
+            "attach with sudo",
+        ),
+        (
+            not privileged and scope == 1,
+            f"this machine allows ptrace to a process's parents only (Yama, {_YAMA} is 1)",
+            "`sudo sysctl kernel.yama.ptrace_scope=0` allows it until the next boot",
+        ),
+        (
+            not privileged and bool(target.capabilities & ~own.capabilities),
+            f"process {pid} has capabilities that you lack",
+            "attach with sudo; in a container, start that with `--cap-add SYS_PTRACE`",
+        ),
+        (
+            True,
+            f"the system forbids tracing process {pid}: a container's seccomp profile, SELinux or another user namespace",
+            "start the container with `--cap-add SYS_PTRACE`, or attach from inside it",
+        ),
+    ]
+    cause, step = next((cause, step) for holds, cause, step in reasons if holds)
+    return NotPermitted(cause, f"{step}; or {PREPARED}" if step else PREPARED)
+
+
+def _yama_scope() -> int:
+    try:
+        with open(_YAMA, encoding="ascii") as f:
+            return int(f.read())
+    except FileNotFoundError:
+        return 0  # no Yama in this kernel
+
+
+def _is_undumpable(target: Identity) -> bool:
+    """The kernel gives root the /proc files of a process that switched dumping off (prctl, or a set-uid program)."""
+    try:
+        return os.stat(f"/proc/{target.pid}").st_uid != target.effective_uid
+    except FileNotFoundError:
+        return False

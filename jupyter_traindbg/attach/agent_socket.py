@@ -1,0 +1,22 @@
+"""The way through the path of an agent's socket (a forwarded one, say). Nothing is ever started this way."""
+
+from __future__ import annotations
+
+import os
+
+from ..agent import rendezvous
+from ..errors import TargetGone
+from .base import Entered, Link
+from .client import AgentClient
+
+
+def matches(text: str) -> bool:
+    return "/" in text and ":" not in text.split("/", maxsplit=1)[0]
+
+
+def links(text: str, deadline_s: float) -> list[Link]:
+    directory = os.path.dirname(os.path.abspath(text))
+    card = rendezvous.card(directory)
+    if not os.path.exists(text) or card is None:
+        raise TargetGone(f"there is no agent at {text}")
+    return [Link(card["pid"], lambda s: Entered(AgentClient(directory, card["pid"], deadline_s=s), "found running"))]

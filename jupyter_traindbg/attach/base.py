@@ -1,0 +1,115 @@
+"""What every way in has in common: it resolves a target's text into links, one per process, and a link knows how to enter its process."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..errors import AgentRefused, GilHeld, TargetGone, TraindbgError
+from ..model import NotAvailable, Rank
+from .client import AgentClient, connect
+
+__all__ = ["Entered", "Link", "Way"]
+
+
+@dataclass(frozen=True)
+class Entered:
+    """The outcome of entering a process: a client and how we came in."""
+
+    client: AgentClient
+    way: str
+
+
+class Way(Protocol):
+    """One way in. Each is a module of this package with these two functions."""
+
+    def matches(self, text: str) -> bool:
+        """True where `text` has the form of this way's targets."""
+
+    def links(self, text: str, deadline_s: float) -> list[Link]:
+        """The processes that `text` names, not entered yet. Raises a `TraindbgError`."""
+
+
+class Link:
+    """The line to one process. Enters it on first need; where that cannot be, `problem` says why and the outside remains."""
+
+    def __init__(self, pid: int, enter: Callable[[float], Entered], rank: int = 0, world_size: int = 1) -> None:
+        self.pid, self.rank, self.world_size = pid, rank, world_size
+        self.client: AgentClient | None = None
+        self.way = "not entered"
+        self.problem: TraindbgError | None = None
+        self._enter = enter
+
+    def enter(self, deadline_s: float) -> AgentClient:
+        """The client of this process's agent; starts the agent where none runs. Raises why that cannot be."""
+        if self.client is not None:
+            return self.client
+        if isinstance(self.problem, GilHeld):
+            client = self._arrived()
+            if client is None:
+                raise self.problem  # our thread waits inside; entering again would only add another one
+            self.client, self.way, self.problem = client, "injected", None
+            return client
+        try:
+            entered = self._enter(deadline_s)
+        except TraindbgError as e:
+            self.problem, self.way = e, "outside only"
+            raise
+        self.client, self.way, self.problem = entered.client, entered.way, None
+        return self.client
+
+    def _arrived(self) -> AgentClient | None:
+        """The agent's client, where the GIL was let go since."""
+        with contextlib.suppress(TraindbgError):
+            return connect(self.pid, 0.5)
+        return None
+
+    def call(self, method: str, params: dict[str, Any], deadline_s: float) -> Any:
+        """Ask this process's agent, entering first where need be."""
+        began = time.monotonic()
+        client = self.enter(deadline_s)
+        try:
+            return client.call(method, params, max(0.05, deadline_s - (time.monotonic() - began)))
+        except TargetGone:
+            self.client = None  # the next call may find or start another agent
+            raise
+
+    def answering(self) -> AgentClient | None:
+        """The client of an agent that is there already; never starts one."""
+        if self.client is None:
+            with contextlib.suppress(TraindbgError):
+                if (client := connect(self.pid, 0.5)) is not None:
+                    self.client, self.way, self.problem = client, "found running", None
+        return self.client
+
+    def identify(self, deadline_s: float) -> Rank:
+        """Who this process is, by its own word where its agent answers. Raises nothing but programming errors."""
+        try:
+            info = self.call("info", {}, deadline_s)
+        except TraindbgError as e:
+            unknown = NotAvailable("the agent does not answer")
+            return Rank(self.rank, self.world_size, self.pid, self.way, unknown, unknown, agent=False, note=str(e))
+        self.rank, self.world_size = info["rank"], info["world_size"]
+        torch = info["torch"] or NotAvailable("torch is not imported")
+        note = "; ".join(info["failures"])
+        return Rank(
+            self.rank, self.world_size, self.pid, self.way, info["python"], torch, tuple(info["frameworks"]), note=note
+        )
+
+    def leave(self, *, force: bool = False, deadline_s: float = 5.0) -> bool:
+        """Say goodbye; True where the agent left the process with us (we were its last client)."""
+        client, self.client = self.client, None
+        if client is None:
+            return False
+        try:
+            stopped = bool(client.call("leave", {"force": force}, deadline_s)["stopped"])
+            if stopped:
+                client.await_hang_up()
+            return stopped
+        except (TargetGone, AgentRefused):
+            return True
+        finally:
+            client.close()

@@ -1,0 +1,147 @@
+"""The notebook's end of the line to an agent: JSON-RPC 2.0 over its Unix socket, every wait with a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+from ..agent import rendezvous
+from ..errors import AgentRefused, DeadlineExceeded, ProbeFailed, TargetGone
+
+HELLO_S = 2.0
+NO_METHOD, PROBE_FAILED, NOT_AUTHORISED = -32601, -32000, -32001
+
+
+class AgentClient:
+    """One connection. Calls from several threads take turns; each has its own deadline."""
+
+    def __init__(self, directory: str, pid: int, *, token: str | None = None, deadline_s: float = HELLO_S) -> None:
+        """Connect to the agent in `directory` and say hello.
+
+        Raises `TargetGone` where nobody listens, `AgentRefused` for a wrong token or another protocol, `DeadlineExceeded` where the
+        process accepts but does not answer (its GIL is held).
+        """
+        self.directory, self.pid = directory, pid
+        self._lock = threading.Lock()
+        self._id = 0
+        self._socket: socket.socket | None = None
+        self._buffer = b""
+        card = rendezvous.card(directory)
+        if card is None:
+            raise TargetGone(f"process {pid} has no agent")
+        if card["protocol"] != rendezvous.PROTOCOL:
+            raise AgentRefused(
+                f"the agent in process {pid} speaks protocol {card['protocol']} (version {card['version']}), we speak "
+                f"{rendezvous.PROTOCOL}",
+                "use the jupyter-traindbg version that started it, or detach it with that version first",
+            )
+        self._token = card["token"] if token is None else token
+        self._connect(deadline_s)
+
+    def _connect(self, deadline_s: float) -> None:
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        line.settimeout(deadline_s)
+        try:
+            line.connect(os.path.join(self.directory, rendezvous.SOCKET))
+        except OSError as e:
+            line.close()
+            raise TargetGone(f"the agent of process {self.pid} does not listen ({e.strerror or e})") from e
+        self._socket, self._buffer = line, b""
+        self._exchange("hello", {"token": self._token}, deadline_s)
+
+    def call(self, method: str, params: dict[str, Any] | None = None, deadline_s: float = 10.0) -> Any:
+        """The result of probe `method`. Raises `DeadlineExceeded`, `TargetGone`, `ProbeFailed` or `AgentRefused`."""
+        ends = time.monotonic() + deadline_s
+        if not self._lock.acquire(timeout=deadline_s):
+            raise DeadlineExceeded(f"process {self.pid} is still busy with an earlier request after {deadline_s:g} s")
+        try:
+            if self._socket is None:
+                self._connect(min(HELLO_S, deadline_s))
+            return self._exchange(method, params or {}, max(0.05, ends - time.monotonic()))
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Hang up, without a word to the agent."""
+        line, self._socket = self._socket, None
+        if line is not None:
+            line.close()
+
+    def await_hang_up(self, deadline_s: float = 2.0) -> None:
+        """Wait until the agent has closed the line, as it does when it leaves its process."""
+        line = self._socket
+        if line is not None:
+            with contextlib.suppress(OSError):
+                line.settimeout(deadline_s)
+                while line.recv(4096):
+                    pass
+
+    def _exchange(self, method: str, params: dict[str, Any], deadline_s: float) -> Any:
+        line = self._socket
+        assert line is not None
+        self._id += 1
+        request = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+        ends = time.monotonic() + deadline_s
+        try:
+            line.settimeout(deadline_s)
+            line.sendall(json.dumps(request).encode() + b"\n")
+            reply = json.loads(self._line(line, ends))
+        except TimeoutError as e:
+            self.close()  # a late answer must not be taken for the next one's
+            raise DeadlineExceeded(f"process {self.pid} did not answer {method!r} in {deadline_s:.1f} s") from e
+        except (OSError, EOFError) as e:
+            self.close()
+            raise TargetGone(self._why_gone(method)) from e
+        except BaseException:
+            self.close()
+            raise
+        if "error" in reply:
+            self._refused(reply["error"])
+        return reply["result"]
+
+    def _line(self, line: socket.socket, ends: float) -> bytes:
+        while b"\n" not in self._buffer:
+            line.settimeout(max(0.001, ends - time.monotonic()))
+            chunk = line.recv(1 << 20)
+            if not chunk:
+                raise EOFError
+            self._buffer += chunk
+        answer, self._buffer = self._buffer.split(b"\n", 1)
+        return answer
+
+    def _why_gone(self, method: str) -> str:
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, 0)
+            return f"the agent of process {self.pid} left during {method!r}"
+        return f"process {self.pid} ended during {method!r}"
+
+    def _refused(self, error: dict[str, Any]) -> None:
+        code, message = error.get("code"), str(error.get("message"))
+        if code in (PROBE_FAILED, NO_METHOD):
+            raise ProbeFailed(f"process {self.pid}: {message}")
+        self.close()
+        raise AgentRefused(
+            f"the agent of process {self.pid} refused: {message}",
+            "its token is in agent.json of its directory, readable for the same user only"
+            if code == NOT_AUTHORISED
+            else None,
+        )
+
+
+def connect(pid: int, deadline_s: float = HELLO_S) -> AgentClient | None:
+    """A client of the agent that runs in `pid` already, or None where there is none."""
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+        directory = rendezvous.directory(pid, uid, root=f"/proc/{pid}/root")
+        if not os.path.exists(os.path.join(directory, rendezvous.CARD)):
+            return None
+    except FileNotFoundError as e:
+        raise TargetGone(f"there is no process {pid}") from e
+    except PermissionError:
+        return None
+    return AgentClient(directory, pid, deadline_s=deadline_s)

@@ -1,0 +1,414 @@
+"""What can be attached to on this host: one look at /proc, no help from the processes themselves.
+
+A process counts as training-like if it has a deep learning library loaded, is a launcher of ranks, is a Jupyter
+kernel, or has an agent. Launchers are known by what they run (``torchrun``, ``accelerate launch`` ...); a process that
+started ranks with ``multiprocessing`` is one too. A rank is the topmost process below its launcher with ``RANK`` in
+its environment: DataLoader workers and other children inherit that, and are no ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..agent import rendezvous
+from ..model import Maybe, NotAvailable, Target
+from ..outside import procfs
+from ..outside.procfs import Process
+
+__all__ = ["RankProcess", "launcher_ranks", "sweep", "targets"]
+
+_FRAMEWORKS = {"torch": (b"libtorch",), "jax": (b"libjax", b"xla_extension"), "tensorflow": (b"libtensorflow",)}
+_LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "deepspeed.launcher.launch",
+    "accelerate.commands.launch",
+)
+_LAUNCHER_SCRIPTS = ("torchrun", "accelerate-launch", "deepspeed")
+_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker", "compile_worker", "py-spy")
+"""Words in the command line of processes that only serve others."""
+
+_CONNECT_S = 0.2
+_YOUNG_S = 60
+_KERNEL_ID = re.compile(r"kernel-([^/]+)\.json$")
+
+
+@dataclass(frozen=True)
+class RankProcess:
+    """A rank of a launcher's job on this host. The numbers come from its environment; None where it has none
+    (``mp.spawn``).
+    """
+
+    pid: int
+    rank: int | None
+    world_size: int | None
+    local_rank: int | None
+
+
+def targets() -> list[Target]:
+    """The training-like processes of this host that this user may look into: launchers with their ranks, kernels,
+    others.
+
+    A process with an answering agent and a kernel can be attached to whatever ptrace allows; for the rest ``why_not``
+    says what is in the way. Left out: DataLoader workers, helpers of multiprocessing and of the compiler, and this
+    process. Removes what dead agents left behind. About 0.1 ms a process, 1 ms for each that has torch loaded.
+    """
+    sweep()
+    return _Survey().targets()
+
+
+def launcher_ranks(pid: int) -> list[RankProcess]:
+    """The ranks below the launcher `pid`, in order; empty where it is itself a rank, a plain process, or gone. Cost as
+    `targets`.
+    """
+    return _Survey(only_below=pid).ranks_of(pid)
+
+
+def sweep() -> list[str]:
+    """Remove the meeting places of this user's agents whose process has ended; returns the directories that were
+    removed.
+
+    An agent of a container that shares our /tmp has a pid that means nothing here, so a directory also stays while its
+    socket answers, and for a minute after it was made.
+    """
+    base = rendezvous.base(os.getuid())
+    removed = []
+    for pid, ticks, entry in _meeting_places(base):
+        process = procfs.stat(pid)
+        if process is not None and process.start_ticks == ticks:
+            continue
+        if time.time() - _mtime(entry.path) > _YOUNG_S and not _answers(entry.path):
+            rendezvous.remove(entry.path)
+            removed.append(entry.path)
+    return removed
+
+
+# --- the survey ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A process that may be a target."""
+
+    process: Process
+    command: Sequence[str]
+    frameworks: Sequence[str]
+    environ: Mapping[str, str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+class _Survey:
+    """One look at all processes; /proc is read once for each, and only as deep as needed."""
+
+    def __init__(self, only_below: int | None = None) -> None:
+        self.table = procfs.processes()
+        pids = (
+            [only_below, *(p.pid for p in procfs.descendants(only_below, self.table))]
+            if only_below
+            else list(self.table)
+        )
+        self.stuck = frozenset(procfs.uninterruptible(pids))
+        self.with_agent = _pids_with_a_card()
+        self.seen = {pid: seen for pid in pids if (seen := self._look(pid)) is not None}
+
+    def _look(self, pid: int) -> _Seen | None:
+        process = self.table.get(pid)
+        if (
+            process is None
+            or pid == os.getpid()
+            or pid in self.stuck
+            or not _may_see(pid)
+            or process.comm == "pt_data_worker"
+        ):
+            return None
+        command = procfs.command(pid)
+        if any(word in part for part in command for word in _HELPERS):
+            return None
+        maps = procfs.mapped(pid)
+        frameworks = tuple(name for name, files in _FRAMEWORKS.items() if any(file in maps for file in files))
+        ours = frameworks or _is_launcher(command) or _connection_file(command) or pid in self.with_agent
+        environ = procfs.environ(pid) if ours or b"python" in maps else {}
+        return _Seen(process, command, frameworks, environ) if ours or "RANK" in environ else None
+
+    # --- ranks
+
+    def ranks_of(self, pid: int) -> list[RankProcess]:
+        """The ranks of a launcher, whether started through the environment or by multiprocessing."""
+        launcher = self.seen.get(pid)
+        if launcher is None:
+            return []
+        by_name = _is_launcher(launcher.command)
+        if not by_name and "RANK" in launcher.environ:
+            return []
+        found = list(self._topmost_ranks(pid)) or [
+            seen for seen in self._children(pid) if seen.frameworks and (by_name or self._started_as_rank(seen))
+        ]
+        ranks = [_rank_process(seen) for seen in found]
+        started = {seen.pid: seen.process.start_ticks for seen in found}
+        return sorted(ranks, key=lambda r: (r.rank is None, r.rank or 0, started[r.pid], r.pid))
+
+    def _children(self, pid: int) -> Iterator[_Seen]:
+        return (self.seen[p.pid] for p in procfs.children([pid], self.table) if p.pid in self.seen)
+
+    def _topmost_ranks(self, pid: int) -> Iterator[_Seen]:
+        """The nearest processes below `pid` that have RANK and a framework; one that is still starting counts if
+        nothing below it does.
+        """
+        for child in procfs.children([pid], self.table):
+            seen = self.seen.get(child.pid)
+            ranked = seen is not None and "RANK" in seen.environ
+            if seen is not None and ranked and seen.frameworks:
+                yield seen
+                continue
+            below = list(self._topmost_ranks(child.pid))
+            yield from below
+            if seen is not None and ranked and not below and procfs.is_python(child.pid):
+                yield seen
+
+    def _started_as_rank(self, seen: _Seen) -> bool:
+        """Whether a child that multiprocessing started is a rank.
+
+        One that was spawned is taken for a rank. A fork may also be a pool worker (``datasets.map``) or, before torch
+        2.5, an unnamed DataLoader worker: it must have a network connection of its own, as members of a process group
+        have.
+        """
+        if any("multiprocessing.spawn" in part for part in seen.command):
+            return True
+        parent = seen.process.parent
+        return procfs.forked_from_parent(seen.pid, self.table) and bool(
+            procfs.tcp_sockets(seen.pid) - procfs.tcp_sockets(parent)
+        )
+
+    # --- targets
+
+    def targets(self) -> list[Target]:
+        """Launchers, each followed by its ranks, then everything else by pid."""
+        groups = self._groups()
+        found: list[Target] = []
+        for pid, ranks in groups.items():
+            members = [t for r in ranks if (t := self._rank_target(r, f"torchrun:{pid}")) is not None]
+            found += [self._launcher_target(pid, members), *members]
+        # A kernel that started ranks is both: a launcher, and a kernel of its own.
+        listed = {t.pid for t in found if _connection_file(self.seen[t.pid].command) is None}
+        rest = [t for pid in sorted(self.seen.keys() - listed) if (t := self._other_target(self.seen[pid])) is not None]
+        return found + rest + [t for pid in sorted(self.stuck) if (t := self._stuck_target(pid)) is not None]
+
+    def _groups(self) -> dict[int, list[RankProcess]]:
+        """Ranks by launcher. Of nested launchers (``deepspeed``) the inner one has the ranks and the outer one is not
+        listed.
+        """
+        groups = {pid: self.ranks_of(pid) for pid in sorted(self.seen)}
+        groups = {pid: ranks for pid, ranks in groups.items() if ranks or _is_launcher(self.seen[pid].command)}
+        return {pid: ranks for pid, ranks in groups.items() if not self._has_inner_launcher(pid, groups)}
+
+    def _has_inner_launcher(self, pid: int, groups: Mapping[int, Sequence[RankProcess]]) -> bool:
+        mine = {r.pid for r in groups[pid]}
+        below = {p.pid for p in procfs.descendants(pid, self.table)}
+        return any(other in below and mine <= {r.pid for r in groups[other]} for other in groups)
+
+    def _target(self, seen: _Seen, **fields: object) -> Target:
+        uid = procfs.uid(seen.pid)
+        known: Maybe[str] = ", ".join(seen.frameworks) or NotAvailable("no deep learning library is loaded")
+        target = Target(
+            name=str(seen.pid),
+            pid=seen.pid,
+            kind="process",
+            command=" ".join(seen.command),
+            user=procfs.user(uid),
+            running_s=procfs.running_s(seen.process),
+            framework=known,
+            agent=uid is not None and _has_agent(seen.pid, uid),
+        )
+        return replace(target, **fields)  # type: ignore[arg-type]
+
+    def _rank_target(self, rank: RankProcess, part_of: str) -> Target | None:
+        target = self._target(
+            self.seen[rank.pid], kind="rank", rank=rank.rank, world_size=rank.world_size, part_of=part_of
+        )
+        return _with_reason(target)
+
+    def _launcher_target(self, pid: int, members: Sequence[Target]) -> Target:
+        closed = [t.why_not for t in members if t.why_not is not None]
+        why_not = "it has no ranks yet" if not members else closed[0] if len(closed) == len(members) else None
+        return self._target(
+            self.seen[pid],
+            name=f"torchrun:{pid}",
+            kind="launcher",
+            world_size=next((t.world_size for t in members), None),
+            agent=bool(members) and all(t.agent for t in members),
+            why_not=why_not,
+        )
+
+    def _other_target(self, seen: _Seen) -> Target | None:
+        if seen.process.parent in self.seen and procfs.forked_from_parent(seen.pid, self.table):
+            return None  # a pool worker of a process that is listed
+        connection_file = _connection_file(seen.command)
+        if connection_file is not None:
+            return self._target(seen, name=f"kernel:{_kernel_name(connection_file)}", kind="kernel")
+        if _is_launcher(seen.command) or not (seen.frameworks or seen.pid in self.with_agent):
+            return None  # the outer one of nested launchers, or a wrapper of a rank
+        if "RANK" in seen.environ and not self._below_a_rank(seen):
+            rank = _rank_process(seen)
+            return _with_reason(self._target(seen, kind="rank", rank=rank.rank, world_size=rank.world_size))
+        return _with_reason(self._target(seen))
+
+    def _below_a_rank(self, seen: _Seen) -> bool:
+        parent = self.seen.get(seen.process.parent)
+        return parent is not None and (
+            bool(parent.frameworks and "RANK" in parent.environ) or self._below_a_rank(parent)
+        )
+
+    def _stuck_target(self, pid: int) -> Target | None:
+        """A Python process in uninterruptible sleep: named, but not looked into, as reading its memory map could hang
+        us as well.
+        """
+        process = self.table.get(pid)
+        if process is None or not _may_see(pid) or not process.comm.startswith("python"):
+            return None
+        return Target(
+            name=str(pid),
+            pid=pid,
+            kind="process",
+            command=process.comm,
+            user=procfs.user(procfs.uid(pid)),
+            running_s=procfs.running_s(process),
+            framework=NotAvailable("the process is in uninterruptible sleep"),
+            why_not="it is in uninterruptible sleep (state D), in a driver or on a file system that does not answer",
+        )
+
+
+# --- what a command line says --------------------------------------------------------------------------------------
+
+
+def _program(command: Sequence[str]) -> tuple[str, str, Sequence[str]]:
+    """``("module", name, arguments)`` or ``("script", path, arguments)`` of a Python command line; ``("", "", ())``
+    for neither.
+    """
+    words = iter(range(1, len(command)))
+    for i in words:
+        if command[i] == "-m" and i + 1 < len(command):
+            return "module", command[i + 1], command[i + 2 :]
+        if command[i] == "-c":
+            break
+        if command[i] in ("-X", "-W"):
+            next(words, None)
+        elif not command[i].startswith("-"):
+            return "script", command[i], command[i + 1 :]
+    return "", "", ()
+
+
+def _is_launcher(command: Sequence[str]) -> bool:
+    if not command or "python" not in os.path.basename(command[0]):
+        return False
+    kind, name, arguments = _program(command)
+    if kind == "module":
+        return name in _LAUNCHER_MODULES
+    script = os.path.basename(name)
+    return script in _LAUNCHER_SCRIPTS or (script == "accelerate" and list(arguments[:1]) == ["launch"])
+
+
+def _connection_file(command: Sequence[str]) -> str | None:
+    """The connection file of an ipykernel, or None where the process is none."""
+    kind, name, arguments = _program(command)
+    if not kind or "ipykernel" not in os.path.basename(name):
+        return None
+    for flag, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        if flag == "-f" and value:
+            return value
+        if flag.startswith(("-f=", "--f=", "--IPKernelApp.connection_file=")):
+            return flag.split("=", 1)[1]
+    return None
+
+
+def _kernel_name(connection_file: str) -> str:
+    """The id where the file is named in Jupyter's way, else the file itself."""
+    by_id = _KERNEL_ID.search(connection_file)
+    return by_id.group(1) if by_id else connection_file
+
+
+def _rank_process(seen: _Seen) -> RankProcess:
+    def number(name: str) -> int | None:
+        value = seen.environ.get(name, "")
+        return int(value) if value.isdigit() else None
+
+    return RankProcess(seen.pid, number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK"))
+
+
+# --- agents and permissions ----------------------------------------------------------------------------------------
+
+
+def _may_see(pid: int) -> bool:
+    """Whether the process is this user's, or this user is root."""
+    try:
+        return os.geteuid() == 0 or os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _with_reason(target: Target) -> Target:
+    """The target with what keeps us out of it, if anything does; an agent that answers makes the question idle."""
+    if target.agent:
+        return target
+    from .inject import why_not
+
+    return replace(target, why_not=why_not(target.pid))
+
+
+def _has_agent(pid: int, uid: int) -> bool:
+    try:
+        place = rendezvous.directory(pid, uid, root=f"/proc/{pid}/root")
+        return rendezvous.card(place) is not None and _answers(place)
+    except OSError:
+        return False  # the process ended, or its files are not ours to read
+
+
+def _answers(place: str) -> bool:
+    """Whether somebody listens on the socket of a meeting place."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_CONNECT_S)
+        try:
+            probe.connect(os.path.join(place, rendezvous.SOCKET))
+        except OSError:
+            return False
+        return True
+
+
+def _meeting_places(base: str) -> Iterator[tuple[int, int, os.DirEntry[str]]]:
+    """``(pid, start ticks, directory)`` for each meeting place in `base`, which must be a real directory."""
+    if os.path.islink(base) or not os.path.isdir(base):
+        return
+    try:
+        entries = list(os.scandir(base))
+    except OSError:
+        return  # its last agent has just removed it
+    for entry in entries:
+        pid, dash, ticks = entry.name.partition("-")
+        if dash and pid.isdigit() and ticks.isdigit() and entry.is_dir(follow_symlinks=False):
+            yield int(pid), int(ticks), entry
+
+
+def _pids_with_a_card() -> frozenset[int]:
+    """The processes of this user (for root: of every user) that have a meeting place here."""
+    uids = _uids_with_a_base() if os.geteuid() == 0 else [os.getuid()]
+    return frozenset(pid for uid in uids for pid, _, _ in _meeting_places(rendezvous.base(uid)))
+
+
+def _uids_with_a_base() -> list[int]:
+    folder, prefix = os.path.split(rendezvous.base(0).removesuffix("0"))
+    numbers = (name.removeprefix(prefix) for name in os.listdir(folder) if name.startswith(prefix))
+    return [int(number) for number in numbers if number.isdigit()]
+
+
+def _mtime(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return time.time()  # somebody else is removing it: leave it to them

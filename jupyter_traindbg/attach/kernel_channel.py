@@ -1,0 +1,438 @@
+"""The way into another running Jupyter kernel, busy in a cell or not: run a short source in it, once.
+
+On ipykernel >= 7 through a temporary subshell, on 6.x through the control channel. Only plain blocking ZeroMQ sockets
+are used, no event loop and no thread, so it works from inside a notebook too. What is done so that the other kernel's
+running cell notices nothing is in `_kernel_inside`.
+"""
+
+from __future__ import annotations
+
+import ast
+import glob
+import inspect
+import json
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import (
+    AmbiguousTarget,
+    CannotAttach,
+    DeadlineExceeded,
+    GilHeld,
+    NotPermitted,
+    ProbeFailed,
+    TargetGone,
+    TraindbgError,
+    UnknownTarget,
+)
+
+__all__ = ["find_connection_file", "kernel_pid", "run_in_kernel"]
+
+Json = dict[str, Any]
+
+_HEARTBEAT_S = 2.0
+"""A kernel's heartbeat is C code that needs no GIL: longer than this without one means dead or stopped, not busy."""
+_CONTROL_WAIT_S = 0.25
+"""The longest that one request of ours keeps the control channel (interrupt, shutdown) waiting."""
+
+
+# --- which kernel ---------------------------------------------------------------------------------------------------
+
+
+def find_connection_file(text: str) -> str:
+    """The connection file that `text` names: its path, or a kernel's id, whole or a prefix that one running kernel has.
+
+    Looks in Jupyter's runtime directory and at the command lines of running kernels. Takes some milliseconds, at most
+    2 s for a kernel that is there and gives no heartbeat. Raises `UnknownTarget` (it lists the kernels that run),
+    `AmbiguousTarget`, `TargetGone` where the file is there but the kernel is not, `DeadlineExceeded` where its process
+    is stopped, `NotPermitted` where the file may not be read.
+    """
+    path = Path(text).expanduser()
+    if path.is_file():
+        return _answering(str(path.absolute()))
+    known = _known_kernels()
+    matches = [path for name, path in known.items() if name == text] or [
+        path for name, path in known.items() if text and name.startswith(text)
+    ]
+    running = [path for path in matches if _listens(_read(path))]
+    if len(running) > 1:
+        raise AmbiguousTarget(f"{len(running)} kernels start with {text!r}: {', '.join(map(_id, running))}")
+    if not matches:
+        alive = [name for name, path in known.items() if _listens(_read(path))]
+        raise UnknownTarget(f"no kernel {text!r}; running kernels: {', '.join(sorted(alive)) or 'none found'}")
+    return _answering((running or matches)[0])
+
+
+def _answering(path: str) -> str:
+    with _Client(path, _HEARTBEAT_S + 0.5) as client:
+        client.check_heartbeat()
+    return path
+
+
+def _known_kernels() -> dict[str, str]:
+    """Kernel ids and their connection files, of this user's runtime directory and of the processes that can be seen."""
+    from jupyter_core.paths import jupyter_runtime_dir
+
+    paths = glob.glob(os.path.join(jupyter_runtime_dir(), "*.json"))
+    known = {}
+    for path in [*paths, *_on_command_lines()]:
+        try:
+            _read(path)
+        except TraindbgError:
+            continue  # a server's file, somebody else's kernel, or gone since
+        known[_id(path)] = path
+    return known
+
+
+def _on_command_lines() -> Iterator[str]:
+    import psutil
+
+    for process in psutil.process_iter(["cmdline"]):
+        for word in process.info["cmdline"] or ():
+            path = word.split("=", 1)[-1]
+            if not path.endswith(".json"):
+                continue
+            try:
+                path = os.path.join(process.cwd(), path)
+            except psutil.Error:
+                pass  # a relative path of another user's process: the check below tells
+            if os.path.isfile(path):
+                yield path
+
+
+def _id(path: str) -> str:
+    return re.sub(r"^kernel-", "", os.path.basename(path).removesuffix(".json"))
+
+
+def _read(path: str) -> Json:
+    """The content of a connection file."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            content = json.load(f)
+    except PermissionError as error:
+        raise NotPermitted(f"{path} may not be read by this user") from error
+    except FileNotFoundError as error:
+        raise TargetGone(f"{path} is gone, and with it its kernel") from error
+    except (OSError, ValueError) as error:
+        raise UnknownTarget(f"{path} is not a kernel's connection file") from error
+    wanted = {"shell_port", "control_port", "hb_port", "iopub_port", "ip", "key"}
+    if not isinstance(content, dict) or not wanted <= content.keys():
+        raise UnknownTarget(f"{path} is not a kernel's connection file")
+    return content
+
+
+def _listens(info: Json, timeout_s: float = 1.0) -> bool:
+    """Does anything listen where the heartbeat should be? A dead kernel is told at once, by a refused connection."""
+    ipc = info.get("transport") == "ipc"
+    try:
+        if ipc:
+            with socket.socket(socket.AF_UNIX) as s:
+                s.settimeout(timeout_s)
+                s.connect(f"{info['ip']}-{info['hb_port']}")
+        else:
+            socket.create_connection((_host(info), info["hb_port"]), timeout_s).close()
+    except OSError:
+        return False
+    return True
+
+
+def _host(info: Json) -> str:
+    return "127.0.0.1" if info["ip"] in ("0.0.0.0", "*", "") else str(info["ip"])
+
+
+class _NoReply(DeadlineExceeded):
+    """The kernel has got the request and is silent: what it was doing with it is not known."""
+
+
+# --- one conversation -----------------------------------------------------------------------------------------------
+
+
+class _Client:
+    """The sockets of one conversation with a kernel; everything ends `deadline_s` seconds after its making."""
+
+    def __init__(self, connection_file: str, deadline_s: float) -> None:
+        import zmq
+        from jupyter_client.session import Session
+
+        self.file = connection_file
+        self.info = _read(connection_file)
+        self.deadline_s = deadline_s
+        self.end = time.monotonic() + deadline_s
+        if not _listens(self.info):
+            raise TargetGone(f"the kernel of {connection_file} does not run any more")
+        self.session = Session(
+            key=self.info["key"].encode(), signature_scheme=self.info.get("signature_scheme", "hmac-sha256")
+        )
+        self.context = zmq.Context()
+        self.sockets: dict[str, Any] = {}
+
+    def __enter__(self) -> _Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.context.destroy(linger=0)
+
+    def left_s(self) -> float:
+        return max(0.0, self.end - time.monotonic())
+
+    def socket(self, channel: str) -> Any:
+        """The socket of `channel`, connected on first use."""
+        import zmq
+
+        if channel not in self.sockets:
+            made = self.context.socket({"hb": zmq.REQ, "iopub": zmq.SUB}.get(channel, zmq.DEALER))
+            made.linger = 0
+            if "curve_publickey" in self.info:  # ipykernel >= 7.4 can encrypt
+                made.curve_secretkey = self.info["curve_secretkey"].encode()
+                made.curve_publickey = made.curve_serverkey = self.info["curve_publickey"].encode()
+            port = self.info[f"{channel}_port"]
+            if self.info.get("transport") == "ipc":
+                made.connect(f"ipc://{self.info['ip']}-{port}")
+            else:
+                made.connect(f"tcp://{_host(self.info)}:{port}")
+            self.sockets[channel] = made
+        return self.sockets[channel]
+
+    def check_heartbeat(self) -> None:
+        """Raises where the kernel's process is gone, stopped, or never was at this address. Needs no GIL over there."""
+        beat = self.socket("hb")
+        beat.send(b"traindbg")
+        if not beat.poll(1000 * max(0.1, min(_HEARTBEAT_S, self.left_s()))):
+            self.close("hb")  # a REQ socket without its reply is of no more use
+            raise _not_beating(self.file)
+        beat.recv()
+
+    def close(self, channel: str) -> None:
+        self.sockets.pop(channel).close(linger=0)
+
+    def kernel_info(self) -> Json:
+        """`kernel_info` over control, while looking for a wrong key: a kernel answers that with silence."""
+        import zmq
+
+        watch = self.socket("iopub")
+        watch.subscribe(f"traindbg-{uuid.uuid4()}")  # the welcome of ipykernel >= 7 then comes to us alone
+        asked = self.send("control", "kernel_info_request", {})
+        poller = zmq.Poller()
+        poller.register(self.socket("control"), zmq.POLLIN)
+        poller.register(watch, zmq.POLLIN)
+        listen_to_all = time.monotonic() + 0.5
+        beaten = False
+        while self.left_s() > 0:
+            ready = dict(poller.poll(int(min(200, 1000 * self.left_s()))))
+            if watch in ready:
+                self.check_key(watch.recv_multipart())
+            if self.socket("control") in ready:
+                reply = self.receive("control", asked)
+                if reply is not None:
+                    return reply
+            if time.monotonic() > listen_to_all and not beaten:
+                beaten = True
+                watch.subscribe("")
+                self.check_heartbeat()
+        raise GilHeld(
+            f"the kernel of {self.file} lives but ran no Python for {self.deadline_s:g} s: C code holds its GIL"
+            " (or the key in the connection file is not the kernel's)"
+        )
+
+    def check_key(self, frames: list[bytes]) -> None:
+        """`frames` come from the kernel: is it our key that they are signed with?"""
+        _, rest = self.session.feed_identities(frames)
+        if self.session.auth is not None and rest[0] != self.session.sign(rest[1:5]):
+            raise NotPermitted(
+                f"the kernel does not accept the key in {self.file}",
+                "use the connection file that the kernel was started with; `traindbg targets` lists the kernels",
+            )
+
+    def send(self, channel: str, kind: str, content: Json, subshell: str | None = None) -> str:
+        """Send a request; its message id."""
+        message = self.session.msg(kind, content)
+        if subshell is not None:
+            message["header"]["subshell_id"] = subshell
+        self.session.send(self.socket(channel), message)
+        return str(message["header"]["msg_id"])
+
+    def receive(self, channel: str, asked: str) -> Json | None:
+        """The content of the reply to `asked` where that is what has come, else None."""
+        _, message = self.session.recv(self.socket(channel))
+        if message is None or message["parent_header"].get("msg_id") != asked:
+            return None
+        content: Json = message["content"]
+        return content
+
+    def request(
+        self, channel: str, kind: str, content: Json, *, subshell: str | None = None, until: float | None = None
+    ) -> Json:
+        """Send a request and wait for its reply. Notices within 0.5 s when the kernel dies."""
+        asked = self.send(channel, kind, content, subshell)
+        until = self.end if until is None else until
+        while (left_s := until - time.monotonic()) > 0:
+            if self.socket(channel).poll(1000 * min(0.5, left_s)):
+                reply = self.receive(channel, asked)
+                if reply is not None:
+                    return reply
+            elif not _listens(self.info):
+                raise TargetGone(f"the kernel of {self.file} died during the request")
+        raise _NoReply(
+            f"the kernel of {self.file} lives but did not answer {kind} in {self.deadline_s:g} s; C code may hold its GIL"
+        )
+
+
+def _not_beating(path: str) -> TraindbgError:
+    """Why no heartbeat comes though something listens: the process is stopped, or another one has the port now."""
+    import psutil
+
+    for process in psutil.process_iter(["cmdline", "status"]):
+        if any(path in word for word in process.info["cmdline"] or ()):
+            if process.info["status"] in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+                return DeadlineExceeded(
+                    f"the kernel's process {process.pid} is stopped", f"let it go on with `kill -CONT {process.pid}`"
+                )
+            return DeadlineExceeded(f"the kernel's process {process.pid} gave no heartbeat in {_HEARTBEAT_S:g} s")
+    return TargetGone(f"the kernel of {path} does not answer, and no process of that kernel is seen on this host")
+
+
+# --- running a source -----------------------------------------------------------------------------------------------
+
+
+def run_in_kernel(connection_file: str, source: str, deadline_s: float = 10.0) -> Json:
+    """Run `source` once in the kernel, whatever its main thread does, and return the dict that it left in ``result``.
+
+    The source runs in a thread of its own and in a fresh namespace; nothing is assigned in the notebook's. It must not
+    print: that would land in the running cell. The cell's output, figures, ``input()``, history and counters stay as
+    they are, and interrupts work. Costs 2 to 4 round trips: about 15 ms where the main thread is in C code or asleep,
+    70 ms where it runs pure Python.
+
+    Raises `TargetGone` (in under 3 s), `NotPermitted` for a wrong key (ipykernel 6 gives no sign of it: `GilHeld`),
+    `GilHeld` when no Python ran in the kernel for `deadline_s`, `DeadlineExceeded` when the source did not end by then
+    (it goes on in its thread) or the process is stopped, `ProbeFailed` with the last line of the traceback when the
+    source raised, `CannotAttach` for a kernel that is not ipykernel.
+    """
+    with _Client(connection_file, deadline_s) as client:
+        features = _supported_features(client)
+        if "kernel subshells" not in features:
+            return _Errand(client, source, None).run()
+        with _subshell(client) as subshell:
+            return _Errand(client, source, subshell).run()
+
+
+def kernel_pid(connection_file: str, deadline_s: float = 10.0) -> int:
+    """The kernel's process id as the kernel sees it. One or two round trips. Raises as `run_in_kernel` does."""
+    with _Client(connection_file, deadline_s) as client:
+        _supported_features(client)
+        try:
+            usage = client.request("control", "usage_request", {}, until=time.monotonic() + client.left_s() / 2)
+        except _NoReply:
+            usage = {}  # an old ipykernel that does not know the request, or psutil failed over there
+        left_s = client.left_s()
+    if "pid" in usage:
+        return int(usage["pid"])
+    return int(run_in_kernel(connection_file, "import os; result = {'pid': os.getpid()}", left_s)["pid"])
+
+
+def _supported_features(client: _Client) -> list[str]:
+    info = client.kernel_info()
+    kind, version = info.get("implementation"), str(info.get("implementation_version", "0"))
+    if kind != "ipython":
+        raise CannotAttach(f"this is a kernel of {kind}, not of ipykernel", "attach by its pid instead")
+    if int(version.split(".", 1)[0]) < 6:
+        raise CannotAttach(f"ipykernel {version} cannot be reached while it is busy", "attach by its pid instead")
+    return list(info.get("supported_features", ()))
+
+
+@contextmanager
+def _subshell(client: _Client) -> Iterator[str]:
+    """A temporary subshell, deleted once it is idle. Deleting a stuck one could hang the control channel: it is left."""
+    reply = client.request("control", "create_subshell_request", {})
+    if reply.get("status") != "ok":
+        raise CannotAttach(f"the kernel made no subshell: {reply.get('evalue', 'no reason given')}")
+    subshell = str(reply["subshell_id"])
+    try:
+        yield subshell
+    except _NoReply as error:
+        raise DeadlineExceeded(f"{error.cause}; the subshell {subshell} was left in it") from error
+    except TargetGone:
+        raise
+    except BaseException:
+        _delete(client, subshell)
+        raise
+    _delete(client, subshell)
+
+
+def _delete(client: _Client, subshell: str) -> None:
+    # The answer is here already: a slow goodbye is worth a little more time, not an error.
+    client.request(
+        "control", "delete_subshell_request", {"subshell_id": subshell}, until=max(client.end, time.monotonic() + 1)
+    )
+
+
+class _Errand:
+    """One source on its way: send it once, then ask until its result is there."""
+
+    def __init__(self, client: _Client, source: str, subshell: str | None) -> None:
+        self.client, self.source, self.subshell = client, source, subshell
+        self.token = f"traindbg-{uuid.uuid4().hex[:12]}"
+
+    def run(self) -> Json:
+        reply = self.execute(self.source)
+        while reply.get("pending") and self.client.left_s() > 0.1:
+            time.sleep(0.05)  # control is free for an interrupt meanwhile
+            reply = self.execute(None)
+        if reply.get("pending"):
+            raise DeadlineExceeded(
+                f"the source did not end in {self.client.deadline_s:g} s; it goes on in its own thread in the kernel"
+            )
+        if "trouble" in reply:
+            raise ProbeFailed(f"the kernel is not as expected: {reply['trouble']}")
+        if "error" in reply:
+            raise ProbeFailed(f"the source raised in the kernel: {reply['error']}")
+        result = reply["result"]
+        if not isinstance(result, dict):
+            raise ProbeFailed(f"the source left a {type(result).__name__} in `result`, not a dict")
+        return result
+
+    def execute(self, source: str | None) -> Json:
+        """One silent execute: `_kernel_inside.prepare` is its cell, `_kernel_inside.answer` its user expression."""
+        from . import _kernel_inside
+
+        on_subshell = self.subshell is not None
+        left_s = self.client.left_s()
+        # A wait on a subshell of our own disturbs nobody; leave time for the reply to travel.
+        first_s = 0.8 * left_s if on_subshell else min(_CONTROL_WAIT_S, left_s / 2)
+        wait_s = first_s if source is not None else 0.0
+        program = f"{inspect.getsource(_kernel_inside)}\nprepare({on_subshell})"
+        state = f"__import__('threading').current_thread().__dict__[{_kernel_inside.STATE!r}]"
+        content = {
+            "code": f"__import__('builtins').exec({program!r}, {{'__name__': 'traindbg_inside'}})",
+            "silent": True,
+            "store_history": False,
+            "stop_on_error": False,
+            # As notebooks send it: input() in the running cell works on until `prepare` puts back the truth.
+            "allow_stdin": True,
+            "user_expressions": {"answer": f"{state}['answer']({source!r}, {self.token!r}, {wait_s}, {left_s + 1})"},
+        }
+        reply = self.client.request(
+            "shell" if on_subshell else "control", "execute_request", content, subshell=self.subshell
+        )
+        return _answer_in(reply)
+
+
+def _answer_in(reply: Json) -> Json:
+    """The JSON that came back as the repr of a string."""
+    said = reply.get("user_expressions", {}).get("answer", {})
+    if reply.get("status") != "ok" or said.get("status") != "ok":
+        why = said if said.get("status") == "error" else reply
+        raise ProbeFailed(f"the kernel could not run our request: {why.get('ename')}: {why.get('evalue')}")
+    try:
+        answer = json.loads(ast.literal_eval(said["data"]["text/plain"]))
+    except (KeyError, ValueError, SyntaxError) as error:
+        raise ProbeFailed(f"the kernel's answer cannot be read: {error}") from error
+    if not isinstance(answer, dict):
+        raise ProbeFailed("the kernel's answer is not an object")
+    return answer

@@ -1,0 +1,58 @@
+"""The way into a plain process, by pid: the agent that runs there already, else injection."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..agent import rendezvous
+from ..errors import DeadlineExceeded, GilHeld, TargetGone
+from . import payload
+from .base import Entered, Link
+from .client import AgentClient, connect
+from .inject import inject
+
+
+def matches(text: str) -> bool:
+    return text.isdigit()
+
+
+def links(text: str, deadline_s: float) -> list[Link]:
+    return [link(int(text))]
+
+
+def link(pid: int, rank: int = 0, world_size: int = 1) -> Link:
+    """A link to process `pid`, not entered yet. Raises `TargetGone`."""
+    if not os.path.exists(f"/proc/{pid}"):
+        raise TargetGone(f"there is no process {pid}")
+    return Link(pid, lambda deadline_s: enter(pid, deadline_s), rank, world_size)
+
+
+def enter(pid: int, deadline_s: float) -> Entered:
+    """Find the agent of `pid` or inject one. Raises `GilHeld` where it waits inside for the GIL."""
+    ends = time.monotonic() + deadline_s
+    if (client := found(pid, deadline_s)) is not None:
+        return Entered(client, "found running")
+    directory = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)
+    injected = inject(pid, {payload.ARCHIVE: payload.archive()}, payload.boot(directory), deadline_s)
+    if injected.stage != "done":
+        raise GilHeld(f"C code in process {pid} holds the GIL; the agent waits inside and answers once it is released")
+    return Entered(arrived(pid, max(0.5, ends - time.monotonic())), "injected")
+
+
+def found(pid: int, deadline_s: float) -> AgentClient | None:
+    """The agent that runs in `pid`, None where there is none. Raises `GilHeld` where it is there and cannot answer."""
+    try:
+        return connect(pid, min(1.0, deadline_s))
+    except DeadlineExceeded as e:
+        raise GilHeld(f"process {pid} has an agent that does not answer: C code holds the GIL") from e
+
+
+def arrived(pid: int, deadline_s: float) -> AgentClient:
+    """The agent of `pid`, which is just starting."""
+    ends = time.monotonic() + deadline_s
+    while time.monotonic() < ends:
+        if (client := connect(pid, max(0.1, ends - time.monotonic()))) is not None:
+            return client
+        time.sleep(0.002)
+    raise DeadlineExceeded(f"the agent in process {pid} did not come up in {deadline_s:.1f} s")

@@ -1,0 +1,100 @@
+"""`traindbg`: the verbs of `jupyter_traindbg.magics` at a terminal.
+
+Exit status: 0 done and nothing wrong found, 1 done and findings, 2 bad usage, 3 could not do it (one line on stderr: why, and the
+next step). ``--json`` prints one JSON document on stdout and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+from ._version import __version__
+from .errors import TraindbgError, UsageError
+from .job import Job, attach, connect
+from .magics import base
+from .model import Detached, Result
+
+DONE, FINDINGS, BAD_USAGE, COULD_NOT = 0, 1, 2, 3
+
+
+class TerminalSession:
+    """One command: attaches as far as the question needs, and leaves."""
+
+    current: Job | None = None
+
+    @contextlib.contextmanager
+    def job(self, target: str | None, timeout: float) -> Iterator[Job]:
+        with connect(target, timeout=timeout) as job:
+            yield job
+
+    def attach(self, target: str | None, timeout: float) -> Result:
+        job = attach(target, timeout=timeout)
+        try:
+            job.keep(timeout=timeout)
+            return job.attached()
+        finally:
+            job.close()
+
+    def detach(self, target: str | None, timeout: float) -> Result:
+        job = connect(target, timeout=timeout)
+        return Detached(job.name, job.detach())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = _parser(words).parse_args(words)
+    try:
+        result = base.load(args.verb).run(args, TerminalSession())
+        _print(result, as_json=args.json)
+    except TraindbgError as e:
+        print(f"traindbg: {e}", file=sys.stderr)
+        return BAD_USAGE if isinstance(e, UsageError) else COULD_NOT
+    except KeyboardInterrupt:
+        print("traindbg: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `traindbg stacks | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    if result.failure is not None:
+        print(f"traindbg: {result.failure}", file=sys.stderr)
+        return COULD_NOT
+    return FINDINGS if result.findings else DONE
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """All verbs; only the one that `words` ask for is imported."""
+    parser = argparse.ArgumentParser(prog="traindbg", description="Attach to a training job that is already running.")
+    parser.add_argument("--version", action="version", version=f"traindbg {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    names = base.names()
+    asked = [name for name in names if _spelt(name) in words[:1]] or names
+    for name in asked:
+        summary = (base.load(name).__doc__ or "").strip()
+        sub = base.complete_parser(verbs.add_parser(_spelt(name), help=summary, allow_abbrev=False), name)
+        sub.add_argument("--json", action="store_true", help="print one JSON document")
+        sub.set_defaults(verb=name)
+    return parser
+
+
+def _spelt(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _print(result: Result, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
+    elif result.failure is None:
+        from .render import text
+
+        print(text(result, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

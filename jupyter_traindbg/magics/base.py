@@ -1,0 +1,85 @@
+"""A verb is one thing a person can ask for: a magic in a notebook and a subcommand of `traindbg`, from one file and one parser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pkgutil
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Protocol
+
+from ..job import DEADLINE_S, Job
+from ..model import Result
+
+__all__ = ["Session", "Verb", "add_target", "complete_parser", "load", "names"]
+
+_NOT_VERBS = {"base", "ipython"}
+
+
+class Session(Protocol):
+    """Where a verb runs: a notebook, which keeps its job, or a terminal, which attaches for one command."""
+
+    current: Job | None
+    """The job that is attached to and stays so."""
+
+    def job(self, target: str | None, timeout: float) -> AbstractContextManager[Job]:
+        """The job to ask: the one named, else the current one, else the only candidate."""
+
+    def attach(self, target: str | None, timeout: float) -> Result:
+        """Attach and stay."""
+
+    def detach(self, target: str | None, timeout: float) -> Result:
+        """Take the agents out."""
+
+
+class Verb(Protocol):
+    """What a module of this package defines. Its docstring is its help; the module's name, its verb."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Describe the arguments, apart from ``--timeout``, which every verb has."""
+
+    def run(self, args: argparse.Namespace, session: Session) -> Result:
+        """Do it. Raises a `TraindbgError`."""
+
+
+def names() -> list[str]:
+    """All verbs, as the magics spell them (with underscores)."""
+    return sorted(m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)]) if m.name not in _NOT_VERBS)
+
+
+def load(name: str) -> Verb:
+    """The verb called `name`."""
+    verb: Verb = import_module(f"{__package__}.{name}")
+    return verb
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        nargs="?",
+        help="a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, the path of an agent's socket, or self; "
+        "none: the job attached to, else the only candidate there is",
+    )
+
+
+def complete_parser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
+    """`parser` with everything that verb `name` accepts."""
+    verb = load(name)
+    parser.description = (verb.__doc__ or "").strip()
+    verb.add_arguments(parser)
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=DEADLINE_S,
+        metavar="S",
+        help=f"seconds to wait at most (default {DEADLINE_S:g})",
+    )
+    return parser
+
+
+def _seconds(words: str) -> float:
+    value = float(words)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be a positive number of seconds")
+    return value

@@ -1,0 +1,22 @@
+"""Show this host's GPUs: memory, utilisation, power, temperature, throttling, errors, processes. Never waits for a hung driver."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ..model import Result
+from .base import Session, add_target
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+
+
+def run(args: argparse.Namespace, session: Session) -> Result:
+    if args.target is not None or session.current is not None:
+        with session.job(args.target, args.timeout) as job:
+            return job.gpu(timeout=args.timeout)
+    from ..outside import gpu
+
+    return gpu.report(args.timeout, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))

@@ -1,0 +1,107 @@
+"""Verbs as IPython line magics: same parser, same result object, one-line errors, completion of options and targets."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import MagicArgumentParser
+
+from ..errors import NoTarget, TraindbgError
+from ..job import Job, attach
+from ..model import Detached, Result
+from . import base
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+class NotebookSession:
+    """The one job that this shell is attached to. A verb with a target of its own leaves it alone."""
+
+    def __init__(self) -> None:
+        self.current: Job | None = None
+
+    @contextlib.contextmanager
+    def job(self, target: str | None, timeout: float) -> Iterator[Job]:
+        if target is None:
+            if self.current is None:
+                self.current = attach(timeout=timeout)
+            yield self.current
+        elif self.current is not None and target == self.current.name:
+            yield self.current
+        else:
+            with attach(target, timeout=timeout) as job:
+                yield job
+
+    def attach(self, target: str | None, timeout: float) -> Result:
+        job = attach(target, timeout=timeout)
+        self.close()
+        self.current = job
+        return job.attached()
+
+    def detach(self, target: str | None, timeout: float) -> Result:
+        if target is not None and (self.current is None or target != self.current.name):
+            job = attach(target, timeout=timeout)
+        elif self.current is None:
+            raise NoTarget("this notebook is attached to nothing", "name the target to detach")
+        else:
+            job, self.current = self.current, None
+        return Detached(job.name, job.detach())
+
+    def close(self) -> None:
+        """Leave the current job, if any."""
+        job, self.current = self.current, None
+        if job is not None:
+            job.close()
+
+
+def load(shell: InteractiveShell) -> NotebookSession:
+    """Register every verb as a magic. Returns the session to give to `unload`."""
+    session = NotebookSession()
+    for name in base.names():
+        shell.register_magic_function(_magic(name, session), "line", name)
+        shell.set_hook("complete_command", _completer(name), str_key=f"%{name}")
+    return session
+
+
+def unload(shell: InteractiveShell, session: NotebookSession) -> None:
+    """Take the magics out again and leave the job."""
+    session.close()
+    for name in base.names():
+        shell.magics_manager.magics["line"].pop(name, None)
+        shell.strdispatchers["complete_command"].strs.pop(f"%{name}", None)
+
+
+def _parser(name: str) -> MagicArgumentParser:
+    return base.complete_parser(MagicArgumentParser(prog=f"%{name}", add_help=False), name)
+
+
+def _magic(name: str, session: NotebookSession) -> Callable[[str], Result]:
+    parser = _parser(name)
+
+    def magic(line: str) -> Result:
+        try:
+            return base.load(name).run(parser.parse_argstring(line), session)
+        except TraindbgError as e:
+            raise UsageError(str(e)) from None
+
+    magic.__name__ = name
+    magic.__doc__ = parser.format_help()
+    return magic
+
+
+def _completer(name: str) -> Callable[[Any, Any], list[str]]:
+    options = [o for action in _parser(name)._actions for o in action.option_strings]
+    takes_target = any(action.dest == "target" for action in _parser(name)._actions)
+
+    def complete(shell: Any, event: Any) -> list[str]:
+        if event.symbol.startswith("-") or not takes_target:
+            return options
+        from ..attach.discover import targets
+
+        return [t.name for t in targets()] + ["self"]
+
+    return complete

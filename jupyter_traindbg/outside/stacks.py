@@ -1,0 +1,293 @@
+"""Stacks of a process that cannot or need not help: read from its memory by py-spy, without stopping it.
+
+py-spy runs as a child process with a deadline. In its non-blocking mode it only reads (no ptrace attach, no signal),
+so killing it when the deadline has passed leaves the target as it was. The price: on running code the stack may be
+torn, so a failed look is repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted, TargetGone, TraindbgError
+from ..model import Frame, NotAvailable, ProcessStacks, Thread
+from . import procfs
+from .frames import in_dataloader_worker, library_frame, waiting_for
+
+__all__ = ["dump", "py_spy"]
+
+_LOOKS = 3
+_PAUSE_S = 0.02
+_PARALLEL = 8
+_TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
+_STATES = {
+    "R": "running",
+    "S": "waiting",
+    "D": "in uninterruptible sleep",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "Z": "ended",
+    "X": "ended",
+    "I": "idle",
+}
+
+
+def dump(
+    pid: int, rank: int = 0, *, deadline_s: float = 2.0, children: bool = True, training_tid: int | None = None
+) -> list[ProcessStacks]:
+    """The Python stacks of `pid` and, with `children`, of all processes below it; `pid` comes first, its training
+    thread first.
+
+    `training_tid` is the thread that trains (default: the main thread). 10-25 ms a process, eight at a time. Answers
+    within `deadline_s` (and 0.1 s for winding up); a child that gave no stack is still listed, with the reason in
+    ``note`` and what the kernel says of its main thread. Raises `TargetGone`, `NotPermitted`, `MissingPiece`,
+    `DeadlineExceeded`, or `CannotAttach` where `pid` is no Python process.
+    """
+    deadline = time.monotonic() + deadline_s
+    tool = py_spy()
+    root = procfs.stat(pid)
+    if root is None or root.state in "ZX":
+        raise TargetGone(f"process {pid} has ended")
+    below = procfs.descendants(pid) if children else []
+    stuck = frozenset(procfs.uninterruptible([pid, *(p.pid for p in below)]))
+    below = [p for p in below if not _is_tracker(p.pid, stuck)]
+    asked = [_Asked(pid, rank, "rank", training_tid or pid, _command(pid, stuck))]
+    asked += [_Asked(p.pid, rank, _role(p), p.pid, _command(p.pid, stuck)) for p in below]
+    with ThreadPoolExecutor(min(_PARALLEL, len(asked))) as pool:
+        looks = [pool.submit(_look, tool, one, deadline) for one in asked]
+        return [looks[0].result()] + [
+            _or_what_the_kernel_says(one, look.exception(), look)
+            for one, look in zip(asked[1:], looks[1:], strict=True)
+        ]
+
+
+def py_spy() -> str:
+    """The path of the py-spy program of this interpreter, else the one on PATH. Raises `MissingPiece`."""
+    beside = [
+        sysconfig.get_path("scripts"),
+        os.path.dirname(sys.executable),
+        sysconfig.get_path("scripts", "posix_user"),
+    ]
+    for folder in beside:
+        path = os.path.join(folder, "py-spy")
+        if os.access(path, os.X_OK):
+            return path
+    found = shutil.which("py-spy")
+    if found is None:
+        raise MissingPiece("py-spy is not installed", f"{sys.executable} -m pip install 'py-spy>=0.4'")
+    return found
+
+
+@dataclass(frozen=True)
+class _Asked:
+    pid: int
+    rank: int
+    role: str
+    training_tid: int
+    command: str
+
+
+def _is_tracker(pid: int, stuck: frozenset[int]) -> bool:
+    return pid not in stuck and any(name in part for part in procfs.command(pid) for name in _TRACKERS)
+
+
+def _command(pid: int, stuck: frozenset[int]) -> str:
+    """The command line, or only the name where reading it could block."""
+    if pid in stuck:
+        process = procfs.stat(pid)
+        return process.comm if process else ""
+    return " ".join(procfs.command(pid))
+
+
+def _role(process: procfs.Process) -> str:
+    return "DataLoader worker" if process.comm == "pt_data_worker" else "child"
+
+
+# --- asking py-spy -------------------------------------------------------------------------------------------------
+
+
+def _look(tool: str, asked: _Asked, deadline: float) -> ProcessStacks:
+    """One process; repeated where running code tore the first look."""
+    for left in reversed(range(_LOOKS)):
+        status, out, err = _run(tool, asked.pid, deadline)
+        if status == 0 and (threads := json.loads(out)):
+            return _stacks(asked, threads)
+        if left == 0 or _final(asked.pid, err) or time.monotonic() + _PAUSE_S > deadline:
+            break
+        time.sleep(_PAUSE_S)
+    raise _error(asked.pid, err)
+
+
+def _run(tool: str, pid: int, deadline: float) -> tuple[int, bytes, str]:
+    left_s = deadline - time.monotonic()
+    late = DeadlineExceeded(f"py-spy gave no stacks of process {pid} in time")
+    if left_s <= 0:
+        raise late
+    command = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        out, err = process.communicate(timeout=left_s)
+    except subprocess.TimeoutExpired:
+        _abandon(process)
+        raise late from None
+    return process.returncode, out, err.decode(errors="replace")
+
+
+def _abandon(process: subprocess.Popen[bytes]) -> None:
+    """Kill py-spy, and do not wait long: one that hangs inside the kernel dies when the kernel lets it."""
+    process.kill()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    try:
+        process.wait(0.1)
+    except subprocess.TimeoutExpired:
+        process.returncode = -9  # it is no longer ours to wait for; says so to Popen.__del__
+
+
+def _denied(message: str) -> bool:
+    return "ermission denied" in message or "ermission Denied" in message or "not permitted" in message
+
+
+def _final(pid: int, message: str) -> bool:
+    return _denied(message) or not procfs.exists(pid) or not procfs.is_python(pid)
+
+
+def _error(pid: int, message: str) -> TraindbgError:
+    first_line = (
+        message.strip().splitlines()[0].removeprefix("Error: ") if message.strip() else "no thread runs Python yet"
+    )
+    if not procfs.exists(pid):
+        return TargetGone(f"process {pid} has ended")
+    if _denied(message):
+        return _not_permitted(pid)
+    if not procfs.is_python(pid):
+        process = procfs.stat(pid)
+        return CannotAttach(
+            f"process {pid} ({process.comm if process else '?'}) is not a Python process", "name the Python process"
+        )
+    return CannotAttach(f"py-spy could not read process {pid}: {first_line}", "try again in a moment")
+
+
+def _not_permitted(pid: int) -> NotPermitted:
+    """Why the kernel forbids reading the memory of `pid`, and the way round that fits."""
+    owner = procfs.uid(pid)
+    if owner is not None and owner != os.geteuid():
+        cause = f"process {pid} belongs to {procfs.user(owner)} and you are {procfs.user(os.geteuid())}"
+        return NotPermitted(cause, f"run this as {procfs.user(owner)}, or with sudo")
+    scope = _yama_scope()
+    if scope == 1:
+        return NotPermitted(
+            f"process {pid} may only be read by its ancestors (Yama ptrace_scope is 1)",
+            "run this with sudo, or once: sudo sysctl kernel.yama.ptrace_scope=0",
+        )
+    if scope >= 2:
+        return NotPermitted(f"only root may read process {pid} (Yama ptrace_scope is {scope})", "run this with sudo")
+    return NotPermitted(
+        f"the kernel does not let us read the memory of {pid} (a container without SYS_PTRACE, or a protected process)",
+        "start the container with --cap-add SYS_PTRACE, or run this with sudo",
+    )
+
+
+def _yama_scope() -> int:
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as f:
+            return int(f.read())
+    except OSError:
+        return 0  # this kernel has no Yama
+
+
+# --- from py-spy's words to ours -----------------------------------------------------------------------------------
+
+
+def _stacks(asked: _Asked, raw: Sequence[dict[str, Any]]) -> ProcessStacks:
+    kernel = {t.tid: t for t in procfs.threads(asked.pid)}
+    threads = [_thread(asked, one, kernel) for one in raw]
+    threads = [_waits_for_gil(asked.pid, t, threads) for t in threads]
+    threads.sort(key=lambda t: (not t.training, t.tid or 0))
+    main = kernel.get(asked.pid)
+    role = asked.role
+    if role == "child" and any(in_dataloader_worker([(f.file, f.line, f.function) for f in t.frames]) for t in threads):
+        role = "DataLoader worker"  # torch before 2.5 does not name the process
+    note = _note(asked.pid, main.state if main else "", threads)
+    return ProcessStacks(asked.rank, asked.pid, role, "py-spy", tuple(threads), note=note, command=asked.command)
+
+
+def _thread(asked: _Asked, raw: dict[str, Any], kernel: dict[int, procfs.ThreadState]) -> Thread:
+    name = raw["thread_name"]
+    tid = raw["os_thread_id"]
+    if tid is None and name == "MainThread":
+        tid = asked.pid  # Python before 3.11 does not record thread ids, but that one is known
+    seen = kernel.get(tid)
+    call = procfs.system_call(asked.pid, tid) if tid is not None else procfs.SystemCall("")
+    frames = tuple(Frame(f["filename"], f["line"], f["name"], library_frame(f["filename"])) for f in raw["frames"])
+    holds_gil = bool(raw["owns_gil"])
+    return Thread(
+        name=name or (seen.name if seen else "unnamed"),
+        tid=NotAvailable("Python before 3.11 does not record it") if tid is None else tid,
+        state=_state(seen, holds_gil) if seen else NotAvailable("its thread id is not known"),
+        frames=frames,
+        waiting_for=waiting_for([(f.file, f.line, f.function) for f in frames], call.name or None, call.on),
+        holds_gil=holds_gil,
+        training=tid == asked.training_tid,
+    )
+
+
+def _state(seen: procfs.ThreadState, holds_gil: bool) -> str:
+    words = _STATES.get(seen.state, seen.state)
+    return f"{words}, holding the GIL" if holds_gil else words
+
+
+def _waits_for_gil(pid: int, thread: Thread, threads: Sequence[Thread]) -> Thread:
+    """Name the GIL where its owner sleeps in C code: whoever else sits in a timed futex wait with nothing better known
+    waits for it.
+    """
+    owner = next((t for t in threads if t.holds_gil and str(t.state).startswith("waiting")), None)
+    if (
+        owner is None
+        or owner is thread
+        or thread.waiting_for != "a lock or another thread"
+        or not isinstance(thread.tid, int)
+    ):
+        return thread
+    if not procfs.system_call(pid, thread.tid).timed:
+        return thread
+    return replace(thread, waiting_for=f"the GIL, held by {owner.name}")
+
+
+def _note(pid: int, state: str, threads: Sequence[Thread]) -> str:
+    if state == "T":
+        return f"the process is stopped by a signal; `kill -CONT {pid}` lets it go on"
+    if state == "t":
+        return "a debugger holds the process"
+    owner = next((t for t in threads if t.holds_gil and str(t.state).startswith(("waiting", "in unint"))), None)
+    if owner is None or not owner.frames:
+        return ""
+    at = owner.frames[0]
+    where = f"{at.file}:{at.line}"
+    return f"{owner.name} waits in C code called at {where} and keeps the GIL: no other Python thread can run"
+
+
+def _or_what_the_kernel_says(asked: _Asked, failed: BaseException | None, look: Any) -> ProcessStacks:
+    """The stacks of a child, or, where it gave none, its main thread as the kernel sees it."""
+    if failed is None:
+        return look.result()  # type: ignore[no-any-return]
+    if not isinstance(failed, TraindbgError):
+        raise failed
+    main = next(iter(procfs.threads(asked.pid)), None)
+    threads: tuple[Thread, ...] = ()
+    if main is not None:
+        call = procfs.system_call(asked.pid, main.tid)
+        words = waiting_for((), call.name or None, call.on)
+        threads = (Thread(main.name, main.tid, _STATES.get(main.state, main.state), (), words, training=True),)
+    return ProcessStacks(asked.rank, asked.pid, asked.role, "py-spy", threads, note=failed.cause, command=asked.command)

@@ -1,0 +1,169 @@
+"""What a view is made of. A view says *what* is shown, in these few blocks; `as_text` and `as_html` say how it looks.
+
+So the terminal and the notebook can never disagree, and escaping happens in one place each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Union
+
+from ..model import Frame
+
+__all__ = [
+    "Bar",
+    "Block",
+    "Card",
+    "Column",
+    "Curve",
+    "Fold",
+    "Frames",
+    "Inline",
+    "Items",
+    "Line",
+    "Pair",
+    "Pairs",
+    "Part",
+    "Span",
+    "Table",
+    "Tone",
+    "spans",
+]
+
+Tone = Literal["plain", "strong", "muted", "good", "warn", "bad", "info", "code"]
+"""Emphasis. It only ever repeats what the words say: nobody has to see colours."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A run of text. `why` becomes a footnote, printed once however often it is referred to."""
+
+    text: str
+    tone: Tone = "plain"
+    why: str = ""
+
+
+Inline = Union[str, Span, Sequence[Union[str, Span]]]
+
+
+def spans(inline: Inline) -> tuple[Span, ...]:
+    """`inline` as spans, whichever way it was written."""
+    if isinstance(inline, str):
+        return (Span(inline),)
+    if isinstance(inline, Span):
+        return (inline,)
+    return tuple(Span(part) if isinstance(part, str) else part for part in inline)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of words; with `title`, the heading of what follows."""
+
+    content: Inline
+    title: bool = False
+    kind = "line"
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of lines below an optional lead."""
+
+    items: Sequence[Inline]
+    lead: Inline = ""
+    kind = "items"
+
+
+@dataclass(frozen=True)
+class Column:
+    """`right`: numbers. `wrap`: may be broken into several lines where the terminal is narrow."""
+
+    name: str
+    right: bool = False
+    wrap: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows whose first cell is their heading. Rows after the first `shown` are folded: ``... and 380 more parameters``."""
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Inline]]
+    shown: int = 20
+    noun: str = "rows"
+    kind = "table"
+
+
+@dataclass(frozen=True)
+class Frames:
+    """A stack, innermost first. Runs of library frames are folded."""
+
+    frames: Sequence[Frame]
+    kind = "frames"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A label and what it labels, on one line or (with `marks`) several."""
+
+    label: str
+    lines: Sequence[Inline]
+    marks: Literal["none", "bullets", "numbers"] = "none"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    pairs: Sequence[Pair]
+    kind = "pairs"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a `Bar`: its share in [0, 1] and its size in words."""
+
+    name: str
+    share: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """How a whole is divided."""
+
+    label: str
+    parts: Sequence[Part]
+    kind = "bar"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A small line chart; `words` says in text what it shows. Non-finite values are marked, not drawn."""
+
+    label: str
+    values: Sequence[float]
+    words: str
+    kind = "curve"
+
+
+@dataclass(frozen=True)
+class Card:
+    """Something that stands out as one thing. `symbol` repeats its `tone` for eyes that see no colour."""
+
+    title: Inline
+    body: Sequence[Block]
+    tone: Tone = "plain"
+    symbol: str = ""
+    kind = "card"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Details on demand: folded in a notebook; at a terminal only the summary, unless everything was asked for."""
+
+    summary: Inline
+    body: Sequence[Block]
+    kind = "fold"
+
+
+Block = Union[Line, Items, Table, Frames, Pairs, Bar, Curve, Card, Fold]

@@ -1,0 +1,162 @@
+"""Three hundred ranks on one screen: ranks listed compactly, identical stacks shown once. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, available
+
+__all__ = ["StackGroup", "compact_ranks", "group_by", "group_stacks", "rank_list"]
+
+PIECES = 12
+"""A list of ranks with more gaps than this is cut short; its count tells how many there are."""
+
+T = TypeVar("T")
+
+
+def compact_ranks(ranks: Sequence[int]) -> str:
+    """``rank 5``, ``ranks 0, 2``, ``ranks 0-3, 5, 8-299 (297)``, ``ranks 3-299, every 8th (38)``. Order and repetition do not matter."""
+    unique = sorted(set(ranks))
+    if not unique:
+        return "no rank"
+    if len(unique) == 1:
+        return f"rank {unique[0]}"
+    count = f" ({len(unique)})" if len(unique) > 2 else ""
+    return f"ranks {rank_list(unique)}{count}"
+
+
+def rank_list(ranks: Sequence[int]) -> str:
+    """The numbers alone: ``0-3, 5, 8-299``."""
+    unique = sorted(set(ranks))
+    stride = unique[1] - unique[0] if len(unique) > 3 else 1
+    if stride > 1 and unique == list(range(unique[0], unique[-1] + 1, stride)):
+        return f"{unique[0]}-{unique[-1]}, every {stride}{_ordinal(stride)}"
+    pieces = [_piece(first, last) for first, last in _runs(unique)]
+    return ", ".join(pieces if len(pieces) <= PIECES else [*pieces[:PIECES], "..."])
+
+
+def _ordinal(n: int) -> str:
+    return "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+
+
+def _runs(unique: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for n in unique:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], n)
+        else:
+            runs.append((n, n))
+    return runs
+
+
+def _piece(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first}, {last}" if last == first + 1 else f"{first}-{last}"
+
+
+def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Items with the same key together, in the order in which the keys first appear."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+@dataclass(frozen=True)
+class StackGroup:
+    """Threads, of one process or of many, that are all at the same place in the same state.
+
+    ``ranks``, ``pids`` and ``threads`` count them: ranks they belong to, processes they live in, threads altogether. ``name`` has
+    its digits replaced by ``N`` where the threads differ in them. ``idle``: a helper that has nothing to do.
+    """
+
+    role: str
+    source: str
+    training: bool
+    name: str
+    state: str | NotAvailable
+    waiting_for: str | None
+    holds_gil: bool
+    frames: tuple[Frame, ...]
+    ranks: tuple[int, ...]
+    pids: tuple[int, ...]
+    threads: int
+    note: str = ""
+
+    @property
+    def where(self) -> Frame | None:
+        """The innermost frame of the user's code, else the innermost there is."""
+        return next((f for f in self.frames if not f.library), self.frames[0] if self.frames else None)
+
+    @property
+    def idle(self) -> bool:
+        """Nobody's training, nobody's code, not running: a feeder, a monitor, a pool worker."""
+        if self.training and self.role == "rank":
+            return False
+        if self.holds_gil or self.note or self.state == "running" or not self.frames:
+            return False
+        waits_for_work = self.waiting_for is not None and self.waiting_for.startswith("idle")
+        return waits_for_work or (not self.training and all(f.library for f in self.frames))
+
+
+def group_stacks(stacks: Stacks) -> list[StackGroup]:
+    """All threads, identical ones together.
+
+    Training threads first, and among them the smallest group first (the odd one out is the interesting one); then worker and other
+    child processes, then other threads, and idle helpers last. Linear in the number of frames.
+    """
+    members = [(process, thread) for process in stacks.processes for thread in process.threads or (_NO_THREAD,)]
+    return sorted((_group(found) for found in group_by(members, _key)), key=_interest)
+
+
+_NO_THREAD = Thread("", NotAvailable("no stack"), NotAvailable("no stack"), (), training=True)
+
+
+def _key(member: tuple[ProcessStacks, Thread]) -> Hashable:
+    process, thread = member
+    return (
+        process.role,
+        process.source,
+        process.note,
+        thread.training,
+        _normal(thread.name),
+        str(thread.state),
+        thread.waiting_for,
+        thread.holds_gil is True,
+        tuple((f.file, f.line, f.function) for f in thread.frames),
+    )
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"\d+", "N", name)
+
+
+def _group(members: Sequence[tuple[ProcessStacks, Thread]]) -> StackGroup:
+    process, thread = members[0]
+    same_name = all(t.name == thread.name for _, t in members)
+    return StackGroup(
+        role=process.role,
+        source=process.source,
+        training=thread.training,
+        name=thread.name if same_name else _normal(thread.name),
+        state=thread.state,
+        waiting_for=thread.waiting_for,
+        holds_gil=thread.holds_gil is True,
+        frames=tuple(thread.frames),
+        ranks=tuple(sorted({p.rank for p, _ in members})),
+        pids=tuple(sorted({p.pid for p, _ in members})),
+        threads=len(members),
+        note=process.note,
+    )
+
+
+def _interest(group: StackGroup) -> tuple[int, int, int, int, str]:
+    main_of_rank = group.role == "rank" and group.training
+    child = group.role != "rank" and group.training
+    kind = 0 if main_of_rank else 3 if group.idle else 1 if child else 2
+    running_first = 0 if group.holds_gil else 1 if available(group.state) and group.state == "running" else 2
+    return kind, 0 if kind == 0 else running_first, len(group.ranks), group.ranks[0], group.name

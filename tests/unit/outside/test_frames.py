@@ -1,0 +1,118 @@
+"""What a stack means: pure functions on frames as a Linux installation writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_traindbg.outside.frames import in_dataloader_worker, library_frame, waiting_for
+
+LIB = "/usr/lib/python3.11"
+TORCH = "/venv/lib/python3.11/site-packages/torch"
+USER = ("/home/ann/train.py", 12, "main")
+BOTTOM = [(f"{LIB}/threading.py", 982, "Thread.run"), (f"{LIB}/threading.py", 1045, "Thread._bootstrap_inner")]
+QUEUE_GET = [
+    (f"{LIB}/selectors.py", 415, "_PollLikeSelector.select"),
+    (f"{LIB}/multiprocessing/connection.py", 947, "wait"),
+    (f"{LIB}/multiprocessing/connection.py", 440, "Connection._poll"),
+    (f"{LIB}/multiprocessing/connection.py", 257, "_ConnectionBase.poll"),
+    (f"{LIB}/multiprocessing/queues.py", 113, "Queue.get"),
+]
+LOADER_NEXT = [
+    *QUEUE_GET,
+    (f"{TORCH}/utils/data/dataloader.py", 1291, "_MultiProcessingDataLoaderIter._try_get_data"),
+    (f"{TORCH}/utils/data/dataloader.py", 725, "_BaseDataLoaderIter.__next__"),
+]
+WORKER_LOOP = (f"{TORCH}/utils/data/_utils/worker.py", 275, "_worker_loop")
+ALL_REDUCE = [
+    (f"{TORCH}/distributed/distributed_c10d.py", 3252, "all_reduce"),
+    (f"{TORCH}/distributed/c10d_logger.py", 83, "_exception_logger.<locals>.wrapper"),
+]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        f"{TORCH}/nn/modules/module.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+        "/root/.pyenv/versions/3.13.0/lib/python3.13/threading.py",
+        "/opt/conda/lib/python3.10/queue.py",
+        "/opt/py/lib/python3.13t/queue.py",
+        "/usr/lib/python311.zip/queue.py",
+        "/tmp/payload.zip/jupyter_traindbg/agent/server.py",
+        "<frozen runpy>",
+        "<eval_with_key>.3",
+        "<__array_function__ internals>",
+    ],
+)
+def test_code_of_packages_and_interpreters_is_library(file):
+    assert library_frame(file)
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["/home/ann/train.py", "/home/ann/lib/model.py", "/srv/python/train.py", "<string>", "<stdin>", "/tmp/ipykernel_7/12.py"],
+)
+def test_scripts_and_cells_are_the_users(file):
+    assert not library_frame(file)
+
+
+@pytest.mark.parametrize(
+    ("frames", "call", "words"),
+    [
+        ([*LOADER_NEXT, USER], "poll", "the next batch from the DataLoader workers"),
+        ([*QUEUE_GET, WORKER_LOOP], "poll", "idle: waiting for indices"),
+        ([*QUEUE_GET, USER], "poll", "an item from another process (a queue)"),
+        ([*ALL_REDUCE, USER], "futex", "the collective all_reduce"),
+        ([(f"{LIB}/threading.py", 327, "Condition.wait"), (f"{LIB}/queue.py", 171, "Queue.get"), USER], "futex", "an item from a queue"),
+        ([(f"{LIB}/threading.py", 327, "wait"), (f"{LIB}/threading.py", 629, "wait"), USER], "futex", "a condition or an event"),
+        ([(f"{LIB}/threading.py", 327, "wait"), (f"{LIB}/multiprocessing/queues.py", 231, "_feed"), *BOTTOM], "futex", "idle: nothing to send"),
+        ([(f"{LIB}/subprocess.py", 2041, "Popen._wait"), (f"{LIB}/subprocess.py", 1264, "Popen.wait"), USER], "wait4", "a subprocess to end"),
+        ([(f"{LIB}/socket.py", 718, "SocketIO.readinto"), (f"{LIB}/ssl.py", 1314, "SSLSocket.recv_into"), USER], "recvfrom", "a socket"),
+        ([(f"{TORCH}/cuda/__init__.py", 1040, "synchronize"), USER], "ioctl", "the GPU (CUDA synchronise)"),
+        ([(f"{TORCH}/autograd/graph.py", 824, "_engine_run_backward"), USER], "futex",
+         "the backward pass (autograd's threads; under DDP also its all_reduce)"),
+        ([USER], "futex", "a lock or another thread"),
+        ([USER], "clock_nanosleep", "sleep"),
+        ([USER], "wait4", "a child process to end"),
+        ([], "epoll_wait", "a socket or a pipe"),
+    ],
+)  # fmt: skip
+def test_the_outermost_meaning_is_named(frames, call, words):
+    assert waiting_for(frames, call) == words
+
+
+def test_the_file_of_a_call_is_named():
+    assert waiting_for([USER], "read", "/mnt/nfs/shard-3.tar") == "data from the file /mnt/nfs/shard-3.tar"
+    assert waiting_for([USER], "read", "pipe:[412]") == "data from a pipe"
+    assert waiting_for([USER], "flock", "/cache/.lock") == "a lock on the file /cache/.lock"
+    assert waiting_for([USER], "ioctl", "/dev/nvidia0") == "the device /dev/nvidia0"
+    assert waiting_for([USER], "write", None) == "a file, pipe or socket to take its data"
+
+
+def test_a_running_thread_waits_for_nothing_except_in_a_busy_wait():
+    assert waiting_for([*LOADER_NEXT, USER], "running") is None
+    assert waiting_for([USER], "running") is None
+    assert waiting_for([*ALL_REDUCE, USER], "running") == "the collective all_reduce"
+
+
+def test_without_the_kernels_view_only_frames_speak():
+    assert waiting_for([USER]) is None
+    assert waiting_for([(f"{TORCH}/autograd/graph.py", 824, "_engine_run_backward"), USER]) is None
+    assert waiting_for([*LOADER_NEXT, USER]) == "the next batch from the DataLoader workers"
+
+
+def test_a_worker_in_the_users_dataset_is_not_idle():
+    fetching = [("/home/ann/data.py", 3, "Set.__getitem__"), (f"{TORCH}/utils/data/_utils/fetch.py", 54, "fetch"), WORKER_LOOP]
+    assert waiting_for(fetching) is None
+    assert waiting_for(fetching, "clock_nanosleep") == "sleep"
+    assert in_dataloader_worker(fetching)
+    assert not in_dataloader_worker([*LOADER_NEXT, USER])
+
+
+def test_a_forked_workers_inherited_frames_do_not_count():
+    forked = [*QUEUE_GET, WORKER_LOOP, *LOADER_NEXT[-1:], USER]
+    assert waiting_for(forked, "poll") == "idle: waiting for indices"
+
+
+def test_a_users_file_with_a_library_name_is_not_plumbing():
+    assert waiting_for([("/home/ann/queue.py", 3, "get")]) is None

@@ -1,0 +1,189 @@
+"""Readers of /proc on real processes: this one, children that end, threads that wait in known calls."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jupyter_traindbg.outside import procfs
+
+GONE = 2**22 + 1
+"""Above the largest pid that Linux gives out."""
+
+
+@pytest.fixture
+def family() -> Iterator[subprocess.Popen[bytes]]:
+    """A Python process with RANK=3, a shell below it and a sleep below that."""
+    code = "import subprocess; p = subprocess.Popen(['sh', '-c', 'sleep 60; true']); print('up', flush=True); p.wait()"
+    env = {"RANK": "3", "MASTER_ADDR": "h", "TRAINDBG_X": "a=b", "SECRET": "no", "RANKLE": "no", "PATH": os.environ["PATH"]}
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=env)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    deadline = time.monotonic() + 5
+    while len(below := procfs.descendants(process.pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    yield process
+    for child in below:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, 9)
+    process.kill()
+    process.wait(5)
+    process.stdout.close()
+
+
+def test_facts_of_a_process(family):
+    seen = procfs.stat(family.pid)
+    assert seen is not None
+    assert (seen.parent, seen.comm.startswith("python"), seen.kernel_thread) == (os.getpid(), True, False)
+    assert procfs.command(family.pid)[:2] == (sys.executable, "-c")
+    assert procfs.uid(family.pid) == os.getuid()
+    assert procfs.environ(family.pid) == {"RANK": "3", "MASTER_ADDR": "h", "TRAINDBG_X": "a=b"}
+    assert 0 <= procfs.running_s(seen) < 60
+    assert procfs.is_python(family.pid)
+    assert procfs.maps_library(family.pid, b"/python")
+    assert not procfs.maps_library(family.pid, b"libtorch")
+
+
+def test_descendants_parents_first(family):
+    below = procfs.descendants(family.pid)
+    assert [p.comm for p in below] == ["sh", "sleep"]
+    assert [p.parent for p in below] == [family.pid, below[0].pid]
+    assert not procfs.is_python(below[1].pid)
+    assert [p.pid for p in procfs.children([family.pid], procfs.processes())] == [below[0].pid]
+
+
+def test_a_process_that_is_gone_is_absent_everywhere():
+    assert procfs.stat(GONE) is None
+    assert not procfs.exists(GONE)
+    assert procfs.command(GONE) == ()
+    assert procfs.environ(GONE) == {}
+    assert procfs.uid(GONE) is None
+    assert procfs.mapped(GONE) == b""
+    assert procfs.threads(GONE) == []
+    assert procfs.descendants(GONE) == []
+    assert procfs.tcp_sockets(GONE) == frozenset()
+    assert procfs.system_call(GONE, GONE).name == ""
+    assert not procfs.is_python(GONE)
+
+
+def test_a_zombie_does_not_exist():
+    process = subprocess.Popen(["true"])
+    deadline = time.monotonic() + 5
+    while (seen := procfs.stat(process.pid)) is not None and seen.state != "Z" and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert not procfs.exists(process.pid)
+    process.wait(5)
+
+
+def test_a_comm_with_brackets_and_blanks(tmp_path):
+    odd = tmp_path / "a) R (b"
+    odd.symlink_to("/bin/sleep")
+    process = subprocess.Popen([odd, "60"])
+    try:
+        seen = procfs.stat(process.pid)
+        assert seen is not None
+        assert (seen.comm, seen.parent) == ("a) R (b", os.getpid())
+    finally:
+        process.kill()
+        process.wait(5)
+
+
+def test_what_threads_do_in_the_kernel():
+    lock, reading, writing = threading.Lock(), *os.pipe()
+    lock.acquire()
+    ways = {
+        "futex": lambda: lock.acquire(),
+        "read": lambda: os.read(reading, 1),
+        "clock_nanosleep": lambda: time.sleep(1.5),
+        "timed": lambda: lock.acquire(timeout=1.5),
+    }
+    threads = {name: threading.Thread(target=way, daemon=True) for name, way in ways.items()}
+    for thread in threads.values():
+        thread.start()
+    time.sleep(0.1)
+    calls = {name: procfs.system_call(os.getpid(), t.native_id or 0) for name, t in threads.items()}
+    os.write(writing, b"x")
+    lock.release()
+    for thread in threads.values():
+        thread.join(5)
+        if thread is threads["futex"] and lock.locked():
+            lock.release()
+    os.close(reading)
+    os.close(writing)
+    assert calls["futex"] == procfs.SystemCall("futex")
+    assert calls["timed"] == procfs.SystemCall("futex", timed=True)
+    assert calls["read"].name == "read"
+    assert str(calls["read"].on).startswith("pipe:[")
+    assert calls["clock_nanosleep"].name in ("clock_nanosleep", "nanosleep")
+
+
+def test_a_spinning_thread_runs():
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        deadline = time.monotonic() + 10
+        while procfs.system_call(process.pid, process.pid).name != "running" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert procfs.system_call(process.pid, process.pid) == procfs.SystemCall("running")
+        assert procfs.threads(process.pid)[0].state == "R"
+    finally:
+        process.kill()
+        process.wait(5)
+
+
+def test_threads_main_first():
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    tids = [t.tid for t in procfs.threads(os.getpid())]
+    done.set()
+    thread.join(5)
+    assert tids[0] == os.getpid()
+    assert thread.native_id in tids
+
+
+def test_nothing_of_ours_is_in_uninterruptible_sleep():
+    started = time.monotonic()
+    assert os.getpid() not in procfs.uninterruptible()
+    assert time.monotonic() - started < 2
+
+
+def test_a_vfork_parent_is_in_uninterruptible_sleep():
+    """A parent waits in state D until its vfork child has executed: the one such sleep that needs no broken driver."""
+    code = "import ctypes, os; libc = ctypes.CDLL(None); print('up', flush=True)\nif libc.vfork() == 0: libc.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    try:
+        deadline = time.monotonic() + 5
+        while not (found := procfs.uninterruptible([process.pid])) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert found == [process.pid]
+        assert process.pid in procfs.uninterruptible()
+    finally:
+        for child in procfs.descendants(process.pid):
+            os.kill(child.pid, 9)
+        process.kill()
+        process.wait(5)
+        process.stdout.close()
+
+
+def test_tcp_sockets_are_told_from_others():
+    before = procfs.tcp_sockets(os.getpid())
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as unix:
+        new = procfs.tcp_sockets(os.getpid()) - before
+        assert new == {os.readlink(f"/proc/self/fd/{server.fileno()}")}
+        assert os.readlink(f"/proc/self/fd/{unix.fileno()}") not in new
+
+
+def test_users_by_name():
+    assert procfs.user(0) == "root"
+    assert procfs.user(3_999_999) == "3999999"
+    assert procfs.user(None) == "?"

@@ -1,0 +1,23 @@
+"""``%load_ext traindbg`` and ``import traindbg``: the public names of jupyter_traindbg, the same objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jupyter_traindbg
+from jupyter_traindbg import __version__, load_ipython_extension, unload_ipython_extension
+
+if TYPE_CHECKING:
+    from jupyter_traindbg import Job, attach, serve, targets
+
+__all__ = ["Job", "__version__", "attach", "load_ipython_extension", "serve", "targets", "unload_ipython_extension"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(jupyter_traindbg, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
