@@ -17,6 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+AUTOSTART = "traindbg_autostart.pth"
 NATIVE = Path(__file__).parent / "jupyter_traindbg" / "native"
 # -fno-plt and the sibling calls: boot.c unmaps itself, so nothing that runs afterwards may lie in it. -nostdlib: see boot.c.
 FLAGS = [
@@ -29,7 +30,13 @@ COMPILE_LIMIT_S = 120
 
 def compile_boot(source: Path = NATIVE / "boot.c", output: Path = NATIVE / "boot.so") -> str | None:
     """Compile boot.c; returns why it could not be done, or None. Nothing stale is left where it fails. Takes about 0.1 s."""
-    output.unlink(missing_ok=True)
+    problem = _compile(source, output)
+    if problem is not None:
+        output.unlink(missing_ok=True)
+    return problem
+
+
+def _compile(source: Path, output: Path) -> str | None:
     if sys.platform != "linux":
         return f"attaching by pid needs Linux, this is {sys.platform}"
     compiler = shlex.split(os.environ.get("CC") or "cc")
@@ -53,6 +60,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Compiles for wheels and editable installs, and tags the wheel for this machine where that worked."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        # Beside the packages, where the interpreter reads it at start: what makes `TRAINDBG=1 python train.py` work.
+        kind = "force_include_editable" if version == "editable" else "force_include"
+        build_data[kind][str(Path(__file__).with_name(AUTOSTART))] = AUTOSTART
         problem = compile_boot()
         if problem is not None:
             self.app.display_warning(f"jupyter-traindbg is built without attaching by pid: {problem}")

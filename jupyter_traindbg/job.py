@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,6 +59,15 @@ def connect(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> 
     """Like `attach`, but a process is entered only when a question needs it."""
     name = only_candidate() if target is None else str(target)
     return Job(name, resolve(name, timeout))
+
+
+def gpu_report(timeout: float, **about_the_job: Any) -> GpuReport:
+    """This host's GPUs with the verdict on them; `about_the_job` as for `jupyter_traindbg.outside.gpu.report`."""
+    from .diagnose import gpu as rules
+    from .outside import gpu
+
+    report = gpu.report(timeout, **about_the_job)
+    return dataclasses.replace(report, verdict=tuple(rules.findings(report)))
 
 
 class Job:
@@ -157,11 +167,16 @@ class Job:
 
     def gpu(self, *, timeout: float = DEADLINE_S) -> GpuReport:
         """This host's GPUs, with this job's processes marked and numbered as the job sees them."""
-        from .outside import gpu, procfs
+        from .outside import procfs
 
         links = self._open_links()
-        visible = procfs.environ(links[0].pid).get("CUDA_VISIBLE_DEVICES")
-        return gpu.report(timeout, visible=visible, ours={link.pid: link.rank for link in links})
+        environ = procfs.environ(links[0].pid)
+        return gpu_report(
+            timeout,
+            visible=environ.get("CUDA_VISIBLE_DEVICES"),
+            device_order=environ.get("CUDA_DEVICE_ORDER"),
+            ours={link.pid: link.rank for link in links},
+        )
 
     def keep(self, *, timeout: float = DEADLINE_S) -> None:
         """Let the agents stay when this job is closed, until `detach`."""

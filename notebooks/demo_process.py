@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 TRAINER = Path(__file__).resolve().parent / "demo_train.py"
-STATE = TRAINER.parent.parent / ".demo"
+STATE = Path(os.environ.get("TRAINDBG_DEMO_DIR") or TRAINER.parent.parent / ".demo")
 LOG = STATE / "train.log"
 PID_FILE = STATE / "train.pid"
 
@@ -26,10 +27,8 @@ def start(minutes: float) -> subprocess.Popen[bytes]:
     Where the kernel lets nobody into such a process, it is started again prepared (``TRAINDBG=1``), and a line says so. It ends by itself
     after `minutes`, should nobody be left to stop it. Raises RuntimeError where it does not come up.
     """
-    import traindbg
-
     process = _launch(minutes, {})
-    reason = next((t.why_not for t in traindbg.targets() if t.pid == process.pid), None)
+    reason = _why_not(process.pid)
     if reason is not None:
         print(f"-- this system lets nobody into an unprepared process ({reason}); starting it with TRAINDBG=1", flush=True)
         stop(process)
@@ -65,6 +64,13 @@ def start_ticks(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""
+
+
+def _why_not(pid: int) -> str | None:
+    """Why `pid` cannot be entered. Asked by a child process: where parents may trace (Yama), this process is allowed more than others."""
+    command = [sys.executable, "-m", "jupyter_traindbg.cli", "targets", "--json"]
+    answer = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True)
+    return next((t["why_not"] for t in json.loads(answer.stdout)["targets"] if t["pid"] == pid), None)
 
 
 def _launch(minutes: float, more_environment: dict[str, str]) -> subprocess.Popen[bytes]:

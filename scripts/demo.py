@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from typing import Any
 
 REPO = Path(__file__).resolve().parent.parent
 NOTEBOOK = REPO / "notebooks" / "00-attach.ipynb"
-CELL_LIMIT_S = 120
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+CELL_LIMIT_S = 300
 LAB_LIMIT_S = 10.0
 LAB_MINUTES, HEADLESS_MINUTES = 480.0, 20.0
 """The training ends by itself after so long, should this process be killed so hard that it cannot stop it."""
@@ -36,7 +38,7 @@ def main() -> int:
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     try:
         with only_one(), training(HEADLESS_MINUTES if headless else LAB_MINUTES) as pid:
-            print(f"-- the training is process {pid}; its log: {demo_process.LOG.relative_to(REPO)}", flush=True)
+            print(f"-- the training is process {pid}; its log: {demo_process.LOG}", flush=True)
             environment = {**os.environ, "TRAINDBG_DEMO_PID": str(pid), "JUPYTER_PREFER_ENV_PATH": "1"}
             return run_notebook(environment) if headless else open_lab(environment)
     except KeyboardInterrupt:
@@ -112,7 +114,7 @@ def run_notebook(environment: dict[str, str]) -> int:
     try:
         client.execute()
     except CellExecutionError as error:
-        print(error, file=sys.stderr)
+        print(COLOURS.sub("", str(error)), file=sys.stderr)
         return 1
     finally:
         nbformat.write(notebook, demo_process.STATE / "00-attach.executed.ipynb")  # type: ignore[no-untyped-call]
@@ -121,7 +123,7 @@ def run_notebook(environment: dict[str, str]) -> int:
 
 def as_text(output: Any) -> str:
     """What a cell's output looks like at a terminal."""
-    return str(output.get("text") or output.get("data", {}).get("text/plain") or "").rstrip()
+    return COLOURS.sub("", str(output.get("text") or output.get("data", {}).get("text/plain") or "")).rstrip()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,11 +97,15 @@ class Kernel:
                 start_new_session=True,
             )
         self.client = BlockingKernelClient()
-        self.client.load_connection_file(self.file)
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
         self.published: list[dict[str, Any]] = []
         self.replies: dict[str, dict[str, Any]] = {}
+        try:
+            self.client.load_connection_file(self.file)
+            self.client.start_channels()
+            self.client.wait_for_ready(timeout=60)
+        except BaseException:
+            self.close()  # nobody else can: the fixture never gets to see this kernel
+            raise
 
     @property
     def pid(self) -> int:
@@ -177,6 +182,7 @@ class Kernel:
 def kernel(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kernel]:
     """A fresh kernel of each generation of ipykernel."""
     python = sys.executable if request.param == 7 else request.getfixturevalue("ipykernel6_python")
-    made = Kernel(python, tmp_path, f"under-test-{request.param}")
+    # A name of its own: kernels are also found by command line, and somebody else may be running these tests too.
+    made = Kernel(python, tmp_path, f"{uuid.uuid4().hex}-{request.param}")
     yield made
     made.close()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from . import rendezvous
-from .core import Agent
 
-__all__ = ["Agent", "rendezvous", "running", "start"]
+if TYPE_CHECKING:
+    from .core import Agent
+
+__all__ = ["rendezvous", "running", "start"]
 
 _agent: Optional[Agent] = None
 _starting = threading.Lock()
@@ -31,6 +33,8 @@ def start(directory: Optional[str] = None, *, keep: bool = False, version: str =
     with its last client. Takes milliseconds; raises OSError or `rendezvous.UnsafeDirectory` where the directory cannot be had.
     """
     global _agent
+    from .core import Agent  # a client imports this package for `rendezvous` alone
+
     with _starting:
         agent = running()
         if agent is None:

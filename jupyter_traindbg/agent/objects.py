@@ -6,22 +6,27 @@ one walk over everything the garbage collector tracks (which ``gc.freeze()`` hid
 
 from __future__ import annotations
 
-import gc
 import math
 import sys
 import time
-import types
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
+from . import reachable
 from .safepoint import SafePoints
 
-CO_OPTIMIZED = 0x1
-ATTRIBUTE_DEPTH = 3
 SEARCH_EVERY_S = 2.0
-MOST_OBJECTS = 20_000
-WRAPPERS = ("DistributedDataParallel", "DataParallel", "OptimizedModule")
-WRAPPER_PARTS = ("_orig_mod", "_fsdp_wrapped_module")
+SCAN_SHARE = 0.02
+"""The share of the time that walks over the collector's objects may take while something is still missing."""
+
+WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+}
+"""Modules that wrap one other and put its attribute's name into the names of its parameters."""
 
 KINDS: Dict[str, Tuple[str, str]] = {
     "models": ("torch.nn.modules.module", "Module"),
@@ -33,14 +38,15 @@ KINDS: Dict[str, Tuple[str, str]] = {
 
 
 class Objects:
-    """The live training objects. `find` fills it; the properties read it."""
+    """The live training objects. `find` fills it; the other methods read it."""
 
     def __init__(self, safepoints: SafePoints) -> None:
         self._safepoints = safepoints
         self._found: Dict[str, Dict[int, Any]] = {kind: {} for kind in KINDS}
         self._names: Dict[int, Tuple[Any, str]] = {}
         self._searched_s = -math.inf
-        self._searched_running = False
+        self._scan_again_s = -math.inf
+        self._scanned_for: Optional[Set[int]] = None
 
     def clear(self) -> None:
         self.__init__(self._safepoints)  # type: ignore[misc]
@@ -48,40 +54,41 @@ class Objects:
     def find(self) -> Objects:
         """Search, unless what an earlier search found still serves. Costs 0.1 ms to 10 ms by frames, 0.1 us per object by gc.
 
-        A search during the job's start-up sees half of it, so the first one after a step was seen counts anew.
+        A search during the job's start-up sees half of it, so each optimizer that starts to step is a reason to look again.
         """
-        running = self._safepoints.steps > 0
-        settled = self._searched_running or not running
-        if settled and time.monotonic() - self._searched_s < SEARCH_EVERY_S and self.optimizers() and self.models():
+        stepping = set(self._safepoints.optimizers)
+        now = time.monotonic()
+        if now - self._searched_s < SEARCH_EVERY_S and stepping == self._scanned_for and self._complete():
             return self
         classes = _classes()
-        if classes:
-            self._keep(classes, _from_frames())
-            essential = self._live("optimizers") and self._live("models")
-            rest = self._live("schedulers") and self._live("loaders")
-            if not essential or (not rest and not (self._searched_running and settled)):
-                self._keep(classes, gc.get_objects())
-            self._searched_s, self._searched_running = time.monotonic(), running
+        if not classes:
+            return self
+        self._keep(classes, reachable.from_frames())
+        missing = not self._complete()
+        unseen = not (self._live("schedulers") and self._live("loaders"))  # they may well not exist: one look is enough
+        if (missing and now > self._scan_again_s) or ((missing or unseen) and stepping != self._scanned_for):
+            self._keep(classes, reachable.from_gc([cls for _, cls in classes]))
+            self._scan_again_s = time.monotonic() + max(SEARCH_EVERY_S, (time.monotonic() - now) / SCAN_SHARE)
+        self._scanned_for, self._searched_s = stepping, time.monotonic()
         return self
 
     def optimizers(self) -> List[Any]:
-        """Live optimizers that hold parameters, those that stepped first; wrappers of another one are left out."""
+        """Live optimizers that hold parameters, those that stepped first; accelerate's, Lightning's and other wrappers are left out."""
         stepped = [o for o in (r() for r in list(self._safepoints.optimizers.values())) if o is not None]
-        found = stepped + [o for o in self._live("optimizers") if not any(o is s for s in stepped)]
-        wrapped = {id(getattr(o, "optimizer", None)) for o in found}
-        inner = [o for o in found if not _wraps(o, found)]
-        return [o for o in inner if o.param_groups] if inner else [o for o in found if id(o) not in wrapped]
+        found = [*stepped, *(o for o in self._live("optimizers") if not any(o is s for s in stepped))]
+        ids = {id(o) for o in found}
+        return [o for o in found if o.param_groups and not any(id(i) in ids for i in inner_optimizers(o))]
 
     def models(self) -> List[Any]:
         """Root modules with parameters, the one that best covers the optimizers' parameters first."""
         modules = self._live("models")
-        children = {id(c) for m in modules for c in m._modules.values()}
+        children = {id(c) for m in modules for c in list(vars(m)["_modules"].values())}
         wanted = {id(p) for o in self.optimizers() for g in o.param_groups for p in g["params"]}
         roots = []
         for module in modules:
             if id(module) in children:
                 continue
-            own = {id(p) for p in module.parameters()}
+            own = {id(p) for _, p in named_parameters(module)}
             if own and (own & wanted or not wanted):
                 roots.append((len(own & wanted), -len(own), module))
         roots.sort(key=lambda r: r[:2], reverse=True)
@@ -89,7 +96,7 @@ class Objects:
 
     def schedulers(self, optimizer: Any) -> List[Any]:
         """The learning-rate schedulers of `optimizer`; members of a SequentialLR or ChainedScheduler are left to it."""
-        own = [s for s in self._live("schedulers") if getattr(s, "optimizer", None) is optimizer]
+        own = [s for s in self._live("schedulers") if _acts_on(getattr(s, "optimizer", None), optimizer)]
         members = {id(m) for s in own for m in getattr(s, "_schedulers", ())}
         return [s for s in own if id(s) not in members]
 
@@ -100,19 +107,25 @@ class Objects:
         return self._live("scalers")
 
     def names(self) -> Dict[int, str]:
-        """``id(parameter) -> qualified name`` without wrapper prefixes, for every parameter of every root model.
-
-        Names once learnt are kept: FSDP2 in mid-forward shows other parameter objects than the optimizer holds.
-        """
-        for model in reversed(self.models()):
-            for name, parameter in unwrap(model).named_parameters():
-                self._names[id(parameter)] = (weakref.ref(parameter), strip(name))
+        """The qualified name of each parameter by its ``id``, remembered: FSDP2 shows other tensors in the middle of a forward pass."""
+        self._names = {key: known for key, known in self._names.items() if known[0]() is not None}
+        for model in reversed(self.models()):  # where two share a parameter, the model that covers more names it
+            named = {id(p): (weakref.ref(p), name) for name, p in reversed(list(named_parameters(model)))}
+            self._names.update(named)
         return {key: name for key, (ref, name) in self._names.items() if ref() is not None}
+
+    def _complete(self) -> bool:
+        """True where every parameter of every optimizer is known as part of a model."""
+        wanted = {id(p) for o in self.optimizers() for g in o.param_groups for p in g["params"]}
+        return bool(wanted) and wanted <= set(self.names())
 
     def _live(self, kind: str) -> List[Any]:
         return [o for o in (r() for r in list(self._found[kind].values())) if o is not None]
 
     def _keep(self, classes: List[Tuple[str, type]], candidates: Iterable[Any]) -> None:
+        for found in self._found.values():
+            for key in [key for key, ref in list(found.items()) if ref() is None]:
+                found.pop(key, None)
         for candidate in candidates:
             cls = type(candidate)  # not isinstance: a proxy's __class__ may run user code
             for kind, wanted in classes:
@@ -123,22 +136,64 @@ class Objects:
                         pass  # a class with __slots__ and no __weakref__ cannot be followed without keeping it alive
 
 
-def unwrap(model: Any) -> Any:
-    """The user's own module inside DDP, DataParallel and torch.compile."""
-    while type(model).__name__ in WRAPPERS:
-        model = model._modules.get("module") or model._modules["_orig_mod"]
-    return model
+def walk(root: Any) -> Iterator[Tuple[str, Any]]:
+    """``(qualified name, module)`` of `root` and all modules below it, each once, without what wrappers add to the names.
+
+    Works on snapshots and calls none of the user's overrides, so the training may go on meanwhile.
+    """
+    seen: Set[int] = set()
+    stack = [("", root)]
+    while stack:
+        name, module = stack.pop()
+        if module is None or id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield name, module
+        elided = WRAPPERS.get(type(module).__name__)
+        below = [(name if child == elided else join(name, child), m) for child, m in list(vars(module)["_modules"].items())]
+        stack.extend(reversed(below))
 
 
-def strip(name: str) -> str:
-    """A parameter's name without what FSDP1 and torch.compile put into its middle."""
-    return ".".join(part for part in name.split(".") if part not in WRAPPER_PARTS)
+def join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
 
 
-def _wraps(optimizer: Any, others: List[Any]) -> bool:
-    """True for accelerate's and Lightning's wrappers, which hold the optimizer that really steps."""
-    held = [vars(optimizer).get(name) for name in ("optimizer", "_optimizer")]
-    return any(h is not None and h is not optimizer and any(h is o for o in others) for h in held)
+def named_parameters(model: Any) -> Iterator[Tuple[str, Any]]:
+    """``(qualified name, parameter)``; shared ones come once for each name. Under FSDP2 also the shards which the optimizer holds."""
+    prefixes: Dict[int, str] = {}
+    for prefix, module in walk(model):
+        prefixes[id(module)] = prefix
+        for name, parameter in list(vars(module)["_parameters"].items()):
+            if parameter is not None:
+                yield join(prefix, name), parameter
+    for _, module in walk(model):
+        for owner, name, shard in _fsdp2_shards(module):
+            if id(owner) in prefixes:
+                yield join(prefixes[id(owner)], name), shard
+
+
+def _fsdp2_shards(module: Any) -> Iterator[Tuple[Any, str, Any]]:
+    """What the optimizer holds of a `fully_shard`ed module, also while the module shows its unsharded copies."""
+    state_of = getattr(type(module), "_get_fsdp_state", None)
+    if state_of is None:
+        return
+    state = state_of(module)
+    groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+    for group in groups:
+        for parameter in getattr(group, "fsdp_params", ()):
+            info = parameter._module_info
+            yield info.module, info.param_name, parameter.sharded_param
+
+
+def inner_optimizers(optimizer: Any) -> List[Any]:
+    """The optimizers that `optimizer` holds: the ones that really step inside accelerate's, Lightning's, ZeRO's wrappers."""
+    base = sys.modules["torch.optim.optimizer"].Optimizer
+    held = list(vars(optimizer).values())
+    return [h for h in held if issubclass(type(h), base) and h is not optimizer]
+
+
+def _acts_on(target: Any, optimizer: Any) -> bool:
+    return target is optimizer or (hasattr(target, "__dict__") and any(i is optimizer for i in inner_optimizers(target)))
 
 
 def _classes() -> List[Tuple[str, type]]:
@@ -148,48 +203,3 @@ def _classes() -> List[Tuple[str, type]]:
         if isinstance(cls, type):
             found.append((kind, cls))
     return found
-
-
-def _from_frames() -> Iterator[Any]:
-    """Every value reachable from a running frame, or from ``__main__``, by a few attributes."""
-    seen: Set[int] = set()
-    queue: List[Tuple[Any, int]] = []
-    for frame in sys._current_frames().values():
-        step: Optional[types.FrameType] = frame
-        while step is not None:
-            queue.extend((value, 0) for value in _locals(step))
-            step = step.f_back
-    queue.extend((value, 0) for value in list(vars(sys.modules["__main__"]).values()))
-    while queue and len(seen) < MOST_OBJECTS:
-        value, depth = queue.pop()
-        if id(value) in seen or isinstance(value, (type, types.ModuleType, types.FunctionType, str, bytes, int, float)):
-            continue
-        seen.add(id(value))
-        yield value
-        if depth < ATTRIBUTE_DEPTH:
-            queue.extend((v, depth + 1) for v in _parts(value))
-
-
-def _locals(frame: types.FrameType) -> List[Any]:
-    """The values of a frame's locals, leaving the frame as it was.
-
-    Before Python 3.13 reading ``f_locals`` of a function leaves a dict on the frame that keeps all its values alive; where nobody
-    else holds that dict it is emptied again. (Module and class frames hand out their real namespace.)
-    """
-    local = frame.f_locals
-    values = list(local.values())
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & CO_OPTIMIZED and sys.getrefcount(local) <= 3:
-        local.clear()
-    return values
-
-
-def _parts(value: Any) -> List[Any]:
-    if isinstance(value, dict):
-        return list(value.values())[:64]
-    if isinstance(value, (list, tuple)):
-        return list(value[:64])
-    try:
-        attributes = object.__getattribute__(value, "__dict__")  # past any user-defined __getattr__
-    except (AttributeError, TypeError):
-        return []
-    return list(attributes.values()) if isinstance(attributes, dict) else []

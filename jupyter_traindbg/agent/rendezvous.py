@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import stat
 from typing import Any, Dict, Optional
@@ -88,7 +87,7 @@ def card(path: str) -> Optional[Dict[str, Any]]:
 
 
 def new_token() -> str:
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def remove(path: str) -> None:

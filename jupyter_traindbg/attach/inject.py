@@ -197,7 +197,7 @@ def _look(pid: int) -> Look:
 
 def _borrow(pid: int, thread: Parked, path: str, ends: float) -> dict[str, str]:
     """The helper's answer (see ptrace.py). Raises `DeadlineExceeded` where the call has not returned; the helper stays with it."""
-    _unfinished[:] = [helper for helper in _unfinished if helper.poll() is None]
+    _reap()
     helper = subprocess.Popen(
         [*_helper_command(), str(pid), str(thread.tid), path, thread.syscall, *_other_machine()],
         stdin=subprocess.DEVNULL,
@@ -227,6 +227,13 @@ def _borrow(pid: int, thread: Parked, path: str, ends: float) -> dict[str, str]:
         raise CannotAttach(f"the helper that enters process {pid} failed with status {helper.returncode}: {last}")
     answer: dict[str, str] = json.loads(line)
     return answer
+
+
+def _reap() -> None:
+    for helper in list(_unfinished):
+        if helper.poll() is not None:
+            with contextlib.suppress(ValueError), helper:  # another thread may have been quicker
+                _unfinished.remove(helper)
 
 
 def _readable(fd: int, ends: float) -> bool:

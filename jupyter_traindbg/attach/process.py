@@ -10,7 +10,6 @@ from ..errors import DeadlineExceeded, GilHeld, TargetGone
 from . import payload
 from .base import Entered, Link
 from .client import AgentClient, connect
-from .inject import inject
 
 
 def matches(text: str) -> bool:
@@ -33,6 +32,8 @@ def enter(pid: int, deadline_s: float) -> Entered:
     ends = time.monotonic() + deadline_s
     if (client := found(pid, deadline_s)) is not None:
         return Entered(client, "found running")
+    from .inject import inject
+
     directory = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)
     injected = inject(pid, {payload.ARCHIVE: payload.archive()}, payload.boot(directory), deadline_s)
     if injected.stage != "done":

@@ -59,6 +59,7 @@ SYSCALL_INSTRUCTION = b"\x0f\x05"
 RED_ZONE_BYTES = 128
 SCRATCH_BYTES = 8192  # between the thread's stack and ours: holds the path
 STACK_NEEDED_BYTES = 96 * 1024
+RETURN_LIMIT_S = 0.1
 STOP_LIMIT_S = 1.0
 RTLD_NOW = 2
 # Everything else is blocked while the thread is ours, and so stays queued, whole, for the thread or its siblings. These cannot be: a
@@ -295,6 +296,17 @@ def same_call(registers: dict[str, int], syscall: str) -> bool:
     )
 
 
+def await_call(pid: int, tid: int, syscall: str) -> None:
+    """Return while the thread is parked there: one that comes and goes is thus caught without being stopped in vain."""
+    give_up = time.monotonic() + RETURN_LIMIT_S
+    with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as f:
+        while f.read().strip() != syscall:
+            if time.monotonic() > give_up:
+                raise Ended("moved", "the thread went on")
+            time.sleep(0.0001)
+            f.seek(0)
+
+
 def resumed(registers: dict[str, int], memory: int, signals_wait: bool) -> dict[str, int]:
     """The registers to leave with: as found, but where the kernel would report our stop as EINTR, the call is made once more.
 
@@ -340,6 +352,7 @@ def load(pid: int, tid: int, path: str, syscall: str) -> float:
         calls = functions(pid, memory, rows)
         check_fit(pid, tid, int(syscall.split()[7], 16), rows)
         thread = Thread(tid)
+        await_call(pid, tid, syscall)
         ptrace(SEIZE, tid)
         begun = time.perf_counter()
         thread.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from ..job import gpu_report
 from ..model import Result
 from .base import Session, add_target
 
@@ -17,6 +18,7 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     if args.target is not None or session.current is not None:
         with session.job(args.target, args.timeout) as job:
             return job.gpu(timeout=args.timeout)
-    from ..outside import gpu
-
-    return gpu.report(args.timeout, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    environ = os.environ
+    return gpu_report(
+        args.timeout, visible=environ.get("CUDA_VISIBLE_DEVICES"), device_order=environ.get("CUDA_DEVICE_ORDER")
+    )

@@ -74,8 +74,8 @@ def report(
 
     `visible` and `device_order` are the job's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (None: not set there); `ours`
     maps the pids of attached processes to their ranks. The driver is given up on after 2 s of silence (a fifth of
-    `deadline_s` where that is longer), and the whole call after `deadline_s`. Cost: one short-lived process, some 35 ms
-    plus the driver's own time.
+    `deadline_s` where that is longer, half of one under 4 s), and the whole call after `deadline_s`. Cost: one
+    short-lived process, some 35 ms plus the driver's own time.
     """
     started = time.monotonic()
     reading = _Reading()
@@ -195,7 +195,7 @@ def _read(reading: _Reading, started: float, deadline_s: float) -> None:
             f"no helper process could be started: {error}; check {sys.executable!r} and the process limit (`ulimit -u`)"
         )
         return
-    quiet_s = min(max(QUIET_S, deadline_s / 5), 0.8 * deadline_s)
+    quiet_s = min(max(QUIET_S, deadline_s / 5), deadline_s / 2)
     try:
         silent = _listen(helper, reading, started + deadline_s, quiet_s)
         state = _state(helper.pid)

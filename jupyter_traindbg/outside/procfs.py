@@ -45,7 +45,7 @@ KERNEL_THREAD = 0x00200000
 """The flag PF_KTHREAD in field 9 of /proc/PID/stat."""
 
 INTERESTING = re.compile(
-    r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|CUDA_VISIBLE_DEVICES)=|(MASTER_|RAY_|TORCHELASTIC_|TRAINDBG)"
+    r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER)=|(MASTER_|RAY_|TORCHELASTIC_|TRAINDBG)"
 )
 """The environment variables that `environ` keeps."""
 
@@ -185,6 +185,12 @@ def running_s(process: Process) -> float:
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_ticks / _TICKS_PER_S)
 
 
+def rss_bytes(pid: int) -> int:
+    """Resident memory of `pid` in bytes, 0 where it is gone."""
+    fields = _read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
+
+
 def mapped(pid: int) -> bytes:
     """The memory map of `pid` as raw text: 0.1 ms, or about 1 ms for a process that has torch loaded."""
     return _read(f"/proc/{pid}/maps")
@@ -286,11 +292,12 @@ def tcp_sockets(pid: int) -> frozenset[str]:
 
 
 def uninterruptible(pids: Iterable[int] | None = None, *, settle_s: float = 0.02) -> list[int]:
-    """The processes (of `pids`, else all) with a thread that lies in uninterruptible sleep, state D, for at least `settle_s`.
+    """The processes (of `pids`, else all) with a thread that lies in uninterruptible sleep, state D, for at least
+    `settle_s`.
 
-    Ordinary disk reads pass through D for microseconds; a second look, at the state and at the count of context switches,
-    tells them from a driver or a mount that hangs. Costs one walk over the threads, and the wait only where the first
-    look found some.
+    Ordinary disk reads pass through D for microseconds; a second look, at the state and at the count of context
+    switches, tells them from a driver or a mount that hangs. Costs one walk over the threads, and the wait only where
+    the first look found some.
     """
     first = {
         (pid, t.tid): _switches(pid, t.tid)

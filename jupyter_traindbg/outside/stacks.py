@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,17 +58,28 @@ def dump(
     root = procfs.stat(pid)
     if root is None or root.state in "ZX":
         raise TargetGone(f"process {pid} has ended")
-    below = procfs.descendants(pid) if children else []
-    stuck = frozenset(procfs.uninterruptible([pid, *(p.pid for p in below)]))
-    below = [p for p in below if not _is_tracker(p.pid, stuck)]
-    asked = [_Asked(pid, rank, "rank", training_tid or pid, _command(pid, stuck))]
-    asked += [_Asked(p.pid, rank, _role(p), p.pid, _command(p.pid, stuck)) for p in below]
+    processes = procfs.descendants(pid) if children else []
+    stuck = frozenset(procfs.uninterruptible([pid, *(p.pid for p in processes)]))
+    asked = [_Asked(pid, rank, "rank", training_tid or pid, _command(pid, stuck)), *_ask_children(processes, rank, stuck)]
     with ThreadPoolExecutor(min(_PARALLEL, len(asked))) as pool:
         looks = [pool.submit(_look, tool, one, deadline) for one in asked]
-        return [looks[0].result()] + [
-            _or_what_the_kernel_says(one, look.exception(), look)
-            for one, look in zip(asked[1:], looks[1:], strict=True)
+        return [
+            looks[0].result(),
+            *(_or_what_the_kernel_says(one, look) for one, look in zip(asked[1:], looks[1:], strict=True)),
         ]
+
+
+def below(pid: int, rank: int = 0, *, deadline_s: float = 2.0) -> list[ProcessStacks]:
+    """Like `dump`, but only the processes below `pid`; empty, in a millisecond, where there are none."""
+    deadline = time.monotonic() + deadline_s
+    processes = procfs.descendants(pid)
+    if not processes:
+        return []
+    tool = py_spy()
+    asked = _ask_children(processes, rank, frozenset(procfs.uninterruptible([p.pid for p in processes])))
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        looks = [pool.submit(_look, tool, one, deadline) for one in asked]
+        return [_or_what_the_kernel_says(one, look) for one, look in zip(asked, looks, strict=True)]
 
 
 def py_spy() -> str:
@@ -95,6 +106,11 @@ class _Asked:
     role: str
     training_tid: int
     command: str
+
+
+def _ask_children(processes: Sequence[procfs.Process], rank: int, stuck: frozenset[int]) -> list[_Asked]:
+    wanted = [p for p in processes if not _is_tracker(p.pid, stuck)]
+    return [_Asked(p.pid, rank, _role(p), p.pid, _command(p.pid, stuck)) for p in wanted]
 
 
 def _is_tracker(pid: int, stuck: frozenset[int]) -> bool:
@@ -278,10 +294,11 @@ def _note(pid: int, state: str, threads: Sequence[Thread]) -> str:
     return f"{owner.name} waits in C code called at {where} and keeps the GIL: no other Python thread can run"
 
 
-def _or_what_the_kernel_says(asked: _Asked, failed: BaseException | None, look: Any) -> ProcessStacks:
+def _or_what_the_kernel_says(asked: _Asked, look: Future[ProcessStacks]) -> ProcessStacks:
     """The stacks of a child, or, where it gave none, its main thread as the kernel sees it."""
+    failed = look.exception()
     if failed is None:
-        return look.result()  # type: ignore[no-any-return]
+        return look.result()
     if not isinstance(failed, TraindbgError):
         raise failed
     main = next(iter(procfs.threads(asked.pid)), None)

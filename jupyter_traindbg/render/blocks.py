@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal, TypeAlias
 
 from ..model import Frame
 
@@ -44,7 +44,7 @@ class Span:
     why: str = ""
 
 
-Inline = Union[str, Span, Sequence[Union[str, Span]]]
+Inline: TypeAlias = str | Span | Sequence[str | Span]
 
 
 def spans(inline: Inline) -> tuple[Span, ...]:
@@ -76,11 +76,12 @@ class Items:
 
 @dataclass(frozen=True)
 class Column:
-    """`right`: numbers. `wrap`: may be broken into several lines where the terminal is narrow."""
+    """`right`: numbers. In a narrow terminal a `wrap` column may be broken into several lines, a `spare` one left out (and named)."""
 
     name: str
     right: bool = False
     wrap: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,4 +167,4 @@ class Fold:
     kind = "fold"
 
 
-Block = Union[Line, Items, Table, Frames, Pairs, Bar, Curve, Card, Fold]
+Block: TypeAlias = Line | Items | Table | Frames | Pairs | Bar | Curve | Card | Fold

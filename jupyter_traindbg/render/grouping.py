@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, available
+from .frames import own
 
 __all__ = ["StackGroup", "compact_ranks", "group_by", "group_stacks", "rank_list"]
 
@@ -90,7 +91,7 @@ class StackGroup:
     @property
     def where(self) -> Frame | None:
         """The innermost frame of the user's code, else the innermost there is."""
-        return next((f for f in self.frames if not f.library), self.frames[0] if self.frames else None)
+        return next((f for f in own(self.frames) if not f.library), self.frames[0] if self.frames else None)
 
     @property
     def idle(self) -> bool:
@@ -100,7 +101,7 @@ class StackGroup:
         if self.holds_gil or self.note or self.state == "running" or not self.frames:
             return False
         waits_for_work = self.waiting_for is not None and self.waiting_for.startswith("idle")
-        return waits_for_work or (not self.training and all(f.library for f in self.frames))
+        return waits_for_work or (not self.training and all(f.library for f in own(self.frames)))
 
 
 def group_stacks(stacks: Stacks) -> list[StackGroup]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["age", "count", "duration", "number", "percent", "plural", "size"]
+__all__ = ["age", "count", "duration", "number", "percent", "plural", "size", "steady"]
 
 _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -14,7 +14,7 @@ def size(bytes_: float) -> str:
     if not math.isfinite(bytes_):
         return number(bytes_)
     power, value = 0, float(bytes_)
-    while abs(value) >= 999.5 and power < len(_STEPS) - 1:
+    while abs(value) >= 1023.5 and power < len(_STEPS) - 1:
         value /= 1024
         power += 1
     return f"{value:.0f} B" if power == 0 else f"{_three(value)} {_STEPS[power]}"
@@ -46,7 +46,7 @@ def age(seconds: float) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A loss, norm or learning rate: ``0.0312``, ``1e-4``, ``3.2e+5``, ``NaN``, ``-Inf``."""
+    """A learning rate or other setting, as short as it can be: ``0.0312``, ``1e-4``, ``3.2e+5``, ``NaN``, ``-Inf``."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -59,6 +59,13 @@ def number(value: float, digits: int = 3) -> str:
     if "." in mantissa:
         mantissa = mantissa.rstrip("0").rstrip(".")
     return f"{mantissa}e{'+' if int(exponent) > 0 else ''}{int(exponent)}"
+
+
+def steady(value: float) -> str:
+    """A measured loss or norm, always in four digits so that a column of them reads well: ``0.1300``, ``12.30``, ``3.2e-5``."""
+    if math.isfinite(value) and 0.01 <= abs(value) < 9999.5:
+        return f"{value:#.4g}".rstrip(".")
+    return number(value)
 
 
 def percent(share: float) -> str:

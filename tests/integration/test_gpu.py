@@ -277,8 +277,8 @@ def test_a_crash_in_the_library_keeps_what_was_read(driver: DriverMaker) -> None
 def test_a_hang_is_named_in_time_and_what_was_read_is_kept(driver: DriverMaker, how: str, call: str, name: str) -> None:
     driver(**{how: call})
     started = time.monotonic()
-    report = gpu.report(deadline_s=1.0)
-    assert time.monotonic() - started < 1.5
+    report = gpu.report(deadline_s=2.0)
+    assert time.monotonic() - started < 2.5
     assert report.hung_call == name
     assert report.problem is not None
     assert f"no reply to {name}" in report.problem
@@ -292,8 +292,15 @@ def test_a_hang_is_named_in_time_and_what_was_read_is_kept(driver: DriverMaker, 
 def test_silence_is_given_two_seconds_of_the_default_deadline(driver: DriverMaker) -> None:
     driver(BLOCK="Name@0")
     report = gpu.report()
-    assert 2.0 <= report.taken_s < 2.6
+    assert 2.0 <= report.taken_s < 3.5  # a busy machine may stretch it
     assert report.hung_call == "nvmlDeviceGetName on GPU 0"
+
+
+def wait_for_state(pid: int, letter: str) -> None:
+    deadline = time.monotonic() + 10
+    while gpu._state(pid) != letter:
+        assert time.monotonic() < deadline, gpu._state(pid)
+        time.sleep(0.01)
 
 
 def test_a_hang_tells_who_else_is_stuck(driver: DriverMaker, tmp_path: Path) -> None:
@@ -305,8 +312,9 @@ def test_a_hang_tells_who_else_is_stuck(driver: DriverMaker, tmp_path: Path) -> 
     subprocess.run(["cc", "-o", tmp_path / "stuck", source], check=True)
     with subprocess.Popen([tmp_path / "stuck"], stdout=subprocess.DEVNULL) as victim:
         try:
+            wait_for_state(victim.pid, "D")
             driver(BLOCK="Init", log=b"4,9,1,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
-            report = gpu.report(deadline_s=0.5)
+            report = gpu.report(deadline_s=2.0)
         finally:
             victim.kill()
     assert victim.pid in report.stuck_pids
@@ -319,7 +327,7 @@ def test_a_helper_that_cannot_be_killed_is_not_joined_by_another(
     driver(BLOCK="Init")
     with monkeypatch.context() as unkillable:
         unkillable.setattr(os, "killpg", lambda group, number: None)
-        first = gpu.report(deadline_s=0.5)
+        first = gpu.report(deadline_s=2.0)
     (helper,) = gpu._left
     try:
         again = gpu.report()
@@ -366,7 +374,7 @@ def test_a_helper_left_behind_at_exit_ends_by_its_own_timer(driver: DriverMaker)
         "import os\n"
         "from jupyter_traindbg.outside import gpu\n"
         "os.killpg = lambda group, number: None\n"
-        "gpu.report(deadline_s=0.5)\n"
+        "gpu.report(deadline_s=2.0)\n"
         "print(gpu._left[0].pid)\n"
     )
     assert gpu._state(int(helper)) == "D"

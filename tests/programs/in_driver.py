@@ -1,4 +1,4 @@
-"""In uninterruptible sleep (state D), as in a driver that hangs: a parent lies so until its vfork child ends. Prints ``ready`` before."""
+"""In uninterruptible sleep (state D), as in a driver that hangs: until its vfork child ends. Prints ``ready`` before."""
 
 import ctypes
 

@@ -1,5 +1,6 @@
-"""Two gloo ranks started with torch.multiprocessing.spawn, each with a DataLoader worker. Prints ``ready`` once both
-run and then sleeps.
+"""Two gloo ranks started by torch.multiprocessing, each with a DataLoader worker. Prints ``ready`` once both run.
+
+Arguments: the file where they meet, and ``spawn`` (the default) or ``fork``.
 """
 
 import sys
@@ -22,4 +23,5 @@ def rank_main(rank, address):
 
 
 if __name__ == "__main__":
-    mp.spawn(rank_main, (f"file://{sys.argv[1]}",), nprocs=2)
+    method = sys.argv[2] if len(sys.argv) > 2 else "spawn"
+    mp.start_processes(rank_main, (f"file://{sys.argv[1]}",), nprocs=2, start_method=method)

@@ -1,4 +1,6 @@
-"""How `dump` speaks with py-spy: stand-ins for the tool that hang, fail or are missing. Real targets: tests/integration/test_outside.py."""
+"""How `dump` speaks with py-spy: stand-ins for the tool that hang, fail or are missing. Real targets:
+tests/integration/test_outside.py.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_a_tool_that_hangs_is_killed_at_the_deadline(tool, tmp_path):
 
 def test_a_torn_look_is_repeated(tool, tmp_path):
     good = json.dumps([THREAD])
-    tool(f"echo x >> {tmp_path}/looks; [ $(wc -l < {tmp_path}/looks) -lt 3 ] && {{ echo 'Error: torn' >&2; exit 1; }}\necho '{good}'")
+    tool(
+        f"echo x >> {tmp_path}/looks; [ $(wc -l < {tmp_path}/looks) -lt 3 ] && {{ echo 'Error: torn' >&2; exit 1; }}\necho '{good}'"
+    )
     (found,) = stacks.dump(os.getpid(), children=False)
     assert (found.threads[0].frames[0].file, found.threads[0].frames[0].line) == ("/home/ann/train.py", 7)
     assert (tmp_path / "looks").read_text() == "x\n" * 3

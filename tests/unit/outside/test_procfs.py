@@ -23,7 +23,14 @@ GONE = 2**22 + 1
 def family() -> Iterator[subprocess.Popen[bytes]]:
     """A Python process with RANK=3, a shell below it and a sleep below that."""
     code = "import subprocess; p = subprocess.Popen(['sh', '-c', 'sleep 60; true']); print('up', flush=True); p.wait()"
-    env = {"RANK": "3", "MASTER_ADDR": "h", "TRAINDBG_X": "a=b", "SECRET": "no", "RANKLE": "no", "PATH": os.environ["PATH"]}
+    env = {
+        "RANK": "3",
+        "MASTER_ADDR": "h",
+        "TRAINDBG_X": "a=b",
+        "SECRET": "no",
+        "RANKLE": "no",
+        "PATH": os.environ["PATH"],
+    }
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=env)
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
@@ -100,7 +107,7 @@ def test_what_threads_do_in_the_kernel():
     lock, reading, writing = threading.Lock(), *os.pipe()
     lock.acquire()
     ways = {
-        "futex": lambda: lock.acquire(),
+        "futex": lock.acquire,
         "read": lambda: os.read(reading, 1),
         "clock_nanosleep": lambda: time.sleep(1.5),
         "timed": lambda: lock.acquire(timeout=1.5),

@@ -1,0 +1,131 @@
+"""Every object that can be reached from running frames, or that the garbage collector tracks, without harming what is looked at.
+
+The values are held only while the caller iterates, and tensors never: a step's activations must be freed when the step is done with them.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import gc
+import itertools
+import sys
+import types
+from collections import deque
+from typing import Any, Deque, Dict, Iterator, List, Set, Tuple
+
+CO_OPTIMIZED = 0x1
+ATTRIBUTE_DEPTH = 3
+MOST_OBJECTS = 20_000
+MOST_ITEMS = 64
+LEAVES = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, str, bytes, bool, int, float, type(None))
+EVENTS = ("RESUME", "RETURN", "YIELD", "GEN_START", "RETURN_GENERATOR")
+"""Where a frame stands when a profiler or tracer written in Python is called for it, other than at a line."""
+
+
+def from_frames() -> Iterator[Any]:
+    """What the locals and globals of all running frames hold, by a few attributes, nearest first. About 1 us an object."""
+    seen: Set[int] = set()
+    queue: Deque[Tuple[Any, int]] = deque()
+    leaves = (*LEAVES, sys.modules["torch"].Tensor) if hasattr(sys.modules.get("torch"), "Tensor") else LEAVES
+    known: Dict[type, bool] = {}
+
+    def add(values: List[Any], depth: int) -> None:
+        for value in values:
+            cls = type(value)
+            if cls not in known:
+                known[cls] = issubclass(cls, leaves)
+            if not known[cls] and id(value) not in seen:
+                seen.add(id(value))
+                queue.append((value, depth))
+
+    namespaces = {id(vars(sys.modules["__main__"])): vars(sys.modules["__main__"])}
+    for frame in sys._current_frames().values():
+        stack = list(_stack(frame))
+        traced = any(f.f_trace is not None for f in stack)
+        for f in stack:
+            add(_locals(f, leave=traced), 0)
+            namespaces[id(f.f_globals)] = f.f_globals
+    for namespace in namespaces.values():
+        add(list(namespace.values()), 0)
+    while queue and len(seen) < MOST_OBJECTS:
+        value, depth = queue.popleft()
+        yield value
+        if depth < ATTRIBUTE_DEPTH:
+            add(_parts(value), depth + 1)
+
+
+def from_gc(classes: List[type]) -> List[Any]:
+    """The instances of `classes` and their subclasses among all that the garbage collector tracks. 0.1 us an object, the GIL held.
+
+    It is one stretch of C on purpose. Walking the list in Python would be kinder to other threads (0.1 s for a million objects), but
+    the list holds everything alive, also a step's activations, until it is gone: a step that runs meanwhile would need twice its memory.
+    """
+    wanted: Set[int] = set()
+    pending = list(classes)
+    while pending:
+        cls = pending.pop()
+        if id(cls) not in wanted:
+            wanted.add(id(cls))
+            pending.extend(type.__subclasses__(cls))
+    everything = gc.get_objects()
+    found = list(itertools.compress(everything, map(wanted.__contains__, map(id, map(type, everything)))))
+    del everything
+    return found
+
+
+def _stack(frame: Any) -> Iterator[types.FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _locals(frame: types.FrameType, *, leave: bool = False) -> List[Any]:
+    """The values of a frame's locals, leaving the frame as it was.
+
+    Before Python 3.13 reading ``f_locals`` of a function leaves a dict on the frame that keeps all its values alive; where nobody
+    else holds that dict it is emptied again. (Module and class frames hand out their real namespace.) With `leave` it is not: under
+    a debugger written in Python the interpreter copies that dict back into the frame, and an empty one would unset the variables.
+    """
+    local = frame.f_locals
+    values = list(local.values())
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & CO_OPTIMIZED:
+        if not leave and not _at_event(frame) and sys.getrefcount(local) <= 3:
+            local.clear()
+    return values
+
+
+def _at_event(frame: types.FrameType) -> bool:
+    """True where a Python tracer might be at work for `frame` just now."""
+    if frame.f_lasti < 0:
+        return True
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(EVENTS)
+
+
+def _parts(value: Any) -> List[Any]:
+    """What hangs on `value`, without running any code of its class."""
+    cls = type(value)
+    if issubclass(cls, dict):
+        return list(itertools.islice(list(dict.values(value)), MOST_ITEMS))
+    if issubclass(cls, (list, tuple)):
+        return list(itertools.islice((list if issubclass(cls, list) else tuple).__iter__(value), MOST_ITEMS))
+    if cls is types.FunctionType:
+        return [c.cell_contents for c in value.__closure__ or () if _filled(c)]
+    if cls is types.MethodType:
+        return [value.__self__]
+    if cls is functools.partial:
+        return [value.func, *value.args, *value.keywords.values()]
+    if cls is types.GeneratorType:
+        return _locals(value.gi_frame) if value.gi_frame is not None else []
+    try:
+        attributes = object.__getattribute__(value, "__dict__")  # past any user-defined __getattr__
+    except (AttributeError, TypeError):
+        return []
+    return list(dict.values(attributes)) if isinstance(attributes, dict) else []
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # not assigned yet
+        return False

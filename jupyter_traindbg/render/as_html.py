@@ -1,0 +1,49 @@
+"""Blocks as HTML, through Jinja2. Autoescape is on and every printed string is cleaned first; no template marks anything as safe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from .blocks import Block, spans
+from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
+from .clean import finalize
+from .frames import place, runs, short_path
+
+__all__ = ["draw"]
+
+MOST_ROWS = 400
+"""Of one table: a browser's patience and a notebook's size have limits. The result object has the rest."""
+
+
+def draw(blocks: Sequence[Block]) -> str:
+    """`blocks` as one ``<div>`` with its style."""
+    return _environment().get_template("view.html.jinja").render(blocks=blocks, notes=_Notes())
+
+
+class _Notes:
+    """Footnotes: each reason once, numbered in the order of appearance."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def number(self, why: str) -> int:
+        return self.numbers.setdefault(why, len(self.numbers) + 1)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(spans=spans, drawing=drawing, runs=runs, place=place, path=short_path)
+    environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT, most_rows=MOST_ROWS)
+    return environment

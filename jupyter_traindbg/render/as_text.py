@@ -1,0 +1,250 @@
+"""Blocks as text at a terminal, through rich. Every string goes through `clean`: nothing that a name contains can steer the terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from .blocks import Bar, Block, Card, Column, Curve, Fold, Frames, Inline, Items, Line, Pair, Pairs, Table, Tone, spans
+from .chart import sparkline
+from .clean import clean
+from .frames import place, runs, short_path
+
+__all__ = ["draw"]
+
+STYLES: dict[Tone, str] = {
+    "plain": "",
+    "strong": "bold",
+    "muted": "dim",
+    "good": "green",
+    "warn": "bold yellow",
+    "bad": "bold red",
+    "info": "bold cyan",
+    "code": "cyan",
+}
+BAR_CHARACTERS = "█▓▒░·"
+BAR_WIDTH = 40
+NARROWEST = 40
+GAP, WORD, PROSE = 2, 16, 28
+SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def draw(blocks: Sequence[Block], *, width: int, colour: bool, full: bool = False) -> str:
+    """`blocks` in lines of at most `width` characters (but at least 40). `full` opens the folds."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=max(NARROWEST, width),
+        height=100,
+        force_terminal=colour,
+        force_jupyter=False,  # or it would display itself beside the cell's result
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        _environ={},  # COLUMNS, FORCE_COLOR and NO_COLOR are the caller's to judge
+    )
+    drawing = _Drawing(max(NARROWEST, width), full)
+    for i, block in enumerate(blocks):
+        if i and _airy(blocks[i - 1], block):
+            console.print()
+        console.print(drawing.of(block))
+    for note in drawing.footnotes():
+        console.print(note)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def _airy(before: Block, block: Block) -> bool:
+    """An empty line stands before what is large or begins something, not between the lines of one thought."""
+    if isinstance(before, Line) and before.title:
+        return isinstance(block, Card)
+    large = (Table, Card)
+    return isinstance(block, large) or isinstance(before, large) or (isinstance(block, Line) and block.title)
+
+
+class _Drawing:
+    """Turns blocks into what rich prints, and remembers the footnotes on the way."""
+
+    def __init__(self, width: int, full: bool) -> None:
+        self.width, self.full = width, full
+        self.notes: dict[str, int] = {}
+
+    def of(self, block: Block, depth: int = 0) -> RenderableType:
+        drawn: RenderableType
+        match block:
+            case Line():
+                drawn = self.words(block.content, "bold" if block.title else "")
+            case Items():
+                drawn = Group(*self._items(block))
+            case Table():
+                drawn = self._table(block, depth)
+            case Frames():
+                drawn = Group(*self._frames(block, depth))
+            case Pairs():
+                drawn = self._pairs(block.pairs)
+            case Bar():
+                drawn = self._bar(block, depth)
+            case Curve():
+                drawn = self._curve(block)
+            case Card():
+                drawn = self._card(block, depth)
+            case Fold():
+                drawn = self._fold(block, depth)
+        return drawn
+
+    def words(self, inline: Inline, style: str = "") -> Text:
+        text = Text(style=style)
+        for span in spans(inline):
+            text.append(clean(span.text), STYLES[span.tone])
+            if span.why:
+                text.append(str(self.notes.setdefault(span.why, len(self.notes) + 1)).translate(SUPERSCRIPT), "dim")
+        return text
+
+    def footnotes(self) -> Iterator[RenderableType]:
+        if self.notes:
+            yield Text()
+        for why, n in self.notes.items():
+            yield _hanging(
+                Text(f"{str(n).translate(SUPERSCRIPT)} ", "dim"), Text(f"not available: {clean(why)}", "dim")
+            )
+
+    def _indented(self, body: Sequence[Block], depth: int) -> Iterator[RenderableType]:
+        for block in body:
+            yield Padding(self.of(block, depth + 1), (0, 0, 0, 2))
+
+    def _card(self, card: Card, depth: int) -> RenderableType:
+        symbol = Text(f"{card.symbol or '•'} ", STYLES[card.tone])
+        return Group(_hanging(symbol, self.words(card.title)), *self._indented(card.body, depth))
+
+    def _curve(self, curve: Curve) -> RenderableType:
+        return _pasted(
+            Text(f"{clean(curve.label)} "), Text(sparkline(curve.values), "cyan"), Text(f" {clean(curve.words)}")
+        )
+
+    def _fold(self, fold: Fold, depth: int) -> RenderableType:
+        head = _hanging(Text("▾ " if self.full else "▸ ", "dim"), self.words(fold.summary))
+        return Group(head, *self._indented(fold.body, depth)) if self.full else head
+
+    def _items(self, block: Items) -> Iterator[RenderableType]:
+        if block.lead:
+            yield self.words(block.lead)
+        for item in block.items:
+            yield _hanging(Text("  - ", "dim"), self.words(item))
+
+    def _pairs(self, pairs: Sequence[Pair]) -> RenderableType:
+        grid = RichTable.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True, style="dim")
+        grid.add_column(overflow="fold")
+        for pair in pairs:
+            lines = [self._marked(pair, i, line) for i, line in enumerate(pair.lines, 1)]
+            grid.add_row(Text(clean(pair.label)), Group(*lines))
+        return grid
+
+    def _marked(self, pair: Pair, i: int, line: Inline) -> RenderableType:
+        mark = {"none": "", "bullets": "- ", "numbers": f"{i}. "}[pair.marks]
+        return _hanging(Text(mark), self.words(line)) if mark else self.words(line)
+
+    def _table(self, block: Table, depth: int) -> RenderableType:
+        table = RichTable(
+            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0)
+        )
+        rows = block.rows if self.full else block.rows[: block.shown]
+        columns = [_TextColumn(column, [self.words(row[i]) for row in rows]) for i, column in enumerate(block.columns)]
+        kept = _fitting(columns, self.width - 2 * depth)
+        for column in kept:
+            column.add_to(table)
+        for row in zip(*(column.cells for column in kept), strict=True):
+            table.add_row(*row)
+        parts: list[RenderableType] = [Text(clean(block.caption), "dim"), table] if block.caption else [table]
+        if len(rows) < len(block.rows):
+            parts.append(Text(f"... and {len(block.rows) - len(rows)} more {block.noun}", "dim"))
+        if len(kept) < len(columns):
+            names = ", ".join(c.column.name for c in columns if c not in kept)
+            parts.append(Text(f"(left out, for the narrow terminal: {names})", "dim"))
+        return Group(*parts)
+
+    def _frames(self, block: Frames, depth: int) -> Iterator[RenderableType]:
+        room = self.width - 2 * depth - 2
+        for run in runs(block.frames):
+            if run.folded and not self.full:
+                yield _hanging(Text("┆ ", "dim"), Text(f"... {clean(run.summary)}", "dim"))
+                continue
+            for frame in run.frames:
+                if run.folded:
+                    yield _hanging(Text("┆ ", "dim"), Text(clean(place(frame)), "dim"))
+                else:
+                    yield _pasted(
+                        Text("› ", "bold"),
+                        *_user_frame(frame.line, clean(short_path(frame)), clean(frame.function), room),
+                    )
+
+    def _bar(self, bar: Bar, depth: int) -> RenderableType:
+        line, legend = Text(), [""]
+        for i, part in enumerate(bar.parts):
+            character = BAR_CHARACTERS[min(i, len(BAR_CHARACTERS) - 1)]
+            line.append(character * round(part.share * BAR_WIDTH))
+            words = f"{character} {clean(part.name)} {clean(part.words)}"
+            if legend[-1] and len(legend[-1]) + 3 + len(words) > self.width - 2 * depth:
+                legend.append("")
+            legend[-1] += f"{'   ' if legend[-1] else ''}{words}"
+        return Group(*(text for text in (Text(clean(bar.label)), line, *map(Text, legend)) if text.plain))
+
+
+@dataclass(frozen=True, eq=False)
+class _TextColumn:
+    column: Column
+    cells: Sequence[Text]
+
+    @property
+    def wanted(self) -> int:
+        """The width at which it reads well: its widest cell, or half a line of prose."""
+        widest = max((cell.cell_len for cell in self.cells), default=0)
+        return max(len(self.column.name), min(widest, PROSE) if self.column.wrap else widest)
+
+    def add_to(self, table: RichTable) -> None:
+        """A column that may wrap keeps room for its longest word, within reason."""
+        longest = max((len(word) for cell in self.cells for word in cell.plain.split()), default=1)
+        table.add_column(
+            Text(self.column.name),
+            justify="right" if self.column.right else "left",
+            no_wrap=not self.column.wrap,
+            overflow="fold" if self.column.wrap else "ellipsis",
+            min_width=min(longest, WORD) if self.column.wrap else None,
+        )
+
+
+def _fitting(columns: Sequence[_TextColumn], width: int) -> list[_TextColumn]:
+    """All columns, or all but as many spare ones, the last first, as have to go."""
+    kept = list(columns)
+    while sum(c.wanted + GAP for c in kept) - GAP > width and any(c.column.spare for c in kept):
+        kept.remove([c for c in kept if c.column.spare][-1])
+    return kept
+
+
+def _user_frame(line: int, path: str, function: str, room: int) -> Iterable[Text]:
+    """The path is cut on the left, where it says least."""
+    tail = f":{line} "
+    space = max(12, room - len(tail) - len(function))
+    shown = path if len(path) <= space else f"…{path[-space + 1 :]}"
+    return Text(f"{shown}{tail}"), Text(function, "bold")
+
+
+def _pasted(*parts: Text) -> Text:
+    return Text().join(parts)
+
+
+def _hanging(mark: Text, body: Text) -> RenderableType:
+    """`body` after `mark`, its further lines below its first."""
+    grid = RichTable.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(mark, body)
+    return grid

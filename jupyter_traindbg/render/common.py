@@ -1,0 +1,83 @@
+"""What several views need: a value or why there is none, medians, ranges over many ranks."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from ..model import Maybe, NotAvailable
+from .blocks import Inline, Span
+from .units import number, steady
+
+__all__ = ["DASH", "finite", "measured", "median", "notes_of", "setting", "short_command", "spread", "value"]
+
+T = TypeVar("T")
+DASH = Span("–", "muted")
+"""Nothing to show here, and nothing to explain."""
+
+
+def measured(value: Maybe[T] | None, show: Callable[[T], str]) -> Span:
+    """`value` in words; a dash where there is none, with the reason as a footnote where it is known."""
+    if value is None:
+        return DASH
+    if isinstance(value, NotAvailable):
+        return Span("–", "muted", why=value.reason)
+    return Span(show(value))
+
+
+def value(x: float | None) -> Span:
+    """A measured loss or norm; one that is not finite stands out."""
+    if x is None:
+        return DASH
+    return Span(steady(x), "plain" if math.isfinite(x) else "bad")
+
+
+def setting(x: float | None) -> Span:
+    """A learning rate or another setting, as it would be written down."""
+    if x is None:
+        return DASH
+    return Span(number(x, 4), "plain" if math.isfinite(x) else "bad")
+
+
+def finite(values: Iterable[float | None]) -> list[float]:
+    return [v for v in values if v is not None and math.isfinite(v)]
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """Of the finite ones; None where there are none."""
+    known = finite(values)
+    return statistics.median(known) if known else None
+
+
+def spread(by_rank: Sequence[tuple[int, float]], show: Callable[[float], str]) -> Inline:
+    """``min 1.2 GiB (rank 3) · median 1.5 GiB · max 9 GiB (rank 17)``; one figure where all are the same."""
+    known = [(v, rank) for rank, v in by_rank if math.isfinite(v)]
+    if not known:
+        return DASH
+    low, high = min(known), max(known, key=lambda k: (k[0], -k[1]))
+    if low[0] == high[0]:
+        return show(low[0])
+    middle = statistics.median(v for v, _ in known)
+    return f"min {show(low[0])} (rank {low[1]}) · median {show(middle)} · max {show(high[0])} (rank {high[1]})"
+
+
+def notes_of(noted: Iterable[tuple[int, str]]) -> list[Inline]:
+    """Notes of ranks, each said once with the ranks it is about."""
+    from .grouping import compact_ranks, group_by
+
+    with_words = [(rank, note) for rank, note in noted if note]
+    groups = group_by(with_words, lambda n: n[1])
+    return [[Span(compact_ranks([rank for rank, _ in same]), "strong"), f": {same[0][1]}"] for same in groups]
+
+
+def short_command(command: str, longest: int = 60) -> str:
+    """A command line with the interpreter's directory left out, cut in the middle: its script and its end tell the most."""
+    first, space, rest = command.partition(" ")
+    short = os.path.basename(first) + space + rest if first.startswith("/") else command
+    if len(short) <= longest:
+        return short
+    tail = longest // 3
+    return f"{short[: longest - tail - 1]}…{short[-tail:]}"

@@ -1,0 +1,79 @@
+"""From a result to what is shown of it: what is wrong first, then who did not answer, then the view of its class."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ..language import text
+from ..model import Result, Silent
+from .blocks import Block, Card, Inline, Line, Pair, Pairs, Span
+from .grouping import compact_ranks, group_by, rank_list
+
+__all__ = ["document", "view_of"]
+
+View = Callable[[Any], Iterable[Block]]
+
+
+def document(result: Result) -> list[Block]:
+    """All blocks of `result`, in reading order."""
+    blocks: list[Block] = []
+    if result.findings:
+        from .findings import cards
+
+        blocks += cards(result.findings)
+    if result.failure:
+        blocks.append(Line([Span(text("nothing could be measured", "没有测到任何数据"), "bad"), f": {result.failure}"]))
+    blocks += silences(getattr(result, "silent", ()))
+    blocks += view_of(type(result))(result)
+    return blocks
+
+
+def view_of(kind: type[Result]) -> View:
+    """The view of a result class, else of a class that it extends, else the plain one."""
+    for ancestor in kind.__mro__:
+        name = f"{__package__}.views.{_snake(ancestor.__name__)}"
+        if ancestor is not Result and ancestor is not object and importlib.util.find_spec(name) is not None:
+            view: View = importlib.import_module(name).view
+            return view
+    from .plain import view as plain
+
+    return plain
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def silences(silent: Sequence[Silent]) -> Iterator[Block]:
+    """Who gave no answer, why, and what to do; once where the reason is the same."""
+    if not silent:
+        return
+    pairs: list[Pair] = []
+    for same in group_by(silent, lambda s: (_without_pid(s, s.reason), _without_pid(s, s.next_step))):
+        lines: list[Inline] = [same[0].reason if len(same) == 1 else _without_pid(same[0], same[0].reason)]
+        if same[0].next_step:
+            step = same[0].next_step if len(same) == 1 else _without_pid(same[0], same[0].next_step)
+            lines.append([Span(text("next: ", "下一步："), "strong"), step])
+        pairs.append(Pair(_who(same), lines))
+    title = Span(text("no answer", "没有回答"), "warn")
+    yield Card([title, f" · {_who(silent)}"], [Pairs(pairs)], "warn", "▲")
+
+
+def _without_pid(silent: Silent, words: str) -> str:
+    """The reason of one rank, so that it equals its neighbour's: ``process 4711 has ended`` differs only in the pid."""
+    return re.sub(rf"\b{silent.pid}\b", "PID", words)
+
+
+def _who(silent: Sequence[Silent]) -> str:
+    ranks = [s.rank for s in silent if s.rank is not None]
+    pids = [s.pid for s in silent if s.rank is None]
+    named = [compact_ranks(ranks)] if ranks else []
+    if len(silent) == 1 and ranks:
+        named = [f"rank {ranks[0]}, pid {silent[0].pid}"]
+    if pids:
+        named.append(f"pid{'s' * (len(pids) > 1)} {rank_list(pids)}")
+    return ", ".join(named)

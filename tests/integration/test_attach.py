@@ -1,0 +1,389 @@
+"""Attach to real, unprepared processes, ask everything, leave without a trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import traindbg
+from conftest import Start, need
+from jupyter_traindbg.agent import rendezvous
+from jupyter_traindbg.attach import client as clients
+from jupyter_traindbg.attach.base import Link
+from jupyter_traindbg.errors import AgentRefused, DeadlineExceeded, ProbeFailed, TargetGone, UnknownTarget
+from jupyter_traindbg.model import NotAvailable
+from traces import footprint, settled
+
+TORCHRUN = [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+
+
+def everything(job: traindbg.Job) -> None:
+    """Run every probe once and check that each gave a real answer."""
+    for stacks in job.stacks().processes:
+        assert stacks.threads, stacks
+    for rank in job.grads().ranks:
+        assert [g.name for g in rank.grads][:2] == ["0.weight", "0.bias"]
+        assert rank.safe_point
+        assert isinstance(rank.total_norm, float)
+        assert rank.total_norm > 0
+    for lr in job.lr().ranks:
+        (optimizer,) = lr.optimizers
+        assert optimizer.optimizer == "AdamW"
+        assert optimizer.scheduler == "CosineAnnealingLR"
+    for memory in job.memory().ranks:
+        assert memory.rss_bytes > 50e6
+        (cpu,) = memory.shares
+        assert cpu.optimizer_bytes >= 2 * cpu.parameters_bytes
+    for steps in job.steps(last=3).ranks:
+        assert len(steps.steps) == 3
+        assert steps.steps[-1].loss is not None
+
+
+def test_an_unprepared_process_answers_everything_and_keeps_no_trace(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.005")
+    before = footprint(program.pid)
+    with traindbg.attach(program.pid) as job:
+        (rank,) = job.ranks
+        assert (rank.rank, rank.world_size, rank.pid, rank.way, rank.agent) == (0, 1, program.pid, "injected", True)
+        everything(job)
+    assert settled(program.pid, before) == before
+
+
+def test_the_recorded_losses_are_those_the_program_printed(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.01")
+    with traindbg.attach(program.pid) as job:
+        time.sleep(1.0)
+        (rank,) = job.steps().ranks
+    printed = [float.fromhex(line.split()[1]) for line in program.output().splitlines() if " " in line]
+    recorded = [s.loss for s in rank.steps]
+    assert len(recorded) > 20
+    begin = printed.index(recorded[0])
+    assert printed[begin : begin + len(recorded)] == recorded
+    assert [s.optimizer_step for s in rank.steps] == list(range(begin + 1, begin + 1 + len(recorded)))
+
+
+def test_two_clients_share_one_agent_and_the_last_one_takes_it_along(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.005")
+    before = footprint(program.pid)
+    first = traindbg.attach(program.pid)
+    second = traindbg.attach(program.pid)
+    assert [r.way for r in second.ranks] == ["found running"]
+    first.close()
+    everything(second)
+    second.close()
+    assert settled(program.pid, before) == before
+
+
+def test_a_vanished_client_leaves_the_agent_to_the_next_one(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.005")
+    job = traindbg.attach(program.pid)
+    for link in job._links:  # as if the notebook had been killed
+        assert link.client is not None
+        link.client.close()
+    with traindbg.attach(program.pid) as again:
+        assert [r.way for r in again.ranks] == ["found running"]
+        everything(again)
+
+
+def test_detach_takes_a_kept_agent_out(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.005")
+    before = footprint(program.pid)
+    with traindbg.attach(program.pid) as job:
+        job.keep()
+    assert footprint(program.pid).directory
+    assert traindbg.attach(program.pid).detach() == 1
+    assert settled(program.pid, before) == before
+
+
+def test_many_attach_and_detach_cycles_leave_the_losses_bit_identical(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.002", "--workers", "1")
+    before = footprint(program.pid)
+    for cycle in range(40):
+        with traindbg.attach(program.pid) as job:
+            job.stacks(children=cycle % 4 == 0)
+            job.grads(detail=True, first_nan=cycle % 4 == 0)
+            job.lr()
+            job.memory()
+            job.steps(last=1)
+    assert settled(program.pid, before) == before
+    program.stop()
+    disturbed = [line for line in program.output().splitlines() if line != "ready"][:-1]  # the last line may be torn
+    assert len(disturbed) > 100
+    undisturbed = start("train.py", "--steps", str(len(disturbed)), "--workers", "1")
+    undisturbed.wait(100)
+    assert disturbed == [line for line in undisturbed.output().splitlines() if line != "ready"]
+
+
+def test_a_prepared_process_by_call_and_by_environment(start: Start) -> None:
+    by_call = start("prepared.py", "--serve")
+    with traindbg.attach(by_call.pid) as job:
+        assert [r.way for r in job.ranks] == ["found running"]
+    assert footprint(by_call.pid).directory, "a prepared process keeps its agent"
+    by_environment = start("prepared.py", env={"TRAINDBG": "1"})
+    with traindbg.attach(by_environment.pid) as job:
+        assert [r.way for r in job.ranks] == ["found running"]
+        assert job.steps(last=1).ranks[0].steps
+
+
+def test_an_agent_catches_a_torch_that_is_imported_later(start: Start) -> None:
+    program = start("prepared.py", "--late", env={"TRAINDBG": "1"}, ready="waiting")
+    with traindbg.attach(program.pid) as job:
+        assert job.ranks[0].torch == NotAvailable("torch is not imported")
+        assert "torch has not been imported" in job.grads().ranks[0].note
+        program.wait_for("ready")
+        deadline = time.monotonic() + 20
+        while not job.steps(last=1).ranks[0].steps:
+            assert time.monotonic() < deadline
+
+
+def test_torchrun_ranks_each_by_name(start: Start, free_port: str) -> None:
+    program = start("train.py", "--sleep", "0.005", command=[*TORCHRUN, free_port], timeout_s=90)
+    with traindbg.attach(f"torchrun:{program.pid}") as job:
+        assert [(r.rank, r.world_size, r.agent) for r in job.ranks] == [(0, 2, True), (1, 2, True)]
+        everything(job)
+        assert {p.rank for p in job.stacks().processes} == {0, 1}
+
+
+def test_spawned_ranks(start: Start, tmp_path: Path) -> None:
+    program = start("spawned_ranks.py", str(tmp_path / "meeting"))
+    with traindbg.attach(f"torchrun:{program.pid}") as job:
+        assert [(r.rank, r.world_size, r.agent) for r in job.ranks] == [(0, 2, True), (1, 2, True)]
+        assert len([p for p in job.stacks().processes if p.role == "rank"]) == 2
+
+
+def test_ranks_of_accelerate_launch(start: Start, free_port: str) -> None:
+    accelerate = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
+    accelerate += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", free_port]
+    try:
+        import accelerate as _  # noqa: F401
+    except ImportError:
+        need("accelerate", False)
+    program = start("train.py", "--sleep", "0.005", command=accelerate, timeout_s=100)
+    with traindbg.attach(f"torchrun:{program.pid}") as job:
+        assert [r.rank for r in job.ranks] == [0, 1]
+        everything(job)
+
+
+def test_the_process_ends_in_the_middle_of_a_request(start: Start) -> None:
+    program = start("hung_after_steps.py")
+    with traindbg.attach(program.pid) as job:
+        threading.Timer(0.5, os.kill, (program.pid, signal.SIGKILL)).start()
+        began = time.monotonic()
+        with pytest.raises(TargetGone, match=str(program.pid)):
+            job.grads(timeout=20)
+        assert time.monotonic() - began < 5
+
+
+def test_a_wrong_token_is_refused(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.005")
+    with traindbg.attach(program.pid) as job:
+        (link,) = job._links
+        assert link.client is not None
+        with pytest.raises(AgentRefused, match="wrong token"):
+            clients.AgentClient(link.client.directory, program.pid, token="0" * 32)
+        everything(job)
+
+
+def test_a_client_of_another_user_is_not_heard(start: Start) -> None:
+    need("root", os.getuid() == 0)
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        start("serve_in.py", directory)
+        token = rendezvous.card(directory)["token"]  # type: ignore[index]
+        assert _as_nobody(directory, token) == "PermissionError", "the directory itself keeps others out"
+        os.chmod(directory, 0o755)
+        os.chmod(os.path.join(directory, "agent.sock"), 0o666)
+        assert _as_nobody(directory, token) == "hung up", "and so does the check of the peer's uid, whatever the modes"
+        ours = clients.AgentClient(directory, 0)
+        assert ours.call("info")["rank"] == 0
+        ours.close()
+
+
+def _as_nobody(directory: str, token: str) -> str:
+    """What uid 65534 gets from the agent's socket, token in hand."""
+
+    def drop() -> None:
+        os.setgid(65534)
+        os.setuid(65534)
+
+    program = f"""
+import json, socket
+try:
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(5)
+    s.connect({directory!r} + "/agent.sock")
+    try:
+        s.sendall(json.dumps(dict(jsonrpc="2.0", id=1, method="hello", params=dict(token={token!r}))).encode() + b"\\n")
+        print("answered" if s.recv(100) else "hung up")
+    except (BrokenPipeError, ConnectionResetError):
+        print("hung up")
+except Exception as e:
+    print(type(e).__name__)
+"""
+    # The interpreter of a virtual environment may lie where that user cannot read: ours is open already.
+    with open(os.path.realpath(sys.executable), "rb") as interpreter:
+        done = subprocess.run(
+            [f"/proc/self/fd/{interpreter.fileno()}", "-I", "-S", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            preexec_fn=drop,
+            pass_fds=[interpreter.fileno()],
+            cwd="/",
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_garbage_on_the_socket_harms_nobody(start: Start) -> None:
+    import socket
+
+    program = start("train.py", "--sleep", "0.005")
+    with traindbg.attach(program.pid) as job:
+        (link,) = job._links
+        assert link.client is not None
+        for garbage in (b"\n", b"[]\n", b"{}\n", b"\xff\xfe\n", b'{"method": 3}\n', b'{"method": "stacks"}\n', b"x" * 3_000_000):
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(5)
+                line.connect(os.path.join(link.client.directory, "agent.sock"))
+                try:
+                    line.sendall(garbage)
+                    line.shutdown(socket.SHUT_WR)
+                    while line.recv(4096):
+                        pass
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+        with pytest.raises(ProbeFailed, match="no probe"):
+            link.call("no_such_probe", {}, 5)
+        with pytest.raises(ProbeFailed, match="unexpected keyword"):
+            link.call("lr", {"nonsense": 1}, 5)
+        everything(job)
+
+
+def test_a_process_without_torch(start: Start) -> None:
+    program = start("no_torch.py")
+    with traindbg.attach(program.pid) as job:
+        assert job.ranks[0].torch == NotAvailable("torch is not imported")
+        stacks = job.stacks().processes[0]
+        assert stacks.source == "agent"
+        assert stacks.threads[0].frames[0].function == "work"
+        assert job.grads().ranks[0].note == "torch has not been imported in this process"
+        assert job.lr().ranks[0].optimizers == ()
+        assert job.steps(timeout=3).ranks[0].steps == ()
+        assert job.memory().ranks[0].rss_bytes > 0
+
+
+def test_a_hung_job_is_read_straight_away_and_says_so(start: Start) -> None:
+    program = start("hung_after_steps.py")
+    with traindbg.attach(program.pid) as job:
+        began = time.monotonic()
+        (rank,) = job.grads(timeout=4).ranks
+        assert time.monotonic() - began < 4
+        assert not rank.safe_point
+        assert "not at a safe point" in rank.at
+        assert [g.name for g in rank.grads] == ["weight", "bias"]
+        assert job.lr().ranks[0].optimizers[0].optimizer == "SGD"
+        (thread, *_) = job.stacks().processes[0].threads
+        assert thread.state == "waiting"
+        assert thread.waiting_for == "a lock or another thread"
+
+
+def test_while_c_code_holds_the_gil_the_outside_answers_and_the_agent_follows(start: Start) -> None:
+    program = start("gil_held_later.py", ready="free")
+    os.kill(program.pid, signal.SIGUSR1)
+    program.wait_for("held")
+    began = time.monotonic()
+    job = traindbg.attach(program.pid, timeout=5)
+    assert "GIL" in job.ranks[0].note
+    stacks = job.stacks(timeout=2).processes[0]
+    assert time.monotonic() - began < 4
+    assert stacks.source == "py-spy"
+    assert any(t.holds_gil is True for t in stacks.threads)
+    deadline = time.monotonic() + 15
+    while job.stacks().processes[0].source != "agent":
+        assert time.monotonic() < deadline, "the agent did not come up after the GIL was let go"
+        time.sleep(0.2)
+    job.close()
+
+
+def test_an_attached_agent_blocked_by_the_gil_falls_back_to_the_outside(start: Start) -> None:
+    program = start("gil_held_later.py", ready="free")
+    with traindbg.attach(program.pid) as job:
+        assert job.stacks().processes[0].source == "agent"
+        os.kill(program.pid, signal.SIGUSR1)
+        program.wait_for("held")
+        time.sleep(0.1)
+        began = time.monotonic()
+        assert job.stacks(timeout=4).processes[0].source == "py-spy"
+        assert time.monotonic() - began < 2
+        with pytest.raises(DeadlineExceeded):
+            job.lr(timeout=0.5)
+        program.wait_for("released")
+        assert job.stacks().processes[0].source == "agent"
+
+
+def test_a_stopped_process_is_looked_at_from_outside(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.005")
+    os.kill(program.pid, signal.SIGSTOP)
+    try:
+        with traindbg.attach(program.pid, timeout=3) as job:
+            assert not job.ranks[0].agent
+            assert "SIGCONT" in job.ranks[0].note or "-CONT" in job.ranks[0].note
+            stacks = job.stacks(timeout=3).processes[0]
+            assert stacks.source == "py-spy"
+            assert "stopped" in stacks.note
+    finally:
+        os.kill(program.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("target", ["nonsense", "ray", "-5"])
+def test_unknown_targets(target: str) -> None:
+    with pytest.raises(UnknownTarget, match="is not a target"):
+        traindbg.attach(target)
+
+
+@pytest.mark.parametrize("target", ["4194000", "torchrun:4194000", "/tmp/none/agent.sock", "/"])
+def test_targets_that_are_not_there(target: str) -> None:
+    with pytest.raises(TargetGone):
+        traindbg.attach(target)
+
+
+def test_the_path_of_an_agent_socket_is_a_target(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.005")
+    with traindbg.attach(program.pid) as job:
+        (link,) = job._links
+        assert link.client is not None
+        with traindbg.attach(os.path.join(link.client.directory, "agent.sock")) as other:
+            assert [r.pid for r in other.ranks] == [program.pid]
+        everything(job)
+
+
+def test_a_closed_job_says_so(start: Start) -> None:
+    program = start("no_torch.py")
+    job = traindbg.attach(program.pid)
+    job.close()
+    job.close()
+    with pytest.raises(TargetGone, match="closed"):
+        job.stacks()
+    assert "closed" in repr(job)
+
+
+def test_a_rank_that_does_not_answer_is_named_and_holds_up_nobody(start: Start, free_port: str) -> None:
+    program = start("train.py", "--sleep", "0.005", command=[*TORCHRUN, free_port], timeout_s=90)
+    with traindbg.attach(f"torchrun:{program.pid}") as job:
+        second: Link = job._links[1]
+        os.kill(second.pid, signal.SIGSTOP)
+        time.sleep(0.2)
+        try:
+            result = job.lr(timeout=1.5)
+            assert [r.rank for r in result.ranks] == [0]
+            assert [s.rank for s in result.silent] == [1]
+            assert "did not answer" in result.silent[0].reason
+        finally:
+            os.kill(second.pid, signal.SIGCONT)

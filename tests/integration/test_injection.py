@@ -1,0 +1,338 @@
+"""Injection by pid into real processes: hung, busy, dying, of another user, of other Pythons; and that none of them can tell."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from jupyter_traindbg.agent import rendezvous
+from jupyter_traindbg.attach import access
+from jupyter_traindbg.attach import inject as injection
+from jupyter_traindbg.attach.inject import inject
+from jupyter_traindbg.errors import CannotAttach, DeadlineExceeded, NoSafeThread, TargetGone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="injection is for Linux")
+
+NOBODY = 65534
+# Says that it ran and what it saw; a count kept on the sys module shows how often.
+BOOT = """
+import os, sys, threading, __main__
+sys._boots = getattr(sys, "_boots", 0) + 1
+with open(os.path.join(os.path.dirname(__file__), "seen"), "w") as file:
+    file.write(f"{sys._boots} {os.getpid()} {' '.join(sorted(vars(__main__)))}")
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _object():
+    """The object, built where a checkout has none yet."""
+    if not injection.OBJECT.exists():
+        subprocess.run([sys.executable, str(Path(__file__).parents[2] / "hatch_build.py")], check=True, timeout=120)
+
+
+def footprint(pid):
+    """Threads, descriptors and mappings of ours; waits for the object's last steps after ``done``."""
+    ends = time.monotonic() + 5
+    while "boot-" in (maps := Path(f"/proc/{pid}/maps").read_text()) and time.monotonic() < ends:
+        time.sleep(0.01)
+    status = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    masks = {name: status[name] for name in ("SigBlk", "SigIgn", "SigCgt")}
+    return int(status["Threads"]), len(os.listdir(f"/proc/{pid}/fd")), "boot-" in maps, masks
+
+
+def settled(pid, expected, timeout_s=5):
+    """The footprint once it equals `expected` (a thread takes a moment to end), or the last one seen."""
+    ends = time.monotonic() + timeout_s
+    while (now := footprint(pid)) != expected and time.monotonic() < ends:
+        time.sleep(0.01)
+    return now
+
+
+def wait_until(holds, timeout_s=20):
+    ends = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < ends, "it did not come about"
+        time.sleep(0.005)
+
+
+def seen(injected):
+    return Path(injected.directory, "seen").read_text().split()
+
+
+def tidy(injected):
+    rendezvous.remove(injected.directory)
+
+
+def interpreters():
+    """One of every Python from 3.9 on that this machine has."""
+    places = [*os.environ["PATH"].split(os.pathsep), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))]
+    found = {f"3.{sys.version_info.minor}": sys.executable}
+    for minor in range(9, 15):
+        for place in places:
+            path = os.path.join(place, f"python3.{minor}")
+            if "/shims" not in place and os.access(path, os.X_OK):
+                found.setdefault(f"3.{minor}", path)
+    return found
+
+
+@pytest.mark.parametrize("python", [pytest.param(path, id=name) for name, path in interpreters().items()])
+def test_every_python_here_hung_in_a_lock(start, python):
+    target = start("hung_lock.py", python=python)
+    before = footprint(target.pid)
+    for time_round in (1, 2, 3):
+        injected = inject(target.pid, {"extra": b"payload"}, BOOT)
+        assert injected.stage == "done"
+        assert injected.tid != target.pid
+        assert 0 < injected.paused_s < 1
+        count, pid, *names = seen(injected)
+        assert (count, pid) == (str(time_round), str(target.pid))
+        assert {"directory", "path", "file", "source"}.isdisjoint(names)
+    assert sorted(os.listdir(injected.directory)) == ["extra", "seen"]
+    assert Path(injected.directory, "extra").read_bytes() == b"payload"
+    assert os.stat(injected.directory).st_mode & 0o777 == 0o700
+    assert settled(target.pid, before) == before
+    assert target.output() == "ready\n"
+    tidy(injected)
+
+
+def test_a_sleeping_main_thread_is_used_where_it_is_alone(start):
+    target = start("sleeping.py")
+    injected = inject(target.pid, {}, BOOT)
+    assert injected.tid == target.pid
+    tidy(injected)
+
+
+def test_a_computing_process_is_refused_and_left_alone(start):
+    target = start("busy.py")
+    before = footprint(target.pid)
+    begun = time.monotonic()
+    with pytest.raises(NoSafeThread, match="1 running"):
+        inject(target.pid, {"agent.zip": b"x"}, BOOT)
+    assert time.monotonic() - begun < 3
+    assert footprint(target.pid) == before
+    assert not os.path.exists(rendezvous.directory(target.pid, os.getuid()))
+
+
+def test_dataloader_workers_and_a_hung_loader(start):
+    target = start("train.py", "--workers", "2", "--sleep", "0.05")
+    injected = inject(target.pid, {}, BOOT)
+    assert seen(injected)[0] == "1"
+    tidy(injected)
+
+
+@pytest.mark.parametrize("call", ["epoll_wait", "poll", "nanosleep", "recv"])
+def test_the_borrowed_thread_sees_neither_an_interruption_nor_a_changed_errno(start, call):
+    target = start("waits_in_c.py", call)
+    time.sleep(0.2)
+    for _ in range(3):
+        injected = inject(target.pid, {}, BOOT)
+        assert injected.tid == target.pid
+    assert target.wait() == 0
+    expected = "result -1 errno 11" if call == "recv" else "result 0 errno 77"  # recv: EAGAIN is its own time limit
+    assert target.output().splitlines()[-1] == expected
+    tidy(injected)
+
+
+def test_no_signal_is_lost_or_doubled(start):
+    rounds, burst = 20, 50
+    target = start("counts_signals.py", str(rounds * burst))
+    stop = threading.Event()
+
+    def send():
+        for _ in range(rounds):
+            for _ in range(burst):
+                os.kill(target.pid, signal.SIGRTMIN)
+            time.sleep(0.05)
+        stop.set()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    count = 0
+    while not stop.is_set():
+        injected = inject(target.pid, {}, BOOT)
+        count += 1
+    sender.join()
+    assert count >= 3
+    target.wait_for("all ")
+    assert target.output().splitlines()[-1] == f"all {rounds * burst}"
+    tidy(injected)
+
+
+def test_a_stop_at_any_moment_of_it_holds_and_does_no_harm(start):
+    target = start("hung_lock.py")
+    before = footprint(target.pid)
+    for delay_ms in range(0, 60, 4):
+        stopper = threading.Timer(delay_ms / 1000, os.kill, (target.pid, signal.SIGSTOP))
+        stopper.start()
+        with contextlib.suppress(CannotAttach, DeadlineExceeded):
+            inject(target.pid, {}, BOOT, deadline_s=0.4)
+        stopper.join()
+        wait_until(lambda: access.identity(target.pid).state == "T")
+        os.kill(target.pid, signal.SIGCONT)
+        wait_until(lambda: all(helper.poll() is not None for helper in injection._unfinished))
+    injected = inject(target.pid, {}, BOOT)
+    assert injected.stage == "done"
+    assert settled(target.pid, before) == before
+    tidy(injected)
+
+
+def test_a_held_gil_is_reported_and_the_boot_runs_once_it_is_free(start):
+    target = start("gil_freed.py", "5")
+    injected = inject(target.pid, {}, BOOT)
+    assert injected.stage == "native"
+    again = inject(target.pid, {}, BOOT)
+    assert (again.stage, again.tid) == ("native", None)
+    wait_until(Path(injected.directory, "done").exists)
+    assert seen(injected)[0] == "1"
+    tidy(injected)
+
+
+def compiled(source, output):
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(output)], input=source, text=True, check=True
+    )
+    return output
+
+
+@pytest.fixture
+def stuck_loader(start, tmp_path, need_tool):
+    """A process of which one thread holds the loader's lock until the returned file's lock is released."""
+    need_tool("cc")
+    source = f"""#include <fcntl.h>
+#include <sys/file.h>
+__attribute__((constructor)) static void wait_at_the_gate(void) {{ flock(open("{tmp_path}/gate", O_RDONLY), LOCK_EX); }}"""
+    with open(tmp_path / "gate", "w") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield start("loading.py", str(compiled(source, tmp_path / "slow.so"))), gate
+
+
+def test_a_held_loader_is_waited_for_and_never_broken_off(stuck_loader):
+    target, gate = stuck_loader
+    with pytest.raises(DeadlineExceeded, match="dynamic loader") as caught:
+        inject(target.pid, {}, BOOT, deadline_s=1)
+    assert "goes on by itself" in caught.value.next_step
+    (helper,) = injection._unfinished
+    os.kill(helper.pid, signal.SIGTERM)
+    os.kill(helper.pid, signal.SIGINT)
+    with pytest.raises(DeadlineExceeded, match="earlier attach"):
+        inject(target.pid, {}, BOOT, deadline_s=1)
+    assert helper.poll() is None
+    fcntl.flock(gate, fcntl.LOCK_UN)
+    assert helper.wait(20) == 0
+    directory = rendezvous.directory(target.pid, os.getuid())
+    wait_until(Path(directory, "done").exists)
+    assert Path(directory, "seen").read_text().split()[0] == "1"
+    assert helper.communicate()[0].startswith('{"status": "done"')
+    injected = inject(target.pid, {}, BOOT)
+    assert seen(injected)[0] == "2"
+    tidy(injected)
+
+
+def test_a_target_that_dies_in_the_middle(stuck_loader):
+    target, _ = stuck_loader
+    directory = rendezvous.directory(target.pid, os.getuid())
+    threading.Timer(0.5, os.kill, (target.pid, signal.SIGKILL)).start()
+    with pytest.raises(TargetGone, match="ended while it was being entered"):
+        inject(target.pid, {"agent.zip": b"x"}, BOOT)
+    assert not os.path.exists(directory)
+
+
+@pytest.mark.parametrize("statement", ["raise SystemExit('no')", "import no_such_module", "]"])
+def test_what_the_boot_raises_comes_back_and_goes_nowhere_else(start, statement):
+    target = start("hung_lock.py")
+    with pytest.raises(CannotAttach, match=r"SystemExit: no|No module named 'no_such_module'|SyntaxError"):
+        inject(target.pid, {"agent.zip": b"x"}, statement)
+    assert not os.path.exists(rendezvous.directory(target.pid, os.getuid()))
+    assert target.output() == "ready\n"
+    tidy(inject(target.pid, {}, BOOT))
+
+
+def test_a_program_that_only_looks_like_python(tmp_path):
+    program = shutil.copy("/bin/sleep", tmp_path / "python-like")
+    with subprocess.Popen([program, "60"]) as sleeper:
+        try:
+            with pytest.raises(CannotAttach, match="no running Python interpreter"):
+                inject(sleeper.pid, {}, BOOT)
+            assert sleeper.poll() is None
+        finally:
+            sleeper.kill()
+
+
+def test_two_notebooks_at_once_bring_up_one_agent(start):
+    target = start("hung_lock.py")
+    slow = (
+        BOOT + "import time; time.sleep(0.3); open(os.path.join(os.path.dirname(__file__), 'agent.json'), 'w').close()"
+    )
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(inject(target.pid, {}, slow))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [result.stage for result in results] == ["done"] * 3
+    assert len([result for result in results if result.tid is not None]) == 1
+    assert seen(results[0])[0] == "1"
+    tidy(results[0])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_root_enters_the_process_of_another_user(tmp_path):
+    # Not the test interpreter: it may lie in a directory that the other user cannot read.
+    program = "import time; print('ready', flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        ["/usr/bin/python3", "-c", program], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", stdout=subprocess.PIPE
+    ) as target:
+        try:
+            assert target.stdout.readline() == b"ready\n"
+            injected = inject(target.pid, {"agent.zip": b"x"}, BOOT)
+            assert f"traindbg-{NOBODY}" in injected.directory
+            owners = {os.stat(os.path.join(injected.directory, name)).st_uid for name in os.listdir(injected.directory)}
+            assert owners == {os.stat(injected.directory).st_uid} == {NOBODY}
+            tidy(injected)
+        finally:
+            target.kill()
+
+
+def test_the_way_of_other_machines(start, monkeypatch):
+    pytest.importorskip("pyinjector")
+    monkeypatch.setattr(injection, "_other_machine", lambda: ["--pyinjector", injection._pyinjector_folder()])
+    target = start("hung_lock.py")
+    before = footprint(target.pid)
+    for time_round in range(1, 11):
+        injected = inject(target.pid, {}, BOOT)
+        assert seen(injected)[0] == str(time_round)
+    assert settled(target.pid, before) == before
+    tidy(injected)
+
+
+def losses(program):
+    return [line for line in program.output().splitlines()[:-1] if line != "ready"]
+
+
+@pytest.mark.timeout(180)
+def test_200_injections_leave_a_training_bit_identical(start):
+    threads = {"OMP_NUM_THREADS": "2"}
+    disturbed = start("train.py", "--sleep", "0.002", env=threads)
+    undisturbed = start("train.py", "--sleep", "0.002", env=threads)
+    before = footprint(disturbed.pid)
+    for time_round in range(1, 201):
+        injected = inject(disturbed.pid, {}, BOOT)
+        assert seen(injected)[0] == str(time_round)
+    assert settled(disturbed.pid, before) == before
+    lines = losses(disturbed)
+    assert len(lines) > 200
+    undisturbed.wait_for(f"\n{len(lines) + 1} ", timeout_s=90)
+    assert lines == losses(undisturbed)[: len(lines)]
+    tidy(injected)
+    assert not os.path.exists(injected.directory)

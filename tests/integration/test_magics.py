@@ -1,0 +1,119 @@
+"""The magics in a real kernel, as a person types them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+import pytest
+from conftest import Start
+from nbclient import NotebookClient
+from traces import footprint, settled
+
+
+class Notebook:
+    """A real kernel to which cells are given one by one."""
+
+    def __init__(self) -> None:
+        self.client = NotebookClient(nbformat.v4.new_notebook(), timeout=90, kernel_name="python3", allow_errors=True)
+
+    def run(self, source: str) -> list[Any]:
+        cell = nbformat.v4.new_code_cell(source)
+        self.client.nb.cells.append(cell)
+        self.client.execute_cell(cell, len(self.client.nb.cells) - 1)
+        return list(cell.outputs)
+
+    def text(self, source: str) -> str:
+        """Everything that the cell shows, as plain text."""
+        return "".join(
+            o.get("text", "") + o.get("data", {}).get("text/plain", "") + o.get("evalue", "") for o in self.run(source)
+        )
+
+    def data(self, source: str) -> dict[str, str]:
+        """The mimebundle of the cell's result."""
+        return dict(next(o["data"] for o in self.run(source) if o.output_type == "execute_result"))
+
+
+@pytest.fixture
+def notebook() -> Iterator[Notebook]:
+    it = Notebook()
+    with it.client.setup_kernel():
+        assert it.run("%load_ext traindbg") == []
+        yield it
+
+
+def test_a_session_from_load_to_detach(notebook: Notebook, start: Start) -> None:
+    program = start("train.py", "--sleep", "0.01")
+    before = footprint(program.pid)
+    for magic, wanted in {
+        "%targets": str(program.pid),
+        f"%attach {program.pid}": "2.13",
+        "%stacks": "train.py",
+        "%steps": "loss",
+        "%grads": "3.weight",
+        "%lr": "CosineAnnealingLR",
+        "%memory": "MiB",
+    }.items():
+        data = notebook.data(magic)
+        assert wanted in data["text/plain"], magic
+        assert wanted in data["text/html"], magic
+    assert notebook.text("x = %grads\nprint(type(x).__name__, len(x.ranks[0].grads))") == "Grads 6\n"
+    assert "rank" in notebook.text("job = __import__('traindbg').attach(%d); job" % program.pid)
+    notebook.run("job.close()")
+    notebook.run("%detach")
+    assert settled(program.pid, before) == before
+
+
+def test_without_a_gpu_the_answer_is_one_clear_line(notebook: Notebook) -> None:
+    shown = notebook.text("%gpu")
+    assert "NVIDIA" in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("%attach nonsense", "UsageError: 'nonsense' is not a target"),
+        ("%attach 4194000", "UsageError: there is no process 4194000"),
+        ("%stacks --nonsense", "unrecognized arguments: --nonsense"),
+        ("%grads --timeout x", "--timeout"),
+        ("%detach", "attached to nothing"),
+    ],
+)
+def test_bad_input_gets_one_line(notebook: Notebook, typed: str, wanted: str) -> None:
+    shown = notebook.text(typed)
+    assert wanted in shown
+    assert "Traceback" not in shown
+
+
+def test_loading_twice_under_both_names_and_unloading(notebook: Notebook) -> None:
+    notebook.run("%load_ext jupyter_traindbg\n%load_ext traindbg\n%reload_ext traindbg")
+    magics = "ip = get_ipython(); print(sorted(n for n in ('stacks', 'grads', 'lr') if n in ip.magics_manager.magics['line']))"
+    assert notebook.text(magics) == "['grads', 'lr', 'stacks']\n"
+    notebook.run("%unload_ext traindbg\n%unload_ext jupyter_traindbg")
+    assert notebook.text(magics) == "[]\n"
+    assert "not found" in notebook.text("%stacks")
+
+
+def test_help_and_completion(notebook: Notebook, start: Start) -> None:
+    program = start("train.py", "--sleep", "0.01")
+    assert "first module" in notebook.text("print(get_ipython().find_line_magic('grads').__doc__)")
+    complete = "print(sorted(get_ipython().complete({0!r}, {0!r}, {1})[1]))"
+    line = "%grads --f"
+    assert "--first-nan" in notebook.text(complete.format(line, len(line)))
+    line = "%attach "
+    assert str(program.pid) in notebook.text(complete.format(line, len(line)))
+
+
+def test_the_kernel_that_trains_attaches_itself(notebook: Notebook) -> None:
+    notebook.run(
+        "import torch\nmodel = torch.nn.Linear(3, 1)\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "model(torch.ones(1, 3)).sum().backward(); opt.step()"
+    )
+    assert "this process" in notebook.text("%attach self")
+    assert "weight" in notebook.text("%grads --timeout 2")
+    assert "SGD" in notebook.text("%lr")
+    notebook.run("%detach")
+    names = notebook.text("import threading; print([t.name for t in threading.enumerate() if 'traindbg' in t.name])")
+    assert names == "[]\n"

@@ -1,0 +1,340 @@
+"""Results as jobs give them, made by hand: small ones, ones of 300 ranks, empty ones, hostile ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_traindbg.model import (
+    Attached,
+    Child,
+    Device,
+    DeviceProcess,
+    Finding,
+    FirstNonFinite,
+    Frame,
+    GpuReport,
+    Grads,
+    GradStat,
+    LearningRates,
+    Memory,
+    MemoryShare,
+    NotAvailable,
+    OptimizerGroup,
+    OptimizerLr,
+    ProcessStacks,
+    Rank,
+    RankGrads,
+    RankLr,
+    RankMemory,
+    RankSteps,
+    Silent,
+    Stacks,
+    Step,
+    Steps,
+    Target,
+    Targets,
+    Thread,
+    Xid,
+)
+
+GIB = 1024**3
+MIB = 1024**2
+SITE = "/opt/venv/lib/python3.11/site-packages"
+STD = "/usr/lib/python3.11"
+JOB = "/home/ada/experiments/char-transformer"
+
+NOT_HERE = NotAvailable("not measured here")
+
+FINDING = Finding(
+    code="grad_nan",
+    severity="critical",
+    title="the gradient of 2 parameters is NaN on rank 1",
+    who=["rank 1", "decoder.layers.3.attention.out.weight"],
+    where="train.py:88 training_step",
+    evidence=["total norm NaN at step 1204", "rank 0 had 3.1 at the same step\nboth read after optimizer step 1204"],
+    cause="a division by a standard deviation of zero in the loss's normalisation",
+    next_steps=["run %grads --first-nan to name the first module", "clamp the deviation: `x / (x.std() + 1e-6)`"],
+    reference="https://pytorch.org/docs/stable/notes/autograd.html",
+    confidence="medium",
+)
+WARNING = Finding(
+    "memory_growth", "warning", "resident memory grows by 12 MiB a step", who=["rank 0"], confidence="high"
+)
+INFO = Finding("gpu_shared", "info", "GPU 0 is shared with another job")
+
+
+# --- stacks --------------------------------------------------------------------------------------------------------
+
+_OUTER = [
+    Frame(f"{JOB}/train.py", 142, "main"),
+    Frame(f"{JOB}/train.py", 171, "<module>"),
+]
+_COLLECTIVE = [
+    Frame(f"{SITE}/torch/distributed/distributed_c10d.py", 3142, "all_reduce", library=True),
+    Frame(f"{SITE}/torch/distributed/c10d_logger.py", 83, "wrapper", library=True),
+    Frame(f"{JOB}/train.py", 88, "Trainer.average_loss"),
+    *_OUTER,
+]
+_LOADER = [
+    Frame(f"{STD}/threading.py", 331, "Condition.wait", library=True),
+    Frame(f"{STD}/queue.py", 180, "Queue.get", library=True),
+    Frame(f"{SITE}/torch/utils/data/dataloader.py", 1275, "_MultiProcessingDataLoaderIter._try_get_data", library=True),
+    Frame(f"{SITE}/torch/utils/data/dataloader.py", 1444, "_MultiProcessingDataLoaderIter._next_data", library=True),
+    Frame(f"{SITE}/torch/utils/data/dataloader.py", 733, "_BaseDataLoaderIter.__next__", library=True),
+    Frame(f"{JOB}/train.py", 76, "Trainer.batches"),
+    *_OUTER,
+]
+_WORKER = [
+    Frame(f"{JOB}/data.py", 31, "TextDataset.__getitem__"),
+    Frame(f"{SITE}/torch/utils/data/_utils/fetch.py", 54, "fetch", library=True),
+    Frame(f"{SITE}/torch/utils/data/_utils/worker.py", 349, "_worker_loop", library=True),
+    Frame(f"{STD}/multiprocessing/process.py", 108, "BaseProcess.run", library=True),
+    *_OUTER,
+]
+_FEEDER = [
+    Frame(f"{STD}/threading.py", 327, "Condition.wait", library=True),
+    Frame(f"{STD}/multiprocessing/queues.py", 231, "Queue._feed", library=True),
+    Frame(f"{STD}/threading.py", 982, "Thread.run", library=True),
+]
+
+
+def thread(frames: Sequence[Frame], name: str = "MainThread", **changes: Any) -> Thread:
+    settings: dict[str, Any] = {"tid": 4711, "state": "waiting", "training": name == "MainThread", **changes}
+    return Thread(name=name, frames=tuple(frames), **settings)
+
+
+def process(rank: int, threads: Sequence[Thread], **changes: Any) -> ProcessStacks:
+    settings: dict[str, Any] = {"pid": 1000 + rank, "role": "rank", "source": "agent", **changes}
+    return ProcessStacks(rank=rank, threads=tuple(threads), **settings)
+
+
+def stacks(ranks: int, odd: int = 1) -> Stacks:
+    """All ranks wait in a collective but one, which waits for its loader; each has a feeder thread and two workers."""
+    processes = []
+    for rank in range(ranks):
+        late = rank == odd
+        frames, wait = (
+            (_LOADER, "the next batch from the DataLoader workers")
+            if late
+            else (_COLLECTIVE, "the collective all_reduce")
+        )
+        feeder = thread(_FEEDER, f"QueueFeederThread-{rank}", waiting_for="idle: nothing to send")
+        processes.append(process(rank, [thread(frames, waiting_for=wait), feeder]))
+        for w in range(2):
+            state = "running" if late else "waiting"
+            working = _WORKER if late else _WORKER[1:4]
+            wait_words = None if late else "idle: waiting for indices"
+            worker = thread(working, state=state, waiting_for=wait_words)
+            processes.append(
+                process(rank, [worker], pid=9000 + 2 * rank + w, role="DataLoader worker", source="py-spy")
+            )
+    return Stacks(tuple(processes), (), 0.0082)
+
+
+def all_different(ranks: int) -> Stacks:
+    """Every rank at another line: a job that runs."""
+    return Stacks(
+        tuple(
+            process(
+                rank, [thread([Frame(f"{JOB}/train.py", rank, "step"), *_OUTER], state="running", name="MainThread")]
+            )
+            for rank in range(ranks)
+        )
+    )
+
+
+# --- everything else -----------------------------------------------------------------------------------------------
+
+
+def silent(ranks: Sequence[int]) -> tuple[Silent, ...]:
+    return tuple(
+        Silent(r, 1000 + r, f"process {1000 + r} did not answer in 10 s", "`traindbg stacks` looks from outside")
+        for r in ranks
+    )
+
+
+def targets(ranks: int) -> Targets:
+    launcher = Target(
+        "torchrun:900",
+        900,
+        "launcher",
+        f"torchrun --nproc-per-node {ranks} train.py",
+        "ada",
+        8100.0,
+        "torch 2.9",
+        None,
+        ranks,
+    )
+    of_it = [
+        Target(str(1000 + r), 1000 + r, "rank", "/opt/venv/bin/python -u train.py --config big.yaml", "ada", 8000.0, "torch 2.9", r, ranks,
+               agent=True, part_of="torchrun:900")
+        for r in range(ranks)
+    ]  # fmt: skip
+    kernel = Target(
+        "kernel:7f3a21", 500, "kernel", "python -m ipykernel_launcher -f kernel-7f3a21.json", "ada", 300.0, NOT_HERE
+    )
+    refused = [
+        Target(
+            str(pid),
+            pid,
+            "process",
+            f"python /srv/{pid}/finetune.py",
+            "root",
+            86400.0 * 3,
+            NOT_HERE,
+            why_not="it belongs to root",
+        )
+        for pid in (77, 78)
+    ]
+    return Targets((launcher, *of_it, kernel, *refused))
+
+
+def attached(ranks: int, dead: Sequence[int] = ()) -> Attached:
+    made = [
+        Rank(
+            r,
+            ranks,
+            1000 + r,
+            "outside only" if r in dead else "injected",
+            "3.11.9",
+            "2.9.1",
+            ("torch", "lightning"),
+            r not in dead,
+        )
+        for r in range(ranks)
+    ]
+    return Attached("torchrun:900", tuple(made), 0.312, silent(dead))
+
+
+def step(n: int, rank: int = 0, **changes: Any) -> Step:
+    took = 0.0123 * (1.4 if rank == 1 else 1 + rank / 10000)
+    loss = 2.9 * math.exp(-n / 40) + 0.05 * math.sin(n * 1.7)
+    settings: dict[str, Any] = {
+        "step": n, "time_s": 1.79e9 + n * took, "duration_s": took, "optimizer": 0, "optimizer_step": n, "loss": loss,
+        "micro_batches": 1, "lr": (1e-3 * 0.99**n, 1e-4), "grad_norm": 1.5 + math.cos(n), "rss_bytes": 900 * MIB + n * 4096,
+        "cuda_allocated_bytes": None, "cuda_reserved_bytes": None, "cuda_peak_bytes": None, "data_wait_s": took * 0.08,
+        "forward_s": took * 0.31, "backward_s": took * 0.49, "optimizer_s": took * 0.1, "other_s": took * 0.02, **changes,
+    }  # fmt: skip
+    return Step(**settings)
+
+
+def steps(ranks: int, n: int = 120) -> Steps:
+    first = {f"{part}_s": None for part in ("duration", "data_wait", "forward", "backward", "optimizer", "other")}
+    return Steps(
+        tuple(
+            RankSteps(r, 1000 + r, (step(1, r, **first), *(step(i, r) for i in range(2, n + 1)))) for r in range(ranks)
+        )
+    )
+
+
+def grads(ranks: int, parameters: int = 400, bad_rank: int | None = None) -> Grads:
+    names = [
+        f"decoder.layers.{i // 8}.{('attention', 'mlp')[i % 2]}.{('q', 'k', 'v', 'out')[i % 4]}.weight_{i}"
+        for i in range(parameters)
+    ]
+    unscanned = NotAvailable("its norm is finite; ask with detail to scan every element")
+    none = NotAvailable("no gradient: it is None now")
+
+    def stat(i: int, rank: int) -> GradStat:
+        if rank == bad_rank and i in (17, 40):
+            return GradStat(names[i], (512, 512), "bfloat16", math.nan, 3.2e38, 0.125, 24000, 12)
+        if i % 50 == 49:
+            return GradStat(names[i], (512,), "bfloat16", none, none, none, 0, 0)
+        norm = 0.0 if i % 60 == 7 else 3.2 / (1 + i) + (rank * 1e-3 if rank == bad_rank else 0)
+        return GradStat(names[i], (512, 512), "bfloat16", norm, unscanned, unscanned, 0, 0)
+
+    made = []
+    for rank in range(ranks):
+        first = FirstNonFinite("decoder.layers.2.attention", "forward", True, False, 57) if rank == bad_rank else None
+        total = math.nan if rank == bad_rank else 4.0625
+        made.append(
+            RankGrads(
+                rank,
+                1000 + rank,
+                "after optimizer step 1204",
+                True,
+                total,
+                tuple(stat(i, rank) for i in range(parameters)),
+                first,
+            )
+        )
+    return Grads(tuple(made), (), (FINDING,) if bad_rank is not None else ())
+
+
+def lr(ranks: int) -> LearningRates:
+    groups = (
+        OptimizerGroup(
+            0, 3e-4, 0.1, None, (0.9, 0.95), 148, 124_000_000, (2.9991e-4, 2.9983e-4, 2.9974e-4, 2.9965e-4, 2.9957e-4)
+        ),
+        OptimizerGroup(
+            1, 3e-5, 0.0, None, (0.9, 0.95), 98, 121_344, (2.9991e-5, 2.9983e-5, 2.9974e-5, 2.9965e-5, 2.9957e-5)
+        ),
+    )
+    return LearningRates(
+        tuple(RankLr(r, 1000 + r, (OptimizerLr("AdamW", groups, "CosineAnnealingLR", 1204),)) for r in range(ranks))
+    )
+
+
+def memory(ranks: int) -> Memory:
+    curve = tuple((float(i), int(1.1 * GIB + i * MIB), 6 * GIB + (i % 7) * 64 * MIB) for i in range(300))
+    shares = (
+        MemoryShare("cpu", 0, 0, 0, 4096, int(1.4 * GIB), int(1.4 * GIB) - 4096),
+        MemoryShare("cuda:0", 500 * MIB, 500 * MIB, 1000 * MIB, MIB, 6 * GIB, 6 * GIB - 2001 * MIB),
+    )
+    cuda: Any = {"cuda:0": {"allocated_bytes.all.current": 6 * GIB, "allocated_bytes.all.peak": 7 * GIB, "num_ooms": 0}}
+    workers = [Child(9000 + w, "python", 310 * MIB + w * MIB) for w in range(4)]
+    made = [
+        RankMemory(
+            r,
+            1000 + r,
+            int(1.4 * GIB) + r * MIB,
+            2 * GIB,
+            shares,
+            cuda,
+            workers,
+            curve,
+            "grows by 1 MiB a step, steadily",
+        )
+        for r in range(ranks)
+    ]
+    return Memory(tuple(made), (), (WARNING,))
+
+
+def device(index: int, **changes: Any) -> Device:
+    ours = DeviceProcess(1000 + index, "python", 61 * GIB, index)
+    settings: dict[str, Any] = {
+        "index": index, "uuid": f"GPU-{index}", "name": "NVIDIA H100 80GB HBM3", "memory_used_bytes": 62 * GIB,
+        "memory_total_bytes": 80 * GIB, "utilization_percent": 97, "memory_utilization_percent": 61, "power_w": 612.4,
+        "power_limit_w": 700.0, "temperature_c": 64, "throttle_reasons": (), "ecc_uncorrected": 0, "ecc_corrected": 0, "xid_errors": 0,
+        "processes": (ours,), "cuda_index": index, **changes,
+    }  # fmt: skip
+    return Device(**settings)
+
+
+def gpu(devices: int = 2) -> GpuReport:
+    made = [device(i) for i in range(devices)]
+    sick = {
+        "throttle_reasons": ("hardware thermal slowdown",),
+        "temperature_c": 91,
+        "ecc_uncorrected": 2,
+        "xid_errors": 3,
+    }
+    stranger = DeviceProcess(31337, "python3", 9 * GIB)
+    made[-1] = device(
+        devices - 1, xids=(Xid(79, 340.0, 1001), Xid(31, 4000.0)), processes=(*made[-1].processes, stranger), **sick
+    )  # type: ignore[misc]
+    return GpuReport(tuple(made), "580.01", "13.1", taken_s=0.081, verdict=(INFO,))
+
+
+def gpu_hung() -> GpuReport:
+    nothing = dict.fromkeys(
+        ("name", "memory_used_bytes", "memory_total_bytes", "utilization_percent", "memory_utilization_percent", "power_w",
+         "power_limit_w", "temperature_c", "throttle_reasons", "ecc_uncorrected", "ecc_corrected", "xid_errors", "processes"),
+        NotAvailable("the driver does not answer"),
+    )  # fmt: skip
+    return GpuReport(
+        tuple(device(i, **nothing) for i in range(8)), "580.01", NOT_HERE, "the NVIDIA driver did not answer in 10 s", (4242, 4243), 10.0,
+        hung_call="nvmlDeviceGetUtilizationRates",
+    )  # fmt: skip

@@ -1,0 +1,166 @@
+"""Data flows one way (docs/architecture.md): a module imports only what lies upstream of it. Read from the source, nothing is imported."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[2]
+PACKAGE = "jupyter_traindbg"
+MODULES = {
+    ".".join(file.relative_to(REPO).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in sorted((REPO / PACKAGE).rglob("*.py"))
+}
+
+LEAVES = ["_version", "errors", "language", "model"]
+DATA = ["errors", "language", "model"]
+MAY_IMPORT = {
+    **{leaf: [] for leaf in LEAVES},
+    "agent": [],  # travels into processes where the rest of the package does not exist
+    "outside": ["agent.rendezvous", *DATA],
+    "diagnose": ["language", "model"],  # pure: evidence in, Findings out
+    "attach": ["_version", "agent", "outside", *DATA],
+    "evidence": ["model", "outside"],
+    "job": ["attach", "diagnose", "evidence", "outside", *DATA],
+    "prepared": ["_version", "agent"],
+    "render": DATA,  # draws what it is given and fetches nothing
+    "magics": ["attach.discover", "job", "outside", "render", *DATA],
+    "cli": ["_version", "job", "magics", "render", *DATA],
+    "__init__": ["_version", "attach.discover", "job", "magics", "model", "prepared", "render"],
+}
+"""What each part may import, itself aside. A new part needs a line here: decide where in the flow it lies."""
+
+STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
+    "agent": set(),
+    "attach._kernel_inside": {"IPython"},  # a kernel has it
+    "attach.ptrace": {"pyinjector"},  # on machines other than x86-64
+    "outside.nvml_helper": {"pynvml"},
+}
+"""These run in processes where nothing may be installed; each with what it imports besides, and can be sure of or do without."""
+
+HEAVY = {
+    "torch",
+    "ray",
+    "IPython",
+    "ipykernel",
+    "jupyter_client",
+    "matplotlib",
+    "pynvml",
+    "rich",
+    "jinja2",
+    "psutil",
+    "numpy",
+}
+
+
+def is_within(module: str, part: str) -> bool:
+    return module == part or module.startswith(part + ".")
+
+
+def short(module: str) -> str:
+    """``jupyter_traindbg.attach.base`` -> ``attach.base``; the package itself is ``__init__``."""
+    return "__init__" if module == PACKAGE else module.removeprefix(PACKAGE + ".")
+
+
+def imported(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of everything that `tree` imports, at its top or inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".") if is_package else module.split(".")[:-1]
+                anchor = parents[: len(parents) - node.level + 1]
+                base = ".".join([*anchor, base] if base else anchor)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield node.lineno, inner if inner in MODULES else base
+
+
+def violations(module: str, source: str, *, is_package: bool = False) -> list[str]:
+    """The imports in `source` that run against the flow, were it the module called `module`."""
+    importer = short(module)
+    part = importer.split(".")[0]
+    bad = []
+    for line, name in imported(module, ast.parse(source), is_package=is_package):
+        if is_within(name, PACKAGE):
+            wanted = short(name)
+            allowed = is_within(wanted, part) or any(is_within(wanted, ok) for ok in MAY_IMPORT[part])
+        else:
+            top = name.split(".")[0]
+            besides = [extra for only, extra in STANDARD_LIBRARY_ONLY.items() if is_within(importer, only)]
+            allowed = top in sys.stdlib_module_names or not besides or any(top in extra for extra in besides)
+        if not allowed:
+            bad.append(f"{importer}:{line} imports {name}")
+    return bad
+
+
+def test_every_part_has_its_place_in_the_flow() -> None:
+    assert {short(module).split(".")[0] for module in MODULES} - {"__main__"} <= MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=short)
+def test_imports_follow_the_flow(module: str) -> None:
+    file = MODULES[module]
+    assert violations(module, file.read_text(), is_package=file.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("agent.core", "from ..model import Step"),
+        ("agent.core", "from jupyter_traindbg import errors"),
+        ("agent.probes.grads", "import torch"),
+        ("agent.probes.grads", "def run():\n    import numpy.linalg"),
+        ("model", "from . import errors"),
+        ("outside.stacks", "from ..attach import base"),
+        ("outside.stacks", "from ..agent.core import Agent"),
+        ("diagnose.gpu", "from ..outside import procfs"),
+        ("diagnose.gpu", "def f():\n    from ..job import attach"),
+        ("attach.process", "from ..job import Job"),
+        ("attach.ptrace", "import psutil"),
+        ("render.text", "from ..attach.discover import targets"),
+        ("job", "from .magics import base"),
+        ("magics.stacks", "from ..attach.process import enter"),
+        ("evidence", "from .render import units"),
+    ],
+)
+def test_an_arrow_against_the_flow_is_seen(module: str, line: str) -> None:
+    assert violations(f"{PACKAGE}.{module}", line) != []
+
+
+@pytest.mark.parametrize("name", ["agent"])
+def test_the_agent_is_python_3_9(name: str) -> None:
+    for module, file in MODULES.items():
+        if is_within(short(module), name):
+            ast.parse(file.read_text(), feature_version=(3, 9))
+
+
+def test_leaves_import_nothing_of_the_package() -> None:
+    for leaf in LEAVES:
+        module = f"{PACKAGE}.{leaf}"
+        names = [name for _, name in imported(module, ast.parse(MODULES[module].read_text()), is_package=False)]
+        assert [name for name in names if is_within(name, PACKAGE)] == []
+
+
+@pytest.mark.parametrize("code", ["import traindbg", "import jupyter_traindbg.cli"])
+def test_the_first_import_is_light(code: str) -> None:
+    """Neither the package nor its command line pulls in anything heavy before it is needed."""
+    show = f"{code}, sys; print(*sorted({{m.split('.')[0] for m in sys.modules}}))"
+    seen = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True, timeout=60)
+    assert HEAVY & set(seen.stdout.split()) == set()
+
+
+def test_traindbg_is_the_same_objects() -> None:
+    import jupyter_traindbg
+    import traindbg
+
+    assert traindbg.__all__ == jupyter_traindbg.__all__
+    for name in traindbg.__all__:
+        assert getattr(traindbg, name) is getattr(jupyter_traindbg, name)
