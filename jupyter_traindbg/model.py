@@ -542,3 +542,7 @@ class GpuReport(Result):
     @property
     def findings(self) -> tuple[Finding, ...]:
         return tuple(self.verdict)
+
+    @property
+    def failure(self) -> str | None:
+        return self.problem if not self.devices and not self.verdict else None

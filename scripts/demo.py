@@ -74,8 +74,9 @@ def training(minutes: float) -> Iterator[int]:
 def open_lab(environment: dict[str, str]) -> int:
     """JupyterLab on the notebook, until it is closed or Ctrl-C."""
     command = [
-        *(sys.executable, "-m", "jupyterlab", str(NOTEBOOK)),
-        *("--ServerApp.ip=127.0.0.1", "--ServerApp.answer_yes=True", f"--ServerApp.root_dir={REPO}"),
+        *(sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={REPO}", "--ServerApp.ip=127.0.0.1"),
+        f"--LabApp.default_url=/lab/tree/{NOTEBOOK.relative_to(REPO)}",  # where a browser cannot be opened, the URL says it all
+        "--ServerApp.answer_yes=True",
         *(["--ServerApp.allow_root=True"] if os.geteuid() == 0 else []),
     ]
     lab = subprocess.Popen(command, env=environment, cwd=REPO)

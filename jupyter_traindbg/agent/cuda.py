@@ -17,6 +17,11 @@ def in_use() -> bool:
     return bool(torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized())
 
 
+def capturing() -> bool:
+    """True while work is recorded into a CUDA graph, where anything that we start would become a part of it."""
+    return in_use() and bool(sys.modules["torch"].cuda.is_current_stream_capturing())
+
+
 def memory() -> Tuple[Optional[int], Optional[int], Optional[int]]:
     """Bytes allocated, reserved and at peak by torch's allocator on the current device; cached for `MEMORY_EVERY_S`."""
     global _last
@@ -38,17 +43,31 @@ class LaterScalar:
         self._host = torch.empty((), dtype=tensor.dtype, device="cpu", pin_memory=True)
         self._host.copy_(tensor.reshape(()), non_blocking=True)
         self._arrived = torch.cuda.Event()
-        self._arrived.record()
+        # The copy goes by the current stream of the tensor's own device, which need not be the current device.
+        self._arrived.record(torch.cuda.current_stream(tensor.device))
 
     def value(self) -> Optional[float]:
         return float(self._host) if self._arrived.query() else None
 
 
-def later(tensor: Any) -> Union[float, LaterScalar, None]:
-    """A one-element tensor as a float if it is in host memory, as a `LaterScalar` on CUDA, None elsewhere or in a graph capture."""
+Scalar = Union[float, LaterScalar]
+
+
+def later(tensor: Any) -> Optional[Scalar]:
+    """A one-element tensor as a float if it is in host memory, as a `LaterScalar` on CUDA; None elsewhere or in a graph capture."""
     kind = tensor.device.type
     if kind == "cpu":
         return float(tensor)
-    if kind != "cuda" or sys.modules["torch"].cuda.is_current_stream_capturing():
-        return None
-    return LaterScalar(tensor)
+    return LaterScalar(tensor) if kind == "cuda" and not capturing() else None
+
+
+def soon(tensor: Any, wait_s: float) -> Optional[float]:
+    """Like `later`, waiting at most `wait_s` for a GPU. For a client's thread, never for the training thread."""
+    scalar = later(tensor)
+    ends = time.monotonic() + wait_s
+    while isinstance(scalar, LaterScalar):
+        value = scalar.value()
+        if value is not None or time.monotonic() > ends:
+            return value
+        time.sleep(0.001)
+    return scalar

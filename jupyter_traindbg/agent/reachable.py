@@ -44,7 +44,7 @@ def from_frames() -> Iterator[Any]:
         stack = list(_stack(frame))
         traced = any(f.f_trace is not None for f in stack)
         for f in stack:
-            add(_locals(f, leave=traced), 0)
+            add(_locals(f, leave=traced or _at_event(f)), 0)
             namespaces[id(f.f_globals)] = f.f_globals
     for namespace in namespaces.values():
         add(list(namespace.values()), 0)
@@ -80,7 +80,7 @@ def _stack(frame: Any) -> Iterator[types.FrameType]:
         frame = frame.f_back
 
 
-def _locals(frame: types.FrameType, *, leave: bool = False) -> List[Any]:
+def _locals(frame: types.FrameType, *, leave: bool) -> List[Any]:
     """The values of a frame's locals, leaving the frame as it was.
 
     Before Python 3.13 reading ``f_locals`` of a function leaves a dict on the frame that keeps all its values alive; where nobody
@@ -90,7 +90,7 @@ def _locals(frame: types.FrameType, *, leave: bool = False) -> List[Any]:
     local = frame.f_locals
     values = list(local.values())
     if sys.version_info < (3, 13) and frame.f_code.co_flags & CO_OPTIMIZED:
-        if not leave and not _at_event(frame) and sys.getrefcount(local) <= 3:
+        if not leave and sys.getrefcount(local) <= 3:
             local.clear()
     return values
 
@@ -116,10 +116,10 @@ def _parts(value: Any) -> List[Any]:
     if cls is functools.partial:
         return [value.func, *value.args, *value.keywords.values()]
     if cls is types.GeneratorType:
-        return _locals(value.gi_frame) if value.gi_frame is not None else []
+        return _locals(value.gi_frame, leave=value.gi_running) if value.gi_frame is not None else []
     try:
         attributes = object.__getattribute__(value, "__dict__")  # past any user-defined __getattr__
-    except (AttributeError, TypeError):
+    except Exception:  # there is none, or it is a property of the user's
         return []
     return list(dict.values(attributes)) if isinstance(attributes, dict) else []
 

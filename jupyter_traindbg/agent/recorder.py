@@ -10,20 +10,27 @@ Loss. What reaches ``torch.autograd.backward``, and before a GradScaler multipli
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
 import time
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from . import cuda
+from .objects import inner_optimizers
+from .patch import Patch, Spot
 from .safepoint import SafePoints
 
 CAPACITY = 8192
 NORM_SHARE = 0.001
 """The share of a step's time that sampling the gradient norm may cost."""
+LOOK_AGAIN_STEPS = 256
+"""How often, in steps, to look for modules that were not imported yet."""
+MOST_BACKWARDS = 1024
+"""Losses remembered for one record; a program that never steps an optimizer must not fill our memory."""
 
 DATA_WAIT, FORWARD, BACKWARD, OPTIMIZER, OTHER = range(5)
 FIELDS = [
@@ -46,22 +53,7 @@ FIELDS = [
     "optimizer_s",
     "other_s",
 ]
-LOSS, GRAD_NORM = FIELDS.index("loss"), FIELDS.index("grad_norm")
-
-
-class Patch:
-    """Replaces an attribute by a wrapper of it and puts the original back."""
-
-    def __init__(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-        self.owner, self.name = owner, name
-        self.original = vars(owner)[name]
-        self.wrapper = wrap(self.original)
-        setattr(owner, name, self.wrapper)
-
-    def remove(self) -> None:
-        # Where somebody wrapped us meanwhile our wrapper has to stay in the middle: it only passes through once we are closed.
-        if vars(self.owner).get(self.name) is self.wrapper:
-            setattr(self.owner, self.name, self.original)
+OPTIMIZER_STEP, LOSS, GRAD_NORM = FIELDS.index("optimizer_step"), FIELDS.index("loss"), FIELDS.index("grad_norm")
 
 
 class Recorder:
@@ -71,36 +63,40 @@ class Recorder:
         self._safepoints = safepoints
         self._records: Deque[List[Any]] = deque(maxlen=CAPACITY)
         self._patches: List[Patch] = []
+        self._spots: List[Spot] = []
         self._statm = -1
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._on = False
         self._last_event: Optional[float] = None
         self._last_step: Optional[float] = None
         self._spent = [0.0] * 5
-        self._losses: List[Any] = []
-        self._scaled: Optional[Tuple[Any, Any]] = None
+        self._losses: Deque[cuda.Scalar] = deque(maxlen=MOST_BACKWARDS)
+        self._backwards = 0
+        self._scaled: Deque[Tuple[Any, Any]] = deque(maxlen=8)
         self._count = 0
-        self._own_steps: Dict[int, List[Any]] = {}
+        self._steppers: Dict[int, _Stepper] = {}
+        self._optimizers_seen = 0
         self._next_norm_s = 0.0
-        self._later: Deque[Tuple[List[Any], int, List[Any]]] = deque()
+        self._broken: Set[str] = set()
+        self._later: Deque[Tuple[List[Any], int, List[cuda.Scalar], int]] = deque(maxlen=CAPACITY)
 
     def open(self) -> None:
         """Start recording. Needs torch, completely imported."""
-        torch = sys.modules["torch"]
         self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._on = True
         self._safepoints.before.append(self._before)
         self._safepoints.after.append(self._after)
-        self._patches.append(Patch(torch.autograd, "backward", self._wrap_backward))
-        loader = sys.modules.get("torch.utils.data.dataloader")
-        if loader is not None:
-            self._patches.append(Patch(loader._BaseDataLoaderIter, "__next__", self._wrap_next))
-        scaler = sys.modules.get("torch.amp.grad_scaler")
-        if scaler is not None:
-            self._patches.append(Patch(scaler.GradScaler, "scale", self._wrap_scale))
+        self._spots = [
+            Spot("torch.autograd", "", "backward", self._wrap_backward),
+            Spot("torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", self._wrap_next),
+            Spot("torch.amp.grad_scaler", "GradScaler", "scale", self._wrap_scale),
+            Spot("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler", "scale", self._wrap_scale),
+        ]
+        self._patch()
 
     def close(self) -> None:
         self._on = False
+        self._spots.clear()
         for patch in self._patches:
             patch.remove()
         self._patches.clear()
@@ -108,11 +104,15 @@ class Recorder:
             os.close(self._statm)
             self._statm = -1
         self._records.clear()
+        self._later.clear()
+        self._losses.clear()
+        self._scaled.clear()
+        self._steppers.clear()
 
     def since(self, step: int) -> List[List[Any]]:
         """The records after step number `step` that are still in the ring, as lists in the order of `FIELDS`."""
         self._resolve()
-        return [r for r in list(self._records) if r[0] > step]
+        return [list(r) for r in list(self._records) if r[0] > step]
 
     @property
     def step(self) -> int:
@@ -122,7 +122,7 @@ class Recorder:
     # -- events on the training thread --
 
     def _mark(self, bucket: int) -> None:
-        if self._safepoints.thread_id is not None and threading.get_ident() != self._safepoints.thread_id:
+        if self._safepoints.thread_id not in (None, threading.get_ident()):
             return
         now = time.perf_counter()
         if self._last_event is not None:
@@ -133,65 +133,78 @@ class Recorder:
         self._mark(OTHER)
 
     def _after(self, optimizer: Any) -> None:
-        self._mark(OPTIMIZER)
-        now = self._last_event
-        if not self._on or now is None:
+        if not self._on:
             return
+        stepper = self._stepper(optimizer)
+        if stepper.wrapper:
+            return  # the optimizer inside has just been recorded
+        self._mark(OPTIMIZER)
+        now = self._last_event or time.perf_counter()
         duration = None if self._last_step is None else now - self._last_step
         parts: List[Optional[float]] = [None] * 5 if duration is None else list(self._spent)
         self._last_step, self._spent = now, [0.0] * 5
-        losses, self._losses = self._losses, []
+        losses, backwards = list(self._losses), self._backwards
+        self._losses.clear()
+        self._backwards = 0
         self._count += 1
-        norm = self._sample_norm(optimizer, now)
-        cuda_bytes = cuda.memory()
+        own_step, further = stepper.step(optimizer)
         record = [
             self._count,
             time.time(),
             duration,
-            list(self._safepoints.optimizers).index(id(optimizer)),
-            self._optimizer_step(optimizer),
-            _mean([x for x in losses if isinstance(x, float)]),
-            len(losses),
+            stepper.index,
+            None,
+            None,
+            backwards,
             [_number(g.get("lr")) for g in optimizer.param_groups],
-            norm if isinstance(norm, float) else None,
+            None,
             int(os.pread(self._statm, 128, 0).split()[1]) * self._page,
-            *cuda_bytes,
+            *cuda.memory(),
             *parts,
         ]
-        for index, values in ((LOSS, losses), (GRAD_NORM, [norm])):
-            waiting = [v for v in values if isinstance(v, cuda.LaterScalar)]
-            if waiting:
-                self._later.append((record, index, waiting))
+        self._put(record, OPTIMIZER_STEP, [own_step], further)
+        self._put(record, LOSS, losses)
+        self._put(record, GRAD_NORM, [self._sample_norm(optimizer, now)])
         self._records.append(record)
         self._resolve()
+        if self._count % LOOK_AGAIN_STEPS == 0:
+            self._patch()
         self._last_event = time.perf_counter()
+        self._spent[OTHER] += self._last_event - now  # our own time is a part of the next step, and is not to pass for its data wait
+
+    def _put(self, record: List[Any], field: int, values: List[Optional[cuda.Scalar]], add: int = 0) -> None:
+        """Write the mean of `values`, plus `add`, into `record`: now, or once those under way from a GPU have arrived."""
+        present = [v for v in values if v is not None]
+        if any(isinstance(v, cuda.LaterScalar) for v in present):
+            self._later.append((record, field, present, add))
+        elif present:
+            mean = sum(present) / len(present) + add  # type: ignore[arg-type]
+            record[field] = int(mean) if field == OPTIMIZER_STEP else mean
 
     def _resolve(self) -> None:
         """Fill in the figures of records whose copies from the GPU have arrived; never waits for one."""
         while self._later:
             try:
-                record, index, waiting = self._later[0]
-                values = [w.value() for w in waiting]
-                if any(v is None for v in values):
+                record, field, values, add = self._later[0]
+                arrived = [v.value() if isinstance(v, cuda.LaterScalar) else v for v in values]
+                if any(v is None for v in arrived):
                     return
-                record[index] = _mean([v for v in values if v is not None])
+                self._put(record, field, list(arrived), add)
                 self._later.popleft()
             except IndexError:
-                return
+                return  # a client's thread does the same at the same time
 
-    def _optimizer_step(self, optimizer: Any) -> Optional[int]:
-        """The optimizer's own step count: read from its state once, then counted, since reading may cost a GPU round trip."""
-        known = self._own_steps.get(id(optimizer))
-        if known is None or known[0]() is not optimizer:
-            known = self._own_steps[id(optimizer)] = [weakref.ref(optimizer), _state_step(optimizer)]
-        elif known[1] is not None:
-            known[1] += 1
-        step: Optional[int] = known[1]
-        return step
+    def _stepper(self, optimizer: Any) -> _Stepper:
+        known = self._steppers.get(id(optimizer))
+        if known is None or known.optimizer() is not optimizer:
+            self._steppers = {key: s for key, s in self._steppers.items() if s.optimizer() is not None}
+            known = self._steppers[id(optimizer)] = _Stepper(optimizer, self._optimizers_seen, self._steppers)
+            self._optimizers_seen += not known.wrapper
+        return known
 
-    def _sample_norm(self, optimizer: Any, now: float) -> Any:
+    def _sample_norm(self, optimizer: Any, now: float) -> Optional[cuda.Scalar]:
         """The L2 norm of all gradients of `optimizer` now and then, so that it costs `NORM_SHARE` of the time at most."""
-        if now < self._next_norm_s:
+        if now < self._next_norm_s or cuda.capturing():
             return None
         torch = sys.modules["torch"]
         began = time.perf_counter()
@@ -207,9 +220,17 @@ class Recorder:
         self._next_norm_s = done + (done - began) / NORM_SHARE
         return norm
 
-    # -- the three patches --
+    # -- the patches --
+
+    def _patch(self) -> None:
+        for spot in list(self._spots):
+            patch = spot.patch()
+            if patch is not None:
+                self._patches.append(patch)
+                self._spots.remove(spot)
 
     def _wrap_backward(self, backward: Any) -> Any:
+        @functools.wraps(backward)
         def traindbg_backward(*args: Any, **kwargs: Any) -> Any:
             if not self._on:
                 return backward(*args, **kwargs)
@@ -218,11 +239,12 @@ class Recorder:
                 return backward(*args, **kwargs)
             finally:
                 self._mark(BACKWARD)
-                self._note_loss(args[0] if args else kwargs.get("tensors"))
+                self._careful(self._note_loss, args[0] if args else kwargs.get("tensors"))
 
         return traindbg_backward
 
     def _wrap_next(self, fetch: Any) -> Any:
+        @functools.wraps(fetch)
         def traindbg_next(iterator: Any) -> Any:
             if not self._on:
                 return fetch(iterator)
@@ -235,40 +257,108 @@ class Recorder:
         return traindbg_next
 
     def _wrap_scale(self, scale: Any) -> Any:
+        @functools.wraps(scale)
         def traindbg_scale(scaler: Any, outputs: Any) -> Any:
             scaled = scale(scaler, outputs)
-            if self._on and isinstance(outputs, sys.modules["torch"].Tensor):
-                self._scaled = (weakref.ref(scaled), outputs.detach())
+            if self._on and scaled is not outputs:
+                self._careful(self._note_scaled, outputs, scaled)
             return scaled
 
         return traindbg_scale
 
-    def _note_loss(self, root: Any) -> None:
-        torch = sys.modules["torch"]
-        if isinstance(root, (list, tuple)) and len(root) == 1:
-            root = root[0]
-        if type(root) is not torch.Tensor or root.numel() != 1:
+    def _careful(self, note: Callable[..., None], *args: Any) -> None:
+        """Whatever goes wrong in a note of ours is ours to keep: the training never sees it. The note is not taken again."""
+        if note.__name__ in self._broken:
             return
+        try:
+            note(*args)
+        except Exception as e:
+            self._broken.add(note.__name__)
+            self._safepoints.failures.append(f"recorder.{note.__name__}: {type(e).__name__}: {e}")
+
+    def _note_scaled(self, outputs: Any, scaled: Any) -> None:
+        for before, after in zip(_roots(outputs), _roots(scaled)):
+            self._scaled.append((weakref.ref(after), before.detach()))
+
+    def _note_loss(self, tensors: Any) -> None:
         if self._safepoints.thread_id not in (None, threading.get_ident()):
             return
-        if self._scaled is not None:
-            scaled, unscaled = self._scaled
-            self._scaled = None
-            root = unscaled if scaled() is root else root
-        value = cuda.later(root.detach())
-        if value is not None:
-            self._losses.append(value)
+        self._backwards += 1
+        roots = _roots(tensors)
+        values = [cuda.later(self._unscaled(root).detach()) for root in roots if _readable_scalar(root)]
+        if len(values) == 1 == len(roots) and values[0] is not None:
+            self._losses.append(values[0])
+        elif values and len(values) == len(roots) and all(isinstance(v, float) for v in values):
+            self._losses.append(sum(v for v in values if isinstance(v, float)))  # the gradient of several roots is that of their sum
+
+    def _unscaled(self, root: Any) -> Any:
+        return next((before for after, before in self._scaled if after() is root), root)
+
+
+class _Stepper:
+    """An optimizer that was seen stepping, and its own step count."""
+
+    def __init__(self, optimizer: Any, index: int, others: Dict[int, _Stepper]) -> None:
+        self.optimizer = weakref.ref(optimizer)
+        self.index = index
+        self.wrapper = any(id(inner) in others for inner in inner_optimizers(optimizer))
+        self._looked = False
+        self._counted: Optional[Callable[[], Any]] = None
+        """A parameter whose state counts the steps."""
+        self._base: Optional[cuda.Scalar] = None
+        self._further = 0
+
+    def step(self, optimizer: Any) -> Tuple[Optional[cuda.Scalar], int]:
+        """The optimizer's own step count, as a figure and what to add to it; (None, 0) where it keeps none.
+
+        A count in host memory is read each time (it may stand still under a GradScaler, or jump when a checkpoint is loaded). One on
+        a GPU is fetched once and then counted on.
+        """
+        if isinstance(self._base, cuda.LaterScalar):
+            self._further += 1
+            return self._base, self._further
+        step = self._state_step(optimizer)
+        if step is None:
+            return None, 0
+        if isinstance(step, (int, float)):
+            return int(step), 0
+        value = cuda.later(step.detach())
+        if isinstance(value, cuda.LaterScalar):
+            self._base = value
+        return value if value is None or isinstance(value, cuda.LaterScalar) else int(value), 0
+
+    def _state_step(self, optimizer: Any) -> Any:
+        if not self._looked:  # once: SGD keeps no count, and must not be searched at every step
+            self._looked = True
+            state, parameters = optimizer.state, (p for g in optimizer.param_groups for p in g["params"])
+            counted = next((p for p in parameters if p in state and "step" in state[p]), None)
+            self._counted = None if counted is None else weakref.ref(counted)
+        parameter = self._counted() if self._counted is not None else None
+        return None if parameter is None else (optimizer.state.get(parameter) or {}).get("step")
 
 
 def grads_norm(torch: Any, grads: List[Any]) -> Any:
-    """The L2 norm over all of `grads`, a one-element float32 tensor on their device, without synchronising."""
-    # Half precision squares overflow at 256 * 256: accumulate in float32.
-    norms = torch._foreach_norm(grads, 2, torch.float32)
-    return torch.linalg.vector_norm(torch.stack(norms))
+    """The L2 norm over all of `grads`, a one-element tensor on their device, without synchronising."""
+    halves = [g for g in grads if g.dtype in (torch.float16, torch.bfloat16)]
+    others = [g for g in grads if g.dtype not in (torch.float16, torch.bfloat16)]
+    norms = list(torch._foreach_norm(others, 2)) if others else []
+    if halves:  # half precision squares overflow at 256 * 256: accumulate in float32
+        norms += torch._foreach_norm(halves, 2, torch.float32)
+    wide = torch.float64 if any(n.dtype == torch.float64 for n in norms) else torch.float32
+    return torch.linalg.vector_norm(torch.stack([n.to(wide) for n in norms]))
 
 
-def _mean(values: List[float]) -> Optional[float]:
-    return sum(values) / len(values) if values else None
+def _roots(tensors: Any) -> List[Any]:
+    if isinstance(tensors, (list, tuple)):
+        return list(tensors)
+    return [tensors] if isinstance(tensors, sys.modules["torch"].Tensor) else []
+
+
+def _readable_scalar(root: Any) -> bool:
+    """True for one element of a plain tensor; not for a DTensor, which is only read together with other ranks."""
+    tensor = sys.modules["torch"].Tensor
+    plain = getattr(type(root), "__torch_dispatch__", None) is tensor.__torch_dispatch__
+    return isinstance(root, tensor) and plain and root.numel() == 1
 
 
 def _number(value: Any) -> Optional[float]:
@@ -277,13 +367,3 @@ def _number(value: Any) -> Optional[float]:
         return float(value)
     device = getattr(value, "device", None)
     return float(value) if device is not None and device.type == "cpu" else None
-
-
-def _state_step(optimizer: Any) -> Optional[int]:
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            state = optimizer.state.get(parameter) or {}
-            step = _number(state.get("step"))
-            if step is not None:
-                return int(step)
-    return None

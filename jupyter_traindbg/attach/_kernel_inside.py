@@ -5,20 +5,17 @@ A silent execute is not as silent as its name. On ipykernel 6.31 and 7.4 it also
 - fires ``post_execute`` in its own thread: with ``%matplotlib inline`` that closes the running cell's open figures;
 - overwrites ``kernel._allow_stdin``, which decides whether the running cell may call ``input()``;
 - takes away the payloads (pager text, ``%load``) that the running cell has queued for its own reply;
-- overwrites ``shell.last_execution_result``;
-- on a subshell, claims as its own what *threads* of the running cell print, until the next cell starts.
+- overwrites ``shell.last_execution_result``.
 
 `prepare` runs as the silent cell and `answer` as its user expression; between them they undo all of that. What comes
-before any code of ours they cannot undo: a thread's line printed in the milliseconds before `prepare` (subshell only),
-and ``pre_execute``, whose one callback by default makes IPython forget which warnings the notebook has already shown
-(so a warning may be shown once more). ``builtins.input`` stays the kernel's own after the cell, as during it.
+before any code of ours they cannot undo: ``pre_execute``, whose one callback by default makes IPython forget which
+warnings the notebook has already shown (so a warning may be shown once more). ``builtins.input`` stays the kernel's
+own after the cell, as during it.
 """
 
 from __future__ import annotations
 
-import contextvars
 import json
-import sys
 import threading
 import time
 import traceback
@@ -27,7 +24,7 @@ from typing import Any
 STATE = "_traindbg_state"
 
 
-def prepare(on_subshell: bool) -> None:
+def prepare() -> None:
     """First half, as the silent cell. Raises nothing: on 6.x IPython would publish it in the running cell's output."""
     from IPython import get_ipython
 
@@ -36,7 +33,7 @@ def prepare(on_subshell: bool) -> None:
     trouble = None
     try:
         hush(shell.events, "trigger", None)
-        give_back(shell.kernel, on_subshell)
+        give_back(shell.kernel)
     except Exception as error:  # noqa: BLE001 - told by `answer`
         trouble = last_line(error)
     # The thread carries the state from the cell to the expression, so that user_ns is not needed for it.
@@ -66,7 +63,7 @@ def answer(source: str | None, token: str, wait_s: float, keep_s: float) -> str:
 
 
 class Worker(threading.Thread):
-    """Runs the source in a thread of its own, so that a source that never ends blocks neither control nor a subshell.
+    """Runs the source in a thread of its own, so that a source that never ends does not block control.
 
     The thread is also the mailbox: it lives until its reply is taken, at most `keep_s` seconds, and leaves nothing.
     """
@@ -120,35 +117,11 @@ def hush(owner: Any, name: str, reply: Any) -> None:
         time.sleep(0.001)
 
 
-def give_back(kernel: Any, on_subshell: bool) -> None:
+def give_back(kernel: Any) -> None:
     """Give the running cell back what our request has overwritten."""
-    ident, request = cells_request(kernel, on_subshell)
-    if not request:
-        return  # nothing has run in this kernel yet
-    if request["header"]["msg_type"] == "execute_request":
+    request = kernel.get_parent("shell")
+    if request and request["header"]["msg_type"] == "execute_request":
         kernel._allow_stdin = bool(request["content"].get("allow_stdin", False))
-    if on_subshell:
-        # In a context of its own: the cell is what its threads fall back on again, this thread stays with our request.
-        contextvars.Context().run(kernel.set_parent, ident, request)
-
-
-def cells_request(kernel: Any, on_subshell: bool) -> tuple[Any, Any]:
-    """The identity and the message of the request that the main shell is (or was last) busy with."""
-    if not on_subshell:
-        return b"", kernel.get_parent("shell")
-    frame = sys._current_frames().get(kernel.shell_channel_thread.parent_thread.ident)
-    while frame is not None:
-        if frame.f_code.co_name == "execute_request" and {"ident", "parent"} <= set(frame.f_code.co_varnames):
-            return frame.f_locals["ident"], frame.f_locals["parent"]
-        frame = frame.f_back
-    # Idle, or in an `await`: the main shell runs all its requests in one context, which its callback holds.
-    callback = kernel.shell_channel_thread.manager._shell_channel_to_main.to_stream._recv_callback
-    for cell in callback.__closure__ or ():
-        held = cell.cell_contents
-        context = held[0] if isinstance(held, list) and held else held
-        if isinstance(context, contextvars.Context):
-            return context.get(kernel._shell_parent_ident), context.get(kernel._shell_parent)
-    raise RuntimeError("this ipykernel keeps the context of its main shell somewhere else")
 
 
 def last_line(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from .frames import place, runs, short_path
 
 __all__ = ["draw"]
 
-MOST_ROWS = 400
+MOST_ROWS = 300
 """Of one table: a browser's patience and a notebook's size have limits. The result object has the rest."""
 
 

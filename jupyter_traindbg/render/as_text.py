@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
@@ -157,17 +157,16 @@ class _Drawing:
             box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0)
         )
         rows = block.rows if self.full else block.rows[: block.shown]
-        columns = [_TextColumn(column, [self.words(row[i]) for row in rows]) for i, column in enumerate(block.columns)]
-        kept = _fitting(columns, self.width - 2 * depth)
-        for column in kept:
-            column.add_to(table)
-        for row in zip(*(column.cells for column in kept), strict=True):
-            table.add_row(*row)
+        kept = _fitting(block, rows, self.width - 2 * depth)
+        for i in kept:
+            _add_column(table, block.columns[i], [row[i] for row in rows])
+        for row in rows:
+            table.add_row(*(self.words(row[i]) for i in kept))
         parts: list[RenderableType] = [Text(clean(block.caption), "dim"), table] if block.caption else [table]
         if len(rows) < len(block.rows):
             parts.append(Text(f"... and {len(block.rows) - len(rows)} more {block.noun}", "dim"))
-        if len(kept) < len(columns):
-            names = ", ".join(c.column.name for c in columns if c not in kept)
+        if len(kept) < len(block.columns):
+            names = ", ".join(c.name for i, c in enumerate(block.columns) if i not in kept)
             parts.append(Text(f"(left out, for the narrow terminal: {names})", "dim"))
         return Group(*parts)
 
@@ -198,35 +197,36 @@ class _Drawing:
         return Group(*(text for text in (Text(clean(bar.label)), line, *map(Text, legend)) if text.plain))
 
 
-@dataclass(frozen=True, eq=False)
-class _TextColumn:
-    column: Column
-    cells: Sequence[Text]
-
-    @property
-    def wanted(self) -> int:
-        """The width at which it reads well: its widest cell, or half a line of prose."""
-        widest = max((cell.cell_len for cell in self.cells), default=0)
-        return max(len(self.column.name), min(widest, PROSE) if self.column.wrap else widest)
-
-    def add_to(self, table: RichTable) -> None:
-        """A column that may wrap keeps room for its longest word, within reason."""
-        longest = max((len(word) for cell in self.cells for word in cell.plain.split()), default=1)
-        table.add_column(
-            Text(self.column.name),
-            justify="right" if self.column.right else "left",
-            no_wrap=not self.column.wrap,
-            overflow="fold" if self.column.wrap else "ellipsis",
-            min_width=min(longest, WORD) if self.column.wrap else None,
-        )
-
-
-def _fitting(columns: Sequence[_TextColumn], width: int) -> list[_TextColumn]:
-    """All columns, or all but as many spare ones, the last first, as have to go."""
-    kept = list(columns)
-    while sum(c.wanted + GAP for c in kept) - GAP > width and any(c.column.spare for c in kept):
-        kept.remove([c for c in kept if c.column.spare][-1])
+def _fitting(table: Table, rows: Sequence[Sequence[Inline]], width: int) -> list[int]:
+    """Which columns to show: all, or all but as many spare ones, the last first, as have to go."""
+    kept = list(range(len(table.columns)))
+    wanted = [_wanted(column, [row[i] for row in rows]) for i, column in enumerate(table.columns)]
+    spare = [i for i in kept if table.columns[i].spare]
+    while spare and sum(wanted[i] + GAP for i in kept) - GAP > width:
+        kept.remove(spare.pop())
     return kept
+
+
+def _wanted(column: Column, cells: Sequence[Inline]) -> int:
+    """The width at which a column reads well: its widest cell, or half a line of prose."""
+    widest = max((cell_len(_plain(cell)) + sum(bool(s.why) for s in spans(cell)) for cell in cells), default=0)
+    return max(cell_len(column.name), min(widest, PROSE) if column.wrap else widest)
+
+
+def _add_column(table: RichTable, column: Column, cells: Sequence[Inline]) -> None:
+    """A column that may wrap keeps room for its longest word, within reason."""
+    longest = max((len(word) for cell in cells for word in _plain(cell).split()), default=1)
+    table.add_column(
+        Text(column.name),
+        justify="right" if column.right else "left",
+        no_wrap=not column.wrap,
+        overflow="fold" if column.wrap else "ellipsis",
+        min_width=min(longest, WORD) if column.wrap else None,
+    )
+
+
+def _plain(inline: Inline) -> str:
+    return "".join(clean(span.text) for span in spans(inline))
 
 
 def _user_frame(line: int, path: str, function: str, room: int) -> Iterable[Text]:

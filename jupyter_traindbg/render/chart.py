@@ -11,7 +11,7 @@ __all__ = ["SVG_HEIGHT", "SVG_WIDTH", "Drawing", "drawing", "sparkline"]
 BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
 SVG_WIDTH, SVG_HEIGHT = 360, 48
-SVG_POINTS = 120
+SVG_POINTS = 90
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
@@ -37,14 +37,14 @@ def _level(v: float, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Drawing:
-    """``lines``: the ``points`` of one polyline per unbroken stretch. ``marks``: where, from the left, a value was not finite."""
+    """``lines``: the points (``x,y``) of one polyline per unbroken stretch. ``marks``: where, from the left, a value was not finite."""
 
-    lines: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
     marks: tuple[float, ...]
 
 
 def drawing(values: Sequence[float]) -> Drawing:
-    """`values` in a box of `SVG_WIDTH` by `SVG_HEIGHT`, at most 240 points; a spike survives, since buckets keep least and greatest."""
+    """`values` in a box of `SVG_WIDTH` by `SVG_HEIGHT`, at most 180 points; a spike survives, since buckets keep least and greatest."""
     points: list[float] = []
     for bucket in _buckets(values, SVG_POINTS):
         points += _ends(bucket)
@@ -59,7 +59,7 @@ def drawing(values: Sequence[float]) -> Drawing:
             marks.append(round(i * across, 1))
             lines.append([])
     drawn = [line * 2 if len(line) == 1 else line for line in lines if line]  # one point alone would have no length
-    return Drawing(tuple(" ".join(line) for line in drawn), tuple(dict.fromkeys(marks)))
+    return Drawing(tuple(map(tuple, drawn)), tuple(dict.fromkeys(marks)))
 
 
 def _buckets(values: Sequence[float], most: int) -> list[Sequence[float]]:

@@ -31,4 +31,4 @@ def _spelled(match: re.Match[str]) -> str:
 
 def finalize(value: Any) -> Any:
     """For Jinja2: clean whatever a template is about to print, before autoescape sees it. Finished markup passes."""
-    return clean(value) if type(value) is str else value
+    return clean(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

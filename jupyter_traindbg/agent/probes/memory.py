@@ -6,8 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Set
 
 from .. import cuda
+from ..objects import named_parameters, walk
 from ..recorder import FIELDS
-from ..tensors import add_bytes
+from ..tensors import add_bytes, within
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -30,7 +31,7 @@ def run(agent: Agent, points: int = 2000) -> Dict[str, Any]:
     if "torch" in sys.modules:
         _count(agent, sizes)
     columns = [FIELDS.index(f) for f in ("time_s", "rss_bytes", "cuda_allocated_bytes")]
-    records = agent.recorder.since(0)[-points:]
+    records = agent.recorder.since(0)[-points:] if points > 0 else []
     return {
         "rss_bytes": _status("VmRSS"),
         "peak_rss_bytes": _status("VmHWM"),
@@ -43,17 +44,17 @@ def run(agent: Agent, points: int = 2000) -> Dict[str, Any]:
 
 
 def _count(agent: Agent, sizes: Dict[str, Dict[str, int]]) -> None:
-    torch = sys.modules["torch"]
     objects = agent.objects.find()
     seen: Set[int] = set()
     optimizers, models = objects.optimizers(), objects.models()
     parameters: List[Any] = [p for o in optimizers for g in o.param_groups for p in g["params"]]
-    parameters += [p for m in models for p in m.parameters()]
+    parameters += [p for m in models for _, p in named_parameters(m)]
+    grads = [p.grad for p in parameters if p.is_leaf]  # asking any other tensor for it warns
+    buffers = [b for m in models for _, module in walk(m) for b in list(vars(module)["_buffers"].values())]
     add_bytes(sizes["parameters"], parameters, seen)
-    add_bytes(sizes["gradients"], [p.grad for p in parameters if p.grad is not None], seen)
-    states = [v for o in optimizers for state in list(o.state.values()) for v in list(state.values())]
-    add_bytes(sizes["optimizer"], [v for v in states if isinstance(v, torch.Tensor)], seen)
-    add_bytes(sizes["buffers"], [b for m in models for b in m.buffers()], seen)
+    add_bytes(sizes["gradients"], [g for g in grads if g is not None], seen)
+    add_bytes(sizes["optimizer"], [t for o in optimizers for t in within(dict(o.state))], seen)
+    add_bytes(sizes["buffers"], [b for b in buffers if b is not None], seen)
 
 
 def _status(field: str) -> int:

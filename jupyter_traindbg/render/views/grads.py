@@ -226,4 +226,4 @@ def _worst_on(p: _Parameter) -> Inline:
 
 
 def _count(n: int) -> Span:
-    return Span(f"{n:,}", "bad") if n else Span("0", "muted")
+    return Span(f"{n:,}", "bad" if n else "plain")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jupyter_traindbg.model import (
     Attached,
     Child,
+    Detached,
     Device,
     DeviceProcess,
     Finding,
@@ -29,6 +31,7 @@ from jupyter_traindbg.model import (
     RankLr,
     RankMemory,
     RankSteps,
+    Result,
     Silent,
     Stacks,
     Step,
@@ -338,3 +341,55 @@ def gpu_hung() -> GpuReport:
         tuple(device(i, **nothing) for i in range(8)), "580.01", NOT_HERE, "the NVIDIA driver did not answer in 10 s", (4242, 4243), 10.0,
         hung_call="nvmlDeviceGetUtilizationRates",
     )  # fmt: skip
+
+
+SMALL: dict[str, Result] = {
+    "targets": targets(2),
+    "attached": attached(2, dead=(1,)),
+    "detached": Detached("torchrun:900", 2),
+    "stacks": stacks(2),
+    "steps": steps(2),
+    "grads": grads(2, 40, bad_rank=1),
+    "lr": lr(2),
+    "memory": memory(2),
+    "gpu": gpu(),
+    "gpu driver hangs": gpu_hung(),
+}
+LARGE: dict[str, Result] = {
+    "targets": targets(300),
+    "attached": attached(300, dead=range(0, 300, 7)),
+    "stacks": stacks(300, odd=17),
+    "stacks, all different": all_different(300),
+    "steps": steps(300),
+    "grads": grads(300, 400),
+    "grads, one rank not finite": grads(300, 400, bad_rank=7),
+    "lr": lr(300),
+    "memory": memory(300),
+    "gpu": gpu(64),
+}
+EMPTY: dict[str, Result] = {
+    "targets": Targets(()),
+    "attached": Attached("4711", (), 0.0),
+    "detached": Detached("4711", 0),
+    "stacks": Stacks(()),
+    "steps": Steps((RankSteps(0, 1000, (), "torch has not been imported in this process"),)),
+    "grads": Grads((RankGrads(0, 1000, "now", False, NOT_HERE, ()),)),
+    "lr": LearningRates((RankLr(0, 1000, (), "no optimizer was found"),)),
+    "memory": Memory((RankMemory(0, 1000, 0, 0, (), NOT_HERE, ()),)),
+    "gpu": GpuReport((), NOT_HERE, NOT_HERE, "there is no NVIDIA driver"),
+}
+
+
+def changed(value: Any, change: Callable[[str, str, Any], Any]) -> Any:
+    """`value` with every field of every dataclass within it replaced by ``change(name, annotation, value)``."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, NotAvailable)):
+        fields = {
+            f.name: change(f.name, str(f.type), changed(getattr(value, f.name), change))
+            for f in dataclasses.fields(value)
+        }
+        return dataclasses.replace(value, **fields)
+    if isinstance(value, (list, tuple)):
+        return tuple(changed(v, change) for v in value)
+    if isinstance(value, dict):
+        return {k: changed(v, change) for k, v in value.items()}
+    return value
