@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 import signal
@@ -28,6 +29,18 @@ def need(tool: str, present: bool) -> None:
         if IN_CI:
             pytest.fail(f"{tool} is missing, and CI must have it")
         pytest.skip(f"needs {tool}")
+
+
+def interpreters() -> dict[str, str]:
+    """One of every Python from 3.9 on that this machine has: version -> path."""
+    places = [*os.environ["PATH"].split(os.pathsep), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))]
+    found = {f"3.{sys.version_info.minor}": sys.executable}
+    for minor in range(9, 15):
+        for place in places:
+            path = os.path.join(place, f"python3.{minor}")
+            if "/shims" not in place and os.access(path, os.X_OK):
+                found.setdefault(f"3.{minor}", path)
+    return found
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a process shows of us from outside: threads, mappings, descriptors, files."""
+"""What a process shows of us from outside: threads, descriptors, mappings, signal masks, files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 from jupyter_traindbg.agent import rendezvous
 
+GLIBC_SIGNALS = 0b11 << 31
+"""SIGCANCEL and SIGSETXID: glibc catches them from a process's first extra thread on, whoever starts it."""
+
 
 @dataclass(frozen=True)
 class Footprint:
@@ -16,19 +19,27 @@ class Footprint:
     descriptors: int
     ours_mapped: tuple[str, ...]
     directory: bool
+    signals: tuple[str, ...]
+    """The masks of blocked, ignored and caught signals of the main thread."""
 
 
-def footprint(pid: int) -> Footprint:
-    mapped = tuple(line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "traindbg" in line)
-    directory = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)
+def footprint(pid: int, *, directory: bool = True) -> Footprint:
+    """The footprint now; without `directory` the agent's directory is left out of account."""
+    status = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    mapped = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    place = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)
     return Footprint(
-        len(os.listdir(f"/proc/{pid}/task")), len(os.listdir(f"/proc/{pid}/fd")), mapped, os.path.exists(directory)
+        threads=int(status["Threads"]),
+        descriptors=len(os.listdir(f"/proc/{pid}/fd")),
+        ours_mapped=tuple(line for line in mapped if "traindbg" in line or "boot-" in line),
+        directory=directory and os.path.exists(place),
+        signals=tuple(f"{int(status[name], 16) & ~GLIBC_SIGNALS:x}" for name in ("SigBlk", "SigIgn", "SigCgt")),
     )
 
 
-def settled(pid: int, wanted: Footprint, timeout_s: float = 5.0) -> Footprint:
+def settled(pid: int, wanted: Footprint, timeout_s: float = 5.0, *, directory: bool = True) -> Footprint:
     """The footprint of `pid`, once it is as `wanted` or the time is up (a thread takes a moment to end after its last word)."""
     deadline = time.monotonic() + timeout_s
-    while (seen := footprint(pid)) != wanted and time.monotonic() < deadline:
+    while (seen := footprint(pid, directory=directory)) != wanted and time.monotonic() < deadline:
         time.sleep(0.02)
     return seen

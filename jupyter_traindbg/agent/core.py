@@ -28,6 +28,7 @@ class Agent:
         self.version = version
         self.directory = directory or rendezvous.create(os.getpid(), os.getuid())
         self.keep = False
+        self._hooked = False
         self.alive = False
         self.started_s = time.time()
         self.safepoints = SafePoints()
@@ -48,12 +49,17 @@ class Agent:
 
     def hook_torch(self) -> None:
         """Install the optimizer hooks and timers once torch is completely imported; does nothing before."""
-        if self.safepoints.open():
-            self.recorder.open()
+        try:
+            if self.safepoints.open():
+                self._hooked = True
+                self.recorder.open()
+        except Exception as e:  # a torch we do not know: the rest still works, and `info` says what does not
+            self.safepoints.failures.append(f"no safe points: {type(e).__name__}: {e}")
+            self._hooked = True
 
     def tick(self, clients: int) -> None:
         """Called by the server about twice a second: catch a late ``import torch``; leave when nobody has been here for long."""
-        if not self.safepoints.active:
+        if not self._hooked:
             self.hook_torch()
         if clients or self.keep:
             self._lonely_since = None

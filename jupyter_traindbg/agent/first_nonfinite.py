@@ -2,50 +2,65 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
-from .objects import strip, unwrap
+from .objects import WRAPPERS, walk
+from .tensors import shard, within
 
 if TYPE_CHECKING:
     from .core import Agent
+
+COMPILED = "the model is compiled: what runs inside of compiled modules is not seen"
 
 
 def arm_one_step(agent: Agent, deadline_s: float) -> Dict[str, Any]:
     """Arm between two steps, watch the whole next step, disarm after it. Slows that one step (about 1.85x), changes no value."""
     agent.objects.find()
     watch = _Watch(agent)
-    armed = agent.safepoints.run(watch.arm, deadline_s / 2)
-    if armed is None:
-        watch.arm()  # hung, or the first step is still going on: whatever runs from here on is watched
-    watched_whole_step = watch.finished.wait(deadline_s / 2) if armed is not None else watch.finished.wait(1.0)
-    watch.disarm()
-    return watch.report("" if watched_whole_step else "no whole step passed while armed")
+    try:
+        armed = agent.safepoints.run(watch.arm, deadline_s / 2)
+        if armed is None:
+            watch.arm()  # hung, or the first step is still going on: whatever runs from here on is watched
+        whole = watch.finished.wait(deadline_s / 2 if armed is not None else min(1.0, deadline_s / 4))
+    finally:
+        watch.disarm()
+    return watch.report("" if whole and armed is not None else "no whole step passed while armed")
 
 
 class _Watch:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._models = [unwrap(m) for m in agent.objects.models()]
         self._handles: List[Any] = []
+        self._modules = 0
         self._seen = 0
-        self._compiled = 0
+        self._compiled = False
+        self._steps_left = 1
         self._hit: Optional[Dict[str, Any]] = None
+        self._hit_path = ""
         self.finished = threading.Event()
 
     def arm(self) -> None:
-        for model in self._models:
-            for name, module in model.named_modules():
-                self._compiled += getattr(module, "_compiled_call_impl", None) is not None
-                hook = self._hook(strip(name) or type(module).__name__)
-                self._handles.append(module.register_forward_hook(hook))
+        self._steps_left = max(1, sum(ref() is not None for ref in self._agent.safepoints.optimizers.values()))
+        seen: Set[int] = set()
+        for model in self._agent.objects.models():
+            hooked, compiled = _hookable(model)
+            self._compiled = self._compiled or compiled
+            for name, module in hooked:
+                if id(module) not in seen:
+                    seen.add(id(module))
+                    self._handles.append(module.register_forward_hook(self._hook(name), with_kwargs=True))
+        self._modules = len(seen)
         self._agent.safepoints.after.append(self._stepped)
 
     def _stepped(self, optimizer: Any) -> None:
         # Runs as a hook after the step, before requests: the arming request itself came after the hooks of its own step.
-        self.disarm()
-        self.finished.set()
+        self._steps_left -= 1
+        if self._steps_left == 0:  # with several optimizers, each has stepped once
+            self.disarm()
+            self.finished.set()
 
     def disarm(self) -> None:
         handles, self._handles = self._handles, []
@@ -55,51 +70,90 @@ class _Watch:
             self._agent.safepoints.after.remove(self._stepped)
 
     def _hook(self, name: str) -> Any:
-        def traindbg_first_nonfinite(module: Any, inputs: Any, output: Any) -> None:
-            if self._hit is not None or sys.modules["torch"].compiler.is_compiling():
+        torch = sys.modules["torch"]
+        compiling = torch.compiler.is_compiling
+
+        def traindbg_first_nonfinite(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+            if compiling():  # first of all: a graph that is compiled just now must keep nothing of this
                 return
-            self._seen += 1
-            if not _finite(output):
-                self._hit = {
-                    "module": name,
-                    "kind": type(module).__name__,
-                    "inputs_finite": _finite(inputs),
-                    "weights_finite": _finite(list(module.parameters(recurse=False)) or list(module.parameters())),
-                }
+            self._look(torch, name, module, (args, _data(kwargs)), output)
 
         return traindbg_first_nonfinite
 
+    def _look(self, torch: Any, name: str, module: Any, inputs: Any, output: Any) -> None:
+        try:
+            if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+                return  # reading a figure would break the capture
+            self._seen += 1
+            settled = self._hit is not None and (self._hit["inputs_finite"] or not _inside(self._hit_path, name))
+            if settled or _finite(torch, output):
+                return
+            inputs_finite = _finite(torch, inputs)
+            if self._hit is not None and not inputs_finite:
+                return
+            # Modules end inside out. Where the first bad output came from bad inputs, and a module around it had good ones, that
+            # one's own code made them.
+            self._hit_path = name
+            weights = list(module.parameters(recurse=False)) or list(module.parameters())
+            self._hit = {
+                "module": name or type(module).__name__,
+                "kind": type(module).__name__,
+                "inputs_finite": inputs_finite,
+                "weights_finite": _finite(torch, weights),
+            }
+        except Exception as e:  # ours to keep: the training never sees it
+            self._agent.safepoints.failures.append(f"first_nonfinite in {name}: {type(e).__name__}: {e}")
+
     def report(self, note: str) -> Dict[str, Any]:
-        if self._seen == 0 and self._models:
-            blind = "the model is compiled: its inner modules do not run their hooks" if self._is_compiled() else ""
-            note = "; ".join(filter(None, (note, "no module ran while armed", blind)))
+        notes = [note]
+        if self._modules == 0:
+            notes.append("no model was found whose modules could be watched")
+        elif self._seen == 0:
+            notes.append("no module ran while armed")
+        if self._compiled:
+            notes.append(COMPILED)
         hit = self._hit or {"module": None, "kind": "", "inputs_finite": None, "weights_finite": None}
-        return {**hit, "modules_seen": self._seen, "note": note}
-
-    def _is_compiled(self) -> bool:
-        wrapped = any(type(m).__name__ == "OptimizedModule" for m in self._agent.objects.models())
-        return bool(wrapped or self._compiled)
+        return {**hit, "modules_seen": self._seen, "note": "; ".join(filter(None, notes))}
 
 
-def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
-    if isinstance(value, sys.modules["torch"].Tensor):
-        yield value
-    elif depth < 4 and isinstance(value, dict):
-        for v in value.values():
-            yield from _tensors(v, depth + 1)
-    elif depth < 4 and isinstance(value, (list, tuple)):
-        for v in value:
-            yield from _tensors(v, depth + 1)
+def _hookable(model: Any) -> Tuple[List[Tuple[str, Any]], bool]:
+    """The modules that can be watched, and whether there are compiled ones, which can be only from outside.
+
+    A hook inside of a compiled module does not fire; worse, a graph compiled while it is there would contain it.
+    """
+    inside: Set[int] = set()
+    hooked = []
+    for name, module in walk(model):
+        if id(module) in inside:
+            continue
+        if vars(module).get("_compiled_call_impl") is not None or type(module).__name__ == "OptimizedModule":
+            inside.update(id(m) for _, m in walk(module))
+        script = type(module).__module__.startswith("torch.jit")
+        in_place = vars(module).get("_compiled_call_impl") is not None
+        if not script and not in_place and (type(module).__name__ not in WRAPPERS or id(module) in inside):
+            hooked.append((name, module))
+    return hooked, bool(inside)
 
 
-def _finite(value: Any) -> bool:
+def _data(kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    """Without masks, which are infinite on purpose."""
+    return {key: value for key, value in kwargs.items() if "mask" not in key}
+
+
+def _inside(inner: str, outer: str) -> bool:
+    return outer == "" or inner.startswith(outer + ".")
+
+
+def _finite(torch: Any, value: Any) -> bool:
     """True where every floating-point tensor in `value` is finite (a DTensor by its local shard: no collective)."""
-    torch = sys.modules["torch"]
-    for tensor in _tensors(value):
-        t = getattr(tensor, "_local_tensor", tensor).detach()
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, dict)):
+        value = list(vars(value).values())
+    for tensor in within(value):
+        t = shard(tensor).detach()
         if (
             (t.is_floating_point() or t.is_complex())
             and t.layout is torch.strided
+            and t.device.type != "meta"
             and not bool(torch.isfinite(t).all())
         ):
             return False

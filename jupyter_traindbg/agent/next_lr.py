@@ -1,109 +1,119 @@
-"""What a scheduler will set next, by stepping a copy of it on a stand-in optimizer. The live scheduler is only read.
+"""What a scheduler will set next, by stepping a twin of it on a stand-in optimizer. The live scheduler is only read.
 
-User-written lambdas are run only if their bytecode shows that they cannot change anything: no assignment outside themselves, and calls
-to nothing but arithmetic. Otherwise the answer is the reason, in words.
+The twin gets copies of numbers and of containers of numbers, and shares functions; anything else that hangs on the scheduler (a model
+in a closure, say) is a reason not to make one. User-written functions are run only if `harmless` says so. Otherwise the answer is the
+reason, in words.
 """
 
 from __future__ import annotations
 
-import builtins
-import copy
-import dis
-import math
+import sys
 import types
-import warnings
+import weakref
+from collections import Counter
 from typing import Any, Dict, List, Union
 
-SAFE_BUILTINS = {"min", "max", "abs", "float", "int", "pow", "round", "len", "range", "sum", "bool"}
-WRITES = (
-    "STORE_GLOBAL",
-    "STORE_ATTR",
-    "STORE_SUBSCR",
-    "STORE_DEREF",
-    "STORE_NAME",
-    "DELETE_",
-    "IMPORT_",
-    "YIELD",
-    "AWAIT",
-    "RAISE",
-)
+from .harmless import PLAIN, harmless
+
+SIDE_EFFECTS = "the schedule is a function that might have side effects; it is not run"
+
+
+class _CannotTell(Exception):
+    """The message says why."""
 
 
 def upcoming(scheduler: Any, optimizer: Any, count: int) -> Union[List[List[float]], str]:
     """The next `count` learning rates of every group, or why they cannot be told."""
-    if type(scheduler).__name__ == "ReduceLROnPlateau":
-        return "depends on the metric it will be given"
-    if not type(scheduler).__module__.startswith("torch.optim."):
-        return f"{type(scheduler).__name__} is not one of torch's own schedulers"
-    members = [scheduler, *getattr(scheduler, "_schedulers", ())]
-    for member in members:
-        for function in [*getattr(member, "lr_lambdas", ()), *_scale_functions(member)]:
-            if function is not None and not harmless(function):
-                return "the schedule is a function that might have side effects; it is not run"
-    stand_in = _StandIn(optimizer)
-    twin = copy.deepcopy(scheduler, {id(optimizer): stand_in})
+    try:
+        twin, groups = _snapshot(scheduler, optimizer)
+    except _CannotTell as e:
+        return str(e)
     out = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about the order of steps, which means nothing on a stand-in
+    try:
         for _ in range(count):
             twin.step()
-            out.append([float(g["lr"]) for g in stand_in.param_groups])
+            out.append([float(g["lr"]) for g in groups])
+    except Exception as e:  # it may well end there, or divide by zero: so will the live one
+        return f"the schedule raises {type(e).__name__} in {len(out) + 1} steps"
     return out
+
+
+def _snapshot(scheduler: Any, optimizer: Any) -> Any:
+    """A twin and the param groups that it acts on; of one moment, unless the training steps at every try."""
+    for _ in range(3):
+        epoch = getattr(scheduler, "last_epoch", None)
+        stand_in = _StandIn(optimizer)
+        twin = _twin(scheduler, stand_in, {})
+        if getattr(scheduler, "last_epoch", None) == epoch:
+            break
+    return twin, stand_in.param_groups
 
 
 class _StandIn:
     """What a scheduler touches of an optimizer, and nothing of its parameters."""
 
     def __init__(self, optimizer: Any) -> None:
-        self.param_groups = [{k: _plain(v) for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
-        self.defaults: Dict[str, Any] = {}
+        self.param_groups = [
+            {k: _number(v) for k, v in list(g.items()) if k != "params"} for g in optimizer.param_groups
+        ]
+        self.defaults: Dict[str, Any] = dict.fromkeys(optimizer.defaults)
         self._opt_called = True
 
     def step(self) -> None:
-        """Never called; torch looks for the attribute."""
+        """Never called; torch looks at it."""
 
 
-def _plain(value: Any) -> Any:
-    return float(value) if hasattr(value, "detach") and value.numel() == 1 else copy.deepcopy(value)
+setattr(_StandIn.step, "_wrapped_by_lr_sched", True)  # noqa: B010 - else torch warns that step() was replaced
 
 
-def _scale_functions(scheduler: Any) -> List[Any]:
-    custom = getattr(scheduler, "_scale_fn_custom", None)
-    return [custom] if custom is not None else []
+def _twin(scheduler: Any, stand_in: _StandIn, made: Dict[int, Any]) -> Any:
+    cls = type(scheduler)
+    if cls.__name__ == "ReduceLROnPlateau":
+        raise _CannotTell("depends on the metric it will be given")
+    if cls.__module__ not in ("torch.optim.lr_scheduler", "torch.optim.swa_utils"):
+        raise _CannotTell(f"{cls.__name__} is not one of torch's own schedulers")
+    twin = made[id(scheduler)] = object.__new__(cls)
+    for name, value in list(vars(scheduler).items()):
+        vars(twin)[name] = stand_in if name == "optimizer" else _copy(value, name, stand_in, made)
+    return twin
 
 
-def harmless(function: Any, depth: int = 0) -> bool:
-    """True where running `function` can change nothing outside itself, as far as its bytecode tells."""
-    if hasattr(function, "func") and hasattr(function, "args"):  # functools.partial
-        return harmless(function.func, depth)
-    if isinstance(function, types.BuiltinFunctionType):
-        return getattr(function, "__module__", "") in ("math", "builtins") and function.__name__ in {
-            *SAFE_BUILTINS,
-            *vars(math),
-        }
-    if function in (float, int, bool, range):
-        return True
-    if not isinstance(function, types.FunctionType) or depth > 4:
-        return False
-    if function.__code__.co_flags & 0x2A0:  # generator, coroutine, asynchronous generator
-        return False
-    cells = dict(zip(function.__code__.co_freevars, (c.cell_contents for c in function.__closure__ or ())))
-    return all(_instruction_harmless(i, function, cells, depth) for i in dis.get_instructions(function))
+def _copy(value: Any, name: str, stand_in: _StandIn, made: Dict[int, Any]) -> Any:
+    cls = type(value)
+    if id(value) in made:
+        return made[id(value)]
+    if cls in (list, tuple):
+        return cls(_copy(v, name, stand_in, made) for v in value)
+    if cls in (dict, Counter):
+        return cls({k: _copy(v, name, stand_in, made) for k, v in list(value.items())})
+    if cls in (types.MethodType, weakref.WeakMethod):
+        return _rebound(value if cls is types.MethodType else value(), cls, made)
+    if issubclass(cls, sys.modules["torch.optim.lr_scheduler"].LRScheduler):
+        return _twin(value, stand_in, made)
+    return _shared(value, name)
 
 
-def _instruction_harmless(i: dis.Instruction, function: types.FunctionType, cells: Dict[str, Any], depth: int) -> bool:
-    if i.opname.startswith(WRITES):
-        return False
-    if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"):
-        name = str(i.argval)
-        value = cells.get(name, function.__globals__.get(name, getattr(builtins, name, None)))
-        return value is None or _value_harmless(value, depth)
-    if i.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-        return i.argval in vars(math) or i.argval in ("pi", "e")
-    return True
+def _shared(value: Any, name: str) -> Any:
+    """A number, or a function, which twin and live scheduler may share."""
+    number = _number(value)
+    if type(number) in PLAIN:
+        return number
+    if callable(value):
+        if harmless(value):
+            return value
+        raise _CannotTell(SIDE_EFFECTS)
+    raise _CannotTell(f"the scheduler holds a {type(value).__name__} in {name}")
 
 
-def _value_harmless(value: Any, depth: int) -> bool:
-    if isinstance(value, (int, float, str, tuple, list, dict, range)) or value is math:
-        return True
-    return harmless(value, depth + 1)
+def _rebound(method: Any, cls: type, made: Dict[int, Any]) -> Any:
+    """A method of one of the schedulers, bound to its twin; anybody else's method may do anything."""
+    twin = made.get(id(getattr(method, "__self__", None)))
+    if twin is None:
+        raise _CannotTell(SIDE_EFFECTS)
+    bound = types.MethodType(method.__func__, twin)
+    return bound if cls is types.MethodType else weakref.WeakMethod(bound)
+
+
+def _number(value: Any) -> Any:
+    """A one-element tensor as a float."""
+    return float(value) if hasattr(value, "detach") and value.numel() == 1 else value

@@ -150,7 +150,9 @@ def walk(root: Any) -> Iterator[Tuple[str, Any]]:
         seen.add(id(module))
         yield name, module
         elided = WRAPPERS.get(type(module).__name__)
-        below = [(name if child == elided else join(name, child), m) for child, m in list(vars(module)["_modules"].items())]
+        below = [
+            (name if child == elided else join(name, child), m) for child, m in list(vars(module)["_modules"].items())
+        ]
         stack.extend(reversed(below))
 
 
@@ -193,7 +195,9 @@ def inner_optimizers(optimizer: Any) -> List[Any]:
 
 
 def _acts_on(target: Any, optimizer: Any) -> bool:
-    return target is optimizer or (hasattr(target, "__dict__") and any(i is optimizer for i in inner_optimizers(target)))
+    return target is optimizer or (
+        hasattr(target, "__dict__") and any(i is optimizer for i in inner_optimizers(target))
+    )
 
 
 def _classes() -> List[Tuple[str, type]]:

@@ -12,7 +12,7 @@ import itertools
 import sys
 import types
 from collections import deque
-from typing import Any, Deque, Dict, Iterator, List, Set, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Set, Tuple
 
 CO_OPTIMIZED = 0x1
 ATTRIBUTE_DEPTH = 3
@@ -28,14 +28,14 @@ def from_frames() -> Iterator[Any]:
     seen: Set[int] = set()
     queue: Deque[Tuple[Any, int]] = deque()
     leaves = (*LEAVES, sys.modules["torch"].Tensor) if hasattr(sys.modules.get("torch"), "Tensor") else LEAVES
-    known: Dict[type, bool] = {}
+    is_leaf: Dict[int, bool] = {}  # by id: a class may have a metaclass that runs user code when it is hashed or compared
 
     def add(values: List[Any], depth: int) -> None:
         for value in values:
             cls = type(value)
-            if cls not in known:
-                known[cls] = issubclass(cls, leaves)
-            if not known[cls] and id(value) not in seen:
+            if id(cls) not in is_leaf:
+                is_leaf[id(cls)] = issubclass(cls, leaves)
+            if not is_leaf[id(cls)] and id(value) not in seen:
                 seen.add(id(value))
                 queue.append((value, depth))
 
@@ -106,22 +106,29 @@ def _parts(value: Any) -> List[Any]:
     """What hangs on `value`, without running any code of its class."""
     cls = type(value)
     if issubclass(cls, dict):
-        return list(itertools.islice(list(dict.values(value)), MOST_ITEMS))
+        return list(dict.values(value))[:MOST_ITEMS]
     if issubclass(cls, (list, tuple)):
-        return list(itertools.islice((list if issubclass(cls, list) else tuple).__iter__(value), MOST_ITEMS))
-    if cls is types.FunctionType:
-        return [c.cell_contents for c in value.__closure__ or () if _filled(c)]
-    if cls is types.MethodType:
-        return [value.__self__]
-    if cls is functools.partial:
-        return [value.func, *value.args, *value.keywords.values()]
-    if cls is types.GeneratorType:
-        return _locals(value.gi_frame, leave=value.gi_running) if value.gi_frame is not None else []
+        items = list if issubclass(cls, list) else tuple
+        return list(itertools.islice(items.__iter__(value), MOST_ITEMS))
+    if id(cls) in CALLABLES:
+        return CALLABLES[id(cls)](value)
     try:
         attributes = object.__getattribute__(value, "__dict__")  # past any user-defined __getattr__
     except Exception:  # there is none, or it is a property of the user's
         return []
     return list(dict.values(attributes)) if isinstance(attributes, dict) else []
+
+
+def _of_generator(generator: Any) -> List[Any]:
+    return _locals(generator.gi_frame, leave=generator.gi_running) if generator.gi_frame is not None else []
+
+
+CALLABLES: Dict[int, Callable[[Any], List[Any]]] = {
+    id(types.FunctionType): lambda function: [c.cell_contents for c in function.__closure__ or () if _filled(c)],
+    id(types.MethodType): lambda method: [method.__self__],
+    id(functools.partial): lambda partial: [partial.func, *partial.args, *partial.keywords.values()],
+    id(types.GeneratorType): _of_generator,
+}
 
 
 def _filled(cell: Any) -> bool:

@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import cuda
 from .objects import inner_optimizers
@@ -170,9 +170,11 @@ class Recorder:
         if self._count % LOOK_AGAIN_STEPS == 0:
             self._patch()
         self._last_event = time.perf_counter()
-        self._spent[OTHER] += self._last_event - now  # our own time is a part of the next step, and is not to pass for its data wait
+        self._spent[OTHER] += (
+            self._last_event - now
+        )  # our own time is a part of the next step, and is not to pass for its data wait
 
-    def _put(self, record: List[Any], field: int, values: List[Optional[cuda.Scalar]], add: int = 0) -> None:
+    def _put(self, record: List[Any], field: int, values: Sequence[Optional[cuda.Scalar]], add: int = 0) -> None:
         """Write the mean of `values`, plus `add`, into `record`: now, or once those under way from a GPU have arrived."""
         present = [v for v in values if v is not None]
         if any(isinstance(v, cuda.LaterScalar) for v in present):
@@ -189,7 +191,7 @@ class Recorder:
                 arrived = [v.value() if isinstance(v, cuda.LaterScalar) else v for v in values]
                 if any(v is None for v in arrived):
                     return
-                self._put(record, field, list(arrived), add)
+                self._put(record, field, arrived, add)
                 self._later.popleft()
             except IndexError:
                 return  # a client's thread does the same at the same time
@@ -289,7 +291,9 @@ class Recorder:
         if len(values) == 1 == len(roots) and values[0] is not None:
             self._losses.append(values[0])
         elif values and len(values) == len(roots) and all(isinstance(v, float) for v in values):
-            self._losses.append(sum(v for v in values if isinstance(v, float)))  # the gradient of several roots is that of their sum
+            self._losses.append(
+                sum(v for v in values if isinstance(v, float))
+            )  # the gradient of several roots is that of their sum
 
     def _unscaled(self, root: Any) -> Any:
         return next((before for after, before in self._scaled if after() is root), root)

@@ -100,12 +100,21 @@ class Server:
                     greeted = greeted or "error" not in reply
                     client.sendall(json.dumps(reply).encode() + b"\n")
                     if not greeted:
-                        return
+                        break
+                self._hang_up(client)
         except OSError:
             return  # the client is gone; there is nobody to tell
         finally:
             with self._lock:
                 self._clients.remove(client)
+
+    @staticmethod
+    def _hang_up(client: socket.socket) -> None:
+        """End the connection for good: a forked child (a DataLoader worker) may hold a copy of its descriptor."""
+        try:
+            client.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other end has hung up already
 
     def _answer(self, line: bytes, greeted: bool) -> Dict[str, Any]:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ HELPER_NAME = "/jupyter_traindbg/attach/ptrace.py"
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 1 << 19
 _ELF_64 = 2
+_ASK_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,10 @@ def identity(pid: int) -> Identity:
 
 
 def check(pid: int) -> Identity:
-    """Raise why `pid` cannot be entered: `TargetGone`, `NotPermitted` or `CannotAttach`. Costs under 1 ms."""
+    """Raise why `pid` cannot be entered: `TargetGone`, `NotPermitted` or `CannotAttach`.
+
+    Costs under 1 ms, or one process start (20 ms) where Yama lets parents trace their children.
+    """
     if sys.platform != "linux":
         raise CannotAttach(f"attaching to an unprepared process needs Linux, this is {sys.platform}")
     seen = identity(pid)
@@ -67,8 +72,17 @@ def check(pid: int) -> Identity:
         raise not_permitted(pid) from None
     except (FileNotFoundError, ProcessLookupError):
         raise TargetGone(f"process {pid} has just ended") from None
+    if _yama_scope() == 1 and not _helper_may_trace(pid):
+        raise not_permitted(pid)
     _check_program(pid)
     return seen
+
+
+def _helper_may_trace(pid: int) -> bool:
+    """Asks as the helper will: under Yama's scope 1 a parent may trace its child, but the helper is not the parent."""
+    question = f"import os; os.open('/proc/{pid}/mem', os.O_RDONLY)"
+    asked = [sys.executable, "-I", "-S", "-c", question]
+    return subprocess.run(asked, stderr=subprocess.DEVNULL, timeout=_ASK_LIMIT_S, check=False).returncode == 0
 
 
 def _check_state(seen: Identity) -> None:

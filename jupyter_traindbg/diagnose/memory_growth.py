@@ -28,19 +28,23 @@ class Growth:
 
 
 def verdict(rss_bytes: Sequence[int], first_step: int = 1) -> Growth:
-    """Judge one curve of resident bytes, one point a step, `first_step` being the number of its first one. 10 ms."""
+    """Judge one curve of resident bytes, one point a step, `first_step` being the number of its first one. Takes 10 ms."""
     usable = list(rss_bytes[max(0, WARM_UP - first_step + 1) :])
     if len(usable) < WINDOW:
-        have = len(rss_bytes)
-        return Growth(None, text(f"too early to tell: {have} of {WARM_UP + WINDOW} steps recorded",
-                                 f"尚不能判断：已记录 {have} 步，需要 {WARM_UP + WINDOW} 步"))  # fmt: skip
+        have, need = len(rss_bytes), WARM_UP + WINDOW
+        return Growth(
+            None,
+            text(
+                f"too early to tell: {have} of {need} steps recorded", f"尚不能判断：已记录 {have} 步，需要 {need} 步"
+            ),
+        )
     points = usable[-WINDOW:]
     pairs = [(points[j] - points[i], j - i) for i in range(WINDOW) for j in range(i + 1, WINDOW)]
     s = sum((rise > 0) - (rise < 0) for rise, _ in pairs)
     spread = math.sqrt(WINDOW * (WINDOW - 1) * (2 * WINDOW + 5) / 18)
     slope = sorted(rise / gap for rise, gap in pairs)[len(pairs) // 2]
-    z, rise = s / spread, slope * WINDOW
-    if z > Z and rise > RISE_BYTES:
+    z = s / spread
+    if z > Z and slope * WINDOW > RISE_BYTES:
         mib = slope * 1000 / 2**20
         return Growth(True, text(f"grows by {mib:.1f} MiB per 1000 steps", f"每 1000 步增长 {mib:.1f} MiB"), z, slope)
     return Growth(False, text(f"steady over the last {WINDOW} steps", f"最近 {WINDOW} 步保持平稳"), z, slope)
@@ -57,21 +61,35 @@ def findings(ranks: Sequence[tuple[RankMemory, Growth]]) -> list[Finding]:
         Finding(
             code="memory_growth",
             severity="warning",
-            title=text(f"Resident memory keeps growing: {mib:.1f} MiB per 1000 steps on rank {worst.rank}",
-                       f"常驻内存持续增长：rank {worst.rank} 每 1000 步增长 {mib:.1f} MiB"),
-            who=[f"rank {r.rank}" for r, _ in growing],
-            evidence=[
-                text(f"rank {r.rank} (pid {r.pid}): Mann-Kendall z = {g.z:.1f}, Theil-Sen {g.bytes_per_step / 1024:.1f} KiB a step over {WINDOW} steps",
-                     f"rank {r.rank}（pid {r.pid}）：最近 {WINDOW} 步 Mann-Kendall z = {g.z:.1f}，Theil-Sen 斜率每步 {g.bytes_per_step / 1024:.1f} KiB")
-                for r, g in growing[:8]
-            ],
-            cause=text("Something is kept at every step: losses appended with their graph, a cache, a list of outputs.",
-                       "每一步都有对象被保留：带计算图的 loss 被追加、缓存或输出列表不断变长。"),
+            title=text(
+                f"Resident memory keeps growing: {mib:.1f} MiB per 1000 steps on rank {worst.rank}",
+                f"常驻内存持续增长：rank {worst.rank} 每 1000 步增长 {mib:.1f} MiB",
+            ),
+            who=[f"rank {rank.rank}" for rank, _ in growing],
+            evidence=[_evidence(rank, growth) for rank, growth in growing[:8]],
+            cause=text(
+                "Something is kept at every step: losses appended with their graph, a cache, a list of outputs.",
+                "每一步都有对象被保留：带计算图的 loss 被追加、缓存或输出列表不断变长。",
+            ),
             next_steps=[
-                text("Keep numbers, not tensors: loss.item() or loss.detach().", "保存数值而不是张量：使用 loss.item() 或 loss.detach()。"),
-                text("Look at 'rest' in %memory: if parameters, gradients and optimizer state are steady, it is host-side data.",
-                     "查看 %memory 的“其余”部分：若参数、梯度和优化器状态不变，则增长来自主机端数据。"),
+                text(
+                    "Keep numbers, not tensors: loss.item() or loss.detach().",
+                    "保存数值而不是张量：使用 loss.item() 或 loss.detach()。",
+                ),
+                text(
+                    "Compare two looks at `%memory`: where parameters, gradients and optimizer state stay the same, "
+                    "it is the rest that grows, data on the host.",
+                    "比较两次 `%memory`：若参数、梯度和优化器状态不变，则增长的是其余部分，即主机端数据。",
+                ),
             ],
             confidence="medium",
         )
-    ]  # fmt: skip
+    ]
+
+
+def _evidence(rank: RankMemory, growth: Growth) -> str:
+    kib = growth.bytes_per_step / 1024
+    return text(
+        f"rank {rank.rank} (pid {rank.pid}): Mann-Kendall z = {growth.z:.1f}, Theil-Sen {kib:.1f} KiB a step, {WINDOW} steps",
+        f"rank {rank.rank}（pid {rank.pid}）：最近 {WINDOW} 步 Mann-Kendall z = {growth.z:.1f}，Theil-Sen 斜率每步 {kib:.1f} KiB",
+    )

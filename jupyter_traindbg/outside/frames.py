@@ -19,7 +19,7 @@ _LIBRARY = re.compile(
     r"/(?:site|dist)-packages/"
     r"|/lib(?:64)?/(?:python|pypy)\d(?:\.\d+)?t?/"  # the standard library of any interpreter
     r"|/python\d+\.zip/"
-    r"|/jupyter_traindbg/"  # our own agent, also from its zip
+    r"|/jupyter_traindbg/|/_traindbg_agent/"  # our own agent, also from its zip
 )
 _TYPED_BY_A_PERSON = ("<string>", "<stdin>", "<console>", "<ipython-input", "<cell")
 

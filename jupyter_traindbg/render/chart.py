@@ -12,6 +12,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
 SVG_WIDTH, SVG_HEIGHT = 360, 48
 SVG_POINTS = 90
+LEAST_RANGE = 0.02
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
@@ -83,5 +84,13 @@ def _ends(bucket: Sequence[float]) -> list[float]:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
+    """The bottom and the top of the chart. They are never closer than `LEAST_RANGE` of the values: noise is to look flat."""
     known = [v for v in values if math.isfinite(v)]
-    return (min(known), max(known)) if known else (0.0, 0.0)
+    if not known:
+        return 0.0, 0.0
+    low, high = min(known), max(known)
+    margin = max(abs(low), abs(high)) * LEAST_RANGE / 2
+    if high / 2 - low / 2 >= margin:
+        return low, high
+    middle = low / 2 + high / 2
+    return middle - margin, middle + margin

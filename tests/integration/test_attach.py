@@ -12,14 +12,15 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import Start, interpreters, need
+from traces import footprint, settled
+
 import traindbg
-from conftest import Start, need
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.attach import client as clients
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import AgentRefused, DeadlineExceeded, ProbeFailed, TargetGone, UnknownTarget
 from jupyter_traindbg.model import NotAvailable
-from traces import footprint, settled
 
 TORCHRUN = [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
 
@@ -106,6 +107,7 @@ def test_many_attach_and_detach_cycles_leave_the_losses_bit_identical(start: Sta
     program = start("train.py", "--sleep", "0.002", "--workers", "1")
     before = footprint(program.pid)
     for cycle in range(40):
+        assert program.process.poll() is None, (cycle, program.process.returncode, program.output()[-2000:])
         with traindbg.attach(program.pid) as job:
             job.stacks(children=cycle % 4 == 0)
             job.grads(detail=True, first_nan=cycle % 4 == 0)
@@ -159,7 +161,16 @@ def test_spawned_ranks(start: Start, tmp_path: Path) -> None:
 
 
 def test_ranks_of_accelerate_launch(start: Start, free_port: str) -> None:
-    accelerate = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
+    accelerate = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--multi_gpu",
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+    ]
     accelerate += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", free_port]
     try:
         import accelerate as _  # noqa: F401
@@ -231,6 +242,7 @@ except Exception as e:
         done = subprocess.run(
             [f"/proc/self/fd/{interpreter.fileno()}", "-I", "-S", "-c", program],
             capture_output=True,
+            check=False,
             text=True,
             timeout=30,
             preexec_fn=drop,
@@ -248,7 +260,15 @@ def test_garbage_on_the_socket_harms_nobody(start: Start) -> None:
     with traindbg.attach(program.pid) as job:
         (link,) = job._links
         assert link.client is not None
-        for garbage in (b"\n", b"[]\n", b"{}\n", b"\xff\xfe\n", b'{"method": 3}\n', b'{"method": "stacks"}\n', b"x" * 3_000_000):
+        for garbage in (
+            b"\n",
+            b"[]\n",
+            b"{}\n",
+            b"\xff\xfe\n",
+            b'{"method": 3}\n',
+            b'{"method": "stacks"}\n',
+            b"x" * 3_000_000,
+        ):
             with socket.socket(socket.AF_UNIX) as line:
                 line.settimeout(5)
                 line.connect(os.path.join(link.client.directory, "agent.sock"))
@@ -277,6 +297,20 @@ def test_a_process_without_torch(start: Start) -> None:
         assert job.lr().ranks[0].optimizers == ()
         assert job.steps(timeout=3).ranks[0].steps == ()
         assert job.memory().ranks[0].rss_bytes > 0
+
+
+@pytest.mark.parametrize("version", interpreters())
+def test_the_agent_on_every_python_here(start: Start, version: str) -> None:
+    program = start("no_torch.py", python=interpreters()[version])
+    before = footprint(program.pid)
+    for _ in range(3):
+        with traindbg.attach(program.pid) as job:
+            assert str(job.ranks[0].python).startswith(version + ".")
+            assert job.stacks().processes[0].threads[0].frames[0].function == "work"
+            assert job.memory().ranks[0].rss_bytes > 0
+            assert job.lr().ranks[0].note == job.grads().ranks[0].note == "torch has not been imported in this process"
+    assert settled(program.pid, before) == before
+    assert program.output() == "ready\n"
 
 
 def test_a_hung_job_is_read_straight_away_and_says_so(start: Start) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import glob
 import os
 import shutil
 import signal
@@ -15,6 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import interpreters
+from traces import footprint, settled
 
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.attach import access
@@ -41,24 +42,6 @@ def _object():
         subprocess.run([sys.executable, str(Path(__file__).parents[2] / "hatch_build.py")], check=True, timeout=120)
 
 
-def footprint(pid):
-    """Threads, descriptors and mappings of ours; waits for the object's last steps after ``done``."""
-    ends = time.monotonic() + 5
-    while "boot-" in (maps := Path(f"/proc/{pid}/maps").read_text()) and time.monotonic() < ends:
-        time.sleep(0.01)
-    status = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    masks = {name: status[name] for name in ("SigBlk", "SigIgn", "SigCgt")}
-    return int(status["Threads"]), len(os.listdir(f"/proc/{pid}/fd")), "boot-" in maps, masks
-
-
-def settled(pid, expected, timeout_s=5):
-    """The footprint once it equals `expected` (a thread takes a moment to end), or the last one seen."""
-    ends = time.monotonic() + timeout_s
-    while (now := footprint(pid)) != expected and time.monotonic() < ends:
-        time.sleep(0.01)
-    return now
-
-
 def wait_until(holds, timeout_s=20):
     ends = time.monotonic() + timeout_s
     while not holds():
@@ -74,22 +57,10 @@ def tidy(injected):
     rendezvous.remove(injected.directory)
 
 
-def interpreters():
-    """One of every Python from 3.9 on that this machine has."""
-    places = [*os.environ["PATH"].split(os.pathsep), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))]
-    found = {f"3.{sys.version_info.minor}": sys.executable}
-    for minor in range(9, 15):
-        for place in places:
-            path = os.path.join(place, f"python3.{minor}")
-            if "/shims" not in place and os.access(path, os.X_OK):
-                found.setdefault(f"3.{minor}", path)
-    return found
-
-
 @pytest.mark.parametrize("python", [pytest.param(path, id=name) for name, path in interpreters().items()])
 def test_every_python_here_hung_in_a_lock(start, python):
     target = start("hung_lock.py", python=python)
-    before = footprint(target.pid)
+    before = footprint(target.pid, directory=False)
     for time_round in (1, 2, 3):
         injected = inject(target.pid, {"extra": b"payload"}, BOOT)
         assert injected.stage == "done"
@@ -101,7 +72,7 @@ def test_every_python_here_hung_in_a_lock(start, python):
     assert sorted(os.listdir(injected.directory)) == ["extra", "seen"]
     assert Path(injected.directory, "extra").read_bytes() == b"payload"
     assert os.stat(injected.directory).st_mode & 0o777 == 0o700
-    assert settled(target.pid, before) == before
+    assert settled(target.pid, before, directory=False) == before
     assert target.output() == "ready\n"
     tidy(injected)
 
@@ -115,12 +86,12 @@ def test_a_sleeping_main_thread_is_used_where_it_is_alone(start):
 
 def test_a_computing_process_is_refused_and_left_alone(start):
     target = start("busy.py")
-    before = footprint(target.pid)
+    before = footprint(target.pid, directory=False)
     begun = time.monotonic()
     with pytest.raises(NoSafeThread, match="1 running"):
         inject(target.pid, {"agent.zip": b"x"}, BOOT)
     assert time.monotonic() - begun < 3
-    assert footprint(target.pid) == before
+    assert footprint(target.pid, directory=False) == before
     assert not os.path.exists(rendezvous.directory(target.pid, os.getuid()))
 
 
@@ -171,7 +142,7 @@ def test_no_signal_is_lost_or_doubled(start):
 
 def test_a_stop_at_any_moment_of_it_holds_and_does_no_harm(start):
     target = start("hung_lock.py")
-    before = footprint(target.pid)
+    before = footprint(target.pid, directory=False)
     for delay_ms in range(0, 60, 4):
         stopper = threading.Timer(delay_ms / 1000, os.kill, (target.pid, signal.SIGSTOP))
         stopper.start()
@@ -183,7 +154,7 @@ def test_a_stop_at_any_moment_of_it_holds_and_does_no_harm(start):
         wait_until(lambda: all(helper.poll() is not None for helper in injection._unfinished))
     injected = inject(target.pid, {}, BOOT)
     assert injected.stage == "done"
-    assert settled(target.pid, before) == before
+    assert settled(target.pid, before, directory=False) == before
     tidy(injected)
 
 
@@ -308,11 +279,11 @@ def test_the_way_of_other_machines(start, monkeypatch):
     pytest.importorskip("pyinjector")
     monkeypatch.setattr(injection, "_other_machine", lambda: ["--pyinjector", injection._pyinjector_folder()])
     target = start("hung_lock.py")
-    before = footprint(target.pid)
+    before = footprint(target.pid, directory=False)
     for time_round in range(1, 11):
         injected = inject(target.pid, {}, BOOT)
         assert seen(injected)[0] == str(time_round)
-    assert settled(target.pid, before) == before
+    assert settled(target.pid, before, directory=False) == before
     tidy(injected)
 
 
@@ -325,11 +296,11 @@ def test_200_injections_leave_a_training_bit_identical(start):
     threads = {"OMP_NUM_THREADS": "2"}
     disturbed = start("train.py", "--sleep", "0.002", env=threads)
     undisturbed = start("train.py", "--sleep", "0.002", env=threads)
-    before = footprint(disturbed.pid)
+    before = footprint(disturbed.pid, directory=False)
     for time_round in range(1, 201):
         injected = inject(disturbed.pid, {}, BOOT)
         assert seen(injected)[0] == str(time_round)
-    assert settled(disturbed.pid, before) == before
+    assert settled(disturbed.pid, before, directory=False) == before
     lines = losses(disturbed)
     assert len(lines) > 200
     undisturbed.wait_for(f"\n{len(lines) + 1} ", timeout_s=90)

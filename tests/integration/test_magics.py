@@ -59,7 +59,7 @@ def test_a_session_from_load_to_detach(notebook: Notebook, start: Start) -> None
         assert wanted in data["text/plain"], magic
         assert wanted in data["text/html"], magic
     assert notebook.text("x = %grads\nprint(type(x).__name__, len(x.ranks[0].grads))") == "Grads 6\n"
-    assert "rank" in notebook.text("job = __import__('traindbg').attach(%d); job" % program.pid)
+    assert "rank" in notebook.text(f"job = __import__('traindbg').attach({program.pid}); job")
     notebook.run("job.close()")
     notebook.run("%detach")
     assert settled(program.pid, before) == before

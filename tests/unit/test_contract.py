@@ -8,8 +8,9 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-import jupyter_traindbg
 import pytest
+
+import jupyter_traindbg
 import traindbg
 from jupyter_traindbg import errors, model
 from jupyter_traindbg.agent import probes
@@ -31,7 +32,7 @@ def test_every_probe_says_what_it_costs_and_takes_the_agent_first(name: str) -> 
 
 
 def test_an_unknown_probe_is_told_which_there_are() -> None:
-    with pytest.raises(LookupError, match="there are .*stacks"):
+    with pytest.raises(LookupError, match=r"there are .*stacks"):
         load_probe("nonsense")
 
 
@@ -111,5 +112,9 @@ def test_no_wait_without_a_deadline_in_the_agent() -> None:
     """Every ``.wait()``, ``.join()`` and ``.acquire()`` inside the trainee says how long."""
     for file in sorted((Path(jupyter_traindbg.__file__).parent / "agent").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("wait", "acquire"):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("wait", "acquire")
+            ):
                 assert node.args or node.keywords, f"{file.name}:{node.lineno}"

@@ -1,6 +1,7 @@
 """Gradients per parameter: norms first, all at once; then a closer look only where a norm is not finite.
 
 A norm that is not finite is a reason to look, never a verdict: ten values of 1e30 overflow float32, and a few hundred overflow float16.
+So is one near zero: the squares of small values vanish.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from .. import first_nonfinite
-from ..tensors import local
+from ..objects import named_parameters
+from ..tensors import shard, unreadable, values
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 COST = (
     "on the training thread, one pass over the gradients (20 ms for 100 M parameters on a CPU core); with detail, five"
 )
+TINY = 1e-15
+"""A norm below this may have lost values whose squares are no float32."""
+CHUNK = 1 << 22
+"""Elements looked at closely at a time: temporary copies must not use up the job's memory."""
 
 
 def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan: bool = False) -> Dict[str, Any]:
@@ -36,14 +42,10 @@ def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan:
     patience_s = agent.safepoints.patience_s(max(0.2, ends - time.monotonic()))
     if agent.safepoints.run(read, patience_s) is None:
         out.update(_read(agent, detail), at=_why_not(agent, patience_s), safe_point=False)
+        out["note"] = "; ".join(filter(None, (out["note"], _scaled(agent))))
     if not out["grads"] and not out["note"]:
         out["note"] = "no optimizer and no model with parameters was found"
     return out
-
-
-def _cheap(named: List[Tuple[str, Any]]) -> bool:
-    """True where a closer look at everything costs no more than about 20 ms: then nobody has to ask for it."""
-    return len(named) * 6e-5 + sum(p.numel() for _, p in named) * 4e-9 < 0.02
 
 
 def _why_not(agent: Agent, waited_s: float) -> str:
@@ -52,56 +54,83 @@ def _why_not(agent: Agent, waited_s: float) -> str:
     return f"read straight away, not at a safe point: no step came in {waited_s:.1f} s ({last})"
 
 
+def _scaled(agent: Agent) -> str:
+    """Before its optimizer step a GradScaler's factor is still in the gradients."""
+    factors = [getattr(s, "_init_scale", 1.0) for s in agent.objects.scalers() if getattr(s, "_enabled", False)]
+    return "a GradScaler is in use: gradients may still contain its factor" if any(f != 1.0 for f in factors) else ""
+
+
 def _read(agent: Agent, detail: bool) -> Dict[str, Any]:
     torch = sys.modules["torch"]
     began = time.perf_counter()
-    named, note = _parameters(agent)
+    named, notes = _parameters(agent)
     detail = detail or _cheap(named)
     with torch.no_grad():
-        norms = _norms(torch, [p.grad for _, p in named])
-        grads = [_stat(torch, name, p, norm, detail) for (name, p), norm in zip(named, norms)]
-        total = _total(grads)
-    return {"grads": grads, "total_norm": total, "note": note, "cost_s": time.perf_counter() - began}
+        dense = [_values(p, notes) for _, p in named]
+        norms = _norms(torch, dense)
+        grads = [_stat(name, p, d, norm, detail=detail) for (name, p), d, norm in zip(named, dense, norms)]
+    if any(hasattr(p, "_local_tensor") for _, p in named):
+        notes.append("sharded parameters (DTensor): the figures are of this rank's shards")
+    note = "; ".join(dict.fromkeys(notes))
+    return {"grads": grads, "total_norm": _total(grads), "note": note, "cost_s": time.perf_counter() - began}
 
 
-def _parameters(agent: Agent) -> Tuple[List[Tuple[str, Any]], str]:
-    """What the optimizers hold, in their order, then trainable parameters that no optimizer holds."""
+def _cheap(named: List[Tuple[str, Any]]) -> bool:
+    """True where a closer look at everything costs no more than about 20 ms: then nobody has to ask for it."""
+    elements: int = sum(p.numel() for _, p in named)
+    return len(named) * 6e-5 + elements * 4e-9 < 0.02
+
+
+def _parameters(agent: Agent) -> Tuple[List[Tuple[str, Any]], List[str]]:
+    """What the optimizers hold, in their order, then trainable parameters that no optimizer holds; and what must be said of them."""
     names = agent.objects.names()
     named: Dict[int, Tuple[str, Any]] = {}
+    lazy = 0
     for n, optimizer in enumerate(agent.objects.optimizers()):
         for g, group in enumerate(optimizer.param_groups):
             for i, p in enumerate(group["params"]):
                 named.setdefault(id(p), (names.get(id(p), f"optimizer{n}.group{g}.{i}"), p))
-    held = set(named)
+    held = len(named)
     sharded = any(hasattr(p, "_local_tensor") for _, p in named.values())
-    loose = 0
     for model in agent.objects.models() if not sharded else []:  # FSDP2 in mid-forward shows its unsharded copies here
-        for p in model.parameters():
-            if p.requires_grad and id(p) not in named:
-                loose += 1
-                named[id(p)] = (names.get(id(p), "?"), p)
-    note = f"{loose} trainable parameters are in no optimizer" if loose and held else ""
-    return list(named.values()), note
+        for name, p in named_parameters(model):
+            if p.requires_grad and p.is_leaf:
+                named.setdefault(id(p), (names.get(id(p), name), p))
+    loose = len(named) - held
+    notes = [f"{loose} trainable parameters are in no optimizer"] if loose and held else []
+    is_lazy = sys.modules["torch"].nn.parameter.is_lazy
+    lazy = sum(1 for _, p in named.values() if is_lazy(p))
+    if lazy:
+        notes.append(f"{lazy} parameters are lazy and not initialised yet")
+    return [item for item in named.values() if not is_lazy(item[1])], notes
 
 
-def _norms(torch: Any, grads: List[Optional[Any]]) -> List[Optional[float]]:
-    """The L2 norm of each gradient in float32, one synchronisation per device."""
-    out: List[Optional[float]] = [None] * len(grads)
+def _values(parameter: Any, notes: List[str]) -> Optional[Any]:
+    """The gradient's values as a dense tensor; None where there are none."""
+    grad = parameter.grad
+    why = unreadable(parameter) or (grad is not None and unreadable(grad))
+    if why:
+        notes.append(f"some parameters are {why}")
+        return None
+    return None if grad is None else values(grad)
+
+
+def _norms(torch: Any, dense: List[Optional[Any]]) -> List[Optional[float]]:
+    """The L2 norm of each gradient, one synchronisation per device and type; half precision is summed up in float32."""
+    out: List[Optional[float]] = [None] * len(dense)
     groups: Dict[Any, List[int]] = {}
-    locals_: Dict[int, Any] = {}
-    for i, grad in enumerate(grads):
-        if grad is not None:
-            locals_[i] = local(grad)
-            groups.setdefault((locals_[i].device, locals_[i].dtype), []).append(i)
+    for i, tensor in enumerate(dense):
+        if tensor is not None:
+            groups.setdefault((tensor.device, tensor.dtype), []).append(i)
     for (_, dtype), members in groups.items():
         accumulate = torch.float32 if dtype in (torch.float16, torch.bfloat16) else None
-        norms = torch._foreach_norm([locals_[i] for i in members], 2, accumulate)
-        for i, value in zip(members, torch.stack(norms).double().tolist()):
-            out[i] = abs(value)
+        norms = torch._foreach_norm([dense[i] for i in members], 2, accumulate)
+        for i, norm in zip(members, torch.stack(norms).double().tolist()):
+            out[i] = abs(norm)
     return out
 
 
-def _stat(torch: Any, name: str, parameter: Any, norm: Optional[float], detail: bool) -> Dict[str, Any]:
+def _stat(name: str, parameter: Any, dense: Optional[Any], norm: Optional[float], *, detail: bool) -> Dict[str, Any]:
     stat: Dict[str, Any] = {
         "name": name,
         "shape": list(parameter.shape),
@@ -113,37 +142,44 @@ def _stat(torch: Any, name: str, parameter: Any, norm: Optional[float], detail: 
         "inf_count": 0,
         "requires_grad": parameter.requires_grad,
     }
-    if norm is not None and (detail or not math.isfinite(norm)):
-        _drill(torch, stat, parameter.grad)
-    elif norm == 0.0:
-        stat.update(max_abs=0.0, zeros=1.0)
+    if dense is not None and norm is not None and (detail or not TINY <= norm < math.inf):
+        stat.update(_closer(dense, shard(parameter.grad).numel()))
     return stat
 
 
-def _drill(torch: Any, stat: Dict[str, Any], grad: Any) -> None:
-    """Counts, and the norm again without overflow: sum of squares of g / max|g|, in float64."""
-    shard = getattr(grad, "_local_tensor", grad)
-    values = local(grad)
-    finite = torch.isfinite(values)
-    nans = int(torch.isnan(values).sum())
-    magnitudes = torch.where(finite, values, torch.zeros((), dtype=values.dtype, device=values.device)).abs()
-    biggest = float(magnitudes.max()) if magnitudes.numel() else 0.0
-    elements = shard.numel()
-    infs = int((~finite).sum()) - nans
-    stat.update(
-        max_abs=biggest,
-        zeros=1.0 - float(torch.count_nonzero(values)) / elements if elements else 0.0,
-        nan_count=nans,
-        inf_count=infs,
-    )
-    if nans:
-        stat["norm"] = math.nan
-    elif infs:
-        stat["norm"] = math.inf
-    elif biggest:
-        stat["norm"] = float(torch.linalg.vector_norm(magnitudes.double() / biggest)) * biggest
+def _closer(dense: Any, elements: int) -> Dict[str, Any]:
+    """Counts, and the norm again without overflow: sum of squares of g / max|g|, in float64. A sparse tensor's rest are zeros."""
+    torch = sys.modules["torch"]
+    nans = infs = nonzero = 0
+    biggest, norms = 0.0, [0.0]
+    for chunk in _chunks(dense):
+        finite = torch.isfinite(chunk)
+        chunk_nans = int(torch.isnan(chunk).sum())
+        nans += chunk_nans
+        infs += int((~finite).sum()) - chunk_nans
+        nonzero += int(torch.count_nonzero(chunk))
+        wide = chunk.to(torch.complex128) if chunk.is_complex() else chunk.double()
+        magnitudes = torch.where(finite, wide, torch.zeros((), dtype=wide.dtype, device=wide.device)).abs()
+        most = float(magnitudes.max())
+        if most:
+            norms.append(float(torch.linalg.vector_norm(magnitudes / most)) * most)
+        biggest = max(biggest, most)
+    norm = math.nan if nans else math.inf if infs else math.hypot(*norms)
+    zeros = 1.0 - nonzero / elements if elements else 0.0
+    return {"max_abs": biggest, "zeros": zeros, "nan_count": nans, "inf_count": infs, "norm": norm}
+
+
+def _chunks(tensor: Any) -> Iterator[Any]:
+    """Views of `tensor` with about `CHUNK` elements each."""
+    if tensor.numel() == 0:
+        return
+    tensor = tensor.unsqueeze(0) if tensor.dim() == 0 else tensor
+    rows = max(1, CHUNK * tensor.shape[0] // tensor.numel())
+    yield from tensor.split(rows)
 
 
 def _total(grads: List[Dict[str, Any]]) -> Optional[float]:
     norms = [g["norm"] for g in grads if g["norm"] is not None]
+    if any(math.isnan(n) for n in norms):
+        return math.nan  # hypot would call infinite what is infinite anywhere
     return math.hypot(*norms) if norms else None  # hypot scales, so it does not overflow where the parts do not

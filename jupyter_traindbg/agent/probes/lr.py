@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
+from .. import cuda
 from ..next_lr import upcoming
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 COST = "microseconds a group, plus one search for the objects (0.1 ms to 100 ms)"
 NEXT = 5
+GPU_WAIT_S = 2.0
 
 
 def run(agent: Agent) -> Dict[str, Any]:
@@ -56,13 +58,12 @@ def _group(index: int, group: Dict[str, Any], following: Any) -> Dict[str, Any]:
 
 
 def _number(value: Any) -> Optional[float]:
-    """A hyper-parameter as a float, be it a number or a tensor (which, on a GPU, costs one synchronisation)."""
+    """A hyper-parameter as a float, be it a number or a tensor; None where it is neither, or lies on a GPU that does not answer."""
     if isinstance(value, bool) or value is None:
         return None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+    if hasattr(value, "detach"):
+        return cuda.soon(value.detach(), GPU_WAIT_S) if value.numel() == 1 else None
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 __all__: List[str] = ["COST", "run"]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 COST = "0.1 ms of the GIL, and 3 ms asleep to see which threads use the CPU"
 WINDOW_S = 0.003
+MOST_FRAMES = 256
+OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 def run(agent: Agent) -> Dict[str, Any]:
@@ -48,9 +50,11 @@ def _training(agent: Agent) -> Optional[int]:
 
 
 def _frames(frame: Optional[FrameType]) -> List[Any]:
+    """At most `MOST_FRAMES`, without those of our own timers, which stand between the user's code and torch's."""
     out: List[Any] = []
-    while frame is not None and len(out) < 256:
-        out.append((frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno, _name(frame)))
+    while frame is not None and len(out) < MOST_FRAMES:
+        if not frame.f_code.co_filename.startswith(OURS):
+            out.append((frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno, _name(frame)))
         frame = frame.f_back
     return out
 

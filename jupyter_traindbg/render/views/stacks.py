@@ -30,10 +30,7 @@ def view(result: Stacks) -> Iterator[Block]:
     yield from _folded(busy[OPEN:], FOLDED, "different stacks")
     idle = [g for g in groups if g.idle]
     if idle:
-        helpers = sum(g.threads for g in idle)
-        yield Fold(
-            f"{plural(helpers, 'helper thread')} with nothing to do", list(_folded(idle, IDLE, "kinds of helper"))
-        )
+        yield Fold(f"{_helpers(idle)} with nothing to do", list(_folded(idle, IDLE, "kinds of helper")))
 
 
 def _helpers(idle: Sequence[StackGroup]) -> str:
@@ -66,9 +63,7 @@ def _blamed(group: StackGroup) -> bool:
 def _title(group: StackGroup) -> list[str | Span]:
     """Who, which thread, and what it does: ``ranks 0-6 (7) · training thread · waiting for the collective all_reduce``."""
     words: list[str | Span] = [Span(_who(group), "strong"), f" · {_thread(group)}"]
-    doing = _doing(group)
-    if doing:
-        words += [" · ", *doing]
+    words += [" · ", *_doing(group)]
     if group.holds_gil:
         words += [" · ", Span("holds the GIL", "warn")]
     return words
@@ -81,7 +76,7 @@ def _who(group: StackGroup) -> str:
     processes = len(group.pids)
     one, many = {"child": ("child process", "child processes")}.get(group.role, (group.role, f"{group.role}s"))
     pids = f" (pid {rank_list(group.pids)})" if processes <= 4 else ""
-    return f"{plural(processes, one, many)} of {ranks}{pids}"
+    return f"{one if processes == 1 else plural(processes, one, many)} of {ranks}{pids}"
 
 
 def _thread(group: StackGroup) -> str:
@@ -99,9 +94,11 @@ def _doing(group: StackGroup) -> list[str | Span]:
     state = group.state
     if group.waiting_for is not None:
         words = group.waiting_for
+        if words == "sleep":
+            return [Span("sleeping", "strong")]
         return [words] if words.startswith("idle") else ["waiting for ", Span(words, "strong")]
     if isinstance(state, NotAvailable):
-        return []
+        return [Span("state not known", "muted", why=state.reason)]
     return [state]
 
 

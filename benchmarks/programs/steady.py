@@ -1,0 +1,127 @@
+"""A training with steps of steady length, which notes when each step ended. Knows nothing of any debugger.
+
+--kind torch   a transformer layer, AdamW and a scheduler on one CPU thread; the batch is chosen once for steps of about --step-ms
+--kind python  pure Python work of about --step-ms and one small optimizer step
+--kind bare    nothing but a tiny backward and optimizer step, about 0.15 ms: shows the price of a step in microseconds
+
+--stamps FILE is made: its first 8 bytes count the steps, each further 8 bytes are the `time.perf_counter` at a step's end. Prints
+``ready`` after warming up; ends by itself when its --parent is gone or --most-s seconds are over.
+"""
+
+import argparse
+import mmap
+import os
+import threading
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+STAMPS = 1 << 22
+WARM_UP_STEPS = 20
+
+
+class Batches(IterableDataset):
+    def __init__(self, *shape):
+        self.batch = torch.randn(*shape)
+
+    def __iter__(self):
+        while True:
+            yield self.batch
+
+
+def torch_steps(model, loader):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=100_000)
+    for x in loader:
+        loss = nn.functional.mse_loss(model(x), x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        loss.item()
+        yield
+
+
+def training(step_ms):
+    """Steps of about `step_ms` by the size of the batch, which is found by trying."""
+    batch = 4
+    for _ in range(4):
+        torch.manual_seed(0)
+        model = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.1, batch_first=True)
+        steps = torch_steps(model, DataLoader(Batches(batch, 32, 64), batch_size=None))
+        took_ms = usual_ms(steps)
+        if 0.9 < took_ms / step_ms < 1.1:
+            break
+        batch = max(1, round(batch * step_ms / took_ms))
+    return steps
+
+
+def pure_python(step_ms):
+    rounds = 10_000
+    for _ in range(3):
+        rounds = max(1, int(rounds * step_ms / usual_ms(python_steps(rounds), 10)))
+    return python_steps(rounds)
+
+
+def python_steps(rounds):
+    weight = nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=1e-6)
+    while True:
+        total = 0
+        for i in range(rounds):
+            total += work(i)
+        weight.grad = torch.full((4,), 1.0 / (1 + total))
+        optimizer.step()
+        yield
+
+
+def work(i):
+    return i * i % 7
+
+
+def usual_ms(steps, n=30):
+    times = []
+    for _ in range(n):
+        began = time.perf_counter()
+        next(steps)
+        times.append(time.perf_counter() - began)
+    return sorted(times)[n // 2] * 1e3
+
+
+def bare(step_ms):
+    return torch_steps(nn.Linear(4, 4), DataLoader(Batches(2, 4), batch_size=None))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--kind", choices=["torch", "python", "bare"], default="torch")
+    p.add_argument("--step-ms", type=float, default=5.0)
+    p.add_argument("--stamps", required=True)
+    p.add_argument("--parent", type=int, default=0)
+    p.add_argument("--most-s", type=float, default=1800.0)
+    args = p.parse_args()
+    torch.set_num_threads(1)
+    # Injection borrows a thread that waits in a system call, and computing on one thread leaves none; most trainings have a logger's,
+    # a loader's or a pool's.
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    with open(args.stamps, "w+b") as f:
+        f.truncate(8 * (STAMPS + 1))
+        stamps = mmap.mmap(f.fileno(), 0)
+    counts, times = memoryview(stamps).cast("q"), memoryview(stamps).cast("d")
+    steps = {"torch": training, "python": pure_python, "bare": bare}[args.kind](args.step_ms)
+    for _ in range(WARM_UP_STEPS):
+        next(steps)
+    print("ready", flush=True)
+    ends = time.perf_counter() + args.most_s
+    for n in range(1, STAMPS + 1):
+        next(steps)
+        now = times[n] = time.perf_counter()
+        counts[0] = n
+        if now > ends or (args.parent and os.getppid() != args.parent):
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Attach to a training that runs in a cell of another notebook: everything answers while the cell is busy, and nothing of it changes."""
+
+from __future__ import annotations
+
+import sysconfig
+import time
+
+from kernels import Kernel, ipykernel6_python, kernel  # noqa: F401 - fixtures
+from traces import footprint, settled
+
+import traindbg
+
+# The old kernel's environment has no torch: it borrows the one of this environment, last on its path.
+TRAINING = f"""
+import sys
+sys.path.append({sysconfig.get_path("platlib")!r})
+import time, torch
+torch.manual_seed(0)
+def train(steps):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100, 0.5)
+    for step in range(steps):
+        x = torch.randn(32, 8)
+        loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step(); scheduler.step()
+        if step == 5: print("training", flush=True)
+        time.sleep(0.005)
+    return loss.item().hex()
+"""
+
+
+def test_a_training_in_a_busy_cell_answers_everything(kernel: Kernel) -> None:  # noqa: F811
+    assert kernel.run(TRAINING).finish()["status"] == "ok"
+    before = footprint(kernel.pid)
+    undisturbed = kernel.value("torch.manual_seed(1); print(train(600))")
+    cell = kernel.run("torch.manual_seed(1); print(train(600))")
+    cell.wait_for("training")
+    with traindbg.attach(f"kernel:{kernel.file}") as job:
+        (rank,) = job.ranks
+        assert (rank.pid, rank.way) == (kernel.pid, "kernel")
+        threads = job.stacks().processes[0].threads
+        assert threads[0].training
+        assert any(f.function == "train" and not f.library for f in threads[0].frames)
+        assert [g.name for g in job.grads().ranks[0].grads] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+        assert job.lr().ranks[0].optimizers[0].scheduler == "StepLR"
+        assert job.memory().ranks[0].shares[0].optimizer_bytes > 0
+        assert len(job.steps(last=3).ranks[0].steps) == 3
+        began = time.monotonic()
+        again = traindbg.attach(kernel.pid)
+        assert [r.way for r in again.ranks] == ["found running"]
+        again.close()
+        assert time.monotonic() - began < 5
+    assert cell.finish()["status"] == "ok"
+    assert cell.text() == undisturbed
+    after = settled(kernel.pid, before)
+    assert (after.ours_mapped, after.directory) == ((), False)
+    names = kernel.value("import threading; print([t.name for t in threading.enumerate() if 'traindbg' in t.name])")
+    assert names == "[]\n"
+
+
+def test_a_hung_cell_is_looked_at_from_inside(kernel: Kernel) -> None:  # noqa: F811
+    cell = kernel.run("import threading; print('locked', flush=True); lock = threading.Lock(); lock.acquire(); lock.acquire()")
+    cell.wait_for("locked")
+    with traindbg.attach(f"kernel:{kernel.file}") as job:
+        stacks = job.stacks().processes[0]
+        assert stacks.source == "agent"
+        main = next(t for t in stacks.threads if t.name == "MainThread")
+        assert main.state == "waiting"
+    kernel.interrupt()
+    assert cell.finish()["status"] == "error"
+    assert cell.error() == "KeyboardInterrupt"

@@ -1,0 +1,57 @@
+"""The agent started in this very process; tests step their own little trainings."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from jupyter_traindbg import agent as agent_package  # noqa: E402
+from jupyter_traindbg.agent.core import Agent  # noqa: E402
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    torch.manual_seed(0)
+    gc.collect()  # optimizers of earlier tests are cycles
+    running = agent_package.start(str(_private(tmp_path / "agent")), keep=True)
+    try:
+        yield running
+        assert running.safepoints.failures == []
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def ask_while(agent: Agent) -> Callable[..., dict[str, Any]]:
+    """``ask_while(step, "grads", detail=True)``: the probe's answer, asked on another thread while this one calls ``step()``."""
+
+    def ask(step: Callable[[], object], probe: str, **params: Any) -> dict[str, Any]:
+        answers: list[Any] = []
+
+        def client() -> None:
+            try:
+                answers.append(agent.call(probe, params))
+            except BaseException as e:
+                answers.append(e)
+
+        thread = threading.Thread(target=client)
+        thread.start()
+        while thread.is_alive():
+            step()
+            thread.join(0.002)
+        assert isinstance(answers[0], dict), answers[0]
+        return answers[0]
+
+    return ask
+
+
+def _private(directory: Path) -> Path:
+    directory.mkdir(mode=0o700)
+    return directory

@@ -1,0 +1,316 @@
+"""What each view says, and what it says first."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import Any
+
+import pytest
+import render_scenes as scenes
+from render_scenes import GIB
+
+from jupyter_traindbg import render
+from jupyter_traindbg.model import (
+    Grads,
+    GradStat,
+    LearningRates,
+    Memory,
+    NotAvailable,
+    OptimizerLr,
+    RankGrads,
+    RankLr,
+    RankSteps,
+    Result,
+    Stacks,
+    Steps,
+)
+
+UNSCANNED = NotAvailable("not scanned")
+
+
+def text(result: Result, width: int = 160, **options: Any) -> str:
+    return render.text(result, width, **options)
+
+
+def row(words: str, start: str) -> str:
+    """The line of a table that begins with `start`, its columns apart by one space."""
+    (line,) = [line for line in words.splitlines() if line.startswith(start)]
+    return re.sub(r"\s+", " ", line)
+
+
+# --- targets, attached -----------------------------------------------------------------------------------------------
+
+
+def test_targets() -> None:
+    words = text(scenes.targets(2))
+    assert (
+        row(words, "torchrun:900")
+        == "torchrun:900 launcher 2 ranks torch 2.9 2 h 15 min – torchrun --nproc-per-node 2 train.py"
+    )
+    assert (
+        row(words, "└ 1001") == "└ 1001 rank 1 of 2 torch 2.9 2 h 13 min answers python -u train.py --config big.yaml"
+    )
+    assert row(words, "77") == "77 process – –¹ 3 d no way in python /srv/77/finetune.py"
+    assert "  - 77, 78: it belongs to root" in words
+
+
+def test_the_ranks_of_a_large_job_share_a_row() -> None:
+    words = text(scenes.targets(300))
+    assert row(words, "└ 1000").startswith("└ 1000 ... 1299 rank 0-299 of 300 torch 2.9")
+    assert "304 targets" in words
+
+
+def test_no_targets_says_what_to_do() -> None:
+    assert "name a pid" in text(scenes.EMPTY["targets"])
+
+
+def test_attached_groups_ranks_that_are_alike() -> None:
+    words = text(scenes.attached(300, dead=(7, 9)))
+    assert "300 ranks, the agent is in 298 of them" in words
+    assert row(words, "ranks 0-6, 8, 10-299 (298) of 300").endswith("298 pids injected 3.11.9 2.9.1 torch, lightning")
+    assert "none (outside only)" in row(words, "ranks 7, 9 of 300")
+    assert "Next: %stacks" in words
+
+
+# --- stacks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_card_says_who_waits_where_for_what() -> None:
+    lines = text(scenes.stacks(4, odd=1)).splitlines()
+    first = lines.index("● rank 1 · training thread · waiting for the next batch from the DataLoader workers")
+    assert lines[first + 1] == "  at train.py:76 Trainer.batches"
+    assert lines[first + 2].startswith("  ┆ ... 5 library frames, innermost threading.py:331")
+    assert lines[first + 3] == f"  › {scenes.JOB}/train.py:76 Trainer.batches"
+    others = lines.index("● ranks 0, 2, 3 (3) · training thread · waiting for the collective all_reduce")
+    assert others > first
+
+
+def test_outside_is_said_and_idle_helpers_are_folded() -> None:
+    words = text(scenes.stacks(2))
+    assert "from outside, by py-spy" in words
+    assert "2 DataLoader workers of rank 1 (pid 9002, 9003) · main thread · running" in words
+    assert "▸ 2 helper threads and 2 worker processes with nothing to do" in words
+    assert "Queue._feed" not in words
+    assert "Queue._feed" in text(scenes.stacks(2), full=True)
+    assert "Queue._feed" in render.html(scenes.stacks(2))
+
+
+def test_full_opens_library_frames() -> None:
+    assert "dataloader.py:1275" not in text(scenes.stacks(2))
+    assert "dataloader.py:1275" in text(scenes.stacks(2), full=True)
+
+
+def test_the_owner_of_the_gil_and_notes_from_outside_are_said() -> None:
+    held = scenes.thread([], holds_gil=True, state="running")
+    words = text(Stacks((scenes.process(0, [held], source="py-spy", note="py-spy gave no stack"),)))
+    assert "running · holds the GIL" in words
+    assert "no Python frame" in words
+    assert "from outside, by py-spy: py-spy gave no stack" in words
+
+
+def test_a_sleeping_thread_sleeps() -> None:
+    asleep = scenes.thread([scenes.stacks(1, odd=0).processes[0].threads[0].frames[-1]], waiting_for="sleep")
+    assert "rank 0 · training thread · sleeping\n" in text(Stacks((scenes.process(0, [asleep]),)))
+
+
+def test_a_long_path_loses_its_beginning_not_its_end() -> None:
+    words = text(scenes.stacks(2), 60)
+    assert "…" in words
+    assert "transformer/train.py:76 Trainer.batches" in words
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def test_steps_of_one_rank() -> None:
+    words = text(scenes.steps(1))
+    assert "step 120 since the attach · rank 0 · median 12.3 ms a step" in words
+    assert "data wait 8 %   ▓ forward 31 %   ▒ backward 49 %   ░ optimizer 10 %   · other 2 %" in words
+    assert re.search(r"^ 120 \S+ 12\.3 ms 0\.1545 2\.314 2\.99e-4, 1e-4 8 % 900 MiB$", row(words, " 120"))
+    assert len(re.findall(r"12\.3 ms", words)) == 9, "the median and the last eight"
+
+
+def test_the_slowest_rank_and_one_that_is_behind_are_named_in_words() -> None:
+    result = scenes.steps(4)
+    behind = dataclasses.replace(result.ranks[3], steps=result.ranks[3].steps[:-5])
+    words = text(Steps((*result.ranks[:3], behind)))
+    assert "slowest, 1.4 x the median" in row(words, "rank 1")
+    assert "5 steps behind" in row(words, "rank 3")
+    assert row(words, "rank 0").endswith("1e-4")
+
+
+def test_a_loss_that_is_not_finite_is_dated() -> None:
+    steps = [scenes.step(n, loss=math.nan if n >= 7 else 1.0) for n in range(1, 11)]
+    words = text(Steps((RankSteps(0, 1, steps),)))
+    assert "latest NaN" in words
+    assert "4 not finite (first at step 7)" in words
+    assert "××××" in words
+    assert "traindbg-mark" in re.sub(r"(?s)<style>.*</style>", "", render.html(Steps((RankSteps(0, 1, steps),))))
+
+
+def test_the_first_step_has_no_duration() -> None:
+    only_first = Steps((dataclasses.replace(scenes.steps(1).ranks[0], steps=scenes.steps(1).ranks[0].steps[:1]),))
+    words = text(only_first)
+    assert "a step" not in words.splitlines()[0]
+    assert "where the time" not in words
+    assert " – " in row(words, "   1")
+
+
+def test_notes_are_said_with_their_ranks() -> None:
+    assert "rank 0: torch has not been imported in this process" in text(scenes.EMPTY["steps"])
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+
+def grads_of(*ranks: dict[str, float]) -> Grads:
+    """One mapping of parameter name to norm per rank."""
+    made = [
+        tuple(
+            GradStat(n, (2,), "float32", norm, UNSCANNED, UNSCANNED, int(math.isnan(norm)), int(math.isinf(norm)))
+            for n, norm in rank.items()
+        )
+        for rank in ranks
+    ]
+    return Grads(
+        tuple(
+            RankGrads(i, i, "after optimizer step 1", True, math.hypot(*r.values()), made[i])
+            for i, r in enumerate(ranks)
+        )
+    )
+
+
+def order(words: str, *names: str) -> list[str]:
+    return sorted(names, key=lambda name: words.index(f"\n{name} "))
+
+
+def test_not_finite_parameters_come_first_then_the_largest() -> None:
+    words = text(grads_of({"small": 0.1, "nan": math.nan, "large": 9.0, "inf": math.inf}))
+    assert order(words, "small", "nan", "large", "inf")[2:] == ["large", "small"]
+    assert "2 not finite" in words
+    assert "Inf" in row(words, "inf ")
+
+
+def test_a_parameter_has_one_row_however_many_ranks() -> None:
+    words = text(grads_of({"w": 1.0, "same": 2.0}, {"w": 4.0, "same": 2.0}, {"w": 2.0, "same": 2.0}))
+    assert row(words, "w ") == "w 2 float32 4.000 1.000 1"
+    assert row(words, "same ") == "same 2 float32 2.000 – same on all"
+
+
+def test_ranks_that_are_not_finite_are_named() -> None:
+    words = text(grads_of({"w": 1.0}, {"w": math.nan}, {"w": 3.0}, {"w": math.nan}))
+    assert row(words, "w ").startswith("w 2 float32 NaN 1.000 1, 3")
+    assert row(words, "ranks 1, 3").startswith("ranks 1, 3 NaN 1 after optimizer step 1")
+
+
+def test_first_non_finite_module_is_on_top() -> None:
+    words = text(scenes.grads(2, bad_rank=1))
+    sentence = "rank 1: the first output that is not finite came from decoder.layers.2.attention (forward): its inputs were finite"
+    assert sentence in words
+    assert "its weights were not finite (57 modules ran)" in words
+    assert words.index(sentence) < words.index("Total norm")
+
+
+def test_zeros_missing_and_frozen_are_counted() -> None:
+    none = NotAvailable("frozen")
+    frozen = GradStat("f", (2,), "float32", none, none, none, 0, 0, requires_grad=False)
+    missing = dataclasses.replace(frozen, name="m", requires_grad=True)
+    zero = GradStat("z", (), "float32", 0.0, 0.0, 1.0, 0, 0)
+    words = text(Grads((RankGrads(0, 1, "straight away: the job does not step", False, 0.0, (frozen, missing, zero)),)))
+    assert "all gradients are finite · 1 with a gradient of zeros · 1 without a gradient · 1 frozen" in words
+    assert "straight away: the job does not step (not at a safe point)" in words
+    assert row(words, "z ") == "z scalar float32 0 0 100 %"
+
+
+def test_the_rest_is_counted() -> None:
+    assert "... and 372 more parameters" in text(scenes.grads(2, 400))
+
+
+# --- learning rates --------------------------------------------------------------------------------------------------
+
+
+def test_ranks_that_agree_on_their_learning_rates_are_shown_once() -> None:
+    words = text(scenes.lr(300))
+    assert "AdamW of ranks 0-299 (300) · CosineAnnealingLR at its step 1204" in words
+    cells = "3e-4 2.999e-4, 2.998e-4, 2.997e-4, 2.996e-4, 2.996e-4 0.1 betas 0.9, 0.95 148 124 M"
+    assert row(words, "0 ") == f"0 {cells}"
+
+
+def test_a_rank_that_differs_comes_first() -> None:
+    ranks = list(scenes.lr(8).ranks)
+    group = dataclasses.replace(ranks[5].optimizers[0].groups[0], lr=1e-2, momentum=0.9, betas=None)
+    sgd = OptimizerLr("SGD", (group,), NotAvailable("no scheduler"), NotAvailable("no scheduler"))
+    ranks[5] = RankLr(5, 1005, (sgd,))
+    words = text(LearningRates(tuple(ranks)))
+    assert "they differ, in 2 ways" in words
+    assert words.index("SGD of rank 5 · no scheduler") < words.index("AdamW of ranks 0-4, 6, 7 (7)")
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_memory_of_one_rank() -> None:
+    words = text(scenes.memory(1), full=True)
+    assert "resident  1.4 GiB, 2 GiB at peak" in words
+    assert "cuda:0: 6 GiB in use" in words
+    assert (
+        "parameters 500 MiB   ▓ gradients 500 MiB   ▒ optimizer state 1000 MiB   ░ buffers 1 MiB   · all else 4.05 GiB"
+        in words
+    )
+    assert row(words, "allocated at peak") == "allocated at peak 7 GiB"
+    assert "9003" in words
+    assert "grows by 1 MiB a step" in words
+
+
+def test_memory_without_cuda_says_why() -> None:
+    (rank,) = scenes.memory(1).ranks
+    words = text(Memory((dataclasses.replace(rank, cuda=NotAvailable("this process uses no CUDA device")),)))
+    assert "CUDA: not available (this process uses no CUDA device)" in words
+
+
+def test_memory_of_many_ranks_names_least_and_greatest() -> None:
+    words = text(scenes.memory(300))
+    assert "resident         min 1.4 GiB (rank 0) · median 1.55 GiB · max 1.69 GiB (rank 299)" in words
+    assert row(words, "rank 299").startswith("rank 299 1299 1.69 GiB 2 GiB 6 GiB")
+    assert "... and 290 more ranks" in words
+
+
+# --- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+def test_gpus_and_whose_processes_are_on_them() -> None:
+    words = text(scenes.gpu())
+    assert "2 x NVIDIA H100 80GB HBM3" in words
+    assert row(words, "0 (cuda:0)") == "0 (cuda:0) 62 GiB of 80 GiB (78 %) 97 % 612 of 700 W 64 nothing 0 0"
+    assert row(words, "1 (cuda:1)").endswith("91 hardware thermal slowdown 2 uncorrected 3")
+    assert "GPU 1 (cuda:1): Xid 79, 5 min 40 s ago, pid 1001; 31, 1 h 6 min ago" in words
+    assert row(words, "1001") == "1001 rank 1 (ours) 1 (cuda:1) python 61 GiB"
+    assert row(words, "31337") == "31337 – 1 (cuda:1) python3 9 GiB"
+
+
+def test_a_driver_that_hangs() -> None:
+    words = text(scenes.gpu_hung())
+    assert "▲ the GPUs could not be read in full\n  the NVIDIA driver did not answer in 10 s" in words
+    assert "the call that got no answer: nvmlDeviceGetUtilizationRates" in words
+    assert "(state D): pid 4242, 4243" in words
+    assert "8 GPUs: nothing could be read (the driver does not answer)" in words
+
+
+def test_one_field_that_is_missing_is_a_footnote() -> None:
+    lacking = dataclasses.replace(
+        scenes.gpu(), devices=(scenes.device(0, power_w=NotAvailable("not supported"), mig_parent=3, cuda_index=None),)
+    )
+    words = text(lacking)
+    assert " –¹ " in row(words, "3 MIG 0")
+    assert "¹ not available: not supported" in words
+    page = render.html(lacking)
+    assert page.count('title="not available: not supported"') == 1
+    assert "<sup>1</sup> not available: not supported" in page
+
+
+@pytest.mark.parametrize("fault", ["lost", "reset required"])
+def test_a_lost_gpu_is_named(fault: str) -> None:
+    words = text(dataclasses.replace(scenes.gpu(), devices=(scenes.device(0, fault=fault, memory_used_bytes=GIB),)))
+    assert f"0 (cuda:0) {fault}" in words
