@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPO, need
+from support import REPO, need
 
 OLD_VENV = REPO / ".venv-ipykernel6"
 OLD_REQUIREMENTS = ["ipykernel==6.*", "matplotlib"]

@@ -85,8 +85,8 @@ class Agent:
             if not self.alive:
                 return
             self.alive = False
+        self.safepoints.close()  # first: once no thread is inside our hooks, what they use can go
         self.recorder.close()
-        self.safepoints.close()
         self.objects.clear()
         atexit.unregister(self._at_exit)
         self._server.close()

@@ -28,7 +28,9 @@ def from_frames() -> Iterator[Any]:
     seen: Set[int] = set()
     queue: Deque[Tuple[Any, int]] = deque()
     leaves = (*LEAVES, sys.modules["torch"].Tensor) if hasattr(sys.modules.get("torch"), "Tensor") else LEAVES
-    is_leaf: Dict[int, bool] = {}  # by id: a class may have a metaclass that runs user code when it is hashed or compared
+    is_leaf: Dict[
+        int, bool
+    ] = {}  # by id: a class may have a metaclass that runs user code when it is hashed or compared
 
     def add(values: List[Any], depth: int) -> None:
         for value in values:

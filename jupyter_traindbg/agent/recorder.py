@@ -15,11 +15,13 @@ import os
 import sys
 import threading
 import time
+import types
 import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import cuda
+from .dynamo import keep_out
 from .objects import inner_optimizers
 from .patch import Patch, Spot
 from .safepoint import SafePoints
@@ -92,6 +94,7 @@ class Recorder:
             Spot("torch.amp.grad_scaler", "GradScaler", "scale", self._wrap_scale),
             Spot("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler", "scale", self._wrap_scale),
         ]
+        keep_out()
         self._patch()
 
     def close(self) -> None:
@@ -130,14 +133,15 @@ class Recorder:
         self._last_event = now
 
     def _before(self, optimizer: Any) -> None:
-        self._mark(OTHER)
+        nested = self._stepper(optimizer).enter(_step_frame())
+        self._mark(OPTIMIZER if nested else OTHER)
 
     def _after(self, optimizer: Any) -> None:
         if not self._on:
             return
         stepper = self._stepper(optimizer)
-        if stepper.wrapper:
-            return  # the optimizer inside has just been recorded
+        if stepper.leave(_step_frame()) or self._recorded_inside(stepper, optimizer):
+            return
         self._mark(OPTIMIZER)
         now = self._last_event or time.perf_counter()
         duration = None if self._last_step is None else now - self._last_step
@@ -200,9 +204,18 @@ class Recorder:
         known = self._steppers.get(id(optimizer))
         if known is None or known.optimizer() is not optimizer:
             self._steppers = {key: s for key, s in self._steppers.items() if s.optimizer() is not None}
-            known = self._steppers[id(optimizer)] = _Stepper(optimizer, self._optimizers_seen, self._steppers)
-            self._optimizers_seen += not known.wrapper
+            known = self._steppers[id(optimizer)] = _Stepper(optimizer)
         return known
+
+    def _recorded_inside(self, stepper: _Stepper, optimizer: Any) -> bool:
+        """True for an optimizer that steps another one (ZeRO, SAM): that one has been recorded. Numbers those that are not."""
+        if stepper.index is None:
+            if any(id(inner) in self._steppers for inner in inner_optimizers(optimizer)):
+                stepper.index = -1
+            else:
+                stepper.index = self._optimizers_seen
+                self._optimizers_seen += 1
+        return stepper.index < 0
 
     def _sample_norm(self, optimizer: Any, now: float) -> Optional[cuda.Scalar]:
         """The L2 norm of all gradients of `optimizer` now and then, so that it costs `NORM_SHARE` of the time at most."""
@@ -259,10 +272,12 @@ class Recorder:
         return traindbg_next
 
     def _wrap_scale(self, scale: Any) -> Any:
+        compiling = sys.modules["torch"].compiler.is_compiling  # a graph with a scaler in it must have nothing of ours
+
         @functools.wraps(scale)
         def traindbg_scale(scaler: Any, outputs: Any) -> Any:
             scaled = scale(scaler, outputs)
-            if self._on and scaled is not outputs:
+            if not compiling() and self._on and scaled is not outputs:
                 self._careful(self._note_scaled, outputs, scaled)
             return scaled
 
@@ -302,15 +317,29 @@ class Recorder:
 class _Stepper:
     """An optimizer that was seen stepping, and its own step count."""
 
-    def __init__(self, optimizer: Any, index: int, others: Dict[int, _Stepper]) -> None:
+    def __init__(self, optimizer: Any) -> None:
         self.optimizer = weakref.ref(optimizer)
-        self.index = index
-        self.wrapper = any(id(inner) in others for inner in inner_optimizers(optimizer))
+        self.index: Optional[int] = None
+        self._frames: List[int] = []
+        """The running calls of its ``step``, outermost first: a subclass's step calls its parent's, and both have hooks."""
         self._looked = False
         self._counted: Optional[Callable[[], Any]] = None
         """A parameter whose state counts the steps."""
         self._base: Optional[cuda.Scalar] = None
         self._further = 0
+
+    def enter(self, frame: types.FrameType) -> bool:
+        """True where another step of the same optimizer calls this one."""
+        while self._frames and not _runs_above(self._frames[-1], frame):
+            self._frames.pop()  # it raised: its post hook never came
+        self._frames.append(id(frame))
+        return len(self._frames) > 1
+
+    def leave(self, frame: types.FrameType) -> bool:
+        """True where the step that ends here was called by another step of the same optimizer."""
+        if id(frame) in self._frames:
+            del self._frames[self._frames.index(id(frame)) :]
+        return bool(self._frames)
 
     def step(self, optimizer: Any) -> Tuple[Optional[cuda.Scalar], int]:
         """The optimizer's own step count, as a figure and what to add to it; (None, 0) where it keeps none.
@@ -339,6 +368,21 @@ class _Stepper:
             self._counted = None if counted is None else weakref.ref(counted)
         parameter = self._counted() if self._counted is not None else None
         return None if parameter is None else (optimizer.state.get(parameter) or {}).get("step")
+
+
+def _step_frame() -> types.FrameType:
+    """The frame, of torch, that called our hook."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    return frame
+
+
+def _runs_above(ident: int, frame: types.FrameType) -> bool:
+    caller = frame.f_back
+    while caller is not None and id(caller) != ident:
+        caller = caller.f_back
+    return caller is not None
 
 
 def grads_norm(torch: Any, grads: List[Any]) -> Any:

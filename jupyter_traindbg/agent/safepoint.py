@@ -16,6 +16,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 Hook = Callable[[Any], None]
 WAIT_WITHOUT_HISTORY_S = 5.0
 SLOWER_THAN_USUAL = 5.0
+CLOSE_S = 2.0
 
 
 class Request:
@@ -51,6 +52,8 @@ class SafePoints:
         self.optimizers: Dict[int, Any] = {}
         """Live optimizers in the order first seen stepping: id -> weak reference."""
         self._handles: Tuple[Any, ...] = ()
+        self._inside: Deque[int] = deque()
+        """One entry for every thread that runs our hooks right now."""
         self._requests: Deque[Request] = deque()
         self._recent: Deque[float] = deque(maxlen=32)
         self.failures: List[str] = []
@@ -72,10 +75,13 @@ class SafePoints:
         return True
 
     def close(self) -> None:
-        """Remove the hooks; whoever still waits is told that no safe point came."""
+        """Remove the hooks and wait until no thread is inside one; whoever waits for a safe point is told that none came."""
         for handle in self._handles:
             handle.remove()
         self._handles = ()
+        ends = time.monotonic() + CLOSE_S
+        while self._inside and time.monotonic() < ends:
+            time.sleep(0.001)
         self.active = False
         self.before.clear()
         self.after.clear()
@@ -92,8 +98,10 @@ class SafePoints:
 
     def patience_s(self, deadline_s: float) -> float:
         """How long it makes sense to wait for the next step: several usual steps, and half of the deadline at most."""
-        usual = self.usual_step_s()
-        wanted = WAIT_WITHOUT_HISTORY_S if usual is None else max(1.0, SLOWER_THAN_USUAL * usual)
+        times = list(self._recent)
+        gaps = [b - a for a, b in zip(times, times[1:])]
+        # The longest gap: with two optimizers (a GAN) the usual gap is the short one between them.
+        wanted = max(1.0, SLOWER_THAN_USUAL * max(gaps)) if gaps else WAIT_WITHOUT_HISTORY_S
         return min(wanted, deadline_s / 2)
 
     def run(self, function: Callable[[], Any], wait_s: float) -> Optional[Request]:
@@ -116,28 +124,41 @@ class SafePoints:
             raise request.error
         return request
 
+    # -- on the training thread: nothing below may raise into the training --
+
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self.thread_id = threading.get_ident()
-        self._call(self.before, optimizer)
+        self._inside.append(1)
+        try:
+            self.thread_id = threading.get_ident()
+            self._call(self.before, optimizer)
+        finally:
+            self._inside.pop()
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._inside.append(1)
+        try:
+            known = self.optimizers.get(id(optimizer))
+            if known is None or known() is not optimizer:
+                self.optimizers[id(optimizer)] = weakref.ref(optimizer)
+            self.steps += 1
+            self._recent.append(time.perf_counter())
+            self._call(self.after, optimizer)
+            self._serve_requests()
+        finally:
+            self._inside.pop()
 
     def _call(self, hooks: List[Hook], optimizer: Any) -> None:
         for hook in list(hooks):
             try:
                 hook(optimizer)
             except Exception as e:
-                hooks.remove(hook)
+                hooks[:] = [h for h in hooks if h != hook]
                 self.failures.append(f"{getattr(hook, '__qualname__', hook)}: {type(e).__name__}: {e}")
 
-    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        key = id(optimizer)
-        if key not in self.optimizers or self.optimizers[key]() is not optimizer:
-            self.optimizers[key] = weakref.ref(optimizer)
-        self.steps += 1
-        self._recent.append(time.perf_counter())
-        self._call(self.after, optimizer)
+    def _serve_requests(self) -> None:
         while self._requests:
             try:
                 request = self._requests.popleft()
             except IndexError:
-                return
+                return  # whoever asked has just given up
             request.run()

@@ -162,3 +162,77 @@ __attribute__((constructor)) static void start(void)
     pthread_attr_destroy(&detached);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
+
+/*
+ * The second way in, for a process of which no thread is ever parked. attach/pending.py maps two fresh pages in the process, copies this
+ * section into both, each behind a `struct visit`, and queues pending_call() with CPython, which calls it on the main thread between two
+ * instructions of Python, as it would a signal handler. That thread only starts another one, which loads this object and so starts the
+ * thread above. The code runs where it was copied to: it refers to nothing but its struct. Each copy leaves by a jump to munmap. Besides:
+ *
+ *     nothread    no thread could be started
+ *     noload      this object could not be loaded
+ */
+#ifdef __x86_64__
+#define COPIED __attribute__((section("pending"), noinline, used))
+#define PAGE 4096
+
+struct visit { /* laid out by attach/pending.py */
+    long pid;
+    struct visit *second; /* the copy that the thread runs in */
+    void *(*thread)(void *);
+    int (*getpid)(void);
+    int (*fill)(sigset_t *);
+    int (*mask)(int, const sigset_t *, sigset_t *);
+    int (*attr_init)(pthread_attr_t *);
+    int (*attr_detach)(pthread_attr_t *, int);
+    int (*attr_stack)(pthread_attr_t *, size_t);
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    void *(*load)(const char *, int);
+    int (*open)(const char *, int, ...);
+    int (*close)(int);
+    int (*unmap)(void *, size_t);
+    char object[512], nothread[512], noload[512];
+};
+
+COPIED static void leave_mark(const struct visit *v, const char *path)
+{
+    int fd = v->open(path, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        v->close(fd);
+}
+
+/* How much of the two pages is no longer needed. */
+COPIED static size_t start_thread(struct visit *v)
+{
+    sigset_t all, before;
+    pthread_attr_t detached;
+    pthread_t thread;
+
+    if (v->getpid() != v->pid)
+        return 2 * PAGE; /* forked since, with the queue: the visit is not for this process */
+    v->fill(&all);
+    v->mask(SIG_BLOCK, &all, &before);
+    v->attr_init(&detached);
+    v->attr_detach(&detached, PTHREAD_CREATE_DETACHED);
+    v->attr_stack(&detached, STACK_BYTES);
+    int failed = v->create(&thread, &detached, v->thread, v->second);
+    v->mask(SIG_SETMASK, &before, NULL);
+    if (!failed)
+        return PAGE;
+    leave_mark(v, v->nothread);
+    return 2 * PAGE;
+}
+
+/* Returns 0, as munmap does: CPython takes anything else for an exception. */
+COPIED __attribute__((visibility("default"))) int pending_call(struct visit *v)
+{
+    return v->unmap(v, start_thread(v));
+}
+
+COPIED __attribute__((visibility("default"))) int pending_thread(struct visit *v)
+{
+    if (!v->load(v->object, RTLD_NOW))
+        leave_mark(v, v->noload);
+    return v->unmap(v, PAGE);
+}
+#endif

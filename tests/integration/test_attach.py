@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Start, interpreters, need
+from support import Start, interpreters, need
 from traces import footprint, settled
 
 import traindbg

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import need
+from support import need
 
 REPO = Path(__file__).parents[2]
 NOTEBOOKS = REPO / "notebooks"

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import interpreters
+from support import interpreters
 from traces import footprint, settled
 
 from jupyter_traindbg.agent import rendezvous

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import REPO
+from support import REPO
 
 from jupyter_traindbg.attach.kernel_channel import find_connection_file, kernel_pid, run_in_kernel
 from jupyter_traindbg.errors import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from conftest import Start
 from nbclient import NotebookClient
+from support import Start
 from traces import footprint, settled
 
 
@@ -99,7 +99,7 @@ def test_loading_twice_under_both_names_and_unloading(notebook: Notebook) -> Non
 def test_help_and_completion(notebook: Notebook, start: Start) -> None:
     program = start("train.py", "--sleep", "0.01")
     assert "first module" in notebook.text("print(get_ipython().find_line_magic('grads').__doc__)")
-    complete = "print(sorted(get_ipython().complete({0!r}, {0!r}, {1})[1]))"
+    complete = "print(sorted(get_ipython().complete(None, {0!r}, {1})[1]))"
     line = "%grads --f"
     assert "--first-nan" in notebook.text(complete.format(line, len(line)))
     line = "%attach "

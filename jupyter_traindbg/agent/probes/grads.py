@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from .. import first_nonfinite
+from ..dynamo import keep_out
 from ..objects import named_parameters
 from ..tensors import shard, unreadable, values
 
@@ -31,6 +32,7 @@ def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan:
     """Read at the next safe point; where no step comes in time, straight away, and ``at`` says so."""
     if "torch" not in sys.modules:
         return {"at": "", "safe_point": False, "grads": [], "note": "torch has not been imported in this process"}
+    keep_out()
     ends = time.monotonic() + deadline_s
     first = first_nonfinite.arm_one_step(agent, deadline_s * 0.8) if first_nan else None
     agent.objects.find()

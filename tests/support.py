@@ -1,0 +1,78 @@
+"""What tests share beside fixtures: running programs, requirements, interpreters."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jupyter_traindbg.outside import procfs
+
+PROGRAMS = Path(__file__).parent / "programs"
+REPO = Path(__file__).parent.parent
+IN_CI = os.environ.get("CI") == "true"
+
+
+def need(tool: str, present: bool) -> None:
+    """Skip on a laptop, fail in CI, where `tool` is missing."""
+    if not present:
+        if IN_CI:
+            pytest.fail(f"{tool} is missing, and CI must have it")
+        pytest.skip(f"needs {tool}")
+
+
+def interpreters() -> dict[str, str]:
+    """One of every Python from 3.9 on that this machine has: version -> path."""
+    places = [*os.environ["PATH"].split(os.pathsep), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))]
+    found = {f"3.{sys.version_info.minor}": sys.executable}
+    for minor in range(9, 15):
+        for place in places:
+            path = os.path.join(place, f"python3.{minor}")
+            if "/shims" not in place and os.access(path, os.X_OK):
+                found.setdefault(f"3.{minor}", path)
+    return found
+
+
+class Program:
+    """A program of tests/programs/ running as a process; its stdout goes to a file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process, self.log = process, log
+        self.pid = process.pid
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, text: str, timeout_s: float = 60) -> None:
+        """Wait until the program has printed `text`."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.output():
+            if self.process.poll() is not None and text not in self.output():
+                raise AssertionError(f"the program ended with {self.process.returncode}:\n{self.output()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no {text!r} in {timeout_s} s:\n{self.output()}")
+            time.sleep(0.02)
+
+    def wait(self, timeout_s: float = 60) -> int:
+        return self.process.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Kill the program and everything it started (launchers put their ranks into sessions of their own)."""
+        below = procfs.descendants(self.pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for child in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+
+Start = Callable[..., Program]
