@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from common import (
@@ -89,7 +90,9 @@ def agent_start_ms() -> float:
         return python_ms(AGENT_START, str(boot))
 
 
-def unprepared(options: list[str], ways: dict[str, Callable[[int], float]], n: int) -> tuple[dict[str, Sample], Sample]:
+def unprepared(
+    options: list[str], ways: Mapping[str, Callable[[int], float]], n: int
+) -> tuple[dict[str, Sample], Sample]:
     """Each way `n` times on a process of its own, each after a `py-spy dump` of the same process."""
     dumps: list[float] = []
 
@@ -98,7 +101,7 @@ def unprepared(options: list[str], ways: dict[str, Callable[[int], float]], n: i
             dumps.append(py_spy_ms(process.pid))
             return way(process.pid)
 
-    seen = in_turns({name: (lambda way=way: fresh(way)) for name, way in ways.items()}, n)
+    seen = in_turns({name: partial(fresh, way) for name, way in ways.items()}, n)
     return seen, Sample(tuple(dumps))
 
 
@@ -140,7 +143,8 @@ def scene(workers: int, n_cold: int, n: int) -> list[Row]:
     warm, dumps = attached(options, n)
     goals = [STACKS_MS, STACKS_MS, CALL_MS]
     return out + [
-        row(f"{where}, attached: {name}", seen, dumps, goal) for (name, seen), goal in zip(warm.items(), goals, strict=True)
+        row(f"{where}, attached: {name}", seen, dumps, goal)
+        for (name, seen), goal in zip(warm.items(), goals, strict=True)
     ]
 
 
@@ -148,7 +152,9 @@ def main() -> int:
     args = arguments(__doc__).parse_args()
     n_cold, n = (1, 2) if args.quick else (5, 15)
     table = [r for workers in ([0] if args.quick else [0, 2]) for r in scene(workers, n_cold, n)]
-    table.append(row("agent start inside a process with torch", in_turns({"": agent_start_ms}, n_cold)[""], None, AGENT_MS))
+    table.append(
+        row("agent start inside a process with torch", in_turns({"": agent_start_ms}, n_cold)[""], None, AGENT_MS)
+    )
     table.append(row("import traindbg", in_turns({"": lambda: python_ms(IMPORT)}, n)[""], None, IMPORT_MS))
     notes = [f"n = {n_cold} fresh processes a way, {n} in turns on an attached one."]
     print_table("From nothing to the first stacks", HEAD, table, notes)

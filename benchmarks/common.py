@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.metadata
+import itertools
 import os
 import platform
 import random
@@ -144,11 +145,18 @@ def in_turns(ways: dict[str, Callable[[], float]], n: int) -> dict[str, Sample]:
     return {name: Sample(tuple(values)) for name, values in seen.items()}
 
 
-def call_ms(*words: str, env: dict[str, str] | None = None, ok: Sequence[int] = (0, 1), deadline_s: float = 30.0) -> float:
+def call_ms(
+    *words: str, env: dict[str, str] | None = None, ok: Sequence[int] = (0, 1), deadline_s: float = 30.0
+) -> float:
     """Milliseconds of a whole command, from its start to its end. Raises where it fails: a failure is not a fast answer."""
     began = time.perf_counter()
     done = subprocess.run(
-        words, capture_output=True, stdin=subprocess.DEVNULL, timeout=deadline_s, env={**os.environ, **(env or {})}
+        words,
+        check=False,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=deadline_s,
+        env={**os.environ, **(env or {})},
     )
     took = (time.perf_counter() - began) * 1e3
     if done.returncode not in ok:
@@ -159,7 +167,12 @@ def call_ms(*words: str, env: dict[str, str] | None = None, ok: Sequence[int] = 
 def python_ms(code: str, *args: str, deadline_s: float = 60.0) -> float:
     """What `code` prints last, a number, run in a fresh interpreter."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=deadline_s
+        [sys.executable, "-c", code, *args],
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=deadline_s,
     )
     if done.returncode != 0:
         raise SystemExit(f"a measurement in a fresh interpreter failed: {done.stderr.strip()}")
@@ -222,28 +235,29 @@ class Stamps:
         self._counts, self._times = memoryview(self._map).cast("q"), memoryview(self._map).cast("d")
 
     @property
-    def count(self) -> int:
-        return self._counts[0]
+    def size(self) -> int:
+        """The work in a step: give it to another process to have it do the same."""
+        return self._counts[1]
 
     def durations_s(self, began: float, ended: float) -> list[float]:
         """Durations of the steps that lie wholly between two `time.perf_counter` values."""
-        last = self.count
+        last = self._counts[0] + 1  # two figures lie before the times
         times: list[float] = []
-        while last >= 1 and (at := self._times[last]) >= began:
+        while last >= 2 and (at := self._times[last]) >= began:
             if at <= ended:
                 times.append(at)
             last -= 1
         times.reverse()
-        return [b - a for a, b in zip(times, times[1:], strict=False)]
+        return [b - a for a, b in itertools.pairwise(times)]
 
 
 @contextlib.contextmanager
 def steady(
-    kind: str, step_ms: float, python: str = sys.executable, env: dict[str, str] | None = None
+    kind: str, step_ms: float, *, size: int = 0, python: str = sys.executable, env: dict[str, str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], Stamps]]:
-    """programs/steady.py, running, with its stamps."""
+    """programs/steady.py, running, with its stamps. With `size` it does that much work a step, else what takes `step_ms`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stamps"
-        args = ["--kind", kind, "--step-ms", str(step_ms), "--stamps", str(path), "--parent", str(os.getpid())]
-        with program(PROGRAMS / "steady.py", *args, python=python, env=env) as process:
+        args = ["--kind", kind, "--step-ms", str(step_ms), "--size", str(size), "--stamps", str(path)]
+        with program(PROGRAMS / "steady.py", *args, "--parent", str(os.getpid()), python=python, env=env) as process:
             yield process, Stamps(path)

@@ -20,7 +20,12 @@ from common import Row, Stamps, arguments, print_table, ratio_text, steady
 import traindbg
 
 POLL_S = 0.5
-DETACHED, IDLE, POLLED, POLLED_STACKS = "detached again", "attached, idle", "polled at 2 Hz", "polled at 2 Hz, stacks too"
+DETACHED, IDLE, POLLED, POLLED_STACKS = (
+    "detached again",
+    "attached, idle",
+    "polled at 2 Hz",
+    "polled at 2 Hz, stacks too",
+)
 SETTLE_S = 0.1
 """Left out after each attach and detach."""
 HEAD = ("state", "ours, ms a step", "without us, ms a step", "ratio of medians (95 %), of means (95 %)", "goal")
@@ -78,7 +83,11 @@ def _mean(values: object) -> float:
 def measure(scene: Scene) -> dict[str, Pairs]:
     """All states of `scene`, in turns within one process that trains without a pause."""
     pairs = {state: Pairs() for state in (IDLE, POLLED, POLLED_STACKS, DETACHED)}
-    states: list[tuple[str, Callable[[traindbg.Job, float], None]]] = [(IDLE, _wait), (POLLED, _poll), (POLLED_STACKS, _poll_all)]
+    states: list[tuple[str, Callable[[traindbg.Job, float], None]]] = [
+        (IDLE, _wait),
+        (POLLED, _poll),
+        (POLLED_STACKS, _poll_all),
+    ]
     with steady(scene.kind, scene.step_ms) as (process, stamps):
         before = _window(stamps, lambda: time.sleep(scene.window_s))
         for i in range(scene.rounds):
@@ -141,7 +150,9 @@ def rows(scene: Scene, pairs: dict[str, Pairs]) -> list[Row]:
         ours = statistics.median(w.median_ms for w in seen.ours)
         without = statistics.median(w.median_ms for w in seen.without)
         goal = None if scene.goals is None else {IDLE: scene.goals[0], POLLED: scene.goals[1]}.get(state)
-        more = statistics.median((a.median_ms - b.median_ms) * 1e3 for a, b in zip(seen.ours, seen.without, strict=True))
+        more = statistics.median(
+            (a.median_ms - b.median_ms) * 1e3 for a, b in zip(seen.ours, seen.without, strict=True)
+        )
         ratio = f"{ratio_text(by_median)}, {ratio_text(by_mean)}"
         out.append(
             Row(

@@ -72,7 +72,7 @@ class Scene:
         return (time.perf_counter() - began) * 1e3
 
 
-class _Standing(torch.optim.Optimizer):
+class _Standing(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not followed
     """An optimizer whose step does nothing, so that only its hooks cost."""
 
     def __init__(self, parameters: list[nn.Parameter]) -> None:

@@ -1,11 +1,12 @@
 """A training with steps of steady length, which notes when each step ended. Knows nothing of any debugger.
 
---kind torch   a transformer layer, AdamW and a scheduler on one CPU thread; the batch is chosen once for steps of about --step-ms
---kind python  pure Python work of about --step-ms and one small optimizer step
+--kind torch   a transformer layer, AdamW and a scheduler on one CPU thread
+--kind python  pure Python work and one small optimizer step
 --kind bare    nothing but a tiny backward and optimizer step, about 0.15 ms: shows the price of a step in microseconds
 
---stamps FILE is made: its first 8 bytes count the steps, each further 8 bytes are the `time.perf_counter` at a step's end. Prints
-``ready`` after warming up; ends by itself when its --parent is gone or --most-s seconds are over.
+The work of a step is its --size (sequences in a batch, rounds of a loop); without one, it is found by trying what takes --step-ms.
+--stamps FILE is made: 8 bytes with the number of steps, 8 with the size, then the `time.perf_counter` of each step's end. Prints ``ready``
+after warming up; ends by itself when its --parent is gone or --most-s seconds are over.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 STAMPS = 1 << 22
+HEAD = 2
 WARM_UP_STEPS = 20
 
 
@@ -44,25 +46,24 @@ def torch_steps(model, loader):
         yield
 
 
-def training(step_ms):
-    """Steps of about `step_ms` by the size of the batch, which is found by trying."""
-    batch = 4
+def training(batch):
+    torch.manual_seed(0)
+    model = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.1, batch_first=True)
+    return torch_steps(model, DataLoader(Batches(batch, 32, 64), batch_size=None))
+
+
+def bare(size):
+    return torch_steps(nn.Linear(4, 4), DataLoader(Batches(2, 4), batch_size=None))
+
+
+def fitting_size(make, size, step_ms):
+    """The size whose steps take about `step_ms`."""
     for _ in range(4):
-        torch.manual_seed(0)
-        model = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.1, batch_first=True)
-        steps = torch_steps(model, DataLoader(Batches(batch, 32, 64), batch_size=None))
-        took_ms = usual_ms(steps)
-        if 0.9 < took_ms / step_ms < 1.1:
+        took_ms = usual_ms(make(size))
+        if 0.95 < took_ms / step_ms < 1.05:
             break
-        batch = max(1, round(batch * step_ms / took_ms))
-    return steps
-
-
-def pure_python(step_ms):
-    rounds = 10_000
-    for _ in range(3):
-        rounds = max(1, int(rounds * step_ms / usual_ms(python_steps(rounds), 10)))
-    return python_steps(rounds)
+        size = max(1, round(size * step_ms / took_ms))
+    return size
 
 
 def python_steps(rounds):
@@ -90,14 +91,11 @@ def usual_ms(steps, n=30):
     return sorted(times)[n // 2] * 1e3
 
 
-def bare(step_ms):
-    return torch_steps(nn.Linear(4, 4), DataLoader(Batches(2, 4), batch_size=None))
-
-
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--kind", choices=["torch", "python", "bare"], default="torch")
     p.add_argument("--step-ms", type=float, default=5.0)
+    p.add_argument("--size", type=int, default=0)
     p.add_argument("--stamps", required=True)
     p.add_argument("--parent", type=int, default=0)
     p.add_argument("--most-s", type=float, default=1800.0)
@@ -107,17 +105,19 @@ def main():
     # a loader's or a pool's.
     threading.Thread(target=threading.Event().wait, daemon=True).start()
     with open(args.stamps, "w+b") as f:
-        f.truncate(8 * (STAMPS + 1))
+        f.truncate(8 * (HEAD + STAMPS))
         stamps = mmap.mmap(f.fileno(), 0)
     counts, times = memoryview(stamps).cast("q"), memoryview(stamps).cast("d")
-    steps = {"torch": training, "python": pure_python, "bare": bare}[args.kind](args.step_ms)
+    make, first_try = {"torch": (training, 4), "python": (python_steps, 10_000), "bare": (bare, 1)}[args.kind]
+    counts[1] = args.size or (fitting_size(make, first_try, args.step_ms) if args.step_ms else first_try)
+    steps = make(counts[1])
     for _ in range(WARM_UP_STEPS):
         next(steps)
     print("ready", flush=True)
     ends = time.perf_counter() + args.most_s
     for n in range(1, STAMPS + 1):
         next(steps)
-        now = times[n] = time.perf_counter()
+        now = times[HEAD + n - 1] = time.perf_counter()
         counts[0] = n
         if now > ends or (args.parent and os.getppid() != args.parent):
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator
 
 
 def keep_out() -> None:
@@ -19,25 +19,25 @@ def keep_out() -> None:
         if name == package or name.startswith(package + "."):
             for function in _functions(vars(module), module.__name__):
                 function._torchdynamo_disable = True  # where a graph is being made: call it, do not look inside
-                for code in _codes(function.__code__) if skip is not None else ():
+                for code in _codes(function.__code__):
                     skip(code)
 
 
-def _skip() -> Optional[Callable[[types.CodeType], None]]:
+def _skip() -> Callable[[types.CodeType], None]:
     """torch's own way of marking a code object (no import of torch._dynamo: that takes a second)."""
     inside: Any = getattr(getattr(sys.modules["torch"]._C, "_dynamo", None), "eval_frame", None)
     if hasattr(inside, "skip_code"):
         skip: Callable[[types.CodeType], None] = inside.skip_code
         return skip
     if not hasattr(inside, "set_code_exec_strategy"):
-        return None
+        return lambda code: None
     strategy = inside._FrameExecStrategy(inside._FrameAction.SKIP, inside._FrameAction.DEFAULT)
     return lambda code: inside.set_code_exec_strategy(code, strategy)
 
 
 def _functions(namespace: Any, module: str) -> Iterator[Any]:
-    for value in list(namespace.values()):
-        value = value.fget if isinstance(value, property) else value
+    for held in list(namespace.values()):
+        value = held.fget if isinstance(held, property) else held
         if isinstance(value, types.FunctionType) and value.__module__ == module:
             yield value
         elif isinstance(value, type) and value.__module__ == module:

@@ -10,6 +10,7 @@ import functools
 import gc
 import itertools
 import sys
+import threading
 import types
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Set, Tuple
@@ -18,7 +19,19 @@ CO_OPTIMIZED = 0x1
 ATTRIBUTE_DEPTH = 3
 MOST_OBJECTS = 20_000
 MOST_ITEMS = 64
-LEAVES = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, str, bytes, bool, int, float, type(None))
+LEAVES = (
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    types.FrameType,
+    str,
+    bytes,
+    bool,
+    int,
+    float,
+    type(None),
+)
 EVENTS = ("RESUME", "RETURN", "YIELD", "GEN_START", "RETURN_GENERATOR")
 """Where a frame stands when a profiler or tracer written in Python is called for it, other than at a line."""
 
@@ -28,9 +41,7 @@ def from_frames() -> Iterator[Any]:
     seen: Set[int] = set()
     queue: Deque[Tuple[Any, int]] = deque()
     leaves = (*LEAVES, sys.modules["torch"].Tensor) if hasattr(sys.modules.get("torch"), "Tensor") else LEAVES
-    is_leaf: Dict[
-        int, bool
-    ] = {}  # by id: a class may have a metaclass that runs user code when it is hashed or compared
+    is_leaf: Dict[int, bool] = {}  # by id: a metaclass may run user code when its class is hashed or compared
 
     def add(values: List[Any], depth: int) -> None:
         for value in values:
@@ -41,14 +52,8 @@ def from_frames() -> Iterator[Any]:
                 seen.add(id(value))
                 queue.append((value, depth))
 
-    namespaces = {id(vars(sys.modules["__main__"])): vars(sys.modules["__main__"])}
-    for frame in sys._current_frames().values():
-        stack = list(_stack(frame))
-        traced = any(f.f_trace is not None for f in stack)
-        for f in stack:
-            add(_locals(f, leave=traced or _at_event(f)), 0)
-            namespaces[id(f.f_globals)] = f.f_globals
-    for namespace in namespaces.values():
+    namespaces = _look_at_frames(lambda values: add(values, 0))
+    for namespace in [vars(sys.modules["__main__"]), *namespaces]:
         add(list(namespace.values()), 0)
     while queue and len(seen) < MOST_OBJECTS:
         value, depth = queue.popleft()
@@ -74,6 +79,28 @@ def from_gc(classes: List[type]) -> List[Any]:
     found = list(itertools.compress(everything, map(wanted.__contains__, map(id, map(type, everything)))))
     del everything
     return found
+
+
+def _look_at_frames(add: Callable[[List[Any]], None]) -> List[Dict[str, Any]]:
+    """Add the locals of every running function; the globals of all of them are returned."""
+    innermost = sys._current_frames()
+    innermost[threading.get_ident()] = sys._getframe(
+        1
+    )  # a local that holds its own frame is a cycle, which holds all the others
+    namespaces = {}
+    for frame in innermost.values():
+        stack = list(_stack(frame))
+        traced = any(f.f_trace is not None for f in stack)
+        called: List[Any] = []
+        for f in stack:
+            reported = any(
+                value is f for value in called
+            )  # what this frame calls just now was given the frame: a tracer, a profiler
+            called = _locals(f, leave=traced or reported or _at_event(f))
+            add(called)
+            namespaces[id(f.f_globals)] = f.f_globals
+    del innermost, frame, stack, f, called
+    return list(namespaces.values())
 
 
 def _stack(frame: Any) -> Iterator[types.FrameType]:

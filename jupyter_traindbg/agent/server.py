@@ -13,12 +13,9 @@ import socket
 import struct
 import threading
 import traceback
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Protocol
 
 from .rendezvous import PROTOCOL
-
-if TYPE_CHECKING:
-    from .core import Agent
 
 TICK_S = 0.5
 MAX_REQUEST_BYTES = 1 << 20
@@ -27,10 +24,27 @@ PARSE_ERROR, INVALID_REQUEST, NO_METHOD, BAD_PARAMS = -32700, -32600, -32601, -3
 PROBE_FAILED, NOT_AUTHORISED = -32000, -32001
 
 
+class Host(Protocol):
+    """What the server serves: the agent."""
+
+    version: str
+    alive: bool
+    keep: bool
+
+    def tick(self, clients: int) -> None:
+        """Called about every `TICK_S` with the number of clients."""
+
+    def call(self, method: str, params: Dict[str, Any]) -> Any:
+        """Answer a question. Raises LookupError where there is no such one."""
+
+    def leave(self, others: int, *, force: bool = False) -> bool:
+        """A client says goodbye, `others` remain."""
+
+
 class Server:
     """Listens at `path`; hands authenticated requests to the agent."""
 
-    def __init__(self, path: str, token: str, agent: Agent) -> None:
+    def __init__(self, path: str, token: str, agent: Host) -> None:
         self.path, self.token = path, token
         self._agent = agent
         self._clients: List[socket.socket] = []

@@ -2,7 +2,10 @@
 
 A small shared object (native/boot.c) is put into the agent's directory and loaded by one thread of the process that is parked in a
 system call (parked.py, ptrace.py). It starts a thread of its own, which waits for the GIL, runs ``boot.py`` from that directory, and
-unloads the object. The training thread is never stopped. What happens inside is followed by the files the object leaves there.
+unloads the object. The training thread is not stopped. What happens inside is followed by the files the object leaves there.
+
+Only where no thread stays parked for a second, as in a program of one thread that computes without a pause, CPython is asked to have the
+object loaded, by a call queued for its main thread (pending.py). That thread is stopped for under a millisecond then.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ __all__ = ["Injected", "inject", "why_not"]
 
 OBJECT = Path(__file__).parent.parent / "native" / "boot.so"
 HELPER = Path(__file__).with_name("ptrace.py")
-MARKERS = ("native", "nopy", "nothread", "gil", "done", "boot.error")
+MARKERS = ("queued", "native", "nopy", "nothread", "noload", "gil", "done", "boot.error")
 _THREAD_PATIENCE_S = 1.0
 _GIL_PATIENCE_S = 1.0
 _POLL_S = 0.002
@@ -46,7 +49,8 @@ class Injected:
     """``directory`` is as the target sees it; ``paused_s`` is how long thread ``tid`` was stopped, and no other was.
 
     ``tid`` is None where no thread was borrowed, because another injector's object was inside already. ``stage`` is ``"native"`` where
-    the object waits for the GIL: the agent comes up once C code lets go of it, and nothing may be injected again.
+    the object waits for the GIL, or the queued call for C code on the main thread to return: the agent comes up then, and nothing may be
+    injected again.
     """
 
     directory: str
@@ -94,7 +98,7 @@ def inject(pid: int, payload: Mapping[str, bytes], boot: str, deadline_s: float 
                 place.write(file, data)
             place.write("boot.py", boot.encode())
             place.write(name, content, mode=0o700)
-            tid, paused_s = _enter(pid, os.path.join(place.seen_inside, name), ends)
+            tid, paused_s = _enter(pid, place, name, ends)
             return Injected(place.seen_inside, tid, paused_s, _arrival(pid, place, ends, payload))
 
 
@@ -130,7 +134,7 @@ def _card_stamp(owner: access.Identity) -> tuple[int, int] | None:
 
 def _somebody_inside(pid: int, place: Place) -> bool:
     """Whether an earlier object is on its way in, or waits there for the GIL. Files of one that is through are cleared away."""
-    if place.has("native") and not place.has("done"):
+    if (place.has("queued") or place.has("native")) and not place.has("done"):
         return True
     objects = [name for name in place.names() if name.startswith("boot-") and name.endswith(".so")]
     if objects and not place.has("done") and _is_traced(pid):
@@ -160,8 +164,31 @@ def _check_executable(pid: int, place: Place) -> None:
 # --- going in -------------------------------------------------------------------------------------------------------
 
 
-def _enter(pid: int, path: str, ends: float) -> tuple[int, float]:
-    """Have one parked thread load the object; returns that thread and for how long it was stopped."""
+def _enter(pid: int, place: Place, name: str, ends: float) -> tuple[int, float]:
+    """Have one thread load the object `name`; returns that thread and for how long it was stopped."""
+    path = os.path.join(place.seen_inside, name)
+    try:
+        return _by_parked_thread(pid, path, ends)
+    except NoSafeThread as none_parked:
+        if platform.machine() != "x86_64":
+            raise
+        return _by_pending_call(pid, place, path, ends, none_parked.cause)
+
+
+def _by_pending_call(pid: int, place: Place, path: str, ends: float, none_parked: str) -> tuple[int, float]:
+    """Have CPython load the object from the main thread, which is then interrupted where it computes."""
+    answer = _helped(
+        ["queue", str(pid), path, str(OBJECT)], ends, f"the main thread of process {pid} has not come back yet"
+    )
+    if answer["status"] in ("moved", "unfit"):
+        raise NoSafeThread(f"{none_parked}, nor its main thread be interrupted where it computes ({answer['detail']})")
+    if answer["status"] != "done":
+        _fail(pid, answer)
+    place.write("queued", b"")
+    return pid, float(answer["paused_s"])
+
+
+def _by_parked_thread(pid: int, path: str, ends: float) -> tuple[int, float]:
     give_up = min(ends, time.monotonic() + _THREAD_PATIENCE_S)
     unfit: dict[int, str] = {}
     while True:
@@ -196,10 +223,16 @@ def _look(pid: int) -> Look:
 
 
 def _borrow(pid: int, thread: Parked, path: str, ends: float) -> dict[str, str]:
+    words = ["load", str(pid), str(thread.tid), path, thread.syscall, *_other_machine()]
+    late = f"the dynamic loader of process {pid} has not let thread {thread.tid} through yet; another thread holds it"
+    return _helped(words, ends, late)
+
+
+def _helped(words: list[str], ends: float, late: str) -> dict[str, str]:
     """The helper's answer (see ptrace.py). Raises `DeadlineExceeded` where the call has not returned; the helper stays with it."""
     _reap()
     helper = subprocess.Popen(
-        [*_helper_command(), str(pid), str(thread.tid), path, thread.syscall, *_other_machine()],
+        [*_helper_command(), *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -217,14 +250,14 @@ def _borrow(pid: int, thread: Parked, path: str, ends: float) -> dict[str, str]:
             _unfinished.append(helper)
     if not answered:
         raise DeadlineExceeded(
-            f"the dynamic loader of process {pid} has not let thread {thread.tid} through yet; another thread holds it",
+            late,
             "wait: it goes on by itself, and the agent then comes up; `traindbg stacks` looks from outside meanwhile",
         )
     with helper:  # it ends right after its line
         line, complaint = helper.stdout.readline(), helper.stderr.read()
     if not line:
         last = complaint.strip().rpartition("\n")[2]
-        raise CannotAttach(f"the helper that enters process {pid} failed with status {helper.returncode}: {last}")
+        raise CannotAttach(f"the helper that enters process {words[1]} failed with status {helper.returncode}: {last}")
     answer: dict[str, str] = json.loads(line)
     return answer
 
@@ -269,7 +302,7 @@ def _fail(pid: int, answer: Mapping[str, str]) -> NoReturn:
     if status == "forbidden":
         raise access.not_permitted(pid)
     if status == "no_loader":
-        raise CannotAttach(f"the dynamic loader of process {pid} cannot be called: {detail}")
+        raise CannotAttach(f"what is needed to enter process {pid} is not in it: {detail}")
     if status == "failed":
         raise CannotAttach(f"process {pid} could not load the bootstrap object: {detail}")
     raise CannotAttach(f"process {pid} could not be entered: {status} {detail}; the thread was put back")
@@ -283,10 +316,13 @@ def _arrival(pid: int, place: Place, ends: float, payload: Mapping[str, bytes]) 
     inside_since: float | None = None
     while not place.has("done"):
         now = time.monotonic()
-        if place.has("nothread"):
-            place.remove("nothread")
-            raise CannotAttach(f"process {pid} cannot start another thread", "look at its limits: `ulimit -u`, memory")
-        if inside_since is None and place.has("native"):
+        if place.has("nothread") or place.has("noload"):
+            place.remove("queued", "nothread", "noload")
+            raise CannotAttach(
+                f"process {pid} cannot start another thread, or load anything",
+                "look at its limits: `ulimit -u`, memory",
+            )
+        if inside_since is None and (place.has("queued") or place.has("native")):
             inside_since = now
         waits_for_gil = inside_since is not None and not place.has("gil")
         if inside_since is not None and waits_for_gil and (now > ends or now - inside_since > _GIL_PATIENCE_S):

@@ -1,7 +1,7 @@
 """Which threads of a process may be borrowed for one call into the loader: those parked in a system call that holds nothing.
 
 The borrowed thread runs dlopen, which takes the loader's and malloc's locks. So a thread that may hold, or wait for, one of those is
-never taken, nor a running one: interrupting computation elsewhere than at a system call has been seen to change losses.
+never taken, nor a running one: to make that call dlopen has been seen to hang programs (pending.py has it call less).
 Everything is read from /proc; nothing is stopped. Linux only.
 """
 

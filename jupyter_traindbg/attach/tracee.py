@@ -6,6 +6,7 @@ their own, so this is standard library only. Linux on x86-64.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -18,27 +19,28 @@ from dataclasses import dataclass
 from typing import Literal
 
 Status = Literal[
-    "done",  # dlopen returned a handle
-    "moved",  # the thread was no longer in that system call; nothing was changed
-    "unfit",  # the thread cannot be borrowed: small stack, shadow stack; nothing was changed
+    "done",
+    "moved",  # the thread was not where it can be borrowed; nothing was changed
+    "unfit",  # the thread can never be borrowed: small stack, shadow stack; nothing was changed
     "gone",  # the thread or process ended
     "forbidden",  # the kernel refused ptrace
-    "no_loader",  # no libc with dlopen in the process; nothing was changed
-    "failed",  # dlopen returned NULL; `detail` is what dlerror says
-    "fault",  # dlopen hit a bad address; the thread was put back all the same
+    "no_loader",  # a function that must be called is not in the process; nothing was changed
+    "failed",  # a call refused; `detail` is its reason
+    "fault",  # a call hit a bad address; the thread was put back all the same
 ]
 
 SEIZE, INTERRUPT, CONT, DETACH = 0x4206, 0x4207, 7, 17
 GETREGSET, SETREGSET, GETSIGINFO, GETSIGMASK, SETSIGMASK = 0x4204, 0x4205, 0x4202, 0x420A, 0x420B
 NT_PRSTATUS, NT_PRFPREG, NT_X86_XSTATE = 1, 2, 0x202
 EVENT_STOP = 128
+SHT_DYNSYM, STT_FUNC, PT_LOAD = 11, 2, 1
 WALL = 0x40000000  # waitpid: threads too
 
 REGISTERS = (
     "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "orig_rax", "rip", "cs",
     "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
 )  # fmt: skip
-ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")  # of a system call
+CALL_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 MINUS_ONE = 2**64 - 1
 RESTARTS = {
     -512 % 2**64,
@@ -51,11 +53,9 @@ DIRECTION_FLAG = 0x400
 SYSCALL_INSTRUCTION = b"\x0f\x05"
 
 RED_ZONE_BYTES = 128
-SCRATCH_BYTES = 8192  # between the thread's stack and ours: holds the path
-STACK_NEEDED_BYTES = 96 * 1024
-RETURN_LIMIT_S = 0.1
+SCRATCH_BYTES = 8192  # between the thread's stack and ours: room for what a call is given by address
+STACK_NEEDED_BYTES = 96 * 1024  # for a call: the loader, where it is called, with what it calls
 STOP_LIMIT_S = 1.0
-RTLD_NOW = 2
 # Everything else is blocked while the thread is ours, and so stays queued, whole, for the thread or its siblings. These cannot be: a
 # blocked fault makes the kernel reset the program's handler.
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS)
@@ -231,7 +231,7 @@ class Thread:
             if pid:
                 break
             if time.monotonic() > give_up:  # our exit detaches it
-                raise Ended("moved", "the thread did not stop")
+                raise Ended("unfit", "the thread did not stop")
             time.sleep(0.0002)
         if not os.WIFSTOPPED(status):
             raise Ended("gone", "the process ended")
@@ -287,7 +287,7 @@ class Thread:
         """Run `function` on `stack`, whose top word is a return address of 0; returns rax. Waits as long as the call takes."""
         start = dict(base, rip=function, rsp=stack, rax=0, orig_rax=MINUS_ONE)  # -1: no system call is to be restarted
         start["eflags"] &= ~DIRECTION_FLAG
-        start.update(zip(("rdi", "rsi"), arguments, strict=False))
+        start.update(zip(CALL_ARGUMENTS, arguments, strict=False))
         self.set_registers(start)
         deliver = 0
         while True:
@@ -333,19 +333,13 @@ def status_fields(pid: int, tid: int) -> dict[str, str]:
         return {key: value.strip() for key, _, value in (line.partition(":") for line in f)}
 
 
-def check_fit(pid: int, tid: int, stack_pointer: int, rows: list[Mapping]) -> None:
-    """Raises Ended where the thread has no room for the call, or cannot return to address 0 and be caught."""
+def check_fit(pid: int, tid: int) -> None:
+    """Raises Ended where the thread cannot return to address 0 and be caught."""
     fields = status_fields(pid, tid)
     if "shstk" in fields.get("x86_Thread_features", ""):
         raise Ended("unfit", "the thread has a shadow stack")
     if int(fields["SigIgn"], 16) & 1 << (signal.SIGSEGV - 1):
         raise Ended("unfit", "the process ignores SIGSEGV")
-    for row in rows:
-        if row.start <= stack_pointer < row.end:
-            if row.path != "[stack]" and stack_pointer - row.start < STACK_NEEDED_BYTES:  # [stack] grows by itself
-                raise Ended("unfit", "the thread's stack is small")
-            return
-    raise Ended("moved", "the stack is gone")
 
 
 class Loan:
@@ -357,26 +351,22 @@ class Loan:
         self.mask = thread.signal_mask()
         self.scratch = (found["rsp"] - RED_ZONE_BYTES - SCRATCH_BYTES) & ~0xF
 
-    def load(self, calls: Functions, path: str) -> None:
-        """dlopen `path` and give the thread back, whatever happens. Raises Ended."""
-        handle, reason = 0, ""
+    @contextlib.contextmanager
+    def taken(self, errno_location: int) -> Iterator[None]:
+        """While this holds the thread can be made to call; afterwards it runs on as it was found, whatever happened. Raises Ended."""
         try:
             self.thread.set_signal_mask((2**64 - 1) & ~sum(1 << (number - 1) for number in FAULTS))
-            error_at = self.call(calls.errno_location)
+            error_at = self.call(errno_location)
             error_number = os.pread(self.memory, 4, error_at)
-            os.pwrite(self.memory, os.fsencode(path) + b"\0", self.scratch)
-            handle = self.call(calls.dlopen, self.scratch, RTLD_NOW)
-            if not handle:
-                text_at = self.call(calls.dlerror)
-                text = os.pread(self.memory, 1024, text_at) if text_at else b"no reason given"
-                reason = text.split(b"\0")[0].decode("utf-8", "replace")
-            os.pwrite(self.memory, error_number, error_at)
+            try:
+                yield
+            finally:
+                os.pwrite(self.memory, error_number, error_at)
         finally:
             self.put_back()
-        if not handle:
-            raise Ended("failed", reason)
 
     def call(self, function: int, *arguments: int) -> int:
+        """Call `function` with up to six integers below the thread's red zone; returns rax. Waits as long as it takes. Raises Ended."""
         stack = self.scratch - 8  # as just after a call instruction, with a return address of 0
         os.pwrite(self.memory, bytes(8), stack)
         return self.thread.call(self.found, stack, function, *arguments)
@@ -389,5 +379,3 @@ class Loan:
             ptrace(DETACH, self.thread.tid, 0, self.thread.held_signal)
         except ProcessLookupError:  # killed meanwhile: there is nobody to put back
             raise Ended("gone", "the process ended") from None
-
-

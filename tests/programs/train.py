@@ -32,7 +32,12 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = nn.Sequential(
-        nn.Linear(16, args.width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(args.width, args.width), nn.ReLU(), nn.Linear(args.width, 1)
+        nn.Linear(16, args.width),
+        nn.ReLU(),
+        nn.Dropout(0.1),
+        nn.Linear(args.width, args.width),
+        nn.ReLU(),
+        nn.Linear(args.width, 1),
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=10_000)

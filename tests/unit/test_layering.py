@@ -38,6 +38,8 @@ MAY_IMPORT = {
 STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
     "agent": set(),
     "attach._kernel_inside": {"IPython"},  # a kernel has it
+    "attach.pending": set(),
+    "attach.tracee": set(),
     "attach.ptrace": {"pyinjector"},  # on machines other than x86-64
     "outside.nvml_helper": {"pynvml"},
 }

@@ -258,7 +258,9 @@ def test_user_classes_are_looked_through_without_running_their_code(agent: Agent
     del values
 
 
-def test_a_big_data_set_in_the_globals_does_not_use_up_the_search(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_big_data_set_in_the_globals_does_not_use_up_the_search(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = [[[object() for _ in range(64)] for _ in range(64)] for _ in range(64)]
     monkeypatch.setattr(sys.modules["__main__"], "traindbg_data_set", data, raising=False)
     trainer = Trainer()

@@ -1,0 +1,151 @@
+"""What the probes measure in real processes is right, and measuring it changes no result."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+
+import pytest
+from support import Program, Start
+
+import traindbg
+from jupyter_traindbg.model import NotAvailable, RankGrads, available
+
+TORCHRUN = [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+NAMES = ["inner.0.weight", "inner.0.bias", "head.weight", "head.bias"]
+
+
+def printed(program: Program, ranks: bool = False) -> dict[str, float]:
+    """The losses that the program printed, by ``"STEP"`` or ``"RANK STEP"``."""
+    pattern = r"^(\d+ \d+) (-?0x\S+)$" if ranks else r"^(\d+) (-?0x\S+)$"
+    return {key: float.fromhex(loss) for key, loss in re.findall(pattern, program.output(), re.MULTILINE)}
+
+
+def disturb(target: int | str) -> None:
+    """Everything that can be asked, several times, with a detach and a second attach in between."""
+    for _ in range(2):
+        with traindbg.attach(target) as job:
+            for _ in range(3):
+                job.stacks()
+                job.steps(last=2)
+                assert all(r.safe_point for r in job.grads(detail=True).ranks)
+                assert not job.lr().silent
+                job.memory()
+            first = job.grads(first_nan=True).ranks[0].first
+            assert first is not None
+            assert first.modules_seen > 0
+            assert first.note == ""
+            assert job.detach() > 0
+
+
+@pytest.mark.parametrize(("program", "args"), [("train.py", ("--workers", "2")), ("amp.py", ())])
+def test_losses_are_bit_identical(start: Start, program: str, args: tuple[str, ...]) -> None:
+    words = ["--steps", "200", "--sleep", "0.02", *args]
+    undisturbed = start(program, *words)
+    disturbed = start(program, *words)
+    disturb(disturbed.pid)
+    assert len(printed(disturbed)) < 200, "it ended before we were done with it"
+    assert disturbed.wait() == undisturbed.wait() == 0
+    assert len(printed(disturbed)) == 200
+    assert printed(disturbed) == printed(undisturbed)
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp2"])
+def test_losses_of_two_ranks_are_bit_identical(start: Start, free_port: str, mode: str) -> None:
+    words = ["--mode", mode, "--steps", "200", "--sleep", "0.02"]
+    undisturbed = start("sharded.py", *words, command=[*TORCHRUN, free_port], timeout_s=90)
+    assert undisturbed.wait(90) == 0
+    disturbed = start("sharded.py", *words, command=[*TORCHRUN, free_port], timeout_s=90)
+    disturb(f"torchrun:{disturbed.pid}")
+    assert disturbed.wait(90) == 0
+    assert len(printed(disturbed, ranks=True)) == 400
+    assert printed(disturbed, ranks=True) == printed(undisturbed, ranks=True)
+
+
+def test_under_a_grad_scaler_the_recorded_loss_is_the_printed_one(start: Start) -> None:
+    program = start("amp.py", "--sleep", "0.01")
+    with traindbg.attach(program.pid) as job:
+        seen = job.steps().ranks[0].steps
+        seen = job.steps(since=seen[-1].step).ranks[0].steps
+        deadline = time.monotonic() + 10
+        while len(seen) < 20 and time.monotonic() < deadline:
+            seen = job.steps().ranks[0].steps
+        losses = list(printed(program).values())
+        recorded = [s.loss for s in seen if s.micro_batches == 1]
+        assert len(recorded) >= 15
+        assert set(recorded[:-1]) <= set(losses)
+
+
+@pytest.mark.parametrize("freeze", [(), ("--freeze",)])
+def test_a_job_hung_before_its_first_step(start: Start, freeze: tuple[str, ...]) -> None:
+    program = start("hung_step.py", *freeze)
+    with traindbg.attach(program.pid) as job:
+        (grads,) = job.grads(timeout=4).ranks
+        assert [g.name for g in grads.grads] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+        assert not grads.safe_point
+        assert "no optimizer step was seen yet" in grads.at
+        assert available(grads.total_norm)
+        (optimizer,) = job.lr().ranks[0].optimizers
+        assert (optimizer.optimizer, optimizer.scheduler) == ("AdamW", "StepLR")
+        assert list(optimizer.groups[0].next_lr or ()) == [0.25, 0.125, 0.125, 0.0625, 0.0625]
+        (cpu,) = job.memory().ranks[0].shares
+        assert cpu.parameters_bytes == cpu.gradients_bytes == (4 * 8 + 8 + 8 + 1) * 4
+        assert job.steps(timeout=3).ranks[0].steps == ()
+
+
+def check_sharded(grads: RankGrads) -> None:
+    assert [g.name for g in grads.grads] == NAMES
+    assert [tuple(g.shape) for g in grads.grads] == [(16, 8), (16,), (2, 16), (2,)]
+    assert all(available(g.norm) and g.nan_count == 0 for g in grads.grads)
+
+
+def test_fsdp2_shards_are_read_without_a_collective(start: Start, free_port: str) -> None:
+    program = start("sharded.py", "--mode", "fsdp2", "--sleep", "0.02", command=[*TORCHRUN, free_port], timeout_s=90)
+    with traindbg.attach(f"torchrun:{program.pid}") as job:
+        ranks = job.grads(detail=True).ranks
+        for rank in ranks:
+            check_sharded(rank)
+            assert rank.safe_point
+            assert "this rank's shards" in rank.note
+        norms = [[g.norm for g in rank.grads] for rank in ranks]
+        assert norms[0] != norms[1]
+        for memory in job.memory().ranks:
+            (cpu,) = memory.shares
+            sharded = (8 * 8 + 8 + 16 + 1) * 4  # half of each parameter
+            assert sharded <= cpu.parameters_bytes <= 3 * sharded
+            assert cpu.optimizer_bytes == 2 * sharded + 4 * 4
+        pid = job.ranks[0].pid
+    with traindbg.attach(pid) as alone:  # a collective of one rank would never end
+        check_sharded(alone.grads(detail=True).ranks[0])
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp2"])
+def test_a_rank_hung_in_the_middle_of_its_forward_pass(start: Start, free_port: str, mode: str) -> None:
+    """Under FSDP2 the model shows its unsharded copies just then, which the optimizer does not know."""
+    words = ["--mode", mode, "--hang", "4", "--sleep", "0.01"]
+    program = start("sharded.py", *words, command=[*TORCHRUN, free_port], ready="hung", timeout_s=90)
+    with traindbg.attach(f"torchrun:{program.pid}") as job:
+        for rank in job.grads(timeout=6).ranks:
+            assert [g.name for g in rank.grads] == NAMES
+            assert not rank.safe_point
+            assert "no step came" in rank.at
+        for lr in job.lr().ranks:
+            assert [(o.optimizer, o.scheduler, o.scheduler_step) for o in lr.optimizers] == [("AdamW", "StepLR", 4)]
+            assert list(lr.optimizers[0].groups[0].next_lr or ()) == [0.01] * 5
+        assert len(job.memory().ranks) == 2
+
+
+def test_ddp_ranks_agree(start: Start, free_port: str) -> None:
+    program = start("sharded.py", "--sleep", "0.05", command=[*TORCHRUN, free_port], timeout_s=90)
+    with traindbg.attach(f"torchrun:{program.pid}") as job:
+        ranks = job.grads().ranks
+        assert [[g.name for g in rank.grads] for rank in ranks] == [NAMES, NAMES]
+        if ranks[0].at == ranks[1].at:
+            assert ranks[0].total_norm == pytest.approx(ranks[1].total_norm)
+        steps = {r.rank: r.steps[-1] for r in job.steps(last=1).ranks}
+        assert all(isinstance(s.optimizer_step, int) for s in steps.values())
+        losses = printed(program, ranks=True)
+        for rank, step in steps.items():
+            assert losses[f"{rank} {step.optimizer_step}"] == step.loss
+        assert not isinstance(job.lr().ranks[0].optimizers[0].scheduler, NotAvailable)

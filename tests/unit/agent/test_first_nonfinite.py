@@ -1,0 +1,231 @@
+"""`--first-nan` names the module that made the first NaN or Inf, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from jupyter_traindbg.agent.core import Agent
+
+Ask = Callable[..., dict[str, Any]]
+
+
+class Log(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log(x * 0)
+
+
+class Job:
+    def __init__(self, model: nn.Module, batch: torch.Tensor | None = None) -> None:
+        self.model = model
+        self.called: Callable[..., torch.Tensor] = model
+        self.batch = torch.ones(2, 4) if batch is None else batch
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        self.called(self.batch).sum().backward()
+        self.optimizer.zero_grad()  # else the first step spoils all weights
+        self.optimizer.step()
+
+    def no_hook_is_left(self) -> bool:
+        kinds = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
+        return not any(vars(m)[kind] for m in self.model.modules() for kind in kinds)
+
+
+def first(job: Job, agent: Agent, ask_while: Ask) -> dict[str, Any]:
+    job.step()
+    answer = ask_while(job.step, "grads", deadline_s=20.0, first_nan=True)["first"]
+    assert job.no_hook_is_left()
+    assert len(agent.safepoints.after) == 1
+    assert isinstance(answer, dict)
+    return answer
+
+
+def layers(*third: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), *third, nn.Linear(4, 4), nn.Linear(4, 1))
+
+
+def test_the_third_layer_takes_the_logarithm_of_zero(agent: Agent, ask_while: Ask) -> None:
+    answer = first(Job(layers(Log())), agent, ask_while)
+    assert (answer["module"], answer["kind"]) == ("2", "Log")
+    assert answer["inputs_finite"] is True
+    assert answer["weights_finite"] is True
+    assert answer["modules_seen"] == 6
+    assert answer["note"] == ""
+
+
+def test_a_nested_module_is_named_and_not_its_parent(agent: Agent, ask_while: Ask) -> None:
+    answer = first(Job(layers(nn.Sequential(nn.Identity(), nn.Sequential(Log())))), agent, ask_while)
+    assert (answer["module"], answer["kind"]) == ("2.1.0", "Log")
+
+
+def test_a_batch_that_is_already_bad(agent: Agent, ask_while: Ask) -> None:
+    batch = torch.ones(2, 4)
+    batch[1, 2] = math.nan
+    answer = first(Job(layers(), batch), agent, ask_while)
+    assert (answer["module"], answer["inputs_finite"], answer["weights_finite"]) == ("0", False, True)
+
+
+def test_weights_that_are_already_bad(agent: Agent, ask_while: Ask) -> None:
+    job = Job(layers())
+    with torch.no_grad():
+        job.model[2].weight[0, 0] = math.inf
+    answer = first(job, agent, ask_while)
+    assert (answer["module"], answer["inputs_finite"], answer["weights_finite"]) == ("2", True, False)
+
+
+def test_nothing_wrong(agent: Agent, ask_while: Ask) -> None:
+    answer = first(Job(layers()), agent, ask_while)
+    assert answer["module"] is None
+    assert answer["inputs_finite"] is None
+    assert answer["modules_seen"] == 5
+
+
+class OwnCode(nn.Module):
+    """Makes the Inf in its own forward, between two children."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.after(input=torch.log(self.before(x) * 0))  # by keyword: hooks see such inputs only when asked to
+
+
+def test_code_of_a_module_between_its_children_is_that_modules(agent: Agent, ask_while: Ask) -> None:
+    answer = first(Job(layers(OwnCode())), agent, ask_while)
+    assert (answer["module"], answer["kind"], answer["inputs_finite"]) == ("2", "OwnCode", True)
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) / 0
+
+
+class Caller(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.masked = Masked()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.masked(x, attention_mask=torch.full((4,), -math.inf))
+
+
+def test_masks_are_infinite_on_purpose(agent: Agent, ask_while: Ask) -> None:
+    answer = first(Job(Caller()), agent, ask_while)
+    assert (answer["module"], answer["inputs_finite"]) == ("masked", True)
+
+
+def test_outputs_in_containers(agent: Agent, ask_while: Ask) -> None:
+    class Dict(nn.Module):
+        def forward(self, x: torch.Tensor) -> dict[str, Any]:
+            return {"hidden": (x, [x / 0]), "name": "text"}
+
+    class Take(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.make, self.linear = Dict(), nn.Linear(4, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(self.make(x)["hidden"][0])
+
+    assert first(Job(Take()), agent, ask_while)["module"] == "make"
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, from inside of the compiler
+def test_a_compiled_model_is_seen_from_outside_and_not_compiled_again(agent: Agent, ask_while: Ask) -> None:
+    from torch._dynamo.utils import counters
+
+    job = Job(layers(Log()))
+    job.called = torch.compile(job.model, backend="eager")
+    job.step()
+    graphs = counters["stats"]["unique_graphs"]
+    answer = first(job, agent, ask_while)
+    assert (answer["module"], answer["kind"]) == ("OptimizedModule", "OptimizedModule")
+    assert "compiled" in answer["note"]
+    assert counters["stats"]["unique_graphs"] == graphs
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, from inside of the compiler
+def test_a_model_compiled_in_place_says_so(agent: Agent, ask_while: Ask) -> None:
+    job = Job(layers(Log()))
+    job.model.compile(backend="eager")
+    answer = first(job, agent, ask_while)
+    assert answer["module"] is None
+    assert "compiled" in answer["note"]
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own, from inside of the compiler
+def test_with_compiled_layers_the_others_are_still_seen(agent: Agent, ask_while: Ask) -> None:
+    job = Job(nn.Sequential(torch.compile(nn.Linear(4, 4), backend="eager"), Log(), nn.Linear(4, 1)))
+    answer = first(job, agent, ask_while)
+    assert answer["module"] == "1"
+    assert "compiled" in answer["note"]
+
+
+def test_a_job_that_does_not_step_is_disarmed(agent: Agent) -> None:
+    job = Job(layers())
+    answer = agent.call("grads", {"deadline_s": 1.0, "first_nan": True})
+    assert answer["first"]["module"] is None
+    assert "no whole step passed" in answer["first"]["note"]
+    assert "no module ran" in answer["first"]["note"]
+    assert job.no_hook_is_left()
+    assert len(agent.safepoints.after) == 1
+
+
+def test_a_module_that_takes_no_hook_leaves_none_on_the_others(
+    agent: Agent, ask_while: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(layers())
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no hooks here")
+
+    monkeypatch.setattr(job.model[2], "register_forward_hook", refuse)
+    job.step()
+    with pytest.raises(AssertionError, match="no hooks here"):
+        ask_while(job.step, "grads", deadline_s=10.0, first_nan=True)
+    assert job.no_hook_is_left()
+
+
+def test_with_two_optimizers_both_have_stepped(agent: Agent, ask_while: Ask) -> None:
+    good, bad = Job(layers()), Job(layers(Log()))
+
+    def both() -> None:
+        good.step()
+        bad.step()
+
+    both()
+    answer = ask_while(both, "grads", deadline_s=20.0, first_nan=True)["first"]
+    assert answer["module"] == "2"
+    assert good.no_hook_is_left()
+    assert bad.no_hook_is_left()
+
+
+def test_the_armed_step_computes_the_same(agent: Agent, ask_while: Ask) -> None:
+    job = Job(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1)))
+    expected = []
+    torch.manual_seed(5)
+    for _ in range(3):
+        expected.append(job.model(job.batch).sum().item())
+    job.step()
+    outputs: list[float] = []
+
+    def step() -> None:
+        torch.manual_seed(5)
+        outputs.clear()
+        outputs.extend(job.model(job.batch).sum().item() for _ in range(3))
+        job.optimizer.step()
+
+    ask_while(step, "grads", deadline_s=20.0, first_nan=True)
+    assert outputs == expected

@@ -1,0 +1,222 @@
+"""Predicted learning rates are those that the real scheduler then sets; what might have side effects is not run."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import lr_scheduler as lrs
+from torch.optim.swa_utils import SWALR
+
+from jupyter_traindbg.agent.core import Agent
+from jupyter_traindbg.agent.next_lr import SIDE_EFFECTS, upcoming
+
+WARMUP, DECAY, TOP, BOTTOM = 3, 12, 1.0, 0.1
+
+
+def nano(step: int) -> float:
+    """Linear warm-up, cosine decay, from global constants."""
+    if step < WARMUP:
+        return TOP * (step + 1) / (WARMUP + 1)
+    if step > DECAY:
+        return BOTTOM
+    ratio = (step - WARMUP) / (DECAY - WARMUP)
+    if not 0 <= ratio <= 1:
+        raise ValueError(ratio)
+    coefficient = 0.5 * (1.0 + math.cos(math.pi * ratio))
+    return BOTTOM + coefficient * (TOP - BOTTOM)
+
+
+def closed_over(warmup: int, total: int) -> Callable[[int], float]:
+    def schedule(step: int) -> float:
+        factor = 1.0
+        factor *= min(1.0, (step + 1) / warmup)
+        return factor * max(0.0, 1 - step / total)
+
+    return schedule
+
+
+Make = Callable[[torch.optim.Optimizer], Any]
+
+
+def two_groups(lr: Any = 0.1) -> torch.optim.Optimizer:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    groups = [{"params": model[0].parameters(), "lr": lr}, {"params": model[1].parameters(), "lr": lr * 2}]
+    return torch.optim.SGD(groups, lr=0.1, momentum=0.9)
+
+
+def transformers_cosine(optimizer: torch.optim.Optimizer) -> Any:
+    optimization = pytest.importorskip("transformers.optimization")
+    return optimization.get_cosine_schedule_with_warmup(optimizer, 3, 12)
+
+
+SCHEDULES: dict[str, Make] = {
+    "step": lambda o: lrs.StepLR(o, 3, 0.5),
+    "multistep": lambda o: lrs.MultiStepLR(o, [2, 5, 5], 0.3),
+    "constant": lambda o: lrs.ConstantLR(o, 0.3, 4),
+    "linear": lambda o: lrs.LinearLR(o, 0.1, 1.0, 6),
+    "exponential": lambda o: lrs.ExponentialLR(o, 0.9),
+    "polynomial": lambda o: lrs.PolynomialLR(o, 8, 2.0),
+    "cosine": lambda o: lrs.CosineAnnealingLR(o, 5, 0.001),
+    "restarts": lambda o: lrs.CosineAnnealingWarmRestarts(o, 3, 2),
+    "cyclic": lambda o: lrs.CyclicLR(o, 0.01, 0.1, 3, mode="triangular2"),
+    "cyclic-range": lambda o: lrs.CyclicLR(o, 0.01, 0.1, 3, mode="exp_range", gamma=0.9),
+    "cyclic-custom": lambda o: lrs.CyclicLR(o, 0.01, 0.1, 3, scale_fn=lambda x: 0.5**x),
+    "onecycle": lambda o: lrs.OneCycleLR(o, 0.5, total_steps=30),
+    "onecycle-linear": lambda o: lrs.OneCycleLR(o, 0.5, total_steps=30, anneal_strategy="linear", three_phase=True),
+    "lambda": lambda o: lrs.LambdaLR(o, nano),
+    "lambdas": lambda o: lrs.LambdaLR(o, [nano, closed_over(4, 20)]),
+    "multiplicative": lambda o: lrs.MultiplicativeLR(o, lambda step: 0.95 if step % 2 else 0.9),
+    "sequential": lambda o: lrs.SequentialLR(o, [lrs.LinearLR(o, 0.1, 1, 4), lrs.CosineAnnealingLR(o, 8)], [4]),
+    "sequential-lambda": lambda o: lrs.SequentialLR(o, [lrs.ConstantLR(o, 0.5, 3), lrs.LambdaLR(o, nano)], [3]),
+    "chained": lambda o: lrs.ChainedScheduler([lrs.ConstantLR(o, 0.1, 3), lrs.ExponentialLR(o, 0.9)]),
+    "swa": lambda o: SWALR(o, 0.05, 5, "cos"),
+    "transformers": transformers_cosine,
+}
+
+
+def run_on(optimizer: torch.optim.Optimizer, scheduler: Any, count: int) -> list[list[float]]:
+    out = []
+    for _ in range(count):
+        optimizer.step()
+        scheduler.step()
+        out.append([float(g["lr"]) for g in optimizer.param_groups])
+    return out
+
+
+@pytest.mark.parametrize("tensor", [False, True])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_prediction_comes_true(name: str, tensor: bool) -> None:
+    if tensor and name.startswith("cyclic"):
+        pytest.skip("torch's CyclicLR takes no tensors")
+    optimizer = two_groups(torch.tensor(0.1) if tensor else 0.1)
+    scheduler = SCHEDULES[name](optimizer)
+    for done in (0, 1, 2, 4, 6):
+        run_on(optimizer, scheduler, done)
+        before = {k: v for k, v in scheduler.state_dict().items() if isinstance(v, (int, float))}
+        rates = [float(g["lr"]) for g in optimizer.param_groups]
+        predicted = upcoming(scheduler, optimizer, 5)
+        assert before == {k: v for k, v in scheduler.state_dict().items() if isinstance(v, (int, float))}
+        assert rates == [float(g["lr"]) for g in optimizer.param_groups]
+        if done == 6:
+            break
+        assert isinstance(predicted, list), predicted
+        real = run_on(optimizer, scheduler, 1)
+        assert predicted[0] == pytest.approx(real[0], rel=1e-6, abs=1e-12)
+    assert isinstance(predicted, list)
+    assert predicted == [pytest.approx(r, rel=1e-5, abs=1e-12) for r in run_on(optimizer, scheduler, 5)]
+
+
+def test_what_cannot_be_told_says_why() -> None:
+    optimizer = two_groups()
+    assert "metric" in str(upcoming(lrs.ReduceLROnPlateau(optimizer), optimizer, 5))
+
+    class Own(lrs.LRScheduler):
+        def get_lr(self) -> list[float]:
+            return [0.1 for _ in self.optimizer.param_groups]
+
+    assert upcoming(Own(optimizer), optimizer, 5) == "Own is not one of torch's own schedulers"
+    ending = lrs.OneCycleLR(optimizer, 0.5, total_steps=3)
+    assert upcoming(ending, optimizer, 5) == "the schedule raises ValueError in 4 steps"
+    run_on(optimizer, ending, 3)
+    with pytest.raises(ValueError, match="Tried to step 4 times"):
+        ending.step()
+
+
+CALLS: list[int] = []
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.model = nn.Linear(1000, 1000)
+
+    def schedule(self, step: int) -> float:
+        CALLS.append(step)
+        return 1.0
+
+    def __call__(self, step: int) -> float:
+        return self.schedule(step)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise AssertionError("copied")
+
+
+def logging(step: int) -> float:
+    CALLS.append(step)
+    return 1.0
+
+
+def over_a_model(trainer: Trainer) -> Callable[[int], float]:
+    return lambda step: 1.0 / (1 + len(list(trainer.model.parameters())))
+
+
+def test_a_function_with_side_effects_is_not_run_and_nothing_big_is_copied() -> None:
+    trainer = Trainer()
+    for function in (logging, trainer.schedule, trainer, over_a_model(trainer), lambda step: print(step) or 1.0):
+        optimizer = two_groups()
+        scheduler = lrs.LambdaLR(optimizer, function)
+        CALLS.clear()
+        assert upcoming(scheduler, optimizer, 5) == SIDE_EFFECTS
+        assert CALLS == []
+    optimizer = two_groups()
+    nested = lrs.SequentialLR(optimizer, [lrs.ConstantLR(optimizer), lrs.LambdaLR(optimizer, logging)], [5])
+    CALLS.clear()
+    assert upcoming(nested, optimizer, 5) == SIDE_EFFECTS
+    assert CALLS == []
+    for thing, reason in ((trainer, SIDE_EFFECTS), (object(), "the scheduler holds a object in extra")):
+        hung_on = lrs.StepLR(optimizer, 5)
+        hung_on.extra = thing
+        assert upcoming(hung_on, optimizer, 5) == reason
+
+
+def test_no_warning_reaches_the_job() -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        optimizer = two_groups()
+        for make in SCHEDULES.values():
+            scheduler = make(optimizer)
+            seen.clear()
+            upcoming(scheduler, optimizer, 8)
+            assert [str(w.message) for w in seen] == []
+
+
+def test_the_lr_probe(agent: Agent) -> None:
+    optimizer = torch.optim.AdamW(
+        nn.Linear(3, 2).parameters(), lr=torch.tensor(0.01), weight_decay=0.1, betas=(0.8, 0.9)
+    )
+    scheduler = lrs.StepLR(optimizer, 1, 0.5)
+    sgd = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.5, momentum=0.7)
+    by_name = {o["optimizer"]: o for o in agent.call("lr", {})["optimizers"]}
+    assert by_name["AdamW"] == {
+        "optimizer": "AdamW",
+        "scheduler": "StepLR",
+        "scheduler_step": 0,
+        "groups": [
+            {
+                "index": 0,
+                "lr": pytest.approx(0.01),
+                "weight_decay": 0.1,
+                "momentum": None,
+                "betas": [0.8, 0.9],
+                "parameters": 2,
+                "elements": 8,
+                "next_lr": [pytest.approx(0.01 * 0.5**n) for n in range(1, 6)],
+            }
+        ],
+    }
+    assert by_name["SGD"]["groups"][0]["momentum"] == 0.7
+    assert by_name["SGD"]["groups"][0]["next_lr"] == "no scheduler"
+    del scheduler, sgd
+
+
+def test_two_schedulers_on_one_optimizer(agent: Agent) -> None:
+    optimizer = two_groups()
+    both = lrs.StepLR(optimizer, 2), lrs.ExponentialLR(optimizer, 0.9)
+    (seen,) = agent.call("lr", {})["optimizers"]
+    assert "2 schedulers act on one optimizer" in seen["groups"][0]["next_lr"]
+    del both
