@@ -61,9 +61,7 @@ class UsageError(TraindbgError):
 class UnknownTarget(UsageError):
     """The text names no target."""
 
-    default_next_step = (
-        "a target is a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, or the path of an agent socket"
-    )
+    default_next_step = "a target is a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, or the path of an agent socket"
 
 
 class NoTarget(TraindbgError):

@@ -5,7 +5,7 @@ system call (parked.py, ptrace.py). It starts a thread of its own, which waits f
 unloads the object. The training thread is not stopped. What happens inside is followed by the files the object leaves there.
 
 Only where no thread stays parked for a second, as in a program of one thread that computes without a pause, CPython is asked to have the
-object loaded, by a call queued for its main thread (pending.py). That thread is stopped for under a millisecond then.
+object loaded, by a call queued for its main thread (pending.py). That thread is stopped for some milliseconds then.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ OBJECT = Path(__file__).parent.parent / "native" / "boot.so"
 HELPER = Path(__file__).with_name("ptrace.py")
 MARKERS = ("queued", "native", "nopy", "nothread", "noload", "gil", "done", "boot.error")
 _THREAD_PATIENCE_S = 1.0
+_MAIN_THREAD_PATIENCE_S = 2.0
+_HELPER_START_S = 0.2
 _GIL_PATIENCE_S = 1.0
 _POLL_S = 0.002
 
@@ -177,9 +179,11 @@ def _enter(pid: int, place: Place, name: str, ends: float) -> tuple[int, float]:
 
 def _by_pending_call(pid: int, place: Place, path: str, ends: float, none_parked: str) -> tuple[int, float]:
     """Have CPython load the object from the main thread, which is then interrupted where it computes."""
-    answer = _helped(
-        ["queue", str(pid), path, str(OBJECT)], ends, f"the main thread of process {pid} has not come back yet"
-    )
+    limit_s = min(_MAIN_THREAD_PATIENCE_S, ends - time.monotonic() - _HELPER_START_S)
+    if limit_s <= 0:
+        raise NoSafeThread(f"{none_parked}; there was no time left to try its main thread", "give a longer --timeout")
+    words = ["queue", str(pid), path, str(OBJECT), str(limit_s)]
+    answer = _helped(words, ends, f"the main thread of process {pid} has not been put back yet")
     if answer["status"] in ("moved", "unfit"):
         raise NoSafeThread(f"{none_parked}, nor its main thread be interrupted where it computes ({answer['detail']})")
     if answer["status"] != "done":
@@ -189,7 +193,8 @@ def _by_pending_call(pid: int, place: Place, path: str, ends: float, none_parked
 
 
 def _by_parked_thread(pid: int, path: str, ends: float) -> tuple[int, float]:
-    give_up = min(ends, time.monotonic() + _THREAD_PATIENCE_S)
+    now = time.monotonic()
+    give_up = now + min(_THREAD_PATIENCE_S, (ends - now) / 2)
     unfit: dict[int, str] = {}
     while True:
         seen = _look(pid)

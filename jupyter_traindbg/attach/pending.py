@@ -4,16 +4,18 @@ The main thread is stopped where it computes, made to call ``Py_AddPendingCall(p
 CPython then calls pending_call (native/boot.c, copied into two fresh pages) on that thread between two instructions of Python, as it would
 a signal handler, with the thread in the middle of nothing. The copy starts a thread that loads the object, and unmaps itself.
 
-Nothing called while the thread is stopped allocates, loads, or takes any lock but that of the queue of pending calls. The thread itself
-holds that one only within Py_AddPendingCall and where CPython empties the queue, and calls nothing but CPython's and libc's lock functions
-meanwhile. So it is free where the thread is found
+Nothing called while the thread is stopped allocates, loads, or takes any lock but that of the queue of pending calls (binding a name for
+the first time, as the loader may do on the way, needs none). The thread itself holds that lock only within Py_AddPendingCall and where
+CPython empties the queue, and calls nothing but CPython's and libc's lock functions meanwhile. So it is free where the thread is found
 
 - in a library other than CPython, libc, the loader and allocators, and in no signal handler (one with a handler is blocked meanwhile); or
 - in one of CPython's functions on numbers, containers and other objects, and is the only thread, so that nobody else holds the lock either
   (from 3.13 on, waiting for it would hand the GIL on in the middle of such a function).
 
 Elsewhere it is let go at once and looked at again a little later. It is left alone, too, on any stack but its own, and inside a restartable
-sequence, which the kernel would not abort as it must once we have moved the thread out of it. Linux on x86-64, CPython 3.9 and newer.
+sequence, which the kernel would not abort as it must once we have moved the thread out of it.
+
+Linux 5.13 and newer on x86-64, CPython 3.9 and newer.
 """
 
 from __future__ import annotations
@@ -49,7 +51,6 @@ from .tracee import (
 )
 
 TRIES = 250
-LIMIT_S = 2.0
 PAGE_BYTES = 4096
 PATH_BYTES = 512
 SECTION = b"pending\0"
@@ -72,14 +73,15 @@ MADE_AGAIN = {43, 45, 47, 232, 281, 288, 299, 441}
 GET_RSEQ_CONFIGURATION = 0x420F
 
 
-def queue(pid: int, path: str, source: str) -> float:
-    """Have `path` loaded in process `pid` with the code that `source`, the same object, carries. Returns for how long the main thread
-    was stopped the last time, in seconds. Raises Ended, OSError.
+def queue(pid: int, path: str, source: str, limit_s: float) -> float:
+    """Have `path` loaded in process `pid` with the code that `source`, the same object, carries; tried for `limit_s`.
+
+    Returns for how many seconds the main thread was stopped the last time. Raises Ended, OSError.
     """
     memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
     try:
         visit = Visit(pid, memory, path, source)
-        give_up = time.monotonic() + LIMIT_S
+        give_up = time.monotonic() + limit_s
         reason = "it never computes"
         for _ in range(TRIES):
             try:

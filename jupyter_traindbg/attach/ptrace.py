@@ -1,7 +1,7 @@
 """Enter another process through one of its threads; a program of its own, ``python -I -S ptrace.py`` with the words
 
     load PID TID OBJECT SYSCALL [--pyinjector FOLDER]     call dlopen(OBJECT) in a thread that is parked in a system call
-    queue PID OBJECT SOURCE                               have CPython load OBJECT from its main thread (pending.py)
+    queue PID OBJECT SOURCE LIMIT_S                       have CPython load OBJECT from its main thread (pending.py)
 
 Run in a session of its own, so that nothing which ends a notebook ends it between taking a thread and putting it back: that would leave
 the thread to return to address 0. For the same reason it has no time limit once a call has begun. Standard library only. It prints one
@@ -139,7 +139,8 @@ def enter(verb: str, pid: int, *words: str) -> float:
     if verb == "queue":
         from .pending import queue
 
-        return queue(pid, *words)
+        path, source, limit_s = words
+        return queue(pid, path, source, float(limit_s))
     tid, path, syscall, *other = words
     if other:
         return load_by_pyinjector(int(tid), path, other[1])

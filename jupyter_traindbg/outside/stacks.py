@@ -60,7 +60,10 @@ def dump(
         raise TargetGone(f"process {pid} has ended")
     processes = procfs.descendants(pid) if children else []
     stuck = frozenset(procfs.uninterruptible([pid, *(p.pid for p in processes)]))
-    asked = [_Asked(pid, rank, "rank", training_tid or pid, _command(pid, stuck)), *_ask_children(processes, rank, stuck)]
+    asked = [
+        _Asked(pid, rank, "rank", training_tid or pid, _command(pid, stuck)),
+        *_ask_children(processes, rank, stuck),
+    ]
     with ThreadPoolExecutor(min(_PARALLEL, len(asked))) as pool:
         looks = [pool.submit(_look, tool, one, deadline) for one in asked]
         return [

@@ -60,7 +60,9 @@ def test_a_training_in_a_busy_cell_answers_everything(kernel: Kernel) -> None:  
 
 
 def test_a_hung_cell_is_looked_at_from_inside(kernel: Kernel) -> None:  # noqa: F811
-    cell = kernel.run("import threading; print('locked', flush=True); lock = threading.Lock(); lock.acquire(); lock.acquire()")
+    cell = kernel.run(
+        "import threading; print('locked', flush=True); lock = threading.Lock(); lock.acquire(); lock.acquire()"
+    )
     cell.wait_for("locked")
     with traindbg.attach(f"kernel:{kernel.file}") as job:
         stacks = job.stacks().processes[0]

@@ -10,7 +10,7 @@ from support import interpreters
 
 SOURCE = Path(__file__).parents[3] / "jupyter_traindbg" / "agent" / "reachable.py"
 
-SCRIPT = '''
+SCRIPT = """
 import gc, sys, threading, weakref
 from reachable import from_frames, from_gc
 
@@ -103,7 +103,7 @@ def from_the_collector():
 
 print(freed(), freed_in_another_thread(), freed_from_a_generator(), variables_survive_a_tracer(sys.settrace),
       variables_survive_a_tracer(sys.setprofile), from_the_collector())
-'''
+"""
 
 
 @pytest.mark.parametrize("python", interpreters().values(), ids=interpreters().keys())
