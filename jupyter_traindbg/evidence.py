@@ -105,17 +105,23 @@ def lr(rank: int, pid: int, answer: Mapping[str, Any]) -> RankLr:
 
 
 def _optimizer(raw: Mapping[str, Any]) -> OptimizerLr:
-    groups = [
-        OptimizerGroup(
-            **{**g, "next_lr": NotAvailable(g["next_lr"]) if isinstance(g["next_lr"], str) else g["next_lr"]}
-        )
-        for g in raw["groups"]
-    ]
+    groups = [_group(g) for g in raw["groups"]]
     return OptimizerLr(
         raw["optimizer"],
         tuple(groups),
         _or(raw["scheduler"], "no scheduler"),
         _or(raw["scheduler_step"], "no scheduler"),
+    )
+
+
+def _group(raw: Mapping[str, Any]) -> OptimizerGroup:
+    following = raw["next_lr"]  # a text where there is a reason why not
+    return OptimizerGroup(
+        **{
+            **raw,
+            "lr": _or(raw["lr"], "it lies on a GPU that does not answer"),
+            "next_lr": NotAvailable(following) if isinstance(following, str) else following,
+        }
     )
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "GradStat",
     "Grads",
     "LearningRates",
+    "Maybe",
     "Memory",
     "MemoryShare",
     "NotAvailable",
@@ -389,7 +390,7 @@ class OptimizerGroup:
     """One param group. ``lr`` is what the schedule set; ``parameters`` and ``elements`` count it."""
 
     index: int
-    lr: float
+    lr: Maybe[float]
     weight_decay: float | None
     momentum: float | None
     betas: Sequence[float] | None

@@ -22,11 +22,13 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tu
 
 from . import cuda
 from .dynamo import keep_out
+from .gate import BackwardGate
 from .objects import inner_optimizers
 from .patch import Patch, Spot
 from .safepoint import SafePoints
 
 CAPACITY = 8192
+RSS_EVERY_S = 0.02
 NORM_SHARE = 0.001
 """The share of a step's time that sampling the gradient norm may cost."""
 LOOK_AGAIN_STEPS = 256
@@ -62,6 +64,7 @@ class Recorder:
     """Writes the ring of step records; read it with `since`."""
 
     def __init__(self, safepoints: SafePoints) -> None:
+        self.gate = BackwardGate()
         self._safepoints = safepoints
         self._records: Deque[List[Any]] = deque(maxlen=CAPACITY)
         self._patches: List[Patch] = []
@@ -79,6 +82,8 @@ class Recorder:
         self._steppers: Dict[int, _Stepper] = {}
         self._optimizers_seen = 0
         self._next_norm_s = 0.0
+        self._next_rss_s = 0.0
+        self._rss = 0
         self._broken: Set[str] = set()
         self._later: Deque[Tuple[List[Any], int, List[cuda.Scalar], int]] = deque(maxlen=CAPACITY)
 
@@ -162,7 +167,7 @@ class Recorder:
             backwards,
             [_number(g.get("lr")) for g in optimizer.param_groups],
             None,
-            int(os.pread(self._statm, 128, 0).split()[1]) * self._page,
+            self._rss_bytes(now),
             *cuda.memory(),
             *parts,
         ]
@@ -178,8 +183,18 @@ class Recorder:
             self._last_event - now
         )  # our own time is a part of the next step, and is not to pass for its data wait
 
+    def _rss_bytes(self, now: float) -> int:
+        """Resident memory, read at most every `RSS_EVERY_S`."""
+        if now >= self._next_rss_s:
+            self._rss = int(os.pread(self._statm, 128, 0).split()[1]) * self._page
+            self._next_rss_s = now + RSS_EVERY_S
+        return self._rss
+
     def _put(self, record: List[Any], field: int, values: Sequence[Optional[cuda.Scalar]], add: int = 0) -> None:
         """Write the mean of `values`, plus `add`, into `record`: now, or once those under way from a GPU have arrived."""
+        if len(values) == 1 and isinstance(values[0], (int, float)):  # nearly always
+            record[field] = values[0] + add
+            return
         present = [v for v in values if v is not None]
         if any(isinstance(v, cuda.LaterScalar) for v in present):
             self._later.append((record, field, present, add))
@@ -250,9 +265,11 @@ class Recorder:
             if not self._on:
                 return backward(*args, **kwargs)
             self._mark(FORWARD)
+            self.gate.enter()
             try:
                 return backward(*args, **kwargs)
             finally:
+                self.gate.leave()
                 self._mark(BACKWARD)
                 self._careful(self._note_loss, args[0] if args else kwargs.get("tensors"))
 
@@ -301,6 +318,14 @@ class Recorder:
         if self._safepoints.thread_id not in (None, threading.get_ident()):
             return
         self._backwards += 1
+        if (
+            type(tensors) is sys.modules["torch"].Tensor
+            and tensors.is_cpu
+            and tensors.numel() == 1
+            and not self._scaled
+        ):
+            self._losses.append(tensors.item())  # nearly always
+            return
         roots = _roots(tensors)
         values = [cuda.later(self._unscaled(root).detach()) for root in roots if _readable_scalar(root)]
         if len(values) == 1 == len(roots) and values[0] is not None:
@@ -355,6 +380,8 @@ class _Stepper:
             return None, 0
         if isinstance(step, (int, float)):
             return int(step), 0
+        if step.is_cpu:
+            return int(step.item()), 0
         value = cuda.later(step.detach())
         if isinstance(value, cuda.LaterScalar):
             self._base = value

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..agent import rendezvous
 from ..errors import AgentRefused, DeadlineExceeded, ProbeFailed, TargetGone
+from ..outside import procfs
 
 HELLO_S = 2.0
 NO_METHOD, PROBE_FAILED, NOT_AUTHORISED = -32601, -32000, -32001
@@ -115,10 +116,10 @@ class AgentClient:
         return answer
 
     def _why_gone(self, method: str) -> str:
-        with contextlib.suppress(OSError):
-            os.kill(self.pid, 0)
-            return f"the agent of process {self.pid} left during {method!r}"
-        return f"process {self.pid} ended during {method!r}"
+        process = procfs.stat(self.pid)
+        gone = process is None or process.state in "ZX"  # one that its parent has not buried yet has ended all the same
+        who = f"process {self.pid} ended" if gone else f"the agent of process {self.pid} left"
+        return f"{who} during {method!r}"
 
     def _refused(self, error: dict[str, Any]) -> None:
         code, message = error.get("code"), str(error.get("message"))

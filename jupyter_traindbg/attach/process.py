@@ -7,7 +7,6 @@ import time
 
 from ..agent import rendezvous
 from ..errors import DeadlineExceeded, GilHeld, TargetGone
-from . import payload
 from .base import Entered, Link
 from .client import AgentClient, connect
 
@@ -32,6 +31,7 @@ def enter(pid: int, deadline_s: float) -> Entered:
     ends = time.monotonic() + deadline_s
     if (client := found(pid, deadline_s)) is not None:
         return Entered(client, "found running")
+    from . import payload
     from .inject import inject
 
     directory = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)

@@ -15,7 +15,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,12 +63,10 @@ def dump(
         _Asked(pid, rank, "rank", training_tid or pid, _command(pid, stuck)),
         *_ask_children(processes, rank, stuck),
     ]
-    with ThreadPoolExecutor(min(_PARALLEL, len(asked))) as pool:
-        looks = [pool.submit(_look, tool, one, deadline) for one in asked]
-        return [
-            looks[0].result(),
-            *(_or_what_the_kernel_says(one, look) for one, look in zip(asked[1:], looks[1:], strict=True)),
-        ]
+    first, *others = _look_at_all(tool, asked, deadline)
+    if isinstance(first, TraindbgError):
+        raise first
+    return [first, *(_or_what_the_kernel_says(*pair) for pair in zip(asked[1:], others, strict=True))]
 
 
 def below(pid: int, rank: int = 0, *, deadline_s: float = 2.0) -> list[ProcessStacks]:
@@ -80,9 +77,7 @@ def below(pid: int, rank: int = 0, *, deadline_s: float = 2.0) -> list[ProcessSt
         return []
     tool = py_spy()
     asked = _ask_children(processes, rank, frozenset(procfs.uninterruptible([p.pid for p in processes])))
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        looks = [pool.submit(_look, tool, one, deadline) for one in asked]
-        return [_or_what_the_kernel_says(one, look) for one, look in zip(asked, looks, strict=True)]
+    return [_or_what_the_kernel_says(*pair) for pair in zip(asked, _look_at_all(tool, asked, deadline), strict=True)]
 
 
 def py_spy() -> str:
@@ -133,6 +128,23 @@ def _role(process: procfs.Process) -> str:
 
 
 # --- asking py-spy -------------------------------------------------------------------------------------------------
+
+
+def _look_at_all(tool: str, asked: Sequence[_Asked], deadline: float) -> list[ProcessStacks | TraindbgError]:
+    """All of them, `_PARALLEL` at a time; each with its stacks or why there are none."""
+
+    def careful(one: _Asked) -> ProcessStacks | TraindbgError:
+        try:
+            return _look(tool, one, deadline)
+        except TraindbgError as e:
+            return e
+
+    if len(asked) <= 1:  # no threads for one: a whole `traindbg stacks PID` is to be quick
+        return [careful(one) for one in asked]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(_PARALLEL, len(asked))) as pool:
+        return list(pool.map(careful, asked))
 
 
 def _look(tool: str, asked: _Asked, deadline: float) -> ProcessStacks:
@@ -297,17 +309,14 @@ def _note(pid: int, state: str, threads: Sequence[Thread]) -> str:
     return f"{owner.name} waits in C code called at {where} and keeps the GIL: no other Python thread can run"
 
 
-def _or_what_the_kernel_says(asked: _Asked, look: Future[ProcessStacks]) -> ProcessStacks:
+def _or_what_the_kernel_says(asked: _Asked, seen: ProcessStacks | TraindbgError) -> ProcessStacks:
     """The stacks of a child, or, where it gave none, its main thread as the kernel sees it."""
-    failed = look.exception()
-    if failed is None:
-        return look.result()
-    if not isinstance(failed, TraindbgError):
-        raise failed
+    if isinstance(seen, ProcessStacks):
+        return seen
     main = next(iter(procfs.threads(asked.pid)), None)
     threads: tuple[Thread, ...] = ()
     if main is not None:
         call = procfs.system_call(asked.pid, main.tid)
         words = waiting_for((), call.name or None, call.on)
         threads = (Thread(main.name, main.tid, _STATES.get(main.state, main.state), (), words, training=True),)
-    return ProcessStacks(asked.rank, asked.pid, asked.role, "py-spy", threads, note=failed.cause, command=asked.command)
+    return ProcessStacks(asked.rank, asked.pid, asked.role, "py-spy", threads, note=seen.cause, command=asked.command)

@@ -123,6 +123,22 @@ def test_many_attach_and_detach_cycles_leave_the_losses_bit_identical(start: Sta
     assert disturbed == [line for line in undisturbed.output().splitlines() if line != "ready"]
 
 
+def test_polling_at_full_speed_while_gradients_are_written_does_no_harm(start: Start) -> None:
+    program = start("train.py", "--width", "512", env={"OMP_NUM_THREADS": "2"})
+    with traindbg.attach(program.pid) as job:
+        ends = time.monotonic() + 12
+        polls = 0
+        while time.monotonic() < ends:
+            (memory,) = job.memory().ranks
+            (cpu,) = memory.shares
+            assert 0 <= cpu.gradients_bytes <= cpu.parameters_bytes  # zero_grad may be half way through
+            assert memory.note == ""
+            job.steps(last=1)
+            polls += 1
+    assert polls > 100
+    assert program.process.poll() is None
+
+
 def test_a_prepared_process_by_call_and_by_environment(start: Start) -> None:
     by_call = start("prepared.py", "--serve")
     with traindbg.attach(by_call.pid) as job:

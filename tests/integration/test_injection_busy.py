@@ -141,10 +141,11 @@ def test_every_python_here_while_it_computes(busy: Start, python: str, kind: str
 
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("no_patience")
-def test_200_visits_leave_a_training_of_one_thread_bit_identical(start: Start) -> None:
-    disturbed, undisturbed = start("train.py"), start("train.py")
+@pytest.mark.parametrize("program", ["train.py", "allocating.py"])
+def test_100_visits_leave_a_training_of_one_thread_bit_identical(start: Start, program: str) -> None:
+    disturbed, undisturbed = start(program), start(program)
     before = footprint(disturbed.pid)
-    for _ in range(200):
+    for _ in range(100):
         with traindbg.attach(disturbed.pid) as job:
             assert [rank.way for rank in job.ranks] == ["injected"]
     assert settled(disturbed.pid, before) == before
@@ -223,16 +224,8 @@ def test_a_program_that_computes_inside_libc_is_refused_and_left_alone(busy: Sta
 
 def queue_without_a_loader(program: Program, path: str) -> dict[str, str]:
     """The helper's answer where nobody prepared a directory."""
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(injection.HELPER),
-        "queue",
-        str(program.pid),
-        path,
-        str(injection.OBJECT),
-    ]
+    words = ["queue", str(program.pid), path, str(injection.OBJECT), "2.0"]
+    command = [sys.executable, "-I", "-S", str(injection.HELPER), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     answer: dict[str, str] = json.loads(done.stdout)
     return answer

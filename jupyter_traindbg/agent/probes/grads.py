@@ -39,15 +39,30 @@ def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan:
     out: Dict[str, Any] = {"first": first}
 
     def read() -> None:
-        out.update(_read(agent, detail), at=f"after optimizer step {agent.recorder.step}", safe_point=True)
+        named, notes = _parameters(agent)
+        grads = [p.grad for _, p in named]
+        out.update(_read(named, grads, notes, detail=detail))
+        out.update(at=f"after optimizer step {agent.recorder.step}", safe_point=True)
 
     patience_s = agent.safepoints.patience_s(max(0.2, ends - time.monotonic()))
     if agent.safepoints.run(read, patience_s) is None:
-        out.update(_read(agent, detail), at=_why_not(agent, patience_s), safe_point=False)
-        out["note"] = "; ".join(filter(None, (out["note"], _scaled(agent))))
+        out.update(_read_straight_away(agent, detail, (ends - time.monotonic()) / 2))
+        out.update(at=_why_not(agent, patience_s), safe_point=False)
     if not out["grads"] and not out["note"]:
         out["note"] = "no optimizer and no model with parameters was found"
     return out
+
+
+def _read_straight_away(agent: Agent, detail: bool, wait_s: float) -> Dict[str, Any]:
+    named, notes = _parameters(agent)
+    grads = agent.recorder.gate.read([p for _, p in named], wait_s)
+    if grads is None:
+        return {
+            "grads": [],
+            "total_norm": None,
+            "note": "a backward pass is running all the time; its gradients are not read",
+        }
+    return _read(named, grads, [*notes, *_scaled(agent)], detail=detail)
 
 
 def _why_not(agent: Agent, waited_s: float) -> str:
@@ -56,21 +71,24 @@ def _why_not(agent: Agent, waited_s: float) -> str:
     return f"read straight away, not at a safe point: no step came in {waited_s:.1f} s ({last})"
 
 
-def _scaled(agent: Agent) -> str:
+def _scaled(agent: Agent) -> List[str]:
     """Before its optimizer step a GradScaler's factor is still in the gradients."""
     factors = [getattr(s, "_init_scale", 1.0) for s in agent.objects.scalers() if getattr(s, "_enabled", False)]
-    return "a GradScaler is in use: gradients may still contain its factor" if any(f != 1.0 for f in factors) else ""
+    scaled = any(f != 1.0 for f in factors)
+    return ["a GradScaler is in use: gradients may still contain its factor"] if scaled else []
 
 
-def _read(agent: Agent, detail: bool) -> Dict[str, Any]:
+def _read(named: List[Tuple[str, Any]], gradients: List[Any], notes: List[str], *, detail: bool) -> Dict[str, Any]:
     torch = sys.modules["torch"]
     began = time.perf_counter()
-    named, notes = _parameters(agent)
     detail = detail or _cheap(named)
     with torch.no_grad():
-        dense = [_values(p, notes) for _, p in named]
+        dense = [_values(p, g, notes) for (_, p), g in zip(named, gradients)]
         norms = _norms(torch, dense)
-        grads = [_stat(name, p, d, norm, detail=detail) for (name, p), d, norm in zip(named, dense, norms)]
+        sizes = [0 if g is None else shard(g).numel() for g in gradients]
+        grads = [
+            _stat(name, p, d, norm, size, detail=detail) for (name, p), d, norm, size in zip(named, dense, norms, sizes)
+        ]
     if any(hasattr(p, "_local_tensor") for _, p in named):
         notes.append("sharded parameters (DTensor): the figures are of this rank's shards")
     note = "; ".join(dict.fromkeys(notes))
@@ -107,9 +125,8 @@ def _parameters(agent: Agent) -> Tuple[List[Tuple[str, Any]], List[str]]:
     return [item for item in named.values() if not is_lazy(item[1])], notes
 
 
-def _values(parameter: Any, notes: List[str]) -> Optional[Any]:
+def _values(parameter: Any, grad: Optional[Any], notes: List[str]) -> Optional[Any]:
     """The gradient's values as a dense tensor; None where there are none."""
-    grad = parameter.grad
     why = unreadable(parameter) or (grad is not None and unreadable(grad))
     if why:
         notes.append(f"some parameters are {why}")
@@ -132,7 +149,9 @@ def _norms(torch: Any, dense: List[Optional[Any]]) -> List[Optional[float]]:
     return out
 
 
-def _stat(name: str, parameter: Any, dense: Optional[Any], norm: Optional[float], *, detail: bool) -> Dict[str, Any]:
+def _stat(
+    name: str, parameter: Any, dense: Optional[Any], norm: Optional[float], size: int, *, detail: bool
+) -> Dict[str, Any]:
     stat: Dict[str, Any] = {
         "name": name,
         "shape": list(parameter.shape),
@@ -145,7 +164,7 @@ def _stat(name: str, parameter: Any, dense: Optional[Any], norm: Optional[float]
         "requires_grad": parameter.requires_grad,
     }
     if dense is not None and norm is not None and (detail or not TINY <= norm < math.inf):
-        stat.update(_closer(dense, shard(parameter.grad).numel()))
+        stat.update(_closer(dense, size))
     return stat
 
 

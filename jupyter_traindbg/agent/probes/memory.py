@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ..core import Agent
 
 COST = "a microsecond a tensor; nothing on the training thread"
+WAIT_S = 2.0
+"""How long to wait for a moment without a backward pass, in which gradients may be looked at."""
 CUDA_KEYS = (
     "allocated_bytes.all.current",
     "allocated_bytes.all.peak",
@@ -28,8 +30,7 @@ CUDA_KEYS = (
 def run(agent: Agent, points: int = 2000) -> Dict[str, Any]:
     """`points`: at most so many points of the curve, the newest."""
     sizes = {kind: {} for kind in ("parameters", "gradients", "optimizer", "buffers")}  # type: Dict[str, Dict[str, int]]
-    if "torch" in sys.modules:
-        _count(agent, sizes)
+    note = _count(agent, sizes) if "torch" in sys.modules else "torch has not been imported in this process"
     columns = [FIELDS.index(f) for f in ("time_s", "rss_bytes", "cuda_allocated_bytes")]
     records = agent.recorder.since(0)[-points:] if points > 0 else []
     return {
@@ -39,22 +40,24 @@ def run(agent: Agent, points: int = 2000) -> Dict[str, Any]:
         "cuda": _cuda(),
         "curve": [[r[c] for c in columns] for r in records],
         "first_step": records[0][0] if records else 0,
-        "note": "" if "torch" in sys.modules else "torch has not been imported in this process",
+        "note": note,
     }
 
 
-def _count(agent: Agent, sizes: Dict[str, Dict[str, int]]) -> None:
+def _count(agent: Agent, sizes: Dict[str, Dict[str, int]]) -> str:
+    """Fills in `sizes`; returns what has to be said of them."""
     objects = agent.objects.find()
     seen: Set[int] = set()
     optimizers, models = objects.optimizers(), objects.models()
     parameters: List[Any] = [p for o in optimizers for g in o.param_groups for p in g["params"]]
     parameters += [p for m in models for _, p in named_parameters(m)]
-    grads = [p.grad for p in parameters if p.is_leaf]  # asking any other tensor for it warns
+    grads = agent.recorder.gate.read([p for p in parameters if p.is_leaf], WAIT_S)
     buffers = [b for m in models for _, module in walk(m) for b in list(vars(module)["_buffers"].values())]
     add_bytes(sizes["parameters"], parameters, seen)
-    add_bytes(sizes["gradients"], [g for g in grads if g is not None], seen)
+    add_bytes(sizes["gradients"], [g for g in grads or () if g is not None], seen)
     add_bytes(sizes["optimizer"], [t for o in optimizers for t in within(dict(o.state))], seen)
     add_bytes(sizes["buffers"], [b for b in buffers if b is not None], seen)
+    return "gradients are not counted: a backward pass was running all the time" if grads is None else ""
 
 
 def _status(field: str) -> int:

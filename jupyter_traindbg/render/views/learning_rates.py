@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from ...model import LearningRates, NotAvailable, OptimizerGroup, OptimizerLr, RankLr
+from ...model import LearningRates, Maybe, NotAvailable, OptimizerGroup, OptimizerLr, RankLr
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, measured, notes_of, setting
 from ..grouping import compact_ranks, group_by
@@ -73,8 +73,8 @@ def _table(optimizer: OptimizerLr, caption: str) -> Table:
     return Table(caption, columns, [row(g) for g in groups], 20, "groups")
 
 
-def _strong(lr: float | None) -> Span:
-    shown = setting(lr)
+def _strong(lr: Maybe[float]) -> Span:
+    shown = measured(lr, str) if isinstance(lr, NotAvailable) else setting(lr)
     return replace(shown, tone="strong") if shown.tone == "plain" else shown
 
 

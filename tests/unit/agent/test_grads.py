@@ -257,7 +257,7 @@ def test_without_any_training_there_is_a_note_and_no_error(agent: Agent) -> None
 def test_a_user_error_in_reading_is_the_askers_not_the_trainings(
     agent: Agent, ask_while: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise MemoryError("no room")
 
     monkeypatch.setattr(probe, "_read", broken)
