@@ -162,7 +162,7 @@ class Job:
             below = [Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(pid)]
             return evidence.memory(rank, pid, answer, below, growth.words), growth
 
-        judged, silent = self._ask("memory", {}, timeout, build)
+        judged, silent = self._ask("memory", {"deadline_s": min(4.0, timeout / 2)}, timeout, build)
         return Memory(tuple(rank for rank, _ in judged), silent, tuple(memory_growth.findings(judged)))
 
     def gpu(self, *, timeout: float = DEADLINE_S) -> GpuReport:

@@ -22,7 +22,6 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tu
 
 from . import cuda
 from .dynamo import keep_out
-from .gate import BackwardGate
 from .objects import inner_optimizers
 from .patch import Patch, Spot
 from .safepoint import SafePoints
@@ -64,7 +63,6 @@ class Recorder:
     """Writes the ring of step records; read it with `since`."""
 
     def __init__(self, safepoints: SafePoints) -> None:
-        self.gate = BackwardGate()
         self._safepoints = safepoints
         self._records: Deque[List[Any]] = deque(maxlen=CAPACITY)
         self._patches: List[Patch] = []
@@ -265,11 +263,9 @@ class Recorder:
             if not self._on:
                 return backward(*args, **kwargs)
             self._mark(FORWARD)
-            self.gate.enter()
             try:
                 return backward(*args, **kwargs)
             finally:
-                self.gate.leave()
                 self._mark(BACKWARD)
                 self._careful(self._note_loss, args[0] if args else kwargs.get("tensors"))
 

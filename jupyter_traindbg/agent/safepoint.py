@@ -17,6 +17,7 @@ Hook = Callable[[Any], None]
 WAIT_WITHOUT_HISTORY_S = 5.0
 SLOWER_THAN_USUAL = 5.0
 CLOSE_S = 2.0
+IDLE_WINDOW_S, IDLE_CPU_S = 0.2, 0.004
 
 
 class Request:
@@ -124,6 +125,21 @@ class SafePoints:
             raise request.error
         return request
 
+    def run_safely(self, function: Callable[[], Any], deadline_s: float) -> Optional[str]:
+        """Run `function`, which touches gradients, where that is harmless: ``"safe point"``, ``"idle"``, or None where it was not run.
+
+        Gradients belong to C++. Asking for ``.grad`` from another thread while torch computes without the GIL can leave a Python
+        object without its tensor, and the garbage collector then takes the process down (torch 2.13: within some hundred reads). So it
+        is done on the training thread between two steps, or, in a process that stands still, here.
+        """
+        ends = time.monotonic() + deadline_s
+        if self.run(function, self.patience_s(deadline_s)) is not None:
+            return "safe point"
+        if _idle():
+            function()
+            return "idle"
+        return "safe point" if self.run(function, max(0.0, ends - time.monotonic())) is not None else None
+
     # -- on the training thread: nothing below may raise into the training --
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -162,3 +178,10 @@ class SafePoints:
             except IndexError:
                 return  # whoever asked has just given up
             request.run()
+
+
+def _idle() -> bool:
+    """True where all threads of this process together use next to no CPU: a hung job, not a slow one."""
+    before = time.process_time()
+    time.sleep(IDLE_WINDOW_S)
+    return time.process_time() - before < IDLE_CPU_S

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Iterator, List, Set
+from typing import Any, Dict, Iterable, Iterator, List, Set
 
 
 def shard(tensor: Any) -> Any:
@@ -27,18 +27,30 @@ def unreadable(tensor: Any) -> str:
     return "on the meta device, without values" if shard(tensor).device.type == "meta" else ""
 
 
-def add_bytes(sums: Dict[str, int], tensors: List[Any], seen: Set[int]) -> None:
-    """Add to `sums`, per device, the bytes of the storages of `tensors` that are not in `seen` yet."""
+def add_bytes(sums: Dict[str, int], tensors: Iterable[Any], seen: Set[int]) -> None:
+    """Add to `sums`, per device, the bytes of the storages of `tensors` that are not in `seen` yet.
+
+    Never asks for the storage object itself: making and dropping its Python wrapper on this thread, while C++ counts the storage's
+    references on another one without the GIL, frees it twice (seen with torch 2.13 as "double free" within some hundred calls).
+    So a storage is known by its address, and is as large as its furthest view reaches.
+    """
+    reach: Dict[int, int] = {}
+    devices: Dict[int, str] = {}
     for tensor in tensors:
         if unreadable(tensor):
             continue
         for part in _strided(shard(tensor)):
-            storage = part.untyped_storage()
-            key = storage.data_ptr()
-            if key and key not in seen:
-                seen.add(key)
-                device = str(part.device)
-                sums[device] = sums.get(device, 0) + storage.nbytes()
+            if part.numel() == 0 or not part.data_ptr():
+                continue
+            start = part.storage_offset() * part.element_size()
+            address = part.data_ptr() - start
+            last = sum((size - 1) * stride for size, stride in zip(part.shape, part.stride()))
+            reach[address] = max(reach.get(address, 0), start + (last + 1) * part.element_size())
+            devices[address] = str(part.device)
+    for address, size in reach.items():
+        if address not in seen:
+            seen.add(address)
+            sums[devices[address]] = sums.get(devices[address], 0) + size
 
 
 def _strided(tensor: Any) -> List[Any]:

@@ -14,8 +14,6 @@ import pytest
 REPO = Path(__file__).parents[2]
 OBJECT = "jupyter_traindbg/native/boot.so"
 
-pytest.importorskip("hatchling")
-
 
 @pytest.fixture
 def checkout(tmp_path):

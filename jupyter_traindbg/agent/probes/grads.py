@@ -36,39 +36,30 @@ def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan:
     ends = time.monotonic() + deadline_s
     first = first_nonfinite.arm_one_step(agent, deadline_s * 0.8) if first_nan else None
     agent.objects.find()
-    out: Dict[str, Any] = {"first": first}
+    out: Dict[str, Any] = {"first": first, "grads": [], "total_norm": None, "note": ""}
 
     def read() -> None:
         named, notes = _parameters(agent)
-        grads = [p.grad for _, p in named]
-        out.update(_read(named, grads, notes, detail=detail))
-        out.update(at=f"after optimizer step {agent.recorder.step}", safe_point=True)
+        out.update(_read(named, [p.grad for _, p in named], notes, detail=detail))
 
-    patience_s = agent.safepoints.patience_s(max(0.2, ends - time.monotonic()))
-    if agent.safepoints.run(read, patience_s) is None:
-        out.update(_read_straight_away(agent, detail, (ends - time.monotonic()) / 2))
-        out.update(at=_why_not(agent, patience_s), safe_point=False)
-    if not out["grads"] and not out["note"]:
+    left_s = max(0.2, ends - time.monotonic())
+    where = agent.safepoints.run_safely(read, left_s)
+    if where == "safe point":
+        out.update(at=f"after optimizer step {agent.recorder.step}", safe_point=True)
+    else:
+        out.update(at=_why_not(agent, where is not None, left_s), safe_point=False)
+        out["note"] = "; ".join(filter(None, (out["note"], *_scaled(agent))))
+    if where and not out["grads"] and not out["note"]:
         out["note"] = "no optimizer and no model with parameters was found"
     return out
 
 
-def _read_straight_away(agent: Agent, detail: bool, wait_s: float) -> Dict[str, Any]:
-    named, notes = _parameters(agent)
-    grads = agent.recorder.gate.read([p for _, p in named], wait_s)
-    if grads is None:
-        return {
-            "grads": [],
-            "total_norm": None,
-            "note": "a backward pass is running all the time; its gradients are not read",
-        }
-    return _read(named, grads, [*notes, *_scaled(agent)], detail=detail)
-
-
-def _why_not(agent: Agent, waited_s: float) -> str:
+def _why_not(agent: Agent, was_read: bool, deadline_s: float) -> str:
     since = agent.safepoints.since_last_step_s()
     last = "no optimizer step was seen yet" if since is None else f"the last optimizer step was {since:.1f} s ago"
-    return f"read straight away, not at a safe point: no step came in {waited_s:.1f} s ({last})"
+    if was_read:
+        return f"read straight away, not at a safe point: the process stands still ({last})"
+    return f"not read: no optimizer step came in {deadline_s:.1f} s and the process is busy ({last}); give a longer --timeout"
 
 
 def _scaled(agent: Agent) -> List[str]:
