@@ -448,7 +448,7 @@ class Child:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """``curve`` is ``(time_s, rss_bytes, cuda_allocated_bytes | None)`` per recorded step, oldest first."""
+    """``curve`` is ``(time_s, rss_bytes, cuda_allocated_bytes | None)`` of the last 400 recorded steps, oldest first."""
 
     rank: int
     pid: int

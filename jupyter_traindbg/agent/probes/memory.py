@@ -25,7 +25,7 @@ CUDA_KEYS = (
 )
 
 
-def run(agent: Agent, points: int = 2000, deadline_s: float = 4.0) -> Dict[str, Any]:
+def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, Any]:
     """`points`: at most so many points of the curve, the newest. `deadline_s`: how long to wait for a step, to count gradients."""
     sizes = {kind: {} for kind in ("parameters", "gradients", "optimizer", "buffers")}  # type: Dict[str, Dict[str, int]]
     note = _count(agent, sizes, deadline_s) if "torch" in sys.modules else "torch has not been imported in this process"
