@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import evidence
 from .attach import only_candidate, resolve
 from .attach.base import Link
-from .errors import DeadlineExceeded, NotPermitted, TargetGone, TraindbgError
+from .errors import DeadlineExceeded, NotPermitted, ProbeFailed, TargetGone, TraindbgError
 from .model import (
     Attached,
     Child,
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["DEADLINE_S", "Job", "attach"]
 
 DEADLINE_S = 10.0
-AT_ONCE = 32
+AT_ONCE = 512
+"""Ranks asked at the same time: with fewer threads than stuck ranks, their deadlines would add up."""
 QUICK_S = 1.0
 """How long an agent may take for stacks before we look from outside."""
 
@@ -105,7 +106,7 @@ class Job:
     def enter(self, timeout: float = DEADLINE_S) -> None:
         """Bring an agent into every rank that has none. Raises only where there is no way to look at any of them."""
         began = time.monotonic()
-        found = list(_each(self._open_links(), lambda link: link.identify(timeout), timeout))
+        found = list(_each(self._open_links(), lambda link: link.identify(timeout)))
         self._links = [link for link, _ in sorted(found, key=lambda f: (f[0].rank, f[0].pid))]
         answers = {id(link): answer for link, answer in found}
         self._ranks = [a for link in self._links if isinstance(a := answers[id(link)], Rank)]
@@ -127,7 +128,7 @@ class Job:
         GIL is held or the process is stopped. Never brings an agent in.
         """
         began = time.monotonic()
-        answers = _each(self._open_links(), lambda link: _process_stacks(link, children, timeout), timeout)
+        answers = _each(self._open_links(), lambda link: _process_stacks(link, children, timeout))
         good, silent = _sort_out(answers)
         return Stacks(tuple(p for many in good for p in many), silent, time.monotonic() - began)
 
@@ -185,7 +186,7 @@ class Job:
     def close(self) -> None:
         """Say goodbye. An agent whose last client leaves takes itself out of its process, hooks, threads and files; see `keep`."""
         links, self._links = self._links, []
-        for _ in _each(links, lambda link: link.leave(), DEADLINE_S):
+        for _ in _each(links, lambda link: link.leave()):
             pass
 
     def detach(self) -> int:
@@ -193,7 +194,7 @@ class Job:
         links, self._links = self._links, []
         for link in links:
             link.answering()
-        left = list(_each(links, lambda link: link.leave(force=True), DEADLINE_S))
+        left = list(_each(links, lambda link: link.leave(force=True)))
         return sum(1 for _, stopped in left if stopped is True)
 
     def _open_links(self) -> list[Link]:
@@ -209,7 +210,7 @@ class Job:
         def one(link: Link) -> T:
             return build(link.rank, link.pid, link.call(method, params, timeout))
 
-        return _sort_out(_each(self._open_links(), one, timeout))
+        return _sort_out(_each(self._open_links(), one))
 
 
 def _process_stacks(link: Link, children: bool, deadline_s: float) -> list[ProcessStacks]:
@@ -220,15 +221,15 @@ def _process_stacks(link: Link, children: bool, deadline_s: float) -> list[Proce
     if client is not None:
         try:
             inside = evidence.stacks(link.rank, link.pid, client.call("stacks", {}, min(QUICK_S, deadline_s)))
-        except DeadlineExceeded:
-            client = None  # the GIL is held: look from outside
+        except (DeadlineExceeded, ProbeFailed):
+            pass  # the GIL is held, or our own probe failed: the view from outside, below, is an answer all the same
         else:
             below = outside.below(link.pid, link.rank, deadline_s=ends - time.monotonic()) if children else []
             return [inside, *below]
     return outside.dump(link.pid, link.rank, deadline_s=max(0.5, ends - time.monotonic()), children=children)
 
 
-def _each(links: list[Link], ask: Callable[[Link], T], timeout: float) -> Iterable[tuple[Link, T | TraindbgError]]:
+def _each(links: list[Link], ask: Callable[[Link], T]) -> Iterable[tuple[Link, T | TraindbgError]]:
     """Ask all links, many at once; each with its answer or why there is none. `ask` keeps the deadline itself."""
 
     def careful(link: Link) -> T | TraindbgError:

@@ -30,7 +30,7 @@ def start(directory: Optional[str] = None, *, keep: bool = False, version: str =
     """Start the agent in this process, or return the one that runs.
 
     `directory` is the rendezvous directory (made where not given). With `keep` the agent stays until `Agent.stop`; without, it leaves
-    with its last client. Takes milliseconds; raises OSError or `rendezvous.UnsafeDirectory` where the directory cannot be had.
+    with its last client. Takes milliseconds; raises OSError where the directory cannot be had.
     """
     global _agent
     from .core import Agent  # a client imports this package for `rendezvous` alone

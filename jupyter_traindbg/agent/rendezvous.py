@@ -18,7 +18,7 @@ SOCKET = "agent.sock"
 CARD = "agent.json"
 
 
-class UnsafeDirectory(Exception):
+class UnsafeDirectory(OSError):
     """Somebody else owns, or can write, the directory where agents meet."""
 
 

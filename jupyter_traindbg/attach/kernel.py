@@ -6,7 +6,7 @@ import os
 import time
 
 from ..agent import rendezvous
-from ..errors import TargetGone
+from ..errors import CannotAttach, TargetGone
 from . import payload
 from .base import Entered, Link
 from .process import arrived, found
@@ -46,6 +46,10 @@ def _prepare(pid: int) -> str:
         directory = rendezvous.create(pid, owner.st_uid, owner.st_gid, root=root)
     except FileNotFoundError as e:
         raise TargetGone(f"the kernel's process {pid} has ended") from e
+    except OSError as e:
+        raise CannotAttach(
+            f"the agent cannot have its directory in process {pid}: {e}", "attach as the kernel's user"
+        ) from e
     path = os.path.join(directory, payload.ARCHIVE)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as f:
         f.write(payload.archive())

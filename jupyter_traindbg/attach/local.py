@@ -8,6 +8,7 @@ import sys
 
 from .. import agent
 from .._version import __version__
+from ..errors import CannotAttach
 from .base import Entered, Link
 from .process import arrived, found
 
@@ -26,7 +27,12 @@ def enter(deadline_s: float) -> Entered:
     """Start the agent in this process, or find the one that runs (it may have been injected from outside)."""
     if (client := found(os.getpid(), deadline_s)) is not None:
         return Entered(client, "this process")
-    agent.start(version=__version__)
+    try:
+        agent.start(version=__version__)
+    except OSError as e:
+        raise CannotAttach(
+            f"the agent cannot have its directory: {e}", "make /tmp writable, or remove what stands there"
+        ) from e
     return Entered(arrived(os.getpid(), deadline_s), "this process")
 
 

@@ -125,7 +125,7 @@ def _opened(owner: Identity) -> tuple[Place, int]:
             path = rendezvous.create(owner.pid, owner.uid, owner.gid, root)
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             break
-        except (OSError, rendezvous.UnsafeDirectory) as error:
+        except OSError as error:
             if not os.path.exists(f"/proc/{owner.pid}/root"):
                 raise TargetGone(f"process {owner.pid} has just ended") from None
             # another injector may be half way through making or removing the same directory

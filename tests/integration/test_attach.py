@@ -18,8 +18,9 @@ from traces import footprint, settled
 import traindbg
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.attach import client as clients
+from jupyter_traindbg.attach import local
 from jupyter_traindbg.attach.base import Link
-from jupyter_traindbg.errors import AgentRefused, DeadlineExceeded, ProbeFailed, TargetGone, UnknownTarget
+from jupyter_traindbg.errors import AgentRefused, CannotAttach, DeadlineExceeded, ProbeFailed, TargetGone, UnknownTarget
 from jupyter_traindbg.model import NotAvailable
 
 TORCHRUN = [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
@@ -412,6 +413,15 @@ def test_the_path_of_an_agent_socket_is_a_target(start: Start) -> None:
         with traindbg.attach(os.path.join(link.client.directory, "agent.sock")) as other:
             assert [r.pid for r in other.ranks] == [program.pid]
         everything(job)
+
+
+def test_a_directory_that_is_not_ours_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(*_: object) -> str:
+        raise rendezvous.UnsafeDirectory("/tmp/traindbg-0 is somebody else's")
+
+    monkeypatch.setattr(rendezvous, "create", taken)
+    with pytest.raises(CannotAttach, match="somebody else's"):
+        local.enter(5)
 
 
 def test_a_closed_job_says_so(start: Start) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import need
 
 from jupyter_traindbg.model import Device, GpuReport, NotAvailable, available
 from jupyter_traindbg.outside import gpu
@@ -26,10 +27,8 @@ DriverMaker = Callable[..., None]
 def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory with the compiled stand-in."""
     compiler = shutil.which("cc")
-    if compiler is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("cc is missing, and CI must have it")
-        pytest.skip("needs cc")
+    need("cc", compiler is not None)
+    assert compiler is not None
     directory = tmp_path_factory.mktemp("nvml")
     library = directory / "libnvidia-ml.so.1"
     subprocess.run([compiler, "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, SOURCE], check=True)

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import need
 
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.attach import discover, inject
@@ -62,8 +63,7 @@ def found_below(pid: int) -> list[Target]:
     ids=["torch.distributed.run", "torchrun", "accelerate"],
 )
 def test_a_launcher_and_its_ranks(start, command):
-    if not Path(command[0]).exists():
-        pytest.skip(f"needs {command[0]}")
+    need(command[0], Path(command[0]).exists())
     launcher = start("hung_gloo.py", command=command)
     ranks = discover.launcher_ranks(launcher.pid)
     assert [(r.rank, r.world_size, r.local_rank) for r in ranks] == [(0, 2, 0), (1, 2, 1)]
@@ -79,8 +79,7 @@ def test_a_launcher_and_its_ranks(start, command):
 
 def test_accelerate_with_one_process(start):
     command = SCRIPTS / "accelerate"
-    if not command.exists():
-        pytest.skip("needs accelerate")
+    need("accelerate", command.exists())
     launcher = start("train.py", "--sleep", "0.1", command=[str(command), "launch", "--cpu", "--num_processes", "1"])
     (rank,) = discover.launcher_ranks(launcher.pid)
     assert (rank.rank, rank.world_size) == (None, None)
