@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ __all__ = ["dump", "py_spy"]
 _LOOKS = 3
 _PAUSE_S = 0.02
 _PARALLEL = 8
+# Its first answer fills a table in place: another thread that asks meanwhile, for another rank, finds it half full.
+_asking_sysconfig = threading.Lock()
 _TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
 _STATES = {
     "R": "running",
@@ -82,11 +85,9 @@ def below(pid: int, rank: int = 0, *, deadline_s: float = 2.0) -> list[ProcessSt
 
 def py_spy() -> str:
     """The path of the py-spy program of this interpreter, else the one on PATH. Raises `MissingPiece`."""
-    beside = [
-        sysconfig.get_path("scripts"),
-        os.path.dirname(sys.executable),
-        sysconfig.get_path("scripts", "posix_user"),
-    ]
+    with _asking_sysconfig:
+        schemes = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", "posix_user")]
+    beside = [schemes[0], os.path.dirname(sys.executable), schemes[1]]
     for folder in beside:
         path = os.path.join(folder, "py-spy")
         if os.access(path, os.X_OK):

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -107,3 +109,16 @@ def test_a_childs_failure_does_not_cost_the_others(tool, start):
         assert "torn" in worker.note
         assert worker.threads[0].frames == ()
     assert {w.threads[0].waiting_for for w in workers} == {"sleep", "a socket or a pipe"}
+
+
+def test_py_spy_is_found_by_many_threads_at_once_in_a_fresh_interpreter():
+    """Python 3.11's sysconfig is not safe against that; asking for several ranks does it."""
+    program = (
+        "import sys; sys.setswitchinterval(1e-6)\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from jupyter_traindbg.outside.stacks import py_spy\n"
+        "with ThreadPoolExecutor(16) as pool: print(len({f.result() for f in [pool.submit(py_spy) for _ in range(64)]}))"
+    )
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+        assert (done.stdout, done.stderr) == ("1\n", "")
