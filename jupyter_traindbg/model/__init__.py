@@ -1,0 +1,12 @@
+"""The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
+
+`base` has what all share, `observed` what was seen in a job, `changed` what was done to it, `checkpoints` what is on disk.
+"""
+
+from __future__ import annotations
+
+from . import base, observed
+from .base import *
+from .observed import *
+
+__all__ = [*base.__all__, *observed.__all__]

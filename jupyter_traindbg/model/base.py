@@ -1,0 +1,133 @@
+"""What all data have in common: measurements that may be missing, verdicts, silences, and results that know how to be shown.
+
+Units are in the names (``rss_bytes``, ``duration_s``). A measurement that could not be taken is a `NotAvailable`
+value with its reason, never an exception and never a zero.
+
+A `Result` is what a verb returns. It knows how to turn itself into plain data (`Result.to_dict`); how it looks
+is the business of `jupyter_traindbg.render`, which is reached through `set_renderer` so that this module imports nothing
+of the package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, Union
+
+__all__ = [
+    "NA",
+    "Finding",
+    "Maybe",
+    "NotAvailable",
+    "Result",
+    "Silent",
+    "available",
+    "set_renderer",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NotAvailable:
+    """A measurement that does not exist here, with the reason. Falsy, so ``value or default`` reads naturally."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return f"not available ({self.reason})"
+
+
+NA = NotAvailable
+Maybe = Union[T, NotAvailable]  # noqa: UP007 - an alias with a type variable needs it on Python 3.10
+
+
+def available(value: Maybe[T]) -> bool:
+    """True where a measurement exists (``0`` and ``""`` exist)."""
+    return not isinstance(value, NotAvailable)
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses to dicts, `NotAvailable` to ``{"not_available": reason}``, non-finite floats to strings (JSON has none)."""
+    if isinstance(value, NotAvailable):
+        return {"not_available": value.reason}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if not f.name.startswith("_")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value
+
+
+# --- results -------------------------------------------------------------------------------------------------------
+
+MimeBundle = dict[str, Any]
+_renderer: Callable[[Any], MimeBundle] | None = None
+
+
+def set_renderer(renderer: Callable[[Any], MimeBundle]) -> None:
+    """Install the function that turns a `Result` into a mimebundle (done once, by the package's ``__init__``)."""
+    global _renderer
+    _renderer = renderer
+
+
+class Result:
+    """What a verb returns: plain data with `to_dict`, text at a terminal, HTML in a notebook."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong according to this result alone, root cause first; empty where nothing is."""
+        return ()
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing could be measured at all, in one line; None where something was."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """This result as JSON-ready plain data."""
+        plain: dict[str, Any] = _plain(self)
+        plain["findings"] = [_plain(f) for f in self.findings]
+        return plain
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> MimeBundle:
+        if _renderer is None:
+            return {"text/plain": object.__repr__(self)}
+        return _renderer(self)
+
+    def __str__(self) -> str:
+        return str(self._repr_mimebundle_()["text/plain"])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict. ``who`` lists the ranks, workers or parameters to blame; ``where`` is ``"file:line function"``."""
+
+    code: str
+    severity: Literal["critical", "warning", "info"]
+    title: str
+    who: Sequence[str] = ()
+    where: str | None = None
+    evidence: Sequence[str] = ()
+    cause: str = ""
+    next_steps: Sequence[str] = ()
+    reference: str | None = None
+    confidence: Literal["high", "medium", "low"] = "high"
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A rank that gave no answer, and why."""
+
+    rank: int | None
+    pid: int
+    reason: str
+    next_step: str = ""
