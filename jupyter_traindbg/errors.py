@@ -13,7 +13,10 @@
     ├── GilHeld                 the agent is inside but C code holds the GIL
     ├── DeadlineExceeded        no answer in time
     ├── AgentRefused            the agent said no (token, uid, version)
-    └── ProbeFailed             the agent answered with an error
+    ├── ActionRefused           an action was not done, and nothing was changed
+    ├── ProbeFailed             the agent answered with an error
+    ├── BadCheckpoint           a file or directory that is no checkpoint, is damaged, or of an unknown form
+    └── UnsafeCheckpoint        a checkpoint whose pickle would run code if it were loaded
 
 Every class carries ``next_step``: what the person can do now. ``str(error)`` is one line, cause first.
 """
@@ -21,8 +24,10 @@ Every class carries ``next_step``: what the person can do now. ``str(error)`` is
 from __future__ import annotations
 
 __all__ = [
+    "ActionRefused",
     "AgentRefused",
     "AmbiguousTarget",
+    "BadCheckpoint",
     "CannotAttach",
     "DeadlineExceeded",
     "GilHeld",
@@ -34,6 +39,7 @@ __all__ = [
     "TargetGone",
     "TraindbgError",
     "UnknownTarget",
+    "UnsafeCheckpoint",
     "UsageError",
 ]
 
@@ -116,7 +122,25 @@ class AgentRefused(TraindbgError):
     """The agent is there and refused the caller."""
 
 
+class ActionRefused(TraindbgError):
+    """What was asked for does not make sense, or cannot be done on all ranks together; nothing was changed."""
+
+    default_next_step = "nothing was changed; `traindbg lr TARGET` and `traindbg steps TARGET` show how things are"
+
+
 class ProbeFailed(TraindbgError):
     """A probe raised inside the training process; the process itself goes on."""
 
     default_next_step = "the training is not affected; please report this text"
+
+
+class BadCheckpoint(TraindbgError):
+    """What was to be read is no checkpoint, is cut off or damaged, or has a form that we do not read."""
+
+    default_next_step = "use another checkpoint; `traindbg checkpoint --inspect PATH` shows what can be read of one"
+
+
+class UnsafeCheckpoint(TraindbgError):
+    """The pickle in a checkpoint names what has no place in one. It was refused; nothing of it was executed."""
+
+    default_next_step = "do not load this file with `weights_only=False`; find out where it came from"

@@ -10,12 +10,14 @@ import threading
 import time
 from typing import Any, Dict, Optional
 
-from . import rendezvous
+from . import actions, listing, probes, rendezvous
+from .agreed import Agreed
+from .boundary import Boundary
 from .objects import Objects
-from .probes import load as load_probe
 from .recorder import Recorder
 from .safepoint import SafePoints
 from .server import Server
+from .tuning import Tuning
 
 LINGER_S = 30.0
 """How long an agent stays after its last client vanished without a word (a killed notebook may come back)."""
@@ -34,6 +36,11 @@ class Agent:
         self.safepoints = SafePoints()
         self.recorder = Recorder(self.safepoints)
         self.objects = Objects(self.safepoints)
+        self.boundary = Boundary(self.safepoints, self.recorder)
+        self.agreed = Agreed(self.safepoints, self.recorder)
+        self.tuning = Tuning(self.safepoints, self.objects, self.recorder)
+        self.checkpoints: Dict[str, Any] = {}
+        """Checkpoints being written by this process: id -> `jupyter_traindbg.agent.checkpoint.writing.Writing`."""
         self.pid = os.getpid()
         self._lonely_since: Optional[float] = time.monotonic()
         self._stopping = threading.Lock()
@@ -53,6 +60,8 @@ class Agent:
             if self.safepoints.open():
                 self._hooked = True
                 self.recorder.open()
+                self.boundary.open()
+                self.agreed.open()
         except Exception as e:  # a torch we do not know: the rest still works, and `info` says what does not
             self.safepoints.failures.append(f"no safe points: {type(e).__name__}: {e}")
             self._hooked = True
@@ -61,20 +70,29 @@ class Agent:
         """Called by the server about twice a second: catch a late ``import torch``; leave when nobody has been here for long."""
         if not self._hooked:
             self.hook_torch()
-        if clients or self.keep:
+        if clients or self.needed:
             self._lonely_since = None
         elif self._lonely_since is None:
             self._lonely_since = time.monotonic()
         elif time.monotonic() - self._lonely_since > LINGER_S:
             self.stop()
 
+    @property
+    def needed(self) -> bool:
+        """True where the agent has to stay although nobody is connected: it was asked to, or something of its doing is in force."""
+        return self.keep or self.tuning.active or self.agreed.waiting or bool(self.checkpoints)
+
     def call(self, method: str, params: Dict[str, Any]) -> Any:
-        """Run the probe named `method`. Raises LookupError where there is none."""
-        return load_probe(method)(self, **params)
+        """Run the probe or action named `method`. Raises LookupError where there is none."""
+        for package in (probes, actions):
+            if method in listing.names(package):
+                return listing.load(package, method)(self, **params)
+        there_are = ", ".join([*listing.names(probes), *listing.names(actions)])
+        raise LookupError(f"no probe or action {method!r}; there are {there_are}")
 
     def leave(self, others: int, *, force: bool = False) -> bool:
-        """A client says goodbye. The last one out takes the agent with it, unless it is to be kept. True where it stopped."""
-        if not force and (others or self.keep):
+        """A client says goodbye. The last one out takes the agent with it, unless it is needed. True where it stopped."""
+        if not force and (others or self.needed):
             return False
         self.stop()
         return True
@@ -86,6 +104,8 @@ class Agent:
                 return
             self.alive = False
         self.safepoints.close()  # first: once no thread is inside our hooks, what they use can go
+        self.tuning.close()
+        self.boundary.close()
         self.recorder.close()
         self.objects.clear()
         atexit.unregister(self._at_exit)

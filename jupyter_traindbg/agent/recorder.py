@@ -121,6 +121,11 @@ class Recorder:
         return [list(r) for r in list(self._records) if r[0] > step]
 
     @property
+    def last(self) -> Optional[List[Any]]:
+        """The latest record, or None before the first step."""
+        return self._records[-1] if self._records else None
+
+    @property
     def step(self) -> int:
         """Optimizer steps seen since the agent started."""
         return self._count
@@ -277,6 +282,7 @@ class Recorder:
             if not self._on:
                 return fetch(iterator)
             self._mark(OTHER)
+            self._safepoints.before_fetch(iterator)
             try:
                 return fetch(iterator)
             finally:

@@ -2,6 +2,9 @@
 
 They are the global optimizer hooks of torch (`torch.optim.optimizer.register_optimizer_step_post_hook`): global, in force in the
 middle of a run, removed without trace. Nothing here takes a lock on the training thread: a process that forks meanwhile stays sound.
+
+After the step comes the *boundary* between two iterations, when the scheduler, the GradScaler and whatever else follows a step are done,
+too: the moment when the next batch is asked for or, in a program without a DataLoader, the beginning of the next step.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 Hook = Callable[[Any], None]
+NEXT_BATCH, NEXT_STEP = "before the next batch", "before the next optimizer step"
+STEPS_WITHOUT_A_BATCH = 64
+"""After so many steps without a batch the loader is taken to be done with, and the beginning of a step is a boundary again."""
 WAIT_WITHOUT_HISTORY_S = 5.0
 SLOWER_THAN_USUAL = 5.0
 CLOSE_S = 2.0
@@ -48,7 +54,15 @@ class SafePoints:
         self.active = False
         self.before: List[Hook] = []
         self.after: List[Hook] = []
+        self.fetching: List[Hook] = []
+        """Called with the iterator of a DataLoader before it fetches a batch for the training thread."""
+        self.at_boundary: List[Hook] = []
+        """Called at every boundary with `NEXT_BATCH` or `NEXT_STEP`."""
+        self.wrap_closure: Optional[Callable[[Any, Callable[[], Any]], Callable[[], Any]]] = None
+        """Given the optimizer and the closure of its ``step``, what is to be called instead of that closure."""
         self.steps = 0
+        self.stepping: Optional[int] = None
+        """The ``id`` of the optimizer that is inside its ``step``, as far as hooks can tell: a step that raised has no end."""
         self.thread_id: Optional[int] = None
         self.optimizers: Dict[int, Any] = {}
         """Live optimizers in the order first seen stepping: id -> weak reference."""
@@ -56,6 +70,10 @@ class SafePoints:
         self._inside: Deque[int] = deque()
         """One entry for every thread that runs our hooks right now."""
         self._requests: Deque[Request] = deque()
+        self._boundary_requests: Deque[Request] = deque()
+        self._stepped_first: Optional[int] = None
+        """The ``id`` of the optimizer that stepped first since the last boundary; None where none did."""
+        self._steps_without_batch = STEPS_WITHOUT_A_BATCH
         self._recent: Deque[float] = deque(maxlen=32)
         self.failures: List[str] = []
         """Errors of our own hooks. A hook that fails once is dropped: the training never sees it."""
@@ -84,9 +102,11 @@ class SafePoints:
         while self._inside and time.monotonic() < ends:
             time.sleep(0.001)
         self.active = False
-        self.before.clear()
-        self.after.clear()
+        for hooks in (self.before, self.after, self.fetching, self.at_boundary):
+            hooks.clear()
+        self.wrap_closure = None
         self._requests.clear()
+        self._boundary_requests.clear()
 
     def usual_step_s(self) -> Optional[float]:
         """Median seconds between the last steps, or None with fewer than two."""
@@ -110,13 +130,20 @@ class SafePoints:
 
         Called on a client's thread. Errors of `function` are raised here, never in the training thread.
         """
+        return self._ask(self._requests, function, wait_s)
+
+    def run_at_boundary(self, function: Callable[[], Any], wait_s: float) -> Optional[Request]:
+        """Like `run`, at the next boundary between two iterations."""
+        return self._ask(self._boundary_requests, function, wait_s)
+
+    def _ask(self, requests: Deque[Request], function: Callable[[], Any], wait_s: float) -> Optional[Request]:
         if not self.active:
             return None
         request = Request(function)
-        self._requests.append(request)
+        requests.append(request)
         if not request.done.wait(wait_s):
             try:
-                self._requests.remove(request)
+                requests.remove(request)
             except ValueError:  # the training thread took it in this very moment
                 request.done.wait(wait_s + 60.0)
             if not request.done.is_set():
@@ -142,11 +169,29 @@ class SafePoints:
 
     # -- on the training thread: nothing below may raise into the training --
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def before_fetch(self, iterator: Any) -> None:
+        """The recorder's word that `iterator` of a DataLoader is about to fetch a batch."""
+        if self.thread_id != threading.get_ident():
+            return
+        self._inside.append(1)
+        try:
+            self._call(self.fetching, iterator)
+            self._steps_without_batch = 0
+            if self._stepped_first is not None:
+                self._pass_boundary(NEXT_BATCH)
+        finally:
+            self._inside.pop()
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Optional[Tuple[Any, Any]]:
         self._inside.append(1)
         try:
             self.thread_id = threading.get_ident()
+            # With several optimizers (a GAN) only the first one of a round begins a new iteration.
+            if self._stepped_first == id(optimizer) and self._steps_without_batch >= STEPS_WITHOUT_A_BATCH:
+                self._pass_boundary(NEXT_STEP)
+            self.stepping = id(optimizer)
             self._call(self.before, optimizer)
+            return None if self.wrap_closure is None else _with_closure(self.wrap_closure, optimizer, args, kwargs)
         finally:
             self._inside.pop()
 
@@ -157,27 +202,46 @@ class SafePoints:
             if known is None or known() is not optimizer:
                 self.optimizers[id(optimizer)] = weakref.ref(optimizer)
             self.steps += 1
+            self._steps_without_batch += 1
+            if self._stepped_first is None:
+                self._stepped_first = id(optimizer)
             self._recent.append(time.perf_counter())
             self._call(self.after, optimizer)
-            self._serve_requests()
+            self.stepping = None
+            self._serve(self._requests)
         finally:
             self._inside.pop()
 
-    def _call(self, hooks: List[Hook], optimizer: Any) -> None:
+    def _pass_boundary(self, where: str) -> None:
+        self._stepped_first = None
+        self._call(self.at_boundary, where)
+        self._serve(self._boundary_requests)
+
+    def _call(self, hooks: List[Hook], argument: Any) -> None:
         for hook in list(hooks):
             try:
-                hook(optimizer)
+                hook(argument)
             except Exception as e:
                 hooks[:] = [h for h in hooks if h != hook]
                 self.failures.append(f"{getattr(hook, '__qualname__', hook)}: {type(e).__name__}: {e}")
 
-    def _serve_requests(self) -> None:
-        while self._requests:
+    @staticmethod
+    def _serve(requests: Deque[Request]) -> None:
+        while requests:
             try:
-                request = self._requests.popleft()
+                request = requests.popleft()
             except IndexError:
                 return  # whoever asked has just given up
             request.run()
+
+
+def _with_closure(wrap: Any, optimizer: Any, args: Any, kwargs: Any) -> Optional[Tuple[Any, Any]]:
+    """The arguments of ``step`` with its closure wrapped; None where it has none. ``args[0]`` is the optimizer."""
+    if kwargs.get("closure") is not None:
+        return args, {**kwargs, "closure": wrap(optimizer, kwargs["closure"])}
+    if len(args) > 1 and callable(args[1]):
+        return (args[0], wrap(optimizer, args[1]), *args[2:]), kwargs
+    return None
 
 
 def _idle() -> bool:

@@ -15,13 +15,15 @@ import threading
 import traceback
 from typing import Any, Dict, List, Optional, Protocol
 
+from .refused import Refused
 from .rendezvous import PROTOCOL
 
 TICK_S = 0.5
-MAX_REQUEST_BYTES = 1 << 20
+MAX_HELLO_BYTES, MAX_REQUEST_BYTES = 1 << 16, 1 << 28
+"""The plan of a checkpoint of some hundred thousand shards is a long line."""
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
-PROBE_FAILED, NOT_AUTHORISED = -32000, -32001
+PROBE_FAILED, NOT_AUTHORISED, REFUSED = -32000, -32001, -32002
 
 
 class Host(Protocol):
@@ -107,7 +109,7 @@ class Server:
             with client, client.makefile("rb") as lines:
                 greeted = False
                 while self._agent.alive:
-                    line = lines.readline(MAX_REQUEST_BYTES)
+                    line = lines.readline(MAX_REQUEST_BYTES if greeted else MAX_HELLO_BYTES)
                     if not line:
                         return
                     reply = self._answer(line, greeted)
@@ -159,6 +161,8 @@ class Server:
             return _result(ident, self._agent.call(method, params))
         except LookupError as e:
             return _error(ident, NO_METHOD, str(e))
+        except Refused as e:
+            return _error(ident, REFUSED, e.cause, {"next_step": e.next_step})
         except BaseException as e:
             where = traceback.extract_tb(e.__traceback__)[-1]
             place = f"{os.path.basename(where.filename)}:{where.lineno}"
@@ -175,5 +179,5 @@ def _result(ident: Any, result: Any) -> Dict[str, Any]:
     return {"jsonrpc": "2.0", "id": ident, "result": result}
 
 
-def _error(ident: Any, code: int, message: str) -> Dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": ident, "error": {"code": code, "message": message}}
+def _error(ident: Any, code: int, message: str, data: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": ident, "error": {"code": code, "message": message, "data": data or {}}}

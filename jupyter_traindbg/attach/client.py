@@ -11,11 +11,11 @@ import time
 from typing import Any
 
 from ..agent import rendezvous
-from ..errors import AgentRefused, DeadlineExceeded, ProbeFailed, TargetGone
+from ..errors import ActionRefused, AgentRefused, DeadlineExceeded, ProbeFailed, TargetGone
 from ..outside import procfs
 
 HELLO_S = 2.0
-NO_METHOD, PROBE_FAILED, NOT_AUTHORISED = -32601, -32000, -32001
+NO_METHOD, PROBE_FAILED, NOT_AUTHORISED, REFUSED = -32601, -32000, -32001, -32002
 
 
 class AgentClient:
@@ -56,7 +56,7 @@ class AgentClient:
         self._exchange("hello", {"token": self._token}, deadline_s)
 
     def call(self, method: str, params: dict[str, Any] | None = None, deadline_s: float = 10.0) -> Any:
-        """The result of probe `method`. Raises `DeadlineExceeded`, `TargetGone`, `ProbeFailed` or `AgentRefused`."""
+        """The result of probe `method`. Raises `DeadlineExceeded`, `TargetGone`, `ProbeFailed`, `ActionRefused` or `AgentRefused`."""
         ends = time.monotonic() + deadline_s
         if not self._lock.acquire(timeout=deadline_s):
             raise DeadlineExceeded(f"process {self.pid} is still busy with an earlier request after {deadline_s:g} s")
@@ -125,6 +125,8 @@ class AgentClient:
         code, message = error.get("code"), str(error.get("message"))
         if code in (PROBE_FAILED, NO_METHOD):
             raise ProbeFailed(f"process {self.pid}: {message}")
+        if code == REFUSED:
+            raise ActionRefused(message, str(error["data"]["next_step"]) or None)
         self.close()
         raise AgentRefused(
             f"the agent of process {self.pid} refused: {message}",

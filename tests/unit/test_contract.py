@@ -13,27 +13,36 @@ import pytest
 import jupyter_traindbg
 import traindbg
 from jupyter_traindbg import errors, model
-from jupyter_traindbg.agent import probes
-from jupyter_traindbg.agent.probes import load as load_probe
+from jupyter_traindbg.agent import actions, listing, probes
+from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.magics import base
 
 
-@pytest.mark.parametrize("name", probes.names())
-def test_every_probe_says_what_it_costs_and_takes_the_agent_first(name: str) -> None:
-    run = load_probe(name)
+@pytest.mark.parametrize(
+    ("package", "name", "said"),
+    [(probes, name, "COST") for name in listing.names(probes)]
+    + [(actions, n, "CHANGES") for n in listing.names(actions)],
+)
+def test_every_probe_says_what_it_costs_and_every_action_what_it_changes(package: Any, name: str, said: str) -> None:
+    run = listing.load(package, name)
     module = inspect.getmodule(run)
     assert module is not None
     assert module.__doc__
-    assert isinstance(module.COST, str)
-    assert module.COST
+    assert isinstance(getattr(module, said), str)
+    assert getattr(module, said)
     first, *others = inspect.signature(run).parameters.values()
     assert first.name == "agent"
     assert all(p.default is not p.empty for p in others), "a client that knows less must be able to call it"
 
 
-def test_an_unknown_probe_is_told_which_there_are() -> None:
+def test_no_action_has_the_name_of_a_probe() -> None:
+    assert not set(listing.names(probes)) & set(listing.names(actions))
+
+
+def test_an_unknown_probe_is_told_which_there_are(tmp_path: Path) -> None:
+    agent = Agent(str(tmp_path), "test")
     with pytest.raises(LookupError, match=r"there are .*stacks"):
-        load_probe("nonsense")
+        agent.call("nonsense", {})
 
 
 @pytest.mark.parametrize("name", base.names())

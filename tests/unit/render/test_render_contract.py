@@ -343,6 +343,6 @@ def test_text_imports_neither_jinja_nor_what_is_slow_in_rich() -> None:
 
 def test_the_renderer_fits_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     renderer: Callable[[Any], dict[str, Any]] = render.mimebundle
-    monkeypatch.setattr(model, "_renderer", renderer)
+    monkeypatch.setattr(model.base, "_renderer", renderer)
     assert str(stacks(2)) == render.text(stacks(2))
     assert set(stacks(2)._repr_mimebundle_()) == {"text/plain", "text/html"}

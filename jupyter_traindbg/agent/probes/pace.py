@@ -1,0 +1,23 @@
+"""Where this rank is: its step, and marks that tell which steps of other ranks are the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict
+
+if TYPE_CHECKING:
+    from ..core import Agent
+
+COST = "microseconds"
+
+
+def run(agent: Agent) -> Dict[str, Any]:
+    """``marks`` are ``[step, optimizer index, the optimizer's own step count, sequence number of the default process group]`` of the
+    last steps, oldest first; the latter two are None where there is no such thing."""
+    return {
+        "step": agent.recorder.step,
+        "marks": [list(mark) for mark in list(agent.boundary.marks)],
+        "usual_step_s": agent.safepoints.usual_step_s(),
+        "since_last_step_s": agent.safepoints.since_last_step_s(),
+        "updating": agent.boundary.updating(),
+        "directory": agent.directory,
+    }

@@ -1,0 +1,11 @@
+"""The one exception that an action raises on purpose: it will not do what was asked, and has changed nothing."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """Why not, in one line, and what the person can do instead."""
+
+    def __init__(self, cause: str, next_step: str = "") -> None:
+        super().__init__(cause)
+        self.cause, self.next_step = cause, next_step
