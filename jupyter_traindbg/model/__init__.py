@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from . import base, observed
+from . import base, changed, checkpoints, observed
 from .base import *
+from .changed import *
+from .checkpoints import *
 from .observed import *
 
-__all__ = [*base.__all__, *observed.__all__]
+__all__ = [*base.__all__, *changed.__all__, *checkpoints.__all__, *observed.__all__]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .base import Finding, Maybe, NotAvailable, Result, Silent
+from .changed import InForce, LogEntry
 
 __all__ = [
     "Attached",
@@ -100,10 +101,15 @@ class Attached(Result):
 
 @dataclass(frozen=True)
 class Detached(Result):
-    """What `%detach` shows: from how many processes the agent was taken out."""
+    """What `%detach` shows: from how many processes the agent was taken out, and the actions that were in force until then.
+
+    ``note`` says where they did not end at the same step on all ranks.
+    """
 
     target: str
     processes: int
+    released: Sequence[InForce] = ()
+    note: str = ""
 
 
 # --- stacks --------------------------------------------------------------------------------------------------------
@@ -267,7 +273,9 @@ class Grads(Result):
 
 @dataclass(frozen=True)
 class OptimizerGroup:
-    """One param group. ``lr`` is what the schedule set; ``parameters`` and ``elements`` count it."""
+    """One param group. ``lr`` is what the schedule set, ``effective_lr`` what the next step uses (another one while an action is in force),
+    and the same of the weight decay; ``parameters`` and ``elements`` count it.
+    """
 
     index: int
     lr: Maybe[float]
@@ -277,6 +285,8 @@ class OptimizerGroup:
     parameters: int
     elements: int
     next_lr: Maybe[Sequence[float]]
+    effective_lr: Maybe[float] = _NOT_MEASURED
+    effective_weight_decay: Maybe[float] = _NOT_MEASURED
 
 
 @dataclass(frozen=True)
@@ -289,10 +299,14 @@ class OptimizerLr:
 
 @dataclass(frozen=True)
 class RankLr:
+    """``in_force`` are the actions of ours that are, ``log`` every change that was made since the attach, oldest first."""
+
     rank: int
     pid: int
     optimizers: Sequence[OptimizerLr]
     note: str = ""
+    in_force: Sequence[InForce] = ()
+    log: Sequence[LogEntry] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Checkpoints written from within the training process."""

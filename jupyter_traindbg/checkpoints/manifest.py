@@ -1,0 +1,189 @@
+"""Our own checkpoints: a directory whose ``manifest.json``, written last, lists every file with its size and SHA-256, and seals itself.
+
+While it is being written the directory is called ``.NAME.partial-IDENT``; under its own name it is complete. The manifest:
+
+    {"format": "traindbg-checkpoint", "version": 1, "kind": "replicated" | "sharded", "created_s": 1.7e9 (Unix time), "world_size": 2,
+     "ranks": [0, 1], "step": 12 | null (the optimizer's own count), "steps": {"0": 12, "1": 12}, "mixed": false,
+     "taken": "loop boundary" | "hung" | ..., "exact": true, "notes": [], "versions": {}, "command": [], "cwd": "", "counters": {},
+     "models": [{"class", "file", "parameters"}], "optimizers": [], "schedulers": [], "actions": [],
+     "files": {NAME: {"bytes": 10, "sha256": HEX, "rank": 0 | null}}, "self_sha256": HEX}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..agent.checkpoint.seal import SEAL, file_bytes, seal
+from ..errors import BadCheckpoint, UsageError
+from .values import shown
+
+__all__ = ["FORMAT", "NAME", "VERSION", "Manifest", "Written", "is_ours", "read"]
+
+NAME = "manifest.json"
+FORMAT = "traindbg-checkpoint"
+VERSION = 1
+LARGEST = 256 * 1024**2
+"""Bytes of a manifest: 64 of them are a million files."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """One file as it was written; `rank` wrote it where it belongs to one rank."""
+
+    bytes: int
+    sha256: str
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the manifest says. `steps` are the ranks' own; `mixed`: they differ; `exact`: a resume continues bit-identically.
+
+    `sealed`: the file is, byte for byte, what was written.
+    """
+
+    path: Path
+    kind: str
+    created_s: float
+    world_size: int
+    ranks: Sequence[int]
+    step: int | None
+    steps: Mapping[int, int | None]
+    mixed: bool
+    taken: str
+    exact: bool
+    sealed: bool
+    notes: Sequence[str] = ()
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    command: Sequence[str] = ()
+    cwd: str = ""
+    counters: Mapping[str, Any] = field(default_factory=dict)
+    models: Sequence[Mapping[str, Any]] = ()
+    optimizers: Sequence[Any] = ()
+    schedulers: Sequence[Any] = ()
+    actions: Sequence[Any] = ()
+    files: Mapping[str, Written] = field(default_factory=dict)
+
+
+def is_ours(directory: Path) -> bool:
+    """True where `directory` has a manifest that looks like ours, damaged or not."""
+    try:
+        with (directory / NAME).open("rb") as stream:
+            return FORMAT.encode() in stream.read(LARGEST)
+    except OSError:
+        return False
+
+
+def read(directory: str | Path) -> Manifest:
+    """The manifest of one of our checkpoints.
+
+    Raises `UsageError` where there is no such directory, it is not one of ours, or it was never finished; `BadCheckpoint` where the
+    manifest is damaged so much that it cannot be read. One that is readable and was changed has ``sealed`` False.
+    """
+    path = Path(directory)
+    content, raw = _content(path)
+    if content.get("format") != FORMAT:
+        raise _not_ours(path)
+    version = content.get("version")
+    if version != VERSION:
+        raise BadCheckpoint(
+            f"{shown(path)} is a checkpoint of version {str(version)[:20]}, and this traindbg reads version {VERSION}",
+            "update jupyter-traindbg, or verify it with the version that wrote it",
+        )
+    try:
+        return _manifest(path, content, raw)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as e:
+        raise BadCheckpoint(f"{shown(path / NAME)} is damaged: {type(e).__name__}: {str(e)[:200]}") from e
+
+
+def _content(path: Path) -> tuple[dict[str, Any], bytes]:
+    _check_directory(path)
+    try:
+        with (path / NAME).open("rb") as stream:
+            raw = stream.read(LARGEST + 1)
+    except OSError as e:
+        raise BadCheckpoint(f"{shown(path / NAME)} cannot be read: {e.strerror or e}") from e
+    if len(raw) > LARGEST:
+        raise BadCheckpoint(f"{shown(path / NAME)} has more than {LARGEST:,} bytes: no manifest of ours")
+    try:
+        content = json.loads(raw)
+    except (ValueError, RecursionError) as e:
+        raise BadCheckpoint(f"{shown(path / NAME)} is damaged: it is no JSON ({str(e)[:100]})") from e
+    if not isinstance(content, dict):
+        raise _not_ours(path)
+    return content, raw
+
+
+def _check_directory(path: Path) -> None:
+    try:
+        if not path.exists():
+            unfinished = sorted(path.parent.glob(f".{_literally(path.name)}.partial-*")) if path.parent.is_dir() else []
+            if unfinished:
+                raise UsageError(
+                    f"{shown(path)} was never finished: only {shown(unfinished[0].name)} is there",
+                    "it is no checkpoint; take another one, and remove the unfinished directory",
+                )
+            raise UsageError(f"there is no {shown(path)}", "name the directory of a checkpoint")
+        if not path.is_dir():
+            raise UsageError(
+                f"{shown(path)} is no directory", "our checkpoints are directories; `--inspect` reads other files"
+            )
+    except (OSError, ValueError) as e:
+        raise UsageError(f"{shown(path)} cannot be looked at: {e}", "name the directory of a checkpoint") from e
+    if path.name.startswith(".") and ".partial-" in path.name:
+        raise UsageError(
+            f"{shown(path)} was never finished: it has its temporary name", "it is no checkpoint; take another one"
+        )
+    if not (path / NAME).is_file():
+        raise _not_ours(path)
+
+
+def _literally(name: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def _not_ours(path: Path) -> UsageError:
+    return UsageError(
+        f"{shown(path)} is not a checkpoint of traindbg's: it has no {NAME} of ours",
+        "only those carry checksums; `traindbg checkpoint --inspect` reads others",
+    )
+
+
+def _manifest(path: Path, content: dict[str, Any], raw: bytes) -> Manifest:
+    files = {str(name): _written(entry) for name, entry in content["files"].items()}
+    sealed = seal(content)[SEAL] == content.get(SEAL) and file_bytes(content) == raw
+    return Manifest(
+        path=path,
+        kind=str(content["kind"]),
+        created_s=float(content["created_s"]),
+        world_size=int(content["world_size"]),
+        ranks=tuple(int(r) for r in content["ranks"]),
+        step=_optional(content["step"]),
+        steps={int(rank): _optional(step) for rank, step in content["steps"].items()},
+        mixed=bool(content["mixed"]),
+        taken=str(content["taken"]),
+        exact=bool(content["exact"]),
+        sealed=sealed,
+        notes=tuple(str(note) for note in content.get("notes", ())),
+        versions=dict(content.get("versions", {})),
+        command=tuple(str(word) for word in content.get("command", ())),
+        cwd=str(content.get("cwd", "")),
+        counters=dict(content.get("counters", {})),
+        models=tuple(dict(m) for m in content.get("models", ())),
+        optimizers=tuple(content.get("optimizers", ())),
+        schedulers=tuple(content.get("schedulers", ())),
+        actions=tuple(content.get("actions", ())),
+        files=files,
+    )
+
+
+def _written(entry: Any) -> Written:
+    return Written(int(entry["bytes"]), str(entry["sha256"]), _optional(entry.get("rank")))
+
+
+def _optional(value: Any) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,221 @@
+"""Is every byte of a checkpoint what was written? All files are read again and their SHA-256 compared with the manifest's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import BadCheckpoint
+from ..language import text
+from ..model import NA, CheckedFile, Finding, Maybe, Verified
+from . import manifest
+from .manifest import Manifest, Written
+
+__all__ = ["verify"]
+
+CHUNK = 4 * 1024**2
+PROGRESS_FROM = 1024**3
+"""Bytes from which a progress bar is shown, at a terminal."""
+NAMED = 20
+
+
+def verify(directory: str | os.PathLike[str]) -> Verified:
+    """Read every file of one of our checkpoints again and compare it with what was written.
+
+    Costs one read of the checkpoint (SHA-256 takes 0.5 to 2 s a GB) in 4 MiB of memory. Finds missing, shortened and changed files, the
+    manifest included, and names those that are there and were not written. Raises `UsageError` where `directory` is not one of ours.
+    """
+    began = time.monotonic()
+    path = Path(directory)
+    try:
+        found = manifest.read(path)
+    except BadCheckpoint as e:
+        if not manifest.is_ours(path):
+            raise
+        return _unreadable(path, e, time.monotonic() - began)
+    with _progress(sum(w.bytes for w in found.files.values())) as tell:
+        files = [_check(path, name, written, tell) for name, written in sorted(found.files.items())]
+    size = (path / manifest.NAME).stat().st_size
+    own = CheckedFile(manifest.NAME, "good" if found.sealed else "damaged", size, size, None, "")
+    files = [own, *files, *_extra(path, found)]
+    read = sum(f.found_bytes for f in files if isinstance(f.found_bytes, int) and f.state != "extra")
+    return Verified(
+        path=str(path),
+        kind=found.kind,
+        step=NA("the ranks' optimizers keep no count of their own") if found.step is None else found.step,
+        files=tuple(files),
+        bytes_read=read,
+        taken_s=time.monotonic() - began,
+        notes=tuple(found.notes),
+        verdict=tuple(_findings(files, found)),
+    )
+
+
+def _unreadable(path: Path, error: BadCheckpoint, taken_s: float) -> Verified:
+    size = (path / manifest.NAME).stat().st_size
+    own = CheckedFile(manifest.NAME, "damaged", NA("it is not readable"), size, None, error.cause)
+    missing = NA("its manifest is damaged")
+    return Verified(str(path), "", missing, (own,), size, taken_s, (), tuple(_findings([own], None)))
+
+
+# --- one file --------------------------------------------------------------------------------------------------------
+
+
+def _check(directory: Path, name: str, written: Written, tell: Callable[[int], object]) -> CheckedFile:
+    if not _is_plain(name):
+        return CheckedFile(name, "unreadable", written.bytes, NA("its name leads out of the directory"), written.rank)
+    state, size, note = "good", 0, ""
+    try:
+        about = os.lstat(directory / name)
+        size = about.st_size
+        if not stat.S_ISREG(about.st_mode):
+            return CheckedFile(
+                name, "unreadable", written.bytes, NA("it is no regular file"), written.rank, "it is a link or a device"
+            )
+        digest, _ = _digest(directory / name, tell)
+        if size != written.bytes:
+            state = "wrong size"
+        elif digest != written.sha256:
+            state = "damaged"
+    except FileNotFoundError:
+        return CheckedFile(name, "missing", written.bytes, NA("it is not there"), written.rank)
+    except OSError as e:
+        return CheckedFile(
+            name, "unreadable", written.bytes, NA(e.strerror or str(e)), written.rank, e.strerror or str(e)
+        )
+    return CheckedFile(name, state, written.bytes, size, written.rank, note)
+
+
+def _is_plain(name: str) -> bool:
+    return bool(name) and "\0" not in name and not name.startswith("/") and ".." not in name.split("/")
+
+
+def _digest(file: Path, tell: Callable[[int], object]) -> tuple[str, int]:
+    digest, total = hashlib.sha256(), 0
+    buffer = memoryview(bytearray(CHUNK))
+    with file.open("rb", buffering=0) as stream:
+        while n := stream.readinto(buffer):
+            digest.update(buffer[:n])
+            total += n
+            tell(n)
+    return digest.hexdigest(), total
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], object]]:
+    """A progress bar for what takes seconds, where somebody sits at a terminal and tqdm is there; else nothing."""
+    bar = None
+    if total > PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
+        try:
+            from tqdm.auto import tqdm
+
+            bar = tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024, desc="verify", leave=False)
+        except ImportError:
+            bar = None  # the bar is a comfort, the checksums are the point
+    try:
+        yield (lambda n: None) if bar is None else bar.update
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _extra(directory: Path, found: Manifest) -> list[CheckedFile]:
+    known = {*found.files, manifest.NAME}
+    extra = []
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            file = Path(folder, name)
+            relative = file.relative_to(directory).as_posix()
+            if relative not in known:
+                extra.append(CheckedFile(relative, "extra", NA("it is not in the manifest"), _size(file)))
+    return sorted(extra, key=lambda f: f.name)
+
+
+def _size(file: Path) -> Maybe[int]:
+    try:
+        return os.lstat(file).st_size
+    except OSError as e:
+        return NA(e.strerror or str(e))
+
+
+# --- what it means -----------------------------------------------------------------------------------------------------
+
+
+def _findings(files: list[CheckedFile], found: Manifest | None) -> Iterator[Finding]:
+    bad = [f for f in files if f.state not in ("good", "extra")]
+    if bad:
+        yield _damaged(bad, len(files))
+    if found is not None and found.mixed:
+        yield _mixed(found)
+    extra = [f.name for f in files if f.state == "extra"]
+    if extra:
+        yield Finding(
+            code="checkpoint_extra_files",
+            severity="info",
+            title=text(
+                f"{len(extra)} files are there that were not written with it",
+                f"有 {len(extra)} 个文件不是随检查点写入的",
+            ),
+            who=extra[:NAMED],
+            cause=text("They were put there later; nothing is known of them.", "它们是后来放入的，无从核对。"),
+            next_steps=[text("Load only the files that the manifest lists.", "只加载清单中列出的文件。")],
+        )
+
+
+def _damaged(bad: list[CheckedFile], total: int) -> Finding:
+    more = len(bad) - 1
+    others = text(f" and {more} more files", f" 等 {len(bad)} 个文件") if more else ""
+    return Finding(
+        code="checkpoint_damaged",
+        severity="critical",
+        title=text(f"{bad[0].name}{others}: not what was written", f"{bad[0].name}{others}与写入时不一致"),
+        who=[f.name for f in bad[:NAMED]],
+        evidence=[_evidence(f) for f in bad[:NAMED]],
+        cause=text(
+            "The bytes changed after they were written: a disk or memory fault, a copy that was cut short, or somebody's edit. "
+            "Without a checksum a flipped bit loads silently.",
+            "数据在写入后发生了变化：磁盘或内存故障、复制中断，或被人修改。没有校验和时，翻转的比特会被悄悄加载。",
+        ),
+        next_steps=[
+            text("Do not resume from it: use an older checkpoint.", "不要从它恢复：请使用更早的检查点。"),
+            text(
+                "If it was copied, copy the files named here again and verify once more.",
+                "如果它是复制来的，请重新复制上述文件并再次校验。",
+            ),
+        ],
+    )
+
+
+def _evidence(f: CheckedFile) -> str:
+    if f.state == "missing":
+        return text(f"{f.name}: it is not there", f"{f.name}：文件不存在")
+    if f.state == "wrong size":
+        return text(
+            f"{f.name}: {f.found_bytes} bytes, {f.bytes} were written",
+            f"{f.name}：现有 {f.found_bytes} 字节，写入时为 {f.bytes}",
+        )
+    if f.state == "unreadable":
+        return text(f"{f.name}: {f.found_bytes}", f"{f.name}：无法读取（{f.found_bytes}）")
+    note = f" ({f.note})" if f.note else ""
+    return text(f"{f.name}: its SHA-256 is another one{note}", f"{f.name}：SHA-256 不符{note}")
+
+
+def _mixed(found: Manifest) -> Finding:
+    steps = ", ".join(f"rank {rank}: {step}" for rank, step in sorted(found.steps.items())[:NAMED])
+    return Finding(
+        code="checkpoint_mixed_steps",
+        severity="warning",
+        title=text("its ranks were at different optimizer steps", "各 rank 处于不同的优化器步"),
+        evidence=[steps],
+        cause=text(
+            "It was saved with allow_mixed=True from a job that stood still in the middle of a step.",
+            "它以 allow_mixed=True 保存，当时任务停在一步的中间。",
+        ),
+        next_steps=[text("Use it only where no other checkpoint is left.", "仅在没有其他检查点时使用。")],
+    )

@@ -1,0 +1,164 @@
+"""`Inspected`: what it is, which parts it has, and its keys with the layers that repeat in one row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...model import CheckpointPart, Inspected, NotAvailable, TensorKey
+from ..blocks import Block, Column, Fold, Inline, Items, Line, Span, Table
+from ..common import DASH, measured
+from ..grouping import group_by, rank_list
+from ..units import count, plural, size
+
+SHOWN = 12
+MODULES = 40
+NAMED = 30
+
+
+def view(result: Inspected) -> Iterator[Block]:
+    yield Line([Span(result.path, "code"), f" · {result.format}"], title=True)
+    step: list[str | Span] = ["step ", measured(result.step, str)]
+    if not isinstance(result.step, NotAvailable) and result.step_from:
+        step.append(f" ({result.step_from})")
+    sizes = f" · {size(result.bytes)} in {plural(len(result.files), 'file')} · torch.load(weights_only=True): "
+    yield Line([*step, sizes, measured(result.weights_only, lambda good: "loads" if good else "refused")])
+    if result.values:
+        yield Line(" · ".join(f"{name} {told}" for name, told in list(result.values.items())[:NAMED]))
+    if result.parts:
+        yield _parts(result.parts)
+    yield from _keys(result.keys)
+    if result.classes:
+        listed: list[Inline] = [Span(name, "code") for name in result.classes[:MODULES]]
+        if len(result.classes) > MODULES:
+            listed.append(f"... and {len(result.classes) - MODULES} more")
+        yield Fold(f"{plural(len(result.classes), 'class', 'classes')} that weights_only refuses", [Items(listed)])
+    if result.notes:
+        yield Items(list(result.notes[:NAMED]))
+    if len(result.files) > 1:
+        yield Fold(plural(len(result.files), "file"), [Items(list(result.files[:NAMED]))])
+
+
+def _parts(parts: Sequence[CheckpointPart]) -> Table:
+    def row(part: CheckpointPart) -> list[Inline]:
+        there = Span("yes", "good") if part.present else Span("no", "muted")
+        tensors = f"{part.tensors:,}" if part.tensors else DASH
+        return [
+            Span(part.role, "strong"),
+            there,
+            tensors,
+            size(part.bytes) if part.tensors else DASH,
+            part.where or DASH,
+            part.note or DASH,
+        ]
+
+    columns = [Column("part"), Column("there"), Column("tensors", right=True), Column("size", right=True)]
+    columns += [Column("where", wrap=True, spare=True), Column("note", wrap=True, spare=True)]
+    return Table("What an exact resume needs, and what else is there", columns, [row(p) for p in parts], 20, "parts")
+
+
+# --- keys --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Keys that differ only in a number: ``layers.{0-31}.mlp.weight``, all of one shape and dtype."""
+
+    name: str
+    keys: tuple[TensorKey, ...]
+
+
+def _keys(keys: Sequence[TensorKey]) -> Iterator[Block]:
+    if not keys:
+        yield Line("no tensors of a model")
+        return
+    dtypes = ", ".join(
+        f"{same[0].dtype} ({len(same)})"
+        for same in sorted(group_by(keys, lambda k: k.dtype), key=len, reverse=True)[:6]
+    )
+    elements = sum(_numel(k) for k in keys if k.tied_to is None)
+    yield Line(f"model: {plural(len(keys), 'tensor')}, {count(elements)} elements · {dtypes}")
+    modules = group_by(keys, lambda k: _top(k.name))
+    if len(modules) == 1:
+        yield _table(repeated(keys), "Keys", SHOWN)
+        return
+    for same in modules[:MODULES]:
+        folded = repeated(same)
+        total = sum(k.bytes for k in same if k.tied_to is None)
+        if len(folded) == 1:
+            yield _one(folded[0])
+        else:
+            summary: Inline = [Span(_top(same[0].name), "code"), f": {plural(len(same), 'tensor')}, {size(total)}"]
+            yield Fold(summary, [_table(folded, "", SHOWN)])
+    if len(modules) > MODULES:
+        yield Line(f"... and {len(modules) - MODULES} more modules: see the result's to_dict()")
+
+
+def _top(name: str) -> str:
+    """The module that a key belongs to: its first name, and the second where the first holds nearly all."""
+    parts = name.split(".")
+    return ".".join(parts[:2]) if len(parts) > 3 and not parts[1].isdigit() else parts[0]
+
+
+def _one(same: Repeated) -> Line:
+    key = same.keys[0]
+    tied = f" (shares memory with {key.tied_to})" if key.tied_to else ""
+    return Line(["  ", Span(same.name, "code"), f": {shape_of(key)} {key.dtype}, {size(key.bytes)}{tied}"])
+
+
+def _table(folded: Sequence[Repeated], caption: str, shown: int) -> Table:
+    tied = any(s.keys[0].tied_to for s in folded)
+    columns = [
+        Column("key", wrap=True),
+        Column("times", right=True),
+        Column("shape"),
+        Column("dtype"),
+        Column("size", right=True),
+    ]
+    columns += [Column("shares memory with", wrap=True, spare=True)] if tied else []
+
+    def row(s: Repeated) -> list[Inline]:
+        key = s.keys[0]
+        cells: list[Inline] = [
+            Span(s.name, "strong"),
+            str(len(s.keys)),
+            shape_of(key),
+            key.dtype,
+            size(sum(k.bytes for k in s.keys)),
+        ]
+        return [*cells, key.tied_to or DASH] if tied else cells
+
+    return Table(caption, columns, [row(s) for s in folded], shown, "keys")
+
+
+def repeated(keys: Sequence[TensorKey]) -> list[Repeated]:
+    """Keys of one shape, dtype and name but for one number, in one."""
+    groups = group_by(keys, lambda k: (re.sub(r"\d+", "#", k.name), tuple(k.shape), k.dtype, bool(k.tied_to)))
+    return [Repeated(folded_name([k.name for k in same]), tuple(same)) for same in groups]
+
+
+def folded_name(names: Sequence[str]) -> str:
+    """``h.{0-11}.mlp.{0, 2}.weight``: each number that varies as a list."""
+    split = [re.split(r"(\d+)", name) for name in names]
+    parts = []
+    for column in zip(*split, strict=True):
+        values = set(column)
+        if len(values) == 1:
+            parts.append(column[0])
+        elif all(len(v) < 10 for v in values):
+            parts.append(f"{{{rank_list([int(v) for v in values])}}}")
+        else:
+            parts.append("{...}")
+    return "".join(parts)
+
+
+def shape_of(key: TensorKey) -> str:
+    return "x".join(map(str, key.shape)) or "scalar"
+
+
+def _numel(key: TensorKey) -> int:
+    n = 1
+    for one in key.shape:
+        n *= one
+    return n
