@@ -18,12 +18,15 @@ from .refused import Refused
 from .safepoint import Request, SafePoints
 
 COMMIT, ABORT = "commit", "abort"
+TOO_LATE = "was over before all ranks had agreed"
+"""How a rank says that the chosen step lies behind it: choose one further ahead."""
 
 
 def decide(path: str, wish: str) -> str:
     """Write `wish` as the decision at `path`, unless there is one; the decision that stands. Atomic among all who share the file system."""
     draft = f"{path}.{os.getpid()}-{threading.get_ident()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as f:
+        os.fchmod(f.fileno(), 0o644)  # root may decide for another user's ranks; the directory is private anyway
         f.write(wish)
     try:
         os.link(draft, path)
@@ -38,8 +41,8 @@ def decide(path: str, wish: str) -> str:
 class Pending:
     """One thing to be done at the first boundary with `after_step` or more steps behind it."""
 
-    def __init__(self, after_step: int, decision: Optional[str], function: Callable[[], Any]) -> None:
-        self.after_step, self.decision = after_step, decision
+    def __init__(self, after_step: int, decision: Optional[str], function: Callable[[], Any], exact: bool) -> None:
+        self.after_step, self.decision, self.exact = after_step, decision, exact
         self.request = Request(function)
         self.at_step: Optional[int] = None
         """The steps that were behind it when it was done; None where it was not."""
@@ -51,26 +54,39 @@ class Agreed:
     def __init__(self, safepoints: SafePoints, recorder: Recorder) -> None:
         self._safepoints, self._recorder = safepoints, recorder
         self._pending: Deque[Pending] = deque()
-        self._passed = -1
+        self._passed = self._begun = -1
+        """The steps that were behind the last boundary, and behind the last moment for what is `exact`."""
         self.known: Dict[str, Pending] = {}
 
     def open(self) -> None:
         self._safepoints.at_boundary.append(self._boundary)
+        self._safepoints.unmarked.append(self._unmarked)
 
     @property
     def waiting(self) -> bool:
         return bool(self._pending)
 
-    def prepare(self, ident: str, after_step: int, decision: Optional[str], function: Callable[[], Any]) -> None:
-        """Have `function` run at the first boundary after `after_step` steps, if the file `decision` says so by then (None: it does).
+    def prepare(
+        self,
+        ident: str,
+        after_step: int,
+        decision: Optional[str],
+        function: Callable[[], Any],
+        *,
+        exact: bool = False,
+    ) -> None:
+        """Have `function` run at the first boundary after `after_step` steps, if the file `decision` says so by then.
 
         `function` must not fail: whatever can be checked is checked before. Raises `Refused` where that boundary lies behind us.
+        `after_step` 0 is the next boundary, whichever that is. `exact`: not later than the next step, also where this rank, unlike others,
+        sees no boundary before it.
         """
-        pending = Pending(after_step, decision, function)
+        pending = Pending(after_step, decision, function, exact)
         self._pending.append(pending)
-        if self._passed >= after_step and pending.at_step is None:
+        passed = max(self._passed, self._begun) if exact else self._passed
+        if 0 < after_step <= passed and pending.at_step is None:
             self.drop(pending)
-            raise Refused(f"step {after_step} was over before all ranks had agreed", "try again: the margin grows")
+            raise Refused(f"step {after_step} {TOO_LATE}", "try again: the margin grows")
         self.known[ident] = pending
 
     def drop(self, pending: Pending) -> None:
@@ -98,11 +114,19 @@ class Agreed:
             self.drop(pending)
 
     def _boundary(self, where: str) -> None:
-        step = self._recorder.step
-        self._passed = step
+        self._passed = self._recorder.step
+        self._come_to(self._passed, exact_only=False)
+
+    def _unmarked(self, where: str) -> None:
+        """A step begins and no boundary was seen since the last one: this rank alone has just evaluated with a DataLoader, perhaps."""
+        self._begun = self._recorder.step
+        self._come_to(self._begun, exact_only=True)
+
+    def _come_to(self, step: int, *, exact_only: bool) -> None:
         if not self._pending:
             return
-        for pending in [p for p in list(self._pending) if p.after_step <= step]:
+        due = [p for p in list(self._pending) if p.after_step <= step and (p.exact or not exact_only)]
+        for pending in due:
             self.drop(pending)
             try:
                 decision = COMMIT if pending.decision is None else decide(pending.decision, ABORT)

@@ -8,11 +8,13 @@ import shutil
 import sys
 import threading
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from . import actions, listing, probes, rendezvous
 from .agreed import Agreed
 from .boundary import Boundary
+from .checkpoint.active import Checkpoints
+from .dynamo import keep_out
 from .objects import Objects
 from .recorder import Recorder
 from .safepoint import SafePoints
@@ -39,8 +41,7 @@ class Agent:
         self.boundary = Boundary(self.safepoints, self.recorder)
         self.agreed = Agreed(self.safepoints, self.recorder)
         self.tuning = Tuning(self.safepoints, self.objects, self.recorder)
-        self.checkpoints: Dict[str, Any] = {}
-        """Checkpoints being written by this process: id -> `jupyter_traindbg.agent.checkpoint.writing.Writing`."""
+        self.checkpoints = Checkpoints(self)
         self.pid = os.getpid()
         self._lonely_since: Optional[float] = time.monotonic()
         self._stopping = threading.Lock()
@@ -70,6 +71,8 @@ class Agent:
         """Called by the server about twice a second: catch a late ``import torch``; leave when nobody has been here for long."""
         if not self._hooked:
             self.hook_torch()
+        self.checkpoints.tick()
+        self.boundary.look()
         if clients or self.needed:
             self._lonely_since = None
         elif self._lonely_since is None:
@@ -86,9 +89,17 @@ class Agent:
         """Run the probe or action named `method`. Raises LookupError where there is none."""
         for package in (probes, actions):
             if method in listing.names(package):
-                return listing.load(package, method)(self, **params)
+                return self._load(package, method)(self, **params)
         there_are = ", ".join([*listing.names(probes), *listing.names(actions)])
         raise LookupError(f"no probe or action {method!r}; there are {there_are}")
+
+    def _load(self, package: Any, name: str) -> Callable[..., Any]:
+        """The ``run`` of a probe or action; what was imported for it is marked, as it may run between the graphs of a compiled step."""
+        imported = len(sys.modules)
+        run = listing.load(package, name)
+        if len(sys.modules) != imported and self.safepoints.active:
+            keep_out()
+        return run
 
     def leave(self, others: int, *, force: bool = False) -> bool:
         """A client says goodbye. The last one out takes the agent with it, unless it is needed. True where it stopped."""
@@ -104,6 +115,7 @@ class Agent:
                 return
             self.alive = False
         self.safepoints.close()  # first: once no thread is inside our hooks, what they use can go
+        self.checkpoints.close()
         self.tuning.close()
         self.boundary.close()
         self.recorder.close()

@@ -141,14 +141,14 @@ class Recorder:
         self._last_event = now
 
     def _before(self, optimizer: Any) -> None:
-        nested = self._stepper(optimizer).enter(_step_frame())
+        nested = self._stepper(optimizer).enter(step_frame())
         self._mark(OPTIMIZER if nested else OTHER)
 
     def _after(self, optimizer: Any) -> None:
         if not self._on:
             return
         stepper = self._stepper(optimizer)
-        if stepper.leave(_step_frame()) or self._recorded_inside(stepper, optimizer):
+        if stepper.leave(step_frame()) or self._recorded_inside(stepper, optimizer):
             return
         self._mark(OPTIMIZER)
         now = self._last_event or time.perf_counter()
@@ -357,7 +357,7 @@ class _Stepper:
 
     def enter(self, frame: types.FrameType) -> bool:
         """True where another step of the same optimizer calls this one."""
-        while self._frames and not _runs_above(self._frames[-1], frame):
+        while self._frames and not runs_above(self._frames[-1], frame):
             self._frames.pop()  # it raised: its post hook never came
         self._frames.append(id(frame))
         return len(self._frames) > 1
@@ -399,7 +399,7 @@ class _Stepper:
         return None if parameter is None else (optimizer.state.get(parameter) or {}).get("step")
 
 
-def _step_frame() -> types.FrameType:
+def step_frame() -> types.FrameType:
     """The frame, of torch, that called our hook."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
@@ -407,7 +407,8 @@ def _step_frame() -> types.FrameType:
     return frame
 
 
-def _runs_above(ident: int, frame: types.FrameType) -> bool:
+def runs_above(ident: int, frame: types.FrameType) -> bool:
+    """True where the frame with that ``id`` has, through others or directly, called `frame`."""
     caller = frame.f_back
     while caller is not None and id(caller) != ident:
         caller = caller.f_back
@@ -443,4 +444,4 @@ def _number(value: Any) -> Optional[float]:
     if isinstance(value, (int, float)):
         return float(value)
     device = getattr(value, "device", None)
-    return float(value) if device is not None and device.type == "cpu" else None
+    return float(value.detach()) if device is not None and device.type == "cpu" else None

@@ -58,8 +58,14 @@ class SafePoints:
         """Called with the iterator of a DataLoader before it fetches a batch for the training thread."""
         self.at_boundary: List[Hook] = []
         """Called at every boundary with `NEXT_BATCH` or `NEXT_STEP`."""
+        self.unmarked: List[Hook] = []
+        """Called at the beginning of a step that follows another one of the same optimizer without a boundary in between."""
         self.wrap_closure: Optional[Callable[[Any, Callable[[], Any]], Callable[[], Any]]] = None
         """Given the optimizer and the closure of its ``step``, what is to be called instead of that closure."""
+        self.where: Optional[str] = None
+        """`NEXT_BATCH` or `NEXT_STEP`: which kind of boundary the last one was."""
+        self.with_closure = False
+        """True where the step that has just begun was given a closure, which makes its gradients."""
         self.steps = 0
         self.stepping: Optional[int] = None
         """The ``id`` of the optimizer that is inside its ``step``, as far as hooks can tell: a step that raised has no end."""
@@ -74,6 +80,7 @@ class SafePoints:
         self._stepped_first: Optional[int] = None
         """The ``id`` of the optimizer that stepped first since the last boundary; None where none did."""
         self._steps_without_batch = STEPS_WITHOUT_A_BATCH
+        self._steps_without_first = 0
         self._recent: Deque[float] = deque(maxlen=32)
         self.failures: List[str] = []
         """Errors of our own hooks. A hook that fails once is dropped: the training never sees it."""
@@ -102,7 +109,7 @@ class SafePoints:
         while self._inside and time.monotonic() < ends:
             time.sleep(0.001)
         self.active = False
-        for hooks in (self.before, self.after, self.fetching, self.at_boundary):
+        for hooks in (self.before, self.after, self.fetching, self.at_boundary, self.unmarked):
             hooks.clear()
         self.wrap_closure = None
         self._requests.clear()
@@ -113,6 +120,11 @@ class SafePoints:
         times = list(self._recent)
         gaps = sorted(b - a for a, b in zip(times, times[1:]))
         return gaps[len(gaps) // 2] if gaps else None
+
+    def mean_step_s(self) -> Optional[float]:
+        """Mean seconds between the last steps, or None with fewer than two."""
+        times = list(self._recent)
+        return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None
 
     def since_last_step_s(self) -> Optional[float]:
         return time.perf_counter() - self._recent[-1] if self._recent else None
@@ -162,7 +174,7 @@ class SafePoints:
         ends = time.monotonic() + deadline_s
         if self.run(function, self.patience_s(deadline_s)) is not None:
             return "safe point"
-        if _idle():
+        if is_idle():
             function()
             return "idle"
         return "safe point" if self.run(function, max(0.0, ends - time.monotonic())) is not None else None
@@ -187,9 +199,16 @@ class SafePoints:
         try:
             self.thread_id = threading.get_ident()
             # With several optimizers (a GAN) only the first one of a round begins a new iteration.
-            if self._stepped_first == id(optimizer) and self._steps_without_batch >= STEPS_WITHOUT_A_BATCH:
-                self._pass_boundary(NEXT_STEP)
+            gone = (
+                self._steps_without_first >= STEPS_WITHOUT_A_BATCH
+            )  # and one that the program has dropped begins none
+            if self._stepped_first == id(optimizer) or (self._stepped_first is not None and gone):
+                if self._steps_without_batch >= STEPS_WITHOUT_A_BATCH:
+                    self._pass_boundary(NEXT_STEP)
+                else:
+                    self._call(self.unmarked, NEXT_STEP)
             self.stepping = id(optimizer)
+            self.with_closure = kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
             self._call(self.before, optimizer)
             return None if self.wrap_closure is None else _with_closure(self.wrap_closure, optimizer, args, kwargs)
         finally:
@@ -205,6 +224,7 @@ class SafePoints:
             self._steps_without_batch += 1
             if self._stepped_first is None:
                 self._stepped_first = id(optimizer)
+            self._steps_without_first = 0 if self._stepped_first == id(optimizer) else self._steps_without_first + 1
             self._recent.append(time.perf_counter())
             self._call(self.after, optimizer)
             self.stepping = None
@@ -213,7 +233,7 @@ class SafePoints:
             self._inside.pop()
 
     def _pass_boundary(self, where: str) -> None:
-        self._stepped_first = None
+        self._stepped_first, self.where = None, where
         self._call(self.at_boundary, where)
         self._serve(self._boundary_requests)
 
@@ -244,7 +264,7 @@ def _with_closure(wrap: Any, optimizer: Any, args: Any, kwargs: Any) -> Optional
     return None
 
 
-def _idle() -> bool:
+def is_idle() -> bool:
     """True where all threads of this process together use next to no CPU: a hung job, not a slow one."""
     before = time.process_time()
     time.sleep(IDLE_WINDOW_S)

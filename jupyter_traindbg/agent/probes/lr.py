@@ -1,11 +1,12 @@
-"""Every optimizer and param group: scheduled learning rate, weight decay, momentum or betas, scheduler and its next values."""
+"""Every optimizer and param group: learning rate and weight decay as scheduled and as effective, momentum or betas, scheduler and what
+it will set next; and the changes of ours that are in force."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List
 
-from .. import cuda
+from ..adjust import LR, WEIGHT_DECAY, in_time, number
 from ..next_lr import upcoming
 
 if TYPE_CHECKING:
@@ -13,15 +14,17 @@ if TYPE_CHECKING:
 
 COST = "microseconds a group, plus one search for the objects (0.1 ms to 100 ms)"
 NEXT = 5
-GPU_WAIT_S = 2.0
 
 
 def run(agent: Agent) -> Dict[str, Any]:
+    """``lr`` and ``weight_decay`` of a group are what the schedule has set, ``effective_...`` what the next step uses
+    (``scheduled`` is ``lr`` by another name)."""
     if "torch" not in sys.modules:
-        return {"optimizers": [], "note": "torch has not been imported in this process"}
+        return {"optimizers": [], "note": "torch has not been imported in this process", "in_force": [], "log": []}
     objects = agent.objects.find()
     optimizers = [_optimizer(agent, o) for o in objects.optimizers()]
-    return {"optimizers": optimizers, "note": "" if optimizers else "no optimizer was found"}
+    note = "" if optimizers else "no optimizer was found"
+    return {"optimizers": optimizers, "note": note, **agent.tuning.report()}
 
 
 def _optimizer(agent: Agent, optimizer: Any) -> Dict[str, Any]:
@@ -39,31 +42,28 @@ def _optimizer(agent: Agent, optimizer: Any) -> Dict[str, Any]:
         "optimizer": type(optimizer).__name__,
         "scheduler": " + ".join(names) or None,
         "scheduler_step": getattr(schedulers[0], "last_epoch", None) if schedulers else None,
-        "groups": [_group(i, g, following) for i, g in enumerate(optimizer.param_groups)],
+        "groups": [_group(agent, optimizer, i, following) for i in range(len(optimizer.param_groups))],
     }
 
 
-def _group(index: int, group: Dict[str, Any], following: Any) -> Dict[str, Any]:
+def _group(agent: Agent, optimizer: Any, index: int, following: Any) -> Dict[str, Any]:
+    tuning, group = agent.tuning, optimizer.param_groups[index]
     betas = group.get("betas")
+    ends = in_time()
+    lr = number(tuning.scheduled(optimizer, index, LR), ends)
     return {
         "index": index,
-        "lr": _number(group.get("lr")),
-        "weight_decay": _number(group.get("weight_decay")),
-        "momentum": _number(group.get("momentum")),
-        "betas": [_number(b) for b in betas] if isinstance(betas, (list, tuple)) else None,
+        "lr": lr,
+        "scheduled": lr,
+        "effective_lr": number(tuning.effective(optimizer, index, LR), ends),
+        "weight_decay": number(tuning.scheduled(optimizer, index, WEIGHT_DECAY), ends),
+        "effective_weight_decay": number(tuning.effective(optimizer, index, WEIGHT_DECAY), ends),
+        "momentum": number(group.get("momentum"), ends),
+        "betas": [number(b, ends) for b in betas] if isinstance(betas, (list, tuple)) else None,
         "parameters": len(group["params"]),
         "elements": sum(p.numel() for p in group["params"]),
         "next_lr": [values[index] for values in following] if isinstance(following, list) else following,
     }
-
-
-def _number(value: Any) -> Optional[float]:
-    """A hyper-parameter as a float, be it a number or a tensor; None where it is neither, or lies on a GPU that does not answer."""
-    if isinstance(value, bool) or value is None:
-        return None
-    if hasattr(value, "detach"):
-        return cuda.soon(value.detach(), GPU_WAIT_S) if value.numel() == 1 else None
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 __all__: List[str] = ["COST", "run"]

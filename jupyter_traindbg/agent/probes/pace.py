@@ -17,6 +17,7 @@ def run(agent: Agent) -> Dict[str, Any]:
         "step": agent.recorder.step,
         "marks": [list(mark) for mark in list(agent.boundary.marks)],
         "usual_step_s": agent.safepoints.usual_step_s(),
+        "mean_step_s": agent.safepoints.mean_step_s(),
         "since_last_step_s": agent.safepoints.since_last_step_s(),
         "updating": agent.boundary.updating(),
         "directory": agent.directory,

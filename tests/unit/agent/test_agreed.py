@@ -83,6 +83,14 @@ def test_a_loader_that_is_done_with_gives_way_to_steps(boundaries: list[tuple[in
     assert {where for _, where in boundaries} == {NEXT_STEP}
 
 
+def test_an_optimizer_that_was_replaced_holds_nothing_up(boundaries: list[tuple[int, str]]) -> None:
+    old, new = optimizer(), optimizer()
+    old.step()
+    for _ in range(STEPS_WITHOUT_A_BATCH + 4):
+        new.step()
+    assert [step for step, _ in boundaries][-3:] == [STEPS_WITHOUT_A_BATCH + i for i in (2, 3, 4)]
+
+
 def test_a_loader_of_another_thread_is_no_boundary(boundaries: list[tuple[int, str]]) -> None:
     one = optimizer()
     one.step()
@@ -183,6 +191,32 @@ def test_a_boundary_that_is_over_is_refused_at_once(tmp_path: Path) -> None:
     agreed.prepare("in time", 4, None, lambda: "value")
     boundary(safepoints, recorder)
     assert agreed.outcome("in time", 1.0) == {"done": True, "aborted": False, "at_step": 4, "value": "value"}
+
+
+def test_after_step_0_is_the_next_boundary() -> None:
+    safepoints, recorder, agreed = rank()
+    boundary(safepoints, recorder)
+    agreed.prepare("x", 0, None, lambda: "value")
+    assert agreed.outcome("x", 0.0)["done"] is False
+    boundary(safepoints, recorder)
+    assert agreed.outcome("x", 1.0) == {"done": True, "aborted": False, "at_step": 2, "value": "value"}
+
+
+def test_a_rank_that_alone_sees_no_boundary_is_not_later_than_the_others(agent: Agent) -> None:
+    """It has evaluated with a DataLoader, and the training uses none: for a while a step is no boundary to it."""
+    one = optimizer()
+    one.step()
+    for _ in DataLoader(range(2)):
+        pass
+    agent.agreed.prepare("exact", 3, None, lambda: agent.recorder.step, exact=True)
+    agent.agreed.prepare("at a boundary", 3, None, lambda: agent.recorder.step)
+    for _ in range(6):
+        one.step()
+    assert agent.agreed.outcome("exact", 1.0)["at_step"] == 3
+    assert agent.agreed.outcome("at a boundary", 0.0)["done"] is False
+    with pytest.raises(Refused, match="step 5 was over"):
+        agent.agreed.prepare("late", 5, None, lambda: pytest.fail("it ran"), exact=True)
+    agent.agreed.abort("at a boundary")
 
 
 def test_a_coordinator_that_took_its_directory_along_means_no(tmp_path: Path) -> None:

@@ -200,7 +200,10 @@ def test_the_lr_probe(agent: Agent) -> None:
             {
                 "index": 0,
                 "lr": pytest.approx(0.01),
+                "scheduled": pytest.approx(0.01),
+                "effective_lr": pytest.approx(0.01),
                 "weight_decay": 0.1,
+                "effective_weight_decay": 0.1,
                 "momentum": None,
                 "betas": [0.8, 0.9],
                 "parameters": 2,

@@ -1,0 +1,444 @@
+"""Change learning rate, weight decay and gradient clipping of a running job; the schedule and ``state_dict()`` never see it.
+
+How: `adjust.Window`. A step that raises has no post hook. So while something is in force on an optimizer, its instance has a ``step`` of
+ours that only looks whether the values are back, a hook that puts the scheduled values into ``state_dict()``, and every boundary looks
+again. Closures run with the scheduled values, too. Nothing of this is there while nothing is in force.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
+
+from . import changes, cuda
+from .adjust import (
+    CLIP_NORM,
+    HOLD,
+    LR,
+    RELEASE,
+    SCALE,
+    UNDO,
+    VALUES,
+    Action,
+    Force,
+    Held,
+    Key,
+    Window,
+    in_time,
+    is_tensor,
+    keys,
+    number,
+    same,
+    short,
+)
+from .clipping import Clip
+from .guard import Guard, compiled, keep_from_compilation, makes_up_state, running
+from .objects import Objects
+from .recorder import Recorder, runs_above, step_frame
+from .refused import Refused
+from .safepoint import SafePoints
+
+CLOSE_S = 2.0
+AT_MOST = 100
+"""Tries to read a value while no step begins or ends; nearly always the first one does."""
+LOG, HISTORY = 1024, 256
+COMPILED = "the step is compiled: torch compiles it again for another float learning rate, which may take long"
+
+
+class Tuning:
+    """What is in force, what was, and the hooks that make it so."""
+
+    def __init__(self, safepoints: SafePoints, objects: Objects, recorder: Recorder) -> None:
+        self._safepoints, self._objects, self._recorder = safepoints, objects, recorder
+        self._force: Force = {}
+        self._history: Deque[Force] = deque(maxlen=HISTORY)
+        self._log: Deque[Dict[str, Any]] = deque(maxlen=LOG)
+        self._windows: Dict[int, Window] = {}
+        self._guards: Dict[int, Guard] = {}
+        self._hooked = False
+
+    @property
+    def active(self) -> bool:
+        """True while anything is in force."""
+        return any(self._force.values())
+
+    # -- asked by clients --
+
+    def plan(self, change: Dict[str, Any]) -> changes.Plan:
+        """Check `change` against the live optimizers. Raises `Refused`, with one line; changes nothing."""
+        optimizers = self._objects.find().optimizers() if "torch" in sys.modules else []
+        plan = changes.plan(change, optimizers)
+        if plan.mode == UNDO and not self._history:
+            raise Refused("nothing has been changed, so there is nothing to undo")
+        if plan.change["setting"] == CLIP_NORM and plan.mode == HOLD:
+            stepped = [o for o in (ref() for ref in list(self._safepoints.optimizers.values())) if o is not None]
+            changes.refuse_shards(plan.targets, stepped)
+        if plan.mode in (HOLD, SCALE) and not plan.change["force"]:
+            for row in self.preview(plan):
+                if row["setting"] in VALUES:
+                    name = f"optimizer {row['optimizer']} ({row['class']}), group {row['group']}"
+                    changes.refuse_jump(row["setting"], name, row["before"], row["after"])
+        return plan
+
+    def preview(self, plan: changes.Plan) -> List[Dict[str, Any]]:
+        """The rows that `commit` would give now."""
+        following = self._following(plan)
+        return self._rows(plan, self._force, following)
+
+    def check(self, change: Dict[str, Any]) -> List[Dict[str, Any]]:
+        """What `change` would do: a row for every group of every optimizer it concerns. Raises `Refused`; changes nothing."""
+        return self.preview(self.plan(change))
+
+    def apply(self, change: Dict[str, Any]) -> List[Dict[str, Any]]:
+        """`plan` and `commit` in one. Between two steps: on the training thread at a boundary, or anywhere while nothing steps."""
+        return self.commit(self.plan(change))
+
+    def report(self) -> Dict[str, Any]:
+        """``{"in_force": [row, ...], "log": [{"time_s", "step", "change", "rows"}, ...]}``; ``step`` is the first one under a change."""
+        ends = in_time()
+        return {
+            "in_force": [self._row(key, self._force, self._force, ends) for key in keys(self._force)],
+            "log": list(self._log),
+        }
+
+    def export(self) -> List[Dict[str, Any]]:
+        """All that is in force, as plain data for `adopt`. A ``group`` of None is for groups still to come, or for clipping."""
+        out, ends = [], in_time()
+        for key, held in list(self._force.items()):
+            if held:
+                optimizer = {"optimizer": self._number(key, held), "class": type(held.optimizer()).__name__}
+                out += [{**optimizer, **part} for part in _plain(held, ends)]
+        return out
+
+    def scheduled(self, optimizer: Any, group: int, setting: str) -> Any:
+        """What the schedule has set, a number or a copy of a tensor, also while a step is on its way; None where there is no such thing."""
+        for _ in range(AT_MOST):
+            window, there = self._windows.get(id(optimizer)), optimizer.param_groups[group]
+            value = there.get(setting)
+            known = value if window is None else window.scheduled(value, there, setting)
+            copied = known.detach().clone() if is_tensor(known) else known
+            if self._windows.get(id(optimizer)) is window:
+                break  # no step has begun or ended while we looked
+        return copied
+
+    def effective(self, optimizer: Any, group: int, setting: str) -> Any:
+        """What the next step uses: a number or a tensor; None where there is no such thing."""
+        return _effective(self._force.get(id(optimizer)), group, setting, self.scheduled(optimizer, group, setting))
+
+    def scheduled_groups(self, optimizer: Any) -> List[Dict[str, Any]]:
+        """The param groups of `optimizer` without their ``params``, as the schedule has set them, also in the middle of a step."""
+        groups = []
+        for index, group in enumerate(optimizer.param_groups):
+            plain = {k: v for k, v in list(group.items()) if k != "params"}
+            plain.update({s: self.scheduled(optimizer, index, s) for s in VALUES if s in plain})
+            groups.append(plain)
+        return groups
+
+    # -- between two steps --
+
+    def commit(self, plan: changes.Plan) -> List[Dict[str, Any]]:
+        """Put `plan` into force; the rows of what has changed. Must not run inside a ``step``, see `apply`."""
+        self._heal_all()
+        following = self._following(plan)
+        rows = self._rows(plan, self._force, following)
+        if plan.mode == UNDO:
+            if self._history:
+                self._history.pop()
+        elif rows:
+            self._history.append(self._force)
+        self._put(following)
+        if rows:
+            self._note(plan.change, rows)
+        return rows
+
+    def adopt(self, exported: List[Dict[str, Any]]) -> None:
+        """Put in force what `export` gave, maybe in another process. Raises `Refused` where the optimizers are not the same."""
+        optimizers = self._objects.find().optimizers()
+        following = {key: held.copy() for key, held in self._force.items() if held}
+        for part in exported:
+            number = part["optimizer"]
+            if not 0 <= number < len(optimizers) or type(optimizers[number]).__name__ != part["class"]:
+                raise Refused(
+                    f"what was in force belongs to optimizer {number}, of class {part['class']}; there is no such one"
+                )
+            _adopt(_held(following, optimizers[number], number), changes.sensible_part(part))
+        change = {"mode": "adopt", "setting": None, "value": None, "optimizers": None, "groups": None, "force": True}
+        ends = in_time()
+        rows = [self._row(key, self._force, following, ends) for key in keys(following)]
+        self._history.append(self._force)
+        self._put(following)
+        self._note(change, rows)
+
+    def close(self) -> None:
+        """Put every value back and leave nothing behind. A step that is on its way is waited for, for a moment."""
+        ends = time.monotonic() + CLOSE_S
+        while any(running(w) for w in list(self._windows.values())) and time.monotonic() < ends:
+            time.sleep(0.001)
+        self._put({})
+        for key in list(self._windows):
+            self._leave(key)
+        self._history.clear()
+
+    def _following(self, plan: changes.Plan) -> Force:
+        if plan.mode == UNDO:
+            return self._history[-1] if self._history else self._force
+        following = {key: held.copy() for key, held in self._force.items() if held}
+        for target in plan.targets:
+            optimizer = target.optimizer()
+            if optimizer is not None:
+                self._change(_held(following, optimizer, target.number), optimizer, plan, target.groups)
+        return following
+
+    def _change(self, held: Held, optimizer: Any, plan: changes.Plan, groups: Optional[List[int]]) -> None:
+        pins: Dict[int, Action] = {}
+        for setting in plan.settings():
+            if setting == CLIP_NORM:
+                if groups is None:
+                    held.clip = None if plan.mode == RELEASE else Clip(float(plan.value or 0.0))
+                continue
+            action = None if plan.mode == RELEASE or plan.value is None else Action(plan.mode, plan.value)
+            for group in range(len(optimizer.param_groups)) if groups is None else groups:
+                pinned = plan.mode == HOLD and action is None
+                held.put(setting, group, self._pin(optimizer, group, setting, pins) if pinned else action)
+            if groups is None:
+                held.later.pop(setting, None)
+                if action is not None:
+                    held.later[setting] = action
+
+    def _pin(self, optimizer: Any, group: int, setting: str, pins: Dict[int, Action]) -> Action:
+        """Hold what is effective now. A tensor stays one, where it is: no waiting for a GPU."""
+        value = self.effective(optimizer, group, setting)
+        if not is_tensor(value):
+            return Action(HOLD, value)
+        shared = id(optimizer.param_groups[group][setting])
+        if shared not in pins:
+            pins[shared] = Action(HOLD, value.detach().clone())
+        return pins[shared]
+
+    def _put(self, force: Force) -> None:
+        """Make `force` what holds, with just the hooks that it needs."""
+        force = {key: held for key, held in force.items() if held}
+        for key in [k for k in self._guards if k not in force]:
+            self._guards.pop(key).remove()
+        self._force = force
+        for key, held in force.items():
+            if key not in self._guards:
+                self._guards[key] = Guard(self, held.optimizer())
+        if bool(force) != self._hooked:
+            (self._hook if force else self._unhook)()
+
+    def _hook(self) -> None:
+        self._safepoints.before.append(self._before)
+        self._safepoints.after.append(self._after)  # behind the recorder, which so sees the effective values
+        self._safepoints.at_boundary.append(self._boundary)
+        self._safepoints.wrap_closure = self._wrap_closure
+        self._hooked = True
+
+    def _unhook(self) -> None:
+        for hooks in (self._safepoints.before, self._safepoints.after, self._safepoints.at_boundary):
+            hooks[:] = [h for h in hooks if getattr(h, "__self__", None) is not self]
+        self._safepoints.wrap_closure = None
+        self._hooked = False
+
+    # -- on the training thread --
+
+    def _before(self, optimizer: Any) -> None:
+        key = id(optimizer)
+        held, window = self._force.get(key), self._windows.get(key)
+        if held is not None and held.optimizer() is not optimizer:
+            held = None
+        if held is None and window is None:
+            return
+        frame = step_frame()
+        if window is not None:
+            if runs_above(window.frame, frame):
+                return  # a step within a step of the same optimizer
+            self._leave(key)  # that step raised
+        if held is None or cuda.capturing() or makes_up_state(frame):
+            return
+        self._enter(optimizer, held, id(frame))
+        if held.clip is not None and not self._safepoints.with_closure:
+            held.clip.apply(optimizer)
+
+    def _after(self, optimizer: Any) -> None:
+        window = self._windows.get(id(optimizer))
+        if window is not None and not runs_above(window.frame, step_frame()):
+            self._leave(id(optimizer))
+
+    def _enter(self, optimizer: Any, held: Held, frame: int) -> None:
+        held.meet(len(optimizer.param_groups))
+        self._windows[id(optimizer)] = window = Window(frame)
+        try:
+            window.enter(optimizer, held)
+            held.failure = ""
+        except Exception as e:  # the step goes on with the schedule's values, and whoever asks is told
+            self._leave(id(optimizer))
+            held.failure = f"not in force: {e}".splitlines()[0]
+
+    def _leave(self, key: int) -> None:
+        window = self._windows.get(key)
+        if window is not None:
+            window.leave()
+            self._windows.pop(key, None)  # only now: until then `scheduled` has to look into it
+
+    def _wrap_closure(self, optimizer: Any, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """`closure`, run with the scheduled values: it is the training's own code, and may look, save, or step a scheduler."""
+        key = id(optimizer)
+        if key not in self._windows or hasattr(closure, "_traindbg"):
+            return closure
+
+        def traindbg_closure() -> Any:
+            window = self._windows.get(key)
+            self._careful(self._leave, key)
+            value = closure()
+            if window is not None:
+                self._careful(self._enter_again, optimizer, window.frame)
+            return value
+
+        traindbg_closure._traindbg = True  # type: ignore[attr-defined]
+        wrapped: Callable[[], Any] = keep_from_compilation(traindbg_closure)
+        return wrapped
+
+    def _enter_again(self, optimizer: Any, frame: int) -> None:
+        held = self._force.get(id(optimizer))
+        if held is not None:
+            self._enter(optimizer, held, frame)
+            if held.clip is not None:
+                held.clip.apply(optimizer)
+
+    def _boundary(self, _where: str) -> None:
+        self._heal_all()
+        if not all(self._force.values()):  # an optimizer is gone
+            self._put(self._force)
+
+    def _heal_all(self) -> None:
+        """Put back what was left by steps that raised."""
+        for key, window in list(self._windows.items()):
+            if not running(window):
+                self._leave(key)
+
+    def heal(self, key: int) -> None:
+        self._careful(self._leave, key)
+
+    def show_scheduled(self, optimizer: Any, groups: List[Dict[str, Any]]) -> None:
+        if id(optimizer) in self._windows:
+            self._careful(self._put_scheduled, optimizer, groups)
+
+    def _put_scheduled(self, optimizer: Any, groups: List[Dict[str, Any]]) -> None:
+        for index, group in enumerate(groups):
+            group.update({s: self.scheduled(optimizer, index, s) for s in VALUES if s in group})
+
+    def _careful(self, function: Callable[..., None], *args: Any) -> None:
+        """For what torch calls directly: an error of ours must not get into the training."""
+        try:
+            function(*args)
+        except Exception as e:
+            self._safepoints.failures.append(f"{function.__qualname__}: {type(e).__name__}: {e}")
+
+    # -- rows --
+
+    def _rows(self, plan: changes.Plan, before: Force, after: Force) -> List[Dict[str, Any]]:
+        concerned = list(keys(before))
+        concerned += [k for k in keys(after) if k not in concerned]
+        if plan.mode == UNDO:
+            concerned = [k for k in concerned if not same(k, before, after)]
+        else:
+            wanted = {id(t.optimizer()): t.groups for t in plan.targets}
+            concerned = [
+                (ident, setting, group)
+                for ident, setting, group in concerned
+                if ident in wanted
+                and setting in plan.settings()
+                and (wanted[ident] is None or group in (wanted[ident] or ()))
+            ]
+        ends = in_time()
+        return [
+            self._row(key, before, after, ends)
+            for key in sorted(concerned, key=lambda k: self._order(k, before, after))
+        ]
+
+    def _order(self, key: Key, before: Force, after: Force) -> Tuple[int, int, int]:
+        held = after.get(key[0]) or before[key[0]]
+        return self._number(key[0], held), changes.SETTINGS.index(key[1]), -1 if key[2] is None else key[2]
+
+    def _row(self, key: Key, before: Force, after: Force, ends: float) -> Dict[str, Any]:
+        ident, setting, group = key
+        held, old = after.get(ident), before.get(ident)
+        known = held or old
+        optimizer: Any = known.optimizer() if known is not None else None
+        row = {
+            "optimizer": self._number(ident, known) if known is not None else -1,
+            "class": type(optimizer).__name__,
+            "group": group,
+            "setting": setting,
+            "note": held.failure if held is not None else "",
+        }
+        if group is None:
+            return {**row, **_clip_row(old, held)}
+        scheduled = self.scheduled(optimizer, group, setting) if group < len(optimizer.param_groups) else None
+        action = held.action(setting, group) if held is not None else None
+        if setting == LR and not row["note"] and not is_tensor(scheduled) and compiled(optimizer):
+            row["note"] = COMPILED
+        return {
+            **row,
+            "scheduled": number(scheduled, ends),
+            "before": number(_effective(old, group, setting, scheduled), ends),
+            "after": number(_effective(held, group, setting, scheduled), ends),
+            "action": "released" if action is None else f"{action.mode} {short(number(action.value, ends))}",
+        }
+
+    def _number(self, ident: int, held: Held) -> int:
+        """The number of an optimizer among those that are alive now; the one it had when it was changed, where it cannot be told."""
+        alive = [id(o) for o in self._objects.optimizers()]
+        return alive.index(ident) if ident in alive else held.number
+
+    def _note(self, change: Dict[str, Any], rows: List[Dict[str, Any]]) -> None:
+        self._log.append({"time_s": time.time(), "step": self._recorder.step + 1, "change": change, "rows": rows})
+
+
+def _effective(held: Optional[Held], group: int, setting: str, scheduled: Any) -> Any:
+    action = held.action(setting, group) if held else None
+    return scheduled if action is None or scheduled is None else action.of(scheduled)
+
+
+def _clip_row(old: Optional[Held], held: Optional[Held]) -> Dict[str, Any]:
+    before, after = (None if h is None else h.clip for h in (old, held))
+    figures = {} if after is None or after is not before else after.report()
+    return {
+        "scheduled": None,
+        "before": None if before is None else before.max_norm,
+        "after": None if after is None else after.max_norm,
+        "action": "released" if after is None else f"hold {short(after.max_norm)}",
+        **figures,
+    }
+
+
+def _held(force: Force, optimizer: Any, number: int) -> Held:
+    held = force.get(id(optimizer))
+    if held is None or held.optimizer() is not optimizer:
+        held = force[id(optimizer)] = Held(optimizer, number)
+    held.meet(len(optimizer.param_groups))
+    return held
+
+
+def _plain(held: Held, ends: float) -> Iterator[Dict[str, Any]]:
+    for (setting, group), action in list(held.groups.items()):
+        yield {"group": group, "setting": setting, "mode": action.mode, "value": number(action.value, ends)}
+    for setting, action in list(held.later.items()):
+        yield {"group": None, "setting": setting, "mode": action.mode, "value": number(action.value, ends)}
+    if held.clip is not None:
+        yield {"group": None, "setting": CLIP_NORM, "mode": HOLD, "value": held.clip.max_norm}
+
+
+def _adopt(held: Held, part: Dict[str, Any]) -> None:
+    if part["setting"] == CLIP_NORM:
+        held.clip = Clip(part["value"])
+    elif part["group"] is None:
+        held.later[part["setting"]] = Action(part["mode"], part["value"])
+    else:
+        held.groups[part["setting"], part["group"]] = Action(part["mode"], part["value"])
+
+
+__all__ = ["Tuning"]
