@@ -79,6 +79,10 @@ class Objects:
         ids = {id(o) for o in found}
         return [o for o in found if o.param_groups and not any(id(i) in ids for i in inner_optimizers(o))]
 
+    def all_optimizers(self) -> List[Any]:
+        """Every live optimizer, wrappers and all."""
+        return self._live("optimizers")
+
     def models(self) -> List[Any]:
         """Root modules with parameters, the one that best covers the optimizers' parameters first."""
         modules = self._live("models")

@@ -1,0 +1,243 @@
+"""The directory of a checkpoint: written under a temporary name beside its place, every file synced, moved there when complete."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import time
+from typing import Any, Callable, List, Optional
+
+from ..refused import Refused
+
+MANIFEST, FORMAT = "manifest.json", "traindbg-checkpoint"
+MOST_MANIFEST = 1 << 28
+STALE_S = 3600.0
+SPARE_SHARE, SPARE_BYTES = 0.05, 1 << 20
+AT_FDCWD, NO_REPLACE, EXCHANGE = -100, 1, 2
+MOST_NAME = 255
+
+
+def partial(directory: str, ident: str) -> str:
+    """The temporary name under which the checkpoint `directory` is written: ``.NAME.partial-IDENT`` beside it."""
+    parent, name = os.path.split(directory)
+    return os.path.join(parent, f".{name}.partial-{ident}")
+
+
+def prepare(directory: str, ident: str, nbytes: int, *, overwrite: bool) -> str:
+    """Check everything that can be checked, make the temporary directory, return its path. `Refused`, nothing made, where it cannot be."""
+    check_target(directory, ident, overwrite=overwrite)
+    parent = os.path.dirname(directory)
+    remove_stale(directory)
+    path = partial(directory, ident)
+    try:
+        os.mkdir(path, 0o755)
+        with open(os.path.join(path, _owner_file()), "x"):
+            pass  # a file can be made there, too: quotas and exhausted inodes show now
+        check_space(parent, nbytes)
+        sync_directory(parent)
+    except OSError as e:
+        remove(path)
+        raise Refused(
+            f"cannot write in {parent}: {os_words(e)}", "choose a directory that the job's user may write to"
+        ) from e
+    except Refused:
+        remove(path)
+        raise
+    return path
+
+
+def check_target(directory: str, ident: str, *, overwrite: bool) -> None:
+    parent, name = os.path.split(directory)
+    if not os.path.isabs(directory) or "\0" in directory or name in ("", ".", ".."):
+        raise Refused(
+            "the directory must be an absolute path that ends in a name", "give the full path of the checkpoint"
+        )
+    if len(os.fsencode(os.path.basename(partial(directory, ident)))) > MOST_NAME:
+        raise Refused(f"the name {name[:40]}... is too long", "choose a shorter one")
+    try:
+        os.stat(parent)
+        there = os.path.lexists(directory)
+    except OSError as e:
+        raise Refused(f"{parent} cannot be used: {os_words(e)}", "make it, or choose another directory") from e
+    if not os.path.isdir(parent):
+        raise Refused(f"{parent} is no directory", "choose another directory")
+    if there and not overwrite:
+        raise Refused(f"{directory} exists already", "choose another name, or pass overwrite=True")
+    if there and not _replaceable(directory):
+        raise Refused(
+            f"{directory} exists and is no checkpoint of ours; it will not be replaced", "choose another name"
+        )
+
+
+def check_space(parent: str, nbytes: int) -> None:
+    """`Refused` where the file system has not the room for `nbytes` and a little more."""
+    needed = int(nbytes * (1 + SPARE_SHARE)) + SPARE_BYTES
+    stat = os.statvfs(parent)
+    free = stat.f_bavail * stat.f_frsize
+    if free < needed:
+        raise Refused(
+            f"no space left on {mount_point(parent)}: needed {size_words(needed)}, free {size_words(free)}",
+            "make room there, or choose another directory",
+        )
+    if stat.f_files and not stat.f_favail:
+        raise Refused(f"no free inodes on {mount_point(parent)}", "remove files there, or choose another directory")
+
+
+def remove_stale(directory: str) -> None:
+    """Remove temporary directories for the same checkpoint whose writers are gone, after an hour."""
+    parent, name = os.path.split(directory)
+    prefix = f".{name}.partial-"
+    for other in os.listdir(parent):
+        path = os.path.join(parent, other)
+        if not other.startswith(prefix) or os.path.islink(path):
+            continue
+        try:
+            age_s = time.time() - os.stat(path).st_mtime
+            writers = [n for n in os.listdir(path) if n.startswith(_OWNER)]
+        except OSError:
+            continue  # somebody else's, or just being removed
+        if age_s > STALE_S and not any(_alive(w) for w in writers):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+_OWNER = ".writer-"
+
+
+def _owner_file() -> str:
+    return f"{_OWNER}{os.uname().nodename}-{os.getpid()}"
+
+
+def _alive(owner_file: str) -> bool:
+    """True unless the writer is known to be gone: one on another machine cannot be asked, and its directory is left alone."""
+    host, _, pid = owner_file[len(_OWNER) :].rpartition("-")
+    return host != os.uname().nodename or not pid.isdigit() or os.path.exists(f"/proc/{pid}")
+
+
+def finish(temporary: str, directory: str, *, overwrite: bool) -> None:
+    """Give the complete, synced `temporary` its name. Whoever looks sees the old checkpoint or the new one, never a mixture or none."""
+    try:
+        os.unlink(os.path.join(temporary, _owner_file()))
+    except FileNotFoundError:
+        pass  # written by another process of ours
+    sync_directory(temporary)
+    if overwrite and os.path.lexists(directory):
+        _exchange(temporary, directory)
+    else:
+        _move(temporary, directory)
+    sync_directory(os.path.dirname(directory))
+
+
+def _move(temporary: str, directory: str) -> None:
+    if not _renameat2(temporary, directory, NO_REPLACE):
+        if os.path.lexists(directory):
+            raise FileExistsError(errno.EEXIST, "it has come into being meanwhile", directory)
+        os.rename(temporary, directory)
+
+
+def _exchange(temporary: str, directory: str) -> None:
+    if not _replaceable(directory):
+        raise FileExistsError(errno.EEXIST, "it is no checkpoint of ours", directory)
+    if _renameat2(temporary, directory, EXCHANGE):
+        shutil.rmtree(temporary, ignore_errors=True)
+        return
+    aside = temporary + ".old"
+    os.rename(directory, aside)
+    try:
+        os.rename(temporary, directory)
+    except OSError:
+        os.rename(aside, directory)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _renameat2(old: str, new: str, flags: int) -> bool:
+    """Linux' rename with flags; False where the file system or the C library has none."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    if call(AT_FDCWD, os.fsencode(old), AT_FDCWD, os.fsencode(new), ctypes.c_uint(flags)) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS):
+        return False
+    raise OSError(code, os.strerror(code), new)
+
+
+def _replaceable(directory: str) -> bool:
+    """True for a directory that is empty or one of our checkpoints: anything else is never removed."""
+    if os.path.islink(directory) or not os.path.isdir(directory):
+        return False
+    try:
+        if not os.listdir(directory):
+            return True
+        with open(os.path.join(directory, MANIFEST), "rb") as f:
+            return FORMAT.encode() in f.read(MOST_MANIFEST)
+    except OSError:
+        return False
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in directory `path` permanent."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as e:
+        if e.errno not in (errno.EINVAL, errno.ENOTSUP):  # network file systems without it
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def written(path: str, write: Callable[[Any], Any]) -> Any:
+    """Open `path`, which must be new, give it to `write`, sync it to the disk; what `write` returned."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with open(descriptor, "wb", buffering=0) as file:
+        value = write(file)
+        os.fsync(descriptor)
+    return value
+
+
+def space_words(path: str, error: OSError, nbytes: int) -> str:
+    """What went wrong while `nbytes` were to be written at `path`, in words for a person."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        parent = _existing(path)
+        stat = os.statvfs(parent)
+        free = stat.f_bavail * stat.f_frsize
+        what = "no space left on" if error.errno == errno.ENOSPC else "the disk quota is used up on"
+        return f"{what} {mount_point(parent)}: needed {size_words(nbytes)}, free {size_words(free)}"
+    if error.errno == errno.EFBIG:
+        return f"a file of {size_words(nbytes)} is more than the limit of the process (ulimit -f) or of the file system"
+    return f"writing to {path} failed: {os_words(error)}"
+
+
+def os_words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def size_words(nbytes: float) -> str:
+    units: List[str] = ["bytes", "kB", "MB", "GB", "TB"]
+    index = 0
+    while nbytes >= 1000 and index < len(units) - 1:
+        nbytes, index = nbytes / 1000, index + 1
+    return f"{nbytes:.0f} {units[0]}" if index == 0 else f"{nbytes:.2f} {units[index]}"
+
+
+def mount_point(path: str) -> str:
+    path = os.path.realpath(path)
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _existing(path: str) -> str:
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def remove(path: Optional[str]) -> None:
+    """Remove a temporary directory of ours, as far as that is possible."""
+    if path is not None and ".partial-" in os.path.basename(path):
+        shutil.rmtree(path, ignore_errors=True)
