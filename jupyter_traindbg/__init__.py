@@ -15,15 +15,33 @@ if TYPE_CHECKING:
     from .attach.discover import targets
     from .job import Job, attach
     from .prepared import serve
+    from .resume import Resumed, resume
 
-__all__ = ["Job", "__version__", "attach", "load_ipython_extension", "serve", "targets", "unload_ipython_extension"]
+__all__ = [
+    "Job",
+    "Resumed",
+    "__version__",
+    "attach",
+    "load_ipython_extension",
+    "resume",
+    "serve",
+    "targets",
+    "unload_ipython_extension",
+]
 
-_HOMES = {"Job": "job", "attach": "job", "serve": "prepared", "targets": "attach.discover"}
+_HOMES = {
+    "Job": "job",
+    "Resumed": "resume",
+    "attach": "job",
+    "resume": "resume",
+    "serve": "prepared",
+    "targets": "attach.discover",
+}
 _SESSION = "_traindbg_session"
 
 
 class _Package(types.ModuleType):
-    """The public function `attach` has the name of the folder with the ways in; the import system must not overwrite it."""
+    """The public functions `attach` and `resume` have the names of folders; the import system must not overwrite them."""
 
     @property
     def attach(self) -> Any:
@@ -32,6 +50,14 @@ class _Package(types.ModuleType):
     @attach.setter
     def attach(self, module: Any) -> None:
         """Called by the import system for the folder, which stays reachable by ``from jupyter_traindbg.attach import ...``."""
+
+    @property
+    def resume(self) -> Any:
+        return _public("resume")
+
+    @resume.setter
+    def resume(self, module: Any) -> None:
+        """As for `attach`."""
 
 
 sys.modules[__name__].__class__ = _Package

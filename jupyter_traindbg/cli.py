@@ -18,7 +18,7 @@ from ._version import __version__
 from .errors import TraindbgError, UsageError
 from .job import Job, attach, connect
 from .magics import base
-from .model import Detached, Result
+from .model import Result
 
 DONE, FINDINGS, BAD_USAGE, COULD_NOT = 0, 1, 2, 3
 
@@ -41,9 +41,9 @@ class TerminalSession:
         finally:
             job.close()
 
-    def detach(self, target: str | None, timeout: float) -> Result:
-        job = connect(target, timeout=timeout)
-        return Detached(job.name, job.detach())
+    def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
+        with connect(target, timeout=timeout) as job:
+            return job.detached(force=force, timeout=timeout)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

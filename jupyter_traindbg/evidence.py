@@ -10,11 +10,15 @@ from .model import (
     FirstNonFinite,
     Frame,
     GradStat,
+    GroupChange,
+    InForce,
+    LogEntry,
     MemoryShare,
     NotAvailable,
     OptimizerGroup,
     OptimizerLr,
     ProcessStacks,
+    RankFreed,
     RankGrads,
     RankLr,
     RankMemory,
@@ -25,6 +29,7 @@ from .model import (
 from .outside import procfs
 from .outside.frames import RawFrame, library_frame, waiting_for
 
+NO_ANSWER = "it lies on a GPU that does not answer"
 BUSY_SHARE = 0.5
 """A thread that used more than this share of a CPU during the look was running."""
 
@@ -101,7 +106,14 @@ def _first(raw: Mapping[str, Any]) -> FirstNonFinite:
 
 
 def lr(rank: int, pid: int, answer: Mapping[str, Any]) -> RankLr:
-    return RankLr(rank, pid, tuple(_optimizer(o) for o in answer["optimizers"]), answer["note"])
+    return RankLr(
+        rank,
+        pid,
+        tuple(_optimizer(o) for o in answer["optimizers"]),
+        answer["note"],
+        tuple(in_force(answer["in_force"])),
+        tuple(LogEntry(e["time_s"], e["step"], words_of(e["change"]), group_changes(e["rows"])) for e in answer["log"]),
+    )
 
 
 def _optimizer(raw: Mapping[str, Any]) -> OptimizerLr:
@@ -117,11 +129,98 @@ def _optimizer(raw: Mapping[str, Any]) -> OptimizerLr:
 def _group(raw: Mapping[str, Any]) -> OptimizerGroup:
     following = raw["next_lr"]  # a text where there is a reason why not
     return OptimizerGroup(
-        **{
-            **raw,
-            "lr": _or(raw["lr"], "it lies on a GPU that does not answer"),
-            "next_lr": NotAvailable(following) if isinstance(following, str) else following,
-        }
+        index=raw["index"],
+        lr=_or(raw["lr"], NO_ANSWER),
+        weight_decay=raw["weight_decay"],
+        momentum=raw["momentum"],
+        betas=raw["betas"],
+        parameters=raw["parameters"],
+        elements=raw["elements"],
+        next_lr=NotAvailable(following) if isinstance(following, str) else following,
+        effective_lr=_or(raw["effective_lr"], NO_ANSWER),
+        effective_weight_decay=_or(raw["effective_weight_decay"], "it has no weight decay"),
+    )
+
+
+NAMES = {"lr": "learning rate", "weight_decay": "weight decay", "clip_norm": "gradient clipping", None: "everything"}
+"""The settings that can be changed; None is all of them."""
+
+
+def words_of(change: Mapping[str, Any]) -> str:
+    """``learning rate pinned at 0.0001``, ``weight decay: the schedule x 0.5``, ``gradients clipped at norm 1``, and for which groups."""
+    name, mode, value = NAMES[change["setting"]], change["mode"], change["value"]
+    if mode == "undo":
+        said = "the last change undone" if change["setting"] is None else f"the last change of the {name} undone"
+    elif mode == "release":
+        said = f"{name} released"
+    elif mode == "adopt":
+        said = "taken over from a checkpoint"
+    elif mode == "scale":
+        said = f"{name}: the schedule x {value:g}"
+    elif change["setting"] == "clip_norm":
+        said = f"gradients clipped at norm {value:g}"
+    else:
+        said = f"{name} pinned at " + ("its present value" if value is None else f"{value:g}")
+    where = [
+        f"{what}{'s' * (len(change[key]) > 1)} {', '.join(map(str, change[key]))}"
+        for key, what in (("groups", "group"), ("optimizers", "optimizer"))
+        if change[key] is not None
+    ]
+    return said + (f" ({' of '.join(where)})" if where else "")
+
+
+def group_changes(rows: Sequence[Mapping[str, Any]]) -> tuple[GroupChange, ...]:
+    """The rows of a change as the agent's tuning gives them."""
+    return tuple(
+        GroupChange(
+            r["optimizer"],
+            r["class"],
+            r["group"],
+            r["setting"],
+            _or(r["scheduled"], "the training sets none" if r["setting"] == "clip_norm" else NO_ANSWER),
+            _or(r["before"], "nothing was in force" if r["setting"] == "clip_norm" else NO_ANSWER),
+            _or(r["after"], "nothing is in force any more" if r["setting"] == "clip_norm" else NO_ANSWER),
+            r["action"],
+            r["note"],
+        )
+        for r in rows
+    )
+
+
+def in_force(rows: Sequence[Mapping[str, Any]]) -> list[InForce]:
+    """The actions in force as the agent's tuning gives them."""
+    return [
+        InForce(
+            c.optimizer, c.optimizer_class, c.group, c.setting, c.action, c.scheduled, c.after, c.note or _clipped(r)
+        )
+        for c, r in zip(group_changes(rows), rows, strict=True)
+    ]
+
+
+def _clipped(row: Mapping[str, Any]) -> str:
+    """``clipped 12 of 40 steps, last norm 3.25``; nothing for another setting, or before the first step."""
+    if row.get("failure"):
+        return f"given up: {row['failure']}"
+    if not row.get("steps") or row["clipped"] is None:
+        return ""
+    last = "" if row["last_norm"] is None else f", last norm {row['last_norm']:.4g}"
+    left = f", {row['nonfinite']} not finite and left alone" if row["nonfinite"] else ""
+    return f"clipped {row['clipped']} of {row['steps']} steps{left}{last}"
+
+
+def freed(rank: int, pid: int, answer: Mapping[str, Any]) -> RankFreed:
+    cuda = {name: _or(answer[name], "this process uses no CUDA device") for name in answer if name.startswith("cuda_")}
+    return RankFreed(
+        rank,
+        pid,
+        at=answer["where"],
+        objects=answer["collected"],
+        rss_before_bytes=answer["rss_before_bytes"],
+        rss_after_bytes=answer["rss_after_bytes"],
+        **cuda,
+        took_s=answer["took_s"],
+        gradients_dropped=answer["gradients_dropped"],
+        note=answer["note"],
     )
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import evidence
 from .attach import only_candidate, resolve
 from .attach.base import Link
+from .attach.together import each
 from .errors import DeadlineExceeded, NotPermitted, ProbeFailed, TargetGone, TraindbgError
 from .model import (
     Attached,
+    Changed,
+    Checkpoint,
     Child,
+    Compared,
+    Detached,
+    Freed,
     GpuReport,
     Grads,
     LearningRates,
@@ -32,12 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["DEADLINE_S", "Job", "attach"]
 
 DEADLINE_S = 10.0
-AT_ONCE = 512
-"""Ranks asked at the same time: with fewer threads than stuck ranks, their deadlines would add up."""
 QUICK_S = 1.0
 """How long an agent may take for stacks before we look from outside."""
 
 T = TypeVar("T")
+Numbers = int | Sequence[int] | None
 
 
 def attach(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> Job:
@@ -106,7 +111,7 @@ class Job:
     def enter(self, timeout: float = DEADLINE_S) -> None:
         """Bring an agent into every rank that has none. Raises only where there is no way to look at any of them."""
         began = time.monotonic()
-        found = list(_each(self._open_links(), lambda link: link.identify(timeout)))
+        found = each(self._open_links(), lambda link: link.identify(timeout))
         self._links = [link for link, _ in sorted(found, key=lambda f: (f[0].rank, f[0].pid))]
         answers = {id(link): answer for link, answer in found}
         self._ranks = [a for link in self._links if isinstance(a := answers[id(link)], Rank)]
@@ -128,7 +133,7 @@ class Job:
         GIL is held or the process is stopped. Never brings an agent in.
         """
         began = time.monotonic()
-        answers = _each(self._open_links(), lambda link: _process_stacks(link, children, timeout))
+        answers = each(self._open_links(), lambda link: _process_stacks(link, children, timeout))
         good, silent = _sort_out(answers)
         return Stacks(tuple(p for many in good for p in many), silent, time.monotonic() - began)
 
@@ -166,6 +171,84 @@ class Job:
         judged, silent = self._ask("memory", {"deadline_s": min(4.0, timeout / 2)}, timeout, build)
         return Memory(tuple(rank for rank, _ in judged), silent, tuple(memory_growth.findings(judged)))
 
+    def set_lr(
+        self,
+        value: float | None = None,
+        *,
+        scale: float | None = None,
+        hold: bool | float = False,
+        group: Numbers = None,
+        optimizer: Numbers = None,
+        force: bool = False,
+        timeout: float = DEADLINE_S,
+    ) -> Changed:
+        """Change the learning rate from an optimizer step on: the same one on all ranks, or nowhere.
+
+        A `value` (or ``hold=value``) pins it there, ``hold=True`` where it is, whatever the scheduler does; `scale` multiplies the
+        schedule, which goes on. For all param groups, or those named. The scheduler and ``state_dict()`` never see it, and it stays, also
+        when this job is closed, until `release`, `undo` or `detach`. `force` allows what is 100 times off. Costs the training thread about
+        2 us a step. Raises `UsageError` or `ActionRefused`; a rank that does not answer means that nothing was changed.
+        """
+        from .actions import tuning
+
+        change = tuning.hold_or_scale(
+            "lr", value=value, scale=scale, hold=hold, group=group, optimizer=optimizer, force=force
+        )
+        return tuning.change(self.name, self._open_links(), change, timeout)
+
+    def set_weight_decay(
+        self,
+        value: float | None = None,
+        *,
+        scale: float | None = None,
+        hold: bool | float = False,
+        group: Numbers = None,
+        optimizer: Numbers = None,
+        force: bool = False,
+        timeout: float = DEADLINE_S,
+    ) -> Changed:
+        """Like `set_lr`, for the weight decay."""
+        from .actions import tuning
+
+        change = tuning.hold_or_scale(
+            "weight_decay", value=value, scale=scale, hold=hold, group=group, optimizer=optimizer, force=force
+        )
+        return tuning.change(self.name, self._open_links(), change, timeout)
+
+    def clip(self, max_norm: float, *, optimizer: Numbers = None, timeout: float = DEADLINE_S) -> Changed:
+        """Clip the gradients at the L2 norm `max_norm` before each step, as `torch.nn.utils.clip_grad_norm_` does, until released.
+
+        The norm is that of all gradients of one optimizer. Costs the training thread one pass over them a step. Raises as `set_lr` does.
+        """
+        from .actions import tuning
+
+        return tuning.change(self.name, self._open_links(), tuning.clip(max_norm, optimizer), timeout)
+
+    def release(
+        self,
+        setting: str | None = None,
+        *,
+        group: Numbers = None,
+        optimizer: Numbers = None,
+        timeout: float = DEADLINE_S,
+    ) -> Changed:
+        """Give ``"lr"``, ``"weight_decay"``, ``"clip_norm"``, or all of them, back to the training's own code. Raises as `set_lr` does."""
+        from .actions import tuning
+
+        return tuning.change(self.name, self._open_links(), tuning.release(setting, group, optimizer), timeout)
+
+    def undo(self, setting: str | None = None, *, timeout: float = DEADLINE_S) -> Changed:
+        """Take the last change back; once more, the one before. With a `setting` only where it was one of that. Raises as `set_lr` does."""
+        from .actions import tuning
+
+        return tuning.change(self.name, self._open_links(), tuning.undo(setting), timeout)
+
+    def free_memory(self, *, zero_grad: bool = False, timeout: float = DEADLINE_S) -> Freed:
+        """Collect garbage and empty the CUDA cache between two steps; with `zero_grad`, drop the gradients as well."""
+        from .actions import free
+
+        return free.free_memory(self._open_links(), zero_grad=zero_grad, timeout=timeout)
+
     def gpu(self, *, timeout: float = DEADLINE_S) -> GpuReport:
         """This host's GPUs, with this job's processes marked and numbered as the job sees them."""
         from .outside import procfs
@@ -179,6 +262,47 @@ class Job:
             ours={link.pid: link.rank for link in links},
         )
 
+    def checkpoint(
+        self, directory: str, *, overwrite: bool = False, allow_mixed: bool = False, timeout: float = DEADLINE_S
+    ) -> Checkpoint:
+        """Save everything that the training needs to go on to `directory`, also of a job that hangs; see `traindbg.resume`.
+
+        The training stands still for one copy of its state in memory, on all ranks at the same step; a hung job is saved as it stands.
+        `overwrite`: the directory may exist, and is replaced once the new one is complete. `allow_mixed`: also where the ranks are at
+        different steps. `timeout` bounds every step but the writing, which goes on as long as bytes move. Raises `ActionRefused` and
+        other `TraindbgError`; then nothing is left of the attempt, and an older checkpoint is as it was.
+        """
+        from .actions.checkpoint import save
+        from .actions.progress_bar import BytesBar
+
+        if self._ranks is None:
+            self.enter(timeout)
+        with BytesBar("checkpoint") as bar:
+            return save(
+                self._open_links(),
+                directory,
+                overwrite=overwrite,
+                allow_mixed=allow_mixed,
+                timeout=timeout,
+                progress=bar,
+            )
+
+    def compare(self, path: str, *, timeout: float = DEADLINE_S) -> Compared:
+        """The keys of the checkpoint at `path` against this job's model (of several, the one that it fits best), with the likely reasons.
+
+        Executes nothing of the checkpoint. Raises `UsageError` or `BadCheckpoint` for a file that has no model's keys.
+        """
+        from . import checkpoints
+
+        answers, _ = self._ask("keys", {}, timeout, lambda rank, pid, answer: answer)
+        models: list[Any] = next((answer["models"] for answer in answers if answer["models"]), [])
+        if not models:
+            raise ProbeFailed(
+                f"there is nothing to compare with: {answers[0]['note']}", "name another job, or a checkpoint"
+            )
+        found = [checkpoints.compare(path, m["keys"], right_name=f"{m['class']} of {self.name}") for m in models]
+        return max(found, key=lambda compared: compared.same)
+
     def keep(self, *, timeout: float = DEADLINE_S) -> None:
         """Let the agents stay when this job is closed, until `detach`."""
         self._ask("keep", {}, timeout, lambda rank, pid, answer: answer)
@@ -186,16 +310,27 @@ class Job:
     def close(self) -> None:
         """Say goodbye. An agent whose last client leaves takes itself out of its process, hooks, threads and files; see `keep`."""
         links, self._links = self._links, []
-        for _ in _each(links, lambda link: link.leave()):
-            pass
+        each(links, lambda link: link.leave())
 
-    def detach(self) -> int:
-        """Take the agents out now, also from under other clients and although they were to be kept; how many left."""
-        links, self._links = self._links, []
-        for link in links:
+    def detach(self, *, force: bool = False) -> int:
+        """Take the agents out now, also from under other clients and although they were to be kept; how many left. See `detached`."""
+        return self.detached(force=force).processes
+
+    def detached(self, *, force: bool = False, timeout: float = DEADLINE_S) -> Detached:
+        """`detach`, as a result that can be shown.
+
+        What `set_lr` and the like have put in force ends: released at the same step of all ranks first, where they step. Raises
+        `ActionRefused` where it would end on some ranks of the job alone, unless `force`.
+        """
+        from .actions import tuning
+
+        for link in self._links:
             link.answering()
-        left = list(_each(links, lambda link: link.leave(force=True)))
-        return sum(1 for _, stopped in left if stopped is True)
+        there = [link for link in self._links if link.client is not None]
+        ended, note = tuning.end_all(there, timeout, force=force)
+        self._links = []
+        left = each(there, lambda link: link.leave(force=True))
+        return Detached(self.name, sum(1 for _, stopped in left if stopped is True), tuple(ended), note)
 
     def _open_links(self) -> list[Link]:
         if not self._links:
@@ -210,7 +345,7 @@ class Job:
         def one(link: Link) -> T:
             return build(link.rank, link.pid, link.call(method, params, timeout))
 
-        return _sort_out(_each(self._open_links(), one))
+        return _sort_out(each(self._open_links(), one))
 
 
 def _process_stacks(link: Link, children: bool, deadline_s: float) -> list[ProcessStacks]:
@@ -227,23 +362,6 @@ def _process_stacks(link: Link, children: bool, deadline_s: float) -> list[Proce
             below = outside.below(link.pid, link.rank, deadline_s=ends - time.monotonic()) if children else []
             return [inside, *below]
     return outside.dump(link.pid, link.rank, deadline_s=max(0.5, ends - time.monotonic()), children=children)
-
-
-def _each(links: list[Link], ask: Callable[[Link], T]) -> Iterable[tuple[Link, T | TraindbgError]]:
-    """Ask all links, many at once; each with its answer or why there is none. `ask` keeps the deadline itself."""
-
-    def careful(link: Link) -> T | TraindbgError:
-        try:
-            return ask(link)
-        except TraindbgError as e:
-            return e
-
-    if len(links) <= 1:  # no threads for one: a whole `traindbg stacks PID` is to be quick
-        return [(link, careful(link)) for link in links]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(min(AT_ONCE, len(links)), thread_name_prefix="traindbg-ask") as pool:
-        return list(zip(links, pool.map(careful, links), strict=True))
 
 
 def _sort_out(answers: Iterable[tuple[Link, T | TraindbgError]]) -> tuple[tuple[T, ...], tuple[Silent, ...]]:

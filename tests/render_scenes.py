@@ -9,17 +9,30 @@ from typing import Any
 
 from jupyter_traindbg.model import (
     Attached,
+    Changed,
+    CheckedFile,
+    Checkpoint,
+    CheckpointFile,
+    CheckpointPart,
+    CheckpointRank,
     Child,
+    Compared,
     Detached,
     Device,
     DeviceProcess,
     Finding,
     FirstNonFinite,
     Frame,
+    Freed,
     GpuReport,
     Grads,
     GradStat,
+    GroupChange,
+    InForce,
+    Inspected,
+    KeyDifference,
     LearningRates,
+    LogEntry,
     Memory,
     MemoryShare,
     NotAvailable,
@@ -27,6 +40,8 @@ from jupyter_traindbg.model import (
     OptimizerLr,
     ProcessStacks,
     Rank,
+    RankChange,
+    RankFreed,
     RankGrads,
     RankLr,
     RankMemory,
@@ -38,7 +53,9 @@ from jupyter_traindbg.model import (
     Steps,
     Target,
     Targets,
+    TensorKey,
     Thread,
+    Verified,
     Xid,
 )
 
@@ -280,6 +297,57 @@ def lr(ranks: int) -> LearningRates:
     )
 
 
+_PINNED = GroupChange(0, "AdamW", 0, "lr", 3e-4, 3e-4, 1e-4, "hold 0.0001")
+_SCALED = GroupChange(0, "AdamW", 1, "lr", 3e-5, 3e-5, 3e-6, "scale 0.1", "a compiled step is compiled again")
+_CLIPPED = GroupChange(0, "AdamW", None, "clip_norm", NOT_HERE, NOT_HERE, 1.0, "hold 1")
+
+
+def lr_in_force(ranks: int) -> LearningRates:
+    """The same, with one group pinned, one's weight decay halved, and gradients clipped."""
+    (optimizer,) = lr(1).ranks[0].optimizers
+    first, second = optimizer.groups
+    groups = (
+        dataclasses.replace(first, effective_lr=1e-4, effective_weight_decay=0.05),
+        dataclasses.replace(second, effective_lr=3e-5, effective_weight_decay=0.0),
+    )
+    actions = (
+        InForce(0, "AdamW", 0, "lr", "hold 0.0001", 3e-4, 1e-4),
+        InForce(0, "AdamW", 0, "weight_decay", "scale 0.5", 0.1, 0.05),
+        InForce(0, "AdamW", None, "clip_norm", "hold 1", NOT_HERE, 1.0, "clipped 12 of 40 steps, last norm 3.25"),
+    )
+    log = (
+        LogEntry(1.79e9, 41, "learning rate pinned at 0.0001 (group 0)", (_PINNED,)),
+        LogEntry(1.79e9 + 65, 90, "gradients clipped at norm 1", (_CLIPPED,)),
+    )
+    shown = dataclasses.replace(optimizer, groups=groups)
+    return LearningRates(tuple(RankLr(r, 1000 + r, (shown,), "", actions, log) for r in range(ranks)))
+
+
+def lr_changed(ranks: int, *odd: RankChange) -> Changed:
+    """All ranks at one step, whose number by their agents' counts differs; but the `odd` ones."""
+    made = [RankChange(r, 1000 + r, "verified", 56 + r % 3, 1205, (_PINNED, _SCALED)) for r in range(ranks)]
+    for rank in odd:
+        made[rank.rank] = rank
+    verdict = (FINDING,) if any(rank.state == "differs" for rank in odd) else ()
+    undo = "%lr --undo, or %lr --release for the schedule's own values"
+    return Changed("torchrun:900", "learning rate pinned at 0.0001", tuple(made), ranks > 1, undo, 0.123, (), verdict)
+
+
+_DIFFERS = RankChange(1, 1001, "differs", 57, 1205, (_PINNED,), "group 0 of AdamW used 0.0003 and not 0.0001")
+_ARMED = RankChange(0, 1000, "armed", NOT_HERE, NOT_HERE, (_PINNED,), "none came within 10 s")
+
+
+def freed(ranks: int) -> Freed:
+    cuda: list[Any] = [5 * GIB, 5 * GIB, 70 * GIB, 6 * GIB]
+    return Freed(
+        tuple(
+            RankFreed(r, 1000 + r, "before the next batch", 1204, 3 * GIB, 2 * GIB + r * MIB, *cuda, 0.21, r != 1)
+            for r in range(ranks)
+        ),
+        zero_grad=True,
+    )
+
+
 def memory(ranks: int) -> Memory:
     curve = tuple((float(i), int(1.1 * GIB + i * MIB), 6 * GIB + (i % 7) * 64 * MIB) for i in range(300))
     shares = (
@@ -343,19 +411,134 @@ def gpu_hung() -> GpuReport:
     )  # fmt: skip
 
 
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def keys(layers: int) -> tuple[TensorKey, ...]:
+    """A transformer's, nine a layer, its head tied to its embedding."""
+    parts = {"self_attn": ("q_proj", "k_proj", "v_proj", "o_proj"), "mlp": ("gate_proj", "up_proj", "down_proj")}
+    of_layer = [f"{m}.{p}" for m, ps in parts.items() for p in ps]
+    made = [TensorKey("model.embed_tokens.weight", (32000, 512), "bfloat16", 32000 * 1024)]
+    for i in range(layers):
+        made += [TensorKey(f"model.layers.{i}.{p}.weight", (512, 512), "bfloat16", 512 * 1024) for p in of_layer]
+        made += [TensorKey(f"model.layers.{i}.{p}.weight", (512,), "float32", 2048) for p in ("norm_1", "norm_2")]
+    return (*made, TensorKey("lm_head.weight", (32000, 512), "bfloat16", 32000 * 1024, "model.embed_tokens.weight"))
+
+
+def verified(files: int, bad: bool = True) -> Verified:
+    made = [CheckedFile(f"rank-{i}.pt", "good", 40 * MIB, 40 * MIB, i) for i in range(files)]
+    if bad:
+        made[0] = CheckedFile("model.pt", "damaged", GIB, GIB, 0, "sha256 differs")
+        made.append(CheckedFile("optimizer.pt", "missing", 2 * GIB, NotAvailable("it is not there"), 0))
+        made.append(CheckedFile("notes.txt", "extra", NotAvailable("it is not in the manifest"), 12))
+    return Verified(
+        "/ckpt/step-1204", "replicated", 1204, tuple(made), 3 * GIB, 4.2, ("taken hung",), (FINDING,) if bad else ()
+    )
+
+
+def inspected(layers: int) -> Inspected:
+    all_keys = keys(layers)
+    parts = (
+        CheckpointPart("model", True, "last.ckpt: state_dict", len(all_keys), GIB, "a pickled thing"),
+        CheckpointPart("optimizer", True, "last.ckpt: optimizer_states", 2 * len(all_keys), 2 * GIB),
+        CheckpointPart("rng", False, "", 0, 0, "not found"),
+    )
+    return Inspected(
+        "/ckpt/last.ckpt", "Lightning, torch.save (zip)", 3 * GIB, ("last.ckpt", "rank-0.pt"), 1204, "global_step in last.ckpt",
+        all_keys, parts, False, ("numpy.dtype", "mymodel.Config"), {"epoch": "3"}, ("a note",), (INFO,),
+    )  # fmt: skip
+
+
+def compared(layers: int) -> Compared:
+    known = keys(layers)
+    differences = [
+        KeyDifference("missing", k.name, None, k, "checkpoint_other_depth") for k in known[: len(known) // 2]
+    ]
+    differences += [KeyDifference("unexpected", k.name, k, None) for k in known[len(known) // 2 : -1]]
+    differences += [KeyDifference("shape", "lm_head.weight", known[-1], known[1], "checkpoint_other_config")]
+    return Compared(
+        "/ckpt/last.ckpt",
+        "rank 0",
+        len(known),
+        len(known),
+        0,
+        tuple(differences),
+        (("module.", ""), ("", "model.")),
+        (WARNING,),
+    )
+
+
+def checkpoint(ranks: int, missing: Sequence[int] = (), *, hung: bool = False, kind: str = "replicated") -> Checkpoint:
+    """The ranks of a checkpoint; rank 5, where there is one, paused for longest, and of rank 7 no step had been seen."""
+    there = [r for r in range(ranks) if r not in missing]
+    blind = NotAvailable("no step of it was seen before it stopped")
+    inexact = [f"rank {r} did not answer: random generators and loader positions are not in it" for r in missing[:1]]
+    inexact += ["rank 7: random generators and loader positions of the last boundary are not known"] * (7 in there)
+    made = [
+        CheckpointRank(
+            rank=r,
+            pid=1000 + r,
+            step=812,
+            steps=(12_812,),
+            boundary=blind if r == 7 else "before the next batch",
+            pause_s=NotAvailable("it stood still anyway") if hung else 0.004 + 0.03 * (r == 5),
+            written_bytes=GIB if r == there[0] else 40_000,
+        )
+        for r in there
+    ]
+    files = [
+        CheckpointFile("model.pt", 410 * MIB, "3f" * 32, there[0]),
+        CheckpointFile("optimizer.pt", 820 * MIB, "9c" * 32, there[0]),
+    ]
+    files += [CheckpointFile(f"rank-{r}.pt", 40_000, "d1" * 32, r) for r in there]
+    return Checkpoint(
+        directory=f"{JOB}/rescued",
+        kind=kind,
+        taken="hung" if hung else "loop boundary",
+        mixed=False,
+        exact=not inexact,
+        inexact=tuple(inexact),
+        world_size=ranks,
+        ranks=tuple(made),
+        missing_ranks=tuple(missing),
+        contents=("model", "optimizer", "scheduler", "random generators", "loader positions"),
+        files=tuple(files),
+        bytes=sum(f.bytes for f in files),
+        duration_s=2.31,
+        notes=("it was making steps when asked, and then none came any more",) * hung,
+        verdict=(WARNING,) * bool(inexact),
+    )
+
+
 SMALL: dict[str, Result] = {
+    "checkpoint": checkpoint(2),
+    "checkpoint of a hung job": checkpoint(2, missing=(1,), hung=True),
+    "checkpoint in shards": checkpoint(2, hung=True, kind="sharded"),
     "targets": targets(2),
     "attached": attached(2, dead=(1,)),
     "detached": Detached("torchrun:900", 2),
+    "detached, with actions in force": Detached(
+        "torchrun:900", 2, lr_in_force(1).ranks[0].in_force, "no step came meanwhile: it ended where each rank stands"
+    ),
     "stacks": stacks(2),
     "steps": steps(2),
     "grads": grads(2, 40, bad_rank=1),
     "lr": lr(2),
+    "lr, actions in force": lr_in_force(2),
+    "lr changed": lr_changed(2),
+    "lr changed, but on one rank": lr_changed(2, _DIFFERS),
+    "lr armed": Changed("4711", "learning rate pinned at 0.0001", (_ARMED,), False, "%lr --undo", 10.0, silent([1])),
+    "freed": freed(2),
     "memory": memory(2),
     "gpu": gpu(),
     "gpu driver hangs": gpu_hung(),
+    "checkpoint verified": verified(2),
+    "checkpoint verified, good": verified(2, bad=False),
+    "checkpoint inspected": inspected(2),
+    "checkpoint compared": compared(2),
 }
 LARGE: dict[str, Result] = {
+    "checkpoint": checkpoint(300, missing=range(3, 300, 8)),
     "targets": targets(300),
     "attached": attached(300, dead=range(0, 300, 7)),
     "stacks": stacks(300, odd=17),
@@ -364,10 +547,18 @@ LARGE: dict[str, Result] = {
     "grads": grads(300, 400),
     "grads, one rank not finite": grads(300, 400, bad_rank=7),
     "lr": lr(300),
+    "lr, actions in force": lr_in_force(300),
+    "lr changed": lr_changed(300),
+    "lr changed, but on one rank": lr_changed(300, _DIFFERS),
+    "freed": freed(300),
     "memory": memory(300),
     "gpu": gpu(64),
+    "checkpoint verified": verified(3000),
+    "checkpoint inspected": inspected(330),
+    "checkpoint compared": compared(330),
 }
 EMPTY: dict[str, Result] = {
+    "checkpoint": Checkpoint("/ck", "replicated", "hung", False, True, (), 1, (), (), (), (), 0, 0.0),
     "targets": Targets(()),
     "attached": Attached("4711", (), 0.0),
     "detached": Detached("4711", 0),
@@ -375,8 +566,15 @@ EMPTY: dict[str, Result] = {
     "steps": Steps((RankSteps(0, 1000, (), "torch has not been imported in this process"),)),
     "grads": Grads((RankGrads(0, 1000, "now", False, NOT_HERE, ()),)),
     "lr": LearningRates((RankLr(0, 1000, (), "no optimizer was found"),)),
+    "lr changed": Changed("4711", "everything released", (RankChange(0, 1000, "in force", 3, 7, ()),), False, "", 0.1),
+    "freed": Freed(
+        (RankFreed(0, 1000, "at once", 0, 0, 0, NOT_HERE, NOT_HERE, NOT_HERE, NOT_HERE, 0.0),), zero_grad=False
+    ),
     "memory": Memory((RankMemory(0, 1000, 0, 0, (), NOT_HERE, ()),)),
     "gpu": GpuReport((), NOT_HERE, NOT_HERE, "there is no NVIDIA driver"),
+    "checkpoint verified": Verified("ckpt", "", NOT_HERE, (), 0, 0.0),
+    "checkpoint inspected": Inspected("ckpt", "safetensors", 8, (), NOT_HERE, "", (), (), NOT_HERE),
+    "checkpoint compared": Compared("a", "b", 0, 0, 0, ()),
 }
 
 

@@ -8,9 +8,19 @@ import jupyter_traindbg
 from jupyter_traindbg import __version__, load_ipython_extension, unload_ipython_extension
 
 if TYPE_CHECKING:
-    from jupyter_traindbg import Job, attach, serve, targets
+    from jupyter_traindbg import Job, Resumed, attach, resume, serve, targets
 
-__all__ = ["Job", "__version__", "attach", "load_ipython_extension", "serve", "targets", "unload_ipython_extension"]
+__all__ = [
+    "Job",
+    "Resumed",
+    "__version__",
+    "attach",
+    "load_ipython_extension",
+    "resume",
+    "serve",
+    "targets",
+    "unload_ipython_extension",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -57,6 +57,15 @@ def plan(change: Any, optimizers: Sequence[Any]) -> Plan:
     return Plan(full, targets)
 
 
+def refuse_other_undo(asked: Optional[str], last: Optional[str]) -> None:
+    """Raise `Refused` where the undoing of one setting would undo the change of another."""
+    if asked is not None and last is not None and asked != last:
+        raise Refused(
+            f"the last change was one of the {WORDS[last]}, and not of the {WORDS[asked]}",
+            f"undo that one first, or release the {WORDS[asked]}",
+        )
+
+
 def _complete(change: Any) -> Dict[str, Any]:
     full: Dict[str, Any] = {
         "setting": LR,

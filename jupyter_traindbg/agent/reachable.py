@@ -89,18 +89,23 @@ def _look_at_frames(add: Callable[[List[Any]], None]) -> List[Dict[str, Any]]:
     )  # a local that holds its own frame is a cycle, which holds all the others
     namespaces = {}
     for frame in innermost.values():
-        stack = list(_stack(frame))
-        traced = any(f.f_trace is not None for f in stack)
-        called: List[Any] = []
-        for f in stack:
-            reported = any(
-                value is f for value in called
-            )  # what this frame calls just now was given the frame: a tracer, a profiler
-            called = _locals(f, leave=traced or reported or _at_event(f))
-            add(called)
+        for f, local in look_at_stack(frame):
+            add(list(local.values()))
             namespaces[id(f.f_globals)] = f.f_globals
-    del innermost, frame, stack, f, called
+    del innermost, frame, f, local
     return list(namespaces.values())
+
+
+def look_at_stack(innermost: types.FrameType) -> Iterator[Tuple[types.FrameType, Dict[str, Any]]]:
+    """``(frame, its locals)`` of every running function from `innermost` outwards, leaving the frames as they were."""
+    stack = list(_stack(innermost))
+    traced = any(f.f_trace is not None for f in stack)
+    called: Dict[str, Any] = {}
+    for f in stack:
+        # What this frame calls just now was given the frame: a tracer, a profiler.
+        reported = any(value is f for value in called.values())
+        called = _locals(f, leave=traced or reported or _at_event(f))
+        yield f, called
 
 
 def _stack(frame: Any) -> Iterator[types.FrameType]:
@@ -109,15 +114,15 @@ def _stack(frame: Any) -> Iterator[types.FrameType]:
         frame = frame.f_back
 
 
-def _locals(frame: types.FrameType, *, leave: bool) -> List[Any]:
-    """The values of a frame's locals, leaving the frame as it was.
+def _locals(frame: types.FrameType, *, leave: bool) -> Dict[str, Any]:
+    """A copy of a frame's locals, leaving the frame as it was.
 
     Before Python 3.13 reading ``f_locals`` of a function leaves a dict on the frame that keeps all its values alive; where nobody
     else holds that dict it is emptied again. (Module and class frames hand out their real namespace.) With `leave` it is not: under
     a debugger written in Python the interpreter copies that dict back into the frame, and an empty one would unset the variables.
     """
     local = frame.f_locals
-    values = list(local.values())
+    values = dict(local)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & CO_OPTIMIZED:
         if not leave and sys.getrefcount(local) <= 3:
             local.clear()
@@ -149,7 +154,9 @@ def _parts(value: Any) -> List[Any]:
 
 
 def _of_generator(generator: Any) -> List[Any]:
-    return _locals(generator.gi_frame, leave=generator.gi_running) if generator.gi_frame is not None else []
+    return (
+        list(_locals(generator.gi_frame, leave=generator.gi_running).values()) if generator.gi_frame is not None else []
+    )
 
 
 CALLABLES: Dict[int, Callable[[Any], List[Any]]] = {

@@ -53,9 +53,12 @@ class Tuning:
     def __init__(self, safepoints: SafePoints, objects: Objects, recorder: Recorder) -> None:
         self._safepoints, self._objects, self._recorder = safepoints, objects, recorder
         self._force: Force = {}
-        self._history: Deque[Force] = deque(maxlen=HISTORY)
+        self._history: Deque[Tuple[Force, Optional[str]]] = deque(maxlen=HISTORY)
+        """What held before each change, and the setting that it changed."""
         self._log: Deque[Dict[str, Any]] = deque(maxlen=LOG)
         self._windows: Dict[int, Window] = {}
+        self._turns = 0
+        """Counts how often a window was opened or closed: who reads meanwhile sees that it has to look again."""
         self._guards: Dict[int, Guard] = {}
         self._hooked = False
 
@@ -72,6 +75,8 @@ class Tuning:
         plan = changes.plan(change, optimizers)
         if plan.mode == UNDO and not self._history:
             raise Refused("nothing has been changed, so there is nothing to undo")
+        if plan.mode == UNDO:
+            changes.refuse_other_undo(plan.change["setting"], self._history[-1][1])
         if plan.change["setting"] == CLIP_NORM and plan.mode == HOLD:
             stepped = [o for o in (ref() for ref in list(self._safepoints.optimizers.values())) if o is not None]
             changes.refuse_shards(plan.targets, stepped)
@@ -115,11 +120,12 @@ class Tuning:
     def scheduled(self, optimizer: Any, group: int, setting: str) -> Any:
         """What the schedule has set, a number or a copy of a tensor, also while a step is on its way; None where there is no such thing."""
         for _ in range(AT_MOST):
-            window, there = self._windows.get(id(optimizer)), optimizer.param_groups[group]
+            turn, window, there = self._turns, self._windows.get(id(optimizer)), optimizer.param_groups[group]
             value = there.get(setting)
             known = value if window is None else window.scheduled(value, there, setting)
             copied = known.detach().clone() if is_tensor(known) else known
-            if self._windows.get(id(optimizer)) is window:
+            # A window notes a value before it changes it: what is not noted even now was not changed when it was copied.
+            if self._turns == turn and (window is None or window.scheduled(value, there, setting) is known):
                 break  # no step has begun or ended while we looked
         return copied
 
@@ -147,7 +153,7 @@ class Tuning:
             if self._history:
                 self._history.pop()
         elif rows:
-            self._history.append(self._force)
+            self._history.append((self._force, plan.change["setting"]))
         self._put(following)
         if rows:
             self._note(plan.change, rows)
@@ -167,7 +173,7 @@ class Tuning:
         change = {"mode": "adopt", "setting": None, "value": None, "optimizers": None, "groups": None, "force": True}
         ends = in_time()
         rows = [self._row(key, self._force, following, ends) for key in keys(following)]
-        self._history.append(self._force)
+        self._history.append((self._force, None))
         self._put(following)
         self._note(change, rows)
 
@@ -183,7 +189,7 @@ class Tuning:
 
     def _following(self, plan: changes.Plan) -> Force:
         if plan.mode == UNDO:
-            return self._history[-1] if self._history else self._force
+            return self._history[-1][0] if self._history else self._force
         following = {key: held.copy() for key, held in self._force.items() if held}
         for target in plan.targets:
             optimizer = target.optimizer()
@@ -270,6 +276,7 @@ class Tuning:
     def _enter(self, optimizer: Any, held: Held, frame: int) -> None:
         held.meet(len(optimizer.param_groups))
         self._windows[id(optimizer)] = window = Window(frame)
+        self._turns += 1
         try:
             window.enter(optimizer, held)
             held.failure = ""
@@ -282,6 +289,7 @@ class Tuning:
         if window is not None:
             window.leave()
             self._windows.pop(key, None)  # only now: until then `scheduled` has to look into it
+            self._turns += 1
 
     def _wrap_closure(self, optimizer: Any, closure: Callable[[], Any]) -> Callable[[], Any]:
         """`closure`, run with the scheduled values: it is the training's own code, and may look, save, or step a scheduler."""

@@ -14,7 +14,7 @@ from ..model import Result
 
 __all__ = ["Session", "Verb", "add_target", "complete_parser", "load", "names"]
 
-_NOT_VERBS = {"base", "ipython"}
+_NOT_VERBS = {"base", "ipython", "tuning"}
 
 
 class Session(Protocol):
@@ -29,7 +29,7 @@ class Session(Protocol):
     def attach(self, target: str | None, timeout: float) -> Result:
         """Attach and stay."""
 
-    def detach(self, target: str | None, timeout: float) -> Result:
+    def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
         """Take the agents out."""
 
 

@@ -10,7 +10,12 @@ from .base import Session, add_target
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="also from one rank alone, whose learning rate then goes back to the schedule without the others'",
+    )
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
-    return session.detach(args.target, args.timeout)
+    return session.detach(args.target, args.timeout, force=args.force)

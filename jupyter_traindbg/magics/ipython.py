@@ -11,7 +11,7 @@ from IPython.core.magic_arguments import MagicArgumentParser
 
 from ..errors import NoTarget, TraindbgError
 from ..job import Job, attach
-from ..model import Detached, Result
+from ..model import Result
 from . import base
 
 if TYPE_CHECKING:
@@ -42,14 +42,15 @@ class NotebookSession:
         self.current = job
         return job.attached()
 
-    def detach(self, target: str | None, timeout: float) -> Result:
+    def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
         if target is not None and (self.current is None or target != self.current.name):
-            job = attach(target, timeout=timeout)
-        elif self.current is None:
+            with attach(target, timeout=timeout) as job:
+                return job.detached(force=force, timeout=timeout)
+        if self.current is None:
             raise NoTarget("this notebook is attached to nothing", "name the target to detach")
-        else:
-            job, self.current = self.current, None
-        return Detached(job.name, job.detach())
+        detached = self.current.detached(force=force, timeout=timeout)
+        self.current = None
+        return detached
 
     def close(self) -> None:
         """Leave the current job, if any."""

@@ -1,17 +1,17 @@
-"""Show every optimizer and param group: scheduled learning rate, weight decay, momentum, scheduler and its next values."""
+"""Show all learning rates and schedules, or change them from one step on: pin (1e-4, --hold), --scale, --release, --undo."""
 
 from __future__ import annotations
 
 import argparse
 
 from ..model import Result
-from .base import Session, add_target
+from . import tuning
+from .base import Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_target(parser)
+    tuning.add_arguments(parser, "learning rate")
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
-    with session.job(args.target, args.timeout) as job:
-        return job.lr(timeout=args.timeout)
+    return tuning.run(args, session, "lr", lambda job: job.set_lr)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from .blocks import Block, spans
+from .blocks import Block, Inline, Span, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import finalize
 from .frames import place, runs, short_path
@@ -34,6 +35,17 @@ class _Notes:
         return self.numbers.setdefault(why, len(self.numbers) + 1)
 
 
+def _spans(inline: Inline) -> Iterator[Span]:
+    """The spans of `inline`, what stands between backticks as code (at a terminal the backticks themselves say so)."""
+    for span in spans(inline):
+        if span.tone != "plain" or span.why:
+            yield span
+            continue
+        for i, part in enumerate(re.split("`([^`]+)`", span.text)):
+            if part:
+                yield Span(part, "code" if i % 2 else "plain")
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
@@ -44,6 +56,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(spans=spans, drawing=drawing, runs=runs, place=place, path=short_path)
+    environment.filters.update(spans=_spans, drawing=drawing, runs=runs, place=place, path=short_path)
     environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT, most_rows=MOST_ROWS)
     return environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ from ..model import Maybe, NotAvailable
 from .blocks import Inline, Span
 from .units import number, steady
 
-__all__ = ["DASH", "finite", "measured", "median", "notes_of", "setting", "short_command", "spread", "value"]
+__all__ = ["DASH", "clock", "finite", "measured", "median", "notes_of", "setting", "short_command", "spread", "value"]
 
 T = TypeVar("T")
 DASH = Span("–", "muted")
@@ -81,3 +82,10 @@ def short_command(command: str, longest: int = 60) -> str:
         return short
     tail = longest // 3
     return f"{short[: longest - tail - 1]}…{short[-tail:]}"
+
+
+def clock(time_s: float) -> str:
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(time_s))
+    except (ValueError, OverflowError, OSError):  # a clock that was never set, or NaN
+        return "–"

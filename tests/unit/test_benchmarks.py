@@ -58,6 +58,17 @@ def test_scan_is_measured_at_a_safe_point_beside_both_yardsticks() -> None:
     assert all(float(row[3].split()[0]) > 0 for row in rows)
 
 
+def test_a_checkpoint_is_measured_beside_torch_save() -> None:
+    rows = table(quick("checkpoint.py"))
+    assert [row[0].split(",")[0] for row in rows] == [
+        "pause of the training",
+        "the same by our own clock",
+        "until it is complete on the disk",
+    ]
+    assert float(rows[0][3].split()[0]) > 0
+    assert all(float(row[1].split()[0]) > 0 for row in rows)
+
+
 def test_no_peer_is_one_line_and_no_failure() -> None:
     said = quick("peers.py", PIP_NO_INDEX="1", PIP_FIND_LINKS="")
     assert len(said.splitlines()) == 1

@@ -23,15 +23,18 @@ MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.rendezvous", *DATA],
+    "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
     "diagnose": ["language", "model"],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "outside", *DATA],
     "evidence": ["model", "outside"],
-    "job": ["attach", "diagnose", "evidence", "outside", *DATA],
+    "actions": ["agent.agreed", "agent.boundary", "attach", "checkpoints", "evidence", "outside", *DATA],
+    "job": ["actions", "attach", "checkpoints", "diagnose", "evidence", "outside", *DATA],
     "prepared": ["_version", "agent"],
+    "resume": ["_version", "agent", "checkpoints", *DATA],
     "render": DATA,  # draws what it is given and fetches nothing
-    "magics": ["attach.discover", "job", "outside", "render", *DATA],
+    "magics": ["actions", "attach.discover", "checkpoints", "job", "outside", "render", *DATA],
     "cli": ["_version", "job", "magics", "render", *DATA],
-    "__init__": ["_version", "attach.discover", "job", "magics", "model", "prepared", "render"],
+    "__init__": ["_version", "attach.discover", "job", "magics", "model", "prepared", "render", "resume"],
 }
 """What each part may import, itself aside. A new part needs a line here: decide where in the flow it lies."""
 
@@ -41,6 +44,7 @@ STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
     "attach.pending": set(),
     "attach.tracee": set(),
     "attach.ptrace": {"pyinjector"},  # on machines other than x86-64
+    "checkpoints": {"tqdm"},  # reads torch's files without torch
     "outside.nvml_helper": {"pynvml"},
 }
 """These run in processes where nothing may be installed; each with what it imports besides, and can be sure of or do without."""
@@ -131,6 +135,10 @@ def test_imports_follow_the_flow(module: str) -> None:
         ("job", "from .magics import base"),
         ("magics.stacks", "from ..attach.process import enter"),
         ("evidence", "from .render import units"),
+        ("actions.tuning", "from ..job import Job"),
+        ("actions.tuning", "from ..agent.core import Agent"),
+        ("checkpoints.reading", "import torch"),
+        ("checkpoints.reading", "from ..job import Job"),
     ],
 )
 def test_an_arrow_against_the_flow_is_seen(module: str, line: str) -> None:

@@ -1,18 +1,30 @@
-"""`LearningRates`: every param group of every optimizer; ranks that agree are shown once."""
+"""`LearningRates`: every param group of every optimizer, as scheduled and as used; what is in force and what was changed. Ranks that agree
+are shown once."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from ...model import LearningRates, Maybe, NotAvailable, OptimizerGroup, OptimizerLr, RankLr
+from ...model import (
+    GroupChange,
+    InForce,
+    LearningRates,
+    LogEntry,
+    Maybe,
+    NotAvailable,
+    OptimizerGroup,
+    OptimizerLr,
+    RankLr,
+)
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table
-from ..common import DASH, measured, notes_of, setting
+from ..common import DASH, clock, measured, notes_of, setting
 from ..grouping import compact_ranks, group_by
 from ..units import count, number
 
 DIFFERENT = 6
 """So many groups of ranks that differ are shown in full."""
+LOG = 20
 
 
 def view(result: LearningRates) -> Iterator[Block]:
@@ -32,7 +44,8 @@ def view(result: LearningRates) -> Iterator[Block]:
 
 
 def _key(rank: RankLr) -> Hashable:
-    return repr([(o.optimizer, o.scheduler, o.scheduler_step, list(o.groups)) for o in rank.optimizers])
+    optimizers = [(o.optimizer, o.scheduler, o.scheduler_step, list(o.groups)) for o in rank.optimizers]
+    return repr((optimizers, list(rank.in_force), [entry.change for entry in rank.log]))
 
 
 def _ranks(same: Sequence[RankLr]) -> Iterator[Block]:
@@ -41,6 +54,50 @@ def _ranks(same: Sequence[RankLr]) -> Iterator[Block]:
         yield Line([Span(who, "strong"), ": no optimizer"])
     for optimizer in same[0].optimizers:
         yield _table(optimizer, f"{optimizer.optimizer} of {who} · {_scheduler(optimizer)}")
+    if same[0].in_force:
+        yield Items([in_force(action) for action in same[0].in_force], lead=[Span("in force", "warn"), f" on {who}"])
+    if same[0].log:
+        yield _log(same)
+
+
+def in_force(action: InForce) -> Inline:
+    """``AdamW, group 0: lr, hold 0.0001, 3e-4 → 1e-4``."""
+    what = f"{action.setting.replace('_', ' ')}, {action.action}"
+    words: list[str | Span] = [whose(action), ": ", Span(what, "strong")]
+    if action.setting != "clip_norm":
+        words += [", ", measured(action.scheduled, _figure), " → ", measured(action.effective, _figure)]
+    return [*words, f" · {action.note}" if action.note else ""]
+
+
+def whose(row: InForce | GroupChange) -> str:
+    """``AdamW, group 1``, with the number of the optimizer where it is not the first."""
+    name = row.optimizer_class + (f" (optimizer {row.optimizer})" if row.optimizer else "")
+    return name if row.group is None else f"{name}, group {row.group}"
+
+
+def _log(same: Sequence[RankLr]) -> Table:
+    """The changes, newest first. Ranks count steps from when their agents came: the steps are those of the first rank shown."""
+    entries = list(reversed(same[0].log))
+    columns = [Column("from step", right=True), Column("at", right=True, spare=True)]
+    columns += [Column("change", wrap=True), Column("before → after", wrap=True)]
+    of = f", steps as rank {same[0].rank} counts them since the attach" if len(same) > 1 else ", steps since the attach"
+    rows: list[list[Inline]] = [
+        [Span(f"{e.step:,}", "strong"), clock(e.time_s), e.change, _before_after(e)] for e in entries
+    ]
+    return Table(f"changes, newest first{of}", columns, rows, LOG, "changes")
+
+
+def _before_after(entry: LogEntry) -> Inline:
+    rows = [r for r in entry.groups if r.setting != "clip_norm"]
+    pairs = dict.fromkeys((measured(r.before, _figure), measured(r.after, _figure)) for r in rows)
+    words: list[str | Span] = []
+    for before, after in list(pairs)[:LOG]:
+        words += [*(["; "] if words else []), before, " → ", after]
+    return words or DASH
+
+
+def _figure(value: float) -> str:
+    return number(value, 4)
 
 
 def _scheduler(optimizer: OptimizerLr) -> str:
@@ -52,29 +109,49 @@ def _scheduler(optimizer: OptimizerLr) -> str:
 
 def _table(optimizer: OptimizerLr, caption: str) -> Table:
     groups = optimizer.groups
-    columns = [Column("group"), Column("lr", right=True)]
+    differs = any(not _same(g.lr, g.effective_lr) for g in groups)
+    decays = any(not _same(_maybe(g.weight_decay), g.effective_weight_decay) for g in groups)
+    columns = [Column("group"), Column("scheduled lr" if differs else "lr", right=True)]
+    columns += [Column("used", right=True)] if differs else []
     ahead = any(
         not isinstance(g.next_lr, NotAvailable) or not isinstance(optimizer.scheduler, NotAvailable) for g in groups
     )
     columns += [Column("next", wrap=True)] if ahead else []
     columns += [
         Column("weight decay", right=True),
+        *([Column("decay used", right=True)] if decays else []),
         Column("momentum"),
         Column("parameters", right=True, spare=True),
         Column("elements", right=True),
     ]
 
     def row(g: OptimizerGroup) -> list[Inline]:
-        cells: list[Inline] = [Span(str(g.index), "strong"), _strong(g.lr)]
+        cells: list[Inline] = [Span(str(g.index), "strong"), _lr(g.lr) if differs else _strong(g.lr)]
+        cells += [_strong(g.effective_lr)] if differs else []
         if ahead:
             cells.append(measured(g.next_lr, lambda following: ", ".join(number(lr, 4) for lr in following) or "–"))
-        return [*cells, setting(g.weight_decay), _momentum(g), f"{g.parameters:,}", count(g.elements)]
+        decay: list[Inline] = [setting(g.weight_decay)]
+        decay += [_strong(g.effective_weight_decay)] if decays else []
+        return [*cells, *decay, _momentum(g), f"{g.parameters:,}", count(g.elements)]
 
     return Table(caption, columns, [row(g) for g in groups], 20, "groups")
 
 
+def _same(scheduled: Maybe[float], effective: Maybe[float]) -> bool:
+    """Whether there is one figure to show: also where the effective one was not measured."""
+    return isinstance(effective, NotAvailable) or scheduled == effective
+
+
+def _maybe(value: float | None) -> Maybe[float]:
+    return NotAvailable("there is none") if value is None else value
+
+
+def _lr(lr: Maybe[float]) -> Span:
+    return measured(lr, str) if isinstance(lr, NotAvailable) else setting(lr)
+
+
 def _strong(lr: Maybe[float]) -> Span:
-    shown = measured(lr, str) if isinstance(lr, NotAvailable) else setting(lr)
+    shown = _lr(lr)
     return replace(shown, tone="strong") if shown.tone == "plain" else shown
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from ...model import RankSteps, Step, Steps
 from ..blocks import Bar, Block, Column, Curve, Fold, Inline, Items, Line, Part, Span, Table, spans
-from ..common import DASH, finite, measured, median, notes_of, spread, value
+from ..common import DASH, clock, finite, measured, median, notes_of, spread, value
 from ..grouping import compact_ranks
 from ..units import duration, number, percent, plural, size, steady
 
@@ -104,7 +103,7 @@ def _latest(rank: RankSteps) -> Table:
     steps = rank.steps[-LAST:]
     fields: list[tuple[Column, Callable[[Step], Inline]]] = [
         (Column("step", right=True), lambda s: str(s.step)),
-        (Column("at", right=True, spare=True), lambda s: _clock(s.time_s)),
+        (Column("at", right=True, spare=True), lambda s: clock(s.time_s)),
         (Column("took", right=True), lambda s: measured(s.duration_s, duration)),
         (Column("loss", right=True), lambda s: value(s.loss)),
         (Column("gradient norm", right=True), lambda s: value(s.grad_norm)),
@@ -121,13 +120,6 @@ def _latest(rank: RankSteps) -> Table:
         fields.append((Column("optimizer", right=True), lambda s: str(s.optimizer)))
     rows = [[show(s) for _, show in fields] for s in reversed(steps)]
     return Table("Latest steps, newest first", [column for column, _ in fields], rows, LAST, "steps")
-
-
-def _clock(time_s: float) -> str:
-    try:
-        return time.strftime("%H:%M:%S", time.localtime(time_s))
-    except (ValueError, OverflowError, OSError):  # a clock that was never set, or NaN
-        return "–"
 
 
 def _lrs(lrs: Sequence[float | None]) -> Inline:

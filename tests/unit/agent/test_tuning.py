@@ -437,6 +437,18 @@ def test_a_learning_rate_that_is_being_trained(agent: Agent) -> None:
     del job
 
 
+def test_undoing_one_setting_does_not_undo_another(agent: Agent) -> None:
+    job = Job(0.1, 0.2)
+    agent.tuning.apply({"mode": "scale", "value": 0.5})
+    agent.tuning.apply({"setting": "clip_norm", "mode": "hold", "value": 1.0})
+    with pytest.raises(Refused, match="the last change was one of the norm to clip at"):
+        agent.tuning.check({"setting": "lr", "mode": "undo"})
+    agent.tuning.apply({"setting": "clip_norm", "mode": "undo"})
+    agent.tuning.apply({"setting": "lr", "mode": "undo"})
+    assert agent.tuning.report()["in_force"] == []
+    del job
+
+
 def test_reports_while_the_training_runs(agent: Agent) -> None:
     """A client asks all the time while values come and go; it must never see an effective value for a scheduled one."""
     job, seen, errors = Job(torch.tensor(0.1), 0.2), [0], []

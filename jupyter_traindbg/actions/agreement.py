@@ -1,0 +1,368 @@
+"""One change at the same step of all ranks, or on none of them: the coordinator of `jupyter_traindbg.agent.agreed`.
+
+All ranks are asked where they are, a step a little ahead is chosen, every rank prepares for it, and only when all have, one file says
+``commit``. A rank that gets there earlier writes ``abort`` into the same file, and the whole is tried again further ahead. Since the file
+is written once, by whoever is first, the ranks have one answer even if this process is killed between any two lines of this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..agent.agreed import ABORT, COMMIT, TOO_LATE, decide
+from ..attach.base import Link
+from ..attach.together import each
+from ..errors import ActionRefused, TraindbgError
+from ..outside import procfs
+from .matching import Pace, Unmatched, margin, numbered_alike, offsets
+
+__all__ = ["Agreement", "RankOutcome", "agree", "missing_ranks", "require_all"]
+
+ATTEMPTS = 3
+QUICK_S = 3.0
+"""How long an agent may take to say where its rank is; a healthy one takes milliseconds."""
+LOOK_AGAIN_S = 0.02
+GONE_STATES, STOPPED_STATES = "ZX", "Tt"
+
+Params = Mapping[str, Any] | Callable[[Link], Mapping[str, Any]]
+Check = Callable[[Sequence[tuple[Link, Any]]], None]
+"""Looks at what the ranks have prepared, before it is decided; raises `ActionRefused`."""
+
+
+@dataclass(frozen=True)
+class RankOutcome:
+    """What became of it on one rank. ``at_step`` is how many steps (since the attach) were behind it when it was done.
+
+    ``done`` is False while the rank has not come to the agreed step yet: then it will be done there. ``problem`` says why the rank, which
+    had agreed, cannot tell.
+    """
+
+    rank: int
+    pid: int
+    prepared: Any
+    after_step: int
+    done: bool
+    at_step: int | None
+    value: Any
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all ranks have agreed on. ``attempts`` tells how often a step had to be chosen."""
+
+    ident: str
+    ranks: tuple[RankOutcome, ...]
+    attempts: int
+
+    @property
+    def done(self) -> bool:
+        return all(rank.done for rank in self.ranks)
+
+
+def agree(
+    links: list[Link],
+    method: str,
+    params: Params,
+    timeout: float,
+    *,
+    ident: str | None = None,
+    prepare_s: float = 0.0,
+    wait: bool = True,
+    check: Check | None = None,
+    by_number: bool = False,
+    cancel: str = "abort",
+) -> Agreement:
+    """Have all `links` do `method` after the same optimizer step.
+
+    `params` are the rank's parameters (or a function that gives them for a link), to which are added: ``do`` (prepare, outcome or abort),
+    ``ident``, ``after_step``, ``decision`` and ``wait_s``. `prepare_s` is about how long a rank takes to prepare; `check` sees what they
+    have prepared. `cancel` is said instead of abort, where that means more than to forget what was prepared. `by_number`: optimizers are
+    meant by their numbers, which must then be the same on all ranks. Waits until all have done it, at most `timeout` seconds in all;
+    without `wait`, only until it is decided. Raises `ActionRefused`, with the rank that was the reason, where it is done nowhere; what any
+    rank refuses is refused for all.
+    """
+    ends = time.monotonic() + timeout
+    require_all(links, timeout)
+    ident = ident or uuid.uuid4().hex[:16]
+    round_ = _Round(links, method, params, ident=ident, ends=ends, check=check, by_number=by_number, cancel=cancel)
+    if len(links) == 1:
+        round_.prepare([0], None)
+        return Agreement(ident, round_.outcomes(wait), 1)
+    with _Ballot(links, _paces(links, ends), ends) as ballot:
+        for attempt in range(ATTEMPTS):
+            began = time.monotonic()
+            if round_.commit(ballot, attempt, prepare_s):
+                outcomes = round_.outcomes(wait)
+                ballot.settled = all(o.done for o in outcomes)
+                return Agreement(ident, outcomes, attempt + 1)
+            prepare_s = max(prepare_s, time.monotonic() - began)
+            if time.monotonic() > ends:
+                break
+    raise ActionRefused(
+        f"the ranks step too fast to agree on one step: {attempt + 1} attempts came too late",
+        "nothing was changed on any rank; try again with a longer --timeout",
+    )
+
+
+class _Round:
+    """The requests of one agreement to its ranks."""
+
+    def __init__(
+        self,
+        links: list[Link],
+        method: str,
+        params: Params,
+        *,
+        ident: str,
+        ends: float,
+        check: Check | None,
+        by_number: bool,
+        cancel: str,
+    ) -> None:
+        self._links, self._method, self._params = links, method, params
+        self._ident, self._ends, self._check, self._by_number = ident, ends, check, by_number
+        self._cancel = cancel
+        self._prepared: list[Any] = []
+        self._after: Sequence[int] = []
+
+    def commit(self, ballot: _Ballot, attempt: int, prepare_s: float) -> bool:
+        """Choose a step and have all ranks prepare for it: True where it is decided, False where some rank was there first."""
+        paces, shift = _matched(self._links, self._ends)
+        if self._by_number and not numbered_alike(paces, shift):
+            raise ActionRefused(
+                "the ranks number their optimizers differently, since their agents came in the middle of an iteration",
+                "nothing was changed on any rank; detach and attach again, or change all optimizers together",
+            )
+        latest = max(pace.step - by for pace, by in zip(paces, shift, strict=True))
+        target = latest + margin(paces, prepare_s, attempt)
+        decision = ballot.open(f"decision-{self._ident}-{attempt}")
+        try:
+            in_time = self.prepare([target + by for by in shift], decision)
+            if in_time and ballot.cast(COMMIT) == COMMIT:
+                return True
+        except BaseException:
+            if ballot.cast(ABORT) == ABORT:
+                self._abort()
+            raise
+        ballot.cast(ABORT)
+        self._abort()
+        return False
+
+    def prepare(self, after: Sequence[int], decision: str | None) -> bool:
+        """True where all ranks have prepared, False where one was past its step. Raises what another one refuses."""
+        step_of = {id(link): step for link, step in zip(self._links, after, strict=True)}
+
+        def one(link: Link) -> Any:
+            return self._call(link, "prepare", self._left(), after_step=step_of[id(link)], decision=decision)
+
+        self._after = after
+        answers = each(self._links, one)
+        late = [isinstance(a, ActionRefused) and TOO_LATE in a.cause for _, a in answers]
+        for (link, answer), was_late in zip(answers, late, strict=True):
+            if isinstance(answer, TraindbgError) and not was_late:
+                raise answer if isinstance(answer, ActionRefused) else _cannot_take_part(link, answer)
+        self._prepared = [answer for _, answer in answers]
+        if self._check is not None and not any(late):
+            self._check(answers)
+        return not any(late)
+
+    def outcomes(self, wait: bool) -> tuple[RankOutcome, ...]:
+        """What became of it everywhere, waiting until the end where `wait` is set."""
+
+        def one(link: Link) -> Any:
+            wait_s = max(0.0, self._ends - time.monotonic()) if wait else 0.0
+            return self._call(link, "outcome", wait_s + QUICK_S, wait_s=wait_s)
+
+        answers = each(self._links, one)
+        return tuple(self._outcome(n, link, answer) for n, (link, answer) in enumerate(answers))
+
+    def _outcome(self, n: int, link: Link, answer: Any) -> RankOutcome:
+        prepared, after = self._prepared[n], self._after[n]
+        if isinstance(answer, TraindbgError):
+            return RankOutcome(link.rank, link.pid, prepared, after, False, None, None, str(answer))
+        # All had prepared and the decision stands, so this is a rank that cannot read the file.
+        problem = "it did not find the decision, and did nothing" if answer["aborted"] else ""
+        return RankOutcome(
+            link.rank, link.pid, prepared, after, answer["done"], answer["at_step"], answer["value"], problem
+        )
+
+    def _abort(self) -> None:
+        """Tell all ranks to forget it. One that does not hear it finds ``abort`` in the file."""
+        each(self._links, lambda link: self._call(link, self._cancel, max(0.5, min(QUICK_S, self._left()))))
+
+    def _call(self, link: Link, do: str, deadline_s: float, **more: Any) -> Any:
+        given = self._params(link) if callable(self._params) else self._params
+        return link.call(self._method, {**given, "do": do, "ident": self._ident, **more}, deadline_s)
+
+    def _left(self) -> float:
+        return max(0.05, self._ends - time.monotonic())
+
+
+class _Ballot:
+    """Where it is decided: a file in the agent's directory of the first rank, reached through /proc.
+
+    While it is open nobody else agrees on anything with the same ranks, so that two changes never come in different orders on two ranks.
+    """
+
+    def __init__(self, links: list[Link], paces: Sequence[Pace], ends: float) -> None:
+        self.settled = False
+        """True once every rank has read the decision: its file can go."""
+        self._inside, self._name = paces[0].directory, ""
+        self._directory = _open_directory(links[0], self._inside)
+        try:
+            self._check_shared(links)
+            self._lock(ends)
+        except BaseException:
+            os.close(self._directory)
+            raise
+
+    def __enter__(self) -> _Ballot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.settled:
+            with contextlib.suppress(FileNotFoundError):  # the agent has left and taken its directory along
+                os.unlink(self._path())
+        os.close(self._directory)
+
+    def open(self, name: str) -> str:
+        """Begin a vote under `name`; the path of its file as the ranks see it."""
+        self._name = name
+        return os.path.join(self._inside, name)
+
+    def cast(self, wish: str) -> str:
+        """Decide, unless it is decided; what stands."""
+        return decide(self._path(), wish)
+
+    def _path(self) -> str:
+        return f"/proc/self/fd/{self._directory}/{self._name}"
+
+    def _check_shared(self, links: list[Link]) -> None:
+        """All ranks must see the same file under the same name: refused for ranks in different containers."""
+        mine = os.fstat(self._directory)
+        for link in links[1:]:
+            other = _open_directory(link, self._inside)
+            theirs = os.fstat(other)
+            os.close(other)
+            if (theirs.st_dev, theirs.st_ino) != (mine.st_dev, mine.st_ino):
+                raise _unshared(link, self._inside)
+
+    def _lock(self, ends: float) -> None:
+        while True:
+            try:
+                fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > ends:
+                    raise ActionRefused("another client is changing this job at the moment", "try again") from None
+                time.sleep(LOOK_AGAIN_S)
+
+
+def _open_directory(link: Link, inside: str) -> int:
+    try:
+        return os.open(f"/proc/{link.pid}/root{inside}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as e:
+        raise _unshared(link, inside) from e
+
+
+def _unshared(link: Link, inside: str) -> ActionRefused:
+    return ActionRefused(
+        f"rank {link.rank} (pid {link.pid}) does not see {inside}, where the ranks would agree: they do not share a file system",
+        "nothing was changed on any rank; ranks in containers need a common /tmp",
+    )
+
+
+def require_all(links: list[Link], timeout: float) -> None:
+    """Bring an agent into every rank, and raise `ActionRefused` where a rank has none or is not among `links`. Puts them in order."""
+    ranks = each(links, lambda link: link.identify(timeout))
+    for link, rank in ranks:
+        if isinstance(rank, TraindbgError):
+            raise _cannot_take_part(link, rank)
+        if not rank.agent:
+            raise _cannot_take_part(link, link.problem or ActionRefused(rank.note))
+    links.sort(key=lambda link: (link.rank, link.pid))
+    there, missing = sorted({link.rank for link in links}), missing_ranks(links)
+    if missing:
+        raise ActionRefused(
+            f"this is only {_some(there)} of {len(there) + len(missing)}: {_some(missing)} would not change, and they would drift apart",
+            "nothing was changed; name the launcher, torchrun:PID, so that all ranks change at the same step",
+        )
+
+
+def missing_ranks(links: list[Link]) -> list[int]:
+    """The ranks of this job that are not among `links`, which have said who they are."""
+    world_size, there = max(link.world_size for link in links), {link.rank for link in links}
+    return [rank for rank in range(world_size) if rank not in there] if len(links) < world_size else []
+
+
+def _some(ranks: Sequence[int], shown: int = 4) -> str:
+    words = ", ".join(map(str, ranks[:shown])) + (", ..." if len(ranks) > shown else "")
+    return f"rank{'s' * (len(ranks) > 1)} {words}"
+
+
+def _cannot_take_part(link: Link, error: TraindbgError) -> ActionRefused:
+    process = procfs.stat(link.pid)
+    why = error.cause
+    if process is None or process.state in GONE_STATES:
+        why = "it has ended"
+    elif process.state in STOPPED_STATES:
+        why = "it is stopped (SIGSTOP, or a debugger holds it)"
+    return ActionRefused(
+        f"rank {link.rank} (pid {link.pid}) cannot take part: {why}",
+        "nothing was changed on any rank; `traindbg stacks` shows from outside what that rank is doing",
+    )
+
+
+def _matched(links: list[Link], ends: float) -> tuple[list[Pace], list[int]]:
+    """Where the ranks are and how their step numbers differ; waits for steps that they share, half of the time left at most."""
+    look_until = time.monotonic() + (ends - time.monotonic()) / 2
+    for pause in _pauses():
+        paces = _paces(links, ends)
+        try:
+            return paces, offsets(paces)
+        except Unmatched as e:
+            if time.monotonic() + pause > look_until:
+                raise ActionRefused(
+                    f"the ranks cannot agree on one step: {e}",
+                    "nothing was changed on any rank; where steps are long, give a --timeout of several steps",
+                ) from None
+        time.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def _pauses() -> Iterator[float]:
+    pause = LOOK_AGAIN_S
+    while True:
+        yield pause
+        pause = min(0.25, pause * 1.5)
+
+
+def _paces(links: list[Link], ends: float) -> list[Pace]:
+    def one(link: Link) -> Pace:
+        began = time.monotonic()
+        told = link.call("pace", {}, max(0.05, min(QUICK_S, ends - began)))
+        return Pace(
+            link.rank,
+            told["step"],
+            told["marks"],
+            told["usual_step_s"],
+            told["mean_step_s"],
+            told["since_last_step_s"],
+            told["directory"],
+            time.monotonic() - began,
+        )
+
+    paces = []
+    for link, pace in each(links, one):
+        if isinstance(pace, TraindbgError):
+            raise _cannot_take_part(link, pace)
+        paces.append(pace)
+    return paces

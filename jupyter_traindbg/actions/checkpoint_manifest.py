@@ -1,0 +1,179 @@
+"""What is said of a checkpoint: in its manifest, which the lowest rank writes, and in the result for the person who asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..agent.boundary import AS_FOUND
+from ..checkpoints import manifest as on_disk
+from ..language import text
+from ..model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe
+from . import checkpoint_ranks as ranks
+
+LOOP_BOUNDARY, HUNG = "loop boundary", "hung"
+NOT_SEEN = "no step of it was seen before it stopped"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that is known of a checkpoint once every rank has written. ``taken`` and ``reports`` are by rank."""
+
+    ident: str
+    found: ranks.Survey
+    taken: Mapping[int, Mapping[str, Any]]
+    reports: Mapping[int, Mapping[str, Any]]
+    hung: bool
+    unequal: ranks.Unequal
+    notes: Sequence[str]
+
+    @property
+    def inexact(self) -> list[str]:
+        """Why a run that is resumed from it would not be the very same one."""
+        why = [self.unequal.words] if self.unequal.words else []
+        if self.found.missing:
+            why.append(
+                f"{ranks.name_ranks(self.found.missing)} did not answer: random generators and loader positions are not in it"
+            )
+        doubts: dict[str, list[int]] = {}
+        for rank, taken in self.taken.items():
+            for note in taken["notes"]:
+                doubts.setdefault(str(note), []).append(rank)
+        return [*why, *(f"{ranks.name_ranks(who)}: {note}" for note, who in doubts.items())]
+
+    def boundary(self, rank: int) -> str | None:
+        """The moment that the generators and loader positions of `rank` are from; None where no boundary was seen."""
+        where = self.taken[rank]["where"]
+        return None if where in (None, AS_FOUND) else str(where)
+
+
+def manifest(outcome: Outcome) -> dict[str, Any]:
+    """Our part of the manifest; the lowest rank adds what it alone knows."""
+    found = outcome.found
+    steps = {rank: _first(taken["own_steps"]) for rank, taken in outcome.taken.items()}
+    known = [step for step in steps.values() if step is not None]
+    notes = list(dict.fromkeys([*outcome.notes, *outcome.inexact]))
+    return {
+        "format": on_disk.FORMAT,
+        "version": on_disk.VERSION,
+        "ident": outcome.ident,
+        "kind": found.kind,
+        "created_s": time.time(),
+        "world_size": found.world_size,
+        "ranks": sorted(outcome.taken),
+        "missing_ranks": list(found.missing),
+        "step": max(known) if known else None,
+        "steps": {str(rank): step for rank, step in sorted(steps.items())},
+        "mixed": outcome.unequal.mixed,
+        "taken": HUNG if outcome.hung else LOOP_BOUNDARY,
+        "exact": not outcome.inexact,
+        "notes": notes,
+    }
+
+
+def result(outcome: Outcome, written: on_disk.Manifest, directory: str, duration_s: float) -> Checkpoint:
+    """The result for a checkpoint whose manifest, read again, is `written`."""
+    found = outcome.found
+    files = [CheckpointFile(name, f.bytes, f.sha256, f.rank) for name, f in sorted(written.files.items())]
+    return Checkpoint(
+        directory=directory,
+        kind=found.kind,
+        taken=HUNG if outcome.hung else LOOP_BOUNDARY,
+        mixed=outcome.unequal.mixed,
+        exact=not outcome.inexact,
+        inexact=tuple(outcome.inexact),
+        world_size=found.world_size,
+        ranks=tuple(_rank(outcome, rank) for rank in sorted(outcome.taken)),
+        missing_ranks=found.missing,
+        contents=tuple(_contents(outcome, written)),
+        files=tuple(files),
+        bytes=sum(f.bytes for f in files),
+        duration_s=duration_s,
+        notes=tuple(note for note in outcome.notes if note not in outcome.inexact),
+        verdict=tuple(_findings(outcome)),
+    )
+
+
+def _rank(outcome: Outcome, rank: int) -> CheckpointRank:
+    taken = outcome.taken[rank]
+    counts = [int(step) for step in taken["own_steps"] if step is not None]
+    pause: Maybe[float] = NA("it stood still anyway") if outcome.hung else float(taken["pause_s"])
+    return CheckpointRank(
+        rank=rank,
+        pid=outcome.found.links[rank].pid,
+        step=int(taken["step"]),
+        steps=tuple(counts) if counts else NA("its optimizers keep no count"),
+        boundary=outcome.boundary(rank) or NA(NOT_SEEN),
+        pause_s=pause,
+        written_bytes=int(outcome.reports[rank]["written"]),
+    )
+
+
+def _contents(outcome: Outcome, written: on_disk.Manifest) -> Iterator[str]:
+    parts = {"model": written.models, "optimizer": written.optimizers, "scheduler": written.schedulers}
+    for name, many in parts.items():
+        if many:
+            yield name if len(many) == 1 else f"{len(many)} {name}s"
+    yield "random generators"
+    yield "loader positions"
+    if written.actions:
+        yield "settings in force"
+
+
+def _first(steps: Sequence[int | None]) -> int | None:
+    return next((int(step) for step in steps if step is not None), None)
+
+
+def _findings(outcome: Outcome) -> Iterator[Finding]:
+    if outcome.unequal.mixed:
+        yield Finding(
+            code="checkpoint_mixed_steps",
+            severity="warning",
+            title=text("its ranks may be at different optimizer steps", "各 rank 可能处于不同的优化器步"),
+            who=[ranks.name_ranks(list(outcome.taken))],
+            evidence=[outcome.unequal.words],
+            cause=text("It was saved all the same, as allow_mixed asks.", "按 allow_mixed 的要求仍然保存。"),
+            next_steps=[
+                text(
+                    "Use it only where no other checkpoint is left; its manifest says that it is mixed.",
+                    "仅在没有其他检查点时使用；其清单已注明各 rank 不一致。",
+                )
+            ],
+        )
+    inexact = [why for why in outcome.inexact if not (outcome.unequal.mixed and why == outcome.unequal.words)]
+    if inexact:
+        yield Finding(
+            code="checkpoint_not_exact",
+            severity="warning",
+            title=text(
+                "a run resumed from it goes on, but not bit-identically", "可以从它恢复训练，但结果不会逐位一致"
+            ),
+            evidence=inexact,
+            cause=text(
+                "Weights and optimizers are complete; random generators or loader positions are not.",
+                "权重和优化器是完整的；随机数生成器或数据加载位置不完整。",
+            ),
+            next_steps=[
+                text(
+                    "Resume from it as from any checkpoint: dropout masks and the order of the data will differ.",
+                    "可像普通检查点一样恢复：dropout 掩码和数据顺序会不同。",
+                )
+            ],
+        )
+
+
+# --- on disk ---------------------------------------------------------------------------------------------------------
+
+
+def ident_of(directory: str) -> str | None:
+    """The id of the attempt that wrote the checkpoint there; None where there is none, or none of ours."""
+    try:
+        with open(os.path.join(directory, on_disk.NAME), encoding="utf-8") as f:
+            content = json.load(f)
+    except (OSError, ValueError):
+        return None
+    return content.get("ident") if isinstance(content, dict) else None

@@ -1,0 +1,108 @@
+"""Save a checkpoint of a running or hung job, or look at one: verify its bytes, inspect any checkpoint, compare it with a model."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ..errors import UsageError
+from ..model import Result
+from .base import Session
+
+LOOK = ("verify", "inspect", "compare")
+SAVE = ("overwrite", "allow_mixed")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="[TARGET] DIR",
+        help="the job (none: the one attached to, else the only candidate there is) and the directory to make",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="DIR may exist: it is replaced once the new one is complete"
+    )
+    parser.add_argument(
+        "--allow-mixed",
+        action="store_true",
+        help="also where the ranks are at different optimizer steps; the manifest says so",
+    )
+    look = parser.add_mutually_exclusive_group()
+    look.add_argument(
+        "--verify", metavar="DIR", help="read a checkpoint of traindbg's again and compare every checksum"
+    )
+    look.add_argument(
+        "--inspect",
+        metavar="PATH",
+        help="keys, shapes, step and what is missing for an exact resume, of any torch, safetensors or DCP checkpoint; executes nothing",
+    )
+    look.add_argument(
+        "--compare",
+        nargs="+",
+        metavar=("PATH", "TARGET_OR_FILE"),
+        help="the keys of a checkpoint against a live job (none named: the one attached to) or another checkpoint",
+    )
+
+
+def run(args: argparse.Namespace, session: Session) -> Result:
+    mode = next((name for name in LOOK if getattr(args, name) is not None), None)
+    if mode is not None:
+        _refuse_leftovers(args, mode)
+        return _look(args, mode, session)
+    if not 1 <= len(args.words) <= 2:
+        raise UsageError(
+            "a directory to save to is missing" if not args.words else "too many words",
+            "`checkpoint [TARGET] DIR` saves; see --verify, --inspect and --compare for looking",
+        )
+    target = args.words[0] if len(args.words) == 2 else None
+    directory = args.words[-1]
+    _refuse_a_target_for_a_directory(directory, target)
+    with session.job(target, args.timeout) as job:
+        return job.checkpoint(directory, overwrite=args.overwrite, allow_mixed=args.allow_mixed, timeout=args.timeout)
+
+
+def _refuse_leftovers(args: argparse.Namespace, mode: str) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in SAVE if getattr(args, name)]
+    given += args.words
+    if given:
+        raise UsageError(f"--{mode} saves nothing, so {given[0]} says nothing", "leave it out")
+
+
+def _refuse_a_target_for_a_directory(directory: str, target: str | None) -> None:
+    """``checkpoint 4711`` means the job 4711 and forgets the directory; a directory of that name can be written ``./4711``."""
+    looks = directory.isdigit() or directory.startswith(("kernel:", "torchrun:", "ray:")) or directory == "self"
+    if looks:
+        swapped = "the target comes first" if target is not None else "name the directory after it"
+        raise UsageError(
+            f"{directory!r} is a target, and a directory is missing", f"{swapped}: `checkpoint TARGET DIR`"
+        )
+
+
+def _look(args: argparse.Namespace, mode: str, session: Session) -> Result:
+    from .. import checkpoints
+
+    if mode == "verify":
+        return checkpoints.verify(args.verify)
+    if mode == "inspect":
+        return checkpoints.inspect(args.inspect)
+    return _compare(args, session)
+
+
+def _compare(args: argparse.Namespace, session: Session) -> Result:
+    from .. import checkpoints
+
+    if len(args.compare) > 2:
+        raise UsageError(
+            "--compare takes a checkpoint and what to compare it with", "`checkpoint --compare PATH TARGET`"
+        )
+    path, other = args.compare[0], args.compare[1] if len(args.compare) == 2 else None
+    if other is not None and _is_checkpoint(other):
+        return checkpoints.compare(path, other)
+    with session.job(other, args.timeout) as job:
+        return job.compare(path, timeout=args.timeout)
+
+
+def _is_checkpoint(words: str) -> bool:
+    """True for a file or directory; a number is a pid, and an agent's socket is a target."""
+    return not words.isdigit() and (os.path.isfile(words) or os.path.isdir(words))

@@ -1,0 +1,31 @@
+"""Clip the gradients at a norm before each step, until --release or --undo; without a norm, show what is in force."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..actions import tuning as actions
+from ..model import Result
+from . import tuning
+from .base import Session
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    tuning.add_value(parser, "the L2 norm, over all gradients of an optimizer, to clip at")
+    tuning.add_taking_back(parser, "the gradients")
+    tuning.add_optimizer(parser)
+
+
+def run(args: argparse.Namespace, session: Session) -> Result:
+    target, norm = tuning.target_and_value(args)
+    tuning.at_most_one({"a norm": norm is not None, "--release": args.release, "--undo": args.undo})
+    tuning.at_most_one({"--undo": args.undo, "--optimizer": args.optimizer is not None})
+    if norm is not None:
+        actions.clip(norm, args.optimizer)
+    actions.release("clip_norm", None, args.optimizer)
+    with session.job(target, args.timeout) as job:
+        if norm is not None:
+            return job.clip(norm, optimizer=args.optimizer, timeout=args.timeout)
+        if args.release:
+            return job.release("clip_norm", optimizer=args.optimizer, timeout=args.timeout)
+        return job.undo("clip_norm", timeout=args.timeout) if args.undo else job.lr(timeout=args.timeout)

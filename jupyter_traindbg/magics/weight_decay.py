@@ -1,0 +1,17 @@
+"""Change the weight decay from one step on: pin it (0.05, --hold), --scale, --release, --undo; without any of them, show it."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..model import Result
+from . import tuning
+from .base import Session
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    tuning.add_arguments(parser, "weight decay")
+
+
+def run(args: argparse.Namespace, session: Session) -> Result:
+    return tuning.run(args, session, "weight_decay", lambda job: job.set_weight_decay)

@@ -1,0 +1,121 @@
+"""`Checkpoint`: where it lies, what is in it, at which step, what it cost, and how to go on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...language import text
+from ...model import Checkpoint, CheckpointRank, NotAvailable
+from ..blocks import Block, Column, Inline, Items, Line, Pair, Pairs, Span, Table
+from ..common import DASH, measured, median
+from ..grouping import compact_ranks, group_by
+from ..units import duration, plural, size
+
+ROWS = 12
+
+
+def view(result: Checkpoint) -> Iterator[Block]:
+    what = f" · {size(result.bytes)} in {plural(len(result.files), 'file')} · {duration(result.duration_s)}"
+    yield Line(["checkpoint in ", Span(result.directory, "code"), what], title=True)
+    yield Pairs(list(_pairs(result)))
+    if len(result.ranks) > 1:
+        yield _ranks(result.ranks)
+    yield _files(result)
+    if result.notes:
+        yield Items(list(result.notes), lead=text("notes", "备注"))
+    yield Items(list(_next(result)), lead=text("next", "下一步"))
+
+
+def _pairs(result: Checkpoint) -> Iterator[Pair]:
+    yield Pair(text("taken", "时刻"), [_taken(result)])
+    yield Pair(text("in it", "内容"), [", ".join(result.contents) or DASH])
+    if result.exact:
+        exact: Inline = [Span("yes", "good"), ": a run resumed from it is bit-identical to this one"]
+    else:
+        exact = [Span("no", "warn"), f": {'; '.join(result.inexact)}"]
+    yield Pair(text("exact", "可精确恢复"), [exact])
+    yield Pair(text("pause", "暂停"), [_pause(result)])
+
+
+def _taken(result: Checkpoint) -> Inline:
+    if result.taken == "hung":
+        words: list[str | Span] = ["the job stood still and was saved as it stood"]
+    else:
+        words = ["at a boundary between two iterations"]
+    if result.world_size > 1:
+        n = len(result.ranks)
+        words.append(f", {'all' if n == result.world_size else f'{n} of'} {result.world_size} ranks")
+    if result.mixed:
+        words.append(Span(", at different steps or unknown ones", "warn"))
+    elif result.ranks:
+        words += [", after step ", Span(_steps(result.ranks[0]), "strong")]
+    if result.missing_ranks:
+        words.append(Span(f"; {compact_ranks(result.missing_ranks)} did not answer", "warn"))
+    return words
+
+
+def _steps(rank: CheckpointRank) -> str:
+    if isinstance(rank.steps, NotAvailable):
+        return f"{rank.step:,} since we came"
+    return ", ".join(f"{step:,}" for step in dict.fromkeys(rank.steps))
+
+
+def _pause(result: Checkpoint) -> Inline:
+    pauses = [(r.pause_s, r.rank) for r in result.ranks if not isinstance(r.pause_s, NotAvailable)]
+    middle = median(p for p, _ in pauses)
+    if middle is None:
+        reasons = {r.pause_s.reason for r in result.ranks if isinstance(r.pause_s, NotAvailable)}
+        return f"none: {', '.join(sorted(reasons))}" if reasons else DASH
+    if len(pauses) == 1:
+        return f"the training stood still for {duration(middle)}"
+    worst, rank = max(pauses)
+    return f"the training stood still for {duration(middle)} (median; at most {duration(worst)}, rank {rank})"
+
+
+def _ranks(ranks: Sequence[CheckpointRank]) -> Table:
+    groups = group_by(ranks, lambda r: (_steps(r), str(r.boundary)))
+    groups.sort(key=lambda same: (len(same), same[0].rank))
+    rows: list[list[Inline]] = [
+        [
+            Span(compact_ranks([r.rank for r in same]), "strong"),
+            _steps(same[0]),
+            measured(same[0].boundary, str),
+            size(sum(r.written_bytes for r in same)),
+        ]
+        for same in groups
+    ]
+    columns = [
+        Column("ranks", wrap=True),
+        Column("step", right=True),
+        Column("generators, loaders", wrap=True),
+        Column("written", right=True),
+    ]
+    return Table("Ranks", columns, rows, ROWS, "groups of ranks")
+
+
+def _files(result: Checkpoint) -> Table:
+    ordered = sorted(result.files, key=lambda f: (-f.bytes, f.name))
+    rows: list[list[Inline]] = [
+        [Span(f.name, "strong"), DASH if f.rank is None else str(f.rank), size(f.bytes), Span(f.sha256[:12], "muted")]
+        for f in ordered
+    ]
+    columns = [Column("file", wrap=True), Column("rank", right=True), Column("size", right=True)]
+    return Table("Files", [*columns, Column("SHA-256", spare=True)], rows, ROWS, "files")
+
+
+def _next(result: Checkpoint) -> Iterator[Inline]:
+    go_on = f"traindbg.resume({result.directory!r}, model=model, optimizer=optimizer)"
+    yield [text("go on from it, in your script: ", "在脚本中恢复："), Span(go_on, "code")]
+    if result.kind == "sharded":
+        load = f"torch.distributed.checkpoint.load(state_dict, checkpoint_id={result.directory!r})"
+    else:
+        load = f"torch.load({result.directory + '/model.pt'!r}, weights_only=True)"
+    yield [text("the weights alone, without traindbg: ", "仅加载权重（无需 traindbg）："), Span(load, "code")]
+    check = f"traindbg checkpoint --verify {_shell(result.directory)}"
+    yield [text("check every byte of it: ", "校验每个字节："), Span(check, "code")]
+
+
+def _shell(path: str) -> str:
+    import shlex
+
+    return shlex.quote(path)

@@ -1,0 +1,254 @@
+"""Parameters, buffers and optimizer state: compared with what a checkpoint holds, then, all of it or nothing, loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..agent.checkpoint import named
+from ..agent.objects import named_parameters
+from ..errors import UsageError
+from . import sharded
+from .saved import Checkpoint
+
+SHOWN = 4
+OF_A_PARAMETER = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
+"""State that has its parameter's shape in every optimizer of torch that keeps it."""
+WITH_ANOTHER_MODEL = "build the model as the saved job did; `traindbg checkpoint --compare` shows every difference"
+
+unwrapped = named.unwrapped
+
+
+def inner(given: Any, attribute: str = "optimizer") -> Any:
+    """The torch object inside accelerate's and Lightning's wrappers."""
+    held = getattr(given, "__dict__", {}).get(attribute)
+    has_both = attribute == "optimizer" and held is not None and not hasattr(held, "param_groups")
+    foreign = not type(given).__module__.startswith("torch.")
+    return (
+        inner(held, attribute)
+        if held is not None and not has_both and foreign and hasattr(held, "state_dict")
+        else given
+    )
+
+
+class State:
+    """What is to be loaded, all of it in hand and found to fit."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.copies: list[tuple[Any, Any]] = []
+        """(live tensor, what it is to hold)."""
+        self.packed: list[tuple[Any, dict[str, Any]]] = []
+        """(optimizer, its state_dict)."""
+
+    def load(self) -> None:
+        import torch
+
+        with torch.no_grad():
+            for live, value in self.copies:
+                live.copy_(value)
+        for optimizer, packed in self.packed:
+            optimizer.load_state_dict(packed)
+
+
+def read(checkpoint: Checkpoint, models: Sequence[Any], optimizers: Sequence[Any], *, strict: bool) -> State:
+    """Read what `models` and `optimizers` need and compare it with them; nothing is changed. Raises UsageError where it does not fit."""
+    state = State()
+    described = checkpoint.training
+    for what, given, there in (
+        ("models", models, described["models"]),
+        ("optimizers", optimizers, described["optimizers"]),
+    ):
+        if len(given) > len(there):
+            raise UsageError(
+                f"{len(given)} {what} were given and the checkpoint has {len(there)}", f"give no more {what} than that"
+            )
+    source: Source = sharded.Sharded(checkpoint.path) if checkpoint.sharded else Replicated(checkpoint)
+    lives = [named.state(model, state.notes.append) for model in models]
+    for i, live in enumerate(lives):
+        _check_keys(models[i], i, live, source.model_shapes(i), strict=strict)
+    plans = [_Matched(i, o, described["optimizers"][i], models) for i, o in enumerate(optimizers)]
+    for plan in plans:
+        state.notes += plan.notes
+    for i, live in enumerate(lives):
+        values = source.model(i, {name: t for name, t in live.items() if name in source.model_shapes(i)})
+        state.copies += [(live[name], like(live[name], value)) for name, value in values.items()]
+        converted = [name for name, value in values.items() if value.dtype != live[name].dtype]
+        if converted:
+            state.notes.append(f"{_some(converted)}: saved with another dtype, converted to the model's")
+    for i, plan in enumerate(plans):
+        state.packed.append((plan.optimizer, plan.packed(source.optimizer(i, plan.by_name()))))
+    return state
+
+
+class Source(Protocol):
+    """Where tensors come from: `Replicated` files or a `sharded.Sharded` directory."""
+
+    def model_shapes(self, index: int) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each tensor of a model, by name."""
+
+    def model(self, index: int, live: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The value of each tensor in `live`, by name."""
+
+    def optimizer(self, index: int, parameters: Mapping[str, Any]) -> tuple[dict[Any, Any], list[dict[str, Any]]]:
+        """``(state by the saved number or name of the parameter, param_groups)``."""
+
+
+class Replicated:
+    """``model.pt`` and ``optimizer.pt``."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._models: dict[int, Mapping[str, Any]] = {}
+
+    def _model(self, index: int) -> Mapping[str, Any]:
+        if index not in self._models:
+            self._models[index] = self._checkpoint.load(numbered("model", index))
+        return self._models[index]
+
+    def model_shapes(self, index: int) -> Mapping[str, tuple[int, ...]]:
+        return {name: tuple(t.shape) for name, t in self._model(index).items()}
+
+    def model(self, index: int, live: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {name: self._model(index)[name] for name in live}
+
+    def optimizer(self, index: int, parameters: Mapping[str, Any]) -> tuple[dict[Any, Any], list[dict[str, Any]]]:
+        saved = self._checkpoint.load(numbered("optimizer", index))
+        return saved["state"], saved["param_groups"]
+
+
+def numbered(name: str, index: int) -> str:
+    return f"{name}.pt" if index == 0 else f"{name}-{index}.pt"
+
+
+def like(live: Any, value: Any) -> Any:
+    """`value` as a DTensor where `live` is one, cut as that is; every rank has to do this at the same time."""
+    if not hasattr(live, "device_mesh") or hasattr(value, "device_mesh"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value.to(live.device_mesh.device_type), live.device_mesh, live.placements)
+
+
+def _check_keys(
+    model: Any, index: int, live: Mapping[str, Any], saved: Mapping[str, tuple[int, ...]], *, strict: bool
+) -> None:
+    missing, unexpected = [n for n in live if n not in saved], [n for n in saved if n not in live]
+    reshaped = [
+        f"{n} is {_shape(tuple(live[n].shape))} here and {_shape(saved[n])} there"
+        for n in live
+        if n in saved and tuple(live[n].shape) != saved[n]
+    ]
+    which = f"model {index} ({type(model).__name__})" if index else f"the model ({type(model).__name__})"
+    wrong = []
+    if strict and missing:
+        wrong.append(f"the checkpoint lacks {_some(missing)}")
+    if strict and unexpected:
+        wrong.append(f"the model lacks {_some(unexpected)}")
+    if reshaped:
+        wrong.append(_some(reshaped))
+    if not wrong and live and not set(live) & set(saved):
+        wrong.append("no name is the same")
+    if wrong:
+        raise UsageError(
+            f"the checkpoint is not of {which}: {'; '.join(wrong)}; nothing was loaded", WITH_ANOTHER_MODEL
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a scalar"
+
+
+def _sizes(groups: Sequence[Sequence[Any]]) -> list[int]:
+    return [len(g) for g in groups]
+
+
+class _Matched:
+    """A live optimizer beside a saved one: which saved parameter is which live one."""
+
+    def __init__(self, index: int, optimizer: Any, described: Mapping[str, Any], models: Sequence[Any]) -> None:
+        self.optimizer, self.index = optimizer, index
+        self.saved: list[list[str]] = described["parameters"]
+        self.notes: list[str] = []
+        self._check_class(described["class"])
+        self.live: list[list[Any]] = [list(g["params"]) for g in optimizer.param_groups]
+        if _sizes(self.live) != _sizes(self.saved):
+            raise UsageError(
+                f"optimizer {index} has groups of {_sizes(self.live)} parameters, the checkpoint's of {_sizes(self.saved)}",
+                "build the optimizer as the saved job did",
+            )
+        self.order = list(self._order(models))
+
+    def _check_class(self, saved: str) -> None:
+        own = type(self.optimizer).__name__
+        saved = saved.rpartition(".")[2]
+        if saved != own:
+            raise UsageError(
+                f"the checkpoint's optimizer {self.index} is {saved}, not {own}",
+                "build the optimizer as the saved job did",
+            )
+
+    def _order(self, models: Sequence[Any]) -> Iterator[list[int]]:
+        """For each group, the place among the saved parameters of each live one: by name where all are known, else the same place."""
+        names: dict[int, str] = {}
+        for model in reversed(models):
+            names.update({id(p): name for name, p in reversed(list(named_parameters(model)))})
+        for live, saved in zip(self.live, self.saved, strict=True):
+            own = [names.get(id(p), "") for p in live]
+            if len(set(saved)) == len(saved) and set(own) == set(saved):
+                yield [saved.index(name) for name in own] if own != saved else list(range(len(own)))
+            elif models and all(own) and len(set(own)) == len(own):
+                differ = sorted(set(own) - set(saved))
+                raise UsageError(
+                    f"a group of optimizer {self.index} holds {_some(differ)}, which the checkpoint's does not",
+                    "build the optimizer as the saved job did",
+                )
+            else:
+                if models:
+                    self.notes.append(
+                        f"parameters of optimizer {self.index} were matched by their places, not by their names"
+                    )
+                yield list(range(len(live)))
+
+    def by_name(self) -> dict[str, Any]:
+        """The saved name of each live parameter."""
+        return {
+            saved[place]: parameter
+            for live, saved, order in zip(self.live, self.saved, self.order, strict=True)
+            for parameter, place in zip(live, order, strict=True)
+        }
+
+    def packed(self, source: tuple[dict[Any, Any], list[dict[str, Any]]]) -> dict[str, Any]:
+        """A state_dict for the live optimizer, whose parameters are counted through all groups as torch does."""
+        states, groups = source
+        packed: dict[str, Any] = {"state": {}, "param_groups": []}
+        at = 0
+        for live, order, group in zip(self.live, self.order, groups, strict=True):
+            keys = [group["params"][place] for place in order]
+            for k, (parameter, key) in enumerate(zip(live, keys, strict=True)):
+                if key in states:
+                    packed["state"][at + k] = self._fitting(parameter, states[key])
+            packed["param_groups"].append({**group, "params": list(range(at, at + len(live)))})
+            at += len(live)
+        return packed
+
+    def _fitting(self, parameter: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+        fitted = {}
+        for key, value in state.items():
+            shape = tuple(getattr(value, "shape", ()))
+            if key in OF_A_PARAMETER and value is not None and shape != tuple(parameter.shape):
+                raise UsageError(
+                    f"{key} of optimizer {self.index} is {_shape(shape)} in the checkpoint, its parameter is"
+                    f" {_shape(tuple(parameter.shape))} here; nothing was loaded",
+                    WITH_ANOTHER_MODEL,
+                )
+            fitted[key] = like(parameter, value) if shape and shape == tuple(parameter.shape) else value
+        return fitted
+
+
+__all__ = ["Source", "State", "inner", "like", "numbered", "read", "unwrapped"]

@@ -1,0 +1,214 @@
+"""The notebooks on acting: executed from start to end, and what their cells found is looked at, not only that none raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from importlib import import_module, metadata
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from support import REPO, need
+
+NOTEBOOKS = REPO / "notebooks"
+CELL_LIMIT_S = 150
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+BY_NINE_DIGITS = "60 steps: identical to the last bit"
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An environment variable that all processes of a notebook inherit; those that it leaves behind are ended afterwards."""
+    need("jupyter-traindbg installed, since TRAINDBG=1 works by a file in site-packages", is_installed())
+    words = f"NOTEBOOK_UNDER_TEST={tmp_path}"
+    monkeypatch.setenv(*words.split("="))
+    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
+    monkeypatch.chdir(tmp_path)  # whoever runs a notebook may be anywhere
+    yield words
+    for pid in left_behind(words):
+        os.kill(pid, signal.SIGKILL)
+
+
+def is_installed() -> bool:
+    try:
+        metadata.version("jupyter-traindbg")
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def left_behind(mark: str) -> list[int]:
+    """The processes that have `mark` in their environment, apart from this one."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if f"{mark}\0".encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:  # it ended meanwhile, or is another user's
+                continue
+    return found
+
+
+def wait_until_gone(mark: str, limit_s: float = 20) -> list[int]:
+    ends = time.monotonic() + limit_s
+    while (found := left_behind(mark)) and time.monotonic() < ends:
+        time.sleep(0.1)
+    return found
+
+
+class Executed:
+    """A notebook and what came of its cells."""
+
+    def __init__(self, name: str, *more: str, cells: int | None = None) -> None:
+        self.content = nbformat.read(NOTEBOOKS / name, as_version=4)  # type: ignore[no-untyped-call]
+        self.content.cells = self.content.cells[:cells]
+        self.content.cells += [nbformat.v4.new_code_cell(source) for source in more]  # type: ignore[no-untyped-call]
+        where = {"metadata": {"path": str(NOTEBOOKS)}}
+        NotebookClient(self.content, timeout=CELL_LIMIT_S, kernel_name="python3", resources=where).execute()
+
+    def of(self, source: str) -> str:
+        """What the only cell with `source` in it put out, as a terminal shows it."""
+        (cell,) = [c for c in self.content.cells if c.cell_type == "code" and source in c.source]
+        return "\n".join(map(as_text, cell.outputs))
+
+    def lines_of(self, source: str) -> list[str]:
+        return [line for line in self.of(source).splitlines() if line.strip()]
+
+    def everything(self) -> str:
+        return "\n".join(as_text(o) for c in self.content.cells if c.cell_type == "code" for o in c.outputs)
+
+
+def as_text(output: Any) -> str:
+    return COLOURS.sub("", str(output.get("text") or output.get("data", {}).get("text/plain") or ""))
+
+
+# --- 01 ------------------------------------------------------------------------------------------------------------
+
+TELL = """
+import json
+first = {s.optimizer_step: s for s in recorded}
+print(json.dumps({
+    "changes": changes,
+    "used": {step: s.lr[0] for step, s in first.items()},
+    "scheduled": scheduled,
+    "loss": {step: s.loss for step, s in first.items()},
+    "same_step": changed.same_step,
+    "ranks": [(r.state, r.optimizer_step) for r in changed.ranks],
+}))
+"""
+
+
+def test_a_learning_rate_is_changed_in_flight(mark: str) -> None:
+    notebook = Executed("01-learning-rate.ipynb", TELL)
+    assert "UsageError" not in notebook.everything()
+
+    naive = notebook.of("def naive")
+    assert "0.1000  0.1000  0.0100  0.1000" in naive, "a LambdaLR forgets at the next step"
+    assert re.search(r"CosineAnnealingLR.*in a checkpoint: 0.0100", naive), "and a cosine never does"
+
+    found = json.loads(notebook.of("json.dumps"))
+    changes, used, scheduled = found["changes"], of_steps(found["used"]), of_steps(found["scheduled"])
+    assert [words for _, words in changes] == [
+        "learning rate: the schedule x 0.1",
+        "gradients clipped at norm 0.05",
+        "learning rate pinned at its present value",
+        "the last change undone",
+        "gradient clipping released",
+        "learning rate released",
+    ]
+    at = [step for step, _ in changes]
+    assert at == sorted(at)
+
+    scale, _, hold, undo, _, release = at
+    for step in used:
+        before = scheduled.get(step - 1, 0.0)  # what its log says after a step is what the next one is to use
+        if step < scale or step >= release:
+            assert used[step] == pytest.approx(before, rel=1e-5), step
+        elif step < hold or step >= undo:
+            assert used[step] == pytest.approx(0.1 * before, rel=1e-5), step
+        else:
+            assert used[step] == used[hold], step
+    loss = of_steps(found["loss"])
+    worst, mended = mean(loss, scale - 200, scale), mean(loss, scale + 300, scale + 500)
+    assert mended < 0.6 * worst, "turning it down did not help"
+
+    rates = [line.split()[-1] for line in notebook.lines_of("saved = torch.load")]
+    assert float(rates[0]) == pytest.approx(0.1 * float(rates[1]), abs=1e-6), "what a step used, and what was scheduled"
+    assert rates[1] == rates[2] == rates[3], "its log, its optimizer and its scheduler know of nothing"
+
+    before, since = ([float(n) for n in line.split(":")[1].split()] for line in notebook.lines_of("norms since"))
+    assert min(before) > 0.0501 > max(since) > 0
+
+    assert found["same_step"]
+    assert [state for state, _ in found["ranks"]] == ["verified", "verified"]
+    assert len({step for _, step in found["ranks"]}) == 1
+    assert "live and in the code: identical to the last bit" in notebook.of("one_late")
+    assert wait_until_gone(mark) == []
+
+
+def of_steps(answer: dict[str, float]) -> dict[int, float]:
+    return {int(step): value for step, value in answer.items()}
+
+
+def mean(of: dict[int, float], first: int, last: int) -> float:
+    values = [value for step, value in of.items() if first <= step < last]
+    return sum(values) / len(values)
+
+
+# --- 02 ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hung_job_is_rescued_to_the_last_bit(mark: str) -> None:
+    notebook = Executed("02-rescue-hung-job.ipynb")
+    everything = notebook.everything()
+    assert "UsageError" not in everything
+    assert "DIFFERENT" not in everything
+    assert "ends at step 39" in notebook.of("hung.wait_for_step")
+    assert "MetricsServer.report" in notebook.of("%stacks")
+
+    assert notebook.of("def compare").count(BY_NINE_DIGITS) == 1
+    assert notebook.of("compare(never_hung_2").count(BY_NINE_DIGITS) == 2
+    assert "all_gather" in notebook.of("job.stacks()")
+    assert "['head.weight']" in notebook.of("torch.load says nothing")
+    assert "model.pt" in notebook.of('%checkpoint --verify {folder / "flipped"}')
+    assert "module." in notebook.of("theirs.pt")
+    assert wait_until_gone(mark) == []
+
+
+def test_a_notebook_that_fails_leaves_no_hung_job_behind(mark: str) -> None:
+    with pytest.raises(CellExecutionError, match="the reader gave up"):
+        Executed("02-rescue-hung-job.ipynb", "raise RuntimeError('the reader gave up')", cells=4)
+    assert wait_until_gone(mark) == []
+
+
+def test_a_training_is_prepared_where_nobody_is_let_in(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(NOTEBOOKS))
+    trainings = import_module("trainings")
+    refused: list[int] = []
+
+    def nobody_is_let_in() -> list[Any]:
+        refused.extend(left_behind(mark))
+        return [SimpleNamespace(pid=pid, why_not="Yama says no") for pid in refused]
+
+    monkeypatch.setattr(trainings.traindbg, "targets", nobody_is_let_in)
+    training = trainings.start(tmp_path, "rescue_train.py", "--hang-at", 5)
+    assert "(Yama says no); starting it with TRAINDBG=1" in capsys.readouterr().out
+    assert training.pid not in refused
+    assert b"TRAINDBG=1\0" in Path(f"/proc/{training.pid}/environ").read_bytes()
+    assert training.wait_for_step(4) == 4
+    training.stop()
+    assert left_behind(mark) == []
