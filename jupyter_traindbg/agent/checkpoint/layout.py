@@ -6,6 +6,7 @@ that is not safe (see `tensors.add_bytes`).
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
@@ -74,6 +75,11 @@ class Layout:
             store.copy = arena.take(store.nbytes)
             source = store.source
             if store.numel == 0:
+                continue
+            if source.device.type == "cpu" and dense(source):
+                # Not torch's copy: its threads wait for each other after every tensor, and where workers, other jobs or a small
+                # container keep one of them from running, copying takes ten times as long.
+                ctypes.memmove(store.copy.data_ptr(), source.data_ptr(), store.nbytes)
                 continue
             typed = store.copy.view(source.dtype)
             stride = source.stride() if dense(source) else contiguous_stride(source.shape)
