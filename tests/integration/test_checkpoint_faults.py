@@ -19,7 +19,8 @@ from support import Program, Start, need
 
 import traindbg
 from jupyter_traindbg import checkpoints
-from jupyter_traindbg.actions import checkpoint, checkpoint_ranks
+from jupyter_traindbg.actions import checkpoint
+from jupyter_traindbg.actions.checkpoint import ranks
 from jupyter_traindbg.attach import payload
 from jupyter_traindbg.errors import ActionRefused, TraindbgError, UnsafeCheckpoint, UsageError
 from jupyter_traindbg.job import Job
@@ -146,7 +147,7 @@ def test_a_full_disk_and_a_read_only_one_in_a_container(
         with pytest.raises(ActionRefused, match=r"no space left on .*full: needed 1\d\.\d+ MB, free"):
             job.checkpoint(str(ck), overwrite=True)
         with monkeypatch.context() as patch:  # somebody else fills the disk after it was looked at
-            patch.setattr(checkpoint_ranks.Survey, "bytes", 0)
+            patch.setattr(ranks.Survey, "bytes", 0)
             with pytest.raises(ActionRefused, match="rank 0 could not write: no space left on") as failed:
                 job.checkpoint(str(ck), overwrite=True)
         assert "what was there before is as it was" in failed.value.next_step

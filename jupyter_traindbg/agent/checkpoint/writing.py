@@ -336,6 +336,7 @@ class Writing:
             "step": self._agent.recorder.step,
             "own_steps": own_steps(self._agent, self.found),
             "where": boundary["where"],
+            "loaders": len(boundary["loaders"]),
             "notes": list(self._manifest.get("notes", ())),
         }
 

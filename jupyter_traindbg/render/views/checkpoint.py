@@ -104,7 +104,9 @@ def _files(result: Checkpoint) -> Table:
 
 
 def _next(result: Checkpoint) -> Iterator[Inline]:
-    go_on = f"traindbg.resume({result.directory!r}, model=model, optimizer=optimizer)"
+    parts = ["model", "optimizer", "scheduler", "loader"]
+    given = [f"{part}={part}" for part in parts if any(part in held for held in result.contents)]
+    go_on = f"traindbg.resume({', '.join([repr(result.directory), *given])})"
     yield [text("go on from it, in your script: ", "在脚本中恢复："), Span(go_on, "code")]
     if result.kind == "sharded":
         load = f"torch.distributed.checkpoint.load(state_dict, checkpoint_id={result.directory!r})"

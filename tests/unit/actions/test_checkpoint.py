@@ -97,11 +97,17 @@ class Played(Link):
         return {"bytes": 1000}
 
     def _outcome(self, params: dict[str, Any]) -> dict[str, Any]:
-        value = {"pause_s": 0.001 * (self.rank + 1), "step": 6, "own_steps": [13], "where": "before the next batch"}
+        value = {
+            "pause_s": 0.001 * (self.rank + 1),
+            "step": 6,
+            "own_steps": [13],
+            "where": "before the next batch",
+            "loaders": 1,
+        }
         return {"done": True, "aborted": False, "at_step": 6, "value": {**value, "notes": []}}
 
     def _take(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"step": 5, "own_steps": [12], "where": "after the optimizer step", "notes": []}
+        return {"step": 5, "own_steps": [12], "where": "after the optimizer step", "loaders": 1, "notes": []}
 
     def _plan(self, params: dict[str, Any]) -> dict[str, Any]:
         return {"plan": {"of": self.rank}}
@@ -527,13 +533,13 @@ def test_a_relative_directory_is_ours_and_a_tilde_is_home(
 def test_ranks_that_see_different_directories_are_refused(
     cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jupyter_traindbg.actions import checkpoint_place
+    from jupyter_traindbg.actions.checkpoint import place as places
 
     links = cast(3)
     for link in links:
         link.pid = 100 + link.rank
     identities = {"": (1, 1), "/proc/100/root": (1, 1), "/proc/101/root": (2, 1), "/proc/102/root": None}
-    monkeypatch.setattr(checkpoint_place, "_identity", lambda root, path: identities[root])
+    monkeypatch.setattr(places, "_identity", lambda root, path: identities[root])
     error = refused(links, tmp_path / "ck")
     assert "for rank 0 and for ranks 1, 2" in error.cause
     assert set(did(links)) == {"survey"}
@@ -541,13 +547,13 @@ def test_ranks_that_see_different_directories_are_refused(
 
 def test_a_job_in_a_container_is_given_an_absolute_path_of_its_own(tmp_path: Path) -> None:
     """Another root, as a container has: the path is the job's, and from here it is reached through /proc."""
-    from jupyter_traindbg.actions import checkpoint_place
+    from jupyter_traindbg.actions.checkpoint import place as places
 
     with contextlib.ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(checkpoint_place, "_identity", lambda root, path: (2, 1) if root else (1, 1))
-        place = checkpoint_place.find("/data/ck", {0: 100, 1: 101})
+        patch.setattr(places, "_identity", lambda root, path: (2, 1) if root else (1, 1))
+        place = places.find("/data/ck", {0: 100, 1: 101})
         assert (place.directory, place.here) == ("/data/ck", "/proc/100/root/data/ck")
         assert "container" in place.note
         with pytest.raises(ActionRefused, match="absolute path, as the job sees it"):
-            checkpoint_place.find("ck", {0: 100})
+            places.find("ck", {0: 100})

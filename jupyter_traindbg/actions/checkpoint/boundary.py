@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import ActionRefused, DeadlineExceeded
-from . import checkpoint_ranks as ranks
-from .agreement import agree
+from ...errors import ActionRefused, DeadlineExceeded
+from ..agreement import agree
+from . import ranks
 
 LOOK_S = 0.1
 WAIT_S = 0.25

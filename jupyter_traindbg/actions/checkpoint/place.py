@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import ActionRefused
-from .checkpoint_ranks import name_ranks
+from ...errors import ActionRefused
+from .ranks import name_ranks
 
 NOTHING_WRITTEN = "nothing was written; "
 

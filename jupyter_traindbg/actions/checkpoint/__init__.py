@@ -12,14 +12,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..attach.base import Link
-from ..checkpoints import manifest as on_disk
-from ..errors import ActionRefused, BadCheckpoint, DeadlineExceeded, TargetGone, TraindbgError
-from ..model import Checkpoint
-from . import checkpoint_boundary as boundary
-from . import checkpoint_manifest as manifests
-from . import checkpoint_place as places
-from . import checkpoint_ranks as ranks
+from ...attach.base import Link
+from ...checkpoints import manifest as on_disk
+from ...errors import ActionRefused, BadCheckpoint, DeadlineExceeded, TargetGone, TraindbgError
+from ...model import Checkpoint
+from . import boundary, ranks
+from . import manifest as manifests
+from . import place as places
 
 __all__ = ["Progress", "save"]
 
@@ -34,6 +33,7 @@ POLL_S = 0.02, 0.5
 ABORT_S = 5.0
 WENT_ON = "it stood still when asked, and then went on"
 STOPPED = "it made steps when asked, and then stood still"
+OWN_DATA = "no DataLoader was seen: where the program stands in its data is for the program itself to find again, by its step count"
 AS_BEFORE = "no checkpoint was made, and what was there before is as it was"
 
 
@@ -110,6 +110,8 @@ class _Attempt:
             taken = self._take() if self.hung else self._snapshot()
             unequal = ranks.refuse_unequal_steps(self.found, taken, allow=allow_mixed)
             reports = self._write(self._plans() if self.found.kind == "sharded" else {})
+            if not any(answer["loaders"] for answer in taken.values()):
+                notes = [*notes, OWN_DATA]
             outcome = manifests.Outcome(self.ident, self.found, taken, reports, self.hung, unequal, tuple(notes))
             self._commit(manifests.manifest(outcome), reports)
         except BaseException as e:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..agent.boundary import AS_FOUND
-from ..checkpoints import manifest as on_disk
-from ..language import text
-from ..model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe
-from . import checkpoint_ranks as ranks
+from ...agent.boundary import AS_FOUND
+from ...checkpoints import manifest as on_disk
+from ...language import text
+from ...model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe
+from . import ranks
 
 LOOP_BOUNDARY, HUNG = "loop boundary", "hung"
 NOT_SEEN = "no step of it was seen before it stopped"
@@ -119,7 +119,8 @@ def _contents(outcome: Outcome, written: on_disk.Manifest) -> Iterator[str]:
         if many:
             yield name if len(many) == 1 else f"{len(many)} {name}s"
     yield "random generators"
-    yield "loader positions"
+    if any(taken["loaders"] for taken in outcome.taken.values()):
+        yield "loader positions"
     if written.actions:
         yield "settings in force"
 

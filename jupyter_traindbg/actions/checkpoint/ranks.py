@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..attach.base import Link
-from ..attach.together import each
-from ..errors import ActionRefused, TraindbgError
+from ...attach.base import Link
+from ...attach.together import each
+from ...errors import ActionRefused, TraindbgError
 
 __all__ = ["Survey", "ask", "blame", "name_ranks", "pace_of", "refuse", "refuse_unequal_steps", "survey"]
 
