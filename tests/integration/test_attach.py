@@ -43,9 +43,10 @@ def everything(job: traindbg.Job) -> None:
         assert memory.rss_bytes > 50e6
         (cpu,) = memory.shares
         assert cpu.optimizer_bytes >= 2 * cpu.parameters_bytes
-    for steps in job.steps(last=3).ranks:
-        assert len(steps.steps) == 3
-        assert steps.steps[-1].loss is not None
+    deadline = time.monotonic() + 30
+    while min(len(steps.steps) for steps in job.steps(last=3).ranks) < 3:
+        assert time.monotonic() < deadline
+    assert all(steps.steps[-1].loss is not None for steps in job.steps(last=3).ranks)
 
 
 def test_an_unprepared_process_answers_everything_and_keeps_no_trace(start: Start) -> None:
@@ -64,11 +65,12 @@ def test_the_recorded_losses_are_those_the_program_printed(start: Start) -> None
         time.sleep(1.0)
         (rank,) = job.steps().ranks
     printed = [float.fromhex(line.split()[1]) for line in program.output().splitlines() if " " in line]
-    recorded = [s.loss for s in rank.steps]
+    steps = rank.steps[1:]  # we may have come between the first one's backward pass and its end
+    recorded = [s.loss for s in steps]
     assert len(recorded) > 20
     begin = printed.index(recorded[0])
     assert printed[begin : begin + len(recorded)] == recorded
-    assert [s.optimizer_step for s in rank.steps] == list(range(begin + 1, begin + 1 + len(recorded)))
+    assert [s.optimizer_step for s in steps] == list(range(begin + 1, begin + 1 + len(recorded)))
 
 
 def test_two_clients_share_one_agent_and_the_last_one_takes_it_along(start: Start) -> None:

@@ -276,10 +276,13 @@ def test_a_change_from_the_terminal_stays_until_detached(start: Start, capsys: p
         ("weight-decay", pid, "0.05"): "weight decay pinned at 0.05",
         ("clip", pid, "1.0"): "gradients clipped at norm 1",
         ("clip", pid, "--release"): "gradient clipping released",
-        ("lr", pid, "--undo"): "the last change undone",
+        ("clip", pid, "--undo"): "the last change of the gradient clipping undone",
     }.items():
         status, out, _ = run(capsys, *words)
         assert (status, wanted in out) == (0, True), out
+    status, _, err = run(capsys, "lr", pid, "--undo")
+    assert (status, err.count("\n")) == (3, 1)
+    assert "the last change was one of the weight decay" in err or "the last change was one of the norm" in err
     status, _, err = run(capsys, "lr", pid, "50")
     assert (status, err.count("\n")) == (3, 1)
     assert "force" in err

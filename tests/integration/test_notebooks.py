@@ -124,7 +124,7 @@ def test_a_learning_rate_is_changed_in_flight(mark: str) -> None:
         "learning rate: the schedule x 0.1",
         "gradients clipped at norm 0.05",
         "learning rate pinned at its present value",
-        "the last change undone",
+        "the last change of the learning rate undone",
         "gradient clipping released",
         "learning rate released",
     ]

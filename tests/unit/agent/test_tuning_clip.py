@@ -40,7 +40,9 @@ def bits(tensors: list[Any]) -> list[bytes]:
     return [t.detach().to(torch.float64).numpy().tobytes() for t in tensors if t is not None]
 
 
-@pytest.mark.parametrize("dtypes", [[d] * 3 for d in DTYPES] + [DTYPES], ids=lambda d: str(set(map(str, d))))
+@pytest.mark.parametrize(
+    "dtypes", [[d] * 3 for d in DTYPES] + [DTYPES], ids=lambda d: "+".join(sorted(set(map(str, d))))
+)
 def test_bit_identical_to_torch(agent: Agent, dtypes: list[torch.dtype]) -> None:
     results = []
     for live in (True, False):
