@@ -25,14 +25,8 @@ export PYTHON TORCH_INSTALL
 demo: $(VENV)/.ready-demo
 	$(BIN)/python scripts/demo.py $(if $(filter-out 0,$(HEADLESS)),--headless)
 
-# Unit tests share the cores. The others start processes and look at all that run on this machine: one after the other.
 test: $(VENV)/.ready-test check
-ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit
-	$(BIN)/python -m pytest tests/integration tests/gpu
-else
 	$(BIN)/python -m pytest $(ARGS)
-endif
 
 check: $(VENV)/.ready-demo
 	scripts/check

@@ -8,18 +8,20 @@ import shutil
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from . import actions, listing, probes, rendezvous
 from .agreed import Agreed
 from .boundary import Boundary
-from .checkpoint.active import Checkpoints
 from .dynamo import keep_out
 from .objects import Objects
 from .recorder import Recorder
 from .safepoint import SafePoints
 from .server import Server
-from .tuning import Tuning
+
+if TYPE_CHECKING:
+    from .checkpoint.active import Checkpoints
+    from .tuning import Tuning
 
 LINGER_S = 30.0
 """How long an agent stays after its last client vanished without a word (a killed notebook may come back)."""
@@ -40,8 +42,8 @@ class Agent:
         self.objects = Objects(self.safepoints)
         self.boundary = Boundary(self.safepoints, self.recorder)
         self.agreed = Agreed(self.safepoints, self.recorder)
-        self.tuning = Tuning(self.safepoints, self.objects, self.recorder)
-        self.checkpoints = Checkpoints(self)
+        self._tuning: Optional[Tuning] = None
+        self._checkpoints: Optional[Checkpoints] = None
         self.pid = os.getpid()
         self._lonely_since: Optional[float] = time.monotonic()
         self._stopping = threading.Lock()
@@ -71,7 +73,8 @@ class Agent:
         """Called by the server about twice a second: catch a late ``import torch``; leave when nobody has been here for long."""
         if not self._hooked:
             self.hook_torch()
-        self.checkpoints.tick()
+        if self._checkpoints is not None:
+            self._checkpoints.tick()
         self.boundary.look()
         if clients or self.needed:
             self._lonely_since = None
@@ -83,7 +86,31 @@ class Agent:
     @property
     def needed(self) -> bool:
         """True where the agent has to stay although nobody is connected: it was asked to, or something of its doing is in force."""
-        return self.keep or self.tuning.active or self.agreed.waiting or bool(self.checkpoints)
+        return self.keep or self.tuned or self.agreed.waiting or bool(self._checkpoints)
+
+    @property
+    def tuned(self) -> bool:
+        """True while a change of ours to a learning rate and the like is in force."""
+        return self._tuning is not None and self._tuning.active
+
+    @property
+    def tuning(self) -> Tuning:
+        """Made when it is first asked for, as `checkpoints`: most who attach only look."""
+        if self._tuning is None:
+            from .tuning import Tuning
+
+            self._tuning = Tuning(self.safepoints, self.objects, self.recorder)
+            self._mark_new()
+        return self._tuning
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        if self._checkpoints is None:
+            from .checkpoint.active import Checkpoints
+
+            self._checkpoints = Checkpoints(self)
+            self._mark_new()
+        return self._checkpoints
 
     def call(self, method: str, params: Dict[str, Any]) -> Any:
         """Run the probe or action named `method`. Raises LookupError where there is none."""
@@ -94,12 +121,17 @@ class Agent:
         raise LookupError(f"no probe or action {method!r}; there are {there_are}")
 
     def _load(self, package: Any, name: str) -> Callable[..., Any]:
-        """The ``run`` of a probe or action; what was imported for it is marked, as it may run between the graphs of a compiled step."""
+        """The ``run`` of a probe or action."""
         imported = len(sys.modules)
         run = listing.load(package, name)
-        if len(sys.modules) != imported and self.safepoints.active:
-            keep_out()
+        if len(sys.modules) != imported:
+            self._mark_new()
         return run
+
+    def _mark_new(self) -> None:
+        """Mark what has just been imported: it may run between the graphs of a compiled step."""
+        if self.safepoints.active:
+            keep_out()
 
     def leave(self, others: int, *, force: bool = False) -> bool:
         """A client says goodbye. The last one out takes the agent with it, unless it is needed. True where it stopped."""
@@ -115,8 +147,10 @@ class Agent:
                 return
             self.alive = False
         self.safepoints.close()  # first: once no thread is inside our hooks, what they use can go
-        self.checkpoints.close()
-        self.tuning.close()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+        if self._tuning is not None:
+            self._tuning.close()
         self.boundary.close()
         self.recorder.close()
         self.objects.clear()
