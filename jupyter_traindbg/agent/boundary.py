@@ -16,7 +16,7 @@ from typing import Any, Deque, Dict, List, Optional, Tuple
 
 from . import counters, cuda, epochs, randomness, reachable
 from .epochs import Epoch, Loader
-from .patch import Patch, Spot
+from .patch import Patches, Spot
 from .randomness import Randomness
 from .recorder import OPTIMIZER_STEP, Recorder
 from .safepoint import NEXT_BATCH, SafePoints
@@ -67,8 +67,7 @@ class Boundary:
         self._loaders: List[Loader] = []
         self._fetched: Optional[Loader] = None
         self._trained: Optional[Loader] = None
-        self._spots: List[Spot] = []
-        self._patches: List[Patch] = []
+        self._patches = Patches()
         self._on = False
         self._state: Optional[Dict[str, Any]] = None
         self.marks: Deque[Tuple[int, int, Optional[int], Optional[int]]] = deque(maxlen=MARKS)
@@ -79,15 +78,11 @@ class Boundary:
         self._safepoints.after.append(self._after_step)
         self._safepoints.fetching.append(self._fetching)
         self._safepoints.at_boundary.append(self._at_boundary)
-        self._spots = [Spot("torch.utils.data.dataloader", "DataLoader", "__iter__", self._wrap_iter)]
-        self._patch()
+        self._patches.open([Spot("torch.utils.data.dataloader", "DataLoader", "__iter__", self._wrap_iter)])
 
     def close(self) -> None:
         self._on = False
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
-        self._spots.clear()
+        self._patches.close()
         for loader in self._loaders:
             loader.forget()
         self._loaders = []
@@ -177,8 +172,8 @@ class Boundary:
                 self._write_down(where)
         elif self._state is not None:  # dropout has drawn since: what was read after the step stays
             self._state["passed"] = True
-        if self._spots:
-            self._patch()
+        if self._patches.waiting:
+            self._patches.catch_up()
 
     def _write_down(self, where: str) -> None:
         positions = []
@@ -218,13 +213,6 @@ class Boundary:
         loader = Loader(like)
         self._loaders.append(loader)
         return loader
-
-    def _patch(self) -> None:
-        for spot in list(self._spots):
-            patch = spot.patch()
-            if patch is not None:
-                self._patches.append(patch)
-                self._spots.remove(spot)
 
     def _wrap_iter(self, begin: Any) -> Any:
         @functools.wraps(begin)

@@ -18,6 +18,8 @@ from .safepoint import SafePoints
 SEARCH_EVERY_S = 2.0
 SCAN_SHARE = 0.02
 """The share of the time that walks over the collector's objects may take while something is still missing."""
+STEPS_WITHOUT_LEFTOVERS = 8
+"""Before we have seen so many steps, an optimizer that does not step may well be one of the training."""
 
 WRAPPERS = {
     "DistributedDataParallel": "module",
@@ -73,8 +75,28 @@ class Objects:
         return self
 
     def optimizers(self) -> List[Any]:
-        """Live optimizers that hold parameters, those that stepped first; accelerate's, Lightning's and other wrappers are left out."""
-        stepped = [o for o in (r() for r in list(self._safepoints.optimizers.values())) if o is not None]
+        """Live optimizers that hold parameters, those that stepped first, without wrappers (accelerate's, Lightning's) and `leftovers`."""
+        leftovers = {id(o) for o in self.leftovers()}
+        return [o for o in self._held() if id(o) not in leftovers]
+
+    def leftovers(self) -> List[Any]:
+        """Optimizers of parameters that belong to no model found, and that have not stepped while others did.
+
+        A notebook whose cells were run twice is full of them. Where nothing steps, as in a hung job, none is taken for one.
+        """
+        if self._safepoints.steps < STEPS_WITHOUT_LEFTOVERS:
+            return []
+        stepped = {id(o) for o in self._stepped()}
+        waiting = [o for o in self._held() if id(o) not in stepped]
+        names = self.names() if waiting else {}
+        return [o for o in waiting if not any(id(p) in names for g in o.param_groups for p in g["params"])]
+
+    def _stepped(self) -> List[Any]:
+        return [o for o in (r() for r in list(self._safepoints.optimizers.values())) if o is not None]
+
+    def _held(self) -> List[Any]:
+        """All that hold parameters, but for wrappers."""
+        stepped = self._stepped()
         found = [*stepped, *(o for o in self._live("optimizers") if not any(o is s for s in stepped))]
         ids = {id(o) for o in found}
         return [o for o in found if o.param_groups and not any(id(i) in ids for i in inner_optimizers(o))]
@@ -87,7 +109,7 @@ class Objects:
         """Root modules with parameters, the one that best covers the optimizers' parameters first."""
         modules = self._live("models")
         children = {id(c) for m in modules for c in list(vars(m)["_modules"].values())}
-        wanted = {id(p) for o in self.optimizers() for g in o.param_groups for p in g["params"]}
+        wanted = {id(p) for o in self._held() for g in o.param_groups for p in g["params"]}
         roots = []
         for module in modules:
             if id(module) in children:
@@ -120,7 +142,7 @@ class Objects:
 
     def _complete(self) -> bool:
         """True where every parameter of every optimizer is known as part of a model."""
-        wanted = {id(p) for o in self.optimizers() for g in o.param_groups for p in g["params"]}
+        wanted = {id(p) for o in self._held() for g in o.param_groups for p in g["params"]}
         return bool(wanted) and wanted <= set(self.names())
 
     def _live(self, kind: str) -> List[Any]:

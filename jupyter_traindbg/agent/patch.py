@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 
 class Patch:
@@ -34,3 +34,35 @@ class Spot:
         if owner is None or self.name not in vars(owner):
             return None
         return Patch(owner, self.name, self.wrap)
+
+
+class Patches:
+    """Spots of one owner: those that could be patched already, and those still to come."""
+
+    def __init__(self) -> None:
+        self._spots: List[Spot] = []
+        self._patches: List[Patch] = []
+
+    def open(self, spots: List[Spot]) -> None:
+        self._spots = list(spots)
+        self.catch_up()
+
+    @property
+    def waiting(self) -> bool:
+        """True where a module of a spot has not been imported yet."""
+        return bool(self._spots)
+
+    def catch_up(self) -> None:
+        """Patch what has come into being since."""
+        for spot in list(self._spots):
+            patch = spot.patch()
+            if patch is not None:
+                self._patches.append(patch)
+                self._spots.remove(spot)
+
+    def close(self) -> None:
+        """Put everything back."""
+        self._spots.clear()
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()

@@ -23,7 +23,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tu
 from . import cuda
 from .dynamo import keep_out
 from .objects import inner_optimizers
-from .patch import Patch, Spot
+from .patch import Patches, Spot
 from .safepoint import SafePoints
 
 CAPACITY = 8192
@@ -65,8 +65,7 @@ class Recorder:
     def __init__(self, safepoints: SafePoints) -> None:
         self._safepoints = safepoints
         self._records: Deque[List[Any]] = deque(maxlen=CAPACITY)
-        self._patches: List[Patch] = []
-        self._spots: List[Spot] = []
+        self._patches = Patches()
         self._statm = -1
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._on = False
@@ -91,21 +90,19 @@ class Recorder:
         self._on = True
         self._safepoints.before.append(self._before)
         self._safepoints.after.append(self._after)
-        self._spots = [
-            Spot("torch.autograd", "", "backward", self._wrap_backward),
-            Spot("torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", self._wrap_next),
-            Spot("torch.amp.grad_scaler", "GradScaler", "scale", self._wrap_scale),
-            Spot("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler", "scale", self._wrap_scale),
-        ]
         keep_out()
-        self._patch()
+        self._patches.open(
+            [
+                Spot("torch.autograd", "", "backward", self._wrap_backward),
+                Spot("torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", self._wrap_next),
+                Spot("torch.amp.grad_scaler", "GradScaler", "scale", self._wrap_scale),
+                Spot("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler", "scale", self._wrap_scale),
+            ]
+        )
 
     def close(self) -> None:
         self._on = False
-        self._spots.clear()
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
+        self._patches.close()
         if self._statm >= 0:
             os.close(self._statm)
             self._statm = -1
@@ -180,7 +177,7 @@ class Recorder:
         self._records.append(record)
         self._resolve()
         if self._count % LOOK_AGAIN_STEPS == 0:
-            self._patch()
+            self._patches.catch_up()
         self._last_event = time.perf_counter()
         self._spent[OTHER] += (
             self._last_event - now
@@ -254,13 +251,6 @@ class Recorder:
         return norm
 
     # -- the patches --
-
-    def _patch(self) -> None:
-        for spot in list(self._spots):
-            patch = spot.patch()
-            if patch is not None:
-                self._patches.append(patch)
-                self._spots.remove(spot)
 
     def _wrap_backward(self, backward: Any) -> Any:
         @functools.wraps(backward)

@@ -9,6 +9,8 @@ too: the moment when the next batch is asked for or, in a program without a Data
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 import time
@@ -266,19 +268,29 @@ def _with_closure(wrap: Any, optimizer: Any, args: Any, kwargs: Any) -> Optional
 
 def is_idle() -> bool:
     """True where all threads of this process but ours together use next to no CPU: a hung job, not a slow one."""
-    before = time.process_time() - _own_cpu_s()
+    threads, total = _others_cpu_s(), _total_cpu_s()
     time.sleep(IDLE_WINDOW_S)
-    return time.process_time() - _own_cpu_s() - before < IDLE_CPU_S
+    now = _others_cpu_s()
+    if not now or threads.keys() - now.keys():  # what an ended one used is known as a part of the total only
+        return _total_cpu_s() - total < IDLE_CPU_S
+    return sum(now.values()) - sum(threads.values()) < IDLE_CPU_S
 
 
-def _own_cpu_s() -> float:
-    """CPU seconds of the agent's own threads, as far as they live. One that ends meanwhile makes the process look busier, not idler."""
-    total = 0.0
-    for thread in threading.enumerate():
-        if thread.name.startswith("traindbg-"):
-            try:
-                with open(f"/proc/self/task/{thread.native_id}/schedstat", "rb") as f:
-                    total += int(f.read().split()[0]) / 1e9
-            except (OSError, ValueError, IndexError):
-                pass  # it has just ended, or this kernel does not tell
-    return total
+def _total_cpu_s() -> float:
+    """CPU seconds of this process without the calling thread."""
+    return time.process_time() - time.thread_time()
+
+
+def _others_cpu_s() -> Dict[int, float]:
+    """CPU seconds of each living thread that is not the agent's, by thread id; empty where this kernel does not tell.
+
+    Those of a thread that sleeps are exact; a computing one's may be a scheduler tick old.
+    """
+    ours = {t.native_id for t in threading.enumerate() if t.name.startswith("traindbg-")} | {threading.get_native_id()}
+    found = {}
+    for tid in map(int, os.listdir("/proc/self/task")):
+        if tid not in ours:
+            with contextlib.suppress(OSError, ValueError, IndexError):  # it has just ended
+                with open(f"/proc/self/task/{tid}/schedstat", "rb") as f:
+                    found[tid] = int(f.read().split()[0]) / 1e9
+    return found

@@ -65,7 +65,8 @@ def test_the_recorded_losses_are_those_the_program_printed(start: Start) -> None
         time.sleep(1.0)
         (rank,) = job.steps().ranks
     printed = [float.fromhex(line.split()[1]) for line in program.output().splitlines() if " " in line]
-    steps = rank.steps[1:]  # we may have come between the first one's backward pass and its end
+    first, *steps = rank.steps
+    assert first.loss is None or first.loss in printed  # None where we came between its backward pass and its end
     recorded = [s.loss for s in steps]
     assert len(recorded) > 20
     begin = printed.index(recorded[0])
@@ -106,7 +107,6 @@ def test_detach_takes_a_kept_agent_out(start: Start) -> None:
     assert settled(program.pid, before) == before
 
 
-@pytest.mark.timeout(300)
 def test_many_attach_and_detach_cycles_leave_the_losses_bit_identical(start: Start) -> None:
     program = start("train.py", "--sleep", "0.002", "--workers", "1")
     before = footprint(program.pid)
@@ -123,7 +123,7 @@ def test_many_attach_and_detach_cycles_leave_the_losses_bit_identical(start: Sta
     disturbed = [line for line in program.output().splitlines() if line != "ready"][:-1]  # the last line may be torn
     assert len(disturbed) > 100
     undisturbed = start("train.py", "--steps", str(len(disturbed)), "--workers", "1")
-    undisturbed.wait(200)
+    undisturbed.wait(100)
     assert disturbed == [line for line in undisturbed.output().splitlines() if line != "ready"]
 
 

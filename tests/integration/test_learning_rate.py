@@ -282,7 +282,7 @@ def test_a_change_from_the_terminal_stays_until_detached(start: Start, capsys: p
         assert (status, wanted in out) == (0, True), out
     status, _, err = run(capsys, "lr", pid, "--undo")
     assert (status, err.count("\n")) == (3, 1)
-    assert "the last change was one of the weight decay" in err or "the last change was one of the norm" in err
+    assert "the last change was one of the norm to clip at, and not of the learning rate" in err
     status, _, err = run(capsys, "lr", pid, "50")
     assert (status, err.count("\n")) == (3, 1)
     assert "force" in err

@@ -28,7 +28,9 @@ def library(number):
 
 
 def libc(number):
-    count = ctypes.c_size_t(200_000_000)  # of elements of size 0, none of which is what is looked for
+    count = ctypes.c_size_t(
+        600_000_000
+    )  # one to some seconds: of elements of size 0, none of which is what is looked for
     LIBC.lfind(b"a", b"b", ctypes.byref(count), ctypes.c_size_t(0), LIBC.strcmp)
     return number + 1
 

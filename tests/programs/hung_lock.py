@@ -10,6 +10,8 @@ def wait_for_ever(lock):
 
 
 def idle():
+    time.sleep(0.2)
+    print("ready", flush=True)
     time.sleep(600)
 
 
@@ -17,7 +19,6 @@ def main():
     lock = threading.Lock()
     lock.acquire()
     threading.Thread(target=idle, name="idler", daemon=True).start()
-    threading.Timer(0.2, print, ("ready",), {"flush": True}).start()
     wait_for_ever(lock)
 
 

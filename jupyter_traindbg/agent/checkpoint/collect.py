@@ -34,24 +34,10 @@ class Found:
     def __init__(self, agent: Agent) -> None:
         objects = agent.objects.find()
         self.models = objects.models()
-        self.names = objects.names()
-        self.optimizers, self.left_out = self._in_use(agent, objects.optimizers())
+        self.optimizers, self.left_out = objects.optimizers(), objects.leftovers()
         self.schedulers = [(s, i) for i, o in enumerate(self.optimizers) for s in objects.schedulers(o)]
         self.scalers = objects.scalers()
-
-    def _in_use(self, agent: Agent, optimizers: List[Any]) -> Tuple[List[Any], List[Any]]:
-        """The optimizers, apart from leftovers: none of their parameters belongs to a model here, and others step while they do not.
-
-        A notebook whose cells were run twice is full of them.
-        """
-        stepped = {id(o) for o in (ref() for ref in list(agent.safepoints.optimizers.values())) if o is not None}
-
-        def leftover(optimizer: Any) -> bool:
-            parameters = [p for g in list(optimizer.param_groups) for p in list(g["params"])]
-            return id(optimizer) not in stepped and not any(id(p) in self.names for p in parameters)
-
-        in_use = [o for o in optimizers if not leftover(o)]
-        return (in_use, [o for o in optimizers if leftover(o)]) if in_use else (optimizers, [])
+        self.names = objects.names()
 
     @property
     def kind(self) -> str:

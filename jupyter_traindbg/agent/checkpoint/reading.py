@@ -76,14 +76,9 @@ def _memory(tensor: Any) -> Iterator[memoryview]:
         yield memoryview((ctypes.c_char * size).from_address(address + start)).cast("B")
 
 
-def number(tensor: Any) -> Any:
-    """The value of a tensor of one element in host memory."""
-    return tensor.item()
-
-
 def typed(store: Store) -> Any:
     """The elements of a store's snapshot, as a one-dimensional tensor of its dtype."""
     return store.copy.view(store.dtype)
 
 
-__all__ = ["Changed", "fetched", "from_live", "from_snapshot", "number", "typed", "wait_for"]
+__all__ = ["Changed", "fetched", "from_live", "from_snapshot", "typed", "wait_for"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,14 +21,14 @@ from jupyter_traindbg.agent.core import Agent  # noqa: E402
 def agent(tmp_path: Path) -> Iterator[Agent]:
     torch.manual_seed(0)
     gc.collect()  # optimizers of earlier tests are cycles
-    for left in [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]:
-        left.param_groups.clear()  # and some are held, by the traceback of a failed test for one
     running = agent_package.start(str(_private(tmp_path / "agent")), keep=True)
     try:
         yield running
         assert running.safepoints.failures == []
     finally:
         running.stop()
+        if "torch._dynamo" in sys.modules:
+            torch._dynamo.reset()  # a step compiled by this test is not one of the next test's
 
 
 @pytest.fixture

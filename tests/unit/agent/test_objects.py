@@ -15,7 +15,7 @@ from torch import nn
 
 from jupyter_traindbg.agent import reachable
 from jupyter_traindbg.agent.core import Agent
-from jupyter_traindbg.agent.objects import named_parameters, walk
+from jupyter_traindbg.agent.objects import STEPS_WITHOUT_LEFTOVERS, named_parameters, walk
 
 
 def small() -> nn.Module:
@@ -52,6 +52,22 @@ def test_locals_of_a_running_function(agent: Agent) -> None:
     assert agent.objects.optimizers() == [optimizer]
     assert agent.objects.schedulers(optimizer) == [scheduler]
     assert agent.objects.models() == [model]
+
+
+def test_what_a_cell_that_was_run_twice_has_left_is_no_optimizer_of_the_training(agent: Agent) -> None:
+    left = torch.optim.SGD(small().parameters(), lr=0.1)  # its model is gone
+    model, waiting = small(), small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    later = torch.optim.SGD(waiting.parameters(), lr=0.1)  # a GAN's other one, say: its model is there
+    assert set(agent.objects.find().optimizers()) == {left, optimizer, later}, (
+        "a hung job: nobody knows which will step"
+    )
+    for _ in range(STEPS_WITHOUT_LEFTOVERS):
+        optimizer.step()
+    assert agent.objects.find().optimizers() == [optimizer, later]
+    assert agent.objects.leftovers() == [left]
+    left.step()
+    assert left in agent.objects.find().optimizers(), "what steps is in use"
 
 
 def test_attributes_of_a_trainer_that_the_collector_does_not_see(agent: Agent) -> None:

@@ -499,7 +499,7 @@ def test_modules_imported_later_are_patched_later(agent: Agent, monkeypatch: pyt
     late.ShardedGradScaler = ShardedGradScaler  # type: ignore[attr-defined]
     monkeypatch.setattr(recorder, "LOOK_AGAIN_STEPS", 2)
     monkeypatch.setitem(sys.modules, late.__name__, late)
-    if not agent.recorder._spots:
+    if not agent.recorder._patches.waiting:
         pytest.skip("this torch imports everything at once")
     training = Training()
     training.step()
