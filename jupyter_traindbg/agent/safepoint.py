@@ -290,7 +290,7 @@ def _others_cpu_s() -> Dict[int, float]:
     found = {}
     for tid in map(int, os.listdir("/proc/self/task")):
         if tid not in ours:
-            with contextlib.suppress(OSError, ValueError, IndexError):  # it has just ended
-                with open(f"/proc/self/task/{tid}/schedstat", "rb") as f:
-                    found[tid] = int(f.read().split()[0]) / 1e9
+            path = f"/proc/self/task/{tid}/schedstat"
+            with contextlib.suppress(OSError, ValueError, IndexError), open(path, "rb") as f:  # it may just have ended
+                found[tid] = int(f.read().split()[0]) / 1e9
     return found
