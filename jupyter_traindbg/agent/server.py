@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 import traceback
-from typing import Any, Dict, List, Optional, Protocol
+from typing import Any, Dict, List, Optional, Protocol, Set
 
 from .refused import Refused
 from .rendezvous import PROTOCOL
@@ -50,6 +50,7 @@ class Server:
         self.path, self.token = path, token
         self._agent = agent
         self._clients: List[socket.socket] = []
+        self._leaving: Set[socket.socket] = set()
         self._listener: Optional[socket.socket] = None
         self._thread: Optional[threading.Thread] = None
         self._lock = threading.Lock()
@@ -112,7 +113,7 @@ class Server:
                     line = lines.readline(MAX_REQUEST_BYTES if greeted else MAX_HELLO_BYTES)
                     if not line:
                         return
-                    reply = self._answer(line, greeted)
+                    reply = self._answer(client, line, greeted)
                     greeted = greeted or "error" not in reply
                     client.sendall(json.dumps(reply).encode() + b"\n")
                     if not greeted:
@@ -123,6 +124,13 @@ class Server:
         finally:
             with self._lock:
                 self._clients.remove(client)
+                self._leaving.discard(client)
+
+    def _others(self, client: socket.socket) -> int:
+        """How many stay when `client` has left. One that said goodbye may not have hung up yet."""
+        with self._lock:
+            self._leaving.add(client)
+            return len(self._clients) - len(self._leaving)
 
     @staticmethod
     def _hang_up(client: socket.socket) -> None:
@@ -132,7 +140,7 @@ class Server:
         except OSError:
             pass  # the other end has hung up already
 
-    def _answer(self, line: bytes, greeted: bool) -> Dict[str, Any]:
+    def _answer(self, client: socket.socket, line: bytes, greeted: bool) -> Dict[str, Any]:
         try:
             request = json.loads(line)
         except ValueError:
@@ -147,14 +155,13 @@ class Server:
             if method != "hello" or not hmac.compare_digest(str(params.get("token", "")), self.token):
                 return _error(ident, NOT_AUTHORISED, "wrong token")
             return _result(ident, {"protocol": PROTOCOL, "version": self._agent.version, "pid": os.getpid()})
-        return self._run(ident, method, params)
+        return self._run(client, ident, method, params)
 
-    def _run(self, ident: Any, method: str, params: Dict[str, Any]) -> Dict[str, Any]:
+    def _run(self, client: socket.socket, ident: Any, method: str, params: Dict[str, Any]) -> Dict[str, Any]:
         try:
             if method == "leave":
-                with self._lock:
-                    others = len(self._clients) - 1
-                return _result(ident, {"stopped": self._agent.leave(others, force=bool(params.get("force")))})
+                stopped = self._agent.leave(self._others(client), force=bool(params.get("force")))
+                return _result(ident, {"stopped": stopped})
             if method == "keep":
                 self._agent.keep = True
                 return _result(ident, {})

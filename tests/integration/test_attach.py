@@ -86,6 +86,18 @@ def test_two_clients_share_one_agent_and_the_last_one_takes_it_along(start: Star
     assert settled(program.pid, before) == before
 
 
+def test_a_client_that_said_goodbye_and_has_not_hung_up_yet_is_no_other_client(start: Start) -> None:
+    program = start("train.py", "--sleep", "0.005")
+    before = footprint(program.pid)
+    last, slow = traindbg.attach(program.pid), traindbg.attach(program.pid)
+    (link,) = slow._links
+    assert link.client is not None
+    assert link.client.call("leave")["stopped"] is False
+    last.close()
+    assert settled(program.pid, before) == before
+    slow.close()
+
+
 def test_a_vanished_client_leaves_the_agent_to_the_next_one(start: Start) -> None:
     program = start("train.py", "--sleep", "0.005")
     job = traindbg.attach(program.pid)

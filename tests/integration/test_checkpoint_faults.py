@@ -68,7 +68,8 @@ def _repacked(archive: bytes, old: bytes, new: bytes) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as source, zipfile.ZipFile(buffer, "w") as target:
         for name in source.namelist():
-            target.writestr(name, source.read(name).replace(old, new))
+            if not name.endswith(".pyc"):  # bytecode would be that of the old source
+                target.writestr(name, source.read(name).replace(old, new))
     return buffer.getvalue()
 
 
