@@ -13,7 +13,7 @@ from typing import Any
 
 from .values import DTYPES, DType, Global, Opaque, StorageRef, TensorEntry, hashable, shown
 
-__all__ = ["BUILDERS", "dtype_name", "persistent", "weights_only"]
+__all__ = ["BUILDERS", "dtype_name", "enum_member", "persistent", "weights_only"]
 
 Builder = Callable[[tuple[Any, ...]], Any]
 
@@ -215,6 +215,14 @@ BUILDERS: dict[str, Builder] = {
     "numpy.core.multiarray.scalar": _numpy_scalar,
     "numpy._core.multiarray.scalar": _numpy_scalar,
 }
+
+
+ENUMS = {"torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING"}
+
+
+def enum_member(args: tuple[Any, ...]) -> bool:
+    """True for ``(class, name)`` of an enumeration that checkpoints have."""
+    return len(args) == 2 and isinstance(args[0], Global) and args[0].path in ENUMS and isinstance(args[1], str)
 
 
 def persistent(pid: Any) -> Any:

@@ -50,6 +50,8 @@ class Read:
 
 
 NESTED = "torch.storage._load_from_bytes"
+GETATTR = Global("builtins", "getattr")
+"""Python 3.11.0 to 3.11.3 write the member of an enumeration as ``getattr(class, name)``. Nothing else may be done with it."""
 Nested = Callable[[bytes], Any]
 
 
@@ -151,6 +153,13 @@ class _Machine:
         self.stack.append(value)
 
     def pop(self) -> Any:
+        value = self.pop_function()
+        if value is GETATTR:
+            raise self.unsafe("builtins.getattr")
+        return value
+
+    def pop_function(self) -> Any:
+        """Like `pop`, of what is about to be called."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             raise self.bad("its stack is empty")
         return self.stack.pop()
@@ -166,6 +175,8 @@ class _Machine:
         at = self.marks.pop()
         values = self.stack[at:]
         del self.stack[at:]
+        if GETATTR.path in self.names and any(value is GETATTR for value in values):
+            raise self.unsafe("builtins.getattr")
         return values
 
     # --- objects ---------------------------------------------------------------------------------------------------
@@ -175,11 +186,14 @@ class _Machine:
             raise self.bad("a name in it is no text")
         module, name = modern_name(module, name)
         path = f"{module}.{name}"
-        why = suspicion(module, name)
+        why = suspicion(module, name) if path != GETATTR.path else ""
         if why:
-            raise UnsafeCheckpoint(f"{self.name} was refused: its pickle calls {why}; nothing was executed")
+            raise self.unsafe(why)
         self.names.add(path)
-        return Global(module, name)
+        return Global(module, name) if path != GETATTR.path else GETATTR
+
+    def unsafe(self, why: str) -> UnsafeCheckpoint:
+        return UnsafeCheckpoint(f"{self.name} was refused: its pickle calls {why}; nothing was executed")
 
     def call(self, function: Any, args: Any, keywords: Any = None) -> Any:
         if type(args) is not tuple:
@@ -187,9 +201,11 @@ class _Machine:
         if not isinstance(function, (Global, Opaque)):
             raise self.bad("it calls what cannot be called")
         if isinstance(function, Opaque):
-            raise UnsafeCheckpoint(
-                f"{self.name} was refused: its pickle calls what another call returned; nothing was executed"
-            )
+            raise self.unsafe("what another call returned")
+        if function is GETATTR:
+            if keywords or not known.enum_member(args):
+                raise self.unsafe(GETATTR.path)
+            return Opaque(args[0], args[1:])
         build = known.BUILDERS.get(function.path)
         if build is not None and not keywords:
             return build(args)
@@ -427,7 +443,7 @@ def _stack_global(m: _Machine) -> None:
 
 @_op(b"R")
 def _reduce(m: _Machine) -> None:
-    args, function = m.pop(), m.pop()
+    args, function = m.pop(), m.pop_function()
     m.push(m.call(function, args))
 
 

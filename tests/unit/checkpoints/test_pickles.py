@@ -202,6 +202,13 @@ BY_HAND = {
     "ctypes": b"cctypes\nCDLL\n(S'libc.so.6'\ntR.",
     "socket": b"csocket\nsocket\n)R.",
     "graph module": b"ctorch.fx.graph_module\nreduce_graph_module\n)R.",
+    "getattr, left lying about": b"c__builtin__\ngetattr\n.",
+    "getattr in a list": b"(lc__builtin__\ngetattr\na.",
+    "getattr in a tuple, out of the memo": b"c__builtin__\ngetattr\np0\n0(g0\nt.",
+    "getattr of another class": b"c__builtin__\ngetattr\n(ctorch.utils.data.sampler\nSampler\nS'x'\ntR.",
+    "getattr given to a function": b"ctorch._tensor\n_rebuild_from_type_v2\n(c__builtin__\ngetattr\nI1\n)NtR.",
+    "a member of an enumeration, called":
+    b"c__builtin__\ngetattr\n(ctorch.distributed.checkpoint.metadata\n_MEM_FORMAT_ENCODING\nS'x'\ntR)R.",
 }  # fmt: skip
 
 
@@ -209,6 +216,15 @@ BY_HAND = {
 def test_attacks_made_by_hand_are_refused(data: bytes) -> None:
     with pytest.raises(UnsafeCheckpoint, match="nothing was executed"):
         read(data)
+
+
+def test_a_member_of_an_enumeration_as_some_pythons_write_it() -> None:
+    """3.11.0 to 3.11.3 write ``getattr(class, name)``, others ``class(value)``: every distributed checkpoint has some."""
+    member = b"c__builtin__\ngetattr\np0\n(ctorch.distributed.checkpoint.metadata\n_MEM_FORMAT_ENCODING\nS'TORCH_CONTIGUOUS_FORMAT'\ntR"
+    found = read(b"(" + member + b"g0\n" + member[len(b"c__builtin__\ngetattr\np0\n") :] + b"t.")
+    assert [(m.of.path, m.args) for m in found] == [
+        ("torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING", ("TORCH_CONTIGUOUS_FORMAT",))
+    ] * 2
 
 
 def test_no_name_is_ever_imported(monkeypatch: pytest.MonkeyPatch) -> None:
