@@ -19,6 +19,7 @@ MMAP_FROM_BYTES = 16 * 1024**2
 METADATA_PACKAGES = ("torch.distributed.checkpoint.", "torch.distributed.tensor.", "torch.serialization.")
 METADATA_NAMES = frozenset(
     {
+        "builtins.getattr",  # of a member of an enumeration: `read_pickle` refuses any other
         "collections.OrderedDict",
         "pathlib.PosixPath",
         "pathlib._local.PosixPath",
