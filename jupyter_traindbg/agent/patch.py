@@ -44,6 +44,7 @@ class Patches:
         self._patches: List[Patch] = []
 
     def open(self, spots: List[Spot]) -> None:
+        self.close()
         self._spots = list(spots)
         self.catch_up()
 

@@ -423,6 +423,7 @@ def test_compiled_model_and_compiled_step_are_not_compiled_again(agent: Agent) -
     from torch._dynamo.utils import counters
 
     training = Training(make=torch.optim.SGD)
+    agent.boundary.close()
     agent.recorder.close()
     agent.safepoints.close()
     with warnings.catch_warnings():
