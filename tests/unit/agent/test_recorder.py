@@ -277,27 +277,25 @@ def test_a_norm_of_mixed_precision_parameters(agent: Agent) -> None:
 
 
 def test_the_norm_is_sampled_within_its_budget(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "NORM_SHARE", 0.01)
-    spent = 0.0
+    """By a clock of our own: a step takes 0.1 s, a norm 0.01 s, so one in ten steps may have one."""
+    now = time.perf_counter() + 100.0  # later than what the recorder has seen
     real = recorder.grads_norm
 
-    def timed(*args: Any) -> Any:
-        nonlocal spent
-        began = time.perf_counter()
-        norm = real(*args)
-        spent += time.perf_counter() - began
-        return norm
+    def costly(*args: Any) -> Any:
+        nonlocal now
+        now += 0.01
+        return real(*args)
 
-    monkeypatch.setattr(recorder, "grads_norm", timed)
+    monkeypatch.setattr(recorder, "NORM_SHARE", 0.01)
+    monkeypatch.setattr(recorder, "grads_norm", costly)
+    monkeypatch.setattr(recorder.time, "perf_counter", lambda: now)
     training = Training()
-    training.step()
-    began = time.perf_counter()
-    spent = 0.0
-    while time.perf_counter() - began < 0.5:
+    for _ in range(101):
+        now += 0.1
         training.step()
-    sampled = [r["grad_norm"] for r in records(agent) if r["grad_norm"] is not None]
-    assert 2 <= len(sampled) < agent.recorder.step / 2
-    assert spent / 0.5 < 0.011
+    sampled = [r["step"] for r in records(agent) if r["grad_norm"] is not None]
+    assert len(sampled) == 11
+    assert {b - a for a, b in itertools.pairwise(sampled)} == {10}, "0.01 s of 1.01"
 
 
 def test_several_optimizers_are_told_apart_also_short_lived_ones(agent: Agent) -> None:
