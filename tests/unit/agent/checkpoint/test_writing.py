@@ -261,7 +261,7 @@ def test_a_client_that_vanishes(client: Client, large: Training, gate: Gate, mon
     time.sleep(0.1)
     gate.open()
     until(lambda: not client.agent.checkpoints)  # the server's own tick
-    assert threads() == []
+    until(lambda: threads() == [])
     assert left(client) == []
     with pytest.raises(Refused, match="given up"):
         client.stage("progress")
