@@ -5,26 +5,41 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+Quick = Callable[[str], str]
 
 
-def quick(script: str, **env: str) -> str:
-    """What `script` prints in its shortest form."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(BENCHMARKS / script), "--quick"],
-        check=False,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=100,
-        env={**os.environ, **env},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+class Run:
+    """A benchmark in its shortest form, and what it printed."""
+
+    def __init__(self, script: str, out: Path, **env: str) -> None:
+        self.out, self.err = out / f"{script}.out", out / f"{script}.err"
+        command = [sys.executable, "-W", "error", str(BENCHMARKS / script), "--quick"]
+        with self.out.open("w") as stdout, self.err.open("w") as stderr:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env={**os.environ, **env}
+            )
+
+    def printed(self) -> str:
+        status = self.process.wait(100)
+        assert status == 0, self.err.read_text()
+        return self.out.read_text()
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
+    """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
+    out = tmp_path_factory.mktemp("benchmarks")
+    runs = {script: Run(script, out) for script in ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py")}
+    yield lambda script: runs[script].printed()
+    for run in runs.values():
+        run.process.terminate()
+        run.process.wait(10)
 
 
 def table(text: str) -> list[list[str]]:
@@ -35,7 +50,7 @@ def table(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[rules[-1] + 1 :]]
 
 
-def test_overhead_prints_every_state() -> None:
+def test_overhead_prints_every_state(quick: Quick) -> None:
     rows = table(quick("overhead.py"))
     assert [row[0].split(": ")[1] for row in rows] == [
         "attached, idle",
@@ -46,19 +61,19 @@ def test_overhead_prints_every_state() -> None:
     assert all(float(row[1]) > 0 and float(row[2]) > 0 for row in rows)
 
 
-def test_attach_prints_every_way_in() -> None:
+def test_attach_prints_every_way_in(quick: Quick) -> None:
     rows = table(quick("attach.py"))
     assert len(rows) == 8
     assert all(row[1] and row[4] for row in rows), rows
 
 
-def test_scan_is_measured_at_a_safe_point_beside_both_yardsticks() -> None:
+def test_scan_is_measured_at_a_safe_point_beside_both_yardsticks(quick: Quick) -> None:
     rows = table(quick("scan.py"))
     assert {row[0].split(": ")[1].split(" (")[0] for row in rows} == {"naive isnan and isinf per tensor", "memcpy"}
     assert all(float(row[3].split()[0]) > 0 for row in rows)
 
 
-def test_a_checkpoint_is_measured_beside_torch_save() -> None:
+def test_a_checkpoint_is_measured_beside_torch_save(quick: Quick) -> None:
     rows = table(quick("checkpoint.py"))
     assert [row[0].split(",")[0] for row in rows] == [
         "pause of the training",
@@ -69,14 +84,14 @@ def test_a_checkpoint_is_measured_beside_torch_save() -> None:
     assert all(float(row[1].split()[0]) > 0 for row in rows)
 
 
-def test_no_peer_is_one_line_and_no_failure() -> None:
-    said = quick("peers.py", PIP_NO_INDEX="1", PIP_FIND_LINKS="")
+def test_no_peer_is_one_line_and_no_failure(tmp_path: Path) -> None:
+    said = Run("peers.py", tmp_path, PIP_NO_INDEX="1", PIP_FIND_LINKS="").printed()
     assert len(said.splitlines()) == 1
     assert "probing==0.2.4 could not be installed" in said
 
 
 @pytest.mark.slow
-def test_peers_are_measured_beside_ours() -> None:
+def test_peers_are_measured_beside_ours(quick: Quick) -> None:
     said = quick("peers.py")
     if "could not be installed" in said:
         pytest.skip(said.strip())
