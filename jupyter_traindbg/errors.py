@@ -15,6 +15,7 @@
     ├── AgentRefused            the agent said no (token, uid, version)
     ├── ActionRefused           an action was not done, and nothing was changed
     ├── ProbeFailed             the agent answered with an error
+    ├── BadDump                 a file or directory that is no flight-recorder dump, is damaged, or would run code
     ├── BadCheckpoint           a file or directory that is no checkpoint, is damaged, or of an unknown form
     └── UnsafeCheckpoint        a checkpoint whose pickle would run code if it were loaded
 
@@ -28,6 +29,7 @@ __all__ = [
     "AgentRefused",
     "AmbiguousTarget",
     "BadCheckpoint",
+    "BadDump",
     "CannotAttach",
     "DeadlineExceeded",
     "GilHeld",
@@ -132,6 +134,12 @@ class ProbeFailed(TraindbgError):
     """A probe raised inside the training process; the process itself goes on."""
 
     default_next_step = "the training is not affected; please report this text"
+
+
+class BadDump(TraindbgError):
+    """What was to be read is no dump of torch's flight recorder, is damaged, or its pickle names what would run code."""
+
+    default_next_step = "dumps are the files that TORCH_FR_DUMP_TEMP_FILE names (TORCH_NCCL_DEBUG_INFO_TEMP_FILE in older torch), one a rank"
 
 
 class BadCheckpoint(TraindbgError):

@@ -33,6 +33,8 @@ _LAUNCHER_SCRIPTS = ("torchrun", "accelerate-launch", "deepspeed")
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker", "compile_worker", "py-spy")
 """Words in the command line of processes that only serve others."""
 
+_RANK_NAMES = ("python", "pt_main_thread")
+
 _CONNECT_S = 0.2
 _YOUNG_S = 60
 _KERNEL_ID = re.compile(r"kernel-([^/]+)\.json$")
@@ -152,8 +154,26 @@ class _Survey:
             seen for seen in self._children(pid) if seen.frameworks and (by_name or self._started_as_rank(seen))
         ]
         ranks = [_rank_process(seen) for seen in found]
-        started = {seen.pid: seen.process.start_ticks for seen in found}
-        return sorted(ranks, key=lambda r: (r.rank is None, r.rank or 0, started[r.pid], r.pid))
+        ranks += self._stuck_ranks(pid, ranks)
+        return sorted(ranks, key=lambda r: (r.rank is None, r.rank or 0, self.table[r.pid].start_ticks, r.pid))
+
+    def _stuck_ranks(self, pid: int, others: Sequence[RankProcess]) -> list[RankProcess]:
+        """The children that lie in uninterruptible sleep and so cannot be asked for their rank. Launchers start ranks in order."""
+        parents = {pid} | {self.table[other.pid].parent for other in others}
+        numbers = {other.pid: other.rank for other in others}
+        members = [
+            p
+            for p in procfs.children(parents, self.table)
+            if p.pid in numbers or ((p.pid in self.stuck or p.state in "ZX") and p.comm.startswith(_RANK_NAMES))
+        ]  # the dead ones count in the order
+        first = next((n - i for i, p in enumerate(members) if (n := numbers.get(p.pid)) is not None), 0)
+        world_size = next((other.world_size for other in others), None)
+        found = []
+        for number, process in enumerate(members, first):
+            if process.pid in self.stuck:
+                known = None if number in numbers.values() else number
+                found.append(RankProcess(process.pid, known, world_size, None if known is None else known - first))
+        return found
 
     def _children(self, pid: int) -> Iterator[_Seen]:
         return (self.seen[p.pid] for p in procfs.children([pid], self.table) if p.pid in self.seen)
@@ -163,6 +183,8 @@ class _Survey:
         nothing below it does.
         """
         for child in procfs.children([pid], self.table):
+            if child.pid in self.stuck:
+                continue  # `_stuck_ranks` has it; a child that it is just starting may still share its memory, and would look like it
             seen = self.seen.get(child.pid)
             ranked = seen is not None and "RANK" in seen.environ
             if seen is not None and ranked and seen.frameworks:
@@ -194,7 +216,8 @@ class _Survey:
         groups = self._groups()
         found: list[Target] = []
         for pid, ranks in groups.items():
-            members = [t for r in ranks if (t := self._rank_target(r, f"torchrun:{pid}")) is not None]
+            seen = [r for r in ranks if r.pid in self.seen]  # the others are listed as stuck, below
+            members = [t for r in seen if (t := self._rank_target(r, f"torchrun:{pid}")) is not None]
             found += [self._launcher_target(pid, members), *members]
         # A kernel that started ranks is both: a launcher, and a kernel of its own.
         listed = {t.pid for t in found if _connection_file(self.seen[t.pid].command) is None}

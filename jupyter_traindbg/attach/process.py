@@ -34,7 +34,10 @@ def enter(pid: int, deadline_s: float) -> Entered:
     from . import payload
     from .inject import inject
 
-    directory = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)
+    try:
+        directory = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)
+    except FileNotFoundError as e:
+        raise TargetGone(f"process {pid} has just ended") from e
     injected = inject(pid, {payload.ARCHIVE: payload.archive()}, payload.boot(directory), deadline_s)
     if injected.stage != "done":
         raise GilHeld(f"C code in process {pid} holds the GIL; the agent waits inside and answers once it is released")

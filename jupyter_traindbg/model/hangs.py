@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .base import Finding, Maybe, NotAvailable, Result, Silent
@@ -11,6 +11,7 @@ from .observed import ProcessStacks
 
 __all__ = [
     "Activity",
+    "Block",
     "Collective",
     "Collectives",
     "Diagnosis",
@@ -18,11 +19,17 @@ __all__ = [
     "Group",
     "HostFacts",
     "JobEvidence",
+    "Joining",
     "Look",
+    "MeetingPoint",
     "Pace",
     "RankCollectives",
     "RankEvidence",
     "RankState",
+    "RasCommunicator",
+    "RasRank",
+    "RasReport",
+    "SourceLine",
     "ThreadActivity",
 ]
 _NOT_MEASURED = NotAvailable("not measured")
@@ -83,6 +90,8 @@ class RankCollectives:
     capacity_reached: bool = False
     waiting_s: Maybe[float] = _NOT_MEASURED
     note: str = ""
+    where: str | None = None
+    """The user's frame that the rank's training thread is in, ``"file:line function"``, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,11 @@ class ThreadActivity:
     call: str = ""
     """The system call it sits in (``"futex"``, ``"recvfrom"``), ``"running"``, or ``""`` where the kernel does not say."""
     on: str | None = None
-    """The file, pipe or socket of that call; a socket as ``"tcp 10.0.0.1:41234 -> 10.0.0.2:29500 ESTABLISHED"`` where known."""
+    """The file, pipe, socket or child process of that call; a socket as ``"tcp 10.0.0.1:41234 -> 10.0.0.2:29500 ESTABLISHED"`` where
+    known, a child as ``"process 4711: gzip -dc shard.gz"``.
+    """
+    starved_share: Maybe[float] = _NOT_MEASURED
+    """The share of the window in which it was ready to run and was given no CPU: others had them."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +149,7 @@ class Activity:
     """Of one CPU, summed over all threads: may be above 1."""
     threads: Sequence[ThreadActivity]
     read_bytes_per_s: Maybe[float] = _NOT_MEASURED
+    """Through read() of any kind, or from the disk by memory maps. Our own looking accounts for up to 0.1 MB/s in a rank."""
     written_bytes_per_s: Maybe[float] = _NOT_MEASURED
     major_faults_per_s: Maybe[float] = _NOT_MEASURED
     rss_bytes: int = 0
@@ -143,6 +157,8 @@ class Activity:
     open_files: Sequence[str] = ()
     """Regular files open for reading or writing, libraries left out; at most 32."""
     traced_by: int | None = None
+    sockets: Sequence[str] = ()
+    """Its TCP sockets, connecting ones first: ``"tcp 10.0.0.1:41234 -> 10.0.0.2:29500 SYN_SENT"``, ``"tcp 0.0.0.0:29500 LISTEN"``."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +198,50 @@ class Pace:
     """Durations of the last steps, without the waits in collectives where these are known."""
     steps_in_window: int = 0
     """How many came while the evidence was being taken."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Where the time of the last steps went: medians in seconds of ``data_wait``, ``forward``, ``backward``, ``optimizer``, ``other``."""
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What a rank that is still on its way into its process group was told, by the program or by its launcher. None: not known."""
+
+    rank: int | None
+    world_size: int | None
+    address: str | None
+    """Where the ranks are to meet: MASTER_ADDR, as a name or a number, and MASTER_PORT."""
+    port: int | None
+    backend: str | None = None
+    timeout_s: float | None = None
+    serves: bool | None = None
+    """Whether this rank is to be the one who listens there."""
+
+
+@dataclass(frozen=True)
+class MeetingPoint:
+    """The address and port where ranks are to meet, as seen from this host."""
+
+    address: str
+    port: int
+    addresses: Sequence[str]
+    """What the name resolves to; empty where it does not."""
+    state: Literal["open", "refused", "filtered", "unreachable", "unresolved", "not known"]
+    """``"filtered"``: no answer at all."""
+    local: bool = False
+    """Whether it is an address of this host."""
+    holder_pid: int | None = None
+    """The process that listens there, where it is on this host and may be looked at."""
+    holder_command: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A ``for``, ``while`` or ``if`` in a source file, from its first to its last line; ``words`` is what stands at its head."""
+
+    kind: Literal["for", "while", "if"]
+    first: int
+    last: int
+    words: str
 
 
 @dataclass(frozen=True)
@@ -198,10 +258,14 @@ class RankEvidence:
     children: Sequence[Activity] = ()
     pace: Maybe[Pace] = _NOT_MEASURED
     collectives: Maybe[RankCollectives] = _NOT_MEASURED
+    calls_in_window: Maybe[int] = _NOT_MEASURED
+    """How many collectives it issued, over all its groups, while the evidence was being taken."""
     environ: Mapping[str, str] | NotAvailable = _NOT_MEASURED
     """The variables that have to do with training."""
     ending: Ending | None = None
     """Set where the rank has ended."""
+    joining: Maybe[Joining] = _NOT_MEASURED
+    """Set where it is still on its way into its process group."""
     problem: str = ""
     """Why its agent did not answer, in one line; empty where it did."""
 
@@ -223,6 +287,53 @@ class HostFacts:
     limits: Mapping[str, int]
     versions: Mapping[str, str]
     """Of the ranks' torch, NCCL, CUDA, driver, Python, where known."""
+    disks_silent: Sequence[str] = ()
+    """Of those directories, the ones whose file system does not answer."""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of the user's source at which a thread stands. Expressions as they are written: ``"self.lock"``.
+
+    ``takes``: what the line enters or acquires (``with X:``, ``X.acquire()``). ``within``: what has been entered around it and not been
+    left, the outermost first: who stands here holds these locks, if they are locks.
+    """
+
+    text: str
+    takes: Sequence[str] = ()
+    within: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class RasRank:
+    """One rank of a communicator as NCCL's RAS service has it; `counts` are the collectives that it has issued, by name.
+
+    ``state``: ``"silent"`` where its process does not answer the others, ``"dead"`` where they have given it up.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    state: Literal["starting", "running", "ending", "failed", "aborted", "silent", "dead"]
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class RasCommunicator:
+    """One NCCL communicator. Its ranks are numbered within it."""
+
+    name: str
+    size: int
+    ranks: Sequence[RasRank]
+
+
+@dataclass(frozen=True)
+class RasReport:
+    """What NCCL's RAS service says. Before NCCL 2.28 it has words only: ``text``, which is not to be trusted as such."""
+
+    nccl: str
+    communicators: Sequence[RasCommunicator]
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -239,6 +350,20 @@ class JobEvidence:
     """Processes that the launcher was told to start on this host, where known."""
     silent: Sequence[Silent] = ()
     taken_s: float = 0.0
+    sources: Mapping[str, SourceLine] = field(default_factory=dict)
+    """The source behind the user's frames, by ``"file:line"``; without those whose file cannot be read or has changed since the start."""
+    meeting: Sequence[MeetingPoint] = ()
+    """Where ranks that are still joining are to meet; more than one where they were told different places."""
+    blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
+    """Of source files in which ranks are at different lines of the same function."""
+    lock_holders: Mapping[int, str] = field(default_factory=dict)
+    """Who holds the file lock that a process waits for, by the pid of that process: ``"process 4711: python prepare.py"``."""
+    launcher: Look | None = None
+    """The launcher's own stacks, where it runs and can be looked at."""
+    launcher_activity: Maybe[Activity] = _NOT_MEASURED
+    """What the launcher does, where it has no ranks."""
+    launcher_running_s: float | None = None
+    ras: Maybe[RasReport] = _NOT_MEASURED
 
 
 # --- the diagnosis -------------------------------------------------------------------------------------------------
@@ -272,3 +397,9 @@ class Diagnosis(Result):
     @property
     def findings(self) -> tuple[Finding, ...]:
         return tuple(self.verdict)
+
+    @property
+    def failure(self) -> str | None:
+        if self.state != "not known" or self.verdict or not self.silent:
+            return None
+        return f"no rank could be looked at: {self.silent[0].reason}"

@@ -136,6 +136,8 @@ class Thread:
     waiting_for: str | None = None
     holds_gil: Maybe[bool] = _NOT_MEASURED
     training: bool = False
+    peer: int | None = None
+    """The rank that it sends to or receives from just now, where the agent could read it."""
 
 
 @dataclass(frozen=True)

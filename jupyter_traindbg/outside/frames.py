@@ -217,14 +217,22 @@ def _kernel_words(call: str, on: str | None) -> str | None:
         return f"data from {_thing(on)}"
     if call in ("write", "writev", "pwrite64", "sendto", "sendmsg"):
         return f"{_thing(on)} to take its data"
-    if call in ("flock", "fcntl"):
-        return f"a lock on the file {on}" if on else "a lock on a file"
-    if call in ("fsync", "fdatasync"):
-        return f"the disk (fsync of {on})" if on else "the disk (fsync)"
-    if call == "ioctl":
-        return f"the device {on}" if on else "a device"
+    if call in _ON_FILE:
+        named, unnamed = _ON_FILE[call]
+        return named.format(on) if on else unnamed
     return _KERNEL_WORDS.get(call)
 
+
+_LOCK, _FSYNC = ("a lock on the file {}", "a lock on a file"), ("the disk (fsync of {})", "the disk (fsync)")
+_ON_FILE = {
+    "flock": _LOCK,
+    "fcntl": _LOCK,
+    "fsync": _FSYNC,
+    "fdatasync": _FSYNC,
+    "ioctl": ("the device {}", "a device"),
+    "openat": ("the file {} to open", "a file to open"),
+}
+"""With the name of the file, and without."""
 
 _KERNEL_WORDS = {
     "nanosleep": "sleep",
@@ -243,7 +251,6 @@ _KERNEL_WORDS = {
     "accept4": "another process to connect",
     "wait4": "a child process to end",
     "waitid": "a child process to end",
-    "openat": "a file to open",
 }
 
 

@@ -3,7 +3,7 @@
 A process may end between any two reads. What has vanished, or may not be read, is absent from the answer: ``None``,
 ``""`` or an empty container, never an exception.
 
-`command`, `environ` and `maps_library` read memory maps of the process and so wait for a lock that a thread in
+`command`, `environ`, `training_environ` and `maps_library` read memory maps of the process and so wait for a lock that a thread in
 uninterruptible sleep can hold for ever. Ask `uninterruptible` first and leave those processes alone.
 """
 
@@ -24,6 +24,8 @@ __all__ = [
     "children",
     "command",
     "descendants",
+    "descriptor",
+    "descriptors",
     "environ",
     "exists",
     "forked_from_parent",
@@ -31,11 +33,13 @@ __all__ = [
     "mapped",
     "maps_library",
     "processes",
+    "raw_system_call",
     "running_s",
     "stat",
     "system_call",
     "tcp_sockets",
     "threads",
+    "training_environ",
     "uid",
     "uninterruptible",
     "user",
@@ -48,6 +52,17 @@ INTERESTING = re.compile(
     r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER)=|(MASTER_|RAY_|TORCHELASTIC_|TRAINDBG)"
 )
 """The environment variables that `environ` keeps."""
+
+TRAINING_ENV = re.compile(
+    r"(NCCL|RCCL|TORCH\w*|PYTORCH|CUDA|NVIDIA|HIP|ROCR|GLOO|UCX|UCC|TP|FI|MASTER|GROUP|ROLE|LOCAL|RAY|OMP|GOMP|KMP|MKL|OPENBLAS"
+    r"|NUMEXPR|MALLOC|ACCELERATE|FSDP|DEEPSPEED|DS|HF|HUGGINGFACE|TRANSFORMERS|TRITON|XLA|SLURM|PMI\w*|OMPI|TRAINDBG)_\w+"
+    r"|RANK|WORLD_SIZE|NODE_RANK|NNODES|CROSS_\w+|TOKENIZERS_PARALLELISM|PYTHONUNBUFFERED|PYTHONFAULTHANDLER|PYTHONMALLOC|LD_PRELOAD|LD_LIBRARY_PATH"
+    r"|TMPDIR|CUBLAS_\w+|CUDNN_\w+|NVTE_\w+|VLLM_\w+|https?_proxy|no_proxy|HTTPS?_PROXY|NO_PROXY"
+)
+"""The names that `training_environ` keeps: what decides how ranks find each other, talk, compute and load data."""
+
+SECRET = re.compile(r"TOKEN$|KEY$|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+"""Names whose values nobody but the training is to see; proxies may carry a password, too."""
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -86,6 +101,9 @@ class SystemCall:
     on: str | None = None
     timed: bool = False
 
+
+_LONGEST_PATH = 4096
+"""As long as a page, and not read beyond the end of one: the next may not be mapped. A path that lies across two is not read."""
 
 # System calls that wait, by number. Others keep the name "": the caller has no words for them anyway.
 _X86_64 = {
@@ -180,6 +198,21 @@ def environ(pid: int) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair and INTERESTING.match(pair))
 
 
+def training_environ(pid: int) -> dict[str, str]:
+    """All variables that have to do with training which `pid` was started with (it may have changed them since).
+
+    The values of those that look like secrets are ``"(hidden)"``, and proxies are shown without user and password.
+    """
+    pairs = (_text(entry).partition("=") for entry in _read(f"/proc/{pid}/environ").split(b"\0"))
+    return {name: _shown(name, value) for name, equals, value in pairs if equals and TRAINING_ENV.fullmatch(name)}
+
+
+def _shown(name: str, value: str) -> str:
+    if SECRET.search(name):
+        return "(hidden)"
+    return re.sub(r"//[^/@]*@", "//(hidden)@", value) if name.lower().endswith("_proxy") else value
+
+
 def running_s(process: Process) -> float:
     """Seconds since the process was started."""
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_ticks / _TICKS_PER_S)
@@ -258,37 +291,60 @@ def threads(pid: int) -> list[ThreadState]:
     return [ThreadState(tid, seen.comm, seen.state) for tid, seen in found if seen is not None]
 
 
-def system_call(pid: int, tid: int) -> SystemCall:
+def system_call(pid: int, tid: int, *, memory: bool = True) -> SystemCall:
     """The system call that a thread sits in; the name is ``""`` where the kernel does not say (another user's
-    process).
+    process). Without `memory` that of the process is left alone, and the path of an ``openat`` unknown.
     """
+    name, arguments = raw_system_call(pid, tid)
+    if name in _ON_DESCRIPTOR:
+        return SystemCall(name, on=descriptor(pid, arguments[0]))
+    if name == "openat":
+        return SystemCall(name, on=_path(pid, arguments[1]) if memory else None)
+    return SystemCall(name, timed=name == "futex" and arguments[3] != 0)
+
+
+def _path(pid: int, address: int) -> str | None:
+    """The absolute path that a call was given, read from the process's memory without stopping it; None where there is none."""
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            raw = os.pread(memory.fileno(), _LONGEST_PATH - address % _LONGEST_PATH, address)
+    except (OSError, OverflowError):
+        return None
+    path, end, _ = raw.partition(b"\0")
+    return _text(path) if end and path.startswith(b"/") else None
+
+
+def raw_system_call(pid: int, tid: int) -> tuple[str, tuple[int, ...]]:
+    """The name as in `system_call`, and the six arguments as they are in the registers; none for ``"running"`` and ``""``."""
     fields = _read(f"/proc/{pid}/task/{tid}/syscall").split()
     if fields == [b"running"]:
-        return SystemCall("running")
+        return "running", ()
     if len(fields) < 7:
-        return SystemCall("")
-    name = _NAMES.get(int(fields[0]), "")
-    if name in _ON_DESCRIPTOR:
-        return SystemCall(name, on=_descriptor(pid, int(fields[1], 16)))
-    return SystemCall(name, timed=name == "futex" and int(fields[4], 16) != 0)
+        return "", ()
+    return _NAMES.get(int(fields[0]), ""), tuple(int(field, 16) for field in fields[1:7])
 
 
-def _descriptor(pid: int, fd: int | str) -> str | None:
+def descriptor(pid: int, fd: int | str) -> str | None:
+    """What a descriptor of `pid` stands for: a path, ``pipe:[...]``, ``socket:[...]``; None where that cannot be read."""
     try:
         return os.readlink(f"/proc/{pid}/fd/{fd}")
     except OSError:
         return None
 
 
+def descriptors(pid: int) -> list[str]:
+    """The numbers of the open descriptors of `pid`; empty where they may not be read."""
+    try:
+        return os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return []
+
+
 def tcp_sockets(pid: int) -> frozenset[str]:
     """The TCP sockets that `pid` has open, as ``socket:[inode]``; those of a forked child include its parent's."""
     rows = (row.split() for name in ("tcp", "tcp6") for row in _read(f"/proc/{pid}/net/{name}").splitlines()[1:])
     tcp = {f"socket:[{_text(row[9])}]" for row in rows}
-    try:
-        descriptors = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        return frozenset()
-    return frozenset(on for fd in descriptors if (on := _descriptor(pid, fd)) in tcp and on is not None)
+    return frozenset(on for fd in descriptors(pid) if (on := descriptor(pid, fd)) in tcp and on is not None)
 
 
 def uninterruptible(pids: Iterable[int] | None = None, *, settle_s: float = 0.02) -> list[int]:

@@ -22,17 +22,44 @@ DATA = ["errors", "language", "model"]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "agent": [],  # travels into processes where the rest of the package does not exist
-    "outside": ["agent.rendezvous", *DATA],
+    "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
     "diagnose": ["language", "model"],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "outside", *DATA],
     "evidence": ["model", "outside"],
+    "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", *DATA],
+    "evidence_collectives": ["evidence", "model", "outside"],
+    "environment_report": ["attach", "diagnose", "outside", *DATA],
+    "preflight": ["diagnose", "outside", *DATA],  # this machine and the ways from it; no job
+    "gather": ["attach", "evidence", "evidence_collectives", "outside", *DATA],
     "actions": ["agent.agreed", "agent.boundary", "attach", "checkpoints", "evidence", "outside", *DATA],
-    "job": ["actions", "attach", "checkpoints", "diagnose", "evidence", "outside", *DATA],
+    "diagnosing": ["attach", "diagnose", "gather", "outside", *DATA],
+    "job": [
+        "actions",
+        "attach",
+        "checkpoints",
+        "collective_report",
+        "diagnose",
+        "diagnosing",
+        "environment_report",
+        "evidence",
+        "outside",
+        *DATA,
+    ],
     "prepared": ["_version", "agent"],
     "resume": ["_version", "agent", "checkpoints", *DATA],
     "render": DATA,  # draws what it is given and fetches nothing
-    "magics": ["actions", "attach.discover", "checkpoints", "job", "outside", "render", *DATA],
+    "magics": [
+        "actions",
+        "attach.discover",
+        "checkpoints",
+        "collective_report",
+        "job",
+        "outside",
+        "preflight",
+        "render",
+        *DATA,
+    ],
     "cli": ["_version", "job", "magics", "render", *DATA],
     "__init__": ["_version", "attach.discover", "job", "magics", "model", "prepared", "render", "resume"],
 }
@@ -46,6 +73,7 @@ STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
     "attach.ptrace": {"pyinjector"},  # on machines other than x86-64
     "checkpoints": {"tqdm"},  # reads torch's files without torch
     "outside.nvml_helper": {"pynvml"},
+    "preflight.worker": {"torch"},
 }
 """These run in processes where nothing may be installed; each with what it imports besides, and can be sure of or do without."""
 
@@ -137,6 +165,9 @@ def test_imports_follow_the_flow(module: str) -> None:
         ("evidence", "from .render import units"),
         ("actions.tuning", "from ..job import Job"),
         ("actions.tuning", "from ..agent.core import Agent"),
+        ("gather.watched", "from ..job import Job"),
+        ("diagnose.hang", "from ..gather import gather"),
+        ("preflight.look", "from ..job import Job"),
         ("checkpoints.reading", "import torch"),
         ("checkpoints.reading", "from ..job import Job"),
     ],

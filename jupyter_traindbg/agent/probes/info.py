@@ -36,7 +36,10 @@ def run(agent: Agent) -> Dict[str, Any]:
 def _rank() -> tuple[int, int]:
     """From the process group where there is one; else from the launcher's environment; else a single process."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+    initialized = getattr(
+        distributed, "is_initialized", None
+    )  # not there yet while torch is being imported, or never without c10d
+    if distributed is not None and initialized is not None and initialized():
         return distributed.get_rank(), distributed.get_world_size()
     try:
         return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

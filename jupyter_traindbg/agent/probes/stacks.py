@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 COST = "0.1 ms of the GIL, and 3 ms asleep to see which threads use the CPU"
 WINDOW_S = 0.003
 MOST_FRAMES = 256
+PEER_DEPTH = 4
+"""A wait in ``recv`` is that near to the top of the stack."""
 OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
@@ -40,6 +42,7 @@ def run(agent: Agent) -> Dict[str, Any]:
                 "training": ident == _training(agent),
                 "cpu": None if now is None or then is None else min(1.0, (now - then) / 1e9 / window),
                 "frames": _frames(frame),
+                "peer": _peer(frame),
             }
         )
     return {"pid": os.getpid(), "threads": out, "gil_wait_s": max(0.0, window - WINDOW_S), "asked_s": began - asked}
@@ -57,6 +60,19 @@ def _frames(frame: Optional[FrameType]) -> List[Any]:
             out.append((frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno, _name(frame)))
         frame = frame.f_back
     return out
+
+
+def _peer(frame: Optional[FrameType]) -> Optional[int]:
+    """The rank that torch's ``send`` or ``recv`` was called with, where `frame` stands in one: gloo's records of calls leave these out."""
+    for _ in range(PEER_DEPTH):
+        if frame is None:
+            return None
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
+        if name in ("send", "recv") and file.endswith("distributed_c10d.py"):
+            rank = frame.f_locals.get("dst" if name == "send" else "src")
+            return rank if isinstance(rank, int) else None
+        frame = frame.f_back
+    return None
 
 
 def _name(frame: FrameType) -> str:

@@ -95,6 +95,8 @@ def test_the_file_of_a_call_is_named():
     assert waiting_for([USER], "flock", "/cache/.lock") == "a lock on the file /cache/.lock"
     assert waiting_for([USER], "ioctl", "/dev/nvidia0") == "the device /dev/nvidia0"
     assert waiting_for([USER], "write", None) == "a file, pipe or socket to take its data"
+    assert waiting_for([USER], "openat", "/mnt/nfs/shard-3.tar") == "the file /mnt/nfs/shard-3.tar to open"
+    assert waiting_for([USER], "openat", None) == "a file to open"
 
 
 def test_a_running_thread_waits_for_nothing_except_in_a_busy_wait():

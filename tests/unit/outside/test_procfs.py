@@ -194,3 +194,49 @@ def test_users_by_name():
     assert procfs.user(0) == "root"
     assert procfs.user(3_999_999) == "3999999"
     assert procfs.user(None) == "?"
+
+
+def test_the_environment_of_training_hides_secrets():
+    told = {
+        "NCCL_DEBUG": "INFO",
+        "TORCHELASTIC_RUN_ID": "7",
+        "HF_TOKEN": "s3cret",
+        "TOKENIZERS_PARALLELISM": "false",
+        "https_proxy": "http://me:s3cret@proxy:80",
+        "WANDB_API_KEY": "s3cret",
+        "HOME": "/root",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", "print('up', flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=told,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        seen = procfs.training_environ(process.pid)
+        process.kill()
+    assert "s3cret" not in str(seen)
+    assert seen == {
+        "NCCL_DEBUG": "INFO",
+        "TORCHELASTIC_RUN_ID": "7",
+        "HF_TOKEN": "(hidden)",
+        "TOKENIZERS_PARALLELISM": "false",
+        "https_proxy": "http://(hidden)@proxy:80",
+    }
+    assert procfs.training_environ(GONE) == {}
+
+
+@pytest.mark.parametrize("name", ["shard-07.pt", "缺失.pt", "deep/" * 60 + "x"])
+def test_the_path_of_a_file_that_does_not_open(tmp_path, name):
+    pipe = tmp_path / name
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(pipe)
+    with subprocess.Popen([sys.executable, "-c", "import sys; open(sys.argv[1])", str(pipe)]) as process:
+        try:
+            wanted, ends = procfs.SystemCall("openat", on=str(pipe)), time.monotonic() + 20
+            while (seen := procfs.system_call(process.pid, process.pid)) != wanted and time.monotonic() < ends:
+                time.sleep(0.01)
+        finally:
+            process.kill()
+    assert seen == wanted

@@ -1,0 +1,291 @@
+"""torch's flight recorder in a few rows: which collectives this process issued on which process groups, and which are done.
+
+Pure and plain, for the dump of a live process and for dump files alike. The format is that of ``FlightRecorder::dump`` in
+torch/csrc/distributed/c10d (versions 1.x to 2.10), which torch's own ``torch.distributed.flight_recorder`` reads. What gloo writes
+differs: no ``pg_config``, no events (so a state is never "completed": ``retired`` says it), no sends and receives, and ``pg_status``
+counts those too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+FIELDS = (
+    "group", "sequence", "op", "input_sizes", "output_sizes", "dtypes", "state", "p2p", "peer", "issued_s", "at",
+)  # fmt: skip
+LAST = 200
+MOST_ENTRIES, MOST_TENSORS, MOST_DIMENSIONS, LONGEST_NAME = 100_000, 1024, 16, 300
+UNNAMED = "#"
+"""Begins the name of a group that has none (gloo under TORCH_DISTRIBUTED_DEBUG=DETAIL): its number in this process follows."""
+
+_OPERATION = re.compile(r"(?:(\w+):)?(\S+)(?: (\d+)(->|<-)(\d+))?$")
+Place = Callable[[Any], Optional[str]]
+
+
+class Known(NamedTuple):
+    """A process group as the process has it. ``number`` counts its operations, 0 only where there was none; None: not known."""
+
+    name: str
+    description: str
+    backend: str
+    ranks: Sequence[int]
+    number: Optional[int] = None
+
+
+class _Entry(NamedTuple):
+    name: str
+    library: str
+    pg_id: int
+    description: str
+    record: int
+    sequence: int
+    op: str
+    input_sizes: List[List[int]]
+    output_sizes: List[List[int]]
+    dtypes: List[str]
+    state: str
+    p2p: bool
+    peer: Optional[int]
+    issued_s: Optional[float]
+    at: Optional[str]
+
+
+class _Told(NamedTuple):
+    """What dumps say beside their entries: the last completed collective by (library, pg_id), and whether older calls are forgotten."""
+
+    completed: Dict[Tuple[str, int], int]
+    overwritten: bool
+
+
+def no_place(frames: Any) -> Optional[str]:
+    """Without stacks there is no call site."""
+    return None
+
+
+def summary(
+    dumps: Iterable[Dict[str, Any]], known: Iterable[Known] = (), last: int = LAST, place: Place = no_place
+) -> Dict[str, Any]:
+    """``groups``, ``fields`` and ``calls`` (rows, oldest first; of each group those that are not done and the `last` others) and
+    ``overwritten``: the recorder has forgotten older calls.
+
+    `known` groups complete what the dumps say of them. `place` names the call site by an entry's frames. About 5 us an entry.
+    """
+    dumps = list(dumps)
+    entries = [e for dump in dumps for e in _entries(dump, place)]
+    groups = {g.name: g for dump in dumps for g in _configured(dump)}
+    groups.update({g.name: g for g in known})
+    fresh = {g.name for g in groups.values() if g.number == 0 and libraries(g.backend) == ["gloo"]}
+    told = _Told({}, any(_first_record(dump) > 0 for dump in dumps))
+    for dump in dumps:
+        told.completed.update(_status(dump))
+    return _summary([e for e in _current(entries) if e.name not in fresh], groups, told, last)
+
+
+def libraries(backend: str) -> List[str]:
+    """``cpu:gloo,cuda:nccl`` -> gloo, nccl."""
+    return sorted({part.rpartition(":")[2] for part in backend.split(",") if part})
+
+
+def _summary(entries: List[_Entry], groups: Dict[str, Known], told: _Told, last: int) -> Dict[str, Any]:
+    by_key: Dict[Tuple[str, str], List[_Entry]] = {}
+    for group in groups.values():
+        for library in libraries(group.backend) or [""]:
+            by_key[group.name, library] = []
+    for entry in entries:
+        # A file's pg_config does not name the library: its first entry does.
+        own = by_key.pop((entry.name, ""), None)
+        by_key.setdefault((entry.name, entry.library), [] if own is None else own).append(entry)
+    mixed = _with_several_libraries(by_key)
+    rows: List[Tuple[float, int, List[Any]]] = []
+    described = []
+    for (name, library), own_entries in by_key.items():
+        shown = f"{name}/{library}" if name in mixed else name
+        group = groups.get(name) or Known(name, own_entries[-1].description, library, ())
+        described.append(_group(shown, group, library, own_entries, told))
+        kept = [e for e in own_entries if e.state != "completed"]
+        done = [e for e in own_entries if e.state == "completed"]
+        for entry in kept + done[-last:]:
+            rows.append((entry.issued_s or 0.0, entry.record, _row(shown, entry, group.ranks)))
+    rows.sort(key=lambda row: row[:2])
+    return {
+        "groups": described,
+        "fields": FIELDS,
+        "calls": [row for _, _, row in rows],
+        "overwritten": told.overwritten,
+    }
+
+
+def _with_several_libraries(keys: Iterable[Tuple[str, str]]) -> List[str]:
+    names = [name for name, _ in keys]
+    return [name for name in set(names) if names.count(name) > 1]
+
+
+def _group(shown: str, group: Known, library: str, entries: List[_Entry], told: _Told) -> Dict[str, Any]:
+    collectives = [e for e in entries if not e.p2p]
+    issued: Optional[int] = max((e.sequence for e in collectives), default=0 if not told.overwritten else None)
+    if group.number is not None and library != "gloo":
+        # NCCL counts before it makes a communicator, for which all ranks have to come: the record follows.
+        issued = max(issued or 0, group.number)
+    elif group.number == 0:
+        issued = 0
+    pending = [e.sequence for e in collectives if e.state != "completed"]
+    done = [e.sequence for e in collectives if e.state == "completed"]
+    completed: Optional[int] = max(done) if done else None
+    if completed is None:
+        last = told.completed.get((library, entries[-1].pg_id)) if entries else None
+        if last is not None and library != "gloo":
+            completed = max(last, 0)
+        elif pending:
+            completed = min(pending) - 1
+        elif issued == 0 or not told.overwritten:
+            completed = 0
+    return {
+        "name": shown,
+        "description": "" if group.description == "undefined" else group.description,
+        "backend": library or group.backend,
+        "ranks": list(group.ranks),
+        "last_issued": issued,
+        "last_completed": completed,
+    }
+
+
+def _row(shown: str, entry: _Entry, ranks: Sequence[int]) -> List[Any]:
+    peer = entry.peer
+    if peer is not None and peer < len(ranks):
+        peer = ranks[peer]
+    values = (
+        shown, entry.sequence, entry.op, entry.input_sizes, entry.output_sizes, entry.dtypes, entry.state, entry.p2p, peer,
+        entry.issued_s, entry.at,
+    )  # fmt: skip
+    return list(values)
+
+
+# --- one dump ------------------------------------------------------------------------------------------------------
+# Files are not to be trusted, so nothing here takes a type for granted.
+
+
+def _entries(dump: Dict[str, Any], place: Place) -> Iterable[_Entry]:
+    raw = dump.get("entries")
+    for number, entry in enumerate(raw[-MOST_ENTRIES:] if isinstance(raw, list) else ()):
+        if isinstance(entry, dict):
+            yield _entry(entry, number, place)
+
+
+def _entry(raw: Dict[str, Any], number: int, place: Place) -> _Entry:
+    library, op, peer = _operation(raw.get("profiling_name"))
+    group = raw.get("process_group")
+    name, description = (group[0], group[1]) if isinstance(group, (list, tuple)) and len(group) == 2 else (group, "")
+    pg_id = _integer(raw.get("pg_id"))
+    p2p = raw.get("is_p2p") is True or op in ("send", "recv")
+    sequence = raw.get("p2p_seq_id") if p2p else raw.get("collective_seq_id", raw.get("seq_id"))
+    input_dtypes, output_dtypes = _texts(raw.get("input_dtypes")), _texts(raw.get("output_dtypes"))
+    return _Entry(
+        name=_text(name) or f"{UNNAMED}{pg_id}",
+        library=library,
+        pg_id=pg_id,
+        description=_text(description),
+        record=_integer(raw.get("record_id"), number),
+        sequence=_integer(sequence),
+        op=op,
+        input_sizes=_sizes(raw.get("input_sizes")),
+        output_sizes=_sizes(raw.get("output_sizes")),
+        dtypes=input_dtypes or output_dtypes,
+        state=_state(raw, library),
+        p2p=p2p,
+        peer=peer,
+        issued_s=_seconds(raw),
+        at=place(raw.get("frames")),
+    )
+
+
+def _operation(name: Any) -> Tuple[str, str, Optional[int]]:
+    """``nccl:send 0->1`` -> ("nccl", "send", 1); ``nccl:recv 1<-0`` -> ("nccl", "recv", 0): the peer as a rank of the group."""
+    found = _OPERATION.match(_text(name))
+    if found is None:
+        return "", _text(name) or "?", None
+    library, op, _, arrow, peer = found.groups()
+    return library or "", op, int(peer[:9]) if arrow else None
+
+
+def _state(raw: Dict[str, Any], library: str) -> str:
+    state = raw.get("state")
+    # A gloo call has no event that could tell; it is retired when it has run. With NCCL, retired may also mean timed out.
+    if state == "completed" or (library == "gloo" and raw.get("retired") is True):
+        return "completed"
+    return "started" if state == "started" else "issued"
+
+
+def _seconds(raw: Dict[str, Any]) -> Optional[float]:
+    for key, scale in (("time_created_ns", 1e-9), ("time_created_us", 1e-6)):
+        value = raw.get(key)
+        if isinstance(value, (int, float)) and 0 < value < 1e20:
+            return value * scale
+    return None
+
+
+def _current(entries: List[_Entry]) -> List[_Entry]:
+    """Without those of an earlier group of the same name: a program may destroy its groups and begin anew."""
+    newest: Dict[Tuple[str, str], int] = {}
+    for entry in entries:
+        newest[entry.name, entry.library] = entry.pg_id
+    return [e for e in entries if newest[e.name, e.library] == e.pg_id]
+
+
+def _first_record(dump: Dict[str, Any]) -> int:
+    raw = dump.get("entries")
+    first = raw[0] if isinstance(raw, list) and raw else None
+    return _integer(first.get("record_id")) if isinstance(first, dict) else 0
+
+
+def _configured(dump: Dict[str, Any]) -> Iterable[Known]:
+    """The groups of ``pg_config``; gloo has one without a name there, which says nothing."""
+    config = dump.get("pg_config")
+    for name, about in config.items() if isinstance(config, dict) else ():
+        if isinstance(about, dict) and _text(name):
+            yield Known(_text(name), _text(about.get("desc")), "", _ranks(about.get("ranks")))
+
+
+def _status(dump: Dict[str, Any]) -> Dict[Tuple[str, int], int]:
+    """(library, pg_id) -> the last completed collective."""
+    status, raw = dump.get("pg_status"), dump.get("entries")
+    first = raw[0] if isinstance(raw, list) and raw else None
+    library = _operation(first.get("profiling_name"))[0] if isinstance(first, dict) else ""
+    found = {}
+    for pg_id, about in status.items() if isinstance(status, dict) else ():
+        if isinstance(about, dict):
+            found[library, _integer(pg_id)] = _integer(about.get("last_completed_collective"), -1)
+    return found
+
+
+def _ranks(value: Any) -> List[int]:
+    """``"[0, 1, 2]"``, or a list of numbers."""
+    if isinstance(value, str):
+        return [int(n[:9]) for n in re.findall(r"\d+", value)]
+    return [n for n in value if type(n) is int] if isinstance(value, (list, tuple)) else []
+
+
+def _integer(value: Any, default: int = 0) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
+        return int(value)
+    return default
+
+
+def _text(value: Any) -> str:
+    return value[:LONGEST_NAME] if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> List[str]:
+    return [_text(v) for v in value[:MOST_TENSORS]] if isinstance(value, (list, tuple)) else []
+
+
+def _sizes(value: Any) -> List[List[int]]:
+    if not isinstance(value, (list, tuple)):
+        return []
+    shapes = [shape for shape in value[:MOST_TENSORS] if isinstance(shape, (list, tuple))]
+    return [[_integer(n) for n in shape[:MOST_DIMENSIONS]] for shape in shapes]
+
+
+__all__ = ["FIELDS", "LAST", "UNNAMED", "Known", "libraries", "no_place", "summary"]

@@ -1,0 +1,210 @@
+"""From what was written down about each rank to the evidence about the job, with what follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..model import (
+    Activity,
+    Block,
+    Ending,
+    HostFacts,
+    JobEvidence,
+    Joining,
+    Look,
+    Maybe,
+    MeetingPoint,
+    NotAvailable,
+    RankCollectives,
+    RankEvidence,
+    RasReport,
+    Silent,
+    SourceLine,
+)
+from ..outside import blocks, meeting, procfs, sources
+from ..outside.ending import Endings
+from . import roster
+from .tasks import Task
+from .watched import Watched
+
+__all__ = ["Parts", "assemble"]
+
+MEETING_S = 0.5
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What was taken. ``doing``: by the pid of a rank its own activity, then those of the processes below it."""
+
+    name: str
+    watched: Sequence[Watched]
+    doing: Mapping[int, Sequence[Activity]]
+    launcher_pid: int | None
+    launcher: Look | None
+    launcher_activity: Maybe[Activity]
+    host: HostFacts | None
+    ras: Maybe[RasReport]
+
+
+def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
+    """The evidence. What has to be read from disks or asked of a network for it may take until `ends`."""
+    watched = parts.watched
+    places = [_place(o, parts.doing.get(o.link.pid, ())) for o in watched]
+    command = procfs.command(parts.launcher_pid) if parts.launcher_pid else ()
+    nproc = next((p.local_world_size for p in places if p.local_world_size), None) or roster.told_nproc(command)
+    told = (nproc or 1) * roster.told_nodes(command)
+    world_size = max((o.link.world_size for o in watched), default=told)
+    nproc = min(nproc, world_size) if nproc else None  # a variable of another job may be left in the environment
+    absent = roster.missing(places, world_size, nproc, parts.launcher_pid)
+    follows = _Follows(parts, places, absent)
+    alive = [
+        _present(o, p, parts.doing.get(o.link.pid, ()), world_size, follows.ending(o.link.pid, ends))
+        for o, p in zip(watched, places, strict=True)
+    ]
+    gone = [_absent(one, world_size, follows.ending_of_missing(one, ends)) for one in absent]
+    return JobEvidence(
+        name=parts.name,
+        ranks=tuple(sorted([*alive, *gone], key=lambda r: (r.rank, r.pid))),
+        world_size=world_size,
+        hosts=(parts.host,) if parts.host is not None else (),
+        launcher_pid=parts.launcher_pid,
+        launcher_command=" ".join(command),
+        nproc=nproc,
+        silent=tuple(_silent(o) for o in watched if o.problem),
+        sources=follows.sources.in_time(ends) or {},
+        meeting=follows.meeting.in_time(ends) or (),
+        blocks=follows.blocks.in_time(ends) or {},
+        launcher=parts.launcher,
+        launcher_activity=parts.launcher_activity,
+        launcher_running_s=_running_s(parts.launcher_pid),
+        ras=parts.ras,
+        taken_s=time.monotonic() - began,
+    )
+
+
+class _Follows:
+    """What is to be found out after the ranks were asked: all at once, as a disk or a name server may not answer."""
+
+    def __init__(self, parts: Parts, places: Sequence[roster.Place], absent: Sequence[roster.Missing]) -> None:
+        alive = [p.pid for p in places if procfs.exists(p.pid)]
+        self._endings = Endings(parts.launcher_pid, alive, parts.launcher)
+        dead = {p.pid: (p.pid, p.rank, p.local_rank) for p in places if p.pid not in alive}
+        lost = {m: (m.pid, m.rank, m.local_rank) for m in absent if m.why == "ended"}
+        self._by_pid = {pid: self._ask(*about) for pid, about in dead.items()}
+        self._missing = {m: self._ask(*about) for m, about in lost.items()}
+        self.sources: Task[Mapping[str, SourceLine]] = Task(lambda: _sources(parts.watched), "sources")
+        self.blocks: Task[Mapping[str, Sequence[Block]]] = Task(lambda: _blocks(parts.watched), "blocks")
+        self.meeting: Task[Sequence[MeetingPoint]] = Task(lambda: _meeting(parts), "meeting")
+
+    def _ask(self, pid: int, rank: int, local_rank: int) -> Task[Ending]:
+        return Task(lambda: self._endings.of(pid, rank, local_rank), f"ending-{rank}")
+
+    def ending(self, pid: int, ends: float) -> Ending | None:
+        return _in_time(self._by_pid[pid], pid, ends) if pid in self._by_pid else None
+
+    def ending_of_missing(self, one: roster.Missing, ends: float) -> Ending | None:
+        return _in_time(self._missing[one], one.pid, ends) if one in self._missing else None
+
+
+def _in_time(task: Task[Ending], pid: int, ends: float) -> Ending:
+    late = NotAvailable("the log, or the kernel's, did not answer in time")
+    return task.in_time(ends) or Ending(pid, exit_code=late, signal=late, out_of_memory=late)
+
+
+def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
+    return sources.read(process for one in watched for look in one.looks for process in look.processes)
+
+
+def _blocks(watched: Sequence[Watched]) -> Mapping[str, Sequence[Block]]:
+    return blocks.where_ranks_differ(
+        (one.link.pid, one.looks[-1].processes[0].threads[0].frames)
+        for one in watched
+        if one.looks and one.looks[-1].processes and one.looks[-1].processes[0].threads
+    )
+
+
+def _meeting(parts: Parts) -> Sequence[MeetingPoint]:
+    """Where ranks are to meet that are still joining; where there is none, where their launchers are to."""
+    told = [(one.link.pid, one.joining) for one in parts.watched if isinstance(one.joining, Joining)]
+    if not parts.watched and parts.launcher_pid:
+        endpoint = roster.told_endpoint(procfs.command(parts.launcher_pid))
+        told = [(parts.launcher_pid, Joining(None, None, *endpoint))] if endpoint else []
+    return meeting.meeting_points(told, MEETING_S)
+
+
+def _running_s(pid: int | None) -> float | None:
+    process = procfs.stat(pid) if pid else None
+    return procfs.running_s(process) if process is not None else None
+
+
+# --- one rank ------------------------------------------------------------------------------------------------------
+
+
+def _place(one: Watched, doing: Sequence[Activity]) -> roster.Place:
+    environ = one.environ if isinstance(one.environ, Mapping) else {}
+    own = next((a for a in doing if a.pid == one.link.pid), None)
+    joined = isinstance(one.collectives, RankCollectives) and one.collectives.groups
+    return roster.place(one.link.pid, one.link.rank, environ, own.sockets if own is not None and joined else ())
+
+
+def _present(
+    one: Watched, place: roster.Place, doing: Sequence[Activity], world_size: int, ended: Ending | None
+) -> RankEvidence:
+    pid = one.link.pid
+    own = next((a for a in doing if a.pid == pid), None)
+    seen: Maybe[Activity] = own if own is not None else NotAvailable("the process is gone")
+    roles = {
+        p.pid: p.role for look in one.looks for p in look.processes
+    }  # old torch names its workers in their stacks only
+    return RankEvidence(
+        rank=one.link.rank,
+        world_size=world_size,
+        local_rank=place.local_rank,
+        pid=pid,
+        host=socket.gethostname(),
+        looks=tuple(one.looks),
+        activity=seen,
+        children=tuple(dataclasses.replace(a, role=roles.get(a.pid, a.role)) for a in doing if a.pid != pid),
+        pace=one.pace,
+        collectives=one.collectives,
+        calls_in_window=one.calls_in_window,
+        environ=one.environ,
+        ending=ended,
+        joining=one.joining,
+        problem=one.problem,
+    )
+
+
+_REASONS = {
+    "ended": "the process is gone",
+    "elsewhere": "it belongs to another host",
+    "not known": "no process of this host has this rank now",
+}
+
+
+def _absent(one: roster.Missing, world_size: int, ended: Ending | None) -> RankEvidence:
+    nothing = NotAvailable(_REASONS[one.why])
+    return RankEvidence(
+        rank=one.rank,
+        world_size=world_size,
+        local_rank=one.local_rank,
+        pid=one.pid or (ended.pid if ended is not None else 0),
+        host=socket.gethostname() if one.why == "ended" else "",
+        activity=nothing,
+        pace=nothing,
+        collectives=nothing,
+        calls_in_window=nothing,
+        environ=nothing,
+        joining=nothing,
+        ending=ended,
+        problem=nothing.reason,
+    )
+
+
+def _silent(one: Watched) -> Silent:
+    reason = one.link.problem
+    return Silent(one.link.rank, one.link.pid, one.problem, reason.next_step if reason is not None else "")

@@ -1,0 +1,228 @@
+"""One rank while the evidence is taken: two threads, one that enters it and one that looks, write down here what they get."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from .. import evidence, evidence_collectives
+from ..attach.base import Link
+from ..errors import DeadlineExceeded, TraindbgError
+from ..model import Joining, Look, Maybe, NotAvailable, Pace, ProcessStacks, Rank, RankCollectives, Step
+from ..outside import procfs
+from ..outside import stacks as outside
+
+__all__ = ["Plan", "Watched"]
+
+T = TypeVar("T")
+
+QUICK_S = 1.0
+"""How long an agent may take for stacks before we look from outside."""
+PROBE_S = 2.0
+SURELY_STUCK_S = 0.3
+"""A slow disk keeps a thread in uninterruptible sleep for less."""
+RECENT_STEPS = 32
+_PARTS = ("data_wait", "forward", "backward", "optimizer", "other")
+
+
+@dataclass
+class Plan:
+    """Who does what when, on the monotonic clock. The window opens once: when all are entered, or patience has run out."""
+
+    began: float
+    ends: float
+    enter_s: float
+    window_s: float
+    opened: threading.Event = field(default_factory=threading.Event)
+    opened_at: float = 0.0
+
+    def open(self) -> None:
+        self.opened_at = time.monotonic()
+        self.opened.set()
+
+    def sleep_to(self, share: float) -> None:
+        """Until that share of the window has passed."""
+        until = min(self.opened_at + share * self.window_s, self.ends)
+        time.sleep(max(0.0, until - time.monotonic()))
+
+    @property
+    def left_s(self) -> float:
+        return self.ends - time.monotonic()
+
+
+class Watched:
+    """What is known about the process of one link so far. Nothing here raises but programming errors."""
+
+    def __init__(self, link: Link, plan: Plan) -> None:
+        self.link, self._plan = link, plan
+        self.who: Rank | None = None
+        self.environ: Mapping[str, str] | NotAvailable = NotAvailable("not read in time")
+        self.looks: list[Look] = []
+        self.pace: Maybe[Pace] = NotAvailable("not asked in time")
+        self.collectives: Maybe[RankCollectives] = NotAvailable("not asked in time")
+        self.calls_in_window: Maybe[int] = NotAvailable("not asked in time")
+        self.joining: Maybe[Joining] = NotAvailable("not asked in time")
+        self._closed = ""
+        """Why it cannot be entered."""
+        self._mute = ""
+        """Why its agent does not answer, although it is there."""
+        self._blind = ""
+        """Why a look from outside failed."""
+
+    @property
+    def problem(self) -> str:
+        """Why its agent does not answer, in one line; empty where it does."""
+        outside_too = self._blind if not self.looks else ""
+        late = "no agent came in in time" if self.link.client is None else ""
+        return self._closed or self._mute or outside_too or late
+
+    # --- the two threads
+
+    def enter(self) -> None:
+        """Bring the agent in and have the process say who it is. One that the kernel does not let go is left alone."""
+        if procfs.uninterruptible([self.link.pid], settle_s=SURELY_STUCK_S):
+            self._closed = f"process {self.link.pid} is in uninterruptible sleep: nothing is tried inside"
+            return
+        self.who = self.link.identify(self._plan.enter_s)
+        if not self.who.agent:
+            reason = self.link.problem
+            if self.link.client is None:
+                self._closed = reason.cause if reason is not None else self.who.note
+            else:
+                self._mute = self._mute or self.who.note
+
+    def watch(self) -> None:
+        """Look three times over the window; ask the agent at its two ends."""
+        self._read_environ()
+        self._plan.opened.wait(max(0.0, self._plan.left_s))
+        self._look(children=True)
+        steps_before, calls_before = self._step(), self._collectives()
+        self._plan.sleep_to(0.5)
+        self._look(children=False)
+        if isinstance(calls_before, NotAvailable):
+            calls_before = self._collectives()  # its agent may have come meanwhile
+        self._plan.sleep_to(1.0)
+        self.pace = self._pace(steps_before)
+        self.collectives = self._collectives()
+        self.calls_in_window = _new_calls(calls_before, self.collectives)
+        self.joining = self._joining()
+        self._look(children=True)
+
+    def _read_environ(self) -> None:
+        """And take from it which rank this is, as long as no agent has said so: a target given by its pid is nobody in particular."""
+        link = self.link
+        if procfs.uninterruptible([link.pid]):
+            self.environ = NotAvailable("it is in uninterruptible sleep: reading it could block")
+        elif os.access(f"/proc/{link.pid}/environ", os.R_OK):
+            self.environ = told = procfs.training_environ(link.pid)
+            rank, world_size = told.get("RANK", ""), told.get("WORLD_SIZE", "")
+            if link.client is None and link.world_size == 1 and rank.isdigit() and world_size.isdigit():
+                link.rank, link.world_size = int(rank), int(world_size)
+        else:
+            self.environ = NotAvailable("it is closed to this user, or the process is gone")
+
+    # --- stacks
+
+    def _look(self, *, children: bool) -> None:
+        at = time.monotonic()
+        if self._plan.left_s < 0.05:
+            return
+        try:
+            seen = self._stacks(children)
+        except TraindbgError as e:
+            self._blind = e.cause
+            return
+        self.looks.append(Look(at - self._plan.began, tuple(seen)))
+
+    def _stacks(self, children: bool) -> list[ProcessStacks]:
+        link, ends = self.link, self._plan.ends
+        client = link.client
+        if client is not None and not self._mute:
+            try:
+                answer = client.call("stacks", {}, min(QUICK_S, max(0.05, self._plan.left_s)))
+            except DeadlineExceeded:
+                self._mute = (
+                    f"its agent has not answered for {QUICK_S:g} s: no Python runs in it, as where C code holds the GIL"
+                )
+            except TraindbgError as e:
+                self._mute = e.cause  # the view from outside, below, is an answer all the same
+            else:
+                inside = evidence.stacks(link.rank, link.pid, answer)
+                return [inside, *(self._below() if children else ())]
+        return outside.dump(link.pid, link.rank, deadline_s=max(0.5, ends - time.monotonic()), children=children)
+
+    def _below(self) -> list[ProcessStacks]:
+        """The children's stacks; where there is no tool to look with, the children and the reason."""
+        pid, rank = self.link.pid, self.link.rank
+        try:
+            return outside.below(pid, rank, deadline_s=self._plan.left_s)
+        except TraindbgError as e:
+            return [ProcessStacks(rank, p.pid, "child", "py-spy", (), note=e.cause) for p in procfs.descendants(pid)]
+
+    # --- what only the agent knows
+
+    def _ask(self, method: str, params: dict[str, Any], build: Callable[[Any], T]) -> Maybe[T]:
+        client = self.link.client
+        if client is None or self._mute:  # one that has not answered once would cost the same time at every question
+            return NotAvailable(self.problem)
+        try:
+            return build(client.call(method, params, min(PROBE_S, max(0.05, self._plan.left_s))))
+        except TraindbgError as e:
+            return NotAvailable(e.cause)
+
+    def _step(self) -> Maybe[int]:
+        return self._ask("pace", {}, lambda answer: int(answer["step"]))
+
+    def _pace(self, before: Maybe[int]) -> Maybe[Pace]:
+        rank, pid = self.link.rank, self.link.pid
+        params = {"last": RECENT_STEPS, "deadline_s": 0.0}
+        recorded = self._ask("steps", params, lambda answer: evidence.steps(rank, pid, answer).steps)
+        # An agent that came within the window has counted from its arrival on.
+        began_at = 0 if isinstance(before, NotAvailable) else before
+        steps = () if isinstance(recorded, NotAvailable) else recorded
+        pace = self._ask("pace", {}, lambda answer: _to_pace(answer, steps, began_at))
+        if isinstance(pace, NotAvailable) or pace.optimizer_step is not None:
+            return pace
+        own = self._ask("counts", {}, lambda answer: max(answer["steps"], default=None))  # no step since the agent came
+        return pace if isinstance(own, NotAvailable) else dataclasses.replace(pace, optimizer_step=own)
+
+    def _joining(self) -> Maybe[Joining]:
+        told = self._ask("joining", {}, lambda answer: answer["joining"])
+        if isinstance(told, NotAvailable):
+            return told
+        return Joining(**told) if told else NotAvailable("it is not on its way into a process group")
+
+    def _collectives(self) -> Maybe[RankCollectives]:
+        return self._ask(
+            "collectives", {}, lambda answer: evidence_collectives.collectives(self.link.rank, self.link.pid, answer)
+        )
+
+
+def _to_pace(answer: Mapping[str, Any], recorded: Sequence[Step], began_at: int) -> Pace:
+    marks = answer["marks"]
+    parts = {name: [v for step in recorded if (v := getattr(step, f"{name}_s")) is not None] for name in _PARTS}
+    return Pace(
+        steps=answer["step"],
+        optimizer_step=marks[-1][2] if marks else None,
+        since_last_s=answer["since_last_step_s"],
+        usual_s=answer["usual_step_s"],
+        recent_s=tuple(step.duration_s for step in recorded if step.duration_s is not None),
+        steps_in_window=max(0, answer["step"] - began_at),
+        parts={name: statistics.median(values) for name, values in parts.items() if values},
+    )
+
+
+def _new_calls(before: Maybe[RankCollectives], after: Maybe[RankCollectives]) -> Maybe[int]:
+    """How many collectives were issued between the two, over all groups."""
+    if isinstance(after, NotAvailable):
+        return after
+    if isinstance(before, NotAvailable):
+        return before
+    then = {group.name: group.last_issued or 0 for group in before.groups}
+    return sum(max(0, (group.last_issued or 0) - then.get(group.name, 0)) for group in after.groups)

@@ -1,0 +1,248 @@
+"""What processes do over a short window, from two readings of /proc: CPU, state, system call, I/O, page faults, sockets. No help from them.
+
+One look cannot tell waiting from working: a thread that sleeps now may run a millisecond later. The difference of two readings can: its CPU
+time, and how often it was given a CPU at all. Costs 60 us a thread and reading, and nothing to the process. Never blocks on a process in
+uninterruptible sleep: whatever needs the lock of its memory map is left out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..model import Activity, Maybe, NotAvailable, ThreadActivity
+from . import procfs, sockets
+
+__all__ = ["watch"]
+
+MOST_FILES = 32
+MOST_SOCKETS = 64
+_LONGEST = 200
+_NO_FILES = re.compile(r"/(dev|proc|sys)/|/memfd:|.*( \(deleted\)|\.(so[.\d]*|pyc?|pth|zip|egg|jar))$")
+"""Descriptors on these are not what a training reads or writes."""
+_NO_IO = NotAvailable("the kernel shows it to the process's own user only")
+_SOCKET_CALLS = ("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2")
+_NO_DELAYS = NotAvailable("this kernel does not count it")
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def watch(pids: Iterable[int], window_s: float, *, roles: Mapping[int, str] | None = None) -> dict[int, Activity]:
+    """What each of `pids` did during the next `window_s` seconds: two readings around one window that they share.
+
+    `roles` are what to call them (else ``"rank"``). Takes `window_s` and about 1 ms a process. Those that are gone at the end are not
+    in the answer; one that has ended and was not buried yet is, with state Z.
+    """
+    roles = roles or {}
+    wanted = list(dict.fromkeys(pids))
+    ends = time.monotonic() + window_s
+    stuck = frozenset(procfs.uninterruptible(wanted))
+    before = {pid: _read(pid) for pid in wanted}
+    time.sleep(max(0.0, ends - time.monotonic()))
+    tables = _Tables()
+    found = {}
+    for pid in wanted:
+        then, now = before[pid], _read(pid)
+        if then is not None and now is not None:
+            found[pid] = _activity(pid, roles.get(pid, "rank"), then, now, tables, careful=pid in stuck)
+    return found
+
+
+# --- one reading ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Of a thread: CPU time, how often it was given a CPU, and how long it was ready and had none (None: not counted)."""
+
+    cpu_ns: int
+    runs: int
+    starved_ns: int | None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The counters of a process at one moment."""
+
+    at_s: float
+    threads: Mapping[int, _Clock]
+    read_bytes: int | None
+    written_bytes: int | None
+    major_faults: int
+
+
+def _read(pid: int) -> _Reading | None:
+    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    if not fields:
+        return None
+    io = _fields(f"/proc/{pid}/io")
+    tids = _tids(pid)
+    at = time.monotonic()
+    return _Reading(
+        at,
+        {tid: _cpu(pid, tid) for tid in tids},
+        _most(io, "rchar", "read_bytes"),
+        _most(io, "wchar", "write_bytes"),
+        int(fields[9]),
+    )
+
+
+def _most(io: Mapping[str, str], *names: str) -> int | None:
+    """The greatest of some counters: bytes through read() count as one, those that a memory map brings from the disk as another."""
+    return max((int(io[name]) for name in names if name in io), default=None)
+
+
+def _tids(pid: int) -> list[int]:
+    try:
+        return sorted((int(name) for name in os.listdir(f"/proc/{pid}/task")), key=lambda tid: (tid != pid, tid))
+    except OSError:
+        return []
+
+
+def _cpu(pid: int, tid: int) -> _Clock:
+    """From coarser clocks where the kernel keeps no fine ones."""
+    fine = _text(f"/proc/{pid}/task/{tid}/schedstat").split()
+    if len(fine) == 3:
+        return _Clock(int(fine[0]), int(fine[2]), int(fine[1]))
+    ticks = _text(f"/proc/{pid}/task/{tid}/stat").rpartition(")")[2].split()[11:13]
+    status = _fields(f"/proc/{pid}/task/{tid}/status")
+    switches = (int(status.get(f"{kind}voluntary_ctxt_switches", "0")) for kind in ("", "non"))
+    return _Clock(sum(map(int, ticks)) * _TICK_NS, sum(switches), None)
+
+
+# --- from two readings to an Activity ------------------------------------------------------------------------------
+
+
+class _Tables:
+    """The socket tables, read once for each network namespace."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, sockets.TcpSocket]] = {}
+
+    def of(self, pid: int) -> dict[str, sockets.TcpSocket]:
+        try:
+            namespace = os.readlink(f"/proc/{pid}/ns/net")
+        except OSError:
+            return {}
+        if namespace not in self._by_namespace:
+            self._by_namespace[namespace] = sockets.table(pid)
+        return self._by_namespace[namespace]
+
+
+def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Tables, *, careful: bool) -> Activity:
+    window_s = max(1e-6, now.at_s - then.at_s)
+    status = _fields(f"/proc/{pid}/status")
+    kernel = {t.tid: t for t in procfs.threads(pid)}
+    known = tables.of(pid)
+    threads = tuple(
+        _thread(pid, kernel[tid], _spent(then, now, tid), window_s, None if careful else known)
+        for tid in now.threads
+        if tid in kernel
+    )
+    main = kernel.get(pid)
+    tracer = int(status.get("TracerPid", "0"))
+    return Activity(
+        pid=pid,
+        role=role,
+        command=_command(pid, careful),
+        window_s=window_s,
+        state=main.state if main is not None else "X",
+        cpu_share=sum(t.cpu_share for t in threads),
+        threads=threads,
+        read_bytes_per_s=_rate(then.read_bytes, now.read_bytes, window_s),
+        written_bytes_per_s=_rate(then.written_bytes, now.written_bytes, window_s),
+        major_faults_per_s=(now.major_faults - then.major_faults) / window_s,
+        rss_bytes=procfs.rss_bytes(pid),
+        swap_bytes=_kib(status, "VmSwap"),
+        open_files=_open_files(pid),
+        traced_by=tracer or None,
+        sockets=tuple(str(s) for s in sockets.of(pid, known)[:MOST_SOCKETS]),
+    )
+
+
+def _spent(then: _Reading, now: _Reading, tid: int) -> _Clock:
+    """Within the window. A thread that began within it counts from its beginning."""
+    last, first = now.threads[tid], then.threads.get(tid, _Clock(0, 0, 0))
+    starved_ns = None if last.starved_ns is None or first.starved_ns is None else last.starved_ns - first.starved_ns
+    return _Clock(max(0, last.cpu_ns - first.cpu_ns), max(0, last.runs - first.runs), starved_ns)
+
+
+def _thread(
+    pid: int,
+    seen: procfs.ThreadState,
+    spent: _Clock,
+    window_s: float,
+    known: Mapping[str, sockets.TcpSocket] | None,
+) -> ThreadActivity:
+    """`known` are the connections by the targets of their descriptors; None where the process's memory must be left alone."""
+    call = procfs.system_call(pid, seen.tid, memory=known is not None)
+    wchan = _text(f"/proc/{pid}/task/{seen.tid}/wchan")
+    on = sockets.named(call.on, known or {})
+    if on is None and known is not None:
+        on = _subject(pid, seen.tid, known)
+    return ThreadActivity(
+        tid=seen.tid,
+        name=seen.name,
+        state=seen.state,
+        cpu_share=min(1.0, spent.cpu_ns / 1e9 / window_s),
+        switches=spent.runs,
+        wchan=wchan if wchan.strip("0") else NotAvailable("it runs, or the kernel does not show it"),
+        call=call.name,
+        on=on,
+        starved_share=_NO_DELAYS if spent.starved_ns is None else min(1.0, max(0, spent.starved_ns) / 1e9 / window_s),
+    )
+
+
+def _subject(pid: int, tid: int, known: Mapping[str, sockets.TcpSocket]) -> str | None:
+    """What a call is about that names no descriptor in its first place: a child process, the connections of a poll."""
+    call, arguments = procfs.raw_system_call(pid, tid)
+    if call == "wait4" or (call == "waitid" and arguments[0] == os.P_PID):
+        child = ctypes.c_int32(arguments[call == "waitid"]).value
+        words = " ".join(procfs.command(child))[:_LONGEST] if child > 0 else ""
+        return f"process {child}: {words}" if child > 0 else None
+    if call in _SOCKET_CALLS:
+        tcp = [str(known[on]) for on in sockets.polled(pid, call, arguments) if on in known]
+        return None if not tcp else tcp[0] if len(tcp) == 1 else f"{tcp[0]} and {len(tcp) - 1} more"
+    return None
+
+
+def _command(pid: int, careful: bool) -> str:
+    """The command line, or only the name where reading it could block."""
+    if careful:
+        process = procfs.stat(pid)
+        return process.comm if process is not None else ""
+    return " ".join(procfs.command(pid))
+
+
+def _open_files(pid: int) -> tuple[str, ...]:
+    """By the names alone: a `stat` on a file system that does not answer would not return."""
+    paths = (procfs.descriptor(pid, fd) for fd in procfs.descriptors(pid))
+    return tuple(
+        sorted({p for p in paths if p is not None and p.startswith("/") and not _NO_FILES.match(p)})[:MOST_FILES]
+    )
+
+
+def _rate(then: int | None, now: int | None, window_s: float) -> Maybe[float]:
+    return _NO_IO if then is None or now is None else (now - then) / window_s
+
+
+def _kib(status: Mapping[str, str], name: str) -> Maybe[int]:
+    words = status.get(name, "").split()
+    return int(words[0]) * 1024 if words else NotAvailable("this kernel does not count it")
+
+
+def _fields(path: str) -> dict[str, str]:
+    """The lines ``Name: value`` of a file."""
+    rows = (line.partition(":") for line in _text(path).splitlines())
+    return {name: value.strip() for name, colon, value in rows if colon}
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except OSError:
+        return ""

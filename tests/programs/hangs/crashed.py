@@ -1,0 +1,27 @@
+"""One rank ends with an exception between two synchronisations; the others wait for it in the making of a new process group."""
+
+import torch.distributed as dist
+from parts import Run, train_step
+
+EXPECTED = {
+    "code": "rank_ended",
+    "ranks": "culprit",
+    "where": "main",
+    "launcher": "reaping",
+    "state": ("stuck", "failed"),
+}
+
+
+def main():
+    run = Run(first_culprit=1)  # rank 0 keeps the store
+    model, optimizer = run.model()
+    for step, batch in enumerate(run.loader()):
+        if run.trouble(step):
+            raise ValueError("Sample 4711 has no label")  # HERE
+        if step == run.step:
+            dist.new_group()
+        train_step(model, optimizer, batch)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What the scenes share: the process group, the options, a small model and its data; torch and nothing of traindbg."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import tempfile
+import threading
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+WIDTH = 32
+LIFE_S = 900
+"""A scene that nobody stops ends by itself."""
+SETTLED_S = 1.0
+"""From the step of the trouble until every other rank waits or works as it will go on doing."""
+
+
+class Squares(Dataset):
+    """Numbers and their squares."""
+
+    def __len__(self):
+        return 1 << 20
+
+    def __getitem__(self, i):
+        x = torch.arange(WIDTH) * ((i % 97) / 97)
+        return x, x.square().sum().reshape(1)
+
+
+class Run:
+    """One rank's share of the scene: its rank, whose turn it is to get into trouble, and when."""
+
+    def __init__(self, *, culprit: int | None = None, first_culprit: int = 0, group: bool = True) -> None:
+        """``culprit``: always this rank. ``first_culprit``: never a rank below. ``group=False`` leaves the process group to the scene."""
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--seed", type=int, default=0)
+        self.seed = parser.parse_args().seed
+        signal.alarm(LIFE_S)
+        torch.manual_seed(self.seed)
+        torch.set_num_threads(1)
+        self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.culprit = first_culprit + (self.seed + 1) % (self.world - first_culprit) if culprit is None else culprit
+        self.step = 3 + self.seed % 3
+        if self.rank == 0:
+            say(f"culprit {self.culprit}")
+        if group:
+            dist.init_process_group("gloo")
+
+    @property
+    def is_culprit(self) -> bool:
+        return self.rank == self.culprit
+
+    def folder(self) -> tempfile.TemporaryDirectory[str]:
+        """A directory for this rank's files, below the one that whoever started the scene will remove."""
+        return tempfile.TemporaryDirectory(dir=os.environ.get("SCENE_FOLDER"))
+
+    def ready(self, after_s: float = SETTLED_S) -> None:
+        """Print ``ready`` in a moment, whatever this thread does meanwhile."""
+        timer = threading.Timer(after_s, say, ("ready",))
+        timer.daemon = True
+        timer.start()
+
+    def trouble(self, step: int) -> bool:
+        """Whether this rank gets into trouble at this step. The others say ``ready``, because the culprit may be unable to."""
+        if step != self.step:
+            return False
+        if not self.is_culprit:
+            self.ready()
+        return self.is_culprit
+
+    def model(self, width: int = WIDTH):
+        """``(model, optimizer)``, the model wrapped for data parallel training."""
+        model = nn.Sequential(nn.Linear(WIDTH, width), nn.ReLU(), nn.Linear(width, 1))
+        model = DistributedDataParallel(model)
+        return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def loader(self, dataset: Dataset | None = None, *, batch_size: int = 4, workers: int = 0) -> DataLoader:
+        """This rank's share of the data, the same number of batches for every rank."""
+        dataset = dataset or Squares()
+        sampler = DistributedSampler(dataset, self.world, self.rank, shuffle=False)
+        return DataLoader(dataset, batch_size, sampler=sampler, num_workers=workers)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def train_step(model, optimizer, batch) -> torch.Tensor:
+    """One step of a training whose trouble is elsewhere; returns the loss."""
+    x, y = batch
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()

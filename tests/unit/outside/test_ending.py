@@ -1,0 +1,270 @@
+"""How processes ended, from what they left: zombies of this test, logs written here, and the kernel's own words."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_traindbg.model import Frame, Look, NotAvailable, ProcessStacks, Thread
+from jupyter_traindbg.outside import ending, kernel_log, launcher_log, procfs
+from jupyter_traindbg.outside.launcher_log import Said
+from jupyter_traindbg.outside.rank_lines import lines_of
+
+Leave = Callable[..., int]
+
+
+@pytest.fixture
+def zombie() -> Iterator[Leave]:
+    """``zombie("code")`` runs Python that ends, and leaves it unburied; returns its pid."""
+    left: list[subprocess.Popen[bytes]] = []
+
+    def leave(code: str) -> int:
+        process = subprocess.Popen([sys.executable, "-I", "-S", "-c", code], stderr=subprocess.DEVNULL)
+        left.append(process)
+        ends = time.monotonic() + 20
+        while (seen := procfs.stat(process.pid)) is not None and seen.state != "Z":
+            assert time.monotonic() < ends
+            time.sleep(0.005)
+        return process.pid
+
+    yield leave
+    for process in left:
+        process.wait(10)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """A process that stands for a launcher, and the log that it writes to."""
+    log = tmp_path / "job.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=out, stderr=out)
+    yield process.pid, log
+    process.kill()
+    process.wait(10)
+
+
+def torchrun_at(*functions: str) -> Look:
+    """The main thread of torchrun, innermost function first."""
+    at = "/site-packages/torch/distributed/elastic/agent/server/api.py"
+    frames = tuple(Frame(at, 1, name, library=True) for name in functions)
+    return Look(0.0, (ProcessStacks(0, 1, "rank", "py-spy", (Thread("MainThread", 1, "waiting", frames),)),))
+
+
+def test_a_zombie_tells_its_exit_status(zombie: Leave) -> None:
+    assert ending.exit_status(zombie("raise SystemExit(7)")) == 7 << 8
+    assert ending.exit_status(zombie("import os; os.kill(os.getpid(), 9)")) == 9
+    assert ending.exit_status(os.getpid()) is None
+    assert ending.exit_status(2**22 + 1) is None
+    failed = ending.Endings(None, []).of(zombie("raise SystemExit(3)"), 1, 1)
+    assert failed.exit_code == 3
+    assert isinstance(failed.signal, NotAvailable)
+    assert failed.evidence[0].startswith("exit status 3, as the kernel's table says")
+    crashed = ending.Endings(None, []).of(zombie("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"), 1, 1)
+    assert crashed.signal == "SIGSEGV"
+    assert isinstance(crashed.exit_code, NotAvailable)
+    assert crashed.out_of_memory is False, "whatever memory there is, SIGSEGV is not its killer's"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "E1121 19:00:00.1 77 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: -9) local_rank: 1 (pid: 812) of "
+            "binary: /usr/bin/python3",
+            [Said(1, None, "SIGKILL", 812)],
+        ),
+        ("x] failed (exitcode: 1) local_rank: 0 (pid: 5) of binary: python", [Said(0, 1, None, 5)]),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+            [Said(1, None, "SIGKILL")],
+        ),
+        (
+            "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code 3",
+            [Said(2, 3, None)],
+        ),
+        ("srun: error: node7: task 3: Killed", [Said(3, None, "SIGKILL")]),
+        ("srun: error: node7: task 0: Segmentation fault (core dumped)", [Said(0, None, "SIGSEGV")]),
+        ("srun: error: node7: tasks 1-2: Exited with exit code 4", [Said(1, 4, None), Said(2, 4, None)]),
+        (
+            "[2026-01-01] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'train.py', '--local_rank=2'] exits with "
+            "return code = -11",
+            [Said(2, None, "SIGSEGV")],
+        ),
+        ("[rank1]: RuntimeError: process group exits", []),
+        ("task 5: loading", []),
+    ],
+)
+def test_the_words_of_launchers(line: str, said: list[Said]) -> None:
+    assert launcher_log.endings([line]) == said
+
+
+def test_the_launchers_log_and_the_ranks_own_lines(launcher: tuple[int, Path]) -> None:
+    pid, log = launcher
+    log.write_text(
+        "epoch 1\r 10%|#  \r100%|###\x1b[32m done\x1b[0m\n\n[rank0]: waiting\n"
+        '[rank1]: Traceback (most recent call last):\n[rank1]:   File "train.py", line 3\n[rank1]: ValueError: bad shard\n'
+        "E api.py:984] failed (exitcode: 1) local_rank: 1 (pid: 4194305) of binary: python\n"
+    )
+    ended = ending.Endings(pid, []).of(0, 1, 1)
+    assert (ended.exit_code, ended.pid) == (1, 4194305)
+    assert ended.last_lines[-1] == "[rank1]: ValueError: bad shard"
+    assert len(ended.last_lines) == 3
+    assert ended.log == str(log)
+    assert any(words.startswith("exit status 1, as its launcher wrote") for words in ended.evidence)
+    other = ending.Endings(pid, []).of(0, 2, 2)
+    assert isinstance(other.exit_code, NotAvailable)
+    assert other.last_lines[0] == "100%|### done", "what a progress bar overwrote, and colours, are left out"
+    assert "bad shard" not in str(other.last_lines), "and what other ranks said"
+
+
+def test_whose_line_is_it() -> None:
+    log = [
+        "epoch 1",
+        "[rank3]: ValueError: bad",
+        "[default1]:Traceback",
+        "[default11]: not ours",
+        "Process SpawnProcess-2:",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in main',
+        "KeyError: 7",
+        "epoch 2",
+    ]
+    assert lines_of(3, 1, log) == ([log[1], log[2], *log[4:8]], ["epoch 1", "epoch 2"])
+    assert lines_of(1, 0, log) == ([], ["epoch 1", "epoch 2"])
+
+
+def test_the_word_on_an_earlier_attempt_is_not_taken_for_this_one(launcher: tuple[int, Path], zombie: Leave) -> None:
+    pid, log = launcher
+    log.write_text("api.py] failed (exitcode: 1) local_rank: 0 (pid: 4194305) of binary: python\n")
+    ended = ending.Endings(pid, []).of(zombie("import os; os._exit(5)"), 0, 0)
+    assert ended.exit_code == 5
+
+
+def test_torchrun_that_watches_on_has_seen_no_failure(launcher: tuple[int, Path]) -> None:
+    pid, _ = launcher
+    quiet = ending.Endings(pid, [os.getpid()], torchrun_at("SimpleElasticAgent._invoke_run", "run")).of(0, 1, 1)
+    assert quiet.exit_code == 0
+    assert "torchrun" in quiet.evidence[0]
+    closing = torchrun_at("PContext.close", "SimpleElasticAgent._invoke_run", "run")
+    again = torchrun_at("SimpleElasticAgent._rendezvous", "SimpleElasticAgent._invoke_run", "run")
+    for other in (closing, again):
+        assert isinstance(ending.Endings(pid, [os.getpid()], other).of(0, 1, 1).exit_code, NotAvailable)
+    assert isinstance(ending.Endings(pid, [os.getpid()], None).of(0, 1, 1).exit_code, NotAvailable)
+
+
+def test_what_torchrun_keeps_of_each_rank(tmp_path: Path) -> None:
+    """A living sibling's environment shows where the files of the dead one are."""
+    for local_rank in (0, 1):
+        (tmp_path / str(local_rank)).mkdir()
+    said = {"message": {"message": "RuntimeError: out\nof luck", "extraInfo": {}}}
+    (tmp_path / "1" / "error.json").write_text(json.dumps(said))
+    (tmp_path / "1" / "stderr.log").write_text("one\ntwo\n")
+    environment = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(tmp_path / "0" / "error.json")}
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(1, flush=True); import time; time.sleep(60)"],
+        env=environment,
+        stdout=subprocess.PIPE,
+    ) as sibling:
+        try:
+            assert sibling.stdout is not None
+            sibling.stdout.readline()
+            ended = ending.Endings(None, [sibling.pid]).of(0, 1, 1)
+        finally:
+            sibling.kill()
+    assert (ended.last_lines, ended.log) == (("one", "two"), str(tmp_path / "1" / "stderr.log"))
+    assert any("RuntimeError: out of luck" in words for words in ended.evidence)
+    (tmp_path / "1" / "error.json").write_text('{"message": 5}')
+    assert ending._recorded_error(str(tmp_path / "1" / "error.json")) == ""
+    assert ending.clean_tail(str(tmp_path / "nothing")) == []
+    os.mkfifo(tmp_path / "pipe")
+    assert ending.clean_tail(str(tmp_path / "pipe")) == [], "and nobody waits for its writer"
+
+
+def test_the_kernels_words() -> None:
+    messages = [
+        (10.0, "Out of memory: Killed process 77 (python3) total-vm:9kB, anon-rss:8kB"),
+        (11.0, "Memory cgroup out of memory: Killed process 78 (pt_main_thread) total-vm:9kB"),
+        (12.0, "python[79]: segfault at 10 ip 00007f error 4 in libtorch_cpu.so"),
+        (13.0, "INFO: task python:80 blocked for more than 120 seconds"),
+    ]
+    assert [(k.pid, k.name, k.at_s) for k in kernel_log.killed_for_memory(messages)] == [
+        (77, "python3", 10.0),
+        (78, "pt_main_thread", 11.0),
+    ]
+    assert kernel_log.about(79, messages) == [messages[2][1]]
+    assert kernel_log.about(7, messages) == []
+
+
+def test_the_oom_killer_of_this_kernel(zombie: Leave, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that we write ourselves comes back through the kernel's own log."""
+    pid = zombie("import os; os.kill(os.getpid(), 9)")
+    try:
+        with open("/dev/kmsg", "w") as f:
+            f.write(f"traindbg test: Out of memory: Killed process {pid} (traindbg-test)\n")
+    except OSError:
+        pytest.skip("this user may not write to the kernel's log")
+    ended = ending.Endings(None, []).of(pid, 0, 0)
+    assert (ended.signal, ended.out_of_memory) == ("SIGKILL", True)
+    assert any("the kernel's log: traindbg test" in words for words in ended.evidence)
+    monkeypatch.setattr(kernel_log, "_from_device", lambda: None)
+    through_dmesg = kernel_log.read()
+    assert through_dmesg is None or any(f"process {pid} " in line for _, line in through_dmesg)
+
+
+@pytest.fixture
+def small_group(launcher: tuple[int, Path]) -> Iterator[Path]:
+    """A control group of 48 MiB that the launcher is in."""
+    base = Path("/sys/fs/cgroup/memory")
+    group, limit = base / f"traindbg-test-{os.getpid()}", "memory.limit_in_bytes"
+    if not base.is_dir():
+        group, limit = base.parent / group.name, "memory.max"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("this system lets us make no control group")
+    try:
+        (group / "cgroup.procs").write_text(str(launcher[0]))
+        (group / limit).write_text(str(48 << 20))
+        yield group
+    except OSError:
+        pytest.skip("this system lets us set no limit")
+    finally:
+        (group.parent / "cgroup.procs").write_text(str(launcher[0]))
+        group.rmdir()
+
+
+def test_a_real_kill_for_want_of_memory(
+    launcher: tuple[int, Path], small_group: Path, zombie: Leave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    procs = str(small_group / "cgroup.procs")
+    victim = zombie(f"open({procs!r}, 'w').write('0')\nx = [bytearray(1 << 20) for _ in range(200)]")
+    assert ending.exit_status(victim) == signal.SIGKILL
+    assert ending.oom_kills(launcher[0]) == 1
+    monkeypatch.setattr(kernel_log, "read", lambda: None)
+    ended = ending.Endings(launcher[0], []).of(victim, 0, 0)
+    assert (ended.signal, ended.out_of_memory) == ("SIGKILL", True)
+    assert any("control group counts 1" in words for words in ended.evidence)
+    monkeypatch.undo()
+    if kernel_log.read() is not None:
+        ended = ending.Endings(None, []).of(victim, 0, 0)
+        assert (ended.signal, ended.out_of_memory) == ("SIGKILL", True)
+        assert any("the kernel's log" in words and str(victim) in words for words in ended.evidence)
+
+
+def test_without_witnesses_nothing_is_claimed(zombie: Leave, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_log, "read", lambda: None)
+    monkeypatch.setattr(ending, "oom_kills", lambda pid: None)
+    ended = ending.Endings(None, [os.getpid()]).of(zombie("import os; os.kill(os.getpid(), 9)"), 0, 0)
+    assert ended.signal == "SIGKILL"
+    assert isinstance(ended.out_of_memory, NotAvailable)
+    unknown = ending.Endings(None, []).of(0, 4, 4)
+    assert isinstance(unknown.exit_code, NotAvailable)
+    assert isinstance(unknown.signal, NotAvailable)

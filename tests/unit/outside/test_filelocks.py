@@ -1,0 +1,54 @@
+"""Who holds a file lock, by the kernel's list: one made by hand, and the real one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jupyter_traindbg.outside import filelocks
+
+TABLE = """\
+1: POSIX  ADVISORY  READ  899 00:1c:1270 128 128
+2: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 5001 00:2a:99 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 5002 00:2a:99 0 EOF
+3: FLOCK  ADVISORY  WRITE -1 00:2a:98 0 EOF
+3: -> FLOCK  ADVISORY  WRITE 5003 00:2a:98 0 EOF
+nonsense
+"""
+
+
+@pytest.mark.parametrize(("waiting", "owner"), [(5001, 4711), (5002, 4711), (5003, None), (4711, None), (1, None)])
+def test_the_holder_stands_above_who_waits(waiting: int, owner: int | None) -> None:
+    assert filelocks.holder(waiting, TABLE) == owner
+
+
+def test_an_owner_that_has_ended_is_said_to_have() -> None:
+    assert filelocks.holders([5001], TABLE.replace("4711", "999999999")) == {5001: "process 999999999, which has ended"}
+
+
+def test_a_real_lock(tmp_path: Path) -> None:
+    take = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print('taken', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", take, str(tmp_path / "x.lock")]
+    owner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    waiter = None
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"taken\n"
+        if not os.access("/proc/locks", os.R_OK) or f" {owner.pid} " not in Path("/proc/locks").read_text():
+            pytest.skip("this kernel does not show the locks of this container")
+        waiter = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        ends = time.monotonic() + 10
+        while not (found := filelocks.holders([waiter.pid])) and time.monotonic() < ends:
+            time.sleep(0.02)
+        assert found[waiter.pid].startswith(f"process {owner.pid}: ")
+    finally:
+        for process in (owner, waiter):
+            if process is not None:
+                process.kill()
+                process.communicate()

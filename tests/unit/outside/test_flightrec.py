@@ -1,0 +1,190 @@
+"""Flight-recorder dumps on disk: found, read without running anything, and put together; by torch's own analyser, too."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flight_dumps import Recorder, write
+
+from jupyter_traindbg.errors import BadDump
+from jupyter_traindbg.model import Collectives
+from jupyter_traindbg.outside import flightrec
+from jupyter_traindbg.outside.flightrec import files, plain_pickle
+
+WORLD = {"0": ("default_pg", range(4))}
+USER = {"name": "step", "filename": "/home/ada/train.py", "line": 88}
+LIBRARY = {
+    "name": "all_reduce",
+    "filename": "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py",
+    "line": 3000,
+}
+
+
+def recorder(rank: int, library: str = "nccl", **changes: Any) -> Recorder:
+    """Rank 2 has one call less, which the others wait in."""
+    made = Recorder(library, WORLD).call("all_reduce", times=5, frames=[LIBRARY, USER], **changes)
+    return made if rank == 2 else made.call("barrier", done=False)
+
+
+def dumps(library: str = "nccl", ranks: int = 4) -> list[tuple[int, dict[str, Any]]]:
+    return [(rank, recorder(rank, library).dump()) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("library", ["nccl", "gloo"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_directory_of_dumps(tmp_path: Path, library: str, as_json: bool) -> None:
+    seen = flightrec.read(str(write(tmp_path / "fr", dumps(library), as_json=as_json)))
+    assert [r.rank for r in seen.ranks] == [0, 1, 2, 3]
+    assert (seen.missing, seen.world_size, seen.silent) == ((), 4, ())
+    assert [r.groups[0].last_issued for r in seen.ranks] == [6, 6, 5, 6]
+    assert all(tuple(r.groups[0].ranks) == (0, 1, 2, 3) for r in seen.ranks)
+    assert seen.ranks[0].calls[0].at == "/home/ada/train.py:88 step"
+    assert seen.ranks[0].source == ("rank_0.json" if as_json else "nccl_trace_rank_0")
+    waiting = seen.ranks[0].waiting_s
+    assert isinstance(waiting, float)
+    assert waiting > 0
+
+
+def test_ranks_without_a_dump_are_missing_by_the_default_group(tmp_path: Path) -> None:
+    seen = flightrec.read(str(write(tmp_path / "fr", dumps()[:2])))
+    assert (seen.missing, seen.world_size) == ((2, 3), 4)
+
+
+def test_gloo_tells_the_world_by_its_all_gathers(tmp_path: Path) -> None:
+    gathered = Recorder("gloo").call("all_gather", input_sizes=[[7]], output_sizes=[[4, 7]])
+    seen = flightrec.read(str(write(tmp_path / "fr", [(0, gathered.dump()), (1, gathered.dump())])))
+    assert (seen.missing, seen.world_size) == ((2, 3), 4)
+    assert tuple(seen.ranks[0].groups[0].ranks) == (0, 1, 2, 3)
+
+
+def test_one_file_and_other_files_beside_it(tmp_path: Path) -> None:
+    directory = write(tmp_path / "fr", dumps())
+    (directory / "train.log").write_text("step 1")
+    (directory / "events.1").write_bytes(b"\x0a\x0b")
+    os.mkfifo(directory / "pipe_3")
+    (directory / ".hidden").mkdir()
+    assert len(flightrec.read(str(directory)).ranks) == 4
+    assert [r.rank for r in flightrec.read(str(directory / "nccl_trace_rank_3")).ranks] == [3]
+
+
+def test_a_damaged_dump_costs_its_rank_only(tmp_path: Path) -> None:
+    directory = write(tmp_path / "fr", dumps())
+    whole = (directory / "nccl_trace_rank_1").read_bytes()
+    (directory / "nccl_trace_rank_1").write_bytes(whole[: len(whole) // 2])
+    seen = flightrec.read(str(directory))
+    assert [r.rank for r in seen.ranks] == [0, 2, 3]
+    assert [s.rank for s in seen.silent] == [1]
+    assert "damaged" in seen.silent[0].reason
+
+
+def test_of_two_dumps_of_a_rank_the_newer_counts_and_two_recorders_are_one_rank(tmp_path: Path) -> None:
+    directory = write(tmp_path / "fr", [(0, recorder(2).dump())])
+    os.utime(directory / "nccl_trace_rank_0", (1, 1))
+    write(directory, [(0, recorder(0).dump())], as_json=True)
+    (directory / "gloo_0").write_bytes(pickle.dumps(Recorder("gloo").call("all_gather", "9").dump(), protocol=2))
+    (rank,) = flightrec.read(str(directory)).ranks
+    assert {g.name: g.last_issued for g in rank.groups} == {"0": 6, "9": 1}
+    assert rank.note == "of 3 dumps of this rank 2 are used"
+
+
+class Runs:
+    """Pickled, it asks for ``os.mkdir`` to be called when it is loaded."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, protocol: int) -> None:
+    made = tmp_path / "made"
+    (tmp_path / "rank_0").write_bytes(pickle.dumps({"entries": [Runs(str(made))]}, protocol=protocol))
+    with pytest.raises(BadDump, match=r"the opcode (STACK_)?GLOBAL"):
+        flightrec.read(str(tmp_path))
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\x80\x02}q\x00.", "something else"),
+        (b'{"entries": [', "damaged"),
+        (b"[" * 100_000, "damaged"),
+        (b"\x80\x02" + b"(" * 10, "damaged"),
+        (b"\x80\x02X\xff\xff\xff\x7fabc.", "cut off"),
+        (b"\x80\x02Nr\xff\xff\xff\xff.", "something else"),  # Python's unpickler reserves 64 GiB for this
+        (b"\x80\x02U\x01aQ.", "the opcode SHORT_BINSTRING"),
+        (b"\x80\x02X\x01\x00\x00\x00aQ.", "the opcode BINPERSID"),
+        (b"\x80\x02\x82\x01.", "the opcode EXT1"),
+        (b"\x80\x02}(]K\x01u.", "neither a text nor a number"),
+        (b"\x80\x02}K\x01a.", "no list"),
+        (b"\x80\x02h\x05.", "damaged"),
+    ],
+)
+def test_what_is_no_dump(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "rank_0").write_bytes(content)
+    with pytest.raises(BadDump, match=why):
+        flightrec.read(str(tmp_path / "rank_0"))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_data_is_read_as_python_reads_it(protocol: int) -> None:
+    shared = ["a", 1]
+    data: dict[Any, Any] = {
+        "k": [shared, shared, (), (1,), (1, 2), (1, 2, 3, 4)],
+        7: None,
+        "f": 1.5,
+        "n": [-1, 255, 70_000, 2**70],
+        "b": [True, False],
+    }
+    data["long"] = "x" * 300 + "é"
+    data["many"] = list(range(3000))
+    assert plain_pickle.loads(pickle.dumps(data, protocol=protocol)) == data
+
+
+def test_a_place_without_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadDump, match="has no flight-recorder dumps"):
+        flightrec.read(str(tmp_path))
+    with pytest.raises(BadDump, match="does not exist"):
+        flightrec.read(str(tmp_path / "gone"))
+    (tmp_path / "a").write_bytes(json.dumps(recorder(0).dump()).encode())
+    (tmp_path / "b").write_bytes(json.dumps(recorder(1).dump()).encode())
+    with pytest.raises(BadDump, match="ends in a rank"):
+        flightrec.read(str(tmp_path))
+    assert flightrec.read(str(tmp_path / "a")).ranks[0].rank == 0
+    monkeypatch.setattr(files, "MOST_BYTES", 10)
+    with pytest.raises(BadDump, match="more than"):
+        flightrec.read(str(tmp_path / "a"))
+
+
+def test_the_deadline_holds(tmp_path: Path) -> None:
+    with pytest.raises(BadDump, match="not read in time"):
+        flightrec.read(str(write(tmp_path / "fr", dumps())), timeout=-1)
+
+
+def test_torchs_own_analyser_reads_what_these_tests_write(tmp_path: Path) -> None:
+    pytest.importorskip("torch.distributed.flight_recorder")
+    from torch.distributed.flight_recorder.components import builder, config_manager, loader
+
+    tensor_parallel = {**WORLD, "1": ("mesh_tp", [0, 1])}
+    written = []
+    for rank in range(4):
+        made = Recorder("nccl", tensor_parallel if rank < 2 else WORLD).call("all_reduce", times=3)
+        written.append((rank, made.call("all_reduce" if rank != 2 else "broadcast", done=False).dump()))
+    directory = write(tmp_path / "fr", written)
+    args = config_manager.JobConfig().parse_args([str(directory)])
+    details, version = loader.read_dir(args)
+    database = builder.build_db(details, args, version)
+    assert version == "2.10"
+    assert [c.collective_name for c in database.collectives] == ["nccl:all_reduce"] * 4
+    assert [c.pass_check for c in database.collectives] == [True] * 3 + [False]
+    ours = flightrec.read(str(directory))
+    assert isinstance(ours, Collectives)
+    assert {g.description for g in ours.ranks[0].groups} == {"default_pg", "mesh_tp"}

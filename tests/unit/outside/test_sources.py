@@ -1,0 +1,98 @@
+"""Which locks a line of source takes and which it stands inside of, as written; nothing is run."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from jupyter_traindbg.model import Frame, ProcessStacks, Thread
+from jupyter_traindbg.outside import sources
+
+SOURCE = textwrap.dedent(
+    """\
+    class Metrics:
+        def log(self, row):
+            with self.lock:
+                self.rows.append(row)
+            done()
+
+        def upload(self):
+            with self.lock, connect(self.server) as link:
+                link.send(1)
+                def later():
+                    link.close()
+
+        def by_hand(self):
+            self.mutex.acquire()
+            try:
+                work()
+            finally:
+                self.mutex.release()
+            after()
+
+    def nested():
+        with a:
+            with b:
+                work()
+    """
+)
+LINES = {n: line.strip() for n, line in enumerate(SOURCE.splitlines(), 1)}
+
+
+def at(text: str, nth: int = 0) -> int:
+    return [n for n, line in LINES.items() if line == text][nth]
+
+
+@pytest.mark.parametrize(
+    ("text", "takes", "within"),
+    [
+        ("with self.lock:", ["self.lock"], []),
+        ("self.rows.append(row)", [], ["self.lock"]),
+        ("done()", [], []),
+        ("link.send(1)", [], ["self.lock", "connect(self.server)"]),
+        ("link.close()", [], []),  # a function of its own, which may run when the lock is free again
+        ("self.mutex.acquire()", ["self.mutex"], []),
+        ("work()", [], ["self.mutex"]),
+        ("after()", [], []),
+        ("with b:", ["b"], ["a"]),
+    ],
+)
+def test_what_a_line_takes_and_stands_in(text: str, takes: list[str], within: list[str]) -> None:
+    (found,) = sources.source_lines(SOURCE, [at(text)]).values()
+    assert (found.text, list(found.takes), list(found.within)) == (text, takes, within)
+
+
+def test_inner_blocks_come_last() -> None:
+    line = at("work()", 1)
+    assert list(sources.source_lines(SOURCE, [line])[line].within) == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["not python at all (\nwith x:", "x = '\0'\n", "(" * 5000])
+def test_a_text_that_cannot_be_parsed_gives_its_words(text: str) -> None:
+    found = sources.source_lines(text, [1, 99, 0])
+    assert list(found) == [1]
+    assert (found[1].takes, found[1].within) == ((), ())
+    assert len(found[1].text) <= sources.LONGEST
+
+
+def stack(file: str, *, library: bool = False) -> ProcessStacks:
+    frames = (Frame(file, 1, "f", library),)
+    return ProcessStacks(0, os.getpid(), "rank", "agent", (Thread("MainThread", 1, "waiting", frames),))
+
+
+def test_lines_of_the_users_files_are_read_unless_they_are_newer_than_the_process(tmp_path: Path) -> None:
+    old, new, library = (tmp_path / name for name in ("old.py", "new.py", "library.py"))
+    for file in (old, new, library):
+        file.write_text("with lock:\n    pass\n")
+    before = time.time() - 30 * 86400
+    os.utime(old, (before, before))
+    os.utime(library, (before, before))
+    found = sources.read(
+        [stack(str(old)), stack(str(new)), stack(str(library), library=True), stack("/nowhere/x.py"), stack("<stdin>")]
+    )
+    assert list(found) == [f"{old}:1"]
+    assert list(found[f"{old}:1"].takes) == ["lock"]
