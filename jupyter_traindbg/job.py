@@ -17,8 +17,11 @@ from .model import (
     Changed,
     Checkpoint,
     Child,
+    Collectives,
     Compared,
     Detached,
+    Diagnosis,
+    Environ,
     Freed,
     GpuReport,
     Grads,
@@ -65,6 +68,16 @@ def connect(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> 
     """Like `attach`, but a process is entered only when a question needs it."""
     name = only_candidate() if target is None else str(target)
     return Job(name, resolve(name, timeout))
+
+
+def diagnose_launcher(target: str | None, timeout: float) -> Diagnosis | None:
+    """What became of the ranks of a launcher that has none now, or why it starts none; None where `target` is no ``torchrun:PID``."""
+    scheme, _, pid = (target or "").partition(":")
+    if target is None or scheme != "torchrun" or not pid.isdigit():
+        return None
+    from .diagnosing import diagnose
+
+    return diagnose(target, [], timeout, int(pid))
 
 
 def gpu_report(timeout: float, **about_the_job: Any) -> GpuReport:
@@ -261,6 +274,36 @@ class Job:
             device_order=environ.get("CUDA_DEVICE_ORDER"),
             ours={link.pid: link.rank for link in links},
         )
+
+    def environ(self, *, timeout: float = DEADLINE_S) -> Environ:
+        """The environment variables of every rank that have to do with training: real, read by nobody, dead, harmful here, differing.
+
+        As the processes were started, from /proc: about 1 ms a rank and 0.1 s for the versions; nothing is entered. Secrets are hidden.
+        Raises a `TraindbgError` where no rank's environment may be read.
+        """
+        from . import environment_report
+
+        return environment_report.of_job(self.name, self._open_links(), timeout)
+
+    def collectives(self, *, timeout: float = DEADLINE_S) -> Collectives:
+        """What every rank issued on every process group and which calls wait, from torch's flight recorders, and who holds them up.
+
+        Needs nothing prepared (torch 2.8 or newer for gloo, 2.4 for NCCL). About 20 ms a rank where agents run; up to 3 s more where calls
+        are under way and have not waited long enough to tell a stuck job from a slow one. No findings where all is as usual.
+        """
+        from . import collective_report
+
+        return collective_report.look(self._open_links(), timeout)
+
+    def diagnose(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        """What is wrong with this job, who is to blame and where, root cause first; no findings where it is healthy.
+
+        Enters every rank, watches all of them for 1.5 s (stacks, /proc, steps, flight recorders), and once more where that does not tell
+        a slow job from a stuck one. Takes 2 to 4 s, at most `timeout`. A rank that cannot be entered is judged from outside.
+        """
+        from .diagnosing import diagnose
+
+        return diagnose(self.name, self._open_links(), timeout)
 
     def checkpoint(
         self, directory: str, *, overwrite: bool = False, allow_mixed: bool = False, timeout: float = DEADLINE_S

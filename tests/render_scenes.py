@@ -7,6 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from render_scenes_collectives import collectives, without_groups
+from render_scenes_diagnosis import healthy, stuck, unknown
+from render_scenes_environ import alone, environ, preflight
+
 from jupyter_traindbg.model import (
     Attached,
     Changed,
@@ -20,6 +24,7 @@ from jupyter_traindbg.model import (
     Detached,
     Device,
     DeviceProcess,
+    Environ,
     Finding,
     FirstNonFinite,
     Frame,
@@ -536,6 +541,12 @@ SMALL: dict[str, Result] = {
     "checkpoint verified, good": verified(2, bad=False),
     "checkpoint inspected": inspected(2),
     "checkpoint compared": compared(2),
+    "collectives": collectives(2),
+    "diagnosis": stuck(2),
+    "diagnosis, nothing wrong": healthy(),
+    "environ": environ(2),
+    "preflight": preflight(2),
+    "preflight, the trial failed": preflight(2, failed=True),
 }
 LARGE: dict[str, Result] = {
     "checkpoint": checkpoint(300, missing=range(3, 300, 8)),
@@ -556,6 +567,10 @@ LARGE: dict[str, Result] = {
     "checkpoint verified": verified(3000),
     "checkpoint inspected": inspected(330),
     "checkpoint compared": compared(330),
+    "collectives": collectives(300, late=17),
+    "diagnosis": stuck(300, odd=17),
+    "environ": environ(300, odd=17),
+    "preflight": preflight(300),
 }
 EMPTY: dict[str, Result] = {
     "checkpoint": Checkpoint("/ck", "replicated", "hung", False, True, (), 1, (), (), (), (), 0, 0.0),
@@ -575,6 +590,10 @@ EMPTY: dict[str, Result] = {
     "checkpoint verified": Verified("ckpt", "", NOT_HERE, (), 0, 0.0),
     "checkpoint inspected": Inspected("ckpt", "safetensors", 8, (), NOT_HERE, "", (), (), NOT_HERE),
     "checkpoint compared": Compared("a", "b", 0, 0, 0, ()),
+    "collectives": without_groups(),
+    "diagnosis": unknown(),
+    "environ": Environ("4711", (0,), ()),
+    "preflight": alone(),
 }
 
 

@@ -166,7 +166,7 @@ class _Drawing:
         if len(rows) < len(block.rows):
             parts.append(Text(f"... and {len(block.rows) - len(rows)} more {block.noun}", "dim"))
         if len(kept) < len(block.columns):
-            names = ", ".join(c.name for i, c in enumerate(block.columns) if i not in kept)
+            names = ", ".join(clean(c.name) for i, c in enumerate(block.columns) if i not in kept)
             parts.append(Text(f"(left out, for the narrow terminal: {names})", "dim"))
         return Group(*parts)
 
@@ -210,14 +210,14 @@ def _fitting(table: Table, rows: Sequence[Sequence[Inline]], width: int) -> list
 def _wanted(column: Column, cells: Sequence[Inline]) -> int:
     """The width at which a column reads well: its widest cell, or half a line of prose."""
     widest = max((cell_len(_plain(cell)) + sum(bool(s.why) for s in spans(cell)) for cell in cells), default=0)
-    return max(cell_len(column.name), min(widest, PROSE) if column.wrap else widest)
+    return max(cell_len(clean(column.name)), min(widest, PROSE) if column.wrap else widest)
 
 
 def _add_column(table: RichTable, column: Column, cells: Sequence[Inline]) -> None:
     """A column that may wrap keeps room for its longest word, within reason."""
     longest = max((len(word) for cell in cells for word in _plain(cell).split()), default=1)
     table.add_column(
-        Text(column.name),
+        Text(clean(column.name)),
         justify="right" if column.right else "left",
         no_wrap=not column.wrap,
         overflow="fold" if column.wrap else "ellipsis",

@@ -35,7 +35,8 @@ class Run:
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
-    runs = {script: Run(script, out) for script in ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py")}
+    scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py")
+    runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():
         run.process.terminate()
@@ -82,6 +83,15 @@ def test_a_checkpoint_is_measured_beside_torch_save(quick: Quick) -> None:
     ]
     assert float(rows[0][3].split()[0]) > 0
     assert all(float(row[1].split()[0]) > 0 for row in rows)
+
+
+def test_a_hang_is_diagnosed_and_its_evidence_spread_over_many_ranks(quick: Quick) -> None:
+    said = quick("hangs.py")
+    assert "right cause" in said
+    ((what, gathered, verdict, first, _),) = table(said)
+    assert what == "sleeping, 100 ranks"
+    assert min(float(gathered), float(verdict)) > 0
+    assert first == "python_wait rank 1"
 
 
 def test_no_peer_is_one_line_and_no_failure(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""The collective view of a job: its ranks' flight recorders, from their agents or from dump files, with the verdict on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import evidence, evidence_collectives
+from .attach.base import Link
+from .attach.together import each
+from .diagnose import collectives as rules
+from .errors import TraindbgError
+from .model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives, Silent
+from .outside import flightrec
+from .outside import stacks as outside
+
+__all__ = ["look", "of_dumps"]
+
+AGAIN_WITHIN_S = 3.0
+"""So long we wait for calls to prove that they stand still, in a job of which nobody knows whether it is stuck."""
+STACKS_S = 1.0
+AT_WORK_S = 60.0
+"""A rank that uses the CPU for longer while all others wait for it is named, whatever it does."""
+BUSY = "the others wait for it, and it is computing: `traindbg diagnose` tells work from a hang"
+
+
+def look(links: list[Link], timeout: float) -> Collectives:
+    """Ask all ranks, once more where calls have not waited long enough to tell. See `jupyter_traindbg.job.Job.collectives`."""
+    began = time.monotonic()
+    seen = _look(links, timeout)
+    left_s = timeout - (time.monotonic() - began)
+    settles_s = None if seen.verdict else rules.settles_in_s(seen.ranks, min(AGAIN_WITHIN_S, left_s / 2))
+    if settles_s is not None:
+        time.sleep(settles_s)
+        seen = _look(links, timeout - (time.monotonic() - began))
+    return dataclasses.replace(seen, taken_s=time.monotonic() - began)
+
+
+def of_dumps(path: str, timeout: float) -> Collectives:
+    """The dumps at `path`, a file or a directory. They were written because a call timed out, so whatever is not done counts."""
+    seen = flightrec.read(path, timeout=timeout)
+    absent = [*seen.missing, *(s.rank for s in seen.silent if s.rank is not None)]
+    assert seen.world_size is not None
+    verdict = rules.findings(seen.ranks, world_size=seen.world_size, missing=absent)
+    return dataclasses.replace(seen, verdict=tuple(verdict))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one rank said. ``running``: its training thread uses the CPU, so it may be on its way."""
+
+    record: RankCollectives
+    running: bool
+
+
+def _look(links: list[Link], timeout: float) -> Collectives:
+    ends = time.monotonic() + timeout
+    answers: list[_Answer] = []
+    silent: list[Silent] = []
+    errors: list[TraindbgError] = []
+    for link, answer in each(links, lambda link: _ask(link, ends)):
+        if isinstance(answer, TraindbgError):
+            errors.append(answer)
+            silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))
+        else:
+            answers.append(answer)
+    if errors and not answers:
+        raise errors[0]
+    world_size = max(link.world_size for link in links)
+    missing = sorted(set(range(world_size)) - {link.rank for link in links})
+    records = [a.record for a in answers]
+    verdict = rules.findings(
+        records,
+        world_size=world_size,
+        missing=[*missing, *(s.rank for s in silent if s.rank is not None)],
+        where=_places_from_outside([link for link in links if link.rank in {s.rank for s in silent}]),
+        patient=True,
+    )
+    busy = {f"rank {a.record.rank}" for a in answers if a.running}
+    kept, notes = _without_busy(verdict, busy, records)
+    noted = tuple(dataclasses.replace(r, note="; ".join(filter(None, (r.note, notes.get(r.rank))))) for r in records)
+    return Collectives(noted, tuple(silent), tuple(missing), world_size, tuple(kept))
+
+
+def _without_busy(
+    verdict: Sequence[Finding], busy: set[str], records: Sequence[RankCollectives]
+) -> tuple[list[Finding], dict[int, str]]:
+    """A rank that computes while others wait for a while is at work, on an evaluation, say: that is worth a note, and no accusation."""
+    waited = max((r.waiting_s for r in records if not isinstance(r.waiting_s, NotAvailable)), default=0.0)
+    if waited >= AT_WORK_S:
+        return list(verdict), {}
+    working = [f for f in verdict if f.code == "collective_not_issued" and busy.issuperset(f.who)]
+    notes = {r.rank: BUSY for r in records for f in working if f"rank {r.rank}" in f.who}
+    return [f for f in verdict if f not in working], notes
+
+
+def _ask(link: Link, ends: float) -> _Answer:
+    answer = link.call("collectives", {}, ends - time.monotonic())
+    stacks = evidence.stacks(link.rank, link.pid, link.call("stacks", {}, max(0.1, ends - time.monotonic())))
+    running = any(t.training and t.state == "running" for t in stacks.threads)
+    where = _place([stacks])
+    return _Answer(evidence_collectives.collectives(link.rank, link.pid, answer, where=where), running)
+
+
+def _places_from_outside(links: list[Link]) -> dict[int, str]:
+    """Where ranks are whose agents do not answer."""
+    found = each(
+        links, lambda link: _place(outside.dump(link.pid, link.rank, deadline_s=STACKS_S, children=False)) or ""
+    )
+    return {link.rank: place for link, place in found if isinstance(place, str) and place}
+
+
+def _place(processes: Sequence[ProcessStacks]) -> str | None:
+    """Where the training thread is in the user's code."""
+    frames = [f for p in processes for t in p.threads if t.training for f in t.frames if not f.library]
+    return f"{frames[0].file}:{frames[0].line} {frames[0].function}" if frames else None

@@ -1,0 +1,143 @@
+"""Who waits for whom: from the calls that some ranks wait in and others have not issued to the ranks that hold everybody up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...model import Finding, RankCollectives
+from . import order
+from .joined import Wait
+from .not_issued import Blocked, Hold, finding
+
+__all__ = ["Case", "blocked", "findings"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything that the ranks' waits tell. ``where`` are the users' frames. ``patient``: nobody is accused by waits that are not odd."""
+
+    waits: Sequence[Wait]
+    records: Mapping[int, RankCollectives]
+    where: Mapping[int, str]
+    blocked: Sequence[Blocked]
+    patient: bool
+
+    @cached_property
+    def waiting(self) -> frozenset[int]:
+        return frozenset(w.rank for w in self.waits)
+
+    def overdue(self, one: Blocked) -> bool:
+        """Ranks are asked one after the other: what has waited for a moment only may be served by now."""
+        return not self.patient or any(w.odd for w in one.waits)
+
+    def roots(self, one: Blocked) -> tuple[int, ...]:
+        """Of those whom `one` lacks, the ranks that wait for nobody themselves; where there is none, those without a record."""
+        free = tuple(rank for rank in one.lacking if rank not in self.waiting)
+        return free or (() if one.lacking else one.absent)
+
+
+def blocked(waits: Iterable[Wait], missing: Sequence[int]) -> list[Blocked]:
+    """Of each group the first call that somebody waits in and somebody else has not issued; of sends and receives every such call.
+
+    Ranks of which there is no record (`missing`) may belong to a group whose ranks nobody tells.
+    """
+    by_group: dict[int, list[Wait]] = {}
+    for wait in waits:
+        by_group.setdefault(id(wait.group), []).append(wait)
+    found: list[Blocked] = []
+    for own in by_group.values():
+        collective = [w for w in own if not w.call.p2p]
+        calls = [b for n in sorted({w.call.sequence for w in collective}) if (b := _lacking(collective, n, missing))]
+        first = next((b for b in calls if b.lacking or b.absent), calls[0] if calls else None)
+        found += [first] if first is not None else []
+        found += [b for w in own if w.call.p2p and (b := _without_peer(w)) is not None]
+    return found
+
+
+def _lacking(waits: Sequence[Wait], sequence: int, missing: Sequence[int]) -> Blocked | None:
+    inside = tuple(w for w in waits if w.call.sequence == sequence)
+    group = inside[0].group
+    lacking = tuple(rank for rank, member in group.members.items() if member.has_issued(sequence) is False)
+    absent = tuple(missing if group.guessed else group.absent)
+    # Of a group whose ranks nobody tells, the one that is missing may never have left a trace.
+    return Blocked(group, inside, lacking, absent) if lacking or absent or group.guessed else None
+
+
+def _without_peer(wait: Wait) -> Blocked | None:
+    """A send whose receiver has not come, or a receive whose sender has not."""
+    peer = wait.call.peer
+    if peer is None:
+        return None
+    member = wait.group.members.get(peer)
+    if member is None:
+        return Blocked(wait.group, (wait,), (), (peer,))
+    counterpart = "recv" if wait.call.op == "send" else "send"
+    comes = any(c.op == counterpart and c.peer == wait.rank and c.state != "completed" for c in member.p2p)
+    return None if comes else Blocked(wait.group, (wait,), (peer,), ())
+
+
+def findings(case: Case) -> list[Finding]:
+    """One for each set of ranks that hold others up, who holds up most first; where everybody waits for somebody, the circle."""
+    by_roots: dict[tuple[int, ...], list[Blocked]] = {}
+    for one in case.blocked:
+        roots = case.roots(one)
+        if roots and case.overdue(one):
+            by_roots.setdefault(roots, []).append(one)
+    if not by_roots:
+        circle = _circle(case)
+        return _of_circle(case, circle) if circle and all(map(case.overdue, circle)) else []
+    direct = {id(b) for own in by_roots.values() for b in own}
+    indirect = [b for b in case.blocked if id(b) not in direct]
+    ranked = sorted(by_roots.items(), key=lambda item: -_held_up(item[1]))
+    return [
+        finding(Hold(roots, own, indirect if i == 0 else []), case.records, case.where)
+        for i, (roots, own) in enumerate(ranked)
+    ]
+
+
+def _of_circle(case: Case, circle: Sequence[Blocked]) -> list[Finding]:
+    """Who is past an exchange for which its peer waits, and waits in a collective now, has left its side of it out."""
+    collective = {w.rank for w in case.waits if not w.call.p2p}
+    passed = next((b for b in circle if b.call.p2p and set(b.lacking) <= collective), None)
+    if passed is not None:
+        others = [b for b in case.blocked if b is not passed]
+        return [finding(Hold(passed.lacking, [passed], others, sure=False), case.records, case.where)]
+    return [order.finding(circle, case.records, case.where)]
+
+
+def _held_up(blocked_calls: Sequence[Blocked]) -> int:
+    return len({w.rank for b in blocked_calls for w in b.waits})
+
+
+def _circle(case: Case) -> list[Blocked]:
+    """Blocked calls each of which waits for a rank that waits in the next one, and the last for the first; empty where there is no such.
+
+    Depth-first search in the graph of blocked calls, without recursion.
+    """
+    inside: dict[int, list[Blocked]] = {}
+    for one in case.blocked:
+        for wait in one.waits:
+            inside.setdefault(wait.rank, []).append(one)
+    done: set[int] = set()
+    for start in case.blocked:
+        path: list[Blocked] = []
+        on_path: dict[int, int] = {}
+        todo: list[tuple[Blocked, int]] = [(start, 0)]
+        while todo:
+            one, depth = todo.pop()
+            for left in path[depth:]:
+                done.add(id(left))
+                on_path.pop(id(left), None)
+            del path[depth:]
+            if id(one) in done:
+                continue
+            on_path[id(one)] = len(path)
+            path.append(one)
+            for following in (b for rank in one.lacking for b in inside.get(rank, ())):
+                if id(following) in on_path and following is not one:
+                    return path[on_path[id(following)] :]
+                todo.append((following, len(path)))
+        done.update(map(id, path))
+    return []

@@ -1,0 +1,252 @@
+"""A rank has not issued the call that others wait in: the words of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...language import text
+from ...model import Collective, Finding, RankCollectives
+from .joined import Joined, Member, Wait
+from .words import call_words, capital, group_words, places, ranks_words, seconds, sizes_words, who
+
+__all__ = ["Blocked", "Hold", "finding"]
+
+MOST_NAMED, MOST_INDIRECT = 4, 2
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A call that the ranks of ``waits`` are in and that cannot be done: ``lacking`` have not issued it, ``absent`` have no record."""
+
+    group: Joined
+    waits: tuple[Wait, ...]
+    lacking: tuple[int, ...]
+    absent: tuple[int, ...]
+
+    @property
+    def call(self) -> Collective:
+        return self.waits[0].call
+
+
+@dataclass(frozen=True)
+class Hold:
+    """``roots`` hold up the calls of ``blocked``, and through them those of ``indirect``. ``sure``: nobody else can be to blame."""
+
+    roots: Sequence[int]
+    blocked: Sequence[Blocked]
+    indirect: Sequence[Blocked]
+    sure: bool = True
+
+    @property
+    def first(self) -> Blocked:
+        """The call that most ranks wait in, of several the one that has waited longest."""
+        return max(self.blocked, key=lambda b: (len(b.waits), max((w.waited_s or 0.0 for w in b.waits), default=0.0)))
+
+    @property
+    def waited_s(self) -> float | None:
+        return max((w.waited_s for b in self.blocked for w in b.waits if w.waited_s is not None), default=None)
+
+    @property
+    def known(self) -> bool:
+        """Whether the roots have a record: all of them do, or none."""
+        return self.roots[0] in self.first.group.members
+
+
+def finding(hold: Hold, records: Mapping[int, RankCollectives], where: Mapping[int, str]) -> Finding:
+    """`where`: the users' frames, as far as known."""
+    roots, first, known = hold.roots, hold.first, hold.known
+    gone = known and _left_its_group(roots, first, records)
+    title = _title_gone if gone else _title_lacking if known else _title_absent
+    return Finding(
+        code="unequal_steps" if gone else "collective_not_issued",
+        severity="critical",
+        title=title(roots, first, hold.waited_s),
+        who=who(roots),
+        where=next((where[rank] for rank in roots if rank in where), None),
+        evidence=_evidence(hold, where),
+        cause=_cause(roots, known=known, gone=gone),
+        next_steps=_steps(roots, known=known, gone=gone),
+        confidence="high" if hold.sure and known and not any(b.absent for b in hold.blocked) else "medium",
+    )
+
+
+def _evidence(hold: Hold, where: Mapping[int, str]) -> list[str]:
+    first = hold.first
+    said = [_waiting(b, where) for b in [first, *(b for b in hold.blocked if b is not first)][:MOST_NAMED]]
+    if hold.known:
+        members = hold.first.group.members
+        said += [_lacking(rank, members[rank], where) for rank in hold.roots[:MOST_NAMED]]
+        apart = _first_other_place(hold.first.group, hold.roots[0])
+        said += [_apart(*apart)] if apart is not None else []
+    said += [_indirectly(b) for b in hold.indirect[:MOST_INDIRECT]]
+    more = hold.indirect[MOST_INDIRECT:]
+    return [*said, _more(more)] if more else said
+
+
+def _left_its_group(roots: Sequence[int], blocked: Blocked, records: Mapping[int, RankCollectives]) -> bool:
+    """In a live rank every group shows that it has; one that is gone was destroyed, as programs do when they are through."""
+    members = blocked.group.members
+    return all(members[rank].left and records[rank].source == "agent" for rank in roots if rank in members)
+
+
+def _title_lacking(roots: Sequence[int], blocked: Blocked, waited_s: float | None) -> str:
+    has = text("has" if len(roots) == 1 else "have", "")
+    waiting = ranks_words([w.rank for w in blocked.waits])
+    group, call = group_words(blocked.group), call_words(blocked.call)
+    wait = text("waits" if len(blocked.waits) == 1 else "wait", "")
+    if blocked.call.p2p:
+        other = "recv" if blocked.call.op == "send" else "send"
+        return text(
+            f"{capital(ranks_words(roots))} {has} not issued the {other} for which {waiting} {wait} in {call}{_since(waited_s)}",
+            f"{ranks_words(roots)} 没有发出与 {waiting} 的 {call} 配对的 {other}{_since(waited_s)}",
+        )
+    return text(
+        f"{capital(ranks_words(roots))} {has} not issued {call} of {group}, in which {waiting} {wait}{_since(waited_s)}",
+        f"{ranks_words(roots)} 没有发出{group}的 {call}，{waiting} 在其中等待{_since(waited_s)}",
+    )
+
+
+def _title_gone(roots: Sequence[int], blocked: Blocked, waited_s: float | None) -> str:
+    waiting = ranks_words([w.rank for w in blocked.waits])
+    group, call = group_words(blocked.group), call_words(blocked.call)
+    return text(
+        f"{capital(ranks_words(roots))} left {group} already, while {waiting} still wait in {call}{_since(waited_s)}",
+        f"{ranks_words(roots)} 已退出{group}，而 {waiting} 仍在 {call} 中等待{_since(waited_s)}",
+    )
+
+
+def _title_absent(roots: Sequence[int], blocked: Blocked, waited_s: float | None) -> str:
+    waiting = ranks_words([w.rank for w in blocked.waits])
+    group, call = group_words(blocked.group), call_words(blocked.call)
+    return text(
+        f"There is no record of {ranks_words(roots)}, for which {waiting} wait in {call} of {group}{_since(waited_s)}",
+        f"没有 {ranks_words(roots)} 的记录，而 {waiting} 在{group}的 {call} 中等待{_since(waited_s)}",
+    )
+
+
+def _since(waited_s: float | None) -> str:
+    return "" if waited_s is None else text(f" for {seconds(waited_s)}", f"，已 {seconds(waited_s)}")
+
+
+def _waiting(blocked: Blocked, where: Mapping[int, str]) -> str:
+    at = places(at for w in blocked.waits if (at := w.call.at or where.get(w.rank)) is not None)
+    waited = [w.waited_s for w in blocked.waits if w.waited_s is not None]
+    sizes = f" ({sizes_words(blocked.call)})" if sizes_words(blocked.call) else ""
+    since = f"{_since(max(waited))}" if waited else ""
+    ranks = ranks_words([w.rank for w in blocked.waits])
+    group, call = group_words(blocked.group), call_words(blocked.call)
+    wait = text("waits" if len(blocked.waits) == 1 else "wait", "")
+    return text(
+        f"{ranks} {wait} in {call}{sizes} of {group}{since}{at}", f"{ranks} 在{group}的 {call}{sizes} 中等待{since}{at}"
+    )
+
+
+def _lacking(rank: int, member: Member, where: Mapping[int, str]) -> str:
+    last = member.last()
+    came = text("never issued a collective of this group", "从未在该进程组发出集合通信")
+    if last is not None:
+        came = text(f"issued {call_words(last)} last", f"最后发出的是 {call_words(last)}")
+    elif member.last_issued:
+        came = text(f"came as far as #{member.last_issued}", f"到达第 {member.last_issued} 号调用")
+    here = places([where[rank]]) if rank in where else ""
+    at = text(f", and is{here} now", f"，现在{here[1:]}") if here else ""
+    return f"{ranks_words([rank])} {came}{at}"
+
+
+def _indirectly(blocked: Blocked) -> str:
+    ranks = ranks_words([w.rank for w in blocked.waits])
+    group, call = group_words(blocked.group), call_words(blocked.call)
+    wait = text("waits" if len(blocked.waits) == 1 else "wait", "")
+    others = blocked.lacking or blocked.absent
+    whom = ranks_words(others) if others else text("ranks that its record does not name", "记录中未列出的 rank")
+    return text(
+        f"in turn, {ranks} {wait} in {call} of {group} for {whom}", f"进而，{ranks} 在{group}的 {call} 中等待 {whom}"
+    )
+
+
+def _more(blocked: Sequence[Blocked]) -> str:
+    ranks = len({w.rank for b in blocked for w in b.waits})
+    return text(
+        f"and so do {ranks} more ranks in {len(blocked)} more calls",
+        f"此外还有 {ranks} 个 rank 在另外 {len(blocked)} 个调用中等待",
+    )
+
+
+# --- the same calls from other places ------------------------------------------------------------------------------
+
+
+def _first_other_place(group: Joined, rank: int) -> tuple[int, int, str, str] | None:
+    """(rank, number, its place, the others' place) from which on all calls of `rank` come from other lines than those of the others: the
+    call that it skipped, or made twice, where calls look alike.
+    """
+    own = group.members[rank].calls
+    apart: tuple[int, int, str, str] | None = None
+    for number in sorted(own, reverse=True):
+        mine = own[number][0].at
+        others = Counter(m.calls[number][0].at for r, m in group.members.items() if r != rank and number in m.calls)
+        usual = others.most_common(1)[0][0] if others else None
+        if mine is None or usual is None or mine == usual:
+            break
+        apart = rank, number, mine, usual
+    return apart if apart is not None and min(own) < apart[1] else None
+
+
+def _apart(rank: int, number: int, mine: str, theirs: str) -> str:
+    mine, theirs = places([mine]), places([theirs])
+    return text(
+        f"from #{number} on rank {rank} issues its calls from other lines than the others ({mine.strip()}, where they are{theirs}):"
+        " there it skipped a call",
+        f"从第 {number} 号起 rank {rank} 的调用位置与其他 rank 不同（它{mine[1:]}，其他{theirs[1:]}）：它在那里跳过了一次调用",
+    )
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def _cause(roots: Sequence[int], *, known: bool, gone: bool) -> str:
+    ranks = ranks_words(roots)
+    if gone:
+        return text(
+            f"{capital(ranks)} ran fewer steps than the others: its data or its loop ended earlier, and it closed the process group.",
+            f"{ranks} 的步数比其他 rank 少：其数据或循环提前结束，并关闭了进程组。",
+        )
+    if not known:
+        return text(
+            f"The others wait for {ranks}: ended, killed, stopped, unable to answer, or on a host that was not looked at.",
+            f"其他 rank 在等待 {ranks}：它可能已结束、被杀死、被暂停、无法应答，或其所在主机未被检查。",
+        )
+    return text(
+        f"A collective ends when every rank of its group has issued it. What {ranks} does instead holds up the others.",
+        f"集合通信要等进程组的每个 rank 都发出后才会结束。{ranks} 正在做的其他事情阻塞了所有人。",
+    )
+
+
+def _steps(roots: Sequence[int], *, known: bool, gone: bool) -> list[str]:
+    ranks = ranks_words(roots)
+    if gone:
+        return [
+            text(
+                "Give every rank the same number of batches (DistributedSampler with drop_last, or equal shards), or wrap the loop in `with"
+                " Join([model]):`.",
+                "让每个 rank 拥有相同数量的 batch（DistributedSampler 加 drop_last，或等分数据），或用 `with Join([model]):` 包住循环。",
+            )
+        ]
+    if not known:
+        return [
+            text(
+                f"Look at the log and the exit status of {ranks}; `traindbg diagnose` does, while its launcher runs.",
+                f"查看 {ranks} 的日志和退出状态；启动器仍在运行时可用 `traindbg diagnose`。",
+            )
+        ]
+    return [
+        text(
+            f"See what {ranks} does: `traindbg stacks` or `%stacks`; `traindbg diagnose` looks for the reason.",
+            f"查看 {ranks} 在做什么：`traindbg stacks` 或 `%stacks`；`traindbg diagnose` 会寻找原因。",
+        ),
+        text(
+            "If it is past this call already, it skipped it: look for a branch or a `continue` that only this rank took.",
+            "如果它已越过此调用，说明它跳过了：检查只有该 rank 进入的分支或 `continue`。",
+        ),
+    ]

@@ -1,0 +1,121 @@
+"""A circle of waits: ranks that use several groups (or send and receive) in different order, so that each waits for the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...language import text
+from ...model import Finding, RankCollectives
+from .habit import expected
+from .not_issued import Blocked
+from .words import call_words, capital, group_words, places, ranks_words, seconds, who
+
+__all__ = ["finding"]
+
+
+def finding(circle: Sequence[Blocked], records: Mapping[int, RankCollectives], where: Mapping[int, str]) -> Finding:
+    """`circle`: blocked calls, each of which waits for a rank that is in the next one."""
+    odd, sure = _odd(circle, records)
+    ranks = sorted({w.rank for b in circle for w in b.waits})
+    waited = [w.waited_s for b in circle for w in b.waits if w.waited_s is not None]
+    p2p = any(b.call.p2p for b in circle)
+    return Finding(
+        code="collective_order",
+        severity="critical",
+        title=_title(circle, odd if sure else [], ranks, max(waited, default=None), p2p=p2p),
+        who=who(odd),
+        where=next(
+            (at for b in circle for w in b.waits if w.rank in odd and (at := w.call.at or where.get(w.rank))), None
+        ),
+        evidence=[_evidence(b, where) for b in circle],
+        cause=_cause(p2p=p2p),
+        next_steps=_steps(p2p=p2p),
+        confidence="high" if sure else "medium",
+    )
+
+
+def _odd(circle: Sequence[Blocked], records: Mapping[int, RankCollectives]) -> tuple[list[int], bool]:
+    """Who stands apart: a minority of the waiting ranks, or those that did not do what they had always done; else all."""
+    inside = [sorted({w.rank for w in b.waits}) for b in circle]
+    ranks = sorted({rank for own in inside for rank in own})
+    largest = max(inside, key=len)
+    if len(largest) * 2 > len(ranks) and len(largest) < len(ranks):
+        return [rank for rank in ranks if rank not in largest], True
+    unusual = [rank for rank in ranks if _unusual(records[rank])]
+    if unusual and len(unusual) < len(ranks):
+        return unusual, True
+    return ranks, False
+
+
+def _unusual(record: RankCollectives) -> bool:
+    """Whether this rank's last call is another one than what used to follow the calls before it."""
+    calls = [(c.group, c.op) for c in record.calls]
+    usual = expected(calls[:-1])
+    return usual is not None and usual != calls[-1]
+
+
+def _title(
+    circle: Sequence[Blocked], odd: Sequence[int], ranks: Sequence[int], waited_s: float | None, *, p2p: bool
+) -> str:
+    since = "" if waited_s is None else text(f" for {seconds(waited_s)}", f"，已 {seconds(waited_s)}")
+    if p2p:
+        return text(
+            f"{capital(ranks_words(ranks))} wait for each other in {_calls(circle)}{since}",
+            f"{ranks_words(ranks)} 在 {_calls(circle)} 中互相等待{since}",
+        )
+    names = text(" and ", "与").join(dict.fromkeys(group_words(b.group) for b in circle))
+    if odd:
+        return text(
+            f"{capital(ranks_words(odd))} used {names} in another order than the other ranks, and all wait for each other{since}",
+            f"{ranks_words(odd)} 使用{names}的顺序与其他 rank 不同，所有 rank 互相等待{since}",
+        )
+    return text(
+        f"{capital(ranks_words(ranks))} use {names} in different order and wait for each other{since}",
+        f"{ranks_words(ranks)} 以不同顺序使用{names}，互相等待{since}",
+    )
+
+
+def _calls(circle: Sequence[Blocked]) -> str:
+    return text(" and ", " 与 ").join(dict.fromkeys(b.call.op for b in circle))
+
+
+def _evidence(blocked: Blocked, where: Mapping[int, str]) -> str:
+    ranks, others = ranks_words([w.rank for w in blocked.waits]), ranks_words(blocked.lacking)
+    at = places(at for w in blocked.waits if (at := w.call.at or where.get(w.rank)) is not None)
+    wait = text("waits" if len(blocked.waits) == 1 else "wait", "")
+    call, group = call_words(blocked.call), group_words(blocked.group)
+    if blocked.call.p2p:
+        return text(f"{ranks} {wait} in {call}{at}", f"{ranks} 在 {call} 中等待{at}")
+    return text(
+        f"{ranks} {wait} in {call} of {group}{at}; {others} did not issue it",
+        f"{ranks} 在{group}的 {call} 中等待{at}；{others} 没有发出它",
+    )
+
+
+def _cause(*, p2p: bool) -> str:
+    if p2p:
+        return text(
+            "Each of them sends, or receives, first: the counterpart comes only after a call that cannot end.",
+            "它们各自先发送（或先接收）：与之配对的调用排在一个无法结束的调用之后。",
+        )
+    return text(
+        "Calls on different groups end only if all ranks issue them in the same order: each waits for a call that the other has behind"
+        " its own.",
+        "不同进程组上的调用只有在所有 rank 以相同顺序发出时才能结束：每个 rank 都在等待对方排在其后的调用。",
+    )
+
+
+def _steps(*, p2p: bool) -> list[str]:
+    if p2p:
+        return [
+            text(
+                "Let one side receive first, or use `batch_isend_irecv` for exchanges.",
+                "让一方先接收，或使用 `batch_isend_irecv` 进行交换。",
+            )
+        ]
+    return [
+        text(
+            "Fix one order of the groups for all ranks, also in overlapped communication (threads, hooks, streams).",
+            "为所有 rank 固定一个进程组使用顺序，包括重叠通信（线程、hook、stream）。",
+        )
+    ]

@@ -1,0 +1,217 @@
+"""Workarounds and debugging that stayed: variables that cost speed, and some that can hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...language import text
+from .setting import Judged, Rule, Setting, judge
+
+__all__ = ["RULES"]
+
+LONG_IB_TIMEOUT = 22
+"""4.096 us * 2^22 are 17 s a try; NCCL's documentation tabulates no more."""
+
+
+def detours(setting: Setting) -> Iterator[Judged]:
+    """Transports that are turned off. One is a workaround; both within a machine send everything over sockets."""
+    if not setting.nccl:
+        return
+    inside = sorted(set(setting.on("NCCL_P2P_DISABLE")) & set(setting.on("NCCL_SHM_DISABLE")))
+    if inside:
+        yield judge(
+            setting,
+            ["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"],
+            inside,
+            "warning",
+            title=text(
+                "GPUs of one machine talk over the network: P2P and shared memory are off",
+                "同机 GPU 经网络通信：P2P 与共享内存都已关闭",
+            ),
+            cause=text(
+                "Both direct ways are turned off; the network is many times slower.",
+                "两条直接通路都被关闭；网络慢很多倍。",
+            ),
+            steps=[
+                text(
+                    "Keep at most one of them, and take it out once its reason is mended.",
+                    "最多保留一个，问题解决后去掉。",
+                )
+            ],
+        )
+        return
+    for name, lost in (
+        ("NCCL_P2P_DISABLE", text("GPUs of one machine talk through its memory", "同机 GPU 经主机内存通信")),
+        (
+            "NCCL_SHM_DISABLE",
+            text("GPUs that cannot reach each other directly talk over the network", "不能直连的 GPU 经网络通信"),
+        ),
+        (
+            "NCCL_IB_DISABLE",
+            text("machines talk over TCP, also where there is InfiniBand", "即使有 InfiniBand，机器间也走 TCP"),
+        ),
+    ):
+        ranks = setting.on(name)
+        if ranks:
+            yield judge(
+                setting,
+                [name],
+                ranks,
+                "info",
+                title=text(f"{name}: {lost}", f"{name}：{lost}"),
+                cause=text(
+                    "A workaround, which costs bandwidth as long as it stays.", "这是临时办法，保留期间会损失带宽。"
+                ),
+                steps=[text("Take it out once what it works around is mended.", "问题解决后去掉。")],
+            )
+
+
+def launch_blocking(setting: Setting) -> Iterator[Judged]:
+    ranks = setting.on("CUDA_LAUNCH_BLOCKING")
+    if ranks:
+        yield judge(
+            setting,
+            ["CUDA_LAUNCH_BLOCKING"],
+            ranks,
+            "warning",
+            title=text(
+                "CUDA_LAUNCH_BLOCKING=1: every kernel launch waits, and NCCL can hang",
+                "CUDA_LAUNCH_BLOCKING=1：每次内核启动都等待，NCCL 可能卡死",
+            ),
+            cause=text(
+                "It is for finding the line of a CUDA error. NCCL's kernels wait for other GPUs, so a launch that blocks can wait for ever "
+                "(https://github.com/NVIDIA/nccl/issues/750).",
+                "它用于定位 CUDA 错误所在行。NCCL 内核要等待其他 GPU，阻塞式启动可能永远等待（https://github.com/NVIDIA/nccl/issues/750）。",
+            ),
+            steps=[text("Take it out again after debugging.", "调试结束后去掉。")],
+        )
+
+
+def detail(setting: Setting) -> Iterator[Judged]:
+    ranks = setting.where("TORCH_DISTRIBUTED_DEBUG", lambda v: v.strip().upper() == "DETAIL")
+    if ranks:
+        yield judge(
+            setting,
+            ["TORCH_DISTRIBUTED_DEBUG"],
+            ranks,
+            "warning" if setting.nccl and setting.backend is not None else "info",
+            title=text(
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL: every collective is preceded by another one",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL：每次集合通信前都多一次",
+            ),
+            cause=text(
+                "It names mismatches, at the price of speed; with nccl it needs a gloo group besides, whose start can hang "
+                "(https://github.com/pytorch/pytorch/issues/129672).",
+                "它能指出不匹配，但很慢；nccl 下还需要一个 gloo 组，其启动可能卡住（https://github.com/pytorch/pytorch/issues/129672）。",
+            ),
+            steps=[text("Take it out again after debugging.", "调试结束后去掉。")],
+        )
+
+
+def infiniband_timeout(setting: Setting) -> Iterator[Judged]:
+    ranks = setting.where("NCCL_IB_TIMEOUT", lambda v: v.strip().isdigit() and not 1 <= int(v) <= LONG_IB_TIMEOUT)
+    if ranks and setting.nccl:
+        value = int(setting.environ[ranks[0]]["NCCL_IB_TIMEOUT"])
+        effect = (
+            text("0 means that InfiniBand never gives up", "0 表示 InfiniBand 永不放弃")
+            if value == 0
+            else text(f"it has five bits; {value} does not fit", f"该字段只有 5 位，{value} 放不下")
+            if value > 31
+            else text(
+                f"a lost peer is noticed after {_seconds(value)} at the earliest",
+                f"失联的对端最快 {_seconds(value)} 后才被发现",
+            )
+        )
+        yield judge(
+            setting,
+            ["NCCL_IB_TIMEOUT"],
+            ranks,
+            "warning",
+            title=text(
+                f"NCCL_IB_TIMEOUT={value} is an exponent, not seconds", f"NCCL_IB_TIMEOUT={value} 是指数，不是秒"
+            ),
+            cause=text(
+                f"The time is 4.096 µs · 2^value for each of NCCL_IB_RETRY_CNT tries: {effect}.",
+                f"时间为 4.096 µs · 2^值，再乘重试次数：{effect}。",
+            ),
+            steps=[
+                text(
+                    "Use 14 to 22, or leave it out; the time-out of collectives is init_process_group(timeout=...).",
+                    "取 14 到 22 或去掉；集合通信的超时是 init_process_group(timeout=...)。",
+                )
+            ],
+        )
+
+
+def _seconds(exponent: int) -> str:
+    return f"{4.096e-6 * 2**exponent * 7:.0f} s"
+
+
+def forced_protocol(setting: Setting) -> Iterator[Judged]:
+    ranks = setting.where("NCCL_PROTO", lambda v: "LL128" in v.upper() and not v.startswith("^"))
+    if ranks and setting.nccl:
+        yield judge(
+            setting,
+            ["NCCL_PROTO"],
+            ranks,
+            "warning",
+            title=text(
+                "NCCL_PROTO forces LL128, which corrupts data on machines that do not support it",
+                "NCCL_PROTO 强制 LL128，在不支持的机器上会损坏数据",
+            ),
+            cause=text("NCCL itself uses LL128 only where it is safe.", "NCCL 自己只在安全时使用 LL128。"),
+            steps=[text("Leave it out.", "去掉。")],
+            confidence="medium",
+        )
+
+
+def too_many_sockets(setting: Setting) -> Iterator[Judged]:
+    def product(rank: int) -> int:
+        counts = [setting.environ[rank].get(n, "1") for n in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")]
+        return int(counts[0]) * int(counts[1]) if all(c.strip().isdigit() for c in counts) else 0
+
+    ranks = tuple(rank for rank in setting.environ if product(rank) > 64)
+    if ranks and setting.nccl:
+        yield judge(
+            setting,
+            ["NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"],
+            ranks,
+            "info",
+            title=text(
+                "more than 64 sockets per connection: NCCL uses fewer", "每个连接超过 64 个 socket：NCCL 会减少"
+            ),
+            cause=text("NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD may be 64 at most.", "两者乘积最多 64。"),
+            steps=[text("Lower one of them.", "调小其中之一。")],
+        )
+
+
+def trace_level(setting: Setting) -> Iterator[Judged]:
+    ranks = setting.where("NCCL_DEBUG", lambda v: v.strip().upper() == "TRACE")
+    if ranks and setting.nccl:
+        yield judge(
+            setting,
+            ["NCCL_DEBUG"],
+            ranks,
+            "info",
+            title=text("NCCL_DEBUG=TRACE shows little more than INFO", "NCCL_DEBUG=TRACE 比 INFO 多不了多少"),
+            cause=text(
+                "Most of its lines are compiled in only with `make TRACE=1`.", "多数行只有用 `make TRACE=1` 编译才有。"
+            ),
+            steps=[
+                text(
+                    "Use NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,NET,COLL.",
+                    "用 NCCL_DEBUG=INFO 加 NCCL_DEBUG_SUBSYS=INIT,NET,COLL。",
+                )
+            ],
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    detours,
+    launch_blocking,
+    detail,
+    infiniband_timeout,
+    forced_protocol,
+    too_many_sockets,
+    trace_level,
+)

@@ -1,0 +1,120 @@
+"""A job's evidence, with what every rule needs worked out once: what each rank does over time, who waits for whom, since when.
+
+Who waits for other ranks is a victim; to blame is who does not: the *suspects*. A wait counts as too long only where this
+job has not got over as long a one before: `Case.overdue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...language import text
+from ...model import Collective, Finding, JobEvidence, SourceLine
+from .doing import Doing, phrase
+from .ranks import Role, View, busy, flows, thread_activity, training_thread, view
+from .stuck import Progress, judge
+from .words import alike, ranks_words, seconds, short_place
+
+__all__ = ["Case", "Hit", "Role", "View", "build", "busy", "flows", "thread_activity", "training_thread"]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A finding and the numbers of the ranks that it blames."""
+
+    finding: Finding
+    ranks: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the rules are given. ``views`` are in the order of the evidence."""
+
+    evidence: JobEvidence
+    views: Sequence[View]
+    progress: Progress
+    by_rank: Mapping[int, View]
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the job stands still for longer than is usual for it."""
+        return self.progress.overdue
+
+    @property
+    def sources(self) -> Mapping[str, SourceLine]:
+        return self.evidence.sources
+
+    def roles(self, *roles: Role) -> list[View]:
+        """The ranks of which this is true."""
+        return [v for v in self.views if v.role in roles]
+
+    @property
+    def waiting(self) -> list[View]:
+        """The ranks that wait for other ranks."""
+        return self.roles("waiting")
+
+    @property
+    def suspects(self) -> list[View]:
+        """The living ranks that do not wait for others, so that the others wait for them."""
+        return self.roles("still", "moving", "stopped")
+
+    @property
+    def blocked(self) -> list[View]:
+        """The suspects that stand still, where that has lasted too long: the ones whose wait is a finding."""
+        return self.roles("still") if self.overdue else []
+
+    def others_wait(self, blamed: Sequence[int] = ()) -> list[str]:
+        """For the evidence of a finding: in which collective the other ranks wait, since when, and where."""
+        left_out = set(blamed)
+        victims = [v for v in self.waiting if v.rank not in left_out]
+        return [_wait_words(same) for same in alike(victims, _wait_key)[:4]]
+
+    def source_of(self, seen: Doing) -> str:
+        """The line of source at which `seen` stands; empty where it is not known."""
+        line = self.sources.get(f"{seen.frame.file}:{seen.frame.line}") if seen.frame else None
+        return line.text if line else ""
+
+    def at(self, seen: Doing) -> str:
+        """For evidence: ``train.py:42 load: `return queue.get()` ``."""
+        source = self.source_of(seen)
+        return short_place(seen.frame) + (f": `{source}`" if source else "")
+
+
+def build(evidence: JobEvidence) -> Case:
+    """Work out what each rank does, and whether the job stands still for too long. Linear in the number of ranks."""
+    views = tuple(view(rank, evidence.sources) for rank in evidence.ranks)
+    return Case(evidence, views, judge(views), {v.rank: v for v in views})
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def _wait_key(seen: View) -> tuple[object, ...]:
+    call = seen.pending
+    return (seen.now.kind, seen.now.words, call and (call.op, call.sequence, call.group), seen.now.frame)
+
+
+def _wait_words(same: Sequence[View]) -> str:
+    first, call = same[0], same[0].pending
+    what = phrase(first.now)
+    if call is not None:
+        name = f"{call.op} #{call.sequence}"
+        group = _group_name(first, call)
+        what = text(f"waits in {name} ({group})", f"在 {name}（{group}）中等待")
+    if len(same) > 1:
+        what = text(what.replace("waits", "wait", 1), what)
+    longest = max((v.waiting_s for v in same if v.waiting_s is not None), default=None)
+    since = "" if longest is None else text(f", for {seconds(longest)}", f"，已 {seconds(longest)}")
+    at = short_place(first.now.frame)
+    where = "" if first.now.frame is None else text(f", at {at}", f"，位于 {at}")
+    return f"{ranks_words(v.rank for v in same)} {what}{since}{where}"
+
+
+def _group_name(seen: View, call: Collective) -> str:
+    groups = seen.collectives.groups if seen.collectives is not None else ()
+    group = next((g for g in groups if g.name == call.group), None)
+    description = group.description if group is not None else ""
+    if description == "default_pg" or not (description or call.group):
+        return text("the default group", "默认进程组")
+    return text(f"group {description or call.group}", f"进程组 {description or call.group}")

@@ -1,0 +1,241 @@
+"""A rank has ended while others wait for it: by a signal, out of memory, by an exception, or with its work done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...language import text
+from ...model import Ending, Finding, NotAvailable
+from .case import Case, Hit, View
+from .words import alike, ranks_words, who
+
+_TRACEBACK_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen")
+_EXCEPTION = re.compile(r"(?:\[rank\d+\]:\s*)?(?P<said>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*)")
+FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
+
+
+def rule(case: Case) -> list[Hit]:
+    """Those that failed come first; those that their launcher ended because of them are told in the evidence."""
+    ended = [v for v in case.roles("ended") if v.evidence.ending is not None]
+    finished = [v for v in ended if _ending(v).exit_code == 0]
+    failed = [v for v in ended if v not in finished]
+    roots = [v for v in failed if _ending(v).signal not in FROM_OUTSIDE] or failed
+    victims = [v for v in failed if v not in roots]
+    hits = [_hit(case, same, victims) for same in alike(roots, _key)]
+    if finished and not failed and case.overdue and any(v.now.kind != "teardown" for v in case.waiting):
+        hits.append(_left(case, finished))
+    return hits
+
+
+def _ending(view: View) -> Ending:
+    assert view.evidence.ending is not None
+    return view.evidence.ending
+
+
+def _key(view: View) -> tuple[object, ...]:
+    ending = _ending(view)
+    return str(ending.exit_code), str(ending.signal), str(ending.out_of_memory), _where(ending), _exception(ending)
+
+
+def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
+    ending, ranks = _ending(same[0]), [v.rank for v in same]
+    how = _how(ending)
+    evidence = [line for v in same[:4] for line in _evidence(v)]
+    if victims:
+        names = ranks_words(v.rank for v in victims)
+        evidence.append(
+            text(
+                f"{names}: ended by a signal from outside, as a launcher does after a failure",
+                f"{names}：被外部信号结束，启动器在失败后通常如此",
+            )
+        )
+    known = not (isinstance(ending.exit_code, NotAvailable) and isinstance(ending.signal, NotAvailable))
+    finding = Finding(
+        "rank_ended",
+        "critical",
+        text(f"{ranks_words(ranks).capitalize()} ended: {how}", f"{ranks_words(ranks)} 已结束：{how}"),
+        who(ranks),
+        _where(ending),
+        [*evidence, *case.others_wait(ranks)],
+        _cause(ending),
+        _next_steps(ending),
+        confidence="high" if known else "medium",
+    )
+    return Hit(finding, [*ranks, *(v.rank for v in victims)])
+
+
+def _how(ending: Ending) -> str:
+    if ending.out_of_memory is True:
+        return text("the kernel killed it, out of memory", "内存不足，被内核杀死")
+    if isinstance(ending.signal, str):
+        return text(f"killed by {ending.signal}", f"被信号 {ending.signal} 杀死")
+    said = _exception(ending)
+    if said:
+        return said
+    if isinstance(ending.exit_code, int):
+        return text(f"exit status {ending.exit_code}", f"退出状态 {ending.exit_code}")
+    return text("the process is gone", "进程已不存在")
+
+
+def _evidence(view: View) -> list[str]:
+    ending = _ending(view)
+    lines = [*(f"rank {view.rank}: {words}" for words in ending.evidence[:4])]
+    if not lines:
+        pid = text(f" (pid {ending.pid})", f"（pid {ending.pid}）") if ending.pid else ""
+        how = _how(ending)
+        lines.append(text(f"rank {view.rank}{pid} has ended: {how}", f"rank {view.rank}{pid} 已结束：{how}"))
+    last = next((line for line in reversed(ending.last_lines) if line.strip()), "")
+    if last:
+        where = f" ({ending.log})" if ending.log else ""
+        lines.append(text(f"the last line of its log{where}: {last.strip()}", f"其日志最后一行{where}：{last.strip()}"))
+    return lines
+
+
+def _exception(ending: Ending) -> str:
+    """The last line of a traceback: ``RuntimeError: ...``."""
+    for line in reversed(ending.last_lines):
+        match = _EXCEPTION.match(line.strip())
+        if match:
+            return match["said"][:200]
+    return ""
+
+
+def _where(ending: Ending) -> str | None:
+    """The innermost line of the user's code in the last traceback of its log."""
+    if isinstance(ending.signal, str) and not _exception(ending):
+        return None
+    matches = [m for line in ending.last_lines if (m := _TRACEBACK_LINE.search(line))]
+    own = [m for m in matches if not _LIBRARY.search(m["file"])]
+    return f"{own[-1]['file']}:{own[-1]['line']} {own[-1]['function']}" if own else None
+
+
+def _cause(ending: Ending) -> str:
+    if ending.out_of_memory is True:
+        return text(
+            "The machine, or the container's limit, ran out of memory and the kernel chose this process. The others "
+            "wait for it for ever.",
+            "机器或容器的内存上限已耗尽，内核选择了该进程。其余 rank 会一直等它。",
+        )
+    causes = {
+        "SIGKILL": text(
+            "Somebody killed it outright: the kernel for lack of memory, a scheduler, a container's limit, or a "
+            "person. It could not say a word.",
+            "它被直接杀死：可能是内核（内存不足）、调度器、容器限制或人为操作。它来不及留下任何信息。",
+        ),
+        "SIGSEGV": text(
+            "Native code touched memory that is not its own: an extension, a driver, or libraries that do not fit "
+            "together.",
+            "本地代码访问了非法内存：可能是扩展、驱动，或版本不匹配的库。",
+        ),
+        "SIGBUS": text(
+            "A mapped file could not be filled: most often /dev/shm is full (DataLoader workers pass batches "
+            "there), or a file was cut short.",
+            "映射的文件无法填充：最常见的是 /dev/shm 已满（DataLoader worker 通过它传递 batch），或文件被截断。",
+        ),
+        "SIGABRT": text(
+            "Native code gave up by itself: an uncaught C++ exception, a failed assertion, or NCCL's watchdog after "
+            "its time-out.",
+            "本地代码主动中止：未捕获的 C++ 异常、断言失败，或 NCCL 看门狗超时。",
+        ),
+    }
+    if isinstance(ending.signal, str):
+        return causes.get(
+            ending.signal,
+            text(
+                "A signal from outside ended it; the others wait for it for ever.",
+                "外部信号结束了它；其余 rank 会一直等它。",
+            ),
+        )
+    said = _exception(ending)
+    if "op.preamble.length" in said:  # gloo's words where ranks disagree on the size
+        return text(
+            "The ranks passed tensors of different sizes to the same collective; gloo gave up on this one and the "
+            "others wait.",
+            "各 rank 对同一集合通信传入了大小不同的张量；gloo 在该 rank 上报错，其余 rank 仍在等待。",
+        )
+    return text(
+        "It left, by an exception or by an early exit, while the others count on it in their next collective.",
+        "它因异常或提前退出而离开，而其余 rank 在下一次集合通信中仍需要它。",
+    )
+
+
+def _next_steps(ending: Ending) -> list[str]:
+    look = text("Look at its log above the last line", "查看其日志最后一行之前的内容") + (
+        f": {ending.log}" if ending.log else ""
+    )
+    save = text(
+        "The others are alive: `traindbg checkpoint TARGET DIR` saves what they hold before you stop the job.",
+        "其余 rank 仍在：停止任务前可用 `traindbg checkpoint TARGET DIR` 保存它们的状态。",
+    )
+    if ending.out_of_memory is True or ending.signal == "SIGKILL":
+        return [
+            text(
+                "See what needed the memory: `dmesg -T | grep -i oom`, the container's limit, `%memory` in the next "
+                "run; fewer workers, smaller batches.",
+                "查看内存用在哪里：`dmesg -T | grep -i oom`、容器上限、下次运行时用 `%memory`；减少 worker 数或 "
+                "batch 大小。",
+            ),
+            save,
+        ]
+    if ending.signal == "SIGBUS":
+        return [
+            text(
+                "See `df -h /dev/shm`; start the container with --shm-size=8g or --ipc=host.",
+                "查看 `df -h /dev/shm`；以 --shm-size=8g 或 --ipc=host 启动容器。",
+            ),
+            save,
+        ]
+    if isinstance(ending.signal, str):
+        return [
+            look,
+            text(
+                "Run again with `python -X faulthandler` for a stack at the crash.",
+                "用 `python -X faulthandler` 重新运行以获得崩溃时的调用栈。",
+            ),
+            save,
+        ]
+    return [look, save]
+
+
+def _left(case: Case, finished: Sequence[View]) -> Hit:
+    """With exit status 0: no launcher sees a failure, and yet the others count on it."""
+    ranks = [v.rank for v in finished]
+    steps = [v.pace.optimizer_step for v in case.views if v.pace is not None and v.pace.optimizer_step is not None]
+    counted = (
+        [text(f"the others are at optimizer step {max(steps)}", f"其余 rank 处于优化器第 {max(steps)} 步")]
+        if steps
+        else []
+    )
+    finding = Finding(
+        "rank_ended",
+        "critical",
+        text(
+            f"{ranks_words(ranks).capitalize()} left with exit status 0 while others still wait for it",
+            f"{ranks_words(ranks)} 以退出状态 0 离开，而其余 rank 仍在等它",
+        ),
+        who(ranks),
+        None,
+        [*(line for v in finished[:4] for line in _evidence(v)), *counted, *case.others_wait(ranks)],
+        text(
+            "It had nothing left to do: its share of the data is shorter, or it returned early. A launcher takes "
+            "that for success and goes on waiting.",
+            "它已无事可做：其数据份额较短，或提前返回。启动器将其视为成功并继续等待。",
+        ),
+        [
+            text(
+                "Give every rank the same number of batches (DistributedSampler, drop_last=True; with DDP: `with "
+                "model.join():`), and let none "
+                "return before the last collective.",
+                "让每个 rank 的 batch 数相同（DistributedSampler、drop_last=True；DDP 可用 `with model.join():`），"
+                "并确保没有 rank 在最后一次集合通信之前返回。",
+            ),
+            text(
+                "Look at the last lines of its log: what did it find finished?",
+                "查看其日志最后几行：它认为什么已经完成？",
+            ),
+        ],
+        reference="https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html",
+    )
+    return Hit(finding, ranks)

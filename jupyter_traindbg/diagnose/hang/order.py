@@ -1,0 +1,108 @@
+"""From hits to findings: the root cause first, its symptoms folded into its evidence, nothing said twice. Pure functions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from ...language import text
+from ...model import Finding
+from .case import Hit
+
+__all__ = ["ROOT_FIRST", "findings"]
+
+ROOT_FIRST = (
+    "init_incomplete",
+    "rank_ended",
+    "rank_stopped",
+    "uninterruptible",
+    "gil_held",
+    "thread_deadlock",
+    "dataloader_worker_stuck",
+    "swapping",
+    "lock_wait",
+    "io_wait",
+    "dataloader_wait",
+    "unequal_steps",
+    "collective_mismatch",
+    "collective_shape_mismatch",
+    "collective_order",
+    "python_wait",
+    "collective_not_issued",
+    "cpu_phase",
+    "hang_unexplained",
+    "straggler",
+    "shm_full",
+    "disk_full",
+    "environment",
+)
+"""The nearer to the root, the earlier. A code that is not listed comes last."""
+
+SYMPTOMS = {
+    "rank_ended": {"init_incomplete"},
+    "collective_mismatch": {"unequal_steps", "environment"},
+    "collective_not_issued": {
+        "rank_ended", "rank_stopped", "uninterruptible", "gil_held", "thread_deadlock", "dataloader_worker_stuck", "swapping", "lock_wait",
+        "io_wait", "dataloader_wait", "python_wait", "cpu_phase", "unequal_steps", "init_incomplete", "collective_mismatch",
+        "collective_shape_mismatch", "collective_order", "environment",
+    },
+    "unequal_steps": {
+        "rank_stopped", "uninterruptible", "gil_held", "thread_deadlock", "dataloader_worker_stuck", "swapping", "lock_wait", "io_wait",
+        "dataloader_wait", "python_wait", "cpu_phase", "environment",
+    },
+    "straggler": {"rank_stopped", "swapping", "dataloader_worker_stuck", "dataloader_wait", "lock_wait", "io_wait", "cpu_phase"},
+    "gil_held": {"rank_stopped", "uninterruptible", "swapping"},
+    "cpu_phase": {"gil_held", "swapping", "dataloader_wait"},
+    "lock_wait": {"thread_deadlock"},
+    "dataloader_wait": {"dataloader_worker_stuck"},
+}  # fmt: skip
+"""Code -> what it is merely a symptom of, where both blame the same ranks."""
+
+
+def findings(hits: Iterable[Hit]) -> list[Finding]:
+    """Root cause first. A symptom goes into the evidence of what explains it: findings nearer to the root that blame all its ranks,
+    or some of them where the symptom blames everybody because it does not know better.
+    """
+    kept: list[Hit] = []
+    for hit in sorted(hits, key=_depth):
+        roots = [i for i, other in enumerate(kept) if _explains(other, hit)]
+        explained = {rank for i in roots for rank in kept[i].ranks}
+        if roots and (set(hit.ranks) <= explained or hit.finding.confidence == "low"):
+            kept[roots[0]] = _fold(kept[roots[0]], hit)
+        else:
+            kept.append(hit)
+    return _worth_saying([hit.finding for hit in kept])
+
+
+def _worth_saying(found: Sequence[Finding]) -> list[Finding]:
+    """That nothing explains the hang is said only where nothing does; of a setting that merely harms, only where the job does not work."""
+    broken = {f.code for f in found if f.severity == "critical"} - {"environment"}
+    explained = broken - {"hang_unexplained"}
+    found = [f for f in found if f.code != "hang_unexplained" or not explained]
+    return [f for f in found if f.code != "environment" or broken or f.severity == "critical"]
+
+
+def _depth(hit: Hit) -> tuple[int, int, int]:
+    """By code, then the worse first, then the one that explains more ranks."""
+    code = hit.finding.code
+    severity = {"critical": 0, "warning": 1, "info": 2}[hit.finding.severity]
+    if (
+        code == "environment" and severity == 0
+    ):  # ranks that disagree there fall out of step, unless something plainer holds them up
+        return (ROOT_FIRST.index("unequal_steps"), -1, 0)
+    return (ROOT_FIRST.index(code) if code in ROOT_FIRST else len(ROOT_FIRST), severity, -len(hit.ranks))
+
+
+def _explains(root: Hit, symptom: Hit) -> bool:
+    """Whether `root` is a reason of `symptom` for some of its ranks; another rule with the same verdict has to blame them all."""
+    if root.finding.code == symptom.finding.code:
+        return bool(symptom.ranks) and set(symptom.ranks) <= set(root.ranks)
+    return bool(set(symptom.ranks) & set(root.ranks)) and root.finding.code in SYMPTOMS.get(symptom.finding.code, ())
+
+
+def _fold(root: Hit, symptom: Hit) -> Hit:
+    """The same verdict brings its evidence along; a symptom is told by its title, its own evidence being what the root's says already."""
+    told = symptom.finding
+    new = told.evidence if told.code == root.finding.code else [text(f"so: {told.title}", f"因此：{told.title}")]
+    evidence = tuple(dict.fromkeys((*root.finding.evidence, *new)))
+    return Hit(dataclasses.replace(root.finding, evidence=evidence), root.ranks)

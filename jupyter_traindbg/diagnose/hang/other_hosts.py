@@ -1,0 +1,63 @@
+"""When every rank of this host waits, whoever holds them up is on another one: what cannot be seen from here is not accused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...language import text
+from ...model import Finding
+from . import ras
+from .case import Case, Hit, View
+from .words import and_list, ranks_words, who
+
+__all__ = ["only_elsewhere", "rule"]
+
+
+def rule(case: Case) -> list[Hit]:
+    """Nothing where a rank of this host is to blame, where the job moves, or where NCCL's own service names somebody."""
+    elsewhere = [v for v in case.views if _is_elsewhere(v)]
+    if not elsewhere or not case.waiting or not case.overdue or case.suspects or case.roles("stepping", "ended"):
+        return []
+    return [] if ras.rule(case) else [_look_there(case, elsewhere)]
+
+
+def only_elsewhere(case: Case, ranks: Sequence[int]) -> bool:
+    """Whether all of `ranks` are on other hosts: no record of theirs was read, so that its absence here says nothing."""
+    return bool(ranks) and all(r in case.by_rank and _is_elsewhere(case.by_rank[r]) for r in ranks)
+
+
+def _is_elsewhere(view: View) -> bool:
+    return view.role == "not seen" and not view.evidence.host
+
+
+def _look_there(case: Case, elsewhere: Sequence[View]) -> Hit:
+    ranks = [v.rank for v in elsewhere]
+    here = and_list(sorted({v.evidence.host for v in case.waiting}))
+    words = ranks_words(ranks)
+    finding = Finding(
+        "collective_not_issued",
+        "critical",
+        text(
+            f"All ranks on {here} wait: who holds them up is among {words}, which have no process here",
+            f"{here} 上的所有 rank 都在等待：原因在 {words} 之中，它们在本机没有进程",
+        ),
+        who(ranks),
+        None,
+        case.others_wait(),
+        text(
+            "They run on other hosts, of which nothing can be seen from here, or have ended.",
+            "它们在其他主机上运行（从本机无法看到），或已经结束。",
+        ),
+        [
+            text(
+                "Run `traindbg diagnose` on each of the other hosts: one of them has the rank that does not wait.",
+                "在其他每台主机上运行 `traindbg diagnose`：其中一台上有不在等待的 rank。",
+            ),
+            text(
+                "Or collect the flight recorder dumps of all hosts and run `traindbg nccl-check DIR`.",
+                "或收集所有主机的飞行记录转储，然后运行 `traindbg nccl-check DIR`。",
+            ),
+        ],
+        confidence="low",
+    )
+    return Hit(finding, ranks)

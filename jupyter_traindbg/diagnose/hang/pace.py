@@ -1,0 +1,266 @@
+"""Uneven work: a rank for which all the others wait at every step. Nothing hangs; the job is as slow as that rank.
+
+Waiting hides in a step's duration, which is the same on all ranks. So it is judged by when each rank *issues* its collectives, as
+the flight recorder has it: from the moment when the last one arrived at the previous call, a rank works until it issues the next; the
+rest is waiting.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ...language import text
+from ...model import Finding, NotAvailable
+from .case import Case, Hit, View
+from .doing import FOR_OTHER_RANKS
+from .words import place, who
+
+__all__ = ["Arrivals", "arrivals", "rule"]
+
+LEAST_ROUNDS, MOST_ROUNDS, MOST_TIMES = 16, 400, 400_000
+"""Of many ranks fewer rounds are looked at, so that a verdict on 10,000 takes less than a second."""
+RATIO = 1.5
+"""The least ratio of the slowest rank's work to that of the others that is worth a word."""
+LOST = 0.2
+"""The least share of the time that the others lose by it."""
+LAST = 0.7
+"""The least share of all waiting that is for this rank."""
+MORE_CPU = 1.25
+"""A rank that uses so many times the CPU of the others has more to do than they."""
+QUARTERS = 3
+"""In so many of four parts of the time it has to be as slow as that: one long pause (an evaluation, a checkpoint) is no habit."""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What the times of issuing say. ``work_s``: by rank, its own work between two calls, mean. ``lost``: the share of the time that
+    a typical other rank waits. ``blame``: the share of all waiting during which `slowest` was the one waited for. ``quarters``: in how
+    many of four parts of the time its ratio was `RATIO` or more.
+    """
+
+    rounds: int
+    slowest: int
+    ratio: float
+    lost: float
+    blame: float
+    quarters: int
+    work_s: Mapping[int, float]
+    others_s: float
+
+
+def rule(case: Case) -> list[Hit]:
+    """At most one: the slowest rank, where it costs the others much of their time. Not for a job that stands still."""
+    if case.overdue or len(case.views) < 2:
+        return []
+    seen = arrivals(_issued(case.views))
+    if seen is None or not _matters(seen) or _starved(case, seen):
+        return []
+    return [_hit(case, case.by_rank[seen.slowest], seen)]
+
+
+def _matters(seen: Arrivals) -> bool:
+    return seen.ratio >= RATIO and seen.lost >= LOST and seen.blame >= LAST and seen.quarters >= QUARTERS
+
+
+def _starved(case: Case, seen: Arrivals) -> bool:
+    """Whether the rank is late because others have the CPUs of its host, and not because it has more to do: what it was ready for and
+    given no CPU explains half of what is lost, and it uses no more CPU than the others.
+    """
+    used = {v.rank: _cpu(v) for v in case.views}
+    own = used.get(seen.slowest)
+    others = [cpu for rank, cpu in used.items() if rank != seen.slowest and cpu is not None]
+    if own is None or not others:
+        return False
+    more_work = own[0] > MORE_CPU * statistics.median(cpu for cpu, _ in others)
+    return not more_work and own[1] - statistics.median(starved for _, starved in others) >= seen.lost / 2
+
+
+def _cpu(view: View) -> tuple[float, float] | None:
+    """The CPUs that a rank and its DataLoader workers used, and those that they waited for; None where that is not known."""
+    if view.activity is None:
+        return None
+    threads = [t for activity in (view.activity, *view.evidence.children) for t in activity.threads]
+    starved = [t.starved_share for t in threads if not isinstance(t.starved_share, NotAvailable)]
+    return (sum(t.cpu_share for t in threads), sum(starved)) if len(starved) == len(threads) else None
+
+
+# --- arrivals ------------------------------------------------------------------------------------------------------
+
+
+def _issued(views: Sequence[View]) -> dict[int, dict[int, float]]:
+    """By rank: when it issued each call, by its number, on the process group that most ranks share. One host's clock only."""
+    if len({v.evidence.host for v in views}) > 1:
+        return {}
+    found: dict[str, dict[int, dict[int, float]]] = {}
+    for view in views:
+        collectives = view.evidence.collectives
+        if isinstance(collectives, NotAvailable):
+            continue
+        for call in collectives.calls:
+            if not call.p2p and not isinstance(call.issued_s, NotAvailable):
+                found.setdefault(call.group, {}).setdefault(view.rank, {})[call.sequence] = call.issued_s
+    return max(found.values(), key=lambda of: (len(of), sum(map(len, of.values()))), default={})
+
+
+def arrivals(issued: Mapping[int, Mapping[int, float]]) -> Arrivals | None:
+    """From the times of issuing, by rank and number of the call; None where there are too few calls that all have in common.
+
+    A call that a rank issues before the last one has arrived at the previous call did not wait for it (the buckets of a backward
+    pass): its work is the time since its own previous call. Linear in the number of calls.
+    """
+    if len(issued) < 2:
+        return None
+    most = max(LEAST_ROUNDS + 1, min(MOST_ROUNDS, MOST_TIMES // len(issued)))
+    common = sorted(set.intersection(*(set(of) for of in issued.values())))[-most:]
+    if len(common) <= LEAST_ROUNDS:
+        return None
+    rounds = [_round(issued, before, now) for before, now in pairwise(common)]
+    work = _total(rounds)
+    slowest = max(work, key=lambda rank: work[rank])
+    waited = sum(one.waited_s for one in rounds)
+    span = max(of[common[-1]] for of in issued.values()) - max(of[common[0]] for of in issued.values())
+    others = _others(work, slowest)
+    parts = [_total(rounds[len(rounds) * i // 4 : len(rounds) * (i + 1) // 4]) for i in range(4)]
+    return Arrivals(
+        rounds=len(rounds),
+        slowest=slowest,
+        ratio=work[slowest] / max(others, 1e-9),
+        lost=(work[slowest] - others) / max(span, 1e-9),
+        blame=sum(one.waited_s for one in rounds if one.last == slowest) / max(waited, 1e-9),
+        quarters=sum(part[slowest] >= RATIO * _others(part, slowest) for part in parts),
+        work_s={rank: w / len(rounds) for rank, w in work.items()},
+        others_s=others / len(rounds),
+    )
+
+
+@dataclass(frozen=True)
+class _Round:
+    """From one call to the next: every rank's own work, who came last, and how long a typical rank waited for it."""
+
+    work_s: Mapping[int, float]
+    last: int
+    waited_s: float
+
+
+def _round(issued: Mapping[int, Mapping[int, float]], before: int, now: int) -> _Round:
+    met = max(of[before] for of in issued.values())
+    work = {rank: of[now] - (met if of[now] >= met else of[before]) for rank, of in issued.items()}
+    last = max(issued, key=lambda rank: issued[rank][now])
+    return _Round(work, last, issued[last][now] - statistics.median(of[now] for of in issued.values()))
+
+
+def _total(rounds: Sequence[_Round]) -> dict[int, float]:
+    return {rank: sum(one.work_s[rank] for one in rounds) for rank in rounds[0].work_s}
+
+
+def _others(work: Mapping[int, float], slowest: int) -> float:
+    return statistics.median(w for rank, w in work.items() if rank != slowest)
+
+
+# --- the verdict ---------------------------------------------------------------------------------------------------
+
+
+def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
+    at = next((d for d in reversed(slow.doings) if d.kind not in FOR_OTHER_RANKS and d.kind != "backward"), None)
+    part = _part(case, slow)
+    finding = Finding(
+        "straggler",
+        "warning",
+        text(
+            f"Rank {slow.rank} takes {seen.ratio:.1f} times as long as the others, which wait for it {seen.lost:.0%} of the time",
+            f"rank {slow.rank} 的耗时是其他 rank 的 {seen.ratio:.1f} 倍，其他 rank 有 {seen.lost:.0%} 的时间在等它",
+        ),
+        who([slow.rank]),
+        None if at is None else place(at.frame),  # where it waits for the others is not where it loses its time
+        [
+            text(
+                f"between two collectives, over the last {seen.rounds}: rank {slow.rank} works {_ms(seen.work_s[slow.rank])}, "
+                f"the others {_ms(seen.others_s)} (median)",
+                f"最近 {seen.rounds} 次集合通信之间：rank {slow.rank} 计算 {_ms(seen.work_s[slow.rank])}，"
+                f"其他 rank {_ms(seen.others_s)}（中位数）",
+            ),
+            text(
+                f"{seen.blame:.0%} of all waiting was for rank {slow.rank}",
+                f"全部等待时间中有 {seen.blame:.0%} 是在等 rank {slow.rank}",
+            ),
+            *([] if part is None else [_part_words(case, slow, part)]),
+            *([] if at is None or at.frame is None else [text(f"seen at {case.at(at)}", f"观察到位于 {case.at(at)}")]),
+        ],
+        _cause(part),
+        _next_steps(part, slow),
+        confidence="high" if part is not None else "medium",
+    )
+    return Hit(finding, [slow.rank])
+
+
+def _part(case: Case, slow: View) -> str | None:
+    """The part of a step in which it loses most against the others. Not backward: that is where the others wait."""
+    others = [v.pace.parts for v in case.views if v is not slow and v.pace is not None and v.pace.parts]
+    own = slow.pace.parts if slow.pace is not None else {}
+    more = {
+        name: own[name] - statistics.median(parts.get(name, 0.0) for parts in others)
+        for name in own
+        if others and name != "backward"
+    }
+    worst = max(more, key=lambda name: more[name], default=None)
+    return worst if worst is not None and more[worst] > 0.1 * sum(own.values()) else None
+
+
+def _part_name(part: str) -> str:
+    return {
+        "data_wait": text("waiting for data", "等待数据"),
+        "forward": text("forward", "前向"),
+        "optimizer": text("the optimizer", "优化器"),
+    }.get(part, text("code outside of forward, backward and optimizer", "前向、反向与优化器之外的代码"))
+
+
+def _part_words(case: Case, slow: View, part: str) -> str:
+    own = slow.pace.parts[part] if slow.pace is not None else 0.0
+    others = [v.pace.parts.get(part, 0.0) for v in case.views if v is not slow and v.pace is not None and v.pace.parts]
+    name, typical = _part_name(part), statistics.median(others)
+    return text(
+        f"the difference lies in {name}: {_ms(own)} a step, the others {_ms(typical)}",
+        f"差别在于{name}：每步 {_ms(own)}，其他 rank {_ms(typical)}",
+    )
+
+
+def _cause(part: str | None) -> str:
+    if part == "data_wait":
+        return text(
+            "Its batches come later: a slower disk or network mount, fewer or busier DataLoader workers, or larger samples.",
+            "它的 batch 来得更晚：磁盘或网络挂载更慢、DataLoader worker 更少或更忙，或样本更大。",
+        )
+    return text(
+        "It has more to compute (longer sequences, more experts, work that only this rank does), or a slower processor: a hot or throttled "
+        "GPU, other jobs on its cores.",
+        "它的计算量更大（序列更长、专家更多、只由该 rank 执行的工作），或处理器更慢：GPU 过热降频、核心被其他任务占用。",
+    )
+
+
+def _next_steps(part: str | None, slow: View) -> list[str]:
+    look = text(
+        f"Look at it a few times: `traindbg stacks {slow.pid}`, `traindbg steps {slow.pid}`.",
+        f"多看几次：`traindbg stacks {slow.pid}`、`traindbg steps {slow.pid}`。",
+    )
+    if part == "data_wait":
+        return [
+            look,
+            text(
+                "Move its data nearer, or give it more workers (num_workers, prefetch_factor).",
+                "把数据放近一些，或增加 worker（num_workers、prefetch_factor）。",
+            ),
+        ]
+    return [
+        look,
+        text(
+            "Balance the work (batches by length), let all ranks share what one does alone, and compare the GPUs: `traindbg gpu`.",
+            "均衡计算量（按长度组 batch）、把单个 rank 独做的工作分摊，并比较各 GPU：`traindbg gpu`。",
+        ),
+    ]
+
+
+def _ms(value: float) -> str:
+    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"

@@ -1,0 +1,124 @@
+"""Sends and receives between two ranks: who waits for whom, up to the rank that never sends, or round in a ring in which nobody does.
+
+NCCL's recorder knows these calls, gloo's does not; the agent reads the peer from the stack of the rank that waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...language import text
+from ...model import Finding
+from .case import Case, Hit, View
+from .words import place, ranks_words, short_place, who
+
+__all__ = ["chain", "peer_of", "rule"]
+
+
+def rule(case: Case) -> list[Hit]:
+    """One finding for each ring, and one for each rank at the end of a chain that has gone on without sending."""
+    if not case.overdue:
+        return []
+    peers = {v.rank: peer for v in case.waiting if (peer := peer_of(v)) is not None}
+    rings: dict[frozenset[int], list[int]] = {}
+    ends: dict[int, list[int]] = {}
+    for rank in sorted(peers):
+        path, end = chain(rank, peers)
+        if end in path:
+            ring = path[path.index(end) :]
+            rings.setdefault(frozenset(ring), ring)
+        elif (last := case.by_rank.get(end)) is not None and last.role == "waiting" and last.now.kind != "peer":
+            ends.setdefault(end, []).append(rank)
+    return [_ring(case, ring) for ring in rings.values()] + [_never(case, end, late) for end, late in ends.items()]
+
+
+def peer_of(view: View) -> int | None:
+    """The rank whose send or receive `view` waits for at every look; None where that is not known."""
+    found = {d.thread.peer if d.kind == "peer" and d.thread is not None else None for d in view.doings}
+    if len(found) == 1 and (peer := found.pop()) is not None:
+        return peer
+    return view.pending.peer if view.now.kind == "peer" and view.pending is not None and view.pending.p2p else None
+
+
+def chain(start: int, peers: Mapping[int, int]) -> tuple[list[int], int]:
+    """From `start` along the peers: the ranks on the way, and the one at the end, which is on the way itself where it goes round."""
+    path, at = [start], peers[start]
+    while at in peers and at not in path:
+        path.append(at)
+        at = peers[at]
+    return path, at
+
+
+def _ring(case: Case, ring: Sequence[int]) -> Hit:
+    views = [case.by_rank[rank] for rank in ring]
+    operation = views[0].now.operation
+    finding = Finding(
+        "collective_order",
+        "critical",
+        text(
+            f"{ranks_words(ring).capitalize()} wait for each other in {operation}, round in a ring: none of them "
+            "can begin",
+            f"{ranks_words(ring)} 在 {operation} 中互相等待，形成环：谁都无法先开始",
+        ),
+        who(ring),
+        place(views[0].now.frame),
+        [*(_waits(case, v) for v in views[:6]), *case.others_wait(ring)],
+        text(
+            "Each rank does the same half of the exchange first; a blocking receive ends only when its peer sends, "
+            "and that comes after the "
+            "peer's own receive.",
+            "每个 rank 都先做同一半操作；阻塞的接收要等对端发送才会结束，而对端的发送排在它自己的接收之后。",
+        ),
+        [
+            text(
+                "Let half of the ranks send first and the other half receive first, or use batch_isend_irecv, which "
+                "starts both at once.",
+                "让一半 rank 先发送、另一半先接收，或使用同时发起两者的 batch_isend_irecv。",
+            )
+        ],
+    )
+    return Hit(finding, ring)
+
+
+def _never(case: Case, end: int, late: Sequence[int]) -> Hit:
+    """The rank at the end of a chain waits somewhere else by now: what its neighbour waits for was left out."""
+    blamed = case.by_rank[end]
+    direct = [case.by_rank[rank] for rank in late if peer_of(case.by_rank[rank]) == end]
+    first = direct[0]
+    operation = first.now.operation
+    missing = text("sent", "发送") if operation in ("recv", "irecv") else text("received", "接收")
+    finding = Finding(
+        "collective_not_issued",
+        "critical",
+        text(
+            f"Rank {end} has not {missing} what {ranks_words(v.rank for v in direct)} waits for in {operation}, and "
+            "has gone on",
+            f"rank {end} 没有{missing} {ranks_words(v.rank for v in direct)} 在 {operation} 中等待的数据，并已继续执行",
+        ),
+        who([end]),
+        place(blamed.now.frame),
+        [*(_waits(case, v) for v in direct[:4]), *case.others_wait([v.rank for v in direct])],
+        text(
+            "The two ranks do not make the same number of sends and receives: a branch, or a loop of another "
+            "length, left one out.",
+            "两个 rank 的发送与接收次数不一致：某个分支或长度不同的循环漏掉了一次。",
+        ),
+        [
+            text(
+                f"Compare what rank {end} does before {short_place(blamed.now.frame)} with "
+                f"{short_place(first.now.frame)} of rank {first.rank}.",
+                f"比较 rank {end} 在 {short_place(blamed.now.frame)} 之前的操作与 rank {first.rank} 的 "
+                f"{short_place(first.now.frame)}。",
+            )
+        ],
+        confidence="high" if len(case.views) > 2 else "medium",
+    )
+    return Hit(finding, [end, *late])
+
+
+def _waits(case: Case, view: View) -> str:
+    peer = peer_of(view)
+    return text(
+        f"rank {view.rank} waits for rank {peer} in {view.now.operation} at {case.at(view.now)}",
+        f"rank {view.rank} 在 {view.now.operation} 中等待 rank {peer}，位于 {case.at(view.now)}",
+    )

@@ -1,0 +1,224 @@
+"""One rank over all looks: what its training thread did, and whether it waits for other ranks, moves, or stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ...model import (
+    Activity,
+    Collective,
+    NotAvailable,
+    Pace,
+    ProcessStacks,
+    RankCollectives,
+    RankEvidence,
+    SourceLine,
+    Thread,
+    ThreadActivity,
+)
+from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
+
+__all__ = ["Role", "View", "busy", "flows", "thread_activity", "training_thread", "view"]
+
+Role = Literal["ended", "not seen", "stopped", "stepping", "waiting", "moving", "still", "not known"]
+"""``waiting``: for other ranks. ``moving``: it computes or its stack changes. ``still``: neither; it waits for something of its own."""
+
+BUSY_SHARE = 0.1
+"""A thread that uses more than this of a CPU gets on with something."""
+WANTED_SHARE = 0.25
+"""The same with the time that it waited for a CPU, of which one that merely wakes up now and then has some, too, on a full machine."""
+FLOWING_BYTES_PER_S, FLOWING_SWITCHES = 2**20, 8
+"""More than our own agent's arrival reads; more often woken than by a time-out now and then."""
+_UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
+"""Waits in C code that may be those of a collective: a `Work.wait()`, DDP's backward."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One rank. ``doings``: what its training thread did at each look; ``now`` the last one. ``pending``: its oldest call of a
+    collective that is not completed. ``holder``: the thread that keeps the GIL, where nothing else in it can run.
+    """
+
+    evidence: RankEvidence
+    role: Role
+    doings: Sequence[Doing] = ()
+    pending: Collective | None = None
+    waiting_s: float | None = None
+    holder: Thread | None = None
+
+    @property
+    def rank(self) -> int:
+        return self.evidence.rank
+
+    @property
+    def pid(self) -> int:
+        return self.evidence.pid
+
+    @property
+    def now(self) -> Doing:
+        return self.doings[-1] if self.doings else Doing("unknown")
+
+    @property
+    def activity(self) -> Activity | None:
+        return None if isinstance(self.evidence.activity, NotAvailable) else self.evidence.activity
+
+    @property
+    def pace(self) -> Pace | None:
+        return None if isinstance(self.evidence.pace, NotAvailable) else self.evidence.pace
+
+    @property
+    def collectives(self) -> RankCollectives | None:
+        return None if isinstance(self.evidence.collectives, NotAvailable) else self.evidence.collectives
+
+    @property
+    def threads(self) -> Sequence[Thread]:
+        """All threads of the rank's process at the last look."""
+        process = _process(self.evidence, -1)
+        return process.threads if process else ()
+
+    @property
+    def training(self) -> ThreadActivity | None:
+        """What /proc says of the training thread."""
+        return thread_activity(self.activity, self.now.thread, self.pid)
+
+    def below(self) -> Sequence[ProcessStacks]:
+        """The processes below this rank at the last look: DataLoader workers and other children."""
+        looks = self.evidence.looks
+        return [p for p in looks[-1].processes if p.pid != self.pid] if looks else []
+
+
+def view(rank: RankEvidence, sources: Mapping[str, SourceLine]) -> View:
+    """What `rank` does, judged over all looks."""
+    if rank.ending is not None:
+        return View(rank, "ended")
+    if rank.pid == 0:
+        return View(rank, "not seen")
+    threads = [training_thread(_process(rank, i)) for i in range(len(rank.looks))]
+    doings = tuple(doing(thread, sources) for thread in threads if thread is not None)
+    pending, waiting_s = _pending(rank.collectives)
+    holder = _gil_holder(rank)
+    bare = View(rank, "not known", doings, pending, waiting_s, holder)
+    return View(rank, _role(bare), doings, pending, waiting_s, holder)
+
+
+def training_thread(process: ProcessStacks | None) -> Thread | None:
+    """The thread that trains; in a worker or another child, its main thread."""
+    if process is None or not process.threads:
+        return None
+    return next((t for t in process.threads if t.training), process.threads[0])
+
+
+def thread_activity(activity: Activity | None, thread: Thread | None, pid: int) -> ThreadActivity | None:
+    """What /proc says of `thread`, by default of the main thread of `pid`."""
+    if activity is None:
+        return None
+    tid = thread.tid if thread is not None and isinstance(thread.tid, int) else pid
+    return next((t for t in activity.threads if t.tid == tid), None)
+
+
+def busy(seen: ThreadActivity | None) -> bool:
+    """Whether a thread uses a CPU, or would if the machine had one left for it."""
+    if seen is None:
+        return False
+    starved = 0.0 if isinstance(seen.starved_share, NotAvailable) else seen.starved_share
+    return (
+        seen.cpu_share > BUSY_SHARE
+        or seen.cpu_share + starved > WANTED_SHARE
+        or seen.state == "R"
+        or seen.call == "running"
+    )
+
+
+def flows(seen: Doing, activity: Activity | None, thread: ThreadActivity | None) -> bool:
+    """Whether data comes or goes at the place where a thread waits for a file, a pipe or the network."""
+    if seen.kind not in ("file", "network", "pipe"):
+        return False
+    rates = [] if activity is None else [activity.read_bytes_per_s, activity.written_bytes_per_s]
+    moved = sum(rate for rate in rates if not isinstance(rate, NotAvailable))
+    return moved > FLOWING_BYTES_PER_S or (thread is not None and thread.switches >= FLOWING_SWITCHES)
+
+
+def _process(rank: RankEvidence, look: int) -> ProcessStacks | None:
+    if not rank.looks:
+        return None
+    return next((p for p in rank.looks[look].processes if p.pid == rank.pid), None)
+
+
+def _pending(collectives: RankCollectives | NotAvailable) -> tuple[Collective | None, float | None]:
+    if isinstance(collectives, NotAvailable):
+        return None, None
+    call = next((c for c in collectives.calls if c.state != "completed"), None)
+    waiting_s = None if isinstance(collectives.waiting_s, NotAvailable) else collectives.waiting_s
+    return call, waiting_s if call is not None else None
+
+
+def _gil_holder(rank: RankEvidence) -> Thread | None:
+    """The thread that kept the GIL at the same place in every look, while our agent could not run.
+
+    Plain Python code holds the GIL too, but it lets the agent in. Where the agent is kept out for another reason, only a holder that
+    sleeps in C code counts.
+    """
+    seen = []
+    for i in range(len(rank.looks)):
+        process = _process(rank, i)
+        if process is None or process.source == "agent":
+            return None
+        seen.append(next((t for t in process.threads if t.holds_gil is True), None))
+    first = seen[0] if seen else None
+    if first is None or any(t is None or t.frames != first.frames for t in seen):
+        return None
+    shut_out = "GIL" in rank.problem or not rank.problem
+    return seen[-1] if shut_out or str(first.state).startswith(("waiting", "in uninterruptible")) else None
+
+
+def _role(seen: View) -> Role:
+    activity = seen.activity
+    if activity is not None and activity.state in ("T", "t"):
+        return "stopped"
+    if seen.pace is not None and seen.pace.steps_in_window > 0:
+        return "stepping"
+    if seen.holder is not None:
+        return "still"
+    if not seen.doings:
+        return "not known"
+    if _waits_for_others(seen):
+        return "waiting"
+    return "moving" if _moves(seen) else "still"
+
+
+def _waits_for_others(seen: View) -> bool:
+    """At every look. A wait without a frame of its own is one where the recorder has an open call."""
+    kinds = {d.kind for d in seen.doings}
+    if kinds <= FOR_OTHER_RANKS:
+        return True
+    if seen.collectives is None and seen.evidence.world_size > 1:
+        return kinds <= FOR_OTHER_RANKS | {
+            "backward"
+        }  # no recorder tells: DDP's all_reduce is the likeliest wait there
+    if seen.pending is None:
+        return False
+    spins: frozenset[Kind] = frozenset({"computing"}) if _spins(seen) else frozenset()
+    return kinds <= FOR_OTHER_RANKS | _UNCLEAR | spins
+
+
+def _spins(seen: View) -> bool:
+    """A wait for the GPU spins on the CPU: at the same line in every look, with a call of NCCL's that is older than the looks."""
+    looks, records = seen.evidence.looks, seen.collectives
+    if len({d.at for d in seen.doings}) != 1 or len(seen.doings) < 2 or records is None or seen.pending is None:
+        return False
+    backend = next((g.backend for g in records.groups if g.name == seen.pending.group), "")
+    return "nccl" in backend and seen.waiting_s is not None and seen.waiting_s > looks[-1].at_s - looks[0].at_s
+
+
+def _moves(seen: View) -> bool:
+    training, activity = seen.training, seen.activity
+    if busy(training) or flows(seen.now, activity, training):
+        return True
+    if len({d.at for d in seen.doings}) > 1:
+        return True
+    if len(seen.doings) == 1 and training is None:
+        return seen.now.kind == "computing"
+    # OpenMP's or autograd's threads may work for it
+    return activity is not None and activity.cpu_share > BUSY_SHARE and seen.now.kind in _UNCLEAR

@@ -1,0 +1,112 @@
+"""What NCCL itself says, through its RAS service: ranks on other hosts, too, where no agent of ours looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...language import text
+from ...model import Finding, NotAvailable, RasCommunicator, RasRank
+from .case import Case, Hit
+from .words import ranks_words, who
+
+REFERENCE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html"
+_GONE = frozenset({"dead", "silent", "aborted", "failed"})
+
+
+def rule(case: Case) -> list[Hit]:
+    """Of a job that stands still: ranks that NCCL has lost, else those that are behind in a collective of their communicator."""
+    report = case.evidence.ras
+    if isinstance(report, NotAvailable) or not case.overdue or not case.waiting:
+        return []
+    hits = []
+    for communicator in report.communicators:
+        number = _numbers(case, communicator)
+        gone = [r for r in communicator.ranks if r.state in _GONE and r.rank in number]
+        hits += [_gone(communicator, gone, number)] if gone else _behind(communicator, number)
+    return hits
+
+
+def _numbers(case: Case, communicator: RasCommunicator) -> Mapping[int, int]:
+    """The job's ranks by the communicator's: equal where it spans the job, else told by their processes."""
+    if communicator.size == case.evidence.world_size:
+        return {r.rank: r.rank for r in communicator.ranks}
+    by_pid = {v.pid: v.rank for v in case.views if v.pid}
+    return {r.rank: by_pid[r.pid] for r in communicator.ranks if r.pid in by_pid}
+
+
+def _gone(communicator: RasCommunicator, gone: Sequence[RasRank], number: Mapping[int, int]) -> Hit:
+    ranks = sorted(number[r.rank] for r in gone)
+    finding = Finding(
+        "rank_ended",
+        "critical",
+        text(
+            f"NCCL has lost {ranks_words(ranks)}: the process has ended, hangs, or its host cannot be reached",
+            f"NCCL 已失去 {ranks_words(ranks)}：进程已结束、卡死，或其主机无法访问",
+        ),
+        who(ranks),
+        None,
+        [
+            text(
+                f"RAS, communicator {communicator.name}: rank {r.rank} (host {r.host}, pid {r.pid}) is {r.state}",
+                f"RAS，通信器 {communicator.name}：rank {r.rank}（主机 {r.host}，pid {r.pid}）状态为 {r.state}",
+            )
+            for r in gone[:8]
+        ],
+        text("The others wait for it in a collective that cannot end.", "其余 rank 在一个无法结束的集合通信中等待它。"),
+        [
+            text(
+                f"Look at that host: `ssh {gone[0].host}`, then `traindbg diagnose {gone[0].pid}`; if the process is gone, see its log.",
+                f"查看该主机：`ssh {gone[0].host}`，然后 `traindbg diagnose {gone[0].pid}`；若进程已不在，查看其日志。",
+            )
+        ],
+        reference=REFERENCE,
+        confidence="medium",
+    )
+    return Hit(finding, ranks)
+
+
+def _behind(communicator: RasCommunicator, number: Mapping[int, int]) -> list[Hit]:
+    """Counts are issued operations: who has fewer than the others holds them up."""
+    hits = []
+    for operation in sorted({name for r in communicator.ranks for name in r.counts}):
+        counts = {number[r.rank]: r.counts.get(operation, 0) for r in communicator.ranks if r.rank in number}
+        most = max(counts.values(), default=0)
+        late = sorted(rank for rank, n in counts.items() if n < most)
+        if late and len(late) < len(counts):
+            hits.append(_late(communicator, operation, counts, late, most))
+    return hits
+
+
+def _late(
+    communicator: RasCommunicator, operation: str, counts: Mapping[int, int], late: Sequence[int], most: int
+) -> Hit:
+    finding = Finding(
+        "collective_not_issued",
+        "critical",
+        text(
+            f"{ranks_words(late).capitalize()} issued fewer {operation} than the others on communicator {communicator.name}",
+            f"{ranks_words(late)} 在通信器 {communicator.name} 上发起的 {operation} 少于其他 rank",
+        ),
+        who(late),
+        None,
+        [
+            text(
+                f"RAS: rank {rank} has issued {counts[rank]}, the others {most}",
+                f"RAS：rank {rank} 已发起 {counts[rank]} 次，其余为 {most} 次",
+            )
+            for rank in late[:8]
+        ],
+        text(
+            "It does something else, or has left a call out, while the others wait in it.",
+            "它在做别的事情或漏掉了一次调用，而其余 rank 在其中等待。",
+        ),
+        [
+            text(
+                "Look at what it does: `traindbg stacks` on its host.",
+                "查看它在做什么：在其主机上运行 `traindbg stacks`。",
+            )
+        ],
+        reference=REFERENCE,
+        confidence="medium",
+    )
+    return Hit(finding, late)

@@ -1,0 +1,115 @@
+"""The answer to "is it really stuck?", and one line on every rank. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from ...language import text
+from ...model import Finding, RankState
+from .case import Case, Role, View
+from .doing import phrase
+from .phase import phase_of
+from .words import place, ranks_words
+
+__all__ = ["rank_states", "state"]
+
+State = Literal["stuck", "failed", "slow", "progressing", "healthy", "not known"]
+_SLOWS_DOWN = frozenset(
+    {"straggler", "cpu_phase", "swapping", "environment", "shm_full", "disk_full", "dataloader_wait"}
+)
+"""Findings of which none says that the job is stuck."""
+
+
+def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
+    """What to call the job, and by what that was judged."""
+    codes = {f.code for f in findings}
+    why = list(case.progress.why)
+    if "rank_ended" in codes:
+        return "failed", why
+    if any(f.severity == "critical" and f.code not in _SLOWS_DOWN for f in findings):
+        return "stuck", why
+    if case.roles("stepping"):
+        return ("slow" if codes & {"straggler", "swapping", "dataloader_wait"} else "healthy"), why
+    if not any(v.doings for v in case.views):
+        return "not known", [*why, text("no rank could be looked at", "没有任何 rank 可以观察")]
+    busy = case.roles("moving")
+    if busy:
+        return "progressing", [*why, *_phases(busy)]
+    return ("stuck" if case.overdue else "progressing"), why
+
+
+def _phases(busy: Sequence[View]) -> list[str]:
+    """``rank 0: saving or loading a checkpoint``: what the others of a healthy job may be waiting for."""
+    named: dict[str, list[int]] = {}
+    for view in busy:
+        if phase := phase_of(view):
+            named.setdefault(phase, []).append(view.rank)
+    return [text(f"{ranks_words(ranks)}: {phase}", f"{ranks_words(ranks)}：{phase}") for phase, ranks in named.items()]
+
+
+def rank_states(case: Case) -> tuple[RankState, ...]:
+    """All ranks, in order."""
+    return tuple(_rank_state(v) for v in sorted(case.views, key=lambda v: v.rank))
+
+
+def _rank_state(view: View) -> RankState:
+    pace = view.pace
+    return RankState(
+        view.rank,
+        view.pid,
+        _word(view),
+        _line(view),
+        place(view.now.frame),
+        pace.optimizer_step if pace is not None else None,
+        view.waiting_s if view.role == "waiting" else None,
+    )
+
+
+def _word(
+    view: View,
+) -> Literal["stepping", "computing", "waiting", "stopped", "ended", "starting", "not seen", "not known"]:
+    if view.role == "moving":
+        return "computing"
+    if view.role == "still":
+        return "waiting"
+    if view.role == "waiting":
+        begun = view.collectives is not None and any(g.last_completed for g in view.collectives.groups)
+        return "starting" if view.now.kind == "init" and not begun else "waiting"
+    return view.role
+
+
+def _line(view: View) -> str:
+    return _LINES[view.role](view)
+
+
+def _waits(view: View) -> str:
+    if view.pending is None:
+        return phrase(view.now)
+    name = f"{view.pending.op} #{view.pending.sequence}"
+    return text(f"waits in {name}", f"在 {name} 中等待")
+
+
+def _stands(view: View) -> str:
+    return phrase(view.now) if view.holder is None else text("a C call keeps the GIL", "C 调用一直持有 GIL")
+
+
+def _ended(view: View) -> str:
+    ending = view.evidence.ending
+    if ending is not None and isinstance(ending.signal, str):
+        return text(f"killed by {ending.signal}", f"被 {ending.signal} 杀死")
+    if ending is not None and isinstance(ending.exit_code, int):
+        return text(f"exit status {ending.exit_code}", f"退出状态 {ending.exit_code}")
+    return text("gone", "已不存在")
+
+
+_LINES: Mapping[Role, Callable[[View], str]] = {
+    "ended": _ended,
+    "not known": lambda view: view.evidence.problem or text("nothing could be read", "无法读取任何信息"),
+    "not seen": lambda view: text("there is no process of it here", "本机没有它的进程"),
+    "stopped": lambda view: text("stopped: the kernel does not let it run", "已停止：内核不调度它"),
+    "stepping": lambda view: phase_of(view) or text("makes steps", "正在训练步进"),
+    "moving": lambda view: phase_of(view) or phrase(view.now),
+    "waiting": _waits,
+    "still": _stands,
+}

@@ -1,0 +1,213 @@
+"""Ranks that do not make the same number of steps: one has left a loop that the others are still in, or has counted other steps than they.
+
+That one rank waits in another collective than the rest can also mean a call that only it makes. The source decides: who stands behind the
+loop in which the others stand has run out of batches; who stands in the same loop, or in a branch on its rank, has not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...language import text
+from ...model import Block, Collective, Finding, Frame, NotAvailable
+from .case import Case, Hit, View
+from .doing import own_frames
+from .words import alike, place, ranks_words, short_place, who
+
+__all__ = ["rule"]
+
+REFERENCE = "https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html"
+LAST_CALLS = 400
+_ON_RANK = re.compile(r"rank|is_main|is_master|is_global_zero|is_world_process_zero|primary", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Ranks that wait with the same stack, outermost frame first."""
+
+    views: Sequence[View]
+    stack: Sequence[Frame]
+
+    @property
+    def ranks(self) -> list[int]:
+        return [v.rank for v in self.views]
+
+
+def rule(case: Case) -> list[Hit]:
+    """One verdict at most, on a job that stands still with its ranks waiting for each other at different places."""
+    if not case.overdue or case.suspects or case.roles("ended"):
+        return []  # somebody else is waited for
+    if any(v.now.kind == "peer" for v in case.waiting):
+        return []  # who waits for a send or a receive is told by `peers`
+    waiting = [v for v in case.waiting if v.now.thread is not None]
+    places = [Place(same, _stack(same[0])) for same in alike(waiting, lambda v: tuple(_stack(v)))]
+    found = _left_a_loop(case, places) or _counted_otherwise(case, waiting)
+    return [] if found is None else [found]
+
+
+def _stack(view: View) -> list[Frame]:
+    thread = view.now.thread
+    return [] if thread is None else list(reversed(own_frames(thread.frames)))
+
+
+# --- loops ---------------------------------------------------------------------------------------------------------
+
+
+def _left_a_loop(case: Case, places: Sequence[Place]) -> Hit | None:
+    for inside in places:
+        for outside in places:
+            loop = None if inside is outside else _loop_left(case, inside.stack, outside.stack)
+            if loop is not None:
+                file, block = loop
+                still = [p for p in places if p is inside or _loop_left(case, p.stack, outside.stack) == loop]
+                gone = [p for p in places if p not in still]
+                if _never_made(inside.views[0].pending, outside.views[0]):
+                    return None  # it is that call, made in the loop by them alone, and no step too many
+                return _loop_hit(case, file, block, still, gone)
+    return None
+
+
+def _loop_left(case: Case, inside: Sequence[Frame], outside: Sequence[Frame]) -> tuple[str, Block] | None:
+    """The outermost loop, with its file, that the one stack is in and that the other has been through; None where there is no such loop, or
+    where the other is in a loop of its own, or one of them in a branch on its rank.
+    """
+    at = next((i for i, (a, b) in enumerate(zip(inside, outside, strict=False)) if a != b), None)
+    if at is None or (inside[at].file, inside[at].function) != (outside[at].file, outside[at].function):
+        return None
+    here, there = inside[at], outside[at]
+    shared = [b for b in _around(case, here, "for", "while") if b in _around(case, there, "for", "while")]
+    own = _only(case, inside, at, shared)
+    if not own or _only(case, outside, at, shared) or _branches_on_rank(case, [*inside[at:], *outside[at:]]):
+        return None
+    behind = there.line > here.line or bool(shared)
+    return own[0] if behind else None
+
+
+def _only(case: Case, stack: Sequence[Frame], at: int, shared: Sequence[Block]) -> list[tuple[str, Block]]:
+    loops = [(f.file, b) for f in stack[at:] for b in _around(case, f, "for", "while")]
+    return [(file, b) for file, b in loops if not (file == stack[at].file and b in shared)]
+
+
+def _branches_on_rank(case: Case, stack: Sequence[Frame]) -> bool:
+    return any(_ON_RANK.search(b.words) for frame in stack for b in _around(case, frame, "if"))
+
+
+def _around(case: Case, frame: Frame, *kinds: str) -> list[Block]:
+    blocks = case.evidence.blocks.get(frame.file, ())
+    return [b for b in blocks if b.kind in kinds and b.first <= frame.line <= b.last]
+
+
+def _loop_hit(case: Case, file: str, block: Block, still: Sequence[Place], gone: Sequence[Place]) -> Hit:
+    inside, outside = [v for p in still for v in p.views], [v for p in gone for v in p.views]
+    fewer = len(outside) <= len(inside)
+    blamed = outside if fewer else inside
+    which, rest = ranks_words(v.rank for v in blamed), ranks_words(v.rank for v in (inside if fewer else outside))
+    name = file.rpartition("/")[2]
+    loop = f"`{block.kind} {block.words}` ({name}:{block.first})"
+    one = len(blamed) == 1
+    if fewer:
+        have, are = ("it has" if one else "they have"), ("is" if len(inside) == 1 else "are")
+        title = text(
+            f"{which.capitalize()} made fewer steps: {have} left the loop that {rest} {are} still in",
+            f"{which} 的步数更少：已离开 {rest} 仍在执行的循环",
+        )
+    else:
+        title = text(
+            f"{which.capitalize()} made more steps: {'it is' if one else 'they are'} still in a loop that the others have left",
+            f"{which} 的步数更多：仍在其他 rank 已离开的循环中",
+        )
+    return _hit(
+        case,
+        blamed,
+        title,
+        [
+            text(f"the loop: {loop}", f"循环：{loop}"),
+            *(_stands(p, text("still in it", "仍在循环中")) for p in still[:3]),
+            *(_stands(p, text("past it", "已离开循环")) for p in gone[:3]),
+        ],
+        "high" if len(inside) != len(outside) else "medium",
+    )
+
+
+def _stands(at: Place, how: str) -> str:
+    where = short_place(at.views[0].now.frame)
+    return text(f"{ranks_words(at.ranks)}: {how}, at {where}", f"{ranks_words(at.ranks)}：{how}，位于 {where}")
+
+
+def _never_made(call: Collective | None, by: View) -> bool:
+    """Whether another rank has not made this call in its last ones: a step of the loop makes those of the steps before."""
+    collectives = by.evidence.collectives
+    if call is None or isinstance(collectives, NotAvailable):
+        return False
+    made = [_kind(c) for c in collectives.calls[-LAST_CALLS:] if c is not by.pending]
+    return bool(made) and _kind(call) not in made
+
+
+def _kind(call: Collective) -> tuple[object, ...]:
+    return call.group, call.op, call.input_sizes, call.dtypes
+
+
+# --- counts --------------------------------------------------------------------------------------------------------
+
+
+def _counted_otherwise(case: Case, waiting: Sequence[View]) -> Hit | None:
+    """By the optimizers' own counts, where the agents saw them: ranks that have synchronised all along cannot differ."""
+    counted = [v for v in waiting if v.pace is not None and v.pace.optimizer_step is not None]
+    groups = sorted(alike(counted, _step), key=lambda same: (len(same), _step(same[0])))
+    if len(groups) < 2:
+        return None
+    odd, most = groups[0], groups[-1]
+    named = ranks_words(v.rank for v in odd).capitalize()
+    return _hit(
+        case,
+        odd,
+        text(
+            f"{named} made {_step(odd[0])} optimizer steps, the others {_step(most[0])}",
+            f"{ranks_words(v.rank for v in odd)} 完成了 {_step(odd[0])} 个优化器步，其他 rank 为 {_step(most[0])}",
+        ),
+        [],
+        "medium",
+    )
+
+
+def _step(view: View) -> int:
+    return view.pace.optimizer_step or 0 if view.pace is not None else 0
+
+
+def _hit(case: Case, blamed: Sequence[View], title: str, evidence: Sequence[str], confidence: str) -> Hit:
+    ranks = [v.rank for v in blamed]
+    steps = [
+        text(
+            f"{ranks_words(v.rank for v in same)}: optimizer step {_step(same[0])}",
+            f"{ranks_words(v.rank for v in same)}：优化器第 {_step(same[0])} 步",
+        )
+        for same in alike([v for v in case.waiting if _step(v)], _step)[:4]
+    ]
+    finding = Finding(
+        "unequal_steps",
+        "critical",
+        title,
+        who(ranks),
+        place(blamed[0].now.frame),
+        [*evidence, *steps, *case.others_wait()],
+        text(
+            "The ranks' shares of the data differ in length, or one skipped batches. Every step needs all ranks, so the first step that "
+            "one of them does not make waits for ever.",
+            "各 rank 的数据份额长度不同，或某个 rank 跳过了 batch。每一步都需要所有 rank 参与，缺一个就会永远等待。",
+        ),
+        [
+            text(
+                "Give every rank the same number of batches: DistributedSampler(drop_last=True), or count in steps instead of batches.",
+                "让每个 rank 的 batch 数相同：DistributedSampler(drop_last=True)，或按步数而不是 batch 数循环。",
+            ),
+            text(
+                "Where they must differ: `with Join([model]):` around the loop (DDP); and skip a bad batch on all ranks or on none.",
+                "若必须不同：在循环外使用 `with Join([model]):`（DDP）；跳过坏 batch 时所有 rank 一起跳过。",
+            ),
+        ],
+        reference=REFERENCE,
+        confidence=confidence,  # type: ignore[arg-type]
+    )
+    return Hit(finding, ranks)

@@ -1,0 +1,80 @@
+"""How verdicts speak of ranks, places and times, in both languages. Pure functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from ...language import text
+from ...model import Frame
+
+__all__ = ["alike", "and_list", "place", "ranks_words", "seconds", "short_place", "who"]
+
+PIECES = 10
+T = TypeVar("T")
+
+
+def who(ranks: Iterable[int]) -> tuple[str, ...]:
+    """As a finding names them: ``("rank 1", "rank 3")``."""
+    return tuple(f"rank {n}" for n in sorted(set(ranks)))
+
+
+def ranks_words(ranks: Iterable[int]) -> str:
+    """``rank 5``, ``ranks 0-3, 5, 8-299 (297)``; of many pieces the first ones and the count."""
+    unique = sorted(set(ranks))
+    if len(unique) == 1:
+        return f"rank {unique[0]}"
+    pieces = [f"{a}" if a == b else f"{a}-{b}" if b > a + 1 else f"{a}, {b}" for a, b in _runs(unique)]
+    shown = ", ".join(pieces if len(pieces) <= PIECES else [*pieces[:PIECES], "..."])
+    count = f" ({len(unique)})" if len(unique) > 4 else ""
+    return text(f"ranks {shown}{count}", f"rank {shown}{count}")
+
+
+def _runs(unique: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for n in unique:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], n)
+        else:
+            runs.append((n, n))
+    return runs
+
+
+def place(frame: Frame | None) -> str | None:
+    """``/home/ada/train.py:42 train_step``: where a finding points."""
+    return None if frame is None else f"{frame.file}:{frame.line} {frame.function}"
+
+
+def short_place(frame: Frame | None) -> str:
+    """``train.py:42 train_step``: how a sentence says it."""
+    if frame is None:
+        return text("a place that could not be read", "无法读取的位置")
+    return f"{os.path.basename(frame.file) or frame.file}:{frame.line} {frame.function}"
+
+
+def seconds(value: float) -> str:
+    """``0.8 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    if value < 9.95:
+        return text(f"{value:.1f} s", f"{value:.1f} 秒")
+    whole = round(value)
+    if whole < 60:
+        return text(f"{whole} s", f"{whole} 秒")
+    if whole < 3600:
+        return text(f"{whole // 60} min {whole % 60} s", f"{whole // 60} 分 {whole % 60} 秒")
+    return text(f"{whole // 3600} h {whole % 3600 // 60} min", f"{whole // 3600} 小时 {whole % 3600 // 60} 分")
+
+
+def and_list(items: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(items) < 2:
+        return "".join(items)
+    return text(f"{', '.join(items[:-1])} and {items[-1]}", f"{'、'.join(items[:-1])}和{items[-1]}")
+
+
+def alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Items with the same key together, in the order in which the keys first appear."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())

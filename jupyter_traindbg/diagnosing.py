@@ -1,0 +1,38 @@
+"""From a job's links to its diagnosis: look, judge, and look once more where the first look does not tell slow from stuck."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+from .attach.base import Link
+from .diagnose import hang
+from .gather import gather
+from .model import Diagnosis, JobEvidence, NotAvailable
+from .outside import filelocks
+
+__all__ = ["diagnose"]
+
+AGAIN_S = 3.0
+"""What a second look needs, where the agents are in already."""
+
+
+def diagnose(name: str, links: Sequence[Link], timeout: float, launcher_pid: int | None = None) -> Diagnosis:
+    """See `Job.diagnose`. With no links, what became of the ranks of the launcher `launcher_pid`."""
+    began = time.monotonic()
+    evidence = gather(name, links, launcher_pid, timeout)
+    wait_s = hang.settles_in_s(evidence)
+    if wait_s is not None and time.monotonic() - began + wait_s + AGAIN_S < timeout:
+        time.sleep(wait_s)
+        later_s = time.monotonic() - began
+        again = gather(name, links, launcher_pid, timeout - later_s)
+        evidence = hang.over_time(evidence, again, later_s=later_s)
+    judged = hang.diagnose(dataclasses.replace(evidence, lock_holders=filelocks.holders(_want_file_locks(evidence))))
+    return dataclasses.replace(judged, taken_s=time.monotonic() - began)
+
+
+def _want_file_locks(evidence: JobEvidence) -> list[int]:
+    """The processes of which a thread sits in a call that locks a file."""
+    seen = [a for r in evidence.ranks for a in (r.activity, *r.children) if not isinstance(a, NotAvailable)]
+    return [a.pid for a in seen if any(t.call in ("flock", "fcntl") for t in a.threads)]

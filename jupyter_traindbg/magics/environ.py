@@ -1,0 +1,17 @@
+"""Show the environment variables of a job: which do something, which do nothing, which harm here, and where ranks disagree."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..model import Result
+from .base import Session, add_target
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+
+
+def run(args: argparse.Namespace, session: Session) -> Result:
+    with session.job(args.target, args.timeout) as job:
+        return job.environ(timeout=args.timeout)

@@ -1,0 +1,36 @@
+"""Show which collectives every rank issued, and who is missing or different: live, or from dump files; or check before a start."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from .. import preflight
+from ..model import Result
+from .base import Session
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        nargs="?",
+        help="a job as for `attach`, or a flight-recorder dump, or a directory of them (one file a rank); none: the job attached to,"
+        " else the only candidate there is",
+    )
+    preflight.add_arguments(parser)
+
+
+def run(args: argparse.Namespace, session: Session) -> Result:
+    if preflight.asked(args):
+        return preflight.run(args)
+    if args.target is not None and _is_dump(args.target):
+        from ..collective_report import of_dumps
+
+        return of_dumps(args.target, args.timeout)
+    with session.job(args.target, args.timeout) as job:
+        return job.collectives(timeout=args.timeout)
+
+
+def _is_dump(words: str) -> bool:
+    """True for a file or directory; a number is a pid, and an agent's socket is a target."""
+    return not words.isdigit() and (os.path.isfile(words) or os.path.isdir(words))

@@ -1,0 +1,112 @@
+"""`Diagnosis`: is it really stuck, by what was that judged, and every rank in a line; those that are alike in one row.
+
+The verdicts themselves come before it, as cards (`render.document`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...language import text
+from ...model import Diagnosis, RankState
+from ..blocks import Block, Column, Inline, Items, Line, Span, Table, Tone
+from ..common import DASH
+from ..grouping import compact_ranks, group_by, rank_list
+from ..units import age, duration
+
+ORDER = ("stopped", "ended", "not seen", "not known", "computing", "starting", "waiting", "stepping")
+"""The odd ones first: what most ranks do in a hung job is wait."""
+
+
+def view(result: Diagnosis) -> Iterator[Block]:
+    words, tone = _state(result)
+    yield Line([Span(words, tone), f" · {result.target} · {duration(result.taken_s)}"], title=True)
+    if not result.findings and result.state != "not known":
+        yield Line(text("Nothing wrong was found.", "没有发现问题。"))
+    if result.why:
+        yield Items(list(result.why), text("Judged by", "判断依据"))
+    if result.ranks:
+        yield _table(result.ranks)
+
+
+def _state(result: Diagnosis) -> tuple[str, Tone]:
+    said: dict[str, tuple[str, Tone]] = {
+        "stuck": (text("The job is stuck", "任务已卡死"), "bad"),
+        "failed": (text("The job has failed", "任务已失败"), "bad"),
+        "slow": (text("The job gets on, slowly", "任务在推进，但较慢"), "warn"),
+        "progressing": (text("The job gets on; it is not stuck", "任务在推进，并未卡死"), "good"),
+        "healthy": (text("The job is healthy", "任务运行正常"), "good"),
+        "not known": (text("Whether the job is stuck is not known", "无法判断任务是否卡死"), "warn"),
+    }
+    return said.get(result.state, (result.state, "warn"))
+
+
+def _table(ranks: Sequence[RankState]) -> Table:
+    groups = sorted(group_by(ranks, _alike), key=lambda same: (_oddness(same[0].state), len(same), same[0].rank))
+    steps = any(r.steps is not None for r in ranks)
+    since = any(r.since_s is not None for r in ranks)
+    columns = [
+        Column(text("ranks", "rank")),
+        Column("pid", spare=True),
+        Column(text("state", "状态")),
+        Column(text("doing", "正在做"), wrap=True),
+        Column(text("where", "位置"), wrap=True),
+        *([Column(text("step", "步"), right=True)] if steps else []),
+        *([Column(text("for", "已持续"), right=True)] if since else []),
+    ]
+    rows = [_row(same, steps=steps, since=since) for same in groups]
+    return Table(text("Ranks", "各 rank"), columns, rows, 24, text("groups of ranks", "组 rank"))
+
+
+def _oddness(state: str) -> int:
+    return ORDER.index(state) if state in ORDER else len(ORDER)
+
+
+def _alike(rank: RankState) -> tuple[object, ...]:
+    return rank.state, rank.doing, rank.where
+
+
+def _row(same: Sequence[RankState], *, steps: bool, since: bool) -> list[Inline]:
+    rank = same[0]
+    pids = [r.pid for r in same if r.pid]
+    row: list[Inline] = [
+        Span(compact_ranks([r.rank for r in same]), "strong"),
+        (rank_list(pids) if len(pids) <= 4 else f"{len(pids)} pids") if pids else DASH,
+        _word(rank.state),
+        rank.doing,
+        Span(_short(rank.where), "code") if rank.where else DASH,
+    ]
+    if steps:
+        row.append(_range([r.steps for r in same if r.steps is not None]))
+    if since:
+        longest = max((r.since_s for r in same if r.since_s is not None), default=None)
+        row.append(DASH if longest is None else age(longest))
+    return row
+
+
+def _word(state: str) -> Inline:
+    said: dict[str, tuple[str, Tone]] = {
+        "stepping": (text("stepping", "步进中"), "good"),
+        "computing": (text("computing", "计算中"), "good"),
+        "waiting": (text("waiting", "等待"), "plain"),
+        "stopped": (text("stopped", "已停止"), "bad"),
+        "ended": (text("ended", "已结束"), "bad"),
+        "starting": (text("starting", "启动中"), "plain"),
+        "not seen": (text("not seen", "未见到"), "warn"),
+        "not known": (text("not known", "未知"), "muted"),
+    }
+    words, tone = said.get(state, (state, "plain"))
+    return Span(words, tone)
+
+
+def _short(where: str) -> str:
+    """The file by its name only: the verdicts have the path."""
+    path, _, function = where.rpartition(" ")
+    return f"{path.rsplit('/', 1)[-1]} {function}"
+
+
+def _range(steps: Sequence[int]) -> Inline:
+    if not steps:
+        return DASH
+    low, high = min(steps), max(steps)
+    return str(low) if low == high else f"{low}-{high}"

@@ -1,0 +1,108 @@
+"""`Preflight`: ways to the other machines, the port, interfaces, what this machine has, and the trial all_reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...model import AllReduce, Interface, NotAvailable, Preflight, PreflightHost, PreflightPort
+from ..blocks import Block, Card, Column, Inline, Items, Line, Pair, Pairs, Span, Table, Tone
+from ..common import DASH, measured, short_command
+from ..units import duration, plural, size
+
+STATES: dict[str, Tone] = {"free": "good", "open": "good", "refused": "plain"}
+
+
+def view(result: Preflight) -> Iterator[Block]:
+    processes = f"{plural(result.nodes, 'machine')} with {plural(result.per_node, 'process', 'processes')} each over {result.backend}"
+    yield Line([f"preflight of {result.host} for {processes}", f" · {duration(result.taken_s)}"], title=True)
+    if not result.findings:
+        yield Line(Span("nothing here speaks against starting it", "good"))
+    if result.hosts:
+        columns = [Column("host"), Column("address", wrap=True), Column("through"), Column("handshake", right=True)]
+        yield Table("Names and ways", columns, [_host(h) for h in result.hosts], 40, "hosts")
+    if result.ports:
+        columns = [Column("where they meet"), Column("is"), Column("held by", wrap=True)]
+        yield Table("Port", columns, [_port(p) for p in result.ports], 20, "ports")
+    if result.interfaces:
+        columns = [
+            Column("interface"),
+            Column("state"),
+            Column("addresses", wrap=True),
+            Column("speed", right=True, spare=True),
+        ]
+        rows = [_interface(i, result) for i in result.interfaces]
+        yield Table(f"Interfaces: {result.chosen_by}", [*columns, Column("used")], rows, 12, "interfaces")
+    yield Pairs(list(_machine(result)))
+    if result.all_reduce is not None:
+        yield from _trial(result.all_reduce)
+    if result.notes:
+        yield Items(list(result.notes), Span("Note", "strong"))
+
+
+def _host(host: PreflightHost) -> list[Inline]:
+    name: Inline = [Span(host.name, "strong"), " (this machine)"] if host.local else Span(host.name, "strong")
+    where: Inline = ", ".join(host.addresses[:4]) if host.addresses else Span(host.problem or "does not resolve", "bad")
+    return [name, where, measured(host.interface, str), measured(host.latency_s, duration)]
+
+
+def _port(port: PreflightPort) -> list[Inline]:
+    state: list[str | Span] = [
+        Span(port.state, STATES.get(port.state, "bad")),
+        f" ({port.detail})" if port.detail else "",
+    ]
+    holder: Inline = DASH if port.holder_pid is None else f"pid {port.holder_pid}: {short_command(port.holder)}"
+    return [Span(f"{port.host}:{port.port}", "strong"), state, holder]
+
+
+def _interface(interface: Interface, result: Preflight) -> list[Inline]:
+    used = Span("yes", "good") if interface.name in result.chosen else DASH
+    state = ("up" if interface.up else "down") + (", loopback" if interface.loopback else "")
+    return [
+        Span(interface.name, "strong"),
+        state,
+        ", ".join(interface.addresses) or DASH,
+        measured(interface.speed_mbit_per_s, _speed),
+        used,
+    ]
+
+
+def _speed(mbit: int) -> str:
+    if mbit <= 0:
+        return "not said"
+    return f"{mbit / 1000:g} Gbit/s" if mbit >= 1000 else f"{mbit} Mbit/s"
+
+
+def _machine(result: Preflight) -> Iterator[Pair]:
+    yield Pair("CPUs", [str(result.cpus)])
+    yield Pair("GPUs", [measured(result.gpus, str)])
+    free, all_of_it = result.shm_free_bytes, result.shm_bytes
+    shm: Inline = measured(free, size)
+    if not isinstance(free, NotAvailable) and not isinstance(all_of_it, NotAvailable):
+        shm = f"{size(free)} of {size(all_of_it)} free"
+    yield Pair("/dev/shm", [shm])
+    limits = ", ".join(f"{name} {'no limit' if limit < 0 else f'{limit:,}'}" for name, limit in result.limits.items())
+    yield Pair("limits", [limits] if limits else [])
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    yield Pair("versions", [versions] if versions else [DASH])
+
+
+def _trial(trial: AllReduce) -> Iterator[Block]:
+    if trial.problem:
+        title: list[str | Span] = [Span("the trial all_reduce failed", "bad"), f": {trial.problem}"]
+        yield Card(title, [Line(Span(line, "code")) for line in trial.last_lines], "bad", "✖")
+    columns = [
+        Column("bytes", right=True),
+        Column("calls", right=True),
+        Column("time", right=True),
+        Column("bus bandwidth", right=True),
+    ]
+    rows: list[list[Inline]] = [
+        [size(s.size_bytes), f"{s.calls:,}", duration(s.median_s), f"{size(s.bus_bytes_per_s)}/s"] for s in trial.sizes
+    ]
+    if rows:
+        caption = (
+            f"all_reduce over {trial.backend} among {trial.processes} processes of this machine; every sum was right"
+        )
+        yield Table(caption, columns, rows, 20, "sizes")
+    times: list[str | Span] = ["init_process_group ", measured(trial.init_s, duration)]
+    yield Line([*times, " · from the start to the first result ", measured(trial.start_s, duration)])

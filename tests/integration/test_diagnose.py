@@ -1,0 +1,74 @@
+"""`diagnose` on single processes: a hang and a training that is merely slow, from a notebook and in both languages."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from support import Start
+
+from jupyter_traindbg import cli
+from jupyter_traindbg.agent import rendezvous
+from jupyter_traindbg.job import connect
+from jupyter_traindbg.model import Diagnosis
+from jupyter_traindbg.outside import procfs
+
+
+@pytest.fixture
+def shell() -> Iterator[object]:
+    """An IPython shell with the extension loaded."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.extension_manager.load_extension("jupyter_traindbg")
+    yield shell
+    shell.extension_manager.unload_extension("jupyter_traindbg")
+    InteractiveShell.clear_instance()
+
+
+def test_a_lock_that_is_taken_twice_from_a_notebook_in_chinese(
+    start: Start, shell: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINDBG_LANG", "zh")
+    hung = start("hung_lock.py")
+    result = shell.run_line_magic("diagnose", str(hung.pid))  # type: ignore[attr-defined]
+    assert isinstance(result, Diagnosis)
+    assert result.state == "stuck"
+    (finding,) = result.findings
+    assert finding.code == "thread_deadlock"
+    assert finding.where is not None
+    assert finding.where.endswith("hung_lock.py:8 wait_for_ever")
+    assert "死锁" in finding.title
+    assert any("with lock:" in line for line in finding.evidence)
+    bundle = result._repr_mimebundle_()
+    assert "thread_deadlock" in bundle["text/html"]
+
+
+def test_a_training_that_only_sleeps_between_its_steps_is_not_stuck_and_is_left_alone(
+    start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every look sees the same line; its steps, seen over a second look where need be, tell."""
+    slow = start("train.py", "--sleep", "1.8")
+    assert cli.main(["diagnose", str(slow.pid), "--json"]) == cli.DONE
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["findings"] == []
+    assert answer["state"] == "healthy"
+
+    ends = time.monotonic() + 10
+    while any(t.name.startswith("traindbg") for t in procfs.threads(slow.pid)) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert [t.name for t in procfs.threads(slow.pid) if t.name.startswith("traindbg")] == []
+    assert not os.path.exists(
+        os.path.join(rendezvous.base(os.getuid()), f"{slow.pid}-{rendezvous.start_ticks(slow.pid)}")
+    )
+
+
+def test_with_little_time_the_answer_still_comes(start: Start) -> None:
+    hung = start("hung_lock.py")
+    with connect(hung.pid) as job:
+        result = job.diagnose(timeout=2.0)
+    assert result.taken_s < 3.0
+    assert result.ranks[0].where is not None
