@@ -1,4 +1,4 @@
-"""Runs the trainings of the notebooks 01 and 02 as processes of their own, and stops them however the notebook ends."""
+"""Runs the trainings of the notebooks 01 to 03 as processes of their own, and stops them however the notebook ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Training:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self.pid = self._process.pid
+        self.pid, self.prepared, self._ranks = self._process.pid, prepared, ranks
         self.target = f"torchrun:{self.pid}" if ranks > 1 else str(self.pid)
         atexit.register(self.stop)
 
@@ -63,6 +63,29 @@ class Training:
         """Wait until rank 0 has logged `step`; the step it is at by then."""
         self._wait(lambda: self.step() >= step, f"step {step}")
         return self.step()
+
+    def wait_for(self, words: str) -> None:
+        """Wait until its log has these words."""
+        self._wait(lambda: words in self.log.read_text(), repr(words))
+
+    def wait_until_quiet(self, seconds: float) -> None:
+        """Wait until all its ranks are there, have loaded torch, and then use hardly any CPU for so long."""
+        seen: list[tuple[float, float]] = []
+
+        def quiet() -> bool:
+            ranks = psutil.Process(self.pid).children() if self._process.poll() is None else []
+            times = [process.cpu_times() for process in ranks]
+            used = [of.user + of.system for of in times]
+            seen.append((time.monotonic(), sum(used)))
+            before = [cpu for at, cpu in seen if at <= seen[-1][0] - seconds]
+            there = len(used) >= self._ranks and min(used) > 1.0
+            return there and bool(before) and seen[-1][1] - before[-1] < 0.05 * seconds
+
+        self._wait(quiet, "silence")
+
+    def last_line(self) -> str:
+        """Of its log; empty where there is none yet."""
+        return "".join(self.log.read_text().splitlines()[-1:])
 
     def finish(self) -> int:
         """Wait until it ends by itself; the last step in its log."""

@@ -1,4 +1,4 @@
-"""The notebooks on acting: executed from start to end, and what their cells found is looked at, not only that none raised."""
+"""The notebooks on acting and on hangs: executed from start to end, and what their cells found is looked at, not only that none raised."""
 
 from __future__ import annotations
 
@@ -212,3 +212,40 @@ def test_a_training_is_prepared_where_nobody_is_let_in(
     assert training.wait_for_step(4) == 4
     training.stop()
     assert left_behind(mark) == []
+
+
+# --- 03 ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_culprit_of_a_hang_is_named(mark: str) -> None:
+    notebook = Executed("03-hang.ipynb")
+    assert "UsageError" not in notebook.everything()
+    assert "nothing more: step 24" in notebook.of("os.mkfifo(shard)")
+
+    program = (NOTEBOOKS / "hang_train.py").read_text().splitlines()
+    opens = next(n for n, line in enumerate(program, 1) if "with open(path" in line)
+    verdict = notebook.of("verdict = %diagnose")
+    assert re.search(rf"worker \d+ is stuck at hang_train.py:{opens}", joined(verdict))
+    assert re.search(r"waits for the file \S+/shard-07.pt to open", joined(verdict))
+    assert "ranks 0, 2 wait in all_reduce #30" in joined(verdict)
+    assert f"-> {opens}  " in notebook.of("found = verdict.findings[0]")
+    assert "Rank 1 has not issued all_reduce #30" in joined(notebook.of("%nccl_check"))
+
+    assert "The job is healthy" in notebook.of("pipe.write_bytes")
+    assert notebook.lines_of("rank 0 validates")[0] == "progressing 0 findings"
+    assert "Rank 2 is stopped by a signal" in notebook.of("signal.SIGSTOP")
+
+    told = notebook.of("told = {}")
+    assert re.search(r"Rank 1 made fewer steps.*\n +rank 1, hang_train.py:\d+ main +\(unequal_steps", told)
+    assert re.search(
+        r"Rank 0 issued all_gather.*\n +rank 0, hang_train.py:\d+ mean_over_ranks +\(collective_mism", told
+    )
+    assert re.search(
+        r"Rank 1 looks for the job at localhost:29400.*\n +rank 1, hang_train.py:\d+ main +\(init_inc", told
+    )
+    assert wait_until_gone(mark) == []
+
+
+def joined(shown: str) -> str:
+    """Text that was wrapped for a terminal, in one line."""
+    return " ".join(shown.split())
