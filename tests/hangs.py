@@ -1,0 +1,226 @@
+"""Scenes of tests/programs/hangs/: what each expects, how it is started, and whether a diagnosis of it is right.
+
+The benchmark uses these too, so nothing here needs pytest's fixtures.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support import PROGRAMS, Program
+
+HANGS = PROGRAMS / "hangs"
+SHARED = ("parts", "trainers")
+"""Modules of the scenes that are none themselves."""
+HERE = "# HERE"
+_LAUNCHERS: Mapping[str, Sequence[str]] = {
+    "torchrun": ("-m", "torch.distributed.run"),
+    "patient": (str(HANGS / "torchrun"),),
+    "reaping": (str(HANGS / "torchrun"), "--reap"),
+}
+_RANK = re.compile(r"rank (\d+)\b")
+_PLACE = re.compile(r"(?P<file>.*):(?P<line>\d+) (?P<function>\S+)")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One file of tests/programs/hangs/: what a diagnosis has to say of it. The README there explains the fields."""
+
+    name: str
+    codes: tuple[str, ...]
+    """Empty for a job in which nothing is wrong."""
+    ranks: str | Sequence[int]
+    functions: tuple[str, ...]
+    """Empty where there is no place: the process is gone."""
+    lines: frozenset[int]
+    states: tuple[str, ...]
+    also: tuple[str, ...]
+    launcher: str
+    worlds: Sequence[int] | None
+    doubt: bool
+
+    @property
+    def path(self) -> Path:
+        return HANGS / f"{self.name}.py"
+
+    def works_with(self, world: int) -> bool:
+        return self.worlds is None or world in self.worlds
+
+    def blamed(self, culprit: int | None, world: int) -> set[int]:
+        """The ranks that the first finding has to name."""
+        everybody = set(range(world))
+        if not isinstance(self.ranks, str):
+            return set(self.ranks)
+        if self.ranks in ("culprit", "others"):
+            assert culprit is not None, f"{self.name} did not say whose turn it was"
+            return {culprit} if self.ranks == "culprit" else everybody - {culprit}
+        return {"all": everybody, "half": set(range(1, world, 2))}[self.ranks]
+
+
+def scenes() -> list[Scene]:
+    """All scenes, by name."""
+    return [scene(path.stem) for path in sorted(HANGS.glob("*.py")) if path.stem not in SHARED]
+
+
+def scene(name: str) -> Scene:
+    source = (HANGS / f"{name}.py").read_text()
+    expected = _expected(source)
+    return Scene(
+        name,
+        codes=_several(expected["code"]),
+        ranks=expected.get("ranks", "all"),
+        functions=_several(expected.get("where")),
+        lines=frozenset(n for n, line in enumerate(source.splitlines(), 1) if line.endswith(HERE)),
+        states=_several(expected.get("state", "stuck")),
+        also=_several(expected.get("also")),
+        launcher=expected.get("launcher", "torchrun"),
+        worlds=expected.get("worlds"),
+        doubt=expected.get("doubt", False),
+    )
+
+
+def _expected(source: str) -> dict[str, Any]:
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "EXPECTED":
+            found = ast.literal_eval(statement.value)
+            assert isinstance(found, dict)
+            return found
+    raise AssertionError("a scene needs a dict literal EXPECTED")
+
+
+def _several(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+# --- running them --------------------------------------------------------------------------------------------------
+
+
+class Hang(Program):
+    """A scene that has been started."""
+
+    def __init__(self, of: Scene, world: int, process: subprocess.Popen[bytes], log: Path) -> None:
+        super().__init__(process, log)
+        self.scene, self.world = of, world
+
+    @property
+    def target(self) -> str:
+        return f"torchrun:{self.pid}"
+
+    @property
+    def culprit(self) -> int | None:
+        """Whose turn it was, as the scene said last."""
+        found = re.findall(r"^culprit (\d+)$", self.output(), re.MULTILINE)
+        return int(found[-1]) if found else None
+
+    def stop(self) -> None:
+        super().stop()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+
+@contextlib.contextmanager
+def running(name: str, folder: Path, *, world: int = 2, seed: int = 0, launcher: str | None = None) -> Iterator[Hang]:
+    """Start a scene, and end it and all its processes afterwards. Does not wait: ``hang.wait_for("ready")`` does.
+
+    ``launcher`` in place of the scene's own: ``"patient"`` starts in half the time, as it does without torch.
+    """
+    hang = launch(scene(name), folder, world=world, seed=seed, launcher=launcher)
+    try:
+        yield hang
+    finally:
+        hang.stop()
+
+
+def launch(of: Scene, folder: Path, *, world: int, seed: int = 0, launcher: str | None = None) -> Hang:
+    """As `running`; the caller stops it."""
+    words = ["--nproc-per-node", str(world), "--master-port", str(_free_port()), str(of.path), "--seed", str(seed)]
+    log = folder / f"{of.name}-{world}-{seed}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-u", *_LAUNCHERS[launcher or of.launcher], *words],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE,  # a terminal at which nobody types
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SCENE_FOLDER": str(folder)},
+            start_new_session=True,
+        )
+    return Hang(of, world, process, log)
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+# --- judging -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is right in a diagnosis; None where the scene has nothing to compare with."""
+
+    cause: bool
+    rank: bool | None
+    place: bool | None
+    state: bool
+    false_alarms: tuple[str, ...]
+    """Codes of findings that accuse something that is in order."""
+    said: str
+    """The first finding in a line, for people."""
+
+    @property
+    def right(self) -> bool:
+        return (
+            self.cause and self.rank is not False and self.place is not False and self.state and not self.false_alarms
+        )
+
+
+def judge(hang: Hang, answer: Mapping[str, Any]) -> Judged:
+    """Compare ``traindbg diagnose --json`` with what the scene expects."""
+    of, findings = hang.scene, answer["findings"]
+    first = findings[0] if findings else None
+    alarms = tuple(f["code"] for f in findings if f["code"] not in (*of.codes, *of.also))
+    said = f"{answer['state']}: " + ("nothing" if first is None else f"{first['code']} {first['who']} {first['where']}")
+    state = answer["state"] in of.states
+    if not of.codes:
+        return Judged(not alarms, None, None, state, alarms, said)
+    cause = first is not None and first["code"] in of.codes
+    rank = first is not None and _right_ranks(hang, first["who"])
+    place = (first is not None and _right_place(of, first["where"])) if of.functions else None
+    return Judged(cause, rank, place, state, alarms if cause else (), said)
+
+
+def _right_ranks(hang: Hang, who: Sequence[str]) -> bool:
+    named = {int(rank) for text in who for rank in _RANK.findall(text)}
+    blamed = hang.scene.blamed(hang.culprit, hang.world)
+    return named == blamed or (hang.scene.doubt and hang.world == 2 and blamed <= named)
+
+
+def _right_place(of: Scene, where: str | None) -> bool:
+    found = _PLACE.fullmatch(where or "")
+    return (
+        found is not None
+        and Path(found["file"]).name == of.path.name
+        and int(found["line"]) in of.lines
+        and found["function"].rpartition(".")[2] in of.functions
+    )
+
+
+def parse(output: str) -> dict[str, Any]:
+    """The one JSON document that a verb prints."""
+    found = json.loads(output)
+    assert isinstance(found, dict)
+    return found
