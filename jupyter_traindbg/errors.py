@@ -139,7 +139,7 @@ class ProbeFailed(TraindbgError):
 class BadDump(TraindbgError):
     """What was to be read is no dump of torch's flight recorder, is damaged, or its pickle names what would run code."""
 
-    default_next_step = "dumps are the files that TORCH_FR_DUMP_TEMP_FILE names (TORCH_NCCL_DEBUG_INFO_TEMP_FILE in older torch), one a rank"
+    default_next_step = "dumps are the files that TORCH_FR_DUMP_TEMP_FILE names (TORCH_NCCL_DEBUG_INFO_TEMP_FILE in older torch), one each"
 
 
 class BadCheckpoint(TraindbgError):
