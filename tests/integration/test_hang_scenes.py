@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ SELECTED = {
 """Scenes by number of ranks."""
 AT_ONCE = 3
 """They wait more than they work; but each rank costs two seconds of CPU to start."""
-GOAL_S = 15.0
 pytestmark = pytest.mark.timeout(300)  # the scenes all run within the first test
 
 
@@ -37,7 +35,6 @@ class Answer:
     status: int
     said: str
     errors: str
-    took_s: float
     judged: Judged | None
 
     @property
@@ -50,7 +47,6 @@ def ask(name: str, folder: Path) -> Answer:
     """Run a scene and diagnose it. A failure to answer is for the scene's own test to complain about."""
     with running(name, folder, world=SELECTED[name], launcher=_quick(name)) as hang:
         hang.wait_for("ready", 100)
-        began = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-m", "jupyter_traindbg.cli", "diagnose", hang.target, "--json"],
             check=False,
@@ -59,9 +55,8 @@ def ask(name: str, folder: Path) -> Answer:
             stdin=subprocess.DEVNULL,
             timeout=60,
         )
-        took_s = time.monotonic() - began
         judged = judge(hang, parse(done.stdout)) if done.stdout else None
-        return Answer(done.returncode, done.stdout, done.stderr, took_s, judged)
+        return Answer(done.returncode, done.stdout, done.stderr, judged)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +79,6 @@ def test_the_first_finding_names_cause_rank_and_line(answers: Mapping[str, Answe
     assert answer.judged.right, f"{answer.judged}\n{answer.said}"
     assert answer.status == (1 if scene(name).codes else 0)
     assert answer.errors == ""
-    assert answer.took_s < GOAL_S
 
 
 def test_the_evidence_says_what_the_others_wait_in(answers: Mapping[str, Answer]) -> None:
