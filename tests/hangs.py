@@ -28,7 +28,11 @@ _LAUNCHERS: Mapping[str, Sequence[str]] = {
     "torchrun": ("-m", "torch.distributed.run"),
     "patient": (str(HANGS / "torchrun"),),
     "reaping": (str(HANGS / "torchrun"), "--reap"),
+    "full": (str(HANGS / "torchrun"),),
+    "full_shm": (str(HANGS / "torchrun"),),
 }
+IN_OWN_MOUNTS = ("sh", str(PROGRAMS / "in_own_mounts.sh"))
+"""A small disk in front of the launchers "full" and, as /dev/shm, "full_shm": needs root."""
 _RANK = re.compile(r"rank (\d+)\b")
 _PLACE = re.compile(r"(?P<file>.*):(?P<line>\d+) (?P<function>\S+)")
 
@@ -146,16 +150,28 @@ def launch(of: Scene, folder: Path, *, world: int, seed: int = 0, launcher: str 
     """As `running`; the caller stops it."""
     words = ["--nproc-per-node", str(world), "--master-port", str(_free_port()), str(of.path), "--seed", str(seed)]
     log = folder / f"{of.name}-{world}-{seed}.log"
+    launcher = launcher or of.launcher
+    disks = _small_disks(launcher, folder)
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-u", *_LAUNCHERS[launcher or of.launcher], *words],
+            [*(IN_OWN_MOUNTS if disks else ()), sys.executable, "-u", *_LAUNCHERS[launcher], *words],
             stdout=out,
             stderr=subprocess.STDOUT,
             stdin=subprocess.PIPE,  # a terminal at which nobody types
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SCENE_FOLDER": str(folder)},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SCENE_FOLDER": str(folder), **disks},
             start_new_session=True,
         )
     return Hang(of, world, process, log)
+
+
+def _small_disks(launcher: str, folder: Path) -> dict[str, str]:
+    """What in_own_mounts.sh is to mount; nothing for other launchers."""
+    if launcher not in ("full", "full_shm"):
+        return {}
+    disks = {"FULL": folder / "full", "READ_ONLY": folder / "read-only"}
+    for directory in disks.values():
+        directory.mkdir(exist_ok=True)
+    return {name: str(d) for name, d in disks.items()} | ({"FULL": "/dev/shm"} if launcher == "full_shm" else {})
 
 
 def _free_port() -> int:

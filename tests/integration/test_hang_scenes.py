@@ -21,6 +21,8 @@ SELECTED = {
     "gil_sleep": 2,
     "half_stopped": 2,
     "healthy": 2,
+    "full_disk": 2,
+    "full_shm": 2,
 }
 """Scenes by number of ranks."""
 AT_ONCE = 3
@@ -83,6 +85,12 @@ def test_the_first_finding_names_cause_rank_and_line(answers: Mapping[str, Answe
 
 def test_the_evidence_says_what_the_others_wait_in(answers: Mapping[str, Answer]) -> None:
     assert any("all_reduce" in line or "allreduce" in line for line in answers["loader_network"].first["evidence"])
+
+
+@pytest.mark.parametrize(("name", "code"), [("full_disk", "disk_full"), ("full_shm", "shm_full")])
+def test_what_is_full_is_said_beside_who_waits(answers: Mapping[str, Answer], name: str, code: str) -> None:
+    findings = parse(answers[name].said)["findings"]
+    assert [f["code"] for f in findings] == ["python_wait", code]
 
 
 def test_a_killed_rank_is_named_with_its_signal(answers: Mapping[str, Answer]) -> None:

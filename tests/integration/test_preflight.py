@@ -66,11 +66,11 @@ def test_one_that_cannot_work_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_deadline_holds_and_nobody_is_left() -> None:
     began = time.monotonic()
-    found = preflight.preflight(Job(backend="gloo", all_reduce=2), timeout=1.0)
+    found = preflight.preflight(Job(backend="gloo", all_reduce=6), timeout=1.0)  # six times torch: seconds
     assert time.monotonic() - began < 5
     assert found.all_reduce is not None
     assert found.all_reduce.problem.startswith("it was not done after 1 s (rank 0: ")
-    assert found.all_reduce.sizes == ()
+    assert len(found.all_reduce.sizes) < 4, "as far as it came"
     assert workers() == []
 
 
