@@ -18,6 +18,8 @@ from jupyter_traindbg.outside import procfs
 
 PROGRAMS = Path(__file__).parent / "programs"
 REPO = Path(__file__).parent.parent
+SLOW_MACHINE_S = 8.0
+"""How much longer than its deadline a call may take where the machine is busy. A wait without a deadline takes minutes."""
 IN_CI = os.environ.get("CI") == "true"
 
 

@@ -20,7 +20,7 @@ from ..model import Maybe, NotAvailable, Target
 from ..outside import procfs
 from ..outside.procfs import Process
 
-__all__ = ["RankProcess", "launcher_ranks", "sweep", "targets"]
+__all__ = ["RankProcess", "is_launcher", "launcher_ranks", "sweep", "targets"]
 
 _FRAMEWORKS = {"torch": (b"libtorch",), "jax": (b"libjax", b"xla_extension"), "tensorflow": (b"libtensorflow",)}
 _LAUNCHER_MODULES = (
@@ -136,7 +136,7 @@ class _Survey:
             return None
         maps = procfs.mapped(pid)
         frameworks = tuple(name for name, files in _FRAMEWORKS.items() if any(file in maps for file in files))
-        ours = frameworks or _is_launcher(command) or _connection_file(command) or pid in self.with_agent
+        ours = frameworks or is_launcher(command) or _connection_file(command) or pid in self.with_agent
         environ = procfs.environ(pid) if ours or b"python" in maps else {}
         return _Seen(process, command, frameworks, environ) if ours or "RANK" in environ else None
 
@@ -147,7 +147,7 @@ class _Survey:
         launcher = self.seen.get(pid)
         if launcher is None:
             return []
-        by_name = _is_launcher(launcher.command)
+        by_name = is_launcher(launcher.command)
         if not by_name and "RANK" in launcher.environ:
             return []
         found = list(self._topmost_ranks(pid)) or [
@@ -229,7 +229,7 @@ class _Survey:
         listed.
         """
         groups = {pid: self.ranks_of(pid) for pid in sorted(self.seen)}
-        groups = {pid: ranks for pid, ranks in groups.items() if ranks or _is_launcher(self.seen[pid].command)}
+        groups = {pid: ranks for pid, ranks in groups.items() if ranks or is_launcher(self.seen[pid].command)}
         return {pid: ranks for pid, ranks in groups.items() if not self._has_inner_launcher(pid, groups)}
 
     def _has_inner_launcher(self, pid: int, groups: Mapping[int, Sequence[RankProcess]]) -> bool:
@@ -276,7 +276,7 @@ class _Survey:
         connection_file = _connection_file(seen.command)
         if connection_file is not None:
             return self._target(seen, name=f"kernel:{_kernel_name(connection_file)}", kind="kernel")
-        if _is_launcher(seen.command) or not (seen.frameworks or seen.pid in self.with_agent):
+        if is_launcher(seen.command) or not (seen.frameworks or seen.pid in self.with_agent):
             return None  # the outer one of nested launchers, or a wrapper of a rank
         if "RANK" in seen.environ and not self._below_a_rank(seen):
             rank = _rank_process(seen)
@@ -328,7 +328,8 @@ def _program(command: Sequence[str]) -> tuple[str, str, Sequence[str]]:
     return "", "", ()
 
 
-def _is_launcher(command: Sequence[str]) -> bool:
+def is_launcher(command: Sequence[str]) -> bool:
+    """Whether a command line is that of torchrun or another launcher of ranks."""
     if not command or "python" not in os.path.basename(command[0]):
         return False
     kind, name, arguments = _program(command)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from support import Start
+from support import SLOW_MACHINE_S, Start
 
 from jupyter_traindbg import cli
 from jupyter_traindbg.agent import rendezvous
@@ -70,5 +70,5 @@ def test_with_little_time_the_answer_still_comes(start: Start) -> None:
     hung = start("hung_lock.py")
     with connect(hung.pid) as job:
         result = job.diagnose(timeout=2.0)
-    assert result.taken_s < 3.0
+    assert result.taken_s < 2.0 + SLOW_MACHINE_S
     assert result.ranks[0].where is not None

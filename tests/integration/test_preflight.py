@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import PROGRAMS, Program, Start
+from support import PROGRAMS, SLOW_MACHINE_S, Program, Start
 
 from jupyter_traindbg import preflight
 from jupyter_traindbg.model import NotAvailable
@@ -67,7 +67,7 @@ def test_one_that_cannot_work_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_deadline_holds_and_nobody_is_left() -> None:
     began = time.monotonic()
     found = preflight.preflight(Job(backend="gloo", all_reduce=6), timeout=1.0)  # six times torch: seconds
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 1 + SLOW_MACHINE_S
     assert found.all_reduce is not None
     assert found.all_reduce.problem.startswith("it was not done after 1 s (rank 0: ")
     assert len(found.all_reduce.sizes) < 4, "as far as it came"

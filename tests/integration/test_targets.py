@@ -44,7 +44,7 @@ WHERE_WE_ARE = {"PYTHONPATH": str(Path(__file__).parents[2])}
     ],
 )
 def test_launchers_are_known_by_their_command_line(line, launcher):
-    assert discover._is_launcher(line.split()) is launcher
+    assert discover.is_launcher(line.split()) is launcher
 
 
 def found_below(pid: int) -> list[Target]:

@@ -10,7 +10,7 @@ from ...model import Finding, RankState
 from .case import Case, Role, View
 from .doing import phrase
 from .phase import phase_of
-from .words import place, ranks_words
+from .words import place, ranks_words, seconds
 
 __all__ = ["rank_states", "state"]
 
@@ -32,7 +32,7 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
     if case.roles("stepping"):
         return ("slow" if codes & {"straggler", "swapping", "dataloader_wait"} else "healthy"), why
     if not any(v.doings for v in case.views):
-        return "not known", [*why, text("no rank could be looked at", "没有任何 rank 可以观察")]
+        return "not known", [*why, _nobody(case.evidence.launcher_running_s)]
     busy = case.roles("moving")
     if busy:
         return "progressing", [*why, *_phases(busy)]
@@ -46,6 +46,16 @@ def _phases(busy: Sequence[View]) -> list[str]:
         if phase := phase_of(view):
             named.setdefault(phase, []).append(view.rank)
     return [text(f"{ranks_words(ranks)}: {phase}", f"{ranks_words(ranks)}：{phase}") for phase, ranks in named.items()]
+
+
+def _nobody(launcher_running_s: float | None) -> str:
+    if launcher_running_s is None:
+        return text("no rank could be looked at", "没有任何 rank 可以观察")
+    since = seconds(launcher_running_s)
+    return text(
+        f"the launcher has run for {since} and has no ranks; they may still be starting: ask again in a moment",
+        f"启动器已运行 {since}，还没有 rank；它们可能仍在启动：请稍后再问",
+    )
 
 
 def rank_states(case: Case) -> tuple[RankState, ...]:

@@ -8,7 +8,17 @@ import pytest
 from hang_evidence import TORCH, activity, job, waiting
 
 from jupyter_traindbg.diagnose.hang import diagnose
-from jupyter_traindbg.model import Finding, Frame, Look, MeetingPoint, NotAvailable, ProcessStacks, RankEvidence, Thread
+from jupyter_traindbg.model import (
+    Diagnosis,
+    Finding,
+    Frame,
+    Look,
+    MeetingPoint,
+    NotAvailable,
+    ProcessStacks,
+    RankEvidence,
+    Thread,
+)
 
 COMMAND = "python -m torch.distributed.run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint node0:29400 train.py"
 RENDEZVOUS = (
@@ -42,7 +52,11 @@ def findings(
         "launcher_activity": activity(99, sockets=sockets),
         "meeting": (MeetingPoint("node0", 29400, ("10.0.0.1",), state),),  # type: ignore[arg-type]
     }
-    return diagnose(job(*(unseen(r) for r in range(4)), **(told | more))).findings
+    return judged(told | more).findings
+
+
+def judged(told: dict[str, Any]) -> Diagnosis:
+    return diagnose(job(*(unseen(r) for r in range(4)), **told))
 
 
 @pytest.mark.parametrize(
@@ -77,6 +91,8 @@ def test_it_does_not_get_there(state: str, sockets: tuple[str, ...], why: str) -
 
 def test_it_is_given_time_and_not_accused_of_what_it_does_not_do() -> None:
     assert findings(launcher_running_s=3.0) == ()
+    early = judged({"launcher_pid": 99, "launcher_command": COMMAND, "launcher_running_s": 3.0})
+    assert (early.state, "has run for 3.0 s and has no ranks" in early.why[-1]) == ("not known", True)
     assert findings(frames=WATCHING) == ()
     assert findings(launcher=None) == ()
     with_ranks = job(*(waiting(r) for r in range(4)), launcher_command=COMMAND)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import PROGRAMS
+from support import PROGRAMS, SLOW_MACHINE_S
 
 from jupyter_traindbg.model import NotAvailable
 from jupyter_traindbg.outside import host
@@ -61,7 +61,7 @@ def test_a_disk_that_does_not_answer_is_named_and_costs_the_others_nothing(
     monkeypatch.setattr(host, "HELPER", str(slow))
     began = time.monotonic()
     space, versions, silent = host._ask(["/dead/nfs", "/", "/nowhere", "/dev/shm"], [], began + 3)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 3 + SLOW_MACHINE_S
     assert silent == ["/dead/nfs"]
     assert space.keys() == {"/", "/dev/shm"}
     assert versions == {}

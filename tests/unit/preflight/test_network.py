@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from support import SLOW_MACHINE_S
 
 from jupyter_traindbg.model import NotAvailable, PreflightPort
 from jupyter_traindbg.preflight import network
@@ -45,11 +46,11 @@ def test_who_answers_who_refuses_and_who_is_silent(listening: int, saturated: in
     assert network.knock("127.0.0.1", listening, 2)[0] == "open"
     state, why, seconds = network.knock("127.0.0.1", int(free_port), 2)
     assert (state, why) == ("refused", "Connection refused")
-    assert seconds < 0.5
+    assert 0 < seconds < 2
     began = time.monotonic()
     state, why, _ = network.knock("127.0.0.1", saturated, 0.3)
     assert (state, why) == ("filtered", "no answer in 0.3 s")
-    assert 0.25 < time.monotonic() - began < 1
+    assert 0.25 < time.monotonic() - began < 0.3 + SLOW_MACHINE_S
 
 
 def test_a_port_of_this_machine_is_looked_up_and_not_disturbed(listening: int, free_port: str) -> None:
@@ -113,7 +114,7 @@ def test_the_way_to_oneself(listening: int, free_port: str) -> None:
         assert host.problem == ""
         assert host.interface == "lo"
         assert isinstance(host.latency_s, float)
-        assert 0 < host.latency_s < 0.1
+        assert 0 < host.latency_s < 2
 
 
 def test_a_host_that_is_silent_is_not_waited_for_again(saturated: int) -> None:
@@ -136,11 +137,11 @@ def test_one_that_does_not_answer_in_time_costs_the_others_nothing() -> None:
     release = threading.Event()
 
     def never() -> int:
-        release.wait(30)
+        release.wait(60)
         return 0
 
     began = time.monotonic()
     answers = network.all_at_once([lambda: 1, never, lambda: 3], 0.3, lambda i: -i)
     release.set()
     assert answers == [1, -1, 3]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 0.3 + SLOW_MACHINE_S
