@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import evidence
 from .attach import only_candidate, resolve
-from .attach.base import Link
+from .attach.base import Link, introduce
 from .attach.together import each
 from .errors import DeadlineExceeded, NotPermitted, ProbeFailed, TargetGone, TraindbgError
 from .model import (
@@ -95,6 +95,7 @@ class Job:
     def __init__(self, name: str, links: list[Link]) -> None:
         self.name = name
         self.attach_s = 0.0
+        introduce(links)
         self._links = links
         self._ranks: list[Rank] | None = None
 
@@ -176,9 +177,11 @@ class Job:
         from .diagnose import memory_growth
         from .outside import procfs
 
+        ranks = {link.pid for link in self._open_links()}
+
         def build(rank: int, pid: int, answer: Any) -> tuple[RankMemory, memory_growth.Growth]:
             growth = memory_growth.verdict([p[1] for p in answer["curve"]], answer["first_step"])
-            below = [Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(pid)]
+            below = [Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(pid, apart=ranks)]
             return evidence.memory(rank, pid, answer, below, growth.words), growth
 
         judged, silent = self._ask("memory", {"deadline_s": min(4.0, timeout / 2)}, timeout, build)
@@ -402,9 +405,11 @@ def _process_stacks(link: Link, children: bool, deadline_s: float) -> list[Proce
         except (DeadlineExceeded, ProbeFailed):
             pass  # the GIL is held, or our own probe failed: the view from outside, below, is an answer all the same
         else:
-            below = outside.below(link.pid, link.rank, deadline_s=ends - time.monotonic()) if children else []
+            left_s = ends - time.monotonic()
+            below = outside.below(link.pid, link.rank, deadline_s=left_s, apart=link.others) if children else []
             return [inside, *below]
-    return outside.dump(link.pid, link.rank, deadline_s=max(0.5, ends - time.monotonic()), children=children)
+    left_s = max(0.5, ends - time.monotonic())
+    return outside.dump(link.pid, link.rank, deadline_s=left_s, children=children, apart=link.others)
 
 
 def _sort_out(answers: Iterable[tuple[Link, T | TraindbgError]]) -> tuple[tuple[T, ...], tuple[Silent, ...]]:

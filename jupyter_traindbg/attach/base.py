@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from ..errors import AgentRefused, GilHeld, TargetGone, TraindbgError
 from ..model import NotAvailable, Rank
 from .client import AgentClient, connect
 
-__all__ = ["Entered", "Link", "Way"]
+__all__ = ["Entered", "Link", "Way", "introduce"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Link:
 
     def __init__(self, pid: int, enter: Callable[[float], Entered], rank: int = 0, world_size: int = 1) -> None:
         self.pid, self.rank, self.world_size = pid, rank, world_size
+        self.others: frozenset[int] = frozenset()
+        """The pids of the job's other ranks: one that this rank has started is no child of it to us."""
         self.client: AgentClient | None = None
         self.way = "not entered"
         self.problem: TraindbgError | None = None
@@ -113,3 +115,10 @@ class Link:
             return True
         finally:
             client.close()
+
+
+def introduce(links: Sequence[Link]) -> None:
+    """Tell the links of one job of each other."""
+    pids = frozenset(link.pid for link in links)
+    for link in links:
+        link.others = pids - {link.pid}

@@ -148,13 +148,15 @@ class _Survey:
         if launcher is None:
             return []
         by_name = is_launcher(launcher.command)
-        if not by_name and "RANK" in launcher.environ:
+        if not by_name and ("RANK" in launcher.environ or _is_rank_of_its_parent(launcher)):
             return []
         found = list(self._topmost_ranks(pid)) or [
             seen for seen in self._children(pid) if seen.frameworks and (by_name or self._started_as_rank(seen))
         ]
         ranks = [_rank_process(seen) for seen in found]
         ranks += self._stuck_ranks(pid, ranks)
+        if launcher.frameworks and not by_name and found and all(map(_is_rank_of_its_parent, found)):
+            ranks = _with_their_parent(launcher, found[0].environ, ranks)
         return sorted(ranks, key=lambda r: (r.rank is None, r.rank or 0, self.table[r.pid].start_ticks, r.pid))
 
     def _stuck_ranks(self, pid: int, others: Sequence[RankProcess]) -> list[RankProcess]:
@@ -202,7 +204,7 @@ class _Survey:
         2.5, an unnamed DataLoader worker: it must have a network connection of its own, as members of a process group
         have.
         """
-        if any("multiprocessing.spawn" in part for part in seen.command):
+        if _is_rank_of_its_parent(seen) or any("multiprocessing.spawn" in part for part in seen.command):
             return True
         parent = seen.process.parent
         return procfs.forked_from_parent(seen.pid, self.table) and bool(
@@ -356,6 +358,24 @@ def _kernel_name(connection_file: str) -> str:
     """The id where the file is named in Jupyter's way, else the file itself."""
     by_id = _KERNEL_ID.search(connection_file)
     return by_id.group(1) if by_id else connection_file
+
+
+def _is_rank_of_its_parent(seen: _Seen) -> bool:
+    """Whether a training script started this one beside itself, as Lightning does: it tells it the local rank and no other.
+
+    0 is the script's own, which the tools that it starts inherit.
+    """
+    told = seen.environ
+    return told.get("LOCAL_RANK", "0") != "0" and "WORLD_SIZE" in told and "RANK" not in told
+
+
+def _with_their_parent(parent: _Seen, told: Mapping[str, str], children: Sequence[RankProcess]) -> list[RankProcess]:
+    """The ranks of a script that is local rank 0 itself; `told`: the environment of a child."""
+    node = told.get("NODE_RANK", "")
+    first = int(node) * (len(children) + 1) if node.isdigit() else 0
+    numbered = [replace(c, rank=first + c.local_rank) for c in children if c.local_rank is not None]
+    world_size = children[0].world_size
+    return [RankProcess(parent.pid, first, world_size, 0), *numbered]
 
 
 def _rank_process(seen: _Seen) -> RankProcess:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ..attach.base import Link
+from ..attach.base import Link, introduce
 from ..errors import TraindbgError
 from ..model import Activity, JobEvidence, Look, NotAvailable
 from ..outside import activity, host, procfs, ras
@@ -52,10 +52,8 @@ def gather(job_name: str, links: Sequence[Link], launcher_pid: int | None = None
     """
     began = time.monotonic()
     asked = list(links)
-    if (
-        launcher_pid is None and len(asked) == 1 and roster.is_launcher(asked[0].pid)
-    ):  # its pid was given, and its ranks are meant
-        launcher_pid, asked = asked[0].pid, []
+    if launcher_pid is None and len(asked) == 1 and roster.is_launcher(asked[0].pid):
+        launcher_pid, asked = asked[0].pid, []  # its pid was given, and its ranks are meant
     launcher_pid = launcher_pid or _launcher(job_name, asked)
     others = roster.siblings(asked, launcher_pid) if links else []
     try:
@@ -69,6 +67,7 @@ def gather(job_name: str, links: Sequence[Link], launcher_pid: int | None = None
 def _gather(
     job_name: str, links: Sequence[Link], launcher_pid: int | None, timeout: float, began: float
 ) -> JobEvidence:
+    introduce(links)
     ends = began + max(0.5, timeout - RESERVE_S)
     asked_until = ends - min(AFTER_S, 0.1 * timeout)
     plan = Plan(
@@ -127,7 +126,10 @@ def _launcher_stacks(pid: int, began: float) -> Look | None:
 def _activities(links: Sequence[Link], window_s: float) -> dict[int, list[Activity]]:
     """By the pid of each rank: its own activity first, then those of the processes below it."""
     table = procfs.processes()
-    below = {link.pid: [p for p in procfs.descendants(link.pid, table) if not _is_tracker(p)] for link in links}
+    below = {
+        link.pid: [p for p in procfs.descendants(link.pid, table, apart=link.others) if not _is_tracker(p)]
+        for link in links
+    }
     children = [p for many in below.values() for p in many]
     roles = {p.pid: "DataLoader worker" if p.comm == "pt_data_worker" else "child" for p in children}
     seen = activity.watch([*below, *roles], window_s, roles=roles)

@@ -155,15 +155,17 @@ class Watched:
             else:
                 inside = evidence.stacks(link.rank, link.pid, answer)
                 return [inside, *(self._below() if children else ())]
-        return outside.dump(link.pid, link.rank, deadline_s=max(0.5, ends - time.monotonic()), children=children)
+        left_s = max(0.5, ends - time.monotonic())
+        return outside.dump(link.pid, link.rank, deadline_s=left_s, children=children, apart=link.others)
 
     def _below(self) -> list[ProcessStacks]:
         """The children's stacks; where there is no tool to look with, the children and the reason."""
-        pid, rank = self.link.pid, self.link.rank
+        pid, rank, apart = self.link.pid, self.link.rank, self.link.others
         try:
-            return outside.below(pid, rank, deadline_s=self._plan.left_s)
+            return outside.below(pid, rank, deadline_s=self._plan.left_s, apart=apart)
         except TraindbgError as e:
-            return [ProcessStacks(rank, p.pid, "child", "py-spy", (), note=e.cause) for p in procfs.descendants(pid)]
+            unseen = procfs.descendants(pid, apart=apart)
+            return [ProcessStacks(rank, p.pid, "child", "py-spy", (), note=e.cause) for p in unseen]
 
     # --- what only the agent knows
 

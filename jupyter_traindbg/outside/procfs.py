@@ -14,7 +14,7 @@ import platform
 import pwd
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 __all__ = [
@@ -258,16 +258,16 @@ def children(pids: Iterable[int], table: Mapping[int, Process]) -> list[Process]
     return sorted((p for p in table.values() if p.parent in parents), key=lambda p: (p.start_ticks, p.pid))
 
 
-def descendants(pid: int, table: Mapping[int, Process] | None = None) -> list[Process]:
+def descendants(pid: int, table: Mapping[int, Process] | None = None, *, apart: Container[int] = ()) -> list[Process]:
     """All processes below `pid`, parents before their children; one walk of /proc unless a `table` of `processes` is
-    given.
+    given. Those `apart`, and what is below them, are somebody else's.
     """
     table = processes() if table is None else table
     found: list[Process] = []
-    generation = children([pid], table)
+    generation = [p for p in children([pid], table) if p.pid not in apart]
     while generation:
         found += generation
-        generation = children((p.pid for p in generation), table)
+        generation = [p for p in children((p.pid for p in generation), table) if p.pid not in apart]
     return found
 
 

@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,22 +45,29 @@ _STATES = {
 
 
 def dump(
-    pid: int, rank: int = 0, *, deadline_s: float = 2.0, children: bool = True, training_tid: int | None = None
+    pid: int,
+    rank: int = 0,
+    *,
+    deadline_s: float = 2.0,
+    children: bool = True,
+    training_tid: int | None = None,
+    apart: Container[int] = (),
 ) -> list[ProcessStacks]:
     """The Python stacks of `pid` and, with `children`, of all processes below it; `pid` comes first, its training
     thread first.
 
-    `training_tid` is the thread that trains (default: the main thread). 10-25 ms a process, eight at a time. Answers
-    within `deadline_s` (and 0.1 s for winding up); a child that gave no stack is still listed, with the reason in
-    ``note`` and what the kernel says of its main thread. Raises `TargetGone`, `NotPermitted`, `MissingPiece`,
-    `DeadlineExceeded`, or `CannotAttach` where `pid` is no Python process.
+    `training_tid` is the thread that trains (default: the main thread). `apart`: see `procfs.descendants`.
+
+    10-25 ms a process, eight at a time. Answers within `deadline_s` (and 0.1 s for winding up); a child that gave no stack is
+    still listed, with the reason in ``note`` and what the kernel says of its main thread. Raises `TargetGone`,
+    `NotPermitted`, `MissingPiece`, `DeadlineExceeded`, or `CannotAttach` where `pid` is no Python process.
     """
     deadline = time.monotonic() + deadline_s
     tool = py_spy()
     root = procfs.stat(pid)
     if root is None or root.state in "ZX":
         raise TargetGone(f"process {pid} has ended")
-    processes = procfs.descendants(pid) if children else []
+    processes = procfs.descendants(pid, apart=apart) if children else []
     stuck = frozenset(procfs.uninterruptible([pid, *(p.pid for p in processes)]))
     asked = [
         _Asked(pid, rank, "rank", training_tid or pid, _command(pid, stuck)),
@@ -72,10 +79,10 @@ def dump(
     return [first, *(_or_what_the_kernel_says(*pair) for pair in zip(asked[1:], others, strict=True))]
 
 
-def below(pid: int, rank: int = 0, *, deadline_s: float = 2.0) -> list[ProcessStacks]:
+def below(pid: int, rank: int = 0, *, deadline_s: float = 2.0, apart: Container[int] = ()) -> list[ProcessStacks]:
     """Like `dump`, but only the processes below `pid`; empty, in a millisecond, where there are none."""
     deadline = time.monotonic() + deadline_s
-    processes = procfs.descendants(pid)
+    processes = procfs.descendants(pid, apart=apart)
     if not processes:
         return []
     tool = py_spy()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import time
 from collections.abc import Iterator
 
 import pytest
-from support import SLOW_MACHINE_S, Start
+from support import SLOW_MACHINE_S, Start, need
 
 from jupyter_traindbg import cli
 from jupyter_traindbg.agent import rendezvous
@@ -64,6 +65,22 @@ def test_a_training_that_only_sleeps_between_its_steps_is_not_stuck_and_is_left_
     assert not os.path.exists(
         os.path.join(rendezvous.base(os.getuid()), f"{slow.pid}-{rendezvous.start_ticks(slow.pid)}")
     )
+
+
+def test_a_script_that_starts_its_own_ranks_is_rank_0_of_them(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lightning's DDP under plain ``python train.py``: by its pid or as a launcher, it is one job of two ranks."""
+    need("lightning", importlib.util.find_spec("lightning") is not None)
+    hung = start("lightning_ddp.py")
+    (child,) = procfs.children([hung.pid], procfs.processes())
+    with connect(f"torchrun:{hung.pid}") as job:
+        seen = [(p.rank, p.pid, p.role) for p in job.stacks().processes]
+    assert seen == [(0, hung.pid, "rank"), (1, child.pid, "rank")], "no rank is another one's child"
+    assert cli.main(["diagnose", str(hung.pid), "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    first = answer["findings"][0]
+    assert (first["code"], first["who"]) == ("python_wait", ["rank 1"])
+    assert first["where"].endswith("Model.wait_for_quota")
+    assert {r["pid"] for r in answer["ranks"]} == {hung.pid, child.pid}
 
 
 def test_with_little_time_the_answer_still_comes(start: Start) -> None:
