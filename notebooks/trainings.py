@@ -18,6 +18,8 @@ import traindbg
 
 BESIDE = Path(__file__).resolve().parent
 LIMIT_S = 120.0
+WITH_TORCH_BYTES = 150 * 2**20
+"""A process that has loaded torch has more than that resident, one that has not, less."""
 
 
 class Training:
@@ -78,7 +80,7 @@ class Training:
             used = [of.user + of.system for of in times]
             seen.append((time.monotonic(), sum(used)))
             before = [cpu for at, cpu in seen if at <= seen[-1][0] - seconds]
-            there = len(used) >= self._ranks and min(used) > 1.0
+            there = len(ranks) >= self._ranks and all(process.memory_info().rss > WITH_TORCH_BYTES for process in ranks)
             return there and bool(before) and seen[-1][1] - before[-1] < 0.05 * seconds
 
         self._wait(quiet, "silence")
