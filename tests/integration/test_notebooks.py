@@ -217,6 +217,7 @@ def test_a_training_is_prepared_where_nobody_is_let_in(
 # --- 03 ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(300)  # it starts four jobs, one after the other
 def test_the_culprit_of_a_hang_is_named(mark: str) -> None:
     notebook = Executed("03-hang.ipynb")
     assert "UsageError" not in notebook.everything()
