@@ -58,8 +58,10 @@ def _from_device() -> list[tuple[float, str]] | None:
                 continue  # that record was overwritten while we read; the next one is there
             head, _, line = record.partition(";")
             found.append((int(head.split(",")[2]) / 1e6, line.split("\n", 1)[0]))
+    except BlockingIOError:
+        return found  # that was the last one
     except OSError:
-        pass  # EAGAIN: that was the last one
+        return None  # it may be opened here, and not be read
     finally:
         os.close(fd)
     return found
