@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scarce import control_group, swap_file
 from support import PROGRAMS, Program
 
 HANGS = PROGRAMS / "hangs"
@@ -30,9 +31,14 @@ _LAUNCHERS: Mapping[str, Sequence[str]] = {
     "reaping": (str(HANGS / "torchrun"), "--reap"),
     "full": (str(HANGS / "torchrun"),),
     "full_shm": (str(HANGS / "torchrun"),),
+    "little_memory": (str(HANGS / "torchrun"),),
+    "swap": ("-m", "torch.distributed.run"),
 }
 IN_OWN_MOUNTS = ("sh", str(PROGRAMS / "in_own_mounts.sh"))
 """A small disk in front of the launchers "full" and, as /dev/shm, "full_shm": needs root."""
+LITTLE_BYTES, SWAP_BYTES = 256 << 20, 1 << 30
+"""The memory for whoever joins the control group of "little_memory" and "swap", and the swap of the latter."""
+NEED_ROOT = ("full", "full_shm", "little_memory", "swap")
 _RANK = re.compile(r"rank (\d+)\b")
 _PLACE = re.compile(r"(?P<file>.*):(?P<line>\d+) (?P<function>\S+)")
 
@@ -113,9 +119,18 @@ def _several(value: str | Sequence[str] | None) -> tuple[str, ...]:
 class Hang(Program):
     """A scene that has been started."""
 
-    def __init__(self, of: Scene, world: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(
+        self,
+        of: Scene,
+        world: int,
+        process: subprocess.Popen[bytes],
+        log: Path,
+        scarce: contextlib.ExitStack | None = None,
+    ) -> None:
+        """``scarce`` is what the scene runs short of; it is taken away when the scene has stopped."""
         super().__init__(process, log)
         self.scene, self.world = of, world
+        self._scarce = scarce or contextlib.ExitStack()
 
     @property
     def target(self) -> str:
@@ -131,6 +146,7 @@ class Hang(Program):
         super().stop()
         assert self.process.stdin is not None
         self.process.stdin.close()
+        self._scarce.close()
 
 
 @contextlib.contextmanager
@@ -152,16 +168,24 @@ def launch(of: Scene, folder: Path, *, world: int, seed: int = 0, launcher: str 
     log = folder / f"{of.name}-{world}-{seed}.log"
     launcher = launcher or of.launcher
     disks = _small_disks(launcher, folder)
-    with log.open("wb") as out:
+    with contextlib.ExitStack() as scarce, log.open("wb") as out:
+        memory = _little_memory(launcher, folder, scarce)
         process = subprocess.Popen(
             [*(IN_OWN_MOUNTS if disks else ()), sys.executable, "-u", *_LAUNCHERS[launcher], *words],
             stdout=out,
             stderr=subprocess.STDOUT,
             stdin=subprocess.PIPE,  # a terminal at which nobody types
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SCENE_FOLDER": str(folder), **disks},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONUNBUFFERED": "1",
+                "SCENE_FOLDER": str(folder),
+                **disks,
+                **memory,
+            },
             start_new_session=True,
         )
-    return Hang(of, world, process, log)
+        return Hang(of, world, process, log, scarce.pop_all())
 
 
 def _small_disks(launcher: str, folder: Path) -> dict[str, str]:
@@ -172,6 +196,16 @@ def _small_disks(launcher: str, folder: Path) -> dict[str, str]:
     for directory in disks.values():
         directory.mkdir(exist_ok=True)
     return {name: str(d) for name, d in disks.items()} | ({"FULL": "/dev/shm"} if launcher == "full_shm" else {})
+
+
+def _little_memory(launcher: str, folder: Path, scarce: contextlib.ExitStack) -> dict[str, str]:
+    """How a rank joins the small control group; nothing for other launchers."""
+    if launcher not in ("little_memory", "swap"):
+        return {}
+    if launcher == "swap":
+        scarce.enter_context(swap_file(folder, SWAP_BYTES))
+    group = f"traindbg-scene-{os.getpid()}-{folder.name}"
+    return {"LITTLE_MEMORY": str(scarce.enter_context(control_group(group, LITTLE_BYTES, swaps=launcher == "swap")))}
 
 
 def _free_port() -> int:

@@ -19,7 +19,9 @@ from . import procfs
 __all__ = ["facts"]
 
 HELPER = str(Path(__file__).with_name("host_helper.py").resolve())
-DISKS_S = 1.5
+DISKS_S = 2.5
+EACH_S = 0.5
+"""For one directory, once it is its turn; before, an interpreter has to start, which takes a busy machine longer."""
 _LIMITS = {
     "Max open files": "nofile",
     "Max locked memory": "memlock",
@@ -154,7 +156,7 @@ def _ask(
     silent: list[str] = []
     while questions and time.monotonic() < ends:
         last = ""
-        said, done = _run(questions, ends if len(questions) == 1 else min(ends, time.monotonic() + DISKS_S / 3))
+        said, done = _run(questions, ends)
         for kind, *words in said:
             if kind == "asks":
                 last = words[0]
@@ -170,7 +172,10 @@ def _ask(
 
 
 def _run(questions: Sequence[str], ends: float) -> tuple[list[list[Any]], bool]:
-    """The helper's lines, and whether it came to its end. One that hangs in the kernel dies when the kernel lets it."""
+    """The helper's lines, and whether it came to its end. One that hangs in the kernel dies when the kernel lets it.
+
+    It is left alone at `ends`, or when it has begun and then said nothing for `EACH_S`.
+    """
     words = [sys.executable, "-I", "-S", HELPER, *questions]
     try:
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -181,10 +186,12 @@ def _run(questions: Sequence[str], ends: float) -> tuple[list[list[Any]], bool]:
         )  # no process can be started, or there is no interpreter by that name: nothing is known of the disks
     assert child.stdout is not None
     os.set_blocking(child.stdout.fileno(), False)
-    raw = b""
-    while time.monotonic() < ends:
+    raw, patience = b"", ends
+    while time.monotonic() < patience:
         chunk = child.stdout.read()
-        raw += chunk or b""
+        if chunk:
+            raw += chunk
+            patience = min(ends, time.monotonic() + EACH_S)
         if chunk == b"" and child.poll() is not None:
             break
         time.sleep(0.005)

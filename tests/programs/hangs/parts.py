@@ -59,6 +59,11 @@ class Run:
         """A directory for this rank's files, below the one that whoever started the scene will remove."""
         return tempfile.TemporaryDirectory(dir=os.environ.get("SCENE_FOLDER"))
 
+    def with_little_memory(self) -> None:
+        """From here on this process has as little memory as the control group that whoever started the scene has made."""
+        with open(os.environ["LITTLE_MEMORY"], "w") as processes:
+            processes.write(str(os.getpid()))
+
     def ready(self, after_s: float = SETTLED_S) -> None:
         """Print ``ready`` in a moment, whatever this thread does meanwhile."""
         timer = threading.Timer(after_s, say, ("ready",))
