@@ -154,6 +154,7 @@ class Activity:
     major_faults_per_s: Maybe[float] = _NOT_MEASURED
     rss_bytes: int = 0
     swap_bytes: Maybe[int] = _NOT_MEASURED
+    swap_growth_bytes_per_s: Maybe[float] = _NOT_MEASURED
     open_files: Sequence[str] = ()
     """Regular files open for reading or writing, libraries left out; at most 32."""
     traced_by: int | None = None

@@ -72,6 +72,7 @@ class _Reading:
     read_bytes: int | None
     written_bytes: int | None
     major_faults: int
+    swap_bytes: Maybe[int]
 
 
 def _read(pid: int) -> _Reading | None:
@@ -87,6 +88,7 @@ def _read(pid: int) -> _Reading | None:
         _most(io, "rchar", "read_bytes"),
         _most(io, "wchar", "write_bytes"),
         int(fields[9]),
+        _kib(_fields(f"/proc/{pid}/status"), "VmSwap"),
     )
 
 
@@ -156,7 +158,8 @@ def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Table
         written_bytes_per_s=_rate(then.written_bytes, now.written_bytes, window_s),
         major_faults_per_s=(now.major_faults - then.major_faults) / window_s,
         rss_bytes=procfs.rss_bytes(pid),
-        swap_bytes=_kib(status, "VmSwap"),
+        swap_bytes=now.swap_bytes,
+        swap_growth_bytes_per_s=_growth(then.swap_bytes, now.swap_bytes, window_s),
         open_files=_open_files(pid),
         traced_by=tracer or None,
         sockets=tuple(str(s) for s in sockets.of(pid, known)[:MOST_SOCKETS]),
@@ -227,6 +230,12 @@ def _open_files(pid: int) -> tuple[str, ...]:
 
 def _rate(then: int | None, now: int | None, window_s: float) -> Maybe[float]:
     return _NO_IO if then is None or now is None else (now - then) / window_s
+
+
+def _growth(then: Maybe[int], now: Maybe[int], window_s: float) -> Maybe[float]:
+    if isinstance(then, NotAvailable):
+        return then
+    return now if isinstance(now, NotAvailable) else (now - then) / window_s
 
 
 def _kib(status: Mapping[str, str], name: str) -> Maybe[int]:

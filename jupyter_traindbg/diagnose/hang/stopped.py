@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...language import text
-from ...model import Finding, NotAvailable
+from ...model import Finding, Maybe, NotAvailable
 from .case import Case, Hit, View, flows
 from .words import alike, place, ranks_words, short_place, who
 
-FAULTS_PER_S, SWAPPED_BYTES = 100.0, 64 * 2**20
+FAULTS_PER_S, SWAPPED_BYTES, WRITTEN_BYTES_PER_S = 100.0, 64 * 2**20, 8 * 2**20
+ROOMY_SHARE = 0.2
 
 
 def rule(case: Case) -> list[Hit]:
@@ -186,21 +187,26 @@ def _at(case: Case, view: View) -> list[str]:
 # --- swapping ------------------------------------------------------------------------------------------------------
 
 
+def _known(measured: Maybe[float]) -> float:
+    return 0.0 if isinstance(measured, NotAvailable) else measured
+
+
 def _swaps(view: View) -> bool:
+    """Pages come back from disk one after the other, or go there by the megabyte."""
     activity = view.activity
-    if (
-        activity is None
-        or isinstance(activity.major_faults_per_s, NotAvailable)
-        or isinstance(activity.swap_bytes, NotAvailable)
-    ):
+    if activity is None or _known(activity.swap_bytes) < SWAPPED_BYTES:
         return False
-    return activity.major_faults_per_s >= FAULTS_PER_S and activity.swap_bytes >= SWAPPED_BYTES
+    read_back, written = _known(activity.major_faults_per_s), _known(activity.swap_growth_bytes_per_s)
+    return read_back >= FAULTS_PER_S or written >= WRITTEN_BYTES_PER_S
 
 
 def _swapping(case: Case, view: View) -> Hit:
     activity = view.activity
     assert activity is not None
-    swapped = 0 if isinstance(activity.swap_bytes, NotAvailable) else activity.swap_bytes / 2**30
+    swapped = _known(activity.swap_bytes) / 2**30
+    faults, grows = _known(activity.major_faults_per_s), _known(activity.swap_growth_bytes_per_s) / 2**20
+    host = next((h for h in case.evidence.hosts if h.name == view.evidence.host), None)
+    roomy = host is not None and host.memory_free_bytes > ROOMY_SHARE * host.memory_bytes
     finding = Finding(
         "swapping",
         "warning",
@@ -209,23 +215,38 @@ def _swapping(case: Case, view: View) -> Hit:
         place(view.now.frame),
         [
             text(
-                f"{activity.major_faults_per_s:.0f} pages a second are read back from disk, {swapped:.1f} GiB of "
-                "the process are swapped out",
-                f"每秒从磁盘读回 {activity.major_faults_per_s:.0f} 个页面，进程有 {swapped:.1f} GiB 被换出",
+                f"{swapped:.1f} GiB of the process are swapped out; {faults:.0f} pages a second are read back from disk"
+                + (f", and {grows:.0f} MiB/s are written there" if grows >= 1 else ""),
+                f"进程有 {swapped:.1f} GiB 被换出；每秒从磁盘读回 {faults:.0f} 个页面"
+                + (f"，每秒写入磁盘 {grows:.0f} MiB" if grows >= 1 else ""),
             ),
             *(
-                text(
-                    f"host {h.name}: {h.memory_free_bytes / 2**30:.1f} GiB of {h.memory_bytes / 2**30:.0f} GiB free",
-                    f"主机 {h.name}：{h.memory_bytes / 2**30:.0f} GiB 中空闲 {h.memory_free_bytes / 2**30:.1f} GiB",
-                )
-                for h in case.evidence.hosts
-                if h.name == view.evidence.host
+                []
+                if host is None
+                else [
+                    text(
+                        f"host {host.name}: {host.memory_free_bytes / 2**30:.1f} GiB of {host.memory_bytes / 2**30:.0f} GiB free",
+                        f"主机 {host.name}：{host.memory_bytes / 2**30:.0f} GiB 中空闲 {host.memory_free_bytes / 2**30:.1f} GiB",
+                    )
+                ]
             ),
             *case.others_wait([view.rank]),
         ],
-        text("The processes of this host need more memory than it has.", "该主机上的进程所需内存超过其容量。"),
+        text(
+            "The host has memory to spare, so it is the limit of this process's container or control group that is too small for it.",
+            "主机尚有空闲内存，所以是该进程所在容器（控制组）的内存上限太小。",
+        )
+        if roomy
+        else text("The processes of this host need more memory than it has.", "该主机上的进程所需内存超过其容量。"),
         [
             text(
+                "Raise that limit (`--memory` of docker, the pod's limits, Slurm's --mem), or find what needs it (`%memory`) and use "
+                "fewer DataLoader workers or smaller batches.",
+                "提高该上限（docker 的 `--memory`、pod 的 limits、Slurm 的 --mem），或找出占用内存者（`%memory`），"
+                "减少 DataLoader worker 或 batch 大小。",
+            )
+            if roomy
+            else text(
                 "Find what needs it (`%memory`), use fewer DataLoader workers or smaller batches, or free the host "
                 "of other jobs.",
                 "找出占用内存者（`%memory`），减少 DataLoader worker 或 batch 大小，或清理主机上的其他任务。",

@@ -319,12 +319,27 @@ def test_python_code_that_holds_the_gil_where_we_may_not_enter_is_no_gil_held() 
     assert "gil_held" not in [f.code for f in judged(*OTHERS, runs).findings]
 
 
-def test_swapping() -> None:
+@pytest.mark.parametrize("going_on", [{"major_faults_per_s": 900.0}, {"swap_growth_bytes_per_s": 5e7}])
+def test_swapping(going_on: dict[str, float]) -> None:
     swaps = computing(2, activity=None)
-    swaps = dataclasses.replace(swaps, activity=activity(1002, cpu=0.2, major_faults_per_s=900.0, swap_bytes=2**31))
+    swaps = dataclasses.replace(swaps, activity=activity(1002, cpu=0.2, swap_bytes=2**31, **going_on))
     found = judged(*OTHERS, swaps)
     assert [f.code for f in found.findings] == ["swapping"]
     assert found.state == "progressing"
+
+
+def test_what_was_swapped_out_long_ago_is_no_swapping() -> None:
+    idle = activity(1002, cpu=0.2, swap_bytes=2**31, major_faults_per_s=3.0, swap_growth_bytes_per_s=0.0)
+    found = judged(*OTHERS, dataclasses.replace(computing(2, activity=None), activity=idle))
+    assert "swapping" not in [f.code for f in found.findings]
+
+
+@pytest.mark.parametrize(("free_bytes", "whose"), [(2**30, "this host"), (200 * 2**30, "container")])
+def test_whose_memory_is_too_little(free_bytes: int, whose: str) -> None:
+    swaps = activity(1002, cpu=0.2, swap_bytes=2**31, major_faults_per_s=900.0)
+    here = host(memory_free_bytes=free_bytes, memory_bytes=256 * 2**30)
+    found = judged(*OTHERS, dataclasses.replace(computing(2, activity=None), activity=swaps), hosts=(here,))
+    assert whose in found.findings[0].cause
 
 
 # --- surroundings --------------------------------------------------------------------------------------------------
