@@ -383,7 +383,7 @@ def _shm(look: Preflight) -> Iterator[Finding]:
                 "以 --shm-size=8g 或 --ipc=host 启动容器；残留：ls -l /dev/shm",
             )
         ],
-        reference="https://docs.docker.com/reference/cli/docker/container/run/",
+        reference="https://github.com/docker/cli/blob/master/docs/reference/run.md",
     )
 
 

@@ -10,7 +10,9 @@ from .setting import Judged, Rule, Setting, judge
 __all__ = ["RULES"]
 
 LONG_IB_TIMEOUT = 22
-"""4.096 us * 2^22 are 17 s a try; NCCL's documentation tabulates no more."""
+"""4.096 us * 2^22 are 17 s a try, and there are several."""
+NO_IB_TIMEOUT = 32
+"""From here on there is none, by NCCL's documentation of the variable."""
 
 
 def detours(setting: Setting) -> Iterator[Judged]:
@@ -113,10 +115,8 @@ def infiniband_timeout(setting: Setting) -> Iterator[Judged]:
     if ranks and setting.nccl:
         value = int(setting.environ[ranks[0]]["NCCL_IB_TIMEOUT"])
         effect = (
-            text("0 means that InfiniBand never gives up", "0 表示 InfiniBand 永不放弃")
-            if value == 0
-            else text(f"it has five bits; {value} does not fit", f"该字段只有 5 位，{value} 放不下")
-            if value > 31
+            text(f"{value} means that InfiniBand never gives up", f"{value} 表示 InfiniBand 永不放弃")
+            if value == 0 or value >= NO_IB_TIMEOUT
             else text(
                 f"a lost peer is noticed after {_seconds(value)} at the earliest",
                 f"失联的对端最快 {_seconds(value)} 后才被发现",

@@ -12,7 +12,10 @@ ENV_INIT = "https://docs.pytorch.org/docs/stable/distributed.html#environment-va
 TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"
 AT = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/"
 LIGHTNING = "https://github.com/Lightning-AI/pytorch-lightning/blob/master/src/lightning/fabric/plugins/environments/lightning.py"
-MPI = "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/environment.py"
+AGENT = AT + "elastic/agent/server/local_elastic_agent.py"
+ACCELERATE = "https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/"
+OPEN_MPI = "https://github.com/open-mpi/ompi/blob/main/docs/tuning-apps/environment-var.rst"
+DEEPSPEED = "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/constants.py"
 SLURM = "https://slurm.schedmd.com/srun.html"
 
 
@@ -23,7 +26,7 @@ def _torchrun(name: str, en: str, zh: str, **more: Any) -> Variable:
 
 def _script(name: str, en: str, zh: str) -> Variable:
     """What start-up scripts pass on; PyTorch itself does not look at it."""
-    return Variable(name, "start-up scripts", en, zh, TORCHRUN)
+    return Variable(name, "start-up scripts", en, zh, AT + "argparse_util.py")
 
 
 ROWS = (
@@ -65,8 +68,8 @@ ROWS = (
     ),
     _torchrun("LOCAL_WORLD_SIZE", "processes on this machine", "本机进程数", alike="host", values=r"\d+"),
     _torchrun("GROUP_RANK", "the number of the machine", "机器编号", alike="host"),
-    _torchrun("GROUP_WORLD_SIZE", "machines", "机器数", alike="job"),
-    _torchrun("ROLE_NAME", "the role of this process", "进程角色"),
+    _torchrun("GROUP_WORLD_SIZE", "machines", "机器数", alike="job", source=AGENT),
+    _torchrun("ROLE_NAME", "the role of this process", "进程角色", source=AGENT),
     _torchrun("ROLE_RANK", "its number within the role", "角色内编号", alike="rank"),
     _torchrun("ROLE_WORLD_SIZE", "processes of that role", "该角色进程数"),
     _torchrun(
@@ -92,20 +95,33 @@ ROWS = (
         "TORCHELASTIC_ENABLE_FILE_TIMER",
         "ends ranks whose timer runs out",
         "到时结束 rank 的定时器",
-        source=AT + "elastic/agent/server/local_elastic_agent.py",
+        source=AGENT,
     ),
     _torchrun(
         "TORCHELASTIC_TIMER_FILE",
         "the pipe of those timers",
         "定时器管道",
-        source=AT + "elastic/agent/server/local_elastic_agent.py",
+        source=AGENT,
     ),
     _torchrun(
         "TORCHELASTIC_HEALTH_CHECK_PORT",
         "where torchrun's agent answers health checks",
         "健康检查端口",
-        source=AT + "elastic/agent/server/local_elastic_agent.py",
+        source=AGENT,
     ),
+    _torchrun(
+        "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT",
+        "seconds in uninterruptible sleep (state D) after which torchrun gives up on a rank; not set, it waits",
+        "rank 处于不可中断睡眠（D 状态）多少秒后 torchrun 放弃；不设则一直等",
+        source=AGENT,
+    ),
+    _torchrun(
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+        "seconds between SIGTERM and SIGKILL when torchrun ends ranks (30)",
+        "torchrun 结束 rank 时 SIGTERM 到 SIGKILL 的秒数（30）",
+        source=AT + "launcher/api.py",
+    ),
+    _torchrun("PYTHON_EXEC", "the Python that torchrun starts instead of its own", "torchrun 启动所用的 Python"),
     _torchrun(
         "TORCHELASTIC_SIGNALS_TO_HANDLE",
         "the signals that torchrun passes on",
@@ -116,7 +132,7 @@ ROWS = (
         "TORCHELASTIC_*",
         "a setting of torchrun",
         "torchrun 的设置",
-        source=AT + "elastic/agent/server/local_elastic_agent.py",
+        source=AGENT,
     ),
     _torchrun("TORCH_ELASTIC_*", "a setting of torchrun", "torchrun 的设置", source=AT + "elastic/agent/server/api.py"),
     _torchrun("PET_*", "an option of torchrun's", "torchrun 的命令行选项", source=AT + "argparse_util.py"),
@@ -145,21 +161,21 @@ ROWS = (
         "Open MPI",
         "set by mpirun",
         "由 mpirun 设置",
-        MPI,
+        OPEN_MPI,
     ),
     Variable(
         "PMI*",
         "MPI",
         "set by the MPI launcher",
         "由 MPI 启动器设置",
-        MPI,
+        ACCELERATE + "environment.py",
     ),
     Variable(
         "ACCELERATE_*",
         "accelerate",
         "an option of accelerate launch",
         "accelerate launch 的选项",
-        "https://huggingface.co/docs/accelerate/package_reference/cli",
+        ACCELERATE + "launch.py",
         alike="job",
     ),
     Variable(
@@ -167,16 +183,20 @@ ROWS = (
         "accelerate",
         "an option of accelerate's FSDP",
         "accelerate FSDP 的选项",
-        "https://huggingface.co/docs/accelerate/usage_guides/fsdp",
+        ACCELERATE + "launch.py",
         alike="job",
     ),
     Variable(
-        "DEEPSPEED_*",
+        "DEEPSPEED_TIMEOUT",
         "DeepSpeed",
-        "a setting of DeepSpeed",
-        "DeepSpeed 的设置",
-        "https://www.deepspeed.ai/getting-started/",
+        "minutes: the time-out of the groups that deepspeed.init_distributed makes (10; 30 in older releases)",
+        "deepspeed.init_distributed 所建进程组的超时，单位分钟（10；旧版 30）",
+        DEEPSPEED,
+        alike="job",
+        values=r"\d+",
+        strict=True,
     ),
+    Variable("DEEPSPEED_*", "DeepSpeed", "a setting of DeepSpeed", "DeepSpeed 的设置", DEEPSPEED),
     Variable(
         "DS_*",
         "DeepSpeed",

@@ -11,15 +11,21 @@ __all__ = ["ROWS"]
 DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 SOURCE = "https://github.com/NVIDIA/nccl/blob/v2.30.7-1/"
 SWITCH = r"-?\d+|0x[0-9a-f]+"
+POLICY = "DEFAULT|EFFICIENCY|ZERO"
 
 
 def _documented(name: str, en: str, zh: str, **more: Any) -> Variable:
-    settings: dict[str, Any] = {"alike": "job", **more}
-    return Variable(name, "NCCL", en, zh, f"{DOCS}#{name.lower().replace('_', '-')}", **settings)
+    settings: dict[str, Any] = {"alike": "job", "source": f"{DOCS}#{name.lower().replace('_', '-')}", **more}
+    return Variable(name, "NCCL", en, zh, **settings)
 
 
 def _nobody(name: str, en: str, zh: str, instead_en: str, instead_zh: str, source: str) -> Variable:  # noqa: PLR0917
     return Variable(name, "nobody", en, zh, source, "folklore", instead_en, instead_zh)
+
+
+def _no_such(name: str, instead_en: str, instead_zh: str = "") -> Variable:
+    words = "NCCL has no such variable", "NCCL 没有这个变量"
+    return _nobody(name, *words, instead_en, instead_zh or instead_en, NO_READER)
 
 
 def _dead(name: str, en: str, zh: str, until: str, instead_en: str, instead_zh: str) -> Variable:  # noqa: PLR0917
@@ -29,6 +35,8 @@ def _dead(name: str, en: str, zh: str, until: str, instead_en: str, instead_zh: 
 TIMEOUT = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group"
 NO_READER = "https://github.com/NVIDIA/nccl/tree/v2.30.7-1/src"
 """Where it is not: all names that NCCL's source reads are in `nccl_names`."""
+GDR_LEVEL = f"{DOCS}#nccl-net-gdr-level-formerly-nccl-ib-gdr-level"
+"""Its heading has both names."""
 
 ROWS = (
     # --- which network
@@ -39,15 +47,32 @@ ROWS = (
         alike="host",
     ),
     _documented("NCCL_SOCKET_FAMILY", "IPv4 or IPv6 only", "只用 IPv4 或 IPv6", values="AF_INET6?"),
-    _documented("NCCL_SOCKET_RETRY_CNT", "retries of a refused or timed out connection", "连接被拒或超时后的重试次数"),
-    _documented("NCCL_SOCKET_RETRY_SLEEP_MSEC", "first pause between those retries", "重试前的首次等待时间"),
-    _documented("NCCL_SOCKET_POLL_TIMEOUT_MSEC", "polls during start-up, to spare the CPU", "启动阶段轮询间隔"),
     _documented(
-        "NCCL_SOCKET_NTHREADS", "CPU threads per socket connection", "每个 socket 连接的 CPU 线程数", values=r"\d+"
+        "NCCL_SOCKET_RETRY_CNT",
+        "retries of a refused or timed out connection (34: about 60 s in all)",
+        "连接被拒或超时后的重试次数（34，共约 60 s）",
+        values=r"\d+",
+    ),
+    _documented(
+        "NCCL_SOCKET_RETRY_SLEEP_MSEC",
+        "first pause between those retries (100 ms); each is longer by as much",
+        "重试前的首次等待时间（100 ms），逐次递增",
+        values=r"\d+",
+    ),
+    _documented("NCCL_SOCKET_POLL_TIMEOUT_MSEC", "polls during start-up, to spare the CPU", "启动阶段轮询时长，省 CPU"),
+    _documented(
+        "NCCL_SOCKET_NTHREADS",
+        "CPU threads per socket connection, 1 to 16",
+        "每个 socket 连接的 CPU 线程数，1 到 16",
+        values=r"\d+",
     ),
     _documented("NCCL_NSOCKS_PERTHREAD", "sockets per such thread", "每个线程的 socket 数", values=r"\d+"),
-    _documented("NCCL_SOCKET_MAGIC", "magic number of the socket handshake", "socket 握手的魔数"),
-    _documented("NCCL_CROSS_NIC", "whether a ring may cross NICs", "同一个环是否可跨网卡", values="[012]"),
+    _documented(
+        "NCCL_SOCKET_MAGIC",
+        "magic number of the transports' sockets, to keep jobs apart",
+        "传输层 socket 握手的魔数，用于区分任务",
+    ),
+    _documented("NCCL_CROSS_NIC", "whether a ring may cross NICs", "同一个环是否可跨网卡", values="[012]", default="2"),
     _documented("NCCL_NET", "the network to use: IB, Socket, or a plugin's name", "使用的网络：IB、Socket 或插件名"),
     _documented("NCCL_NET_PLUGIN", "which network plugin to load", "加载哪个网络插件"),
     _documented("NCCL_TUNER_PLUGIN", "which tuner plugin to load", "加载哪个调优插件"),
@@ -55,6 +80,29 @@ ROWS = (
     _documented("NCCL_ENV_PLUGIN", "which plugin supplies the settings", "由哪个插件提供设置"),
     _documented("NCCL_OOB_NET_ENABLE", "uses NCCL's own network for the start-up messages", "启动消息走 NCCL 网络"),
     _documented("NCCL_OOB_NET_IFNAME", "the interface for those", "启动消息使用的网卡", alike="host"),
+    _documented(
+        "NCCL_NETDEVS_POLICY",
+        "how NICs are shared among GPUs: AUTO, ALL, or MAX:N",
+        "GPU 如何分配网卡：AUTO、ALL 或 MAX:N",
+        values=r"AUTO|ALL|MAX:\d+",
+        default="AUTO",
+    ),
+    _documented("NCCL_NET_SHARED_BUFFERS", "one pool of buffers for all peers", "所有对端共用缓冲池", values="[01]"),
+    _documented("NCCL_NET_SHARED_COMMS", "PXN shares connections", "PXN 复用连接", values="[01]"),
+    _documented(
+        "NCCL_IGNORE_NET_MISMATCH",
+        "0 makes init fail where ranks see different numbers of NICs",
+        "0 时各 rank 网卡数不同则初始化失败",
+        values="[01]",
+        default="1",
+    ),
+    _documented(
+        "NCCL_IGNORE_COLLNET_MISMATCH",
+        "1 goes on where ranks see different CollNet devices",
+        "1 时各 rank 的 CollNet 设备数不同也继续",
+        values="[01]",
+        default="0",
+    ),
     _documented("NCCL_UID_STAGGER_RATE", "spreads the start-up messages of many ranks", "错开大量 rank 的启动消息"),
     _documented("NCCL_UID_STAGGER_THRESHOLD", "from how many ranks on to do so", "从多少 rank 起错开"),
     _documented(
@@ -79,8 +127,8 @@ ROWS = (
     _documented("NCCL_IB_ROCE_VERSION_NUM", "the version of RoCE", "RoCE 版本"),
     _documented(
         "NCCL_IB_TIMEOUT",
-        "an exponent, not seconds: 4.096 µs · 2^value, times NCCL_IB_RETRY_CNT; 20 is 4.3 s",
-        "是指数而非秒：4.096 µs · 2^值，再乘 NCCL_IB_RETRY_CNT；20 即 4.3 s",
+        "an exponent, not seconds: 4.096 µs · 2^value, times NCCL_IB_RETRY_CNT; 20 (the default since 2.23) is 4.3 s, 0 is for ever",
+        "是指数而非秒：4.096 µs · 2^值，再乘 NCCL_IB_RETRY_CNT；20（2.23 起默认）即 4.3 s，0 为无限",
         values=r"\d+",
         instead_en="14 to 22; for a collective's own time-out use init_process_group(timeout=...)",
         instead_zh="取 14 到 22；集合通信的超时用 init_process_group(timeout=...)",
@@ -96,11 +144,16 @@ ROWS = (
     _documented("NCCL_IB_ADAPTIVE_ROUTING", "adaptive routing", "自适应路由"),
     _documented("NCCL_IB_PCI_RELAXED_ORDERING", "relaxed ordering on PCI", "PCI 宽松排序"),
     _documented("NCCL_IB_ECE_ENABLE", "enhanced connection establishment", "增强连接建立 (ECE)"),
-    _documented("NCCL_IB_MERGE_NICS", "merges two-port NICs", "合并双端口网卡"),
+    _documented("NCCL_IB_OOO_RQ", "receives out of order", "乱序接收", values="[01]"),
+    _documented("NCCL_IB_MERGE_NICS", "merges two-port NICs", "合并双端口网卡", values="[01]"),
+    _documented(
+        "NCCL_NET_MERGE_POLICY", "which NICs may be merged", "哪些网卡可合并", values="ALL|RAIL", default="ALL"
+    ),
     _documented(
         "NCCL_NET_GDR_LEVEL",
-        "how far apart GPU and NIC may be for GPU Direct RDMA",
-        "GPU Direct RDMA 允许的 GPU-网卡距离",
+        "how far apart GPU and NIC may be for GPU Direct RDMA; LOC is never",
+        "GPU Direct RDMA 允许的 GPU-网卡距离；LOC 为不用",
+        source=GDR_LEVEL,
     ),
     _documented("NCCL_NET_GDR_READ", "GPU Direct RDMA also when sending", "发送时也用 GPU Direct RDMA"),
     _documented("NCCL_NET_GDR_C2C", "GPU Direct RDMA over C2C", "经 C2C 的 GPU Direct RDMA"),
@@ -125,8 +178,18 @@ ROWS = (
     _documented("NCCL_NVLS_ENABLE", "NVLink SHARP", "NVLink SHARP", values="[012]"),
     _documented("NCCL_NVB_DISABLE", "no detour over another GPU's NVLink", "不经其他 GPU 的 NVLink 绕行"),
     _documented("NCCL_PXN_DISABLE", "no NIC of another GPU", "不使用其他 GPU 的网卡"),
+    _documented("NCCL_PXN_C2C", "a NIC of another GPU over C2C as well", "经 C2C 也可用其他 GPU 的网卡", values="[01]"),
     _documented("NCCL_P2P_PXN_LEVEL", "when PXN serves send and receive", "点对点何时使用 PXN"),
     _documented("NCCL_MNNVL_ENABLE", "NVLink between machines", "多机 NVLink", values="[012]"),
+    _documented("NCCL_MNNVL_UUID", "names the NVLink domain", "NVLink 域的标识", alike="any"),
+    _documented("NCCL_MNNVL_CLIQUE_ID", "splits the NVLink domain", "划分 NVLink 域", alike="any"),
+    _documented(
+        "NCCL_IPC_USE_ABSTRACT_SOCKET",
+        "0 where GPUs of containers with network namespaces of their own do not reach each other",
+        "容器网络命名空间不同、GPU 无法直连时设 0",
+        values="[01]",
+        default="1",
+    ),
     _documented(
         "NCCL_CUMEM_ENABLE",
         "cuMem* for memory; on by default since 2.19 where it works",
@@ -138,7 +201,11 @@ ROWS = (
     _documented("NCCL_TOPO_DUMP_FILE", "writes the topology to a file", "把拓扑写入文件", alike="any"),
     _documented("NCCL_IGNORE_CPU_AFFINITY", "ignores the CPU set of the job", "忽略任务的 CPU 亲和性"),
     _documented(
-        "NCCL_MULTI_RANK_GPU_ENABLE", "several ranks on one GPU (experimental)", "一块 GPU 上多个 rank（实验性）"
+        "NCCL_MULTI_RANK_GPU_ENABLE",
+        "several ranks on one GPU (experimental): hangs where the GPU's resources do not suffice",
+        "一块 GPU 上多个 rank（实验性）：资源不足会卡死",
+        values="[01]",
+        default="0",
     ),
     Variable(
         "NCCL_HOSTID",
@@ -148,7 +215,7 @@ ROWS = (
         SOURCE + "src/misc/utils.cc",
         alike="host",
     ),
-    # --- how
+    # --- how. That ranks which choose differently hang: https://github.com/NVIDIA/nccl/issues/1136
     _documented(
         "NCCL_ALGO",
         "forces algorithms; ranks that differ hang",
@@ -212,7 +279,9 @@ ROWS = (
         "NCCL_MAX_CTAS",
         "job",
     ),
-    _documented("NCCL_CTA_POLICY", "how many blocks, by policy", "CTA 策略"),
+    _documented(
+        "NCCL_CTA_POLICY", "how many blocks, by policy", "CTA 策略", values=rf"[012]|({POLICY})(\|({POLICY}))*"
+    ),
     _documented("NCCL_CGA_CLUSTER_SIZE", "blocks per cluster", "CGA 簇大小"),
     _documented(
         "NCCL_COMM_BLOCKING",
@@ -225,6 +294,7 @@ ROWS = (
         "connects at the first collective, not at init",
         "首次集合通信时才建立连接",
         values="[01]",
+        default="1",
     ),
     _documented(
         "NCCL_LAUNCH_MODE",
@@ -237,28 +307,65 @@ ROWS = (
         "collectives of different communicators run in program order: no deadlock between them",
         "不同通信器的操作按程序顺序执行，避免互相死锁",
         values="[01]",
+        default="0",
     ),
     _documented(
         "NCCL_LAUNCH_RACE_FATAL",
         "two threads that launch at the same time are an error",
         "并发启动视为错误",
         values="[01]",
+        default="1",
     ),
     _documented(
         "NCCL_GRAPH_MIXING_SUPPORT", "collectives in and beside CUDA graphs", "CUDA graph 内外混用", values="[01]"
     ),
+    _documented(
+        "NCCL_GRAPH_STREAM_ORDERING",
+        "0 leaves the order of collectives in CUDA graphs to the program",
+        "0 时 CUDA graph 中的顺序由程序负责",
+        values="[01]",
+        default="1",
+    ),
+    _documented("NCCL_GRAPH_REGISTER", "registers buffers in CUDA graphs", "注册 CUDA graph 中的缓冲区", values="[01]"),
+    _documented("NCCL_LOCAL_REGISTER", "registers buffers when asked to", "按请求注册本地缓冲区", values="[01]"),
+    _documented(
+        "NCCL_LEGACY_CUDA_REGISTER",
+        "registers memory of cudaMalloc as well: can hang",
+        "也注册 cudaMalloc 的内存：可能卡死",
+        values="[01]",
+        default="0",
+    ),
+    _documented("NCCL_WIN_ENABLE", "registers windows", "窗口注册", values="[01]"),
+    _documented("NCCL_SYM_GIN_KERNELS_ENABLE", "symmetric kernels over the network", "经网络的对称内核", values="[01]"),
+    _documented("NCCL_MEM_SYNC_DOMAIN", "memory domain of the kernels", "内核的内存同步域", values="[01]"),
+    _documented("NCCL_P2P_NET_CHUNKSIZE", "bytes per message of send and receive", "点对点消息字节数", values=SWITCH),
+    _documented("NCCL_P2P_LL_THRESHOLD", "up to how many bytes these use LL", "点对点使用 LL 的上限", values=SWITCH),
+    _documented(
+        "NCCL_ALLOC_P2P_NET_LL_BUFFERS", "LL buffers for every peer", "为每个对端分配 LL 缓冲区", values="[01]"
+    ),
     _documented("NCCL_COLLNET_ENABLE", "the CollNet plugin", "CollNet 插件", values="[01]"),
     _documented("NCCL_COLLNET_NODE_THRESHOLD", "from how many machines on", "CollNet 的最少机器数", values=r"\d+"),
-    _documented("NCCL_SET_STACK_SIZE", "the kernels' stack size", "内核栈大小"),
+    _documented(
+        "NCCL_SET_STACK_SIZE",
+        "1 sets CUDA's stack size at init: where changing it later hangs",
+        "1 在初始化时设定 CUDA 栈大小，避免之后重配时卡住",
+        values="[01]",
+        default="0",
+    ),
     _documented("NCCL_SET_THREAD_NAME", "names NCCL's threads", "为 NCCL 线程命名", alike="any"),
-    _documented("NCCL_CHECK_MODE", "checks the arguments of every call", "检查每次调用的参数"),
+    _documented(
+        "NCCL_CHECK_MODE",
+        "checks the arguments of every call: DEBUG_LOCAL, or DEBUG_GLOBAL, which compares ranks",
+        "检查每次调用的参数：DEBUG_LOCAL 或跨 rank 的 DEBUG_GLOBAL",
+        values="DEFAULT|DEBUG_LOCAL|DEBUG_GLOBAL",
+        default="DEFAULT",
+    ),
     _documented(
         "NCCL_CHECK_POINTERS",
-        "the old name of NCCL_CHECK_MODE",
-        "NCCL_CHECK_MODE 的旧名",
-        status="old name",
-        instead_en="NCCL_CHECK_MODE",
-        instead_zh="NCCL_CHECK_MODE",
+        "1 is NCCL_CHECK_MODE=DEBUG_LOCAL; deprecated since 2.29.7",
+        "1 等于 NCCL_CHECK_MODE=DEBUG_LOCAL；2.29.7 起弃用",
+        values="[01]",
+        default="0",
     ),
     _documented("NCCL_CONF_FILE", "a file with these settings", "设置文件", alike="any"),
     Variable(
@@ -317,13 +424,10 @@ ROWS = (
         "使用 init_process_group(timeout=...)",
         TIMEOUT,
     ),
-    _nobody(
+    _no_such(
         "NCCL_SOCKET_TIMEOUT",
-        "NCCL has no such variable",
-        "NCCL 没有这个变量",
         "NCCL_SOCKET_RETRY_CNT and NCCL_SOCKET_RETRY_SLEEP_MSEC",
         "NCCL_SOCKET_RETRY_CNT 与 NCCL_SOCKET_RETRY_SLEEP_MSEC",
-        NO_READER,
     ),
     _nobody(
         "NCCL_BACKEND",
@@ -357,17 +461,11 @@ ROWS = (
         "无需设置；NCCL_P2P_DISABLE=1 才是关闭",
         NO_READER,
     ),
-    _nobody(
-        "NCCL_DEBUG_LEVEL", "NCCL has no such variable", "NCCL 没有这个变量", "NCCL_DEBUG", "NCCL_DEBUG", NO_READER
-    ),
-    _nobody(
-        "NCCL_NET_GDR_DISABLE",
-        "NCCL has no such variable",
-        "NCCL 没有这个变量",
-        "NCCL_NET_GDR_LEVEL=LOC",
-        "NCCL_NET_GDR_LEVEL=LOC",
-        NO_READER,
-    ),
+    # the first stands in https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md
+    _no_such("NCCL_MIN_CHANNELS", "NCCL_MIN_CTAS"),
+    _no_such("NCCL_MAX_CHANNELS", "NCCL_MAX_CTAS"),
+    _no_such("NCCL_DEBUG_LEVEL", "NCCL_DEBUG"),
+    _no_such("NCCL_NET_GDR_DISABLE", "NCCL_NET_GDR_LEVEL=LOC"),
     # --- what it read once
     _dead(
         "NCCL_IB_CUDA_SUPPORT",

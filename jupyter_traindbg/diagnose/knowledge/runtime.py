@@ -8,16 +8,20 @@ __all__ = ["ROWS"]
 
 CUDA = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"
 GOMP = "https://gcc.gnu.org/onlinedocs/libgomp/Environment-Variables.html"
+KMP = "https://github.com/llvm/llvm-project/blob/main/openmp/runtime/src/kmp_settings.cpp"
+MKL = "https://www.intel.com/content/www/us/en/docs/onemkl/developer-guide-windows/2023-1/onemkl-specific-env-vars-for-openmp-thread-ctrl.html"
+"""The same variables on all systems; of this guide the page was seen."""
+TORCH = "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html"
 PYTHON = "https://docs.python.org/3/using/cmdline.html#environment-variables"
 HUB = "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables"
 HUB_SOURCE = "https://github.com/huggingface/huggingface_hub/blob/main/src/huggingface_hub/constants.py"
-DATASETS = "https://huggingface.co/docs/datasets/cache"
 UCX = "https://openucx.readthedocs.io/en/master/faq.html"
 EFA = "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md"
-GOOGLE = "https://github.com/GoogleCloudPlatform/container-engine-accelerators/tree/master/gpudirect-tcpxo"
+OFI = "https://github.com/aws/aws-ofi-nccl/blob/master/include/nccl_ofi_param.h"
+GOOGLE = "https://github.com/GoogleCloudPlatform/container-engine-accelerators/tree/master/"
+HPCX = "https://github.com/Mellanox/nccl-rdma-sharp-plugins/blob/master/src/"
 LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
-CURL = "https://requests.readthedocs.io/en/latest/user/advanced/#proxies"
-INTEL = "https://www.intel.com/content/www/us/en/docs/onemkl/developer-guide-linux/current/improving-performance-with-threading.html"
+PROXIES = "https://requests.readthedocs.io/en/latest/user/advanced/#proxies"
 
 
 def _row(name: str, reader: str, en: str, zh: str, source: str, **more: str) -> Variable:
@@ -72,12 +76,12 @@ ROWS = (
     _row(
         "CUBLAS_WORKSPACE_CONFIG",
         "cuBLAS",
-        "the workspace; needed for deterministic algorithms",
-        "工作区；确定性算法需要",
-        "https://docs.nvidia.com/cuda/cublas/#results-reproducibility",
+        "the workspace; :4096:8 or :16:8 make results with several streams reproducible",
+        "工作区；多个流时 :4096:8 或 :16:8 使结果可复现",
+        TORCH,
         alike="job",
     ),
-    _row("CUDNN_*", "cuDNN", "a setting of cuDNN", "cuDNN 的设置", "https://docs.nvidia.com/deeplearning/cudnn/"),
+    _row("CUDNN_*", "cuDNN", "a setting of cuDNN", "cuDNN 的设置", TORCH),
     _row(
         "NVIDIA_VISIBLE_DEVICES",
         "NVIDIA container toolkit",
@@ -97,7 +101,7 @@ ROWS = (
         "cuBLAS, cuDNN",
         "0 turns TF32 off everywhere: other numbers",
         "0 全局关闭 TF32：数值会变",
-        "https://docs.nvidia.com/cuda/cublas/#tensor-core-usage",
+        TORCH,
         alike="job",
     ),
     _row(
@@ -146,31 +150,39 @@ ROWS = (
         "Intel OpenMP",
         "hides that two OpenMP libraries are loaded: wrong results are possible",
         "掩盖重复加载 OpenMP 的问题：可能出错",
-        INTEL,
+        "https://github.com/llvm/llvm-project/blob/main/openmp/runtime/src/i18n/en_US.txt",
     ),
-    _row("KMP_*", "Intel OpenMP", "a setting of Intel's OpenMP", "Intel OpenMP 的设置", INTEL),
-    _row("MKL_NUM_THREADS", "MKL", "threads of MKL", "MKL 线程数", INTEL, values=r"\d+"),
-    _row("MKL_*", "MKL", "a setting of MKL", "MKL 的设置", INTEL),
+    _row("KMP_*", "Intel OpenMP", "a setting of Intel's OpenMP", "Intel OpenMP 的设置", KMP),
+    _row(
+        "MKL_NUM_THREADS",
+        "MKL",
+        "threads of MKL; it counts before OMP_NUM_THREADS",
+        "MKL 线程数；优先于 OMP_NUM_THREADS",
+        MKL,
+        values=r"\d+",
+    ),
+    _row("MKL_*", "MKL", "a setting of MKL", "MKL 的设置", MKL),
     _row(
         "OPENBLAS_NUM_THREADS",
         "OpenBLAS",
-        "threads of OpenBLAS (NumPy)",
-        "OpenBLAS 线程数",
+        "threads of OpenBLAS (NumPy); it counts before OMP_NUM_THREADS, unless OpenBLAS was built with OpenMP",
+        "OpenBLAS 线程数；优先于 OMP_NUM_THREADS（OpenMP 版 OpenBLAS 除外）",
         "https://github.com/OpenMathLib/OpenBLAS#setting-the-number-of-threads-using-environment-variables",
         values=r"\d+",
     ),
     _row(
         "NUMEXPR_*",
         "numexpr",
-        "threads of numexpr",
-        "numexpr 线程数",
+        "a setting of numexpr, such as its threads",
+        "numexpr 的设置，如线程数",
         "https://numexpr.readthedocs.io/en/latest/user_guide.html",
     ),
     _row(
         "TOKENIZERS_PARALLELISM",
         "tokenizers",
-        "threads within one tokenizer; they do not survive a fork, so workers of a DataLoader work without",
-        "分词器内部线程；fork 后不可用，DataLoader worker 中会关闭",
+        "threads within one tokenizer; not set, processes that are forked after its first use go without; true keeps them there, "
+        "where they can deadlock",
+        "分词器内部线程；未设置时，首次使用后 fork 的进程自动关闭；设为 true 则保留，可能死锁",
         "https://github.com/huggingface/tokenizers/blob/main/bindings/python/src/lib.rs",
         values="true|false|1|0|yes|no|on|off|y|n|t|f",
     ),
@@ -185,9 +197,9 @@ ROWS = (
     _row(
         "LD_LIBRARY_PATH",
         "the loader",
-        "where libraries are looked for first: another NCCL there is used instead of PyTorch's",
-        "库的优先搜索路径：其中的 NCCL 会取代 PyTorch 自带的",
-        LOADER,
+        "where libraries are looked for, NCCL's plugins too; PyTorch's CUDA wheels look at their own NCCL first, other builds may not",
+        "库与 NCCL 插件的搜索路径；PyTorch 的 CUDA wheel 优先用自带 NCCL，其他构建未必",
+        "https://github.com/pytorch/pytorch/blob/v2.9.0/.ci/manywheel/build_cuda.sh",
         alike="job",
     ),
     # --- Python
@@ -215,8 +227,8 @@ ROWS = (
     _row(
         "HF_HUB_DOWNLOAD_TIMEOUT",
         "huggingface_hub",
-        "seconds for a download to move on",
-        "下载超时秒数",
+        "seconds to wait for the server during a download (10)",
+        "下载时等待服务器的秒数（10）",
         HUB,
         values=r"\d+",
     ),
@@ -227,15 +239,30 @@ ROWS = (
         "datasets",
         "where prepared datasets are kept: one that the ranks do not share is prepared by each",
         "数据集缓存；各 rank 不共享则每个都要重做",
-        DATASETS,
+        "https://huggingface.co/docs/datasets/cache",
     ),
-    _row("HF_DATASETS_OFFLINE", "datasets", "no downloads of datasets", "不下载数据集", DATASETS, alike="job"),
+    _row(
+        "HF_DATASETS_OFFLINE",
+        "datasets",
+        "no downloads of datasets; within datasets it counts before HF_HUB_OFFLINE",
+        "不下载数据集；在 datasets 内优先于 HF_HUB_OFFLINE",
+        "https://github.com/huggingface/datasets/blob/main/src/datasets/config.py",
+        alike="job",
+    ),
+    _row(
+        "HF_HUB_DISABLE_XET",
+        "huggingface_hub",
+        "downloads over plain HTTP, without hf_xet",
+        "改用普通 HTTP 下载，不用 hf_xet",
+        HUB,
+    ),
+    _row("HF_XET_HIGH_PERFORMANCE", "huggingface_hub", "downloads with all of the machine", "用满带宽与 CPU 下载", HUB),
     Variable(
         "HF_HUB_ENABLE_HF_TRANSFER",
         "huggingface_hub",
         "hf_transfer is not used any more",
         "hf_transfer 已不再使用",
-        HUB_SOURCE,
+        "https://huggingface.co/docs/huggingface_hub/concepts/migration",
         "dead",
         "HF_XET_HIGH_PERFORMANCE",
         "HF_XET_HIGH_PERFORMANCE",
@@ -246,7 +273,7 @@ ROWS = (
         "transformers",
         "transformers 5 does not read it",
         "transformers 5 不再读取",
-        "https://github.com/huggingface/transformers/blob/main/src/transformers/utils/hub.py",
+        "https://github.com/huggingface/transformers/blob/main/MIGRATION_GUIDE_V5.md",
         "dead",
         "HF_HOME or HF_HUB_CACHE",
         "HF_HOME 或 HF_HUB_CACHE",
@@ -279,11 +306,17 @@ ROWS = (
         "transformers",
         "a setting of transformers",
         "transformers 的设置",
-        "https://huggingface.co/docs/transformers/installation",
+        "https://github.com/huggingface/transformers/blob/main/src/transformers/utils/logging.py",
     ),
     # --- other networks and libraries
     _row("UCX_*", "UCX", "a setting of UCX", "UCX 的设置", UCX),
-    _row("UCC_*", "UCC", "a setting of UCC", "UCC 的设置", "https://github.com/openucx/ucc"),
+    _row(
+        "UCC_*",
+        "UCC",
+        "a setting of UCC",
+        "UCC 的设置",
+        "https://github.com/openucx/ucc/blob/master/docs/user_guide.md",
+    ),
     _row(
         "FI_*",
         "libfabric",
@@ -291,35 +324,81 @@ ROWS = (
         "libfabric 的设置（EFA 插件使用）",
         EFA,
     ),
-    _row("OFI_NCCL_*", "aws-ofi-nccl", "a setting of NCCL's plugin for EFA", "NCCL EFA 插件的设置", EFA),
+    _row("OFI_NCCL_*", "aws-ofi-nccl", "a setting of NCCL's plugin for EFA", "NCCL EFA 插件的设置", OFI),
+    _row(
+        "RDMAV_FORK_SAFE",
+        "rdma-core",
+        "can break things on current kernels: the authors of the EFA plugin say not to use it",
+        "在新内核上可能出错：EFA 插件作者建议不要设置",
+        EFA,
+    ),
     _row(
         "NCCL_FASTRAK_*",
         "NCCL plugin of Google Cloud",
         "a setting of NCCL's plugin for Google Cloud",
         "Google Cloud NCCL 插件的设置",
-        GOOGLE,
+        GOOGLE + "gpudirect-tcpxo",
+    ),
+    _row(
+        "NCCL_SHIMNET_*",
+        "NCCL plugin of Google Cloud",
+        "a setting of NCCL's plugin for Google Cloud",
+        "Google Cloud NCCL 插件的设置",
+        GOOGLE + "gpudirect-tcpxo",
+    ),
+    _row(
+        "NCCL_TUNER_CONFIG_*",
+        "tuner plugins of NCCL",
+        "the file that a tuner plugin reads",
+        "NCCL 调优插件的配置文件",
+        "https://github.com/NVIDIA/nccl/blob/v2.30.7-1/plugins/tuner/example/README.md",
+        alike="any",
     ),
     _row(
         "NCCL_GPUDIRECTTCPX_*",
         "NCCL plugin of Google Cloud",
         "a setting of NCCL's plugin for Google Cloud",
         "Google Cloud NCCL 插件的设置",
-        GOOGLE,
+        GOOGLE + "gpudirect-tcpx",
     ),
     _row(
         "NCCL_IBEXT_DISABLE",
         "NCCL plugin of HPC-X",
         "leaves NVIDIA's RDMA plugin unused",
         "禁用 HPC-X 的 RDMA 插件",
-        "https://github.com/Mellanox/nccl-rdma-sharp-plugins",
+        HPCX + "ib_plugin.c",
         alike="job",
+    ),
+    _row(
+        "NCCL_SHARP_*",
+        "NCCL plugin of HPC-X",
+        "a setting of SHARP, InfiniBand's reductions in the switch",
+        "InfiniBand 交换机内归约 (SHARP) 的设置",
+        HPCX + "sharp_plugin.c",
+        alike="job",
+    ),
+    _row(
+        "NCCL_UCX_*",
+        "NCCL plugin of HPC-X",
+        "a setting of NCCL's network over UCX",
+        "NCCL 经 UCX 通信的设置",
+        HPCX + "ucx_plugin.c",
+        alike="job",
+    ),
+    _row(
+        "TP_SOCKET_IFNAME",
+        "PyTorch's RPC",
+        "the interface of torch.distributed.rpc",
+        "torch.distributed.rpc 使用的网卡",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/rpc/tensorpipe_agent.cpp",
+        alike="host",
     ),
     _row(
         "RCCL_*",
         "RCCL",
         "a setting of AMD's NCCL",
         "AMD RCCL 的设置",
-        "https://github.com/ROCm/rccl",
+        "https://github.com/ROCm/rccl/tree/develop/src",
     ),
     _row(
         "NVTE_*",
@@ -331,16 +410,44 @@ ROWS = (
     _row(
         "VLLM_*", "vLLM", "a setting of vLLM", "vLLM 的设置", "https://docs.vllm.ai/en/latest/configuration/env_vars/"
     ),
-    _row("TRITON_*", "Triton", "a setting of Triton", "Triton 的设置", "https://triton-lang.org/main/"),
-    _row("XLA_*", "XLA", "a setting of XLA", "XLA 的设置", "https://docs.pytorch.org/xla/"),
+    _row(
+        "TRITON_CACHE_DIR",
+        "Triton",
+        "where Triton keeps its kernels; on a network disk it can be slow, or hang at the end",
+        "Triton 缓存目录；放在网络盘上可能变慢，或退出时卡住",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/ops/transformer/inference/triton/matmul_ext.py",
+    ),
+    _row(
+        "TRITON_*",
+        "Triton",
+        "a setting of Triton",
+        "Triton 的设置",
+        "https://github.com/triton-lang/triton/blob/main/python/triton/knobs.py",
+    ),
+    _row(
+        "XLA_*",
+        "XLA",
+        "a setting of XLA",
+        "XLA 的设置",
+        "https://github.com/pytorch/xla/blob/master/configuration.yaml",
+    ),
     *(
         _row(
             name,
-            "requests, curl",
+            "requests, httpx",
             "a proxy for HTTP; rank to rank connections do not use it",
             "HTTP 代理；rank 间连接不使用",
-            CURL,
+            PROXIES,
         )
-        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
+        for name in (
+            "http_proxy",
+            "https_proxy",
+            "all_proxy",
+            "no_proxy",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+            "NO_PROXY",
+        )
     ),
 )

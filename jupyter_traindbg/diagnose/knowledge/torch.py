@@ -12,8 +12,10 @@ AT = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/"
 C10D = AT + "csrc/distributed/c10d/"
 NCCL_DOCS = "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"
 DISTRIBUTED = "https://docs.pytorch.org/docs/stable/distributed.html"
-RECORDER = "https://github.com/pytorch/torchtitan/pull/1748"
-"""Where PyTorch's own trainer went from the old name to the new one; the libraries of 2.13 have both."""
+SOURCE = C10D + "ProcessGroupNCCL.cpp"
+RECORDER = C10D + "FlightRecorder.cpp"
+ALLOCATOR = "https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAAllocatorConfig.h"
+GLOO = "https://github.com/pytorch/gloo/blob/main/gloo/common/"
 CUDA_DOCS = "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html"
 BOOL = "y|yes|1|t|true|n|no|0|f|false"
 
@@ -25,6 +27,11 @@ def _nccl(name: str, en: str, zh: str, **more: Any) -> Variable:
 
 def _torch(name: str, en: str, zh: str, source: str, **more: Any) -> Variable:
     return Variable(name, "PyTorch", en, zh, source, **more)
+
+
+def _gloo(name: str, en: str, zh: str, **more: Any) -> Variable:
+    settings: dict[str, Any] = {"source": GLOO + "utils.cc", "alike": "job", "values": "True|False|0|1", **more}
+    return Variable(name, "gloo", en, zh, **settings)
 
 
 def _old(name: str, new: str, source: str = C10D + "ProcessGroupNCCL.hpp") -> Variable:
@@ -100,16 +107,24 @@ ROWS = (
         source=C10D + "ProcessGroupNCCL.hpp",
     ),
     _nccl(
-        "WAIT_TIMEOUT_DUMP_MILSEC", "how long to wait for the dump to be written", "等待写出转储的时间", values=r"\d+"
+        "WAIT_TIMEOUT_DUMP_MILSEC",
+        "how long to wait for the dump to be written (15000)",
+        "等待写出转储的时间（15000）",
+        values=r"\d+",
     ),
     _nccl(
-        "COORD_CHECK_MILSEC", "how often to look for another rank's signal", "检查其他 rank 信号的间隔", values=r"\d+"
+        "COORD_CHECK_MILSEC",
+        "how often to look for another rank's signal (1000)",
+        "检查其他 rank 信号的间隔（1000）",
+        values=r"\d+",
     ),
     _nccl(
         "RETHROW_CUDA_ERRORS",
         "whether the watchdog rethrows CUDA errors",
         "watchdog 是否重新抛出 CUDA 错误",
         values=BOOL,
+        default="1",
+        source=C10D + "ProcessGroupNCCL.hpp",
     ),
     _nccl("HIGH_PRIORITY", "high-priority streams", "高优先级流", values=BOOL),
     _nccl(
@@ -120,9 +135,23 @@ ROWS = (
         "reuses CUDA events: destroying them can hang",
         "复用 CUDA event：销毁时可能卡住",
         values=BOOL,
+        source=C10D + "ProcessGroupNCCL.hpp",
     ),
-    _nccl("USE_COMM_NONBLOCKING", "non-blocking communicators", "非阻塞通信器", values=BOOL),
-    _nccl("USE_TENSOR_REGISTER_ALLOCATOR_HOOK", "registers tensors with NCCL", "向 NCCL 注册张量内存", values=BOOL),
+    _nccl(
+        "USE_COMM_NONBLOCKING",
+        "non-blocking communicators",
+        "非阻塞通信器",
+        values="[01]",
+        strict=False,
+        source=CUDA_DOCS,
+    ),
+    _nccl(
+        "USE_TENSOR_REGISTER_ALLOCATOR_HOOK",
+        "registers tensors with NCCL",
+        "向 NCCL 注册张量内存",
+        values=BOOL,
+        source=C10D + "ProcessGroupNCCL.hpp",
+    ),
     _nccl(
         "BCAST_UNIQUEID",
         "whether rank 0 hands out the unique id",
@@ -139,10 +168,11 @@ ROWS = (
     ),
     _nccl(
         "EXTRA_DUMP_ON_EXEC",
-        "one more dump at an exception",
-        "异常时额外转储一次",
+        "a dump also when the group ends for an exception from elsewhere",
+        "进程组因其他异常结束时也转储",
         values=BOOL,
-        source=C10D + "ProcessGroupNCCL.hpp",
+        default="0",
+        source=SOURCE,
     ),
     _nccl(
         "LOG_CPP_STACK_ON_UNCLEAN_SHUTDOWN",
@@ -164,7 +194,7 @@ ROWS = (
         "被忽略并有警告：PyTorch 已默认如此",
         status="dead",
         until="2.8",
-        source="https://github.com/pytorch/pytorch/pull/194701",
+        source=SOURCE,
         instead_en="leave it out",
         instead_zh="去掉即可",
     ),
@@ -198,8 +228,9 @@ ROWS = (
         "TORCH_FR_DUMP_DYNAMIC_FILE_NAME",
         "lets that name change while it runs",
         "允许运行中改变该文件名",
-        C10D + "FlightRecorder.hpp",
+        RECORDER,
         values=BOOL,
+        strict=True,
     ),
     _torch(
         "TORCH_FR_CPP_STACK",
@@ -245,7 +276,7 @@ ROWS = (
         "GLOO_DEVICE_TRANSPORT",
         "gloo's transport: TCP, TCP_TLS, UV or IBVERBS",
         "gloo 的传输方式",
-        C10D + "GlooDeviceFactory.hpp",
+        C10D + "GlooDeviceFactory.cpp",
         alike="job",
         values="TCP|TCP_TLS|UV|IBVERBS",
         strict=True,
@@ -258,6 +289,23 @@ ROWS = (
         alike="job",
         values=BOOL,
         strict=True,
+    ),
+    _gloo(
+        "GLOO_DISABLE_CONNECTION_RETRIES",
+        "a connection that fails is not tried again",
+        "连接失败后不再重试",
+        values="True|False|0|1",
+        default="0",
+    ),
+    _gloo("GLOO_ENABLE_STORE_V2_API", "fewer requests to the store at start-up", "启动时减少对 store 的请求"),
+    _gloo("GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "pairs are told apart by rank", "用 rank 作连接序号"),
+    _gloo(
+        "GLOO_LOG_LEVEL",
+        "logging of gloo: DEBUG, INFO, WARN, ERROR",
+        "gloo 日志级别：DEBUG、INFO、WARN、ERROR",
+        source=GLOO + "logging.cc",
+        alike="any",
+        values="",
     ),
     _torch(
         "TORCH_DISTRIBUTED_DEBUG",
@@ -288,7 +336,7 @@ ROWS = (
         "TORCH_SHOW_CPP_STACKTRACES",
         "C++ stacks in error messages",
         "错误信息附带 C++ 栈",
-        DISTRIBUTED + "#torch-distributed-debug",
+        AT + "csrc/utils/cpp_stacktraces.cpp",
     ),
     _torch(
         "TORCH_LOGS",
@@ -309,14 +357,14 @@ ROWS = (
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
         "a store of its own for the job, apart from torchrun's",
         "任务不与 torchrun 共用 store",
-        AT + "distributed/elastic/rendezvous/",
+        AT + "distributed/elastic/rendezvous/dynamic_rendezvous.py",
         alike="job",
     ),
     _torch(
         "TORCH_DISTRIBUTED_USE_TORCHCOMMS",
         "another implementation of the backends",
         "使用 torchcomms 后端",
-        AT + "distributed/distributed_c10d.py",
+        AT + "distributed/config.py",
         alike="job",
     ),
     # --- the compiler: where ranks differ, their graphs and so their collectives may
@@ -324,7 +372,7 @@ ROWS = (
         "TORCH_COMPILE_DISABLE",
         "torch.compile does nothing",
         "禁用 torch.compile",
-        "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
+        AT + "_dynamo/config.py",
         alike="job",
         default="0",
     ),
@@ -332,7 +380,7 @@ ROWS = (
         "TORCHDYNAMO_DISABLE",
         "torch.compile does nothing",
         "禁用 torch.compile",
-        "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
+        AT + "_dynamo/eval_frame.py",
         alike="job",
         default="0",
     ),
@@ -346,21 +394,15 @@ ROWS = (
     _torch("TORCHINDUCTOR_*", "a setting of the compiler", "编译器设置", AT + "_inductor/config.py"),
     _torch("TORCHDYNAMO_*", "a setting of the compiler", "编译器设置", AT + "_dynamo/config.py"),
     _torch("TORCH_COMPILE_*", "a setting of the compiler", "编译器设置", AT + "_dynamo/config.py"),
-    _torch(
-        "TRITON_CACHE_DIR",
-        "where Triton keeps its kernels; on a network disk that all ranks share it is slow",
-        "Triton 缓存目录；放在共享网络盘上会慢",
-        "https://triton-lang.org/main/getting-started/installation.html",
-    ),
     # --- memory
-    _torch("PYTORCH_ALLOC_CONF", "settings of the caching allocator", "缓存分配器设置", CUDA_DOCS),
+    _torch("PYTORCH_ALLOC_CONF", "settings of the caching allocator", "缓存分配器设置", ALLOCATOR),
     _torch(
         "PYTORCH_CUDA_ALLOC_CONF",
         "the older name of PYTORCH_ALLOC_CONF, which it overrides on CUDA",
         "PYTORCH_ALLOC_CONF 的旧名，在 CUDA 上优先",
-        CUDA_DOCS,
+        ALLOCATOR,
     ),
-    _torch("PYTORCH_HIP_ALLOC_CONF", "the same on ROCm", "ROCm 上的同类设置", CUDA_DOCS),
+    _torch("PYTORCH_HIP_ALLOC_CONF", "the same on ROCm", "ROCm 上的同类设置", ALLOCATOR),
     _torch(
         "PYTORCH_NO_CUDA_MEMORY_CACHING",
         "no caching of GPU memory: very slow, for debugging",
