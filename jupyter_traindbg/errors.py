@@ -16,7 +16,9 @@
     ├── ActionRefused           an action was not done, and nothing was changed
     ├── ProbeFailed             the agent answered with an error
     ├── BadDump                 a file or directory that is no flight-recorder dump, is damaged, or would run code
+    ├── BadConfig               a configuration that cannot be read; says which line of it
     ├── BadCheckpoint           a file or directory that is no checkpoint, is damaged, or of an unknown form
+    ├── BadLog                  a log that is not there, may not be read, or is no text
     └── UnsafeCheckpoint        a checkpoint whose pickle would run code if it were loaded
 
 Every class carries ``next_step``: what the person can do now. ``str(error)`` is one line, cause first.
@@ -29,7 +31,9 @@ __all__ = [
     "AgentRefused",
     "AmbiguousTarget",
     "BadCheckpoint",
+    "BadConfig",
     "BadDump",
+    "BadLog",
     "CannotAttach",
     "DeadlineExceeded",
     "GilHeld",
@@ -142,10 +146,22 @@ class BadDump(TraindbgError):
     default_next_step = "dumps are the files that TORCH_FR_DUMP_TEMP_FILE names (TORCH_NCCL_DEBUG_INFO_TEMP_FILE in older torch), one each"
 
 
+class BadConfig(TraindbgError):
+    """A configuration file that cannot be read, or is not of the form that its name says; the cause names the file and the line."""
+
+    default_next_step = "mend it there; YAML, JSON, TOML, shell scripts and command lines are read, nothing is executed"
+
+
 class BadCheckpoint(TraindbgError):
     """What was to be read is no checkpoint, is cut off or damaged, or has a form that we do not read."""
 
     default_next_step = "use another checkpoint; `traindbg checkpoint --inspect PATH` shows what can be read of one"
+
+
+class BadLog(TraindbgError):
+    """What was to be diagnosed as a log is not there, is empty, may not be read, or is no text."""
+
+    default_next_step = "give a log, `-` for standard input, a directory of logs, or a pattern such as 'logs/rank*.log'"
 
 
 class UnsafeCheckpoint(TraindbgError):

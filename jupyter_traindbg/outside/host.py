@@ -16,7 +16,7 @@ from typing import Any
 from ..model import HostFacts, Maybe, NotAvailable
 from . import procfs
 
-__all__ = ["facts"]
+__all__ = ["facts", "free_bytes"]
 
 HELPER = str(Path(__file__).with_name("host_helper.py").resolve())
 DISKS_S = 2.5
@@ -63,6 +63,12 @@ def facts(pids: Sequence[int], *, deadline_s: float = DISKS_S + 1) -> HostFacts:
         versions={**versions, **_driver(), **_python(answering)},
         disks_silent=tuple(d.removeprefix(root) for d in silent),
     )
+
+
+def free_bytes(directories: Sequence[str], *, deadline_s: float = DISKS_S) -> dict[str, int]:
+    """Free bytes of the disks that these directories of ours are on; those that do not answer in time, or are not there, are left out."""
+    space, _, _ = _ask(directories, (), time.monotonic() + deadline_s) if directories else ({}, {}, [])
+    return {directory: space[directory][0] for directory in directories if directory in space}
 
 
 def _root(pids: Sequence[int]) -> str:

@@ -1,0 +1,168 @@
+"""What was read of a log: its interesting lines, tracebacks with their chains, series of metrics, stages; and the verdict on it.
+
+A log of gigabytes becomes a `LogEvidence` of a few megabytes at most. Line numbers count from 1 and are those that an editor shows:
+the pieces that a progress bar separates by carriage returns share the number of their line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .base import Finding, Result
+
+__all__ = [
+    "LogDiagnosis",
+    "LogError",
+    "LogEvent",
+    "LogEvidence",
+    "LogFrame",
+    "LogLine",
+    "LogSeries",
+    "LogSource",
+    "LogStage",
+]
+
+LogStageName = Literal["data", "init", "rollout", "sync", "train", "eval", "save"]
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """One file (or standard input, or a text). `rank` is what its name says: ``attempt_0/3/stderr.log`` is rank 3's."""
+
+    name: str
+    rank: int | None
+    size_bytes: int
+    lines: int
+    note: str = ""
+    """What was odd in reading it: cut off, not text in places, read in part only."""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line without ANSI codes, prefixes and the history of a progress bar; at most 4,000 characters."""
+
+    source: int
+    """Its place in `LogEvidence.sources`."""
+    number: int
+    text: str
+    rank: int | None = None
+    who: str = ""
+    """``"rank 3"``, ``"WorkerDict pid 123 on 10.0.0.2"``; empty where the log does not say."""
+    time_s: float | None = None
+    """Since the epoch; since midnight, in a log that has only times of day."""
+    repeats: int = 1
+    """So many lines of its kind (the same known words of the same `who`) does this one stand for: of a long log not all are kept."""
+    last_number: int | None = None
+    """The last of those comes at this line at the latest."""
+
+
+@dataclass(frozen=True)
+class LogFrame:
+    """One frame of a traceback, as it was printed."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class LogError:
+    """An exception that was printed: with its traceback, or as a bare ``XError: ...`` line.
+
+    `inner` is what it was raised from (``cause``) or while handling (``context``), or what Ray prints within a
+    ``RayTaskError`` (``remote``). The innermost is the candidate for the root.
+    """
+
+    type: str
+    message: str
+    """At most 8,000 characters, in as many lines as were printed."""
+    frames: Sequence[LogFrame]
+    """Outermost first, as Python prints them; empty for a bare line."""
+    line: LogLine
+    """Where the traceback or the bare line starts."""
+    last_number: int
+    inner: LogError | None = None
+    link: Literal["cause", "context", "remote", ""] = ""
+
+
+@dataclass(frozen=True)
+class LogSeries:
+    """A metric over the log. `points` are (line number, value), at most 2,000: first, last and extremes are always among them."""
+
+    name: str
+    """As printed, in lower case: ``"loss"``, ``"actor/grad_norm"``."""
+    rank: int | None
+    points: Sequence[tuple[int, float]]
+    count: int
+    nonfinite: int = 0
+    first_nonfinite: LogLine | None = None
+    source: int = 0
+
+
+@dataclass(frozen=True)
+class LogStage:
+    """The job enters a stage. `name` is one of data, init, rollout, sync, train, eval, save."""
+
+    name: LogStageName
+    line: LogLine
+
+
+@dataclass(frozen=True)
+class LogEvidence:
+    """All that the rules get to see of a log.
+
+    A log of at most 5,000 lines is kept whole. Of a larger one: every line with an anchor (the first 50 and the last 50 per anchor
+    and `who`; all are counted), 3 lines before and 6 after each, all lines of tracebacks, and 200 lines at each end of each source.
+    """
+
+    sources: Sequence[LogSource]
+    lines: Sequence[LogLine] = ()
+    """In order within each source."""
+    errors: Sequence[LogError] = ()
+    series: Sequence[LogSeries] = ()
+    stages: Sequence[LogStage] = ()
+    tails: Mapping[int, Sequence[LogLine]] = field(default_factory=dict)
+    """The last 30 lines of each source."""
+    total_bytes: int = 0
+    total_lines: int = 0
+    dropped: int = 0
+    """Interesting lines that were not kept because of the bounds."""
+    launchers: Sequence[str] = ()
+    """Who started the job, by the traces it leaves: torchrun, ray, slurm, deepspeed, mpi, notebook."""
+
+
+@dataclass(frozen=True)
+class LogEvent:
+    """Something that the verdict rests on."""
+
+    line: LogLine
+    words: str
+
+
+@dataclass(frozen=True)
+class LogDiagnosis(Result):
+    """The verdict on a log. `bytes_read` and `lines_read` are of all its sources together; `taken_s` is reading and judging."""
+
+    target: str
+    sources: Sequence[LogSource]
+    lines_read: int
+    bytes_read: int
+    ranks: Sequence[int] = ()
+    """Those that wrote something, as far as the log names them."""
+    verdict: Sequence[Finding] = ()
+    timeline: Sequence[LogEvent] = ()
+    """In order of time, where the clocks can be compared."""
+    stage: str | None = None
+    """The last one that the job entered."""
+    launchers: Sequence[str] = ()
+    errors: int = 0
+    """So many exceptions were printed, wrappers and handled ones included."""
+    notes: Sequence[str] = ()
+    taken_s: float = 0.0
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(self.verdict)

@@ -1,0 +1,150 @@
+"""Metrics in lines: ``loss: 1.25``, ``{'loss': 1.25, 'epoch': 0.5}``, ``| lm loss: 6.5E+00 |``, ``actor/kl=0.1``, the speed of a bar."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from ...model import LogLine, LogSeries
+
+__all__ = ["SeriesBook", "values"]
+
+MOST_POINTS = 2000
+_MOST_SERIES = 2000
+_LONGEST_NAME = 60
+_MOST_TOGETHER = 150_000
+"""Points of all series: 16 MB."""
+
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+_VALUE = rf"(?:(?:tensor|np\.float\d+|np\.int\d+)\()?\s?['\"]?(?P<value>{_NUMBER})(?![\w:/]|\.\d|%\|)"
+_NAMED = re.compile(
+    rf"(?<![\w/@.-])(?P<name>[a-z][\w/@.-]{{0,58}}(?: [a-z][\w/@.-]{{0,30}}){{0,2}})['\"]?\s{{0,9}}"
+    rf"(?:\([\w%/ ]{{1,12}}\)\s?)?[=:|]\s{{0,40}}{_VALUE}",
+    re.IGNORECASE,
+)
+_BARE = re.compile(
+    rf"(?<![\w/])(?P<name>(?:[\w/]{{1,40}}_)?(?:loss|grad_norm|gnorm|reward|kl|ppl|perplexity|lr|acc|accuracy|loss_scale|entropy|step))\s{{1,9}}{_VALUE}",
+    re.IGNORECASE,
+)
+_SPEED = re.compile(r"(?P<value>\d+(?:\.\d+)?) ?(?P<unit>it/s|s/it)\b")
+_NO_METRICS = {
+    *(
+        "line",
+        "pid",
+        "port",
+        "rank",
+        "local_rank",
+        "id",
+        "ip",
+        "gpu",
+        "gpus",
+        "node",
+        "nodes",
+        "version",
+        "seed",
+        "level",
+    ),
+    *(
+        "thread",
+        "block",
+        "worker",
+        "job",
+        "size",
+        "world_size",
+        "info",
+        "warning",
+        "error",
+        "debug",
+        "file",
+        "cuda",
+        "device",
+    ),
+}
+_LEADING = {"info", "warning", "error", "debug", "-", "at", "for", "of", "the", "and", "with", "in", "on", "is"}
+
+
+def values(text: str) -> Iterator[tuple[str, float]]:
+    """The names, in lower case as they are printed, and numbers in one line. A speed is ``it/s``, also where seconds are printed."""
+    seen = set()
+    for match in (*_NAMED.finditer(text), *_BARE.finditer(text)):
+        name = _name(match["name"])
+        if name and name not in seen and name not in _NO_METRICS:
+            seen.add(name)
+            yield name, float(match["value"])
+    speed = _SPEED.search(text)
+    if speed is not None and (number := float(speed["value"])) > 0:
+        yield "it/s", number if speed["unit"] == "it/s" else 1 / number
+
+
+def _name(printed: str) -> str:
+    words = printed.lower().strip(" .-").split(" ")
+    while words and words[0] in _LEADING:
+        del words[0]
+    name = " ".join(words)
+    return name if len(name) <= _LONGEST_NAME and name.count("/") <= 3 and not name.endswith(".py") else ""
+
+
+class _Series:
+    """One metric of one rank, thinned as it grows: every second point goes, the extremes stay."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, float]] = []
+        self.count = 0
+        self.nonfinite = 0
+        self.first_nonfinite: LogLine | None = None
+        self._low: tuple[int, float] | None = None
+        self._high: tuple[int, float] | None = None
+
+    def add(self, line: LogLine, value: float) -> None:
+        point = (line.number, value)
+        self.count += 1
+        if not math.isfinite(value):
+            self.nonfinite += 1
+            self.first_nonfinite = self.first_nonfinite or line
+        else:
+            self._low = point if self._low is None or value < self._low[1] else self._low
+            self._high = point if self._high is None or value > self._high[1] else self._high
+        self.points.append(point)
+
+    def thin(self) -> None:
+        del self.points[1:-1:2]
+
+    def kept(self) -> tuple[tuple[int, float], ...]:
+        """At most `MOST_POINTS`, in order."""
+        while len(self.points) > MOST_POINTS - 3:
+            self.thin()
+        extremes = [p for p in (self._low, self._high) if p is not None and p not in self.points]
+        if self.first_nonfinite is not None and all(math.isfinite(value) for _, value in self.points):
+            extremes.append((self.first_nonfinite.number, math.nan))
+        return tuple(sorted([*self.points, *extremes], key=lambda p: p[0]))
+
+
+class SeriesBook:
+    """All series of a log, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[int, int | None, str], _Series] = {}
+        self._points = 0
+
+    def add(self, line: LogLine) -> None:
+        """The metrics in a line, which may have none."""
+        for name, value in values(line.text):
+            key = (line.source, line.rank, name)
+            series = self._series.get(key)
+            if series is None:
+                if len(self._series) >= _MOST_SERIES:
+                    continue
+                series = self._series[key] = _Series()
+            series.add(line, value)
+            self._points += 1
+        if self._points > _MOST_TOGETHER:
+            for series in self._series.values():
+                series.thin()
+            self._points = sum(len(series.points) for series in self._series.values())
+
+    def series(self) -> list[LogSeries]:
+        return [
+            LogSeries(name, rank, s.kept(), s.count, s.nonfinite, s.first_nonfinite, source)
+            for (source, rank, name), s in self._series.items()
+        ]

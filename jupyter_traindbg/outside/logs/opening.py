@@ -1,0 +1,203 @@
+"""The bytes of a log as UTF-8, in blocks of whole lines: any encoding, compressed or not, a file or a pipe, by a deadline.
+
+Two blocks are in memory at most. A line that is longer than a block comes in pieces.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import lzma
+import os
+import select
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from ...errors import BadLog
+
+__all__ = ["BLOCK_BYTES", "END_BYTES", "Opened", "decoder_for", "open_log", "unreadable"]
+
+BLOCK_BYTES = 2**20
+_SAMPLE_BYTES = 2**16
+END_BYTES = 2**23
+"""Of a file that cannot be read in time, so much of its end is read all the same: that is where it says why it ended."""
+_COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+_TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x08\x1b")
+
+
+class Opened:
+    """An open log. Iterate over `blocks` once; `note` and `bytes_read` are right afterwards."""
+
+    def __init__(self, name: str, stream: IO[bytes], size_bytes: int, *, ends: float, end_bytes: int = 0) -> None:
+        """`end_bytes` at the end are read in any case; 0 for what has no end that can be jumped to."""
+        self.name = name
+        self.size_bytes = size_bytes
+        self.bytes_read = 0
+        self.note = ""
+        self._stream = stream
+        self._ends = ends
+        self._end_bytes = end_bytes
+        self._left = b""
+
+    def blocks(self) -> Iterator[bytes]:
+        """Blocks of UTF-8 (as good as the log's own bytes are), each ending with a line where its lines are shorter than a block."""
+        first = self._read(_SAMPLE_BYTES)
+        decoder, mark = decoder_for(first, self.name)
+        yield from self._whole_lines(first[mark:], decoder)
+
+    def _whole_lines(self, first: bytes, decoder: codecs.IncrementalDecoder | None) -> Iterator[bytes]:
+        block = first
+        while block:
+            if decoder is not None:
+                block = decoder.decode(block).encode("utf-8", "replace")
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                yield self._left + block[:cut]
+                self._left = block[cut:]
+            elif len(self._left) + len(block) > BLOCK_BYTES:
+                yield self._left + block
+                self._left = b""
+            else:
+                self._left += block
+            if time.monotonic() > self._ends and not self._skip_to_end():
+                break
+            block = self._read(BLOCK_BYTES)
+        if self._left:
+            yield self._left
+            self._left = b""
+
+    def _skip_to_end(self) -> bool:
+        """The time is up. True where the end is still to be read, which takes less than a second."""
+        if not self._end_bytes:
+            self.note = f"read in part: the first {_mib(self.bytes_read)}, in the time given"
+            return False
+        here = self._stream.tell()
+        if self.size_bytes - here > self._end_bytes:
+            self._stream.seek(-self._end_bytes, os.SEEK_END)
+            self.note = (
+                f"read in part: the first {_mib(here)} and the last {_mib(self._end_bytes)} of {_mib(self.size_bytes)}; "
+                f"line numbers after the gap count from it"
+            )
+            self._left += b"\n"
+        self._ends = float("inf")  # the rest is short
+        return True
+
+    def _read(self, most: int) -> bytes:
+        try:
+            got = self._stream.read(most) if self._end_bytes else self._wait(most)
+        except _DAMAGED as e:
+            self.note = f"cut off or damaged: {e}"
+            return b""
+        except OSError as e:
+            self.note = f"not read to its end: {e.strerror or e}"
+            return b""
+        self.bytes_read += len(got)
+        return got
+
+    def _wait(self, most: int) -> bytes:
+        """From a pipe, or something compressed: as much as comes in time. Empty at the end."""
+        if isinstance(self._stream, (gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile)):
+            return self._stream.read(most)
+        while True:
+            left_s = self._ends - time.monotonic()
+            if left_s <= 0:
+                self.note = "read in part: nobody closed it in the time given"
+                return b""
+            ready, _, _ = select.select([self._stream], [], [], min(left_s, 1.0))
+            if ready:
+                return os.read(self._stream.fileno(), most)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def open_log(path: str, name: str, *, ends: float, end_bytes: int = END_BYTES) -> Opened:
+    """Opens `path` (``-`` is standard input) for reading until `ends`, on the clock of `time.monotonic`; the last `end_bytes` in any case.
+
+    Raises `BadLog` where it cannot be opened, is a directory or device, or holds a format that is not read.
+    """
+    try:
+        if path == "-":
+            return Opened("standard input", os.fdopen(os.dup(0), "rb", buffering=0), 0, ends=ends)
+        raw = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
+    except OSError as e:
+        raise unreadable(name, e) from None
+    about = os.fstat(raw.fileno())
+    if stat.S_ISFIFO(about.st_mode):
+        return Opened(name, raw, 0, ends=ends)
+    if not stat.S_ISREG(about.st_mode):
+        raw.close()
+        raise BadLog(f"{name} is no file", "give a log, `-` for standard input, a directory of logs, or a pattern")
+    start = os.pread(raw.fileno(), 8, 0)
+    opener = next((opener for magic, opener in _COMPRESSED if start.startswith(magic)), None)
+    if start.startswith(b"\x28\xb5\x2f\xfd"):
+        raw.close()
+        raise BadLog(f"{name} is compressed with zstd, which is not read", f"unpack it: `zstd -d {name}`")
+    if opener is not None:
+        raw.close()
+        unpacked = cast(Any, opener)(path, "rb")
+        return Opened(name, unpacked, about.st_size, ends=ends)
+    return Opened(name, raw, about.st_size, ends=ends, end_bytes=end_bytes)
+
+
+def decoder_for(first: bytes, name: str) -> tuple[codecs.IncrementalDecoder | None, int]:
+    """What turns the bytes of a log that begins like this into text (None: they are UTF-8), and the length of its mark.
+
+    Raises `BadLog` where it is no text.
+    """
+    encoding, mark = _encoding(first)
+    if encoding == "utf-8" and _is_binary(first[mark:]):
+        raise BadLog(f"{name} is not text", "give the log that the job has written, as text")
+    return None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)("replace"), mark
+
+
+def _encoding(first: bytes) -> tuple[str, int]:
+    """The encoding of a text that begins like this, and the length of its mark."""
+    for mark, encoding in _MARKS:
+        if first.startswith(mark):
+            return encoding, len(mark)
+    if len(first) >= 4:
+        even, odd = first[0:4096:2], first[1:4096:2]
+        if odd.count(0) > 0.6 * len(odd) and even.count(0) < 0.1 * len(even):
+            return "utf-16-le", 0
+        if even.count(0) > 0.6 * len(even) and odd.count(0) < 0.1 * len(odd):
+            return "utf-16-be", 0
+    return "utf-8", 0
+
+
+def _is_binary(first: bytes) -> bool:
+    """Archives, weights and pictures; not a text that has some NULs, as one has that was truncated while it was written."""
+    body = first.strip(b"\x00")
+    if first[:2] == b"PK" or first[:4] in (b"\x7fELF", b"\x89PNG", b"%PDF") or (first and not body):
+        return True
+    odd = sum(body.count(c) for c in range(32) if c not in _TEXT_CONTROLS)
+    return odd > 0.05 * len(body)
+
+
+def unreadable(name: str, e: OSError) -> BadLog:
+    """The error for a log that the system does not let us read."""
+    return BadLog(f"cannot read {name}: {e.strerror or e}", _mend(e))
+
+
+def _mend(e: OSError) -> str:
+    if isinstance(e, FileNotFoundError):
+        return "check the path; `-` reads standard input"
+    if isinstance(e, PermissionError):
+        return "ask its owner for read permission, or copy it"
+    return "copy the log to a file of your own and give that"
+
+
+def _mib(n: int) -> str:
+    return f"{n / 2**20:.0f} MiB" if n >= 2**20 else f"{n} bytes"

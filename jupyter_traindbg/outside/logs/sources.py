@@ -1,0 +1,149 @@
+"""Which files are meant by ``FILE``, ``-``, ``DIR`` or ``GLOB``, and whose they are: the rank in a file's name."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...errors import BadLog
+
+__all__ = ["LogFile", "find", "is_pattern"]
+
+_MOST_FILES = 2000
+_DEEPEST = 8
+_LOGS = re.compile(
+    r"(?:\.(?:log|out|err|txt|stdout|stderr|ipynb)(?:\.\d+)?(?:\.(?:gz|bz2|xz))?|(?:^|/)(?:std(?:out|err)|nohup|console))$",
+    re.I,
+)
+_NO_LOGS = re.compile(
+    r"(?i)(?:^|/)(?:requirements[\w-]*|readme[\w-]*|licen[cs]e|vocab|merges|special_tokens|labels|classes|wandb-metadata)\.txt$"
+)
+_RAY_LOGS = re.compile(
+    r"^(?:worker-.*\.(?:err|out)|job-driver-.*\.log|raylet(?:\.\d+)?\.(?:out|err)|gcs_server\.(?:out|err)|monitor\.(?:out|err|log)"
+    r"|runtime_env_setup-.*\.log|python-core-driver-.*\.log)$"
+)
+"""Of a Ray session's files those in which failures show; the rest is Ray's own bookkeeping."""
+_RAY_SESSION = ("raylet.out", "gcs_server.out", "raylet.err")
+_RANKS = tuple(
+    re.compile(form, re.I)
+    for form in (
+        r"(?:^|/)attempt_\d+/(\d+)/[^/]+$",  # torchrun --log-dir
+        r"(?:^|/)(\d+)/(?:std(?:out|err)\.log|std(?:out|err)|error\.json)$",
+        r"rank[._=-]?(\d+)(?!.*rank[._=-]?\d)",
+        r"(?:^|[/_.-])(?:task|proc|worker|gpu)[._=-]?(\d+)\.\w+(?:\.gz)?$",
+        r"(?:^|/)log_(\d+)\.\w+$",
+        r"(?:^|/)[^/]*?[._-](\d+)\.\w+(?:\.gz)?$",  # slurm's %j-%t.out; only if its neighbours are numbered too
+    )
+)
+_WORKER_PID = re.compile(r"worker-[0-9a-f]+-[0-9a-f]+-(\d+)\.(?:err|out)$")
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A file to be read (``-``: standard input). `name` is how it is spoken of; `who`, whose it is where that is no rank."""
+
+    path: str
+    name: str
+    rank: int | None = None
+    who: str = ""
+
+
+def find(target: str) -> list[LogFile]:
+    """The files that `target` means. Raises `BadLog` where there are none."""
+    if target == "-":
+        return [LogFile("-", "standard input")]
+    path = os.path.expanduser(target)
+    if os.path.isdir(path):
+        paths, base = _within(path), path
+    elif os.path.lexists(path):
+        return _named([path], os.path.dirname(path))
+    elif is_pattern(target):
+        seen = sorted(glob.glob(path, recursive=True))
+        paths, base = [p for p in seen if os.path.isfile(p)], os.path.commonpath(seen) if seen else ""
+        if seen and not paths:
+            paths = [p for directory in seen for p in _within(directory)]
+        base = base if os.path.isdir(base) else os.path.dirname(base)
+    else:
+        raise BadLog(f"there is no file {target}", "check the path; `-` reads standard input")
+    if not paths:
+        what = "matches" if not os.path.isdir(path) else "is a directory without logs:"
+        raise BadLog(
+            f"{target} {what} no file that is called like one (.log, .out, .err, .txt, .ipynb) and is not empty",
+            "name the files, or give a pattern such as 'logs/rank*.log'",
+        )
+    return _named(paths[:_MOST_FILES], base)
+
+
+def is_pattern(target: str) -> bool:
+    return any(c in target for c in "*?[")
+
+
+def _within(directory: str) -> list[str]:
+    """The logs in a directory and below it; of a directory of Ray's those that tell."""
+    found = []
+    for place, folders, files in _walk(directory):
+        names = sorted(files)
+        if any(name in files for name in _RAY_SESSION):
+            folders[:] = [f for f in folders if f not in ("events", "export_events", "old")]
+            names = [name for name in names if _RAY_LOGS.match(name)]
+        for name in names:
+            path = os.path.join(place, name)
+            if _LOGS.search(name) and not _NO_LOGS.search(name) and _size(path):
+                found.append(path)
+        if len(found) >= _MOST_FILES:
+            break
+    return found
+
+
+def _walk(directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    def refuse(e: OSError) -> None:
+        if e.filename == directory:
+            raise BadLog(f"cannot read {directory}: {e.strerror}", "ask its owner for read permission") from None
+
+    depth = directory.rstrip("/").count("/")
+    for place, folders, files in os.walk(directory, onerror=refuse):
+        folders.sort(key=_by_number)
+        if place.count("/") - depth >= _DEEPEST:
+            folders.clear()
+        yield place, folders, files
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.isdigit() else (-1, name)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _named(paths: Sequence[str], base: str) -> list[LogFile]:
+    """With names as short as they can be, and the ranks that they say."""
+    names = [os.path.relpath(p, base) if base and len(paths) > 1 else os.path.basename(p) for p in paths]
+    ranks = _ranks([os.path.abspath(p) for p in paths])
+    workers = [_WORKER_PID.search(p) for p in paths]
+    return [
+        LogFile(path, name, rank, f"worker pid {worker.group(1)}" if worker else "")
+        for path, name, rank, worker in zip(paths, names, ranks, workers, strict=True)
+    ]
+
+
+def _ranks(paths: Iterable[str]) -> list[int | None]:
+    *sure, numbered = _RANKS
+    known = list(paths)
+    ranks: list[int | None] = []
+    for path in known:
+        near = "/".join(path.split("/")[-3:])
+        match = next((m for form in sure if (m := form.search(near))), None)
+        ranks.append(None if match is None or _WORKER_PID.search(path) else int(match.group(1)))
+    if all(rank is None for rank in ranks):
+        last = [int(m.group(1)) if (m := numbered.search(path)) else None for path in known]
+        seen = {n for n in last if n is not None}
+        if len(seen) >= 2 and seen == set(range(len(seen))):
+            return last
+    return ranks
