@@ -1,0 +1,67 @@
+"""Building the data set: the log ends at "0 examples" (``dataset_at_zero``) or in another step of it (``data_stage_silent``), or the
+process crashed meanwhile (``data_stage_crashed``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ....model import LogEvidence, LogLine
+from . import Fact
+
+__all__ = ["facts"]
+
+_ZERO = re.compile(r"(?i)Generating [\w.-]+ split: ?0 examples \[00:0\d")
+_WAITING = re.compile(
+    r"(?i)Resolving data files: ?100%|(?:^|\W)#\d+: ?100%\|.*obj|building (?:blend\w+ )?dataset indices"
+)
+_CRASH = re.compile(
+    r"(?i)\b(SIGSEGV|SIGABRT|SIGBUS|SIGFPE|segmentation fault|bus error|core dumped|Fatal Python error: \w+(?: \w+)?)\b"
+)
+_NOISE = re.compile(r"^[\s`>.\-=_*#|┃│╰╯]*$")
+_DATA_BAR = re.compile(
+    r"(?i)(?:Map|Filter|Tokeniz|Running tokenizer|Generating|Downloading|Preprocess|Converting|Grouping)[^|]{0,80}?\d+%\|"
+)
+_COMPLAINT = re.compile(r"(?i)\b(?:stuck|hangs?|hanging|hung|freez\w*|frozen)\b|卡住|卡在|卡死|不动")
+"""A person's words beside what is pasted."""
+_MOVES = re.compile(r"[1-9]\d*%\||[1-9]\d* examples|\b[1-9]\d*/\d+ \[|(?i:\b(?:step|epoch|iter\w*|loss)\b)")
+REACH = 8
+AFTER = 4
+
+
+def _shortened(text: str) -> str:
+    """Without the bar and the figures of a progress bar."""
+    return re.split(r":? *\d+%\|", text.strip("` >"))[0][:80]
+
+
+def facts(evidence: LogEvidence) -> list[Fact]:
+    return [*_crashed(evidence.lines), *(_at_zero(evidence) if not evidence.errors else ())]
+
+
+def _crashed(lines: Sequence[LogLine]) -> list[Fact]:
+    for i, line in enumerate(lines):
+        if _ZERO.search(line.text):
+            for near in lines[i : i + REACH]:
+                match = _CRASH.search(near.text) if near.source == line.source else None
+                if match is not None:
+                    return [Fact("data_stage_crashed", near, {"crash": match[1]}, near.rank)]
+    return []
+
+
+def _at_zero(evidence: LogEvidence) -> list[Fact]:
+    """Only where no progress follows: then the silence (and what a person writes below it) is all there is to go by."""
+    for lines in evidence.tails.values():
+        last = [line for line in lines if not _NOISE.match(line.text)][-AFTER:]
+        for i, line in enumerate(last):
+            name = _waits(line.text, [x.text for x in (*last[:i], *last[i + 1 :])])
+            if name and not any(_MOVES.search(x.text) for x in last[i + 1 :]):
+                return [Fact(name, line, {"waiting": _shortened(line.text)}, line.rank)]
+    return []
+
+
+def _waits(text: str, around: Sequence[str]) -> str:
+    """The fact that `text` shows, if nothing comes after it."""
+    if _ZERO.search(text):
+        return "dataset_at_zero"
+    complained = any(_COMPLAINT.search(x) for x in around)
+    return "data_stage_silent" if _WAITING.search(text) or (complained and _DATA_BAR.search(text)) else ""

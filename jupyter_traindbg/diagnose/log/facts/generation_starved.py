@@ -1,0 +1,47 @@
+"""Generation that got slower since the engine's KV cache is full, by the engine's own statistics (vLLM's "Avg generation throughput").
+
+Preemption as such is normal under load and no failure; it is told only where throughput has fallen to less than half of what it was.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....model import LogEvidence, LogLine
+from . import Fact
+
+__all__ = ["facts"]
+
+_STATS = re.compile(
+    r"(?i)generation throughput:\s*([\d.]+)\s*tokens/s.{0,80}?Waiting:\s*(\d+)\s*reqs.{0,120}?(?:GPU )?KV cache usage:\s*([\d.]+)%"
+)
+_PREEMPTED = re.compile(r"(?i)total_(?:num_)?cumulative_preemption(?:_cnt)?=(\d+)")
+FULL_PERCENT, SLOWER, SAMPLES = 95.0, 2.0, 3
+
+
+def facts(evidence: LogEvidence) -> list[Fact]:
+    """`generation_starved`: `first_tokens`, `last_tokens` (per second), `slower`, `last_usage` (percent), `last_queued`,
+    `preempted_count`.
+    """
+    rows: list[tuple[float, int, float, LogLine]] = []
+    preempted = 0
+    for line in evidence.lines:
+        if found := _STATS.search(line.text):
+            rows.append((float(found[1]), int(found[2]), float(found[3]), line))
+        elif told := _PREEMPTED.search(line.text):
+            preempted = max(preempted, int(told[1]))
+    full = [row for row in rows[-SAMPLES:] if row[2] >= FULL_PERCENT and row[1] > 0]
+    best = max((row[0] for row in rows), default=0.0)
+    if len(full) < SAMPLES or best < SLOWER * max(row[0] for row in full):
+        return []
+    tokens, queued, usage, line = full[-1]
+    values: dict[str, float | str] = {
+        "first_tokens": f"{best:.0f}",
+        "last_tokens": f"{tokens:.0f}",
+        "slower": f"{best / max(tokens, 0.1):.1f}",
+        "last_usage": f"{usage:.0f}",
+        "last_queued": str(queued),
+    }
+    if preempted:
+        values["preempted_count"] = float(preempted)
+    return [Fact("generation_starved", line, values)]

@@ -1,0 +1,101 @@
+"""The dynamic loss scale of fp16: at its floor (``loss_scale_at_floor``), or falling far without end (``loss_scale_falling``).
+
+The search from 2**16 or 2**32 downwards at the start, and one overflow every thousand steps, are its normal working and give nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import defaultdict
+
+from ....model import LogEvidence, LogLine, LogSeries
+from . import Fact
+
+__all__ = ["facts"]
+
+_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+_OVERFLOWS = [
+    re.compile(rf"(?i)attempted loss\s+scale:? *{_NUMBER},? reducing to *{_NUMBER}"),
+    re.compile(rf"(?i)reducing (?:dynamic )?loss scale from *{_NUMBER} to *{_NUMBER}"),
+    re.compile(rf"(?i)overflow.{{0,120}}?(?:reducing|setting|new) loss scale (?:to)?:? *{_NUMBER}"),
+    re.compile(rf"(?i)overflow.{{0,60}}?loss[_ ]scale (?:is |to |= ?|: ?)+{_NUMBER}"),
+]
+_WRITER = re.compile(r"(?i)overflow!? rank (\d{1,5})")
+_SCALE = re.compile(r"(?:^|[/_ .])(?:loss|grad|amp)[_ ]scale(?:r?_?scale)?$")
+_LOSS = re.compile(r"loss$")
+
+LOW = 1024.0
+"""A sound run settles above this."""
+MANY = 8
+GOOD = 4
+"""So many finite losses printed after the last overflow, without another one, and the search has ended."""
+
+
+def facts(evidence: LogEvidence) -> list[Fact]:
+    by_source: dict[int, list[tuple[LogLine, float, float]]] = defaultdict(list)
+    for line in evidence.lines:
+        scales = _scales(line.text)
+        if scales is not None:
+            by_source[line.source].append((line, *scales))
+    found = [_judge(evidence, overflows) for overflows in by_source.values()]
+    found += [_of_series(s) for s in evidence.series if _SCALE.search(s.name) and s.source not in by_source]
+    return [fact for fact in found if fact is not None]
+
+
+def _scales(text: str) -> tuple[float, float] | None:
+    """The scale before and after an overflow that `text` tells of."""
+    low = text.lower()
+    if "overflow" not in low and "loss scale" not in low:
+        return None
+    for pattern in _OVERFLOWS:
+        match = pattern.search(text)
+        if match is not None:
+            numbers = [float(n) for n in match.groups()]
+            return (numbers[0], numbers[-1]) if len(numbers) == 2 else (2 * numbers[0], numbers[0])
+    return None
+
+
+def _judge(evidence: LogEvidence, overflows: list[tuple[LogLine, float, float]]) -> Fact | None:
+    first, last = overflows[0], overflows[-1]
+    values: dict[str, float | str] = {
+        "first_scale": max(before for _, before, _ in overflows),
+        "last_scale": last[2],
+        "overflows_count": len(overflows),
+    }
+    if _settled(evidence, last[0]):
+        return None
+    if last[2] <= 1:
+        at = next(line for line, _, after in overflows if after <= 1)
+        return Fact("loss_scale_at_floor", at, values, _rank(at))
+    if len(overflows) >= MANY and last[2] < LOW:
+        return Fact("loss_scale_falling", first[0], values, _rank(first[0]))
+    return None
+
+
+def _rank(line: LogLine) -> int | None:
+    named = _WRITER.search(line.text)
+    return int(named[1]) if named and line.rank is None else line.rank
+
+
+def _settled(evidence: LogEvidence, last: LogLine) -> bool:
+    """Whether finite losses are printed after the last overflow, and nothing skipped."""
+    losses = [s for s in evidence.series if s.source == last.source and _LOSS.search(s.name)]
+    after = {n for s in losses for n, v in s.points if n > last.number and math.isfinite(v)}
+    return len(after) >= GOOD
+
+
+def _of_series(series: LogSeries) -> Fact | None:
+    """A printed scale that came down to 1 or less. A constant one belongs to bf16 or to a fixed scale."""
+    points = [p for p in series.points if math.isfinite(p[1])]
+    if len(points) < 3 or points[-1][1] > 1 or max(v for _, v in points) < 16:
+        return None
+    number = next(n for n, v in points if v <= 1)
+    values: dict[str, float | str] = {
+        "first_scale": max(v for _, v in points),
+        "last_scale": points[-1][1],
+        "overflows_count": sum(b < a for (_, a), (_, b) in itertools.pairwise(points)),
+    }
+    line = LogLine(series.source, number, f"{series.name} {points[-1][1]:g}", series.rank)
+    return Fact("loss_scale_at_floor", line, values, series.rank)

@@ -1,0 +1,242 @@
+"""The loss as a series: NaN from which step on, rising, constant, learning rate zero.
+
+``loss_is_nan``, ``loss_zero_grad_nan`` (a Trainer that prints 0.0 for NaN), ``loss_recovered``, ``loss_rising``, ``loss_flat``,
+``loss_constant``, ``learning_rate_zero``. What is not finite once and then is again was skipped by the run: ``loss_recovered`` only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from statistics import median
+
+from ....model import LogEvidence, LogSeries
+from .. import trends
+from . import Fact
+
+__all__ = ["facts"]
+
+_LOSS = re.compile(r"(?:^|[\w/ .-])loss(?:_?[a-z\d]{0,12})?$|loss$")
+_NOT_TRAINING = re.compile(
+    r"\b(?:e?val(?:id(?:ation)?)?|test|best|dev)(?:[\b_/ .-]|$)|loss[_ ]scal|scale|aux|balanc|router|z_?loss|count|weight|coef"
+)
+_GRADIENT = re.compile(r"(?:^|[/_ .])(?:grad(?:ient)?[_ ]?norm|gnorm)$")
+_PLAIN = {
+    "loss",
+    "train_loss",
+    "train loss",
+    "training loss",
+    "train/loss",
+    "lm loss",
+    "training_loss",
+    "total_loss",
+    "train.loss",
+}
+_REINFORCED = re.compile(r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|d_loss|g_loss|critic|discriminator")
+RATES = ("lr", "learning_rate", "learning rate", "lr_0", "lr-adamw")
+STEPS = ("global_step", "global step", "step", "iteration", "iter", "num_updates", "training/global_step")
+
+_FIRST_STEPS = re.compile(
+    r"(?<![\d/])[01]/\d{2,} ?\[\d+:\d\d|(?i:\bepoch[ =:]*0\b.*\b(?:iter|step|batch)\w*[ =:]*[01]\b)"
+)
+
+MOSTLY = 0.5
+RECOVERED = 3
+"""So many finite values of a total loss, and a part of it that is not finite does no harm."""
+LONG, SHORT = 300, 20
+"""Printed values from which on a plateau, and an exactly constant value, say something."""
+
+
+def facts(evidence: LogEvidence) -> list[Fact]:
+    series = [s for s in evidence.series if s.count]
+    broken = [f for s in series if _is_loss(s) for f in _nan(evidence, s)]
+    gradient = [f for s in series if _GRADIENT.search(s.name) for f in _gradient_nan(evidence, s)]
+    recovered = [] if broken or gradient else list(_recovered(series))
+    return [
+        *_earliest(broken),
+        *(gradient if not broken else ()),
+        *recovered,
+        *_trends(evidence, series),
+        *_rates(evidence, series),
+    ]
+
+
+def _is_loss(series: LogSeries) -> bool:
+    return bool(_LOSS.search(series.name)) and not _NOT_TRAINING.search(series.name)
+
+
+def _earliest(found: list[Fact]) -> list[Fact]:
+    """One is enough: a total and its parts break at the same line."""
+    return sorted(found, key=lambda f: (f.line.source, f.line.number) if f.line else (0, 0))[:1]
+
+
+def _lasting(series: LogSeries, share: float = 0.0) -> bool:
+    """Whether it is not finite at the end, or mostly so (at least `share`) since it first was not.
+
+    Weights that are NaN never give a finite loss again: one finite value afterwards says that the step was skipped.
+    """
+    if not series.nonfinite or series.first_nonfinite is None:
+        return False
+    since = [v for n, v in series.points if n >= series.first_nonfinite.number]
+    bad = sum(not math.isfinite(v) for v in since) / max(1, len(since))
+    return bad >= max(share, MOSTLY) or (bad >= share and bool(since) and not math.isfinite(since[-1]))
+
+
+def _harmless_part(evidence: LogEvidence, series: LogSeries) -> bool:
+    """One part of a loss whose total stays finite: a mean over nothing, of a branch that is not in use."""
+    return series.name not in _PLAIN and any(
+        s.source == series.source
+        and s.rank == series.rank
+        and s.name in _PLAIN
+        and not s.nonfinite
+        and s.count >= RECOVERED
+        for s in evidence.series
+    )
+
+
+def _nan(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
+    if not _lasting(series) or series.first_nonfinite is None or _harmless_part(evidence, series):
+        return
+    first = series.first_nonfinite
+    good = [p for p in trends.finite(series) if p[0] < first.number]
+    bad = next((v for n, v in series.points if not math.isfinite(v)), math.nan)
+    values: dict[str, float | str] = {
+        "name": series.name,
+        "value": "nan" if math.isnan(bad) else "inf",
+        "first_line": first.number,
+        "bad_count": series.nonfinite,
+        "count": series.count,
+        "from_start": 0 if good else 1,
+        "known_start": int(_shows_its_start(evidence, series.source)),
+    }
+    if good:
+        recent = median([v for _, v in good[-3:]])
+        lowest = min(v for _, v in good)
+        rise = recent / lowest if lowest > 0 else 1.0
+        values |= {"last_finite": good[-1][1], "lowest": lowest, "rise": rise if len(good) >= 4 else 1.0}
+    rate = trends.value_at(evidence.series, RATES, series.source, first.number)
+    if rate is not None:
+        values["lr"] = trends.plain(rate[1])
+    step = trends.value_at(evidence.series, STEPS, series.source, first.number)
+    if step is not None and step[1] == int(step[1]):
+        values["first_step"] = int(step[1])
+    yield Fact("loss_is_nan", first, values, series.rank)
+
+
+def _shows_its_start(evidence: LogEvidence, source: int) -> bool:
+    """Whether the log shows the first steps: a counter at 0 or 1, or a bar at 0. An excerpt from the middle says nothing of the start."""
+    for s in evidence.series:
+        if s.source == source and s.name in STEPS and s.points:
+            return s.points[0][1] <= 1
+    lines = [x.text for x in evidence.lines if x.source == source]
+    return any(_FIRST_STEPS.search(text) for text in lines)
+
+
+def _gradient_nan(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
+    """A gradient norm that stays NaN; once at a start with a loss scale is its normal search."""
+    if not _lasting(series, MOSTLY) or series.nonfinite < 2 or series.first_nonfinite is None:
+        return
+    first = series.first_nonfinite
+    values: dict[str, float | str] = {
+        "name": series.name,
+        "value": "nan",
+        "first_line": first.number,
+        "bad_count": series.nonfinite,
+        "count": series.count,
+        "from_start": 0 if any(n < first.number for n, _ in trends.finite(series)) else 1,
+        "known_start": int(_shows_its_start(evidence, series.source)),
+    }
+    losses = [s for s in evidence.series if s.source == series.source and s.name in _PLAIN]
+    hidden = any(v == 0.0 for s in losses for n, v in s.points if n >= first.number)
+    yield Fact("loss_zero_grad_nan" if hidden else "loss_is_nan", first, values, series.rank)
+
+
+def _recovered(series: list[LogSeries]) -> Iterator[Fact]:
+    for s in series:
+        if s.nonfinite and (_is_loss(s) or _GRADIENT.search(s.name)) and s.first_nonfinite is not None:
+            yield Fact("loss_recovered", s.first_nonfinite, {"name": s.name, "bad_count": s.nonfinite})
+            return
+
+
+def _trends(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:
+    """Only of plain losses: those of policies, critics and adversaries go up and down for good reasons."""
+    if any(_REINFORCED.search(s.name) for s in series):
+        return
+    for s in series:
+        points = trends.finite(s)
+        if s.name in _PLAIN and not s.nonfinite and len(points) >= SHORT:
+            fact = _constant(evidence, s, points) or _rising(evidence, s, points) or _flat(evidence, s, points)
+            if fact is not None:
+                yield fact
+                return
+
+
+def _shape(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> dict[str, float | str]:
+    lowest = min(points, key=lambda p: p[1])
+    first, last = trends.medians(points)
+    values: dict[str, float | str] = {
+        "name": series.name,
+        "count": series.count,
+        "first": first,
+        "last": last,
+        "lowest": lowest[1],
+        "lowest_line": lowest[0],
+        "noise": trends.noise(points),
+    }
+    rate = trends.value_at(evidence.series, RATES, series.source, points[-1][0])
+    return values | ({"lr": trends.plain(rate[1])} if rate else {})
+
+
+def _constant(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
+    if len({v for _, v in points}) > 1:
+        return None
+    return Fact(
+        "loss_constant",
+        trends.line_at(evidence, series.source, points[0][0]),
+        _shape(evidence, series, points),
+        series.rank,
+    )
+
+
+def _rising(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
+    """Far above its best, and above where it began, for the last quarter of 50 values or more."""
+    if len(points) < 50:
+        return None
+    shape = _shape(evidence, series, points)
+    windows = [median([v for _, v in points[i : i + 5]]) for i in range(len(points) - 5)]
+    first, last = trends.medians(points)
+    best = min(windows)
+    sudden = last > 1.5 * best and last > 1.15 * first and last - best > 6 * trends.noise(points)
+    if best <= 0 or not sudden:
+        return None
+    at = points[windows.index(best)]
+    shape |= {"lowest": best, "lowest_line": at[0]}
+    return Fact("loss_rising", trends.line_at(evidence, series.source, at[0]), shape, series.rank)
+
+
+def _flat(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
+    """From the very first steps on, for hundreds of values. A plateau in the middle of a long training is no failure."""
+    if len(points) < LONG:
+        return None
+    step = trends.value_at(evidence.series, STEPS, series.source, points[0][0])
+    if step is None or step[1] > len(points) / 20:
+        return None
+    first, last = trends.medians(points)
+    if first <= 0 or abs(last - first) > 0.5 * trends.noise(points) or last < 0.97 * first:
+        return None
+    return Fact(
+        "loss_flat",
+        trends.line_at(evidence, series.source, points[0][0]),
+        _shape(evidence, series, points),
+        series.rank,
+    )
+
+
+def _rates(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:
+    for s in series:
+        name = s.name.rpartition("/")[2]
+        if name in RATES and s.count >= SHORT and all(v == 0 for _, v in s.points):
+            line = trends.line_at(evidence, s.source, s.points[0][0])
+            yield Fact("learning_rate_zero", line, {"lr_name": s.name, "lr_count": s.count}, s.rank)
+            return

@@ -1,0 +1,70 @@
+"""What a printed metric does over a log: its neighbours, medians of its parts, its own noise. Small and pure; the facts use it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+
+from ...model import LogEvidence, LogLine, LogSeries
+
+__all__ = ["finite", "line_at", "medians", "noise", "plain", "quarters", "rising_share", "value_at"]
+
+Point = tuple[int, float]
+
+
+def finite(series: LogSeries) -> list[Point]:
+    """Its (line number, value) points that are numbers."""
+    return [p for p in series.points if math.isfinite(p[1])]
+
+
+def quarters(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    """The values of the first and of the last quarter (at least one each)."""
+    size = max(1, len(points) // 4)
+    return [v for _, v in points[:size]], [v for _, v in points[-size:]]
+
+
+def medians(points: Sequence[Point]) -> tuple[float, float]:
+    """The medians of the first and of the last quarter."""
+    first, last = quarters(points)
+    return median(first), median(last)
+
+
+def noise(points: Sequence[Point]) -> float:
+    """How much it jumps from one value to the next: the median of the absolute differences."""
+    values = [v for _, v in points]
+    steps = [abs(b - a) for a, b in itertools.pairwise(values)]
+    return median(steps) if steps else 0.0
+
+
+def rising_share(points: Sequence[Point]) -> float:
+    """The share of steps at which the value went up."""
+    values = [v for _, v in points]
+    ups = [b > a for a, b in itertools.pairwise(values)]
+    return sum(ups) / len(ups) if ups else 0.0
+
+
+def line_at(evidence: LogEvidence, source: int, number: int) -> LogLine | None:
+    """The kept line with this number, or the last kept one before it."""
+    before: Iterator[LogLine] = (line for line in evidence.lines if line.source == source and line.number <= number)
+    return max(before, key=lambda line: line.number, default=None)
+
+
+def value_at(series: Iterable[LogSeries], names: Sequence[str], source: int, number: int) -> tuple[str, float] | None:
+    """The last value at or before line `number` of the first of `names` (endings of a series' name) that is there."""
+    of_source = [s for s in series if s.source == source]
+    for wanted in names:
+        for s in of_source:
+            if s.name == wanted or s.name.endswith(("/" + wanted, "_" + wanted, " " + wanted)):
+                before = [v for n, v in s.points if n <= number]
+                if before:
+                    return s.name, before[-1]
+    return None
+
+
+def plain(value: float) -> str:
+    """A number as people write it: ``0.002``, ``3e-05``, ``11.2``."""
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.4g}"

@@ -1,0 +1,408 @@
+"""Logs of distributed runs whose words mislead: who is named first, who is to blame, and which numbers the verdict uses."""
+
+# ruff: noqa: E501  (lines of logs are as long as the libraries print them)
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_traindbg import diagnose_log
+from jupyter_traindbg.model import Finding
+
+
+def judged(log: str) -> list[Finding]:
+    return diagnose_log(log.strip("\n") + "\n")
+
+
+def only(log: str, code: str) -> Finding:
+    """The one finding of `log`, which is of the family `code`."""
+    found = judged(log)
+    assert [f.code for f in found] == [code], [f"{f.code}: {f.title}" for f in found]
+    return found[0]
+
+
+def said(finding: Finding) -> str:
+    return " ".join([finding.title, finding.cause, *finding.next_steps])
+
+
+# --- collectives ---------------------------------------------------------------------------------------------------
+
+
+def test_the_rank_that_reports_is_the_victim_and_the_late_one_is_to_blame() -> None:
+    found = only(
+        """
+[rank0]:[E204 10:00:00.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=412, OpType=ALLREDUCE, NumelIn=8192, NumelOut=8192, Timeout(ms)=600000) ran for 600041 milliseconds before timing out.
+[rank0]:[E204 10:00:00.2 ProcessGroupNCCL.cpp:2100] [PG ID 0 PG GUID 0 Rank 0]  failure detected by watchdog at work sequence id: 412 PG status: last enqueued work: 412, last completed work: 411
+[rank1]:[E204 10:00:00.2 ProcessGroupNCCL.cpp:2100] [PG ID 0 PG GUID 0 Rank 1]  failure detected by watchdog at work sequence id: 412 PG status: last enqueued work: 412, last completed work: 411
+[rank2]:[E204 10:00:00.3 ProcessGroupNCCL.cpp:2100] [PG ID 0 PG GUID 0 Rank 2]  failure detected by watchdog at work sequence id: 398 PG status: last enqueued work: 398, last completed work: 398
+""",
+        "nccl_timeout",
+    )
+    assert list(found.who) == ["rank 2"]
+    assert "398" in found.title
+    assert "412" in found.title
+    assert found.confidence == "high"
+
+
+def test_when_one_rank_is_ahead_of_many_it_made_a_call_of_its_own() -> None:
+    waiting = "\n".join(
+        f"[rank{r}]:[E1 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0 Rank {r}] Timeout at NCCL work: 70, last enqueued NCCL work: 70, last completed NCCL work: 69."
+        for r in (1, 2, 3)
+    )
+    ahead = "[rank0]:[E1 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0 Rank 0] Timeout at NCCL work: 71, last enqueued NCCL work: 71, last completed NCCL work: 69."
+    found = only(f"{waiting}\n{ahead}", "nccl_timeout")
+    assert list(found.who) == ["rank 0"]
+    assert "3 other ranks" in found.cause
+
+
+def test_the_same_number_with_other_operations_is_no_matter_of_speed() -> None:
+    found = only(
+        """
+[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=55, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600011 milliseconds before timing out.
+[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=55, OpType=_ALLGATHER_BASE, NumelIn=4096, NumelOut=8192, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.
+""",
+        "nccl_timeout",
+    )
+    assert {"rank 0", "rank 1"} == set(found.who)
+    assert "ALLREDUCE(1)" in found.cause
+    assert "_ALLGATHER_BASE(4096)" in found.cause
+
+
+def test_advice_of_a_timeout_never_names_folklore_as_a_cure() -> None:
+    found = only(
+        "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=BROADCAST, NumelIn=77, NumelOut=77, "
+        "Timeout(ms)=1800000) ran for 1800030 milliseconds before timing out.",
+        "nccl_timeout",
+    )
+    assert "30 min" in found.cause
+    assert "export NCCL_TIMEOUT" not in said(found)
+    assert "NCCL_BACKEND" not in said(found)
+
+
+def test_parameters_without_gradient_explain_the_time_out_that_is_printed_later() -> None:
+    found = only(
+        """
+[rank1]: RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.
+[rank1]: Parameter indices which did not receive grad for rank 1: 31 32
+[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=500, NumelOut=500, Timeout(ms)=600000) ran for 600003 milliseconds before timing out.
+""",
+        "rank_desync",
+    )
+    assert list(found.who) == ["rank 1"]
+    assert "31 32" in found.title
+
+
+def test_a_mismatch_names_the_rank_with_the_smaller_number() -> None:
+    found = only(
+        """
+RuntimeError: Detected mismatch between collectives on ranks.
+Rank 5 is running collective: CollectiveFingerPrint(SequenceNumber=20, OpType=ALLREDUCE, TensorShape=[4]),
+but Rank 2 is running collective: CollectiveFingerPrint(SequenceNumber=17, OpType=ALLREDUCE, TensorShape=[4]).
+""",
+        "rank_desync",
+    )
+    assert list(found.who) == ["rank 2"]
+    assert "17" in found.title
+    assert "20" in found.title
+
+
+# --- meeting -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("joined", "expected", "words"),
+    [(1, 16, "Only 1 of 16"), (63, 64, "one never came"), (8, 16, "8 of 16")],
+)
+def test_how_many_joined_decides_the_cause(joined: int, expected: int, words: str) -> None:
+    found = only(
+        f"torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. {joined}/{expected} clients joined.",
+        "dist_init_hang",
+    )
+    assert words in found.title
+    assert f"{expected}" in found.cause
+
+
+def test_a_socket_that_is_still_trying_is_no_failure() -> None:
+    assert (
+        judged(
+            """
+[W socket.cpp:663] [c10d] The client socket has failed to connect to [localhost]:29577 (errno: 99 - Cannot assign requested address).
+step 1 loss: 3.20
+step 2 loss: 3.11
+step 3 loss: 3.05
+step 4 loss: 3.01
+"""
+        )
+        == []
+    )
+
+
+def test_the_host_that_ended_first_is_to_blame_not_the_one_that_lost_its_connection() -> None:
+    found = only(
+        """
+gn12:811:840 [0] misc/socket.cc:58 NCCL WARN socketProgress: Connection closed by remote peer gn11.cluster.local<40122>
+[rank1]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
+srun: error: gn11: task 0: Exited with exit code 1
+""",
+        "nccl_system_error",
+    )
+    assert "rank 0" in found.who
+    assert "gn11" in found.title
+
+
+# --- inference engines ---------------------------------------------------------------------------------------------
+
+
+def test_weights_larger_than_the_share_make_a_higher_share_useless_whatever_the_error_says() -> None:
+    found = only(
+        """
+INFO [model_runner.py:12] Model loading took 52.00 GiB and 9.1 seconds
+INFO [gpu_worker.py:34] Available KV cache memory: -12.50 GiB
+ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore_0': 1}
+""",
+        "kv_cache_oom",
+    )
+    assert "52 GiB" in found.title
+    assert "39.5 GiB" in found.title
+    assert "cannot help" in found.cause
+    assert "tensor_parallel_size" in found.next_steps[0]
+
+
+def test_the_length_that_would_fit_is_computed() -> None:
+    found = only(
+        "ValueError: To serve at least one request with the models's max seq len (40960), (5.00 GiB KV cache is needed, which is larger than "
+        "the available KV cache memory (2.50 GiB). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`.",
+        "kv_cache_oom",
+    )
+    assert "20480" in found.next_steps[0]
+    assert "2.5 GiB" in found.next_steps[1]
+
+
+def test_the_wrapper_that_is_printed_last_gives_way_to_what_the_child_printed() -> None:
+    found = only(
+        """
+(EngineCore pid=77) ERROR 01-02 10:00:00 [core.py:9] ValueError: Free memory on device (20.10/79.10 GiB) on startup is less than desired GPU memory utilization (0.9, 71.19 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+""",
+        "vllm_init_fail",
+    )
+    assert "20.1" in found.title
+    assert "71.19" in found.title
+    assert "nvidia-smi" in found.next_steps[0]
+
+
+def test_a_wrapper_alone_says_that_the_reason_is_elsewhere() -> None:
+    found = only(
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore_0': 1}",
+        "vllm_init_fail",
+    )
+    assert found.confidence == "low"
+    assert "EngineCore_0" in found.title
+
+
+def test_out_of_memory_while_waking_up_is_about_what_the_trainer_still_holds() -> None:
+    found = only(
+        """
+  File "/opt/env/lib/python3.11/site-packages/vllm/device_allocator/cumem.py", line 75, in create_and_map
+    python_create_and_map(*allocation_handle)
+RuntimeError: CUDA Error: out of memory at /build/csrc/cumem_allocator.cpp:119
+""",
+        "engine_weight_sync",
+    )
+    assert "trainer" in found.title
+    assert "offload" in found.next_steps[0]
+
+
+# --- Ray -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_the_cluster_grows_for_is_no_failure() -> None:
+    assert (
+        judged(
+            """
+(autoscaler +12s) Warning: The following resource request cannot be scheduled right now: {'CPU': 1.0}. This is likely due to all cluster resources being claimed by actors.
+(autoscaler +55s) Resized to 32 CPUs.
+epoch 1 finished
+"""
+        )
+        == []
+    )
+
+
+def test_a_request_that_is_repeated_for_minutes_is_one() -> None:
+    warning = "Warning: The following resource request cannot be scheduled right now: {'GPU': 2.0}. This is likely due to all cluster resources being claimed"
+    found = only(
+        f"(autoscaler +35s) {warning}\n(autoscaler +2m5s) {warning}\n(autoscaler +7m40s) {warning}",
+        "ray_workers_pending",
+    )
+    assert "7.7 min" in found.title
+    assert "3 times" in found.cause
+
+
+def test_groups_that_ask_for_more_than_the_host_has_are_added_up() -> None:
+    found = only(
+        """
+Total GPUs: 4
+Policy workers: 4 GPUs
+Judge workers: 2 GPUs
+Warning: The following resource request cannot be scheduled right now: {'GPU': 1.0}.
+""",
+        "ray_workers_pending",
+    )
+    assert found.title == "6 GPUs are asked for, 4 are there"
+
+
+def test_the_kernels_word_is_the_root_of_a_dead_actor() -> None:
+    found = only(
+        """
+ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.
+[88123.1] Out of memory: Killed process 5150 (ray::Learner) total-vm:991234kB, anon-rss:104857600kB, file-rss:0kB
+""",
+        "host_oom_killed",
+    )
+    assert "5150" in found.title
+    assert "100 GiB" in found.cause
+
+
+def test_a_dead_worker_whose_task_is_run_again_is_no_failure() -> None:
+    assert (
+        judged(
+            """
+(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker PID: 77 Worker exit type: SYSTEM_ERROR Worker exit detail: The process receives a SIGTERM.
+Attempting to recover 2 lost objects by resubmitting their tasks or setting a new primary location from existing copies.
+"""
+        )
+        == []
+    )
+
+
+# --- GPUs ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_index_out_of_range_is_the_root_of_the_cublas_error_that_the_traceback_shows() -> None:
+    found = only(
+        """
+RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm( handle, opa, opb, m, n, k )`
+../aten/src/ATen/native/cuda/Indexing.cu:1236: indexSelectLargeIndex: block: [4,0,0], thread: [9,0,0] Assertion `srcIndex < srcSelectDimSize` failed.
+""",
+        "cuda_device_assert",
+    )
+    assert "embedding" in found.title
+    assert "CUBLAS_STATUS_EXECUTION_FAILED" in found.cause
+
+
+def test_a_memory_error_of_the_gpu_is_not_taken_for_an_assertion() -> None:
+    found = only(
+        """
+RuntimeError: CUDA error: uncorrectable ECC error encountered
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+""",
+        "nvidia_smi_hang_xid",
+    )
+    assert "hardware" in found.cause
+
+
+def test_xids_that_the_program_causes_are_told_apart() -> None:
+    program = only(
+        "NVRM: Xid (PCI:0000:17:00): 31, pid=991, name=python, Ch 00000008, MMU Fault", "nvidia_smi_hang_xid"
+    )
+    board = only(
+        "NVRM: Xid (PCI:0000:17:00): 79, pid=991, name=python, GPU has fallen off the bus.", "nvidia_smi_hang_xid"
+    )
+    assert "program" in program.title
+    assert "fell off the bus" in board.title
+
+
+def test_a_driver_too_old_is_told_with_both_versions() -> None:
+    found = only(
+        """
+UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 12040). Please update your GPU driver
+torch 2.9.0+cu129, cuda: False
+""",
+        "cuda_version_mismatch",
+    )
+    assert "12.4" in found.title
+    assert "cu129" in found.title
+    assert "cu124" in found.next_steps[0]
+
+
+def test_two_ranks_on_one_gpu_is_a_matter_of_the_launch() -> None:
+    found = only(
+        """
+torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:1, invalid usage
+ncclInvalidUsage: This usually reflects invalid usage of NCCL library.
+Last error:
+Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4b000
+""",
+        "world_size_gpu_mismatch",
+    )
+    assert "4b000" in found.title
+
+
+# --- slowness and silence ------------------------------------------------------------------------------------------
+
+
+def test_pre_emption_alone_is_no_failure_but_lost_throughput_is() -> None:
+    preempted = "WARNING scheduler.py:9] Sequence group 3 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. total_num_cumulative_preemption=951"
+    assert judged(preempted) == []
+
+    def stats(tokens: float, waiting: int, usage: float) -> str:
+        return f"Avg generation throughput: {tokens} tokens/s, Running: 60 reqs, Waiting: {waiting} reqs, GPU KV cache usage: {usage}%"
+
+    log = [stats(900.0, 0, 40.0), preempted, stats(300.0, 80, 99.1), stats(290.0, 90, 99.4), stats(300.0, 95, 99.9)]
+    found = only("\n".join(log), "generation_slow")
+    assert "900 -> 300" in found.title
+    assert "951" in found.cause
+
+
+def test_the_rank_that_reports_no_time_out_is_the_one_that_all_others_waited_for() -> None:
+    waited = "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 900000ms for recv operation to complete"
+    found = only(f"[rank2]: step 5 starts\n[rank0]: {waited}\n[rank1]: {waited}", "nccl_timeout")
+    assert list(found.who) == ["rank 2"]
+
+
+def test_collecting_at_the_end_of_a_log_is_no_failure_but_workers_that_never_return_are() -> None:
+    assert judged("INFO starting\nINFO Collecting trajectories...") == []
+    assert (
+        judged(
+            "Waiting for 9 workers... (elapsed: 60.0s)\nWaiting for 5 workers... (elapsed: 120.0s)\nWaiting for 2 workers... (elapsed: 180.0s)"
+        )
+        == []
+    )
+    found = only("\n".join(f"Waiting for 4 workers... (elapsed: {s}.0s)" for s in (60, 120, 180, 240)), "rollout_stuck")
+    assert found.title == "4 workers have not returned after 4 min"
+
+
+def test_idle_gpus_are_named_only_if_more_than_one_table_shows_them() -> None:
+    def table(first: int, second: int) -> str:
+        return f"""
+|   0  NVIDIA X100                    On  | 00000000:1B:00.0 Off |                    0 |
+| N/A   60C    P0             300W / 400W |  70000MiB / 81559MiB |    {first}%      Default |
+|   1  NVIDIA X100                    On  | 00000000:43:00.0 Off |                    0 |
+| N/A   30C    P0              60W / 400W |      4MiB / 81559MiB |      {second}%      Default |
+"""
+
+    assert judged(table(99, 0)) == []
+    assert judged(table(99, 0) + table(0, 99)) == []  # they take turns
+    found = only(table(99, 0) + table(97, 1), "uneven_gpu_load")
+    assert list(found.who) == ["GPU 1"]
+
+
+def test_sampled_figures_that_stand_still_while_the_policy_learns_are_a_missing_weight_update() -> None:
+    def step(n: int, reward: float, length: float) -> str:
+        return (
+            f"step:{n} - actor/grad_norm:{0.4 + n / 100} - critic/rewards/mean:{reward} - response_length/mean:{length}"
+        )
+
+    def log(*steps: str) -> str:
+        return "\n".join(steps)
+
+    still = log(*(step(n, 0.413857, 211.3725) for n in range(1, 8)))
+    found = only(still, "engine_weight_sync")
+    assert "stayed exactly at 0.4139 over 7 steps" in found.cause
+    assert judged(log(*(step(n, 0.413857 + n / 1000, 211.3725 + n) for n in range(1, 8)))) == []
+    never_right = log(
+        *(step(n, 0.0, 512.0) for n in range(1, 8))
+    )  # a reward that is never given, answers cut at the limit
+    assert "engine_weight_sync" not in [f.code for f in judged(never_right)]

@@ -1,0 +1,124 @@
+"""The knowledge that is shipped: every file follows the schema, every example matches, every code exists, the page is not stale."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from log_evidence import evidence
+
+from jupyter_traindbg.diagnose.log import judge, knowledge
+from jupyter_traindbg.diagnose.log.family import Signal
+from jupyter_traindbg.diagnose.log.matching import matches
+from jupyter_traindbg.diagnose.log.schema import examples_that_fail
+
+REPO = Path(__file__).parents[4]
+FAMILIES = knowledge.families()
+HOSTILE = [
+    "A" * 4000,
+    "0" * 4000,
+    " " * 4000,
+    "=(" * 2000,
+    "rank 1 " * 570,
+    "1.0 GiB " * 500,
+    "'a', " * 800,
+    "\u202e[[{x}]] %s" * 200,
+]
+LONGEST_S = 0.5
+
+
+@pytest.mark.parametrize("code", FAMILIES)
+def test_every_example_shows_its_signal(code: str) -> None:
+    assert examples_that_fail(FAMILIES[code]) == []
+
+
+@pytest.mark.parametrize("code", FAMILIES)
+def test_every_code_that_is_named_exists(code: str) -> None:
+    family = FAMILIES[code]
+    assert set(family.explains) - FAMILIES.keys() == set()
+    named = {s for c in family.causes for e in c.when for s in e.signals if "." in s}
+    known = {f"{f.code}.{s.id}" for f in FAMILIES.values() for s in (*f.signals, *f.refutes)}
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("code", FAMILIES)
+def test_no_pattern_can_be_made_to_take_long(code: str) -> None:
+    """Log text is hostile: lines as long as the reader lets them be, with the literal at one end, or within what nearly matches."""
+    slow = []
+    for signal in (*FAMILIES[code].signals, *FAMILIES[code].refutes):
+        for text in _hostile(signal) if signal.pattern else ():
+            began = time.thread_time()
+            matches(signal, text)
+            if time.thread_time() - began > LONGEST_S:
+                slow.append(f"{signal.id} on {text[:60]!r}")
+    assert slow == [], "bound its repetitions: {0,200} instead of *, no two of them side by side"
+
+
+def _hostile(signal: Signal) -> Iterator[str]:
+    for filler in HOSTILE:
+        yield f"{signal.anchors[0]} {filler[:3800]}\n" + "\n".join([filler] * 6)
+    for anchor in signal.anchors[1:]:
+        yield f"{anchor} {HOSTILE[1][:1500]}"
+    for filler in HOSTILE[:3]:
+        for part in (1, 2, 3):
+            at = len(signal.example) * part // 4
+            yield signal.example[:at] + filler[:1500] + signal.example[at:]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [c for c in FAMILIES if any(s.role == "root" and s.weight >= 0.7 and s.anchors for s in FAMILIES[c].signals)],
+)
+def test_every_sure_root_alone_gives_its_own_family_first_with_words_in_both_languages(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = FAMILIES[code]
+    for signal in family.signals:
+        if signal.role == "root" and signal.weight >= 0.7 and signal.anchors:
+            said = {}
+            for language in ("en", "zh"):
+                monkeypatch.setenv("TRAINDBG_LANG", language)
+                first = judge(evidence(signal.example), families={code: family}).findings[0]
+                assert first.code == code
+                assert first.cause
+                assert first.next_steps
+                assert first.evidence
+                assert not re.search(r"\{[a-z_]", first.title)
+                said[language] = (first.title, first.cause, first.next_steps)
+            assert said["en"][1] != said["zh"][1]
+            assert said["en"][2] != said["zh"][2]
+
+
+def test_the_pages_are_not_stale() -> None:
+    pages = runpy.run_path(str(REPO / "scripts" / "failures_page.py"))["pages"]()
+    assert len(pages) == 2
+    for path, text in pages.items():
+        assert path.read_text(encoding="utf-8") == text, "run scripts/failures_page.py"
+
+
+def test_literals_are_long_enough_to_be_looked_for_in_gigabytes() -> None:
+    assert all(len(a.strip().encode()) >= 3 and a == a.lower() for a in knowledge.anchors())
+
+
+GUIDES = {
+    "000": "cuda_oom nvidia_smi_hang_xid ray_workers_pending rollout_stuck",
+    "001": "dataset_stuck dist_init_hang engine_weight_sync nccl_timeout rollout_stuck",
+    "002": "dataloader_worker_died gpu_memory_leak nan_loss nccl_timeout slow_training",
+    "003": "batch_size_config_error checkpoint_disk_full checkpoint_missing_keys checkpoint_not_found_or_corrupt cuda_oom "
+    "cuda_version_mismatch dist_init_hang engine_weight_sync generation_slow gpu_memory_leak import_error install_failed "
+    "kl_out_of_range kv_cache_oom loss_not_converging low_gpu_utilisation nan_loss nccl_timeout reward_collapse slow_training "
+    "uneven_gpu_load vllm_init_fail",
+    "004": "checkpoint_missing_keys cli_argument_error cuda_oom low_gpu_utilisation moe_imbalance_or_nan nccl_timeout rank_desync "
+    "resume_without_optimizer world_size_gpu_mismatch",
+}
+"""What the error indexes and problem lists of the usual guides are about."""
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_entry_of_the_guides_is_in_the_knowledge_with_a_truth_note(guide: str) -> None:
+    held = {f.code for f in FAMILIES.values() for g in f.guides if g.guide == guide and g.truth.en and g.truth.zh}
+    assert set(GUIDES[guide].split()) - held == set()
