@@ -14,6 +14,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .attach.discover import targets
     from .job import Job, attach
+    from .log_report import diagnose_log
     from .prepared import serve
     from .resume import Resumed, resume
 
@@ -22,6 +23,7 @@ __all__ = [
     "Resumed",
     "__version__",
     "attach",
+    "diagnose_log",
     "load_ipython_extension",
     "resume",
     "serve",
@@ -33,6 +35,7 @@ _HOMES = {
     "Job": "job",
     "Resumed": "resume",
     "attach": "job",
+    "diagnose_log": "log_report",
     "resume": "resume",
     "serve": "prepared",
     "targets": "attach.discover",

@@ -12,7 +12,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ._version import __version__
 from .errors import TraindbgError, UsageError
@@ -27,6 +27,25 @@ class TerminalSession:
     """One command: attaches as far as the question needs, and leaves."""
 
     current: Job | None = None
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """`quiet`: nothing is shown on the way, as where one JSON document is to be printed."""
+        self._quiet = quiet
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[Callable[[Result, str], None]]:
+        if self._quiet:
+            yield lambda result, line: None
+        elif sys.stdout.isatty():
+            from rich.live import Live
+            from rich.text import Text
+
+            from .render import text
+
+            with Live(auto_refresh=False, transient=True) as place:
+                yield lambda result, line: place.update(Text.from_ansi(text(result, colour=_in_colour())), refresh=True)
+        else:
+            yield _Lines()
 
     @contextlib.contextmanager
     def job(self, target: str | None, timeout: float) -> Iterator[Job]:
@@ -46,6 +65,18 @@ class TerminalSession:
             return job.detached(force=force, timeout=timeout)
 
 
+class _Lines:
+    """For a pipe: a line whenever it says something new."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, result: Result, line: str) -> None:
+        if line != self._last:
+            print(line, flush=True)
+            self._last = line
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -54,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # an ASCII terminal gets a question mark, not a traceback
     args = _parser(words).parse_args(words)
     try:
-        result = base.load(args.verb).run(args, TerminalSession())
+        result = base.run(args.verb, args, TerminalSession(quiet=args.json))
         _print(result, as_json=args.json)
     except TraindbgError as e:
         print(f"traindbg: {e}", file=sys.stderr)
@@ -96,8 +127,12 @@ def _print(result: Result, *, as_json: bool) -> None:
     elif result.failure is None:
         from .render import text
 
-        print(text(result, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
+        print(text(result, colour=_in_colour()))
     sys.stdout.flush()
+
+
+def _in_colour() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 if __name__ == "__main__":

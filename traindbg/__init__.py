@@ -8,13 +8,14 @@ import jupyter_traindbg
 from jupyter_traindbg import __version__, load_ipython_extension, unload_ipython_extension
 
 if TYPE_CHECKING:
-    from jupyter_traindbg import Job, Resumed, attach, resume, serve, targets
+    from jupyter_traindbg import Job, Resumed, attach, diagnose_log, resume, serve, targets
 
 __all__ = [
     "Job",
     "Resumed",
     "__version__",
     "attach",
+    "diagnose_log",
     "load_ipython_extension",
     "resume",
     "serve",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import pkgutil
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Protocol
@@ -12,7 +13,7 @@ from typing import Protocol
 from ..job import DEADLINE_S, Job
 from ..model import Result
 
-__all__ = ["Session", "Verb", "add_target", "complete_parser", "load", "names"]
+__all__ = ["Session", "Verb", "add_target", "complete_parser", "load", "names", "run"]
 
 _NOT_VERBS = {"base", "ipython", "tuning"}
 
@@ -28,6 +29,11 @@ class Session(Protocol):
 
     def attach(self, target: str | None, timeout: float) -> Result:
         """Attach and stay."""
+
+    def live(self) -> AbstractContextManager[Callable[[Result, str], None]]:
+        """Shows results in one place, each instead of the one before. Where there is no such place, as in a pipe, it writes the line
+        that comes with a result whenever that is another one than before.
+        """
 
     def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
         """Take the agents out."""
@@ -71,11 +77,32 @@ def complete_parser(parser: argparse.ArgumentParser, name: str) -> argparse.Argu
     parser.add_argument(
         "--timeout",
         type=_seconds,
+        action=_Given,
         default=DEADLINE_S,
         metavar="S",
         help=f"seconds to wait at most (default {DEADLINE_S:g})",
     )
+    parser.set_defaults(timeout_given=False)
     return parser
+
+
+def run(name: str, args: argparse.Namespace, session: Session) -> Result:
+    """Do what verb `name` is asked for. A verb may have a default deadline of its own, ``deadline_s(args)``."""
+    verb = load(name)
+    own = getattr(verb, "deadline_s", None)
+    if own is not None and not args.timeout_given:
+        args.timeout = own(args)
+    return verb.run(args, session)
+
+
+class _Given(argparse.Action):
+    """Stores the value, and that there was one."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: object, option_string: object = None
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        setattr(namespace, f"{self.dest}_given", True)
 
 
 def _seconds(words: str) -> float:

@@ -1,25 +1,92 @@
-"""Say what is wrong with a job that hangs, fails or crawls: who is to blame, where, by what evidence, and what to do; root cause first."""
+"""Say what is wrong with a job, or what its log tells of: who is to blame, where, by what evidence, and what to do; root cause first."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Sequence
 
-from ..errors import NoTarget
-from ..job import diagnose_launcher
+from ..errors import NoTarget, UsageError
+from ..job import DEADLINE_S, diagnose_launcher
+from ..log_report import DEADLINE_S as LOG_S
 from ..model import Result
-from .base import Session, add_target
+from .base import Session
+
+_TARGET = re.compile(r"\d+|self|(?:kernel|torchrun|ray):.*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_target(parser)
+    parser.add_argument(
+        "target",
+        nargs="*",
+        help="a running job: a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, the path of an agent's socket, or self; or a log: a file, "
+        "several (the ranks of one job), a directory, a pattern, or - for standard input; none: the job attached to, else the only "
+        "candidate there is",
+    )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="follow the log while the job writes it, until it ends, is interrupted, or --for is over",
+    )
+    parser.add_argument("--for", type=float, dest="for_s", metavar="S", help="follow for so many seconds")
+    parser.add_argument(
+        "--every", type=float, dest="every_s", default=1.0, metavar="S", help="look so often (default 1)"
+    )
+    parser.add_argument("--pid", type=int, help="the process that writes the log, where that cannot be seen from here")
+
+
+def deadline_s(args: argparse.Namespace) -> float:
+    """A log of gigabytes takes longer to read than a job to answer."""
+    return LOG_S if args.target and all(is_log(target) for target in args.target) else DEADLINE_S
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
+    targets: list[str] = args.target
+    if args.follow:
+        return _follow(targets, args, session)
+    if targets and all(is_log(target) for target in targets):
+        from ..log_report import of_logs
+
+        return of_logs(targets, args.timeout)
+    if len(targets) > 1:
+        raise UsageError("of running jobs one can be diagnosed at a time", "several targets can only be logs")
+    target = targets[0] if targets else None
     try:
-        with session.job(args.target, args.timeout) as job:
+        with session.job(target, args.timeout) as job:
             return job.diagnose(timeout=args.timeout)
     except NoTarget:
-        seen = diagnose_launcher(args.target, args.timeout)  # its ranks have ended, or were not started yet
+        seen = diagnose_launcher(target, args.timeout)  # its ranks have ended, or were not started yet
         if seen is None:
             raise
         return seen
+
+
+def _follow(targets: Sequence[str], args: argparse.Namespace, session: Session) -> Result:
+    from ..log_following import follow, line
+
+    if len(targets) != 1 or not is_log(targets[0]):
+        raise UsageError("--follow needs one log", "name the file that the job is writing")
+    if args.every_s <= 0 or (args.for_s is not None and args.for_s <= 0):
+        raise UsageError("--every and --for are seconds, more than none", "leave them out, or give positive numbers")
+    seen = None
+    with session.live() as show, contextlib.suppress(KeyboardInterrupt):
+        for seen in follow(targets[0], pid=args.pid, every_s=args.every_s, for_s=args.for_s):
+            show(seen, line(seen))
+    if seen is None:
+        raise KeyboardInterrupt  # before there was anything to tell
+    return seen
+
+
+def is_log(target: str) -> bool:
+    """Whether `target` means a log: ``-``, what exists and is no socket, a pattern, or what can only be a path."""
+    if target == "-":
+        return True
+    if _TARGET.fullmatch(target):
+        return False
+    try:
+        return not stat.S_ISSOCK(os.stat(os.path.expanduser(target)).st_mode)
+    except (OSError, ValueError):
+        return any(c in target for c in "*?[") or re.search(r"\.(?:log|txt|out|err|ipynb|gz)$", target) is not None

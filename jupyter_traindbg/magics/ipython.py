@@ -52,6 +52,21 @@ class NotebookSession:
         self.current = None
         return detached
 
+    @contextlib.contextmanager
+    def live(self) -> Iterator[Callable[[Result, str], None]]:
+        from IPython.display import display
+
+        nothing = {"text/plain": ""}
+        place = display(nothing, raw=True, display_id=True)
+
+        def show(result: Result, line: str) -> None:
+            place.update(result)
+
+        try:
+            yield show
+        finally:
+            place.update(nothing, raw=True)  # the last one is what the magic returns
+
     def close(self) -> None:
         """Leave the current job, if any."""
         job, self.current = self.current, None
@@ -85,7 +100,7 @@ def _magic(name: str, session: NotebookSession) -> Callable[[str], Result]:
 
     def magic(line: str) -> Result:
         try:
-            return base.load(name).run(parser.parse_argstring(line), session)
+            return base.run(name, parser.parse_argstring(line), session)
         except TraindbgError as e:
             raise UsageError(str(e)) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -41,6 +42,17 @@ def notebook() -> Iterator[Notebook]:
     with it.client.setup_kernel():
         assert it.run("%load_ext traindbg") == []
         yield it
+
+
+def test_a_log_is_followed_in_one_place(notebook: Notebook, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("Collecting trajectories...\n")
+    shown = notebook.run(f"%diagnose --follow {log} --every 0.1 --for 0.5")
+    assert [o.output_type for o in shown] == ["display_data", "execute_result"]
+    live, result = shown
+    assert live["data"] == {"text/plain": ""}, "it was cleared: the result says the same"
+    assert "rollout" in result["data"]["text/html"]
+    assert "the time given is over" in notebook.text("print(_.over)")
 
 
 def test_a_session_from_load_to_detach(notebook: Notebook, start: Start) -> None:

@@ -1,0 +1,85 @@
+"""The verdict on a log: which lines are of interest (`outside.logs`), judged by the knowledge (`diagnose.log`)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .diagnose import log as rules
+from .errors import BadLog
+from .model import Finding, LogDiagnosis, LogEvidence
+from .outside import logs
+
+__all__ = ["diagnose_log", "of_logs", "of_text"]
+
+DEADLINE_S = 60.0
+"""For a program that asks; a person at a terminal gives `--timeout`."""
+
+
+def diagnose_log(path_or_text: str | Path, timeout: float = DEADLINE_S) -> list[Finding]:
+    """What is wrong according to a log, root cause first; ``[]`` where nothing is.
+
+    A `Path` is a file or a directory of logs. A string is that too if there is such a file or it is a pattern that some match;
+    otherwise, if it has white space in it, it is the text of a log. Reads for `timeout` seconds at most, 100 MB/s and more, and takes
+    some 100 MB of memory at most. Raises `BadLog` where there is no such file, or it is empty, not readable or no text.
+    """
+    return list(_of(path_or_text, timeout).verdict)
+
+
+def of_logs(targets: str | Sequence[str], timeout: float) -> LogDiagnosis:
+    """The verdict on a file, ``-``, a directory, a pattern, or several of them, read as the ranks of one job. Raises `BadLog`."""
+    began = time.monotonic()
+    named = [targets] if isinstance(targets, str) else list(targets)
+    files = [file for target in named for file in logs.find(target)]
+    return _judged(", ".join(named), logs.read(files, anchors=rules.anchors(), timeout=timeout), began)
+
+
+def of_text(text: str) -> LogDiagnosis:
+    """The verdict on the text of a log. Raises `BadLog` where it is blank."""
+    began = time.monotonic()
+    return _judged("text", logs.read_text(text, anchors=rules.anchors()), began)
+
+
+def _of(path_or_text: str | Path, timeout: float) -> LogDiagnosis:
+    if isinstance(path_or_text, Path):
+        return of_logs(os.fspath(path_or_text), timeout)
+    words = path_or_text
+    spaced = any(c.isspace() for c in words)
+    if "\n" not in words and (not spaced or _is_there(words)):
+        return of_logs(words, timeout)
+    if spaced:
+        return of_text(words)
+    raise BadLog("the text is empty")
+
+
+def _is_there(words: str) -> bool:
+    """Whether a string with spaces in it names something all the same."""
+    try:
+        return os.path.exists(words) or (logs.is_pattern(words) and bool(logs.find(words)))
+    except (OSError, ValueError, BadLog):  # too long for a name, a NUL in it, or nothing matches
+        return False
+
+
+def _judged(target: str, evidence: LogEvidence, began: float) -> LogDiagnosis:
+    verdict = rules.judge(evidence)
+    ranks = {line.rank for line in evidence.lines if line.rank is not None}
+    ranks |= {source.rank for source in evidence.sources if source.rank is not None}
+    notes = [f"{source.name}: {source.note}" for source in evidence.sources if source.note]
+    if evidence.dropped:
+        notes.append(f"{evidence.dropped:,} further lines of kinds that are shown were counted, not kept")
+    return LogDiagnosis(
+        target=target,
+        sources=tuple(evidence.sources),
+        lines_read=evidence.total_lines,
+        bytes_read=evidence.total_bytes,
+        ranks=tuple(sorted(ranks)),
+        verdict=verdict.findings,
+        timeline=verdict.timeline,
+        stage=evidence.stages[-1].name if evidence.stages else None,
+        launchers=tuple(evidence.launchers),
+        errors=len(evidence.errors),
+        notes=tuple(notes),
+        taken_s=time.monotonic() - began,
+    )

@@ -1,0 +1,109 @@
+"""`LogDiagnosis`: what was read, the events that the verdict rests on in order of time, the files. Verdicts come first, as cards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from ...language import text
+from ...model import LogDiagnosis, LogEvent, LogSource
+from ..blocks import Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
+from ..common import DASH
+from ..grouping import compact_ranks
+from ..units import count, duration, plural, size
+
+_LINE = 160
+_TODAY_S = 2 * 86400.0
+
+
+def view(result: LogDiagnosis) -> Iterator[Block]:
+    words, tone = _state(result)
+    yield Line([Span(words, tone), f" · {result.target} · {duration(result.taken_s)}"], title=True)
+    yield Line(_read(result))
+    if not result.findings:
+        yield Line(text("Nothing in it tells of a failure.", "其中没有失败的迹象。"))
+    if result.timeline:
+        yield _timeline(result.timeline, result.sources)
+    if result.notes:
+        yield Items(list(result.notes), Span(text("Note", "注意"), "strong"))
+    if len(result.sources) > 1:
+        yield Fold(text(plural(len(result.sources), "file"), f"{len(result.sources)} 个文件"), [_files(result.sources)])
+
+
+def _state(result: LogDiagnosis) -> tuple[str, Tone]:
+    worst = {f.severity for f in result.findings}
+    if "critical" in worst:
+        return text("The log tells of a failure", "日志显示任务失败"), "bad"
+    if worst:
+        return text("The log tells of something to look at", "日志中有值得注意的问题"), "warn"
+    return text("The log tells of no failure", "日志未显示失败"), "good"
+
+
+def _read(result: LogDiagnosis) -> str:
+    parts = [
+        text(
+            f"{plural(result.lines_read, 'line')}, {size(result.bytes_read)}",
+            f"{result.lines_read:,} 行，{size(result.bytes_read)}",
+        )
+    ]
+    if len(result.sources) > 1:
+        parts.append(text(plural(len(result.sources), "file"), f"{len(result.sources)} 个文件"))
+    if result.ranks:
+        parts.append(compact_ranks(list(result.ranks)))
+    if result.launchers:
+        parts.append(", ".join(result.launchers))
+    if result.stage:
+        parts.append(text(f"last stage: {result.stage}", f"最后阶段：{result.stage}"))
+    return " · ".join(parts)
+
+
+def _timeline(events: Sequence[LogEvent], sources: Sequence[LogSource]) -> Table:
+    timed = any(e.line.time_s is not None for e in events)
+    several = len(sources) > 1
+    columns = [
+        *([Column(text("time", "时间"))] if timed else []),
+        Column(text("line", "行"), right=not several),
+        Column(text("who", "谁"), spare=True),
+        Column(text("event", "事件"), wrap=True),
+        Column(text("says", "内容"), wrap=True),
+    ]
+    rows = [_event(e, sources, timed=timed, several=several) for e in events]
+    return Table(text("What happened", "事件经过"), columns, rows, 12, text("events", "个事件"))
+
+
+def _event(event: LogEvent, sources: Sequence[LogSource], *, timed: bool, several: bool) -> list[Inline]:
+    line = event.line
+    place = f"{sources[line.source].name}:{line.number}" if several else str(line.number)
+    said = line.text.strip()
+    more = f" (x {count(line.repeats)})" if line.repeats > 1 else ""
+    row: list[Inline] = [
+        Span(place, "strong"),
+        line.who or DASH,
+        event.words,
+        Span((said if len(said) <= _LINE else said[: _LINE - 1] + "…") + more, "code"),
+    ]
+    return [_clock(line.time_s), *row] if timed else row
+
+
+def _clock(time_s: float | None) -> Inline:
+    """As the log has it: it says no time zone, so none is converted."""
+    if time_s is None:
+        return DASH
+    form = "%H:%M:%S" if time_s < _TODAY_S else "%m-%d %H:%M:%S"
+    try:
+        return time.strftime(form, time.gmtime(time_s))
+    except (ValueError, OverflowError, OSError):
+        return DASH
+
+
+def _files(sources: Sequence[LogSource]) -> Table:
+    columns = [
+        Column(text("file", "文件"), wrap=True),
+        Column("rank", right=True),
+        Column(text("size", "大小"), right=True),
+        Column(text("lines", "行数"), right=True),
+    ]
+    rows: list[list[Inline]] = [
+        [s.name, DASH if s.rank is None else str(s.rank), size(s.size_bytes), f"{s.lines:,}"] for s in sources
+    ]
+    return Table(text("Files", "文件"), columns, rows, 40, text("files", "个文件"))
