@@ -23,7 +23,7 @@ from ..outside import host as host_facts
 from ..outside import procfs
 from . import network
 
-__all__ = ["DEFAULT_PORT", "Job", "preflight"]
+__all__ = ["DEFAULT_PORT", "Job", "preflight", "torch_versions", "visible_gpus"]
 
 DEFAULT_PORT = 29500
 """torchrun's."""
@@ -56,7 +56,7 @@ def preflight(job: Job, *, timeout: float = 10.0) -> Preflight:
     began = time.monotonic()
     ends = began + timeout
     facts = host_facts.facts([os.getpid()], deadline_s=min(2.0, timeout))
-    gpus = _visible(facts.gpus)
+    gpus = visible_gpus(facts.gpus)
     backend = job.backend or ("nccl" if gpus else "gloo")
     _check(job, backend, gpus)
     hosts, ports = _ask(job, min(NETWORK_S, timeout * 0.6))
@@ -77,7 +77,7 @@ def preflight(job: Job, *, timeout: float = 10.0) -> Preflight:
         shm_free_bytes=facts.shm_free_bytes,
         shm_bytes=facts.shm_bytes,
         limits={name: limit for name, limit in facts.limits.items() if name in LIMITS},
-        versions={**_torch(), **{k: v for k, v in facts.versions.items() if k in ("driver", "Python")}},
+        versions={**torch_versions(), **{k: v for k, v in facts.versions.items() if k in ("driver", "Python")}},
         all_reduce=_try(job, backend, ends),
         notes=_notes(job, ports),
     )
@@ -161,7 +161,7 @@ def _notes(job: Job, ports: Sequence[PreflightPort]) -> tuple[str, ...]:
 # --- this machine ----------------------------------------------------------------------------------------------------------
 
 
-def _visible(gpus: int | NotAvailable) -> int | NotAvailable:
+def visible_gpus(gpus: int | NotAvailable) -> int | NotAvailable:
     """The GPUs that a program started from here would see."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None or not gpus:
@@ -203,7 +203,7 @@ def _addresses(name: str) -> list[str]:
         return []
 
 
-def _torch() -> dict[str, str]:
+def torch_versions() -> dict[str, str]:
     """The versions of torch, of the CUDA it was built for and of its NCCL, without importing it."""
     spec = util.find_spec("torch")
     if spec is None or spec.origin is None:

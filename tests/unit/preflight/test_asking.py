@@ -68,6 +68,6 @@ def test_without_them_it_is_not_asked_for() -> None:
 )
 def test_what_contradicts_itself_is_refused(words: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(look, "_visible", lambda gpus: 0)
+    monkeypatch.setattr(look, "visible_gpus", lambda gpus: 0)
     with pytest.raises(UsageError, match=said):
         asking.run(parsed(words))

@@ -1,0 +1,95 @@
+"""Room on the disk for the checkpoints that the run is going to keep."""
+
+from __future__ import annotations
+
+from ...language import text
+from ...model import Finding, Plan
+from .estimate import estimate, parameters
+from .reading import adapters_only, finding, gib, half_precision, on, positive
+
+__all__ = ["checkpoint_bytes", "rule"]
+
+TRAINER = (
+    "https://huggingface.co/docs/transformers/main_classes/trainer#transformers.TrainingArguments.save_total_limit"
+)
+LORA_SHARE = 0.01
+
+
+def rule(plan: Plan) -> list[Finding]:
+    place = plan.save_directory
+    each = checkpoint_bytes(plan)
+    if place is None or each is None:
+        return []
+    free = plan.machine.disk_free_bytes.get(place.value)
+    if free is None:
+        return []
+    count, words = _how_many(plan)
+    needed = count * each
+    if needed <= free:
+        return []
+    compared = f"{words} x {gib(each)} = {gib(needed)} > {gib(free)}"
+    fits = int(free // each)
+    return [
+        finding(
+            "checkpoint_disk_full",
+            "critical" if fits < 1 else "warning",
+            text("The checkpoints do not fit on the disk", "磁盘放不下检查点") + f": {compared}",
+            arithmetic=[compared, _what_one_is(plan, each)],
+            at=[plan.keep_checkpoints, plan.save_every, place],
+            cause=text(
+                "A save that finds no room leaves a damaged file, and ends the run or what it was to protect.",
+                "空间不足时保存会留下损坏的文件，并中断训练。",
+            ),
+            steps=[
+                text(
+                    f"Keep {fits - 1} at most, as the new one is written before the oldest goes.",
+                    f"最多保留 {fits - 1} 个：新的写完后才删最旧的。",
+                )
+                if fits >= 2
+                else text("Choose another disk.", "换一个磁盘。"),
+                text(
+                    f"Or make room below {place.value}, or save the model without the optimizer.",
+                    f"或清理 {place.value} 所在磁盘，或只保存模型。",
+                ),
+            ],
+            reference=TRAINER,
+            confidence="medium",
+        )
+    ]
+
+
+def checkpoint_bytes(plan: Plan) -> int | None:
+    """One checkpoint, of all ranks together: weights, and (unless only the model is saved) the optimizer's states and fp32 weights."""
+    total = parameters(plan.model)
+    found = estimate(plan)
+    if total is None or not found:
+        return None
+    trained = total * LORA_SHARE if adapters_only(plan) else total
+    if on(plan.save_only_model):
+        return int(trained * 2)
+    # weights in 16 bits, fp32 copies and two states of Adam (ZeRO's 2 + 12); or fp32 weights and the states
+    return int(trained * (14 if half_precision(plan) and plan.sharding is None else 12))
+
+
+def _how_many(plan: Plan) -> tuple[int, str]:
+    """The most that are there at a time: one more than are kept; without a limit all that are saved."""
+    keep, every, steps = plan.keep_checkpoints, plan.save_every, plan.steps
+    saved = (
+        steps.value // every.value
+        if steps is not None and every is not None and positive(steps) and positive(every)
+        else None
+    )
+    if keep is not None and keep.value > 0:
+        count = keep.value + 1 if saved is None else min(keep.value + 1, max(1, saved))
+        return count, f"{keep.name} {keep.value} + 1"
+    if saved is not None and steps is not None and every is not None:
+        return max(1, saved), f"{steps.name} {steps.value} / {every.name} {every.value}"
+    return 1, "1"
+
+
+def _what_one_is(plan: Plan, each: int) -> str:
+    total = parameters(plan.model) or 1
+    return text(
+        f"one checkpoint: {total / 1e9:.3g} B parameters, {each / total:.3g} bytes each",
+        f"一个检查点：{total / 1e9:.3g} B 参数，每参数 {each / total:.3g} 字节",
+    )

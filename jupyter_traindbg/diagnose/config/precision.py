@@ -1,0 +1,102 @@
+"""16-bit arithmetic: both kinds at once, fp16 without loss scaling, bf16 on a GPU that has none."""
+
+from __future__ import annotations
+
+import re
+
+from ...language import text
+from ...model import Finding, NotAvailable, Plan
+from .reading import finding, on
+
+__all__ = ["rule"]
+
+AMP = "https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling"
+CAPABILITY = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#arithmetic-instructions"
+BEFORE_AMPERE = re.compile(
+    r"\b(V100\S*|T4G?|P100\S*|P40|P4|K80|M60|GTX.*|TITAN.*|RTX 20\d\d.*|Quadro (RTX|GV|P|M|K).*|Tesla (V|T|P|K|M)\d+.*)\b",
+    re.IGNORECASE,
+)
+"""Compute capability below 8.0: no bf16 in hardware."""
+
+
+def rule(plan: Plan) -> list[Finding]:
+    return [*_both(plan), *_unscaled(plan), *_unsupported(plan)]
+
+
+def _is(plan: Plan, short: str, long: str) -> bool:
+    return plan.dtype is not None and plan.dtype.value.lower().rpartition(".")[2] in (short, long)
+
+
+def _both(plan: Plan) -> list[Finding]:
+    if not (on(plan.bf16) and on(plan.fp16)):
+        return []
+    return [
+        finding(
+            "cli_argument_error",
+            "critical",
+            text("bf16 and fp16 are both on", "bf16 与 fp16 同时开启"),
+            arithmetic=["bf16 = fp16 = true"],
+            at=[plan.fp16, plan.bf16],
+            cause=text(
+                "transformers, DeepSpeed and Megatron refuse both.", "transformers、DeepSpeed、Megatron 都不允许。"
+            ),
+            steps=[text("Keep bf16 on Ampere and later, else fp16.", "Ampere 及更新的 GPU 保留 bf16，否则用 fp16。")],
+            reference="https://huggingface.co/docs/transformers/main_classes/trainer",
+        )
+    ]
+
+
+def _unscaled(plan: Plan) -> list[Finding]:
+    half = plan.fp16 if on(plan.fp16) else plan.dtype if _is(plan, "fp16", "float16") and not on(plan.bf16) else None
+    scale = plan.loss_scale
+    if half is None or scale is None or not 0 < scale.value <= 1:
+        return []
+    return [
+        finding(
+            "grad_scaler_underflow",
+            "warning",
+            text("fp16 without loss scaling", "fp16 没有损失缩放") + f": {scale.name} {scale.value:g}",
+            arithmetic=[
+                f"{half.name} {half.value}, {scale.name} {scale.value:g}",
+                text(
+                    "the smallest fp16 number is 2^-24 = 6e-8: smaller gradients become 0",
+                    "fp16 最小数为 2^-24 = 6e-8：更小的梯度变为 0",
+                ),
+            ],
+            at=[scale, half],
+            cause=text(
+                "Gradients underflow: the loss stops falling, or updates are missing, without any error.",
+                "梯度下溢：损失不再下降或更新缺失，且不报错。",
+            ),
+            steps=[
+                text(f"Set {scale.name} to 0 (dynamic) or leave it out.", f"把 {scale.name} 设为 0（动态）或去掉。"),
+                text("Or use bf16, which has the range of fp32.", "或用 bf16，其范围与 fp32 相同。"),
+            ],
+            reference=AMP,
+        )
+    ]
+
+
+def _unsupported(plan: Plan) -> list[Finding]:
+    half = plan.bf16 if on(plan.bf16) else plan.dtype if _is(plan, "bf16", "bfloat16") else None
+    gpus = plan.machine.gpus
+    if half is None or half.file.endswith("default") or isinstance(gpus, NotAvailable):
+        return []
+    old = list(dict.fromkeys(gpu.name for gpu in gpus if BEFORE_AMPERE.search(gpu.name)))
+    if not old:
+        return []
+    return [
+        finding(
+            "cuda_version_mismatch",
+            "critical",
+            text(f"{old[0]} has no bf16", f"{old[0]} 不支持 bf16"),
+            arithmetic=[f"{', '.join(old)}: compute capability < 8.0"],
+            at=[half],
+            cause=text(
+                "bf16 begins with Ampere (8.0). DeepSpeed, transformers and vLLM refuse it; torch emulates it, slowly.",
+                "bf16 自 Ampere（8.0）起支持。DeepSpeed、transformers、vLLM 拒绝；torch 慢速模拟。",
+            ),
+            steps=[text("Use fp16 with dynamic loss scaling.", "改用带动态损失缩放的 fp16。")],
+            reference=CAPABILITY,
+        )
+    ]

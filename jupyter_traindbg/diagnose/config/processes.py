@@ -1,0 +1,140 @@
+"""Processes against GPUs and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...language import text
+from ...model import Finding, NotAvailable, Plan
+from .reading import finding, multiple_of, per_node, positive, product, shares_gpus, world_size
+
+__all__ = ["rule"]
+
+NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html"
+OPENRLHF = "https://github.com/OpenRLHF/OpenRLHF/blob/v0.9.9/openrlhf/cli/train_ppo_ray.py"
+
+
+def rule(plan: Plan) -> list[Finding]:
+    return [*_gpus(plan), *_machines(plan), *_engines(plan)]
+
+
+def _gpus(plan: Plan) -> Iterator[Finding]:
+    """A machine without any GPU is one where configurations are written, not run: that is a note, no finding."""
+    gpus, each = plan.machine.gpus, per_node(plan)
+    if isinstance(gpus, NotAvailable) or not gpus or each is None or each.value <= len(gpus):
+        return
+    if plan.backend is not None and "nccl" not in plan.backend.value.lower():
+        return
+    compared = f"{each.name} {each.value} > {len(gpus)} GPU"
+    yield finding(
+        "world_size_gpu_mismatch",
+        "critical",
+        text(f"More processes than GPUs on {plan.machine.name}", f"{plan.machine.name} 上的进程多于 GPU")
+        + f": {compared}",
+        arithmetic=[compared, ", ".join(dict.fromkeys(gpu.name for gpu in gpus))],
+        at=[each],
+        cause=text(
+            'Each process takes the GPU of its local rank: from the next one "invalid device ordinal".',
+            "每个进程使用与其 local rank 同号的 GPU：超出者报 invalid device ordinal。",
+        ),
+        steps=[
+            text(
+                f"Set {each.name} to {len(gpus)} (and the batch sizes with it).",
+                f"把 {each.name} 设为 {len(gpus)}（批大小随之调整）。",
+            ),
+            text(
+                "See CUDA_VISIBLE_DEVICES if there should be more; --gpus N if the run goes to another machine.",
+                "若本应更多，检查 CUDA_VISIBLE_DEVICES；若在别的机器上运行，用 --gpus N。",
+            ),
+        ],
+        reference=NCCL,
+    )
+
+
+def _machines(plan: Plan) -> Iterator[Finding]:
+    processes, nodes = plan.processes, plan.nodes
+    if processes is not None and nodes is not None and nodes.value > 1 and processes.value % nodes.value:
+        compared = f"{processes.name} {processes.value} % {nodes.name} {nodes.value} = {processes.value % nodes.value}"
+        yield finding(
+            "world_size_gpu_mismatch",
+            "critical",
+            text("The processes do not divide among the machines", "进程不能平分到各机器") + f": {compared}",
+            arithmetic=[compared],
+            at=[processes, nodes],
+            cause=text(
+                f"{processes.name} counts the processes of all machines together; accelerate gives each the same number.",
+                f"{processes.name} 是所有机器的进程总数；accelerate 给每台相同的数目。",
+            ),
+            steps=[
+                text(
+                    f"Set {processes.name} to {multiple_of(processes.value, nodes.value)}.",
+                    f"把 {processes.name} 设为 {multiple_of(processes.value, nodes.value)}。",
+                )
+            ],
+            reference="https://huggingface.co/docs/accelerate/package_reference/cli",
+        )
+    elif processes is not None and plan.processes_per_node is not None and positive(plan.processes_per_node):
+        each = plan.processes_per_node
+        if processes.value != product(nodes) * each.value:
+            compared = f"{processes.name} {processes.value} != {product(nodes)} x {each.name} {each.value} = {product(nodes) * each.value}"
+            yield finding(
+                "world_size_gpu_mismatch",
+                "critical",
+                text("The world size is not machines x processes", "world size 不等于机器数 x 进程数")
+                + f": {compared}",
+                arithmetic=[compared],
+                at=[processes, nodes, each],
+                cause=text(
+                    "Ranks wait until as many have come as the world size says.",
+                    "rank 会一直等到 world size 所说的数目到齐。",
+                ),
+                steps=[
+                    text(
+                        f"Set {processes.name} to {product(nodes) * each.value}.",
+                        f"把 {processes.name} 设为 {product(nodes) * each.value}。",
+                    )
+                ],
+            )
+    known = plan.machine.nodes
+    if known is not None and nodes is not None and nodes.value > known:
+        compared = f"{nodes.name} {nodes.value} > {known}"
+        yield finding(
+            "world_size_gpu_mismatch",
+            "critical",
+            text("More machines are asked for than there are", "要求的机器多于现有") + f": {compared}",
+            arithmetic=[compared],
+            at=[nodes],
+            cause=text("The job would wait for the others for ever.", "任务会一直等待其余机器。"),
+            steps=[text(f"Set {nodes.name} to {known}.", f"把 {nodes.name} 设为 {known}。")],
+        )
+
+
+def _engines(plan: Plan) -> Iterator[Finding]:
+    """OpenRLHF's engines on the GPUs of its actors: it asserts that they are equally many."""
+    engines, world = plan.engines, world_size(plan)
+    if "openrlhf" not in plan.dialects or engines is None or world is None or not shares_gpus(plan):
+        return
+    size = product(plan.engine_tensor_parallel)
+    if engines.value <= 0 or engines.value * size == world.value:
+        return
+    compared = f"{engines.name} {engines.value} x {size} = {engines.value * size} != {world.value} GPUs"
+    yield finding(
+        "world_size_gpu_mismatch",
+        "critical",
+        text("Engines and actors share GPUs, and are not equally many", "引擎与 actor 共用 GPU，但数目不等")
+        + f": {compared}",
+        arithmetic=[compared],
+        at=[engines, plan.engine_tensor_parallel, world],
+        cause=text(
+            "With all models colocated, actor GPUs == engines x tensor parallel size is asserted.",
+            "全部同置时断言 actor 的 GPU 数 == 引擎数 x 张量并行数。",
+        ),
+        steps=[
+            text(f"Set {engines.name} to {world.value // size}.", f"把 {engines.name} 设为 {world.value // size}。")
+            if world.value % size == 0
+            else text(
+                f"Choose a tensor parallel size that divides {world.value}.", f"选择能整除 {world.value} 的张量并行数。"
+            )
+        ],
+        reference=OPENRLHF,
+    )

@@ -1,0 +1,230 @@
+"""OpenRLHF's and LightRFT's rollouts: prompts x samples against the training batch, micro batches and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from ...language import text
+from ...model import Finding, Given, Plan
+from .reading import data_parallel, finding, multiple_of, on, positive, world_size
+
+__all__ = ["rule"]
+
+LIGHTRFT = "https://github.com/opendilab/LightRFT/blob/main/lightrft/trainer/ppo_trainer.py"
+OPENRLHF = "https://github.com/OpenRLHF/OpenRLHF/blob/v0.9.9/openrlhf/cli/train_ppo_ray.py"
+GROUPS = ("rloo", "reinforce_baseline", "group_norm", "dr_grpo", "grpo", "cpgd")
+"""Estimators that compare the samples of one prompt with each other."""
+
+
+def rule(plan: Plan) -> list[Finding]:
+    if not {"lightrft", "openrlhf"} & set(plan.dialects):
+        return []
+    found = list(_one_sample(plan))
+    prompts, samples, total = plan.prompts_per_rollout, plan.samples_per_prompt, plan.train_batch_size
+    if (
+        prompts is not None
+        and samples is not None
+        and total is not None
+        and min(prompts.value, samples.value, total.value) > 0
+    ):
+        found += _against_training(plan, prompts, samples, total)
+    return [*found, *_against_gpus(plan)]
+
+
+def _one_sample(plan: Plan) -> Iterator[Finding]:
+    estimator, samples = plan.advantage_estimator, plan.samples_per_prompt
+    if estimator is None or samples is None or samples.value != 1 or estimator.value.lower() not in GROUPS:
+        return
+    compared = f"{estimator.name} {estimator.value}, {samples.name} 1"
+    yield finding(
+        "batch_size_config_error",
+        "critical",
+        text(f"{estimator.value} needs several samples of a prompt", f"{estimator.value} 需要每个 prompt 多个样本")
+        + f": {compared}",
+        arithmetic=[compared, "advantage = reward - mean(reward) = 0"],
+        at=[samples, estimator],
+        cause=text(
+            "A group of one is its own mean: every advantage is 0, and nothing is learnt; OpenRLHF and LightRFT refuse to start.",
+            "只有一个样本时均值就是它自己：优势恒为 0，学不到东西；OpenRLHF 和 LightRFT 拒绝启动。",
+        ),
+        steps=[text(f"Set {samples.name} to 4 or 8.", f"把 {samples.name} 设为 4 或 8。")],
+        reference=OPENRLHF,
+    )
+
+
+def _against_training(plan: Plan, prompts: Given[int], samples: Given[int], total: Given[int]) -> Iterator[Finding]:
+    rolled = prompts.value * samples.value
+    product = f"{prompts.name} {prompts.value} x {samples.name} {samples.value} = {rolled}"
+    if rolled < total.value:
+        yield _error(
+            f"{product} < {total.name} {total.value}",
+            [total, prompts, samples],
+            text(
+                "A rollout does not fill one training batch: the step of the optimizer waits for later rollouts, or is never made.",
+                "一次 rollout 填不满一个训练批：优化步要等后续 rollout，或永远不做。",
+            ),
+            [
+                text(f"Set {total.name} to {rolled}", f"把 {total.name} 设为 {rolled}")
+                + text(
+                    f", or {prompts.name} to {-(-total.value // samples.value)}.",
+                    f"，或把 {prompts.name} 设为 {-(-total.value // samples.value)}。",
+                )
+            ],
+            severity="info" if "lightrft" in plan.dialects else "warning",
+        )
+    elif rolled % total.value:
+        yield _error(
+            f"{product}; {rolled} % {total.name} {total.value} = {rolled % total.value}",
+            [total, prompts, samples],
+            text(
+                "The rest of every rollout makes no whole training batch.",
+                "每次 rollout 的剩余样本凑不成一个训练批。",
+            ),
+            [
+                text(
+                    f"Set {prompts.name} so that the product is {multiple_of(rolled, total.value)}.",
+                    f"调整 {prompts.name}，使乘积为 {multiple_of(rolled, total.value)}。",
+                )
+            ],
+            severity="warning",
+        )
+    elif rolled > total.value and "lightrft" in plan.dialects:
+        yield _lightrft(plan, prompts, samples, total, product)
+    if "lightrft" in plan.dialects:
+        yield from _too_few_prompts(plan.max_samples, prompts, samples, total)
+
+
+def _too_few_prompts(
+    limit: Given[int] | None, prompts: Given[int], samples: Given[int], total: Given[int]
+) -> Iterator[Finding]:
+    """LightRFT counts the rollouts of an episode, and then divides by that."""
+    least = _least_prompts(prompts.value, samples.value, total.value)
+    if limit is None or not 0 < limit.value < least:
+        return
+    steps, batch = limit.value * samples.value // total.value, prompts.value * samples.value
+    counted = f"num_rollouts_per_episodes = {limit.value} x {samples.value} // {total.value} x {total.value} // {batch}"
+    yield _error(
+        f"{limit.name} {limit.value} < {least}; {counted} = {steps * total.value // batch}",
+        [limit, prompts, samples, total],
+        text(
+            "With no rollout in an episode there is nothing to do, and the run divides by 0.",
+            "每个 episode 没有 rollout 则无事可做，并会除以 0。",
+        ),
+        [
+            text(
+                f"Use {least} prompts at least, or lower {prompts.name}.",
+                f"至少用 {least} 个 prompt，或减小 {prompts.name}。",
+            )
+        ],
+        source=LIGHTRFT,
+    )
+
+
+def _least_prompts(prompts: int, samples: int, total: int) -> int:
+    """How large the dataset must be for one rollout an episode: the smallest D with ``D n // T x T // R // n > 0``."""
+    batches = -(-prompts * samples // total)
+    return -(-batches * total // samples)
+
+
+def _lightrft(plan: Plan, prompts: Given[int], samples: Given[int], total: Given[int], product: str) -> Finding:
+    rolled = prompts.value * samples.value
+    least = _least_prompts(prompts.value, samples.value, total.value)
+    updates = rolled // total.value
+    return finding(
+        "batch_size_config_error",
+        "info",
+        text("LightRFT's documented rule for batch sizes is not kept", "不满足 LightRFT 的批大小规则")
+        + f": {product} > {total.name} {total.value}",
+        arithmetic=[
+            f"{product} > {total.name} {total.value}",
+            text(
+                f"{rolled} / {total.value} = {updates} updates from one rollout, all but the first with a policy that did not make it",
+                f"{rolled} / {total.value} = 每次 rollout 更新 {updates} 次，除第一次外策略都已改变",
+            ),
+        ],
+        at=[total, prompts, samples],
+        cause=text(
+            f"Its guide asks for {total.name} >= {prompts.name} x {samples.name}. By its code the run fails (num_rollouts_per_episodes = 0)"
+            f" only with fewer than {least} prompts in the dataset; with more, it only updates {updates} times a rollout.",
+            f"其指南要求 {total.name} >= {prompts.name} x {samples.name}。按代码，只有数据集少于 {least} 个 prompt 时才会失败"
+            f"（num_rollouts_per_episodes = 0）；否则只是每次 rollout 更新 {updates} 次。",
+        ),
+        steps=[
+            text(
+                f"Set {total.name} to {rolled} for one update a rollout",
+                f"要每次 rollout 只更新一次，把 {total.name} 设为 {rolled}",
+            )
+            + (
+                text(
+                    f", or {prompts.name} to {total.value // samples.value}.",
+                    f"，或把 {prompts.name} 设为 {total.value // samples.value}。",
+                )
+                if total.value % samples.value == 0
+                else text(".", "。")
+            ),
+            text(f"Leave it so if {updates} updates are meant.", f"若本意就是更新 {updates} 次，可不改。"),
+        ],
+        reference=LIGHTRFT,
+        confidence="low",
+    )
+
+
+def _against_gpus(plan: Plan) -> Iterator[Finding]:
+    prompts, samples, micro, world = (
+        plan.prompts_per_rollout,
+        plan.samples_per_prompt,
+        plan.micro_rollout_batch_size,
+        world_size(plan),
+    )
+    if not positive(prompts) or prompts is None or world is None:
+        return
+    if "lightrft" in plan.dialects and prompts.value < world.value:
+        yield _error(
+            f"{prompts.name} {prompts.value} // {world.value} GPUs = 0",
+            [prompts, world],
+            text(
+                "The prompts of a rollout are divided among all processes: a batch of 0 is no batch.",
+                "一次 rollout 的 prompt 平分到所有进程：批大小为 0 无法工作。",
+            ),
+            [text(f"Set {prompts.name} to {world.value} at least.", f"{prompts.name} 至少设为 {world.value}。")],
+            source="https://github.com/opendilab/LightRFT/blob/main/examples/gsm8k_geo3k/train_colocate.py",
+        )
+    ranks = data_parallel(plan)
+    if (
+        "openrlhf" in plan.dialects
+        and samples is not None
+        and positive(micro)
+        and micro is not None
+        and ranks is not None
+    ):
+        batches = prompts.value * samples.value // micro.value
+        if batches < ranks and not on(plan.dynamic_batch):
+            yield _error(
+                f"{prompts.name} {prompts.value} x {samples.name} {samples.value} // {micro.name} {micro.value} = {batches} < {ranks}",
+                [micro, prompts, samples],
+                text("Every actor process needs one batch of samples at least.", "每个 actor 进程至少需要一批样本。"),
+                [text(f"Lower {micro.name}, or raise {prompts.name}.", f"减小 {micro.name}，或增大 {prompts.name}。")],
+            )
+
+
+def _error(
+    compared: str,
+    at: list[Given[int] | None],
+    cause: str,
+    steps: list[str],
+    *,
+    severity: Literal["critical", "warning", "info"] = "critical",
+    source: str | None = None,
+) -> Finding:
+    return finding(
+        "batch_size_config_error",
+        severity,
+        text("The rollout's batch sizes do not fit together", "rollout 的批大小互相不符") + f": {compared}",
+        arithmetic=[compared],
+        at=at,
+        cause=cause,
+        steps=steps,
+        reference=source or OPENRLHF,
+        confidence="high" if severity == "critical" else "medium",
+    )

@@ -1,0 +1,176 @@
+"""Does the training fit into the GPU (and what is offloaded, into the machine)? See `estimate` for the arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...language import text
+from ...model import Finding, Given, MemoryEstimate, NotAvailable, Plan
+from .estimate import estimate, offloads_between_phases
+from .reading import (
+    MARGIN,
+    adapters_only,
+    device_bytes,
+    finding,
+    gib,
+    half_precision,
+    on,
+    says_how,
+    shares_gpus,
+    stage,
+    world_size,
+)
+
+__all__ = ["rule"]
+
+ZERO = "https://arxiv.org/abs/1910.02054"
+ACTIVATIONS = "https://arxiv.org/abs/2205.05198"
+CUDA_BYTES = 2**30
+"""What CUDA's context and NCCL's buffers take besides, roughly."""
+
+
+def rule(plan: Plan) -> list[Finding]:
+    found = estimate(plan)
+    if isinstance(found, NotAvailable) or not _trains(plan):
+        return []
+    return [*_device(plan, found), *_host(plan, found)]
+
+
+def _trains(plan: Plan) -> bool:
+    """Not an engine alone, and not one of Megatron's servers, which take the same options."""
+    if tuple(plan.dialects) == ("vllm",):
+        return False
+    return "megatron" not in plan.dialects or plan.steps is not None or plan.max_samples is not None
+
+
+def _device(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
+    device = device_bytes(plan)
+    if device is None:
+        return
+    room = device - CUDA_BYTES
+    engine = _engine_bytes(plan, device)
+    activations = found.activations_bytes if isinstance(found.activations_bytes, int) else 0
+    needed = found.states_bytes + activations + engine
+    states = found.states_bytes > room
+    if not states and needed <= MARGIN * room:
+        return
+    if states:
+        title = text("The model's states alone do not fit", "仅模型状态就放不下")
+    elif found.states_bytes + activations > room:
+        title = text("The activations will not fit beside the states", "激活加上模型状态放不下")
+    else:
+        title = text("Training and the engine will not fit side by side", "训练与推理引擎放不下")
+    compared = f"{gib(needed)} > {gib(device)}"
+    yield finding(
+        "cuda_oom",
+        "critical" if states else "warning",
+        f"{title}: {compared}",
+        arithmetic=[_sum(found, activations, engine, needed, device), *found.assumptions],
+        at=[*_keys(plan), plan.engine_memory_share if engine else None],
+        cause=text(
+            "CUDA out of memory at the first step, by an estimate: CUDA's own memory (about 1 GiB) and fragments come on top.",
+            "第一步就会显存不足（估算值：CUDA 自身约 1 GiB 和碎片还未计入）。",
+        ),
+        steps=list(_steps(plan, found, activations, engine, room)),
+        reference=ZERO if states else ACTIVATIONS,
+        confidence="high" if states and plan.model.parameters is None else "medium",
+    )
+
+
+def _sum(found: MemoryEstimate, activations: int, engine: int, needed: int, device: int) -> str:
+    parts = [
+        (text("weights", "权重"), found.weights_bytes),
+        (text("gradients", "梯度"), found.gradients_bytes),
+        (text("optimizer", "优化器"), found.optimizer_bytes),
+        (text("activations", "激活"), activations),
+        (text("engine", "推理引擎"), engine),
+    ]
+    words = " + ".join(f"{name} {gib(size)}" for name, size in parts if size)
+    return f"{found.parameters / 1e9:.3g} B: {words} = {gib(needed)} > {gib(device)}"
+
+
+def _engine_bytes(plan: Plan, device: int) -> int:
+    """What an engine on the same GPU keeps while the model is trained."""
+    if not shares_gpus(plan) or on(plan.engine_sleeps) or plan.engine_memory_share is None:
+        return 0
+    return int(plan.engine_memory_share.value * device)
+
+
+def _keys(plan: Plan) -> list[Given[Any] | None]:
+    keys: list[Given[Any] | None] = [
+        plan.zero_stage,
+        plan.sharding,
+        plan.micro_batch_size,
+        plan.sequence_length,
+        plan.model.parameters,
+        plan.recompute,
+        plan.optimizer,
+    ]
+    return keys
+
+
+def _steps(plan: Plan, found: MemoryEstimate, activations: int, engine: int, room: int) -> Iterator[str]:
+    world = world_size(plan)
+    ranks = world.value if world is not None else 1
+    if engine:
+        yield text(
+            "Let the engine give its memory back during training: enable_engine_sleep, vllm_enable_sleep, free_cache_engine.",
+            "让引擎在训练时释放显存：enable_engine_sleep、vllm_enable_sleep、free_cache_engine。",
+        )
+    if stage(plan) < 3 and ranks > 1 and says_how(plan) and not adapters_only(plan):
+        billions = f"{found.parameters / 1e9:.3g} B / {ranks} = {gib(found.parameters * 16 // ranks)}"
+        yield text(
+            f"Divide the states: ZeRO stage 3 or FULL_SHARD over {ranks} GPUs takes about 16 bytes x {billions}.",
+            f"切分状态：ZeRO stage 3 或 FULL_SHARD，{ranks} 块 GPU 时约 16 字节 x {billions}。",
+        )
+    if half_precision(plan) is None and not adapters_only(plan):
+        yield text("Use bf16: activations take half.", "使用 bf16：激活减半。")
+    if activations and found.states_bytes + activations + engine > room and not on(plan.recompute):
+        yield text(
+            "Recompute activations (gradient_checkpointing): 2 s b h a layer instead of 34, for a third more time.",
+            "激活重计算（gradient_checkpointing）：每层 2sbh 代替 34sbh，约慢三分之一。",
+        )
+    micro = plan.micro_batch_size
+    if activations and micro is not None and micro.value > 1 and found.states_bytes < room:
+        fits = max(1, int(micro.value * (room - found.states_bytes - engine) / activations))
+        yield text(
+            f"Lower {micro.name} from {micro.value} to {min(fits, micro.value - 1)}, and raise the accumulation as much.",
+            f"把 {micro.name} 从 {micro.value} 降到 {min(fits, micro.value - 1)}，相应增大梯度累积。",
+        )
+    if found.optimizer_bytes > 0 and not offloads_between_phases(plan) and not adapters_only(plan):
+        yield text(
+            f"Or offload the optimizer to the CPU: {gib(found.optimizer_bytes)} less on each GPU, and slower.",
+            f"或把优化器卸载到 CPU：每卡少 {gib(found.optimizer_bytes)}，但更慢。",
+        )
+    if ranks == 1:
+        yield text("Or train adapters only (LoRA), or a smaller model.", "或只训练 LoRA，或用更小的模型。")
+
+
+def _host(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
+    memory = plan.machine.memory_bytes
+    if not found.host_bytes or not memory or found.host_bytes <= memory:
+        return
+    compared = f"{gib(found.host_bytes)} > {gib(memory)}"
+    yield finding(
+        "host_oom_killed",
+        "critical",
+        text("What is offloaded does not fit into this machine", "卸载到主机的内容放不下") + f": {compared}",
+        arithmetic=[
+            text(
+                f"offloaded by all processes here: {gib(found.host_bytes)}; memory of {plan.machine.name}: {gib(memory)}",
+                f"本机所有进程卸载：{gib(found.host_bytes)}；{plan.machine.name} 内存：{gib(memory)}",
+            ),
+            *found.assumptions,
+        ],
+        at=[plan.offload_optimizer, plan.offload_parameters],
+        cause=text("The kernel's OOM killer would end a rank.", "内核的 OOM killer 会杀掉某个 rank。"),
+        steps=[
+            text(
+                "Use more machines, offload the optimizer only, or an 8-bit optimizer.",
+                "增加机器、只卸载优化器，或使用 8 位优化器。",
+            )
+        ],
+        reference=ZERO,
+        confidence="medium",
+    )
