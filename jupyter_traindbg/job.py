@@ -30,6 +30,8 @@ from .model import (
     ProcessStacks,
     Rank,
     RankMemory,
+    Report,
+    Result,
     Silent,
     Stacks,
     Steps,
@@ -307,6 +309,45 @@ class Job:
         from .diagnosing import diagnose
 
         return diagnose(self.name, self._open_links(), timeout)
+
+    def report(
+        self,
+        path: str,
+        *,
+        logs: Sequence[str] = (),
+        configs: Sequence[str] = (),
+        force: bool = False,
+        timeout: float = DEADLINE_S,
+    ) -> Report:
+        """Write one zip with what a maintainer would ask for: findings, stacks, steps, memory, logs, GPUs, versions, configuration ...
+
+        Secrets are taken out of all of it, and listed. `logs` (files, directories, patterns) instead of those that the job writes;
+        `configs` besides those that its command lines name; `force` overwrites. Takes what `diagnose` takes and a second more, three
+        times `timeout` at most, also where ranks are stopped or gone. Raises `UsageError` for a path that cannot be written.
+        """
+        from .report import Subject, write
+
+        links = self._open_links()
+        questions: dict[str, Callable[[float], Result]] = {
+            "enter": self._entered,
+            "stacks": lambda s: self.stacks(timeout=s),
+            "steps": lambda s: self.steps(last=500, timeout=s),
+            "lr": lambda s: self.lr(timeout=s),
+            "memory": lambda s: self.memory(timeout=s),
+            "collectives": lambda s: self.collectives(timeout=s),
+            "diagnose": lambda s: self.diagnose(timeout=s),
+            "environ": lambda s: self.environ(timeout=s),
+        }
+        scheme, _, launcher = self.name.partition(":")
+        launcher_pid = int(launcher) if scheme == "torchrun" and launcher.isdigit() else None
+        subject = Subject(self.name, {link.rank: link.pid for link in links}, launcher_pid, questions)
+        return write(path, subject, logs=logs, configs=configs, force=force, timeout=timeout)
+
+    def _entered(self, timeout: float) -> Attached:
+        """`enter` as a question; ranks that cannot be entered are told in the answer."""
+        if self._ranks is None:
+            self.enter(timeout)
+        return self.attached()
 
     def checkpoint(
         self, directory: str, *, overwrite: bool = False, allow_mixed: bool = False, timeout: float = DEADLINE_S

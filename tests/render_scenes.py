@@ -7,25 +7,24 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from render_scenes_checkpoints import FINDING, GIB, INFO, JOB, MIB, WARNING, checkpoint, compared, inspected, verified
 from render_scenes_collectives import collectives, without_groups
 from render_scenes_diagnosis import healthy, stuck, unknown
 from render_scenes_environ import alone, environ, preflight
+from render_scenes_logs import followed, followed_quietly, healthy_log, log_diagnosis
+from render_scenes_plan import config_preflight, of_little
+from render_scenes_report import report
 
 from jupyter_traindbg.model import (
     Attached,
     Changed,
-    CheckedFile,
     Checkpoint,
-    CheckpointFile,
-    CheckpointPart,
-    CheckpointRank,
     Child,
     Compared,
     Detached,
     Device,
     DeviceProcess,
     Environ,
-    Finding,
     FirstNonFinite,
     Frame,
     Freed,
@@ -35,7 +34,6 @@ from jupyter_traindbg.model import (
     GroupChange,
     InForce,
     Inspected,
-    KeyDifference,
     LearningRates,
     LogEntry,
     Memory,
@@ -51,6 +49,7 @@ from jupyter_traindbg.model import (
     RankLr,
     RankMemory,
     RankSteps,
+    Report,
     Result,
     Silent,
     Stacks,
@@ -58,36 +57,15 @@ from jupyter_traindbg.model import (
     Steps,
     Target,
     Targets,
-    TensorKey,
     Thread,
     Verified,
     Xid,
 )
 
-GIB = 1024**3
-MIB = 1024**2
 SITE = "/opt/venv/lib/python3.11/site-packages"
 STD = "/usr/lib/python3.11"
-JOB = "/home/ada/experiments/char-transformer"
 
 NOT_HERE = NotAvailable("not measured here")
-
-FINDING = Finding(
-    code="grad_nan",
-    severity="critical",
-    title="the gradient of 2 parameters is NaN on rank 1",
-    who=["rank 1", "decoder.layers.3.attention.out.weight"],
-    where="train.py:88 training_step",
-    evidence=["total norm NaN at step 1204", "rank 0 had 3.1 at the same step\nboth read after optimizer step 1204"],
-    cause="a division by a standard deviation of zero in the loss's normalisation",
-    next_steps=["run %grads --first-nan to name the first module", "clamp the deviation: `x / (x.std() + 1e-6)`"],
-    reference="https://pytorch.org/docs/stable/notes/autograd.html",
-    confidence="medium",
-)
-WARNING = Finding(
-    "memory_growth", "warning", "resident memory grows by 12 MiB a step", who=["rank 0"], confidence="high"
-)
-INFO = Finding("gpu_shared", "info", "GPU 0 is shared with another job")
 
 
 # --- stacks --------------------------------------------------------------------------------------------------------
@@ -416,106 +394,11 @@ def gpu_hung() -> GpuReport:
     )  # fmt: skip
 
 
-# --- checkpoints -----------------------------------------------------------------------------------------------------
-
-
-def keys(layers: int) -> tuple[TensorKey, ...]:
-    """A transformer's, nine a layer, its head tied to its embedding."""
-    parts = {"self_attn": ("q_proj", "k_proj", "v_proj", "o_proj"), "mlp": ("gate_proj", "up_proj", "down_proj")}
-    of_layer = [f"{m}.{p}" for m, ps in parts.items() for p in ps]
-    made = [TensorKey("model.embed_tokens.weight", (32000, 512), "bfloat16", 32000 * 1024)]
-    for i in range(layers):
-        made += [TensorKey(f"model.layers.{i}.{p}.weight", (512, 512), "bfloat16", 512 * 1024) for p in of_layer]
-        made += [TensorKey(f"model.layers.{i}.{p}.weight", (512,), "float32", 2048) for p in ("norm_1", "norm_2")]
-    return (*made, TensorKey("lm_head.weight", (32000, 512), "bfloat16", 32000 * 1024, "model.embed_tokens.weight"))
-
-
-def verified(files: int, bad: bool = True) -> Verified:
-    made = [CheckedFile(f"rank-{i}.pt", "good", 40 * MIB, 40 * MIB, i) for i in range(files)]
-    if bad:
-        made[0] = CheckedFile("model.pt", "damaged", GIB, GIB, 0, "sha256 differs")
-        made.append(CheckedFile("optimizer.pt", "missing", 2 * GIB, NotAvailable("it is not there"), 0))
-        made.append(CheckedFile("notes.txt", "extra", NotAvailable("it is not in the manifest"), 12))
-    return Verified(
-        "/ckpt/step-1204", "replicated", 1204, tuple(made), 3 * GIB, 4.2, ("taken hung",), (FINDING,) if bad else ()
-    )
-
-
-def inspected(layers: int) -> Inspected:
-    all_keys = keys(layers)
-    parts = (
-        CheckpointPart("model", True, "last.ckpt: state_dict", len(all_keys), GIB, "a pickled thing"),
-        CheckpointPart("optimizer", True, "last.ckpt: optimizer_states", 2 * len(all_keys), 2 * GIB),
-        CheckpointPart("rng", False, "", 0, 0, "not found"),
-    )
-    return Inspected(
-        "/ckpt/last.ckpt", "Lightning, torch.save (zip)", 3 * GIB, ("last.ckpt", "rank-0.pt"), 1204, "global_step in last.ckpt",
-        all_keys, parts, False, ("numpy.dtype", "mymodel.Config"), {"epoch": "3"}, ("a note",), (INFO,),
-    )  # fmt: skip
-
-
-def compared(layers: int) -> Compared:
-    known = keys(layers)
-    differences = [
-        KeyDifference("missing", k.name, None, k, "checkpoint_other_depth") for k in known[: len(known) // 2]
-    ]
-    differences += [KeyDifference("unexpected", k.name, k, None) for k in known[len(known) // 2 : -1]]
-    differences += [KeyDifference("shape", "lm_head.weight", known[-1], known[1], "checkpoint_other_config")]
-    return Compared(
-        "/ckpt/last.ckpt",
-        "rank 0",
-        len(known),
-        len(known),
-        0,
-        tuple(differences),
-        (("module.", ""), ("", "model.")),
-        (WARNING,),
-    )
-
-
-def checkpoint(ranks: int, missing: Sequence[int] = (), *, hung: bool = False, kind: str = "replicated") -> Checkpoint:
-    """The ranks of a checkpoint; rank 5, where there is one, paused for longest, and of rank 7 no step had been seen."""
-    there = [r for r in range(ranks) if r not in missing]
-    blind = NotAvailable("no step of it was seen before it stopped")
-    inexact = [f"rank {r} did not answer: random generators and loader positions are not in it" for r in missing[:1]]
-    inexact += ["rank 7: random generators and loader positions of the last boundary are not known"] * (7 in there)
-    made = [
-        CheckpointRank(
-            rank=r,
-            pid=1000 + r,
-            step=812,
-            steps=(12_812,),
-            boundary=blind if r == 7 else "before the next batch",
-            pause_s=NotAvailable("it stood still anyway") if hung else 0.004 + 0.03 * (r == 5),
-            written_bytes=GIB if r == there[0] else 40_000,
-        )
-        for r in there
-    ]
-    files = [
-        CheckpointFile("model.pt", 410 * MIB, "3f" * 32, there[0]),
-        CheckpointFile("optimizer.pt", 820 * MIB, "9c" * 32, there[0]),
-    ]
-    files += [CheckpointFile(f"rank-{r}.pt", 40_000, "d1" * 32, r) for r in there]
-    return Checkpoint(
-        directory=f"{JOB}/rescued",
-        kind=kind,
-        taken="hung" if hung else "loop boundary",
-        mixed=False,
-        exact=not inexact,
-        inexact=tuple(inexact),
-        world_size=ranks,
-        ranks=tuple(made),
-        missing_ranks=tuple(missing),
-        contents=("model", "optimizer", "scheduler", "random generators", "loader positions"),
-        files=tuple(files),
-        bytes=sum(f.bytes for f in files),
-        duration_s=2.31,
-        notes=("it was making steps when asked, and then none came any more",) * hung,
-        verdict=(WARNING,) * bool(inexact),
-    )
-
-
 SMALL: dict[str, Result] = {
+    "log": log_diagnosis(4),
+    "followed log": followed(2),
+    "log without times": log_diagnosis(1, dated=False),
+    "report": report(6),
     "checkpoint": checkpoint(2),
     "checkpoint of a hung job": checkpoint(2, missing=(1,), hung=True),
     "checkpoint in shards": checkpoint(2, hung=True, kind="sharded"),
@@ -546,9 +429,13 @@ SMALL: dict[str, Result] = {
     "diagnosis, nothing wrong": healthy(),
     "environ": environ(2),
     "preflight": preflight(2),
+    "config preflight": config_preflight(),
     "preflight, the trial failed": preflight(2, failed=True),
 }
 LARGE: dict[str, Result] = {
+    "log": log_diagnosis(300),
+    "followed log": followed(300),
+    "report": report(300, missing=100),
     "checkpoint": checkpoint(300, missing=range(3, 300, 8)),
     "targets": targets(300),
     "attached": attached(300, dead=range(0, 300, 7)),
@@ -571,8 +458,12 @@ LARGE: dict[str, Result] = {
     "diagnosis": stuck(300, odd=17),
     "environ": environ(300, odd=17),
     "preflight": preflight(300),
+    "config preflight": config_preflight(300),
 }
 EMPTY: dict[str, Result] = {
+    "log": healthy_log(),
+    "followed log": followed_quietly(),
+    "report": Report("/tmp/a.zip", 0, "this machine", (), ()),
     "checkpoint": Checkpoint("/ck", "replicated", "hung", False, True, (), 1, (), (), (), (), 0, 0.0),
     "targets": Targets(()),
     "attached": Attached("4711", (), 0.0),
@@ -594,6 +485,7 @@ EMPTY: dict[str, Result] = {
     "diagnosis": unknown(),
     "environ": Environ("4711", (0,), ()),
     "preflight": alone(),
+    "config preflight": of_little(),
 }
 
 

@@ -14,8 +14,9 @@ from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import finalize
 from .frames import place, runs, short_path
 
-__all__ = ["draw"]
+__all__ = ["draw", "page"]
 
+_TEMPLATES = Path(__file__).parent / "templates"
 MOST_ROWS = 300
 """Of one table: a browser's patience and a notebook's size have limits. The result object has the rest."""
 
@@ -23,6 +24,12 @@ MOST_ROWS = 300
 def draw(blocks: Sequence[Block]) -> str:
     """`blocks` as one ``<div>`` with its style."""
     return _environment().get_template("view.html.jinja").render(blocks=blocks, notes=_Notes())
+
+
+def page(folder: Path, template: str, **values: object) -> str:
+    """A whole page from the `template` in `folder`, which may import ``blocks.html.jinja`` and is given `notes`. Raises Jinja2's errors."""
+    environment = _environment().overlay(loader=FileSystemLoader([folder, _TEMPLATES]))
+    return environment.get_template(template).render(notes=_Notes(), **values)
 
 
 class _Notes:
@@ -49,7 +56,7 @@ def _spans(inline: Inline) -> Iterator[Span]:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         finalize=finalize,
         undefined=StrictUndefined,

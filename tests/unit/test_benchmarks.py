@@ -35,7 +35,7 @@ class Run:
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
-    scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py")
+    scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py")
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():
@@ -92,6 +92,14 @@ def test_a_hang_is_diagnosed_and_its_evidence_spread_over_many_ranks(quick: Quic
     assert what == "sleeping, 100 ranks"
     assert min(float(gathered), float(verdict)) > 0
     assert first == "python_wait rank 1"
+
+
+def test_reading_is_measured_for_every_kind_of_log_and_the_memory_of_it(quick: Quick) -> None:
+    *speeds, memory = table(quick("logs.py"))
+    assert len(speeds) == 5
+    assert all(float(row[1].split()[0]) > 0 and float(row[2]) > 0 for row in speeds)
+    assert "peak memory" in memory[0]
+    assert 20 < float(memory[1].split()[0]) < 300
 
 
 def test_no_peer_is_one_line_and_no_failure(tmp_path: Path) -> None:

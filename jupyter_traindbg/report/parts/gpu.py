@@ -1,0 +1,62 @@
+"""GPUs and driver: what NVML says, with the verdict on it, and what `nvidia-smi` and `nvidia-smi topo -m` print, if they end."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from ...diagnose import gpu as rules
+from ...model import GpuReport, NotAvailable
+from ...outside import gpu, procfs
+from ..asking import first_line, tool
+from ..context import Context, Part, Unavailable
+
+TITLE = "GPUs and driver"
+ORDER = 60
+FROM_JOB = False
+AFTER = ""
+_TOOLS = {"gpu/nvidia-smi.txt": ["nvidia-smi"], "gpu/topology.txt": ["nvidia-smi", "topo", "-m"]}
+TOOL_S = 5.0
+
+
+def collect(context: Context) -> Part:
+    report = _report(context)
+    texts, missing = {}, []
+    if report.hung_call:
+        missing.append(f"nvidia-smi was not asked: the driver hangs in {report.hung_call}")
+    for name, words in _TOOLS.items() if not report.hung_call else ():
+        try:
+            texts[name] = tool(words, context.left_s(TOOL_S))
+        except Unavailable as e:
+            missing = list(dict.fromkeys([*missing, str(e)]))
+    if version := first_line("/proc/driver/nvidia/version"):
+        texts["gpu/driver.txt"] = version + "\n"
+    names = [str(d.name) for d in report.devices]
+    words_ = _words(names) if names else str(report.problem or "no GPU")
+    driver = [] if isinstance(report.driver, NotAvailable) else [f"NVIDIA driver: {report.driver}"]
+    return Part(
+        words_,
+        results=[report],
+        texts=texts,
+        findings=report.findings,
+        issue=[f"GPUs: {words_}", *driver],
+        missing=missing,
+    )
+
+
+def _report(context: Context) -> GpuReport:
+    pids = context.readable
+    first = next(iter(pids.values()), None)
+    environ = procfs.environ(first) if first else os.environ
+    report = gpu.report(
+        context.left_s(),
+        visible=environ.get("CUDA_VISIBLE_DEVICES"),
+        device_order=environ.get("CUDA_DEVICE_ORDER"),
+        ours={pid: rank for rank, pid in context.subject.pids.items()},
+    )
+    return dataclasses.replace(report, verdict=tuple(rules.findings(report)))
+
+
+def _words(names: list[str]) -> str:
+    """``8 x NVIDIA H100, 1 x ...``."""
+    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
