@@ -1,4 +1,4 @@
-"""The notebooks on acting and on hangs: executed from start to end, and what their cells found is looked at, not only that none raised."""
+"""The notebooks on acting, hangs and logs: executed from start to end; what their cells found is looked at, not just whether they ran."""
 
 from __future__ import annotations
 
@@ -244,6 +244,69 @@ def test_the_culprit_of_a_hang_is_named(mark: str) -> None:
     assert re.search(
         r"Rank 1 looks for the job at localhost:29400.*\n +rank 1, hang_train.py:\d+ main +\(init_inc", told
     )
+    assert wait_until_gone(mark) == []
+
+
+# --- 05 ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_configuration_is_mended_before_its_run(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NCCL_TIMEOUT", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    notebook = Executed("05-preflight.ipynb")
+    told = notebook.of("for finding in found.findings")
+    assert "num_attention_heads 28 % tensor_model_parallel_size 8 = 4" in told
+    assert "train_batch_size 100 x rollout.n 5 = 500; 500 % 8 GPUs = 4" in told
+    assert "ppo_mini_batch_size 50 x rollout.n 5 // 8 = 31; 31 % ppo_micro_batch_size_per_gpu 8 = 7" in told
+    assert "The activations will not fit beside the states: 137.3 GiB > 80.0 GiB" in told
+    assert notebook.of("tried = %preflight").startswith("4 findings -> 3; gone: The parallel sizes")
+    assert "nothing here speaks against starting it" in notebook.of("mended = %preflight")
+    blocked = joined(notebook.of("blocked = %preflight"))
+    assert re.search(r"Port \d+ of this machine is taken", blocked)
+    assert "ipykernel_launcher" in blocked, "who holds it"
+    assert "NCCL_TIMEOUT does nothing here" in blocked
+    assert re.search(r"broken\.yaml:3 is no YAML: ", notebook.of("broken.write_text"))
+    assert wait_until_gone(mark) == []
+
+
+# --- 04 ------------------------------------------------------------------------------------------------------------
+
+BUNDLE = """
+import json, zipfile
+print(json.dumps(zipfile.ZipFile("crash.zip").namelist()))
+"""
+
+
+def test_the_root_cause_is_read_from_the_log_of_a_crash(mark: str) -> None:
+    notebook = Executed("04-crash-log.ipynb", BUNDLE)
+    assert "UsageError" not in notebook.everything()
+    assert re.match(r"torchrun's root cause is rank [01]\.", notebook.of("alarming =")), "it blames a victim"
+
+    program = (NOTEBOOKS / "crash_train.py").read_text().splitlines()
+    fails = next(n for n, line in enumerate(program, 1) if "F.cross_entropy" in line)
+    waits = next(n for n, line in enumerate(program, 1) if "dist.all_reduce" in line)
+    for source in "verdict = %diagnose train.log", "%diagnose logs":
+        verdict = joined(notebook.of(source))
+        assert "Label 5 is not among the model's classes" in verdict
+        assert re.search(rf"who rank 2 where \S+/crash_train.py:{fails} train", verdict)
+        assert re.search(r"\S+\.log:\d+ IndexError: Target 5 is out of bounds", verdict)
+        assert verdict.count("CRITICAL") == 1, "the time-outs of the others are evidence, no findings"
+    assert f"-> {fails} " in notebook.of("found = verdict.findings[0]")
+    assert "night-05.pt: lights 1 to 5 of 5" in notebook.of("found = verdict.findings[0]")
+
+    victims = joined(notebook.of("%diagnose rank-0.log rank-1.log"))
+    assert "A collective timed out" in victims
+    assert f"crash_train.py:{waits} average_gradients" in victims
+
+    assert notebook.of("traindbg.diagnose_log(pasted)").startswith("checkpoint_missing_keys")
+    assert "exit status 0" in notebook.of("> fog.log")
+    assert "is nan from line 23 on" in notebook.of("lost = %diagnose fog.log")
+    assert notebook.of("dark =").startswith("step 22 read night-03.pt; in minute 24 ")
+
+    assert {"index.html", "issue.md", "logs/train.log.last500.txt"} <= set(json.loads(notebook.of("json.dumps")))
+    mended = notebook.of("mended = %diagnose mended.log")
+    assert mended.startswith("exit status 0")
+    assert "The log tells of no failure" in mended
     assert wait_until_gone(mark) == []
 
 

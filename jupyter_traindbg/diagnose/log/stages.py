@@ -44,7 +44,8 @@ def follow(target: str, growth: LogGrowth, findings: Sequence[Finding], over: st
         writers=growth.writers,
         over=over,
     )
-    own = () if growth.closed else tuple(f for f in (_silent(seen), _long_stage(seen)) if f is not None)
+    alive = bool(growth.writers or growth.gaps_s) and not growth.closed  # a finished log is not silent
+    own = () if not alive else tuple(f for f in (_silent(seen), _long_stage(seen)) if f is not None)
     return LogFollow(**{**vars(seen), "verdict": (*findings, *own[:1])})
 
 

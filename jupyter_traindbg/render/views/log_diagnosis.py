@@ -62,7 +62,7 @@ def _timeline(events: Sequence[LogEvent], sources: Sequence[LogSource]) -> Table
     several = len(sources) > 1
     columns = [
         *([Column(text("time", "时间"))] if timed else []),
-        Column(text("line", "行"), right=not several),
+        Column(text("line", "行"), right=not several, wrap=several),
         Column(text("who", "谁"), spare=True),
         Column(text("event", "事件"), wrap=True),
         Column(text("says", "内容"), wrap=True),

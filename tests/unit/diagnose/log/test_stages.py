@@ -61,7 +61,7 @@ def test_a_long_silence_names_who_writes_and_what_it_does() -> None:
 def test_a_stage_that_takes_longer_than_it_did_although_lines_come() -> None:
     told = log(4, (("rollout", "Collecting trajectories...", 200.0), ("rollout", "still collecting", 0.0)))
     growing = LogEvidence(told.sources, told.lines, stages=told.stages[:-1], total_lines=told.total_lines)
-    seen = stages.follow("train.log", LogGrowth(growing, silent_s=1.0), ())
+    seen = stages.follow("train.log", LogGrowth(growing, silent_s=1.0, writers=(LogWriter(7, "python"),)), ())
     (finding,) = seen.findings
     assert finding.code == "stage_overdue"
     assert finding.title == "In the stage rollout for 201 s, which usually takes 10 s"
@@ -75,11 +75,15 @@ def test_one_long_pause_is_an_exception_and_not_what_is_usual() -> None:
 
 @pytest.mark.parametrize(("silent_s", "codes"), [(100.0, []), (130.0, ["log_silent"])])
 def test_a_log_without_times_needs_longer(silent_s: float, codes: list[str]) -> None:
-    seen = stages.follow("train.log", LogGrowth(log(2, timed=False), silent_s), ())
+    seen = stages.follow("train.log", LogGrowth(log(2, timed=False), silent_s, writers=(LogWriter(7, "python"),)), ())
     assert isinstance(seen.in_stage_s, NotAvailable)
     assert isinstance(seen.usual_stage_s, NotAvailable)
     assert [f.code for f in seen.findings] == codes
     assert all(f.confidence == "low" for f in seen.findings)
+
+
+def test_a_finished_log_is_not_silent() -> None:
+    assert stages.follow("train.log", LogGrowth(log(4), silent_s=9000.0), ()).findings == ()
 
 
 def test_lines_that_came_while_we_followed_need_no_times() -> None:
@@ -89,7 +93,7 @@ def test_lines_that_came_while_we_followed_need_no_times() -> None:
 
 def test_what_the_lines_say_comes_first_and_an_ended_job_is_not_silent() -> None:
     failed = Finding("cuda_oom", "critical", "Out of memory")
-    going = stages.follow("train.log", LogGrowth(log(4), 500.0), (failed,))
+    going = stages.follow("train.log", LogGrowth(log(4), 500.0, writers=(LogWriter(7, "python"),)), (failed,))
     assert [f.code for f in going.findings] == ["cuda_oom", "log_silent"]
     ended = stages.follow("train.log", LogGrowth(log(4), 500.0, closed=True), (failed,), "the job has ended")
     assert [f.code for f in ended.findings] == ["cuda_oom"]
