@@ -84,16 +84,16 @@ def test_parts_sum_to_the_duration_and_name_what_was_slow(agent: Agent) -> None:
             return 6
 
         def __getitem__(self, i: int) -> torch.Tensor:
-            time.sleep(0.02 if i >= 3 else 0)
+            time.sleep(0.1 if i >= 3 else 0)
             return torch.randn(4)
 
     for i, x in enumerate(DataLoader(Slow(), batch_size=1)):
         loss = training.model(x).sum()
         if i == 1:
-            time.sleep(0.02)  # between loader and backward: forward
+            time.sleep(0.1)  # between loader and backward: forward
         loss.backward()
         if i == 2:
-            time.sleep(0.02)  # between backward and optimizer
+            time.sleep(0.1)  # between backward and optimizer
         training.optimizer.step()
     seen = records(agent)
     assert all(r is None for r in (seen[0][p] for p in (*PARTS, "duration_s")))
