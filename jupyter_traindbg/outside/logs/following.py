@@ -17,6 +17,8 @@ from .sources import LogFile
 __all__ = ["Following"]
 
 _GAPS = 200
+HALF_LINE_S = 2.0
+"""The beginning of a line that is not ended for so long is read as it is: a progress bar that stands still ends in none."""
 
 
 class Following:
@@ -65,6 +67,9 @@ class Following:
                 grown = True
         if grown:
             self._note_growth(about.st_mtime)
+        elif self._left and self.silent_s > HALF_LINE_S:
+            self._scan(self._left)
+            self._left, grown = b"", True
         self._caught_up = True
         return grown
 
@@ -80,11 +85,14 @@ class Following:
             cut = len(text)
         self._left = text[cut:]
         if cut:
-            before = len(self._source.stages)
-            self._source.scan.feed(text[:cut])
-            if self._caught_up:
-                now = time.time()
-                self._arrived += [(stage.line.number, now) for stage in self._source.stages[before:]]
+            self._scan(text[:cut])
+
+    def _scan(self, text: bytes) -> None:
+        before = len(self._source.stages)
+        self._source.scan.feed(text)
+        if self._caught_up:
+            now = time.time()
+            self._arrived += [(stage.line.number, now) for stage in self._source.stages[before:]]
 
     def _note_growth(self, modified_s: float) -> None:
         if self._caught_up:

@@ -62,6 +62,20 @@ def test_a_line_that_is_half_written_waits_for_its_end(tmp_path: Path) -> None:
     assert [line.text for line in log.evidence().lines] == ["CUDA out of memory"]
 
 
+def test_a_line_that_is_never_ended_is_read_after_a_while(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("Generating train split: 0 examples [00:00, ? examples/s]")
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    log = following(path)
+    read(log)
+    assert read(log), "nothing came, but the half line counts now"
+    assert not read(log), "once"
+    assert [stage.name for stage in log.evidence().stages] == ["data"]
+    append(path, " and more\nnext\n")
+    read(log)
+    assert [(line.number, line.text) for line in log.evidence().lines][-1] == (2, "next")
+
+
 @pytest.mark.parametrize("how", ["cut", "replaced"])
 def test_a_log_that_begins_again_is_read_anew(tmp_path: Path, how: str) -> None:
     path = tmp_path / "train.log"
