@@ -360,7 +360,7 @@ class Job:
         other `TraindbgError`; then nothing is left of the attempt, and an older checkpoint is as it was.
         """
         from .actions.checkpoint import save
-        from .actions.checkpoint.progress_bar import BytesBar
+        from .progress import BytesBar
 
         if self._ranks is None:
             self.enter(timeout)

@@ -17,10 +17,10 @@ from ..errors import TraindbgError
 from ..model import Finding, Report, ReportFile, ReportPart, ReportSecret
 from ..outside import logs as log_reader
 from ..outside import procfs
+from ..progress import PartsBar
 from ..redact import Redactor
 from . import bundle, issue, page
 from .context import Context, Part, Subject
-from .progress import Progress
 from .running import Collected, collect, collectors
 
 __all__ = ["Subject", "default_name", "write"]
@@ -52,7 +52,7 @@ def write(
         log_reader.find(log)
     context = _context(subject, logs, configs, timeout)
     chosen = {name: part for name, part in collectors().items() if _named_job(subject) or not part.FROM_JOB}
-    with Progress(len(chosen) + 1) as progress:
+    with PartsBar("report", len(chosen) + 1) as progress:
         collected = collect(context, chosen, progress)
         redactor = _informed(subject, collected, context)
         made = _made(subject, collected, redactor)

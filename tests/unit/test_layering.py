@@ -17,7 +17,7 @@ MODULES = {
     for file in sorted((REPO / PACKAGE).rglob("*.py"))
 }
 
-LEAVES = ["_version", "errors", "language", "model"]
+LEAVES = ["_version", "errors", "language", "model", "progress"]
 DATA = ["errors", "language", "model"]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
@@ -41,6 +41,7 @@ MAY_IMPORT = {
         "diagnosing",
         "log_report",
         "outside",
+        "progress",
         "redact",
         "render",
         *DATA,
@@ -58,6 +59,7 @@ MAY_IMPORT = {
         "environment_report",
         "evidence",
         "outside",
+        "progress",
         "report",
         *DATA,
     ],
