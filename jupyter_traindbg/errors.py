@@ -61,7 +61,12 @@ class TraindbgError(Exception):
         super().__init__(cause)
 
     def __str__(self) -> str:
-        return f"{self.cause}; {self.next_step}" if self.next_step else self.cause
+        words = f"{self.cause}; {self.next_step}" if self.next_step else self.cause
+        return words if words.isprintable() else "".join(_shown(c) for c in words)  # a file's name may hold anything
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 class UsageError(TraindbgError):

@@ -106,7 +106,10 @@ class _Given(argparse.Action):
 
 
 def _seconds(words: str) -> float:
-    value = float(words)
+    try:
+        value = float(words)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{words!r} is no number of seconds") from None
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError("must be a positive number of seconds")
     return value

@@ -87,6 +87,6 @@ def _count(words: str) -> int:
 def _size(words: str) -> int:
     """GiB and GB are the same here: cards are sold as 80 GB and have 80 GiB."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", words.strip(), re.IGNORECASE)
-    if match is None or not float(match[1]):
+    if match is None or not float(match[1]) * UNITS[match[2].lower()] >= UNITS["m"]:
         raise argparse.ArgumentTypeError(f"{words!r} is no size: 80GiB")
     return int(float(match[1]) * UNITS[match[2].lower()])

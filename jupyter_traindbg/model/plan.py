@@ -183,6 +183,9 @@ class Plan:
     bf16: Given[bool] | None = None
     fp16: Given[bool] | None = None
     dtype: Given[str] | None = None
+    """What is computed in."""
+    loaded_in: Given[str] | None = None
+    """What the weights are loaded in, and kept in unless something makes fp32 of them: ``bfloat16``."""
     loss_scale: Given[float] | None = None
     """0: dynamic."""
     zero_stage: Given[int] | None = None
@@ -190,6 +193,8 @@ class Plan:
     """FSDP's: FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, NO_SHARD."""
     offload_optimizer: Given[bool] | None = None
     offload_parameters: Given[bool] | None = None
+    offload_to_disk: Given[bool] | None = None
+    """What is offloaded goes to an NVMe disk, not into the machine's memory."""
     optimizer: Given[str] | None = None
     recompute: Given[bool] | None = None
     """Activation checkpointing of whole layers."""
@@ -243,6 +248,8 @@ class MemoryEstimate:
     activations_bytes: Maybe[int]
     host_bytes: int = 0
     """What offloading puts into the memory of the machine, for all its processes."""
+    least_states_bytes: int | None = None
+    """`states_bytes` if the model is loaded in 16 bits, where the configuration leaves that open."""
     assumptions: Sequence[str] = ()
 
     @property

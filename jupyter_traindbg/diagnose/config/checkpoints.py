@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...language import text
 from ...model import Finding, Plan
-from .estimate import estimate, parameters
-from .reading import adapters_only, finding, gib, half_precision, on, positive
+from .estimate import estimate, has_master_copy, parameters
+from .reading import adapters_only, finding, gib, on, positive, stored_bytes
 
 __all__ = ["checkpoint_bytes", "rule"]
 
@@ -67,8 +67,11 @@ def checkpoint_bytes(plan: Plan) -> int | None:
     trained = total * LORA_SHARE if adapters_only(plan) else total
     if on(plan.save_only_model):
         return int(trained * 2)
-    # weights in 16 bits, fp32 copies and two states of Adam (ZeRO's 2 + 12); or fp32 weights and the states
-    return int(trained * (14 if half_precision(plan) and plan.sharding is None else 12))
+    if has_master_copy(plan):
+        return int(trained * 14)  # weights in 16 bits, their copies in fp32 and two states of Adam: ZeRO's 2 + 12
+    return int(
+        trained * 3 * (stored_bytes(plan) or 2)
+    )  # the weights and two states; where it is not said in what, at least
 
 
 def _how_many(plan: Plan) -> tuple[int, str]:

@@ -18,22 +18,36 @@ from .reading import (
     per_node,
     positive,
     product,
+    recomputes,
     says_how,
     shards,
     stage,
+    stored_bytes,
 )
 
-__all__ = ["estimate", "kv_bytes_per_token", "mlp_matrices", "offloads_between_phases", "parameters", "tokens"]
+__all__ = [
+    "estimate",
+    "has_master_copy",
+    "kv_bytes_per_token",
+    "mlp_matrices",
+    "offloads_between_phases",
+    "parameters",
+    "tokens",
+]
 
 QUADRATIC = ("eager", "math", "naive")
 """Attention that keeps the matrix of scores; flash attention and SDPA, the default today, do not."""
 ADAM_STATES = 8
 OPTIMIZER_STATES = {"8bit": 2, "4bit": 1, "adafactor": 0, "lion": 4, "muon": 4, "sgd": 4, "adamw": 8, "adam": 8}
 """Bytes a parameter, by what is in the optimizer's name; the first that fits counts. Adafactor's rows and columns are next to nothing."""
+LIKE_LLAMA = 128
+"""Hidden units for each layer: 4096 / 32, 8192 / 80."""
 
 
 def estimate(plan: Plan) -> Maybe[MemoryEstimate]:
     """Bytes on one GPU; `NotAvailable` where the model's size is not known."""
+    if tuple(plan.dialects) == ("vllm",):
+        return NotAvailable(text("an engine alone: nothing is trained", "只有推理引擎：没有训练"))
     total = parameters(plan.model)
     if total is None:
         reason = text(
@@ -44,7 +58,8 @@ def estimate(plan: Plan) -> Maybe[MemoryEstimate]:
     notes: list[str] = []
     experts = _expert_parameters(plan.model) if positive(plan.expert_parallel) else 0
     here = (total - experts + experts / product(plan.expert_parallel)) / model_parallel(plan)
-    weights, gradients, optimizer = _bytes_per_parameter(plan, here, notes)
+    weights, gradients, optimizer = _states(plan, here, notes)
+    open_ended = stored_bytes(plan) is None and not has_master_copy(plan) and not adapters_only(plan)
     level, among = stage(plan), shards(plan)
     if not says_how(plan) and among > 1:
         level = 3
@@ -64,8 +79,10 @@ def estimate(plan: Plan) -> Maybe[MemoryEstimate]:
             weights = 0.0
     each = per_node(plan)
     activations = _activations(plan, notes)
-    host *= each.value if each is not None else 1
-    return MemoryEstimate(total, int(weights), int(gradients), int(optimizer), activations, int(host), tuple(notes))
+    host *= 0 if on(plan.offload_to_disk) else each.value if each is not None else 1
+    states = (int(weights), int(gradients), int(optimizer))
+    least = sum(states) // 2 if open_ended else None
+    return MemoryEstimate(total, *states, activations, int(host), least, tuple(notes))
 
 
 def offloads_between_phases(plan: Plan) -> bool:
@@ -116,19 +133,32 @@ def mlp_matrices(model: ModelShape) -> int:
 
 
 def _adapter(plan: Plan, total: float) -> float:
-    """LoRA's parameters on all linear layers: rank x (rows + columns) of each."""
+    """LoRA's parameters on all linear layers: rank x (rows + columns) of each. Where the shape is not known, of one like Llama's."""
     model, rank = plan.model, plan.lora_rank.value if plan.lora_rank else 0
-    if model.hidden_size is None or model.layers is None or rank <= 0:
+    if rank <= 0:
         return total * 0.01  # the order of magnitude that the paper gives
+    if model.hidden_size is None or model.layers is None:
+        like: float = (total * LIKE_LLAMA / 12) ** (1 / 3)  # hidden units, of 12 L h^2 parameters with L = h / 128
+        return rank * 20 * like * like / LIKE_LLAMA
     hidden = model.hidden_size.value
     inner = model.intermediate_size.value if model.intermediate_size else 4 * hidden
-    return model.layers.value * rank * (4 * 2 * hidden + mlp_matrices(model) * (hidden + inner)) / model_parallel(plan)
+    heads = model.heads.value if model.heads else 1
+    width = model.head_dim.value if model.head_dim else hidden // max(1, heads)
+    kv_heads = model.kv_heads.value if model.kv_heads else heads
+    attention = 2 * (hidden + heads * width) + 2 * (hidden + kv_heads * width)
+    return model.layers.value * rank * (attention + mlp_matrices(model) * (hidden + inner)) / model_parallel(plan)
 
 
 # --- states ----------------------------------------------------------------------------------------------------------------
 
 
-def _bytes_per_parameter(plan: Plan, here: float, notes: list[str]) -> tuple[float, float, float]:
+def has_master_copy(plan: Plan) -> bool:
+    """Whether the model is in 16 bits and the optimizer has its own weights in fp32: DeepSpeed, Megatron."""
+    deepspeed = plan.sharding is None and ("deepspeed" in plan.dialects or plan.zero_stage is not None)
+    return half_precision(plan) is not None and (deepspeed or is_megatron(plan))
+
+
+def _states(plan: Plan, here: float, notes: list[str]) -> tuple[float, float, float]:
     """Bytes of weights, gradients and optimizer on one copy of the model, before ZeRO divides them."""
     states = _optimizer_states(plan)
     half = half_precision(plan)
@@ -137,21 +167,19 @@ def _bytes_per_parameter(plan: Plan, here: float, notes: list[str]) -> tuple[flo
         adapter = _adapter(plan, here)
         notes.append(text(f"LoRA: {adapter / 1e6:.3g} M of them trained", f"LoRA：训练其中 {adapter / 1e6:.3g} M"))
         return here * base + adapter * 4, adapter * 4, adapter * states
-    if half and is_megatron(plan):
-        notes.append(_per_parameter(2, 4, 4 + states))
-        return here * 2, here * 4, here * (4 + states)
-    if half and plan.sharding is None and ("deepspeed" in plan.dialects or plan.zero_stage is not None):
-        notes.append(_per_parameter(2, 2, 4 + states))
-        return here * 2, here * 2, here * (4 + states)
-    notes.append(_per_parameter(4, 4, states))
-    if half:
-        notes.append(
-            text(
-                "weights kept in fp32, as autocast and FSDP's mixed precision do; a model loaded in 16 bits takes half",
-                "权重按 fp32 保存（autocast、FSDP 混合精度）；以 16 位加载则减半",
-            )
-        )
-    return here * 4, here * 4, here * states
+    if has_master_copy(plan):
+        gradient = 4 if is_megatron(plan) else 2
+        notes.append(_per_parameter(2, gradient, 4 + states))
+        return here * 2, here * gradient, here * (4 + states)
+    stored = stored_bytes(plan) or 4
+    if stored == 2 and states == ADAM_STATES:
+        states //= 2
+    notes.append(_per_parameter(stored, stored, states))
+    if stored_bytes(plan) is None:
+        notes.append(text("if it is loaded in fp32; in 16 bits, half of that", "以 fp32 加载时；以 16 位加载则减半"))
+    elif half and stored == 4:
+        notes.append(text("weights kept in fp32, computed in 16 bits", "权重按 fp32 保存，以 16 位计算"))
+    return here * stored, here * stored, here * states
 
 
 def _per_parameter(weight: int, gradient: int, optimizer: int) -> str:
@@ -209,7 +237,7 @@ def _activations(plan: Plan, notes: list[str]) -> Maybe[int]:
     whole = 10 / split if on(plan.sequence_parallel) else 10
     scores = 5 * heads * sequence / hidden / split if _keeps_scores(plan) else 0.0
     layer = unit * (whole + 24 / split + scores)
-    if on(plan.recompute):
+    if recomputes(plan):
         found = 2 * unit * model.layers.value + layer
         words = text("recomputed: 2 s b h a layer, and one layer in full", "重计算：每层 2sbh，另加完整的一层")
     else:

@@ -59,10 +59,12 @@ def _deepspeed(plan: Plan, total: Given[int], ranks: int) -> list[Finding]:
                 f"把 {total.name} 设为 {step} 的倍数：{multiple_of(total.value, step)}。",
             )
         ]
+    # of a JSON alone it is not said where it runs: with as many processes as GPUs here, or with others
+    assumed = plan.processes is None and plan.processes_per_node is None and total.value % (step // ranks) == 0
     return [
         finding(
             "batch_size_config_error",
-            "critical",
+            "warning" if assumed else "critical",
             text("DeepSpeed's three batch sizes do not agree", "DeepSpeed 的三个批大小不一致") + f": {compared}",
             arithmetic=[compared],
             at=[total, micro, accumulation, world_size(plan)],
@@ -72,6 +74,7 @@ def _deepspeed(plan: Plan, total: Given[int], ranks: int) -> list[Finding]:
             ),
             steps=[*steps, _or_leave_out(total)],
             reference=DEEPSPEED,
+            confidence="medium" if assumed else "high",
         )
     ]
 

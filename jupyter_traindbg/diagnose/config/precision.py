@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...language import text
-from ...model import Finding, NotAvailable, Plan
+from ...model import Finding, Given, NotAvailable, Plan
 from .reading import finding, on
 
 __all__ = ["rule"]
@@ -23,8 +23,8 @@ def rule(plan: Plan) -> list[Finding]:
     return [*_both(plan), *_unscaled(plan), *_unsupported(plan)]
 
 
-def _is(plan: Plan, short: str, long: str) -> bool:
-    return plan.dtype is not None and plan.dtype.value.lower().rpartition(".")[2] in (short, long)
+def _is(dtype: Given[str] | None, short: str, long: str) -> bool:
+    return dtype is not None and dtype.value.lower().rpartition(".")[2] in (short, long)
 
 
 def _both(plan: Plan) -> list[Finding]:
@@ -47,7 +47,9 @@ def _both(plan: Plan) -> list[Finding]:
 
 
 def _unscaled(plan: Plan) -> list[Finding]:
-    half = plan.fp16 if on(plan.fp16) else plan.dtype if _is(plan, "fp16", "float16") and not on(plan.bf16) else None
+    half = (
+        plan.fp16 if on(plan.fp16) else plan.dtype if _is(plan.dtype, "fp16", "float16") and not on(plan.bf16) else None
+    )
     scale = plan.loss_scale
     if half is None or scale is None or not 0 < scale.value <= 1:
         return []
@@ -78,7 +80,8 @@ def _unscaled(plan: Plan) -> list[Finding]:
 
 
 def _unsupported(plan: Plan) -> list[Finding]:
-    half = plan.bf16 if on(plan.bf16) else plan.dtype if _is(plan, "bf16", "bfloat16") else None
+    words = next((dtype for dtype in (plan.dtype, plan.loaded_in) if _is(dtype, "bf16", "bfloat16")), None)
+    half = plan.bf16 if on(plan.bf16) else words
     gpus = plan.machine.gpus
     if half is None or half.file.endswith("default") or isinstance(gpus, NotAvailable):
         return []

@@ -15,7 +15,43 @@ OPENRLHF = "https://github.com/OpenRLHF/OpenRLHF/blob/v0.9.9/openrlhf/cli/train_
 
 
 def rule(plan: Plan) -> list[Finding]:
-    return [*_gpus(plan), *_machines(plan), *_engines(plan)]
+    return [*(_hidden(plan) or _gpus(plan)), *_machines(plan), *_engines(plan)]
+
+
+def _hidden(plan: Plan) -> list[Finding]:
+    """More processes than GPUs that the configuration itself lets them see: wherever that runs."""
+    visible, each = plan.environ.get("CUDA_VISIBLE_DEVICES"), plan.processes_per_node
+    if (
+        visible is None
+        or each is None
+        or not positive(each)
+        or (plan.backend is not None and "nccl" not in plan.backend.value)
+    ):
+        return []
+    count = len([part for part in visible.value.split(",") if part.strip() and not part.strip().startswith("-")])
+    if each.value <= count:
+        return []
+    compared = f"{each.name} {each.value} > {count} (CUDA_VISIBLE_DEVICES={visible.value})"
+    return [
+        finding(
+            "world_size_gpu_mismatch",
+            "critical",
+            text("More processes than GPUs that they may see", "进程多于可见的 GPU") + f": {compared}",
+            arithmetic=[compared],
+            at=[each, visible],
+            cause=text(
+                'Each process takes the GPU of its local rank: from the next one "invalid device ordinal".',
+                "每个进程使用与其 local rank 同号的 GPU：超出者报 invalid device ordinal。",
+            ),
+            steps=[
+                text(
+                    f"Set {each.name} to {count}, or name {each.value} GPUs in CUDA_VISIBLE_DEVICES.",
+                    f"把 {each.name} 设为 {count}，或在 CUDA_VISIBLE_DEVICES 中列出 {each.value} 块 GPU。",
+                )
+            ],
+            reference=NCCL,
+        )
+    ]
 
 
 def _gpus(plan: Plan) -> Iterator[Finding]:

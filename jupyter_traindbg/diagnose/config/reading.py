@@ -24,10 +24,12 @@ __all__ = [
     "per_node",
     "positive",
     "product",
+    "recomputes",
     "says_how",
     "shards",
     "shares_gpus",
     "stage",
+    "stored_bytes",
     "world_size",
 ]
 
@@ -39,6 +41,8 @@ STAGES = {
     "shard_grad_op": 2, "2": 2, "hybrid_shard_zero2": 2, "5": 2, "no_shard": 0, "3": 0,
 }  # fmt: skip
 """accelerate numbers FSDP's strategies from 1 (`FSDP_SHARDING_STRATEGY`)."""
+HALF = ("bf16", "bfloat16", "fp16", "float16", "half", "true")
+"""In words; ``pure_bf16: true`` is one of them."""
 
 
 def on(given: Given[bool] | None) -> bool:
@@ -124,11 +128,20 @@ def adapters_only(plan: Plan) -> bool:
     return positive(plan.lora_rank) or (plan.tuning is not None and plan.tuning.value.lower() not in ("full", ""))
 
 
+def recomputes(plan: Plan) -> bool:
+    """Whether activations are computed again for the backward pass: LLaMA-Factory does unless it is told not to."""
+    if plan.recompute is not None:
+        return plan.recompute.value
+    return plan.tuning is not None and plan.tuning.name == "finetuning_type"
+
+
 def says_how(plan: Plan) -> bool:
-    """Whether it is said how the run is started or divided; a trainer's YAML alone leaves that to the launcher."""
-    launched = {"accelerate", "launcher", "lightrft", "megatron", "openrlhf", "verl"} & set(plan.dialects)
-    given = (plan.zero_stage, plan.sharding, plan.processes, plan.processes_per_node)
-    return bool(launched) or any(one is not None for one in given)
+    """Whether it is said how the states are divided. A trainer's YAML leaves that to its launcher, and a launcher to its program: only
+    together they say that nothing divides them.
+    """
+    spoken = set(plan.dialects)
+    whole = bool({"accelerate", "deepspeed", "lightrft", "megatron", "openrlhf", "verl"} & spoken)
+    return whole or {"launcher", "transformers"} <= spoken or plan.zero_stage is not None or plan.sharding is not None
 
 
 def shares_gpus(plan: Plan) -> bool:
@@ -151,8 +164,25 @@ def half_precision(plan: Plan) -> Given[Any] | None:
     """What asks for 16-bit arithmetic; None where nothing does."""
     if on(plan.bf16) or on(plan.fp16):
         return plan.bf16 if on(plan.bf16) else plan.fp16
-    words = ("bf16", "bfloat16", "fp16", "float16", "half")
-    return plan.dtype if plan.dtype is not None and plan.dtype.value.lower().rpartition(".")[2] in words else None
+    return next((given for given in (plan.dtype, plan.loaded_in) if given is not None and _is_half(given.value)), None)
+
+
+def stored_bytes(plan: Plan) -> int | None:
+    """Bytes of one weight as autocast and FSDP keep it while it is trained; its gradient has as many, a state of the optimizer too. None
+    where that hangs on how the program loads the model.
+    """
+    if plan.sharding is not None or (plan.tuning is not None and plan.tuning.name == "finetuning_type"):
+        pure = plan.loaded_in is not None and plan.loaded_in.name == "pure_bf16" and _is_half(plan.loaded_in.value)
+        return 2 if pure else 4  # both make fp32 of them
+    if plan.loaded_in is not None:
+        return 2 if _is_half(plan.loaded_in.value) else 4
+    if half_precision(plan) is not None and plan.model_path is not None and plan.model_path.name == "base_model":
+        return 2  # axolotl loads in what it computes in
+    return None
+
+
+def _is_half(dtype: str) -> bool:
+    return dtype.lower().rpartition(".")[2] in HALF
 
 
 def device_bytes(plan: Plan) -> int | None:
@@ -201,4 +231,12 @@ def finding(
     who = list(dict.fromkeys(given.key for given in keys))
     where = next((given.where for given in keys if given.line is not None), keys[0].where if keys else None)
     evidence = [*arithmetic, *dict.fromkeys(lines)]
-    return Finding(code, severity, title, who, where, evidence, cause, list(steps), reference, confidence)
+    return Finding(code, severity, title, who, where, evidence, cause, _from_the_first(steps), reference, confidence)
+
+
+def _from_the_first(steps: Sequence[str]) -> list[str]:
+    """Which step is the first hangs on the plan: "Or ..." is none."""
+    if not steps or not steps[0].startswith(("Or ", "或")):
+        return list(steps)
+    first = steps[0].removeprefix("Or ").removeprefix("或")
+    return [first[:1].upper() + first[1:], *steps[1:]]

@@ -16,6 +16,7 @@ from .reading import (
     gib,
     half_precision,
     on,
+    recomputes,
     says_how,
     shares_gpus,
     stage,
@@ -52,11 +53,15 @@ def _device(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
     engine = _engine_bytes(plan, device)
     activations = found.activations_bytes if isinstance(found.activations_bytes, int) else 0
     needed = found.states_bytes + activations + engine
+    least = found.states_bytes if found.least_states_bytes is None else found.least_states_bytes
     states = found.states_bytes > room
+    surely = least > room
     if not states and needed <= MARGIN * room:
         return
-    if states:
+    if surely:
         title = text("The model's states alone do not fit", "仅模型状态就放不下")
+    elif states:
+        title = text("The model's states do not fit if it is loaded in fp32", "若以 fp32 加载，仅模型状态就放不下")
     elif found.states_bytes + activations > room:
         title = text("The activations will not fit beside the states", "激活加上模型状态放不下")
     else:
@@ -64,7 +69,7 @@ def _device(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
     compared = f"{gib(needed)} > {gib(device)}"
     yield finding(
         "cuda_oom",
-        "critical" if states else "warning",
+        "critical" if surely else "warning",
         f"{title}: {compared}",
         arithmetic=[_sum(found, activations, engine, needed, device), *found.assumptions],
         at=[*_keys(plan), plan.engine_memory_share if engine else None],
@@ -74,7 +79,7 @@ def _device(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
         ),
         steps=list(_steps(plan, found, activations, engine, room)),
         reference=ZERO if states else ACTIVATIONS,
-        confidence="high" if states and plan.model.parameters is None else "medium",
+        confidence="high" if surely and plan.model.parameters is None else "medium",
     )
 
 
@@ -113,20 +118,25 @@ def _keys(plan: Plan) -> list[Given[Any] | None]:
 def _steps(plan: Plan, found: MemoryEstimate, activations: int, engine: int, room: int) -> Iterator[str]:
     world = world_size(plan)
     ranks = world.value if world is not None else 1
+    if found.least_states_bytes is not None and found.states_bytes > room > found.least_states_bytes:
+        yield text(
+            f"Load it in 16 bits (torch_dtype: bfloat16): the states take {gib(found.least_states_bytes)}.",
+            f"以 16 位加载（torch_dtype: bfloat16）：状态占 {gib(found.least_states_bytes)}。",
+        )
     if engine:
         yield text(
             "Let the engine give its memory back during training: enable_engine_sleep, vllm_enable_sleep, free_cache_engine.",
             "让引擎在训练时释放显存：enable_engine_sleep、vllm_enable_sleep、free_cache_engine。",
         )
     if stage(plan) < 3 and ranks > 1 and says_how(plan) and not adapters_only(plan):
-        billions = f"{found.parameters / 1e9:.3g} B / {ranks} = {gib(found.parameters * 16 // ranks)}"
+        divided = f"16 x {found.parameters / 1e9:.3g} B / {ranks} = {gib(found.parameters * 16 // ranks)}"
         yield text(
-            f"Divide the states: ZeRO stage 3 or FULL_SHARD over {ranks} GPUs takes about 16 bytes x {billions}.",
-            f"切分状态：ZeRO stage 3 或 FULL_SHARD，{ranks} 块 GPU 时约 16 字节 x {billions}。",
+            f"Divide the states among {ranks} GPUs, with ZeRO stage 3 or FULL_SHARD: {divided} on each.",
+            f"用 ZeRO stage 3 或 FULL_SHARD 把状态切分到 {ranks} 块 GPU：每卡 {divided}。",
         )
     if half_precision(plan) is None and not adapters_only(plan):
         yield text("Use bf16: activations take half.", "使用 bf16：激活减半。")
-    if activations and found.states_bytes + activations + engine > room and not on(plan.recompute):
+    if activations and found.states_bytes + activations + engine > room and not recomputes(plan):
         yield text(
             "Recompute activations (gradient_checkpointing): 2 s b h a layer instead of 34, for a third more time.",
             "激活重计算（gradient_checkpointing）：每层 2sbh 代替 34sbh，约慢三分之一。",
@@ -166,10 +176,12 @@ def _host(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
         at=[plan.offload_optimizer, plan.offload_parameters],
         cause=text("The kernel's OOM killer would end a rank.", "内核的 OOM killer 会杀掉某个 rank。"),
         steps=[
+            text("Offload the optimizer only, not the weights.", "只卸载优化器，不卸载权重。")
+            if on(plan.offload_parameters)
+            else text("Use more machines: each takes its share.", "增加机器，各承担一份。"),
             text(
-                "Use more machines, offload the optimizer only, or an 8-bit optimizer.",
-                "增加机器、只卸载优化器，或使用 8 位优化器。",
-            )
+                "Or an 8-bit optimizer, or an NVMe disk in place of memory.", "或使用 8 位优化器，或卸载到 NVMe 磁盘。"
+            ),
         ],
         reference=ZERO,
         confidence="medium",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...errors import BadConfig
@@ -44,6 +44,7 @@ PROGRAMS = (
 BEFORE_ANYTHING = {"sudo", "nohup", "time", "exec", "env", "command", "nice", "numactl"}
 REDIRECTION = re.compile(r"\d*[<>]")
 LONGEST = 20_000
+LINES_OF_A_COMMAND = 200
 END_OF_COMMAND = {"|", "||", "&&", ";", "&", "|&"}
 ARRAY = re.compile(r"(\w+)(\+?)=\((.*)", re.DOTALL)
 HERE_DOCUMENT = re.compile(
@@ -175,6 +176,7 @@ def _scalar(word: str) -> object:
 def of_script(path: Path, environ: Mapping[str, str]) -> Command:
     """The command of a shell script that starts a program (the one with most options), with its variables. Raises `BadConfig`."""
     text = text_of(path)
+    lines = text.splitlines()
     known = dict(environ)
     best, any_other = Command(), Command()
     exported: dict[str, Entry] = {}
@@ -190,6 +192,7 @@ def of_script(path: Path, environ: Mapping[str, str]) -> Command:
             _assigned(expanded, known, path.name, line)
         else:
             found = of_words(expanded, path.name, line)
+            found.entries = [replace(e, line=_line_of(e, line, lines)) for e in found.entries]
             if _starts_something(expanded):
                 best = max(best, found, key=lambda c: len(c.entries))
             else:
@@ -203,6 +206,20 @@ def of_script(path: Path, environ: Mapping[str, str]) -> Command:
     ]
     best.entries[:0] = slurm
     return best
+
+
+def _line_of(entry: Entry, begin: int, lines: Sequence[str]) -> int:
+    """Where the option stands in the command that begins at line `begin`; that line where it comes out of a variable."""
+    names = "|".join(re.escape(name) for name in (entry.key, entry.key.partition(".")[2]) if name)
+    written = re.compile(
+        rf"(?:^|[\s'\"(+-])(?:{names})(?=[\s='\"]|$)"
+    )  # a launcher's options have its name before them
+    for number in range(begin, min(begin + LINES_OF_A_COMMAND, len(lines)) + 1):
+        if written.search(lines[number - 1]):
+            return number
+        if not _ends_in_backslash(lines[number - 1]):
+            break
+    return begin
 
 
 def _commands(text: str, name: str) -> list[tuple[int, list[str]]]:
@@ -219,7 +236,7 @@ def _commands(text: str, name: str) -> list[tuple[int, list[str]]]:
             joined = joined + "\n" + added if in_quotes else joined.rstrip()[:-1] + " " + added
             if not in_quotes or any(sign in added for sign in "'\")\\"):  # else it is as unfinished as it was
                 goes_on = _continues(joined)
-            goes_on = goes_on and number - first < 200 and len(joined) < LONGEST
+            goes_on = goes_on and number - first < LINES_OF_A_COMMAND and len(joined) < LONGEST
         number += 1
         if joined.strip() and not joined.lstrip().startswith("#"):
             found += [(first + 1, words) for words in _split(joined)]

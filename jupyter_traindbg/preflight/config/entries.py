@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Entry", "normal"]
+__all__ = ["Entry", "normal", "printable"]
 
 
 @dataclass(frozen=True)
@@ -30,3 +30,8 @@ class Entry:
 def normal(key: str) -> str:
     """``--Train-Batch-Size`` -> ``train_batch_size``: how option parsers and Hydra take the spellings for the same."""
     return key.lstrip("-+").replace("-", "_").lower()
+
+
+def printable(words: str) -> str:
+    """On one line, without what a terminal obeys: a value could otherwise add lines of its own to a verdict."""
+    return "".join(c if c.isprintable() else " " for c in words)

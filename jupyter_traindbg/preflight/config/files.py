@@ -37,12 +37,11 @@ def text_of(path: Path) -> str:
     """The content of a file of reasonable size, UTF-8. Never waits, for whoever writes into a pipe. Raises `BadConfig`."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as f:
-            kind = os.fstat(f.fileno()).st_mode
-            if stat.S_ISDIR(kind):
-                raise BadConfig(f"{path} is a directory", "name the configuration file in it")
-            if not stat.S_ISREG(kind):
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
                 raise BadConfig(f"{path} is a pipe or a device", "save it as a file")
             raw = _read(f)
+    except IsADirectoryError:
+        raise BadConfig(f"{path} is a directory", "name the configuration file in it") from None
     except OSError as e:
         raise BadConfig(f"{path} cannot be read: {e.strerror or e}", "check the name, and who may read it") from None
     if len(raw) > LARGEST:
@@ -174,7 +173,9 @@ def _json(text: str, name: str) -> list[Entry]:
     except (RecursionError, ValueError) as e:  # ValueError: a number of thousands of digits
         raise BadConfig(f"{name} is no JSON: {str(e).partition(';')[0][:200]}") from None
     if not isinstance(content, dict):
-        raise BadConfig(f"{name} holds no keys, only {'a list' if isinstance(content, list) else json.dumps(content)[:40]}")
+        raise BadConfig(
+            f"{name} holds no keys, only {'a list' if isinstance(content, list) else json.dumps(content)[:40]}"
+        )
     return list(_flat(content, "", name, _lines(text)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...model import Given, Machine, ModelShape, Plan
 from ...outside import procfs
 from . import shape
 from .dialects import Dialect, spoken
-from .entries import Entry
+from .entries import Entry, printable
 from .sources import Sources
 
 __all__ = ["plan_of"]
@@ -20,6 +21,8 @@ __all__ = ["plan_of"]
 SAYS_NOTHING = ("", "auto", "gpu", "none", "null", "default", "inf", "???")
 GROUPS = ("model_", "training_", "optimization_", "distributed_", "data_", "checkpoint_")
 """Prefixes of option names that some projects build from the groups of their configuration: ``--model-hidden-size``."""
+CREDENTIALS = re.compile(r"(://)[^/@\s]{1,400}@")
+"""Of ``https://user:password@host``."""
 YES = ("true", "yes", "on", "1", "cpu", "nvme", "full", "unsloth")
 NO = ("false", "no", "off", "0", "none", "selective")
 
@@ -50,13 +53,14 @@ def plan_of(sources: Sources, machine: Machine, *, parameters: int | None = None
             if field not in mentioned:  # a value that only a shell could tell is not the default either
                 values.setdefault(field, Given(value, field, f"{dialect.name}'s default"))
     _split_tokens(values)
+    _find_disk(sources.entries, dialects, values)
     path = model or (values["model_path"].value if "model_path" in values else None)
     names = tuple(dict.fromkeys(d.name for d in dialects if d.marks))
     return Plan(
         machine=machine,
         dialects=names,
         files=tuple(sources.files),
-        model=shape.shape_of(shaped, sources, path, parameters, convert=_converted),
+        model=shape.shape_of(shaped, sources, path, parameters, named=model is not None, convert=_converted),
         environ=_environ(sources.environ),
         **values,
     )
@@ -78,6 +82,13 @@ def _split_tokens(values: dict[str, Given[Any]]) -> None:
     if sharding is not None and "offload" in sharding.value.lower().split():
         values["offload_parameters"] = dataclasses.replace(sharding, value=True)
         values["offload_optimizer"] = dataclasses.replace(sharding, value=True)
+
+
+def _find_disk(entries: Sequence[Entry], dialects: Sequence[Dialect], values: dict[str, Given[Any]]) -> None:
+    """``offload_optimizer.device: nvme`` says where to as well."""
+    for entry in entries:
+        if entry.value == "nvme" and (_field(entry, dialects) or "").startswith("offload_"):
+            values["offload_to_disk"] = Given(True, entry.key, entry.file, entry.line)
 
 
 def _environ(found: Mapping[str, Entry]) -> dict[str, Given[str]]:
@@ -106,12 +117,15 @@ def _converted(entry: Entry, kind: str, notes: list[str]) -> Given[Any] | None:
         return None
     made = CONVERT[kind](value)
     if made is None:
-        words = str(value)[:40]
+        words = printable(str(value))[:40]
         notes.append(
-            text(f"{entry.key}: {words!r} is no {WORDS[kind]}; passed over", f"{entry.key}：{words!r} 无法理解，已跳过")
+            text(
+                f"{printable(entry.key)}: '{words}' is no {WORDS[kind]}; passed over",
+                f"{printable(entry.key)}：“{words}”无法理解，已跳过",
+            )
         )
         return None
-    return Given(made, entry.key, entry.file, entry.line)
+    return Given(made, printable(entry.key), printable(entry.file), entry.line)
 
 
 def _int(value: Any) -> int | None:
@@ -138,8 +152,8 @@ def _bool(value: Any) -> bool | None:
 
 def _str(value: Any) -> str | None:
     if isinstance(value, (list, tuple)):
-        return " ".join(map(str, value[:20]))
-    return str(value)[:4096]
+        value = " ".join(map(str, value[:20]))
+    return CREDENTIALS.sub(r"\1(hidden)@", printable(str(value))[:4096])
 
 
 CONVERT: dict[str, Callable[[Any], Any]] = {"int": _int, "float": _float, "bool": _bool, "str": _str}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import BadConfig
+from ...errors import BadConfig, UsageError
 from ...language import text
 from ...model import Given, ModelShape
 from . import files
@@ -30,12 +30,26 @@ SIZE_IN_NAME = re.compile(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)([BbMm])(?![A-Za-z\d]
 
 
 def shape_of(
-    said: Mapping[str, Given[Any]], sources: Sources, path: str | None, parameters: int | None, *, convert: Convert
+    said: Mapping[str, Given[Any]],
+    sources: Sources,
+    path: str | None,
+    parameters: int | None,
+    *,
+    named: bool,
+    convert: Convert,
 ) -> ModelShape:
-    """What is known of the model; the configuration's own words come before the file's, the person's before all."""
+    """What is known of the model; the configuration's own words come before the file's, the person's before all.
+
+    `named`: the person named `path`; then `UsageError` is raised where nothing comes of it.
+    """
     found: dict[str, Given[Any]] = {}
     if path is not None:
         found = _of_file(path, sources, convert) or _of_name(path)
+    if named and not found and path is not None and _config_json(path, sources.folder) is None:
+        raise UsageError(
+            f"--model {path} is no directory with a config.json, and its name says no size",
+            "name the directory or the config.json, or say --parameters 7B",
+        )
     found = {**found, **said}
     if parameters is not None:
         found["parameters"] = Given(parameters, "--parameters", "command line")

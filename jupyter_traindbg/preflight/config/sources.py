@@ -116,6 +116,8 @@ def _has_shebang(path: Path) -> bool:
 def _command(found: Sources, said: command.Command, environ: Mapping[str, str]) -> None:
     found.programs += said.programs
     _named_files(found, said.entries, environ)
+    if "accelerate" in said.programs and not any(e.last == "config_file" for e in said.entries):
+        _accelerates_own(found, environ)
     for word in said.words:  # `llamafactory-cli train run.yaml`, `bash train.sh`
         path = _existing(found, word) if files.is_config(word) else None
         if path is not None:
@@ -124,6 +126,16 @@ def _command(found: Sources, said: command.Command, environ: Mapping[str, str]) 
             found.notes.append(_not_there(word))
     found.entries += said.entries
     found.environ.update(said.environ)
+
+
+def _accelerates_own(found: Sources, environ: Mapping[str, str]) -> None:
+    """What `accelerate config` wrote counts where a command names no file."""
+    home = environ.get("HF_HOME") or os.path.join(
+        environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
+    )
+    path = Path(home, "accelerate", "default_config.yaml")
+    if path.is_file() and not any(e.path == "compute_environment" for e in found.entries):
+        _file(found, path, environ)
 
 
 def _named_files(found: Sources, entries: Sequence[Entry], environ: Mapping[str, str]) -> None:

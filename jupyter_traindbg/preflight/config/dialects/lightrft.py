@@ -45,6 +45,6 @@ DIALECT = Dialect(
         "save_steps": "save_every",
         "num_workers": "workers",
     },
-    defaults={"colocated": True},
+    defaults={"colocated": True, "zero_stage": 2},
     source="https://github.com/opendilab/LightRFT/blob/main/lightrft/strategy/strategy_base.py",
 )

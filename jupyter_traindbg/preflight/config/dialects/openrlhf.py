@@ -84,7 +84,7 @@ DIALECT = Dialect(
         "ckpt.max_num": "keep_checkpoints",
         "ckpt.save_steps": "save_every",
     },
-    defaults={"bf16": True},
+    defaults={"bf16": True, "zero_stage": 2},
     complete=True,
     source="https://github.com/OpenRLHF/OpenRLHF/blob/v0.9.9/openrlhf/cli/train_ppo_ray.py",
 )

@@ -36,6 +36,46 @@ def test_the_table_of_the_zero_paper(zero: int, due_gb: float) -> None:
     assert sum(states(plan("deepspeed", zero_stage=zero, processes=64, bf16=True))) == pytest.approx(due_gb, rel=0.02)
 
 
+def test_what_the_model_is_loaded_in_decides_outside_of_zero_and_fsdp() -> None:
+    """autocast leaves the weights as they are: states of a model in bf16 are in bf16. FSDP and LLaMA-Factory make fp32 of them."""
+    alone = {"processes": 1, "bf16": True}
+    assert states(plan("transformers", **alone, loaded_in="bfloat16")) == (15, 15, 30)
+    assert states(plan("transformers", **alone, loaded_in="float32")) == (30, 30, 60)
+    assert states(plan("transformers", **alone, sharding="full_shard", loaded_in="bfloat16")) == (30, 30, 60)
+    factory = dataclasses.replace(
+        plan("transformers", **alone, loaded_in="bfloat16"), tuning=Given("full", "finetuning_type", "a")
+    )
+    assert states(factory) == (30, 30, 60)
+    axolotl = dataclasses.replace(plan("transformers", **alone), model_path=Given("x", "base_model", "a"))
+    assert states(axolotl) == (15, 15, 30)
+    unsaid = estimate(plan("transformers", **alone))
+    assert isinstance(unsaid, MemoryEstimate)
+    assert (unsaid.states_bytes, unsaid.least_states_bytes) == (120e9, 60e9)
+
+
+def test_llama_3_8b_by_published_figures() -> None:
+    """8.03 B parameters; 16 bytes each in mixed precision; LoRA of rank 8 on all linear layers trains 20,971,520 of them."""
+    shape = {
+        "hidden_size": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "intermediate_size": 14336, "vocabulary": 128256, "gated_mlp": True,
+    }  # fmt: skip
+    full = estimate(plan("accelerate", model=shape, processes=1, bf16=True, loaded_in="float32"))
+    assert isinstance(full, MemoryEstimate)
+    assert full.parameters == pytest.approx(8.030e9, rel=1e-3)
+    assert full.states_bytes == pytest.approx(16 * 8.030e9, rel=1e-3)
+    assert states(plan("accelerate", model=shape, processes=1, bf16=True, lora_rank=8))[1] == 4 * 20_971_520 / 1e9
+    by_name = states(plan("accelerate", model={"parameters": 8_000_000_000}, processes=1, bf16=True, lora_rank=8))
+    assert by_name[1] == pytest.approx(4 * 20_971_520 / 1e9, rel=0.2)
+
+
+def test_an_engine_alone_trains_nothing_and_a_disk_is_no_memory() -> None:
+    assert isinstance(estimate(plan("vllm")), NotAvailable)
+    found = estimate(
+        plan("deepspeed", zero_stage=3, processes=8, bf16=True, offload_optimizer=True, offload_to_disk=True)
+    )
+    assert isinstance(found, MemoryEstimate)
+    assert found.host_bytes == 0
+
+
 def test_autocast_and_fsdp_take_sixteen_bytes_as_well() -> None:
     assert states(plan("accelerate", processes=1, bf16=True)) == (30, 30, 60)
     assert states(plan("accelerate", processes=1)) == (30, 30, 60)

@@ -239,6 +239,39 @@ def test_what_is_told_to_do_mends_it() -> None:
         assert titles(changed(broken, right)) == []
 
 
+def test_states_that_fit_in_16_bits_are_a_warning() -> None:
+    """A trainer with ``bf16: true`` may load its model in either; nobody is told that it cannot be where it can."""
+    found = rules.findings(plan("transformers", "launcher", model=SEVEN_B, processes_per_node=1, bf16=True))
+    assert [(f.severity, f.code) for f in found] == [("warning", "cuda_oom")]
+    assert "if it is loaded in fp32" in found[0].title
+    assert found[0].next_steps[0].startswith("Load it in 16 bits")
+    surely = rules.findings(plan("transformers", "launcher", model=SEVEN_B, processes_per_node=1, loaded_in="float32"))
+    assert [(f.severity, f.next_steps[0][:3]) for f in surely] == [("critical", "Use")]
+
+
+def test_where_a_deepspeed_json_runs_is_assumed_to_be_here() -> None:
+    sizes = {"train_batch_size": 256, "micro_batch_size": 4, "accumulation": 4}
+    (here,) = rules.findings(plan("deepspeed", **sizes))
+    assert (here.severity, "Or start 16 processes." in here.next_steps) == ("warning", True)
+    (nowhere,) = rules.findings(plan("deepspeed", **{**sizes, "train_batch_size": 250}))
+    assert nowhere.severity == "critical", "no number of processes makes 250 of 16s"
+    (started,) = rules.findings(plan("deepspeed", processes_per_node=8, **sizes))
+    assert started.severity == "critical"
+
+
+def test_a_launcher_alone_does_not_say_that_nothing_is_divided() -> None:
+    assert titles(plan("launcher", model=SEVEN_B, processes_per_node=8, bf16=True)) == []
+
+
+def test_more_processes_than_the_configuration_shows_them() -> None:
+    for machine in (MACHINE, Machine("here", gpus=())):
+        hidden = plan("launcher", machine=machine, processes_per_node=4, environ={"CUDA_VISIBLE_DEVICES": "0,1"})
+        assert [t for t in titles(hidden) if "than GPUs" in t] == [
+            "More processes than GPUs that they may see: processes_per_node 4 > 2 (CUDA_VISIBLE_DEVICES=0,1)"
+        ]
+    assert titles(plan("launcher", processes_per_node=2, environ={"CUDA_VISIBLE_DEVICES": "0,1"})) == []
+
+
 def test_the_environment_is_judged_as_it_would_be() -> None:
     """The shell's own folklore is not the configuration's business; what harms is."""
     quiet = dataclasses.replace(DEEPSPEED, machine=old(environ={"NCCL_TIMEOUT": "1800"}))

@@ -79,7 +79,8 @@ def test_a_script_is_read_with_its_variables(tmp_path: Path) -> None:
     assert str(read["tag"]).startswith("run-$"), "what only a shell can tell stays as it is"
     assert "out" not in read
     assert found.environ["NCCL_TIMEOUT"].line == 5
-    assert next(e for e in found.entries if e.path == "rollout_batch_size").line == 16
+    assert next(e for e in found.entries if e.path == "rollout_batch_size").line == 18
+    assert next(e for e in found.entries if e.path == "torchrun.nproc_per_node").line == 16
 
 
 def test_the_environment_fills_what_the_script_does_not_set(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_json_and_toml_know_the_line_where_a_key_stands_once(tmp_path: Path) -> 
         ("a.yaml", "a: {<<: 3}\n", r"a\.yaml:1 merges \(<<\) something that has no keys"),
         ("a.yaml", "x: " + "[" * 1500, r"a\.yaml.* is no YAML: "),
         ("a.json", '{"a": 1,\n "b": }', r"a\.json:2 is no JSON: Expecting value"),
-        ("a.json", "[1]", r"a\.json holds no keys, only list"),
+        ("a.json", "[1]", r"a\.json holds no keys, only a list"),
         ("a.json", '{"a":' * 3000 + "1" + "}" * 3000, r"a\.json is (no JSON|too deep)"),
         ("a.toml", "a = 1\nb = \n", r"a\.toml:2 is no TOML: "),
         ("a.yaml", b"\xff\xfe\x00", r"a\.yaml is no UTF-8 text"),
@@ -92,6 +93,11 @@ def test_what_cannot_be_a_configuration_is_refused(tmp_path: Path) -> None:
         files.read(tmp_path / "d.yaml")
     with pytest.raises(BadConfig, match="cannot be read: No such file"):
         files.read(tmp_path / "none.yaml")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "endless.yaml").symlink_to("/dev/zero")
+    for name in ("pipe.yaml", "endless.yaml"):
+        with pytest.raises(BadConfig, match="is a pipe or a device"):
+            files.read(tmp_path / name)
     with (tmp_path / "huge.yaml").open("wb") as f:
         f.truncate(files.LARGEST + 1)
     with pytest.raises(BadConfig, match="that is no configuration"):

@@ -125,11 +125,36 @@ def test_secrets_and_what_does_not_matter_stay_where_they_are() -> None:
     assert not {"hf_x1", "p", "k2"} & set(repr(plan).replace("'", " ").split())
 
 
+def test_credentials_in_a_url_are_not_read() -> None:
+    plan = planned(
+        "python", "t.py", "--output_dir", "s3://me:secretword@bucket/x", "--model_name_or_path", "https://tok@h/m"
+    )
+    assert (plan.save_directory.value, plan.model_path.value) == ("s3://(hidden)@bucket/x", "https://(hidden)@h/m")  # type: ignore[union-attr]
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no file none\.yaml"):
         sources.read(["none.yaml"], {})
     (tmp_path / "a.yaml").write_text("deepspeed: gone.json\n")
     assert "gone.json is named and is not here" in sources.read([str(tmp_path / "a.yaml")], {}).notes[0]
+
+
+def test_what_accelerate_takes_where_no_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "accelerate").mkdir()
+    (tmp_path / "accelerate" / "default_config.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\nnum_processes: 8\n"
+    )
+    environ = {"HF_HOME": str(tmp_path)}
+
+    def plan(*words: str) -> Plan:
+        return planning.plan_of(sources.read(["accelerate", "launch", *words], environ), Machine("m"))
+
+    alone = plan("--num_processes", "4", "train.py")
+    assert alone.sharding is not None
+    assert alone.processes is not None
+    assert (alone.sharding.value, alone.processes.value) == ("FULL_SHARD", 4)
+    (tmp_path / "other.yaml").write_text("compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\n")
+    assert plan("--config_file", str(tmp_path / "other.yaml"), "train.py").sharding is None
 
 
 def test_files_that_name_each_other_end(tmp_path: Path) -> None:
