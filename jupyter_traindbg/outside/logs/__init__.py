@@ -23,7 +23,7 @@ from .lines import Said, clean, is_numbered, pieces
 from .markers import Automaton, automaton
 from .metrics import SeriesBook
 from .notebook import is_notebook, outputs
-from .opening import BLOCK_BYTES, END_BYTES, open_log
+from .opening import BLOCK_BYTES, END_BYTES, Opened, open_log
 from .scan import Scan
 from .sources import LogFile, find, is_pattern
 
@@ -82,20 +82,30 @@ def _read_file(file: LogFile, finder: Automaton, gathered: Gathered, sources: in
     opened = open_log(file.path, file.name, ends=ends, end_bytes=max(BLOCK_BYTES // 16, END_BYTES // sources))
     try:
         source = Source(file, gathered, finder, sources, year=_year(file.path))
-        note = ""
+        note, spoke = "", False
         blocks: Iterable[bytes] = opened.blocks()
         if is_notebook(file.path):
             blocks, note = outputs(opened)
         for block in blocks:
             source.scan.feed(block)
-        if not opened.bytes_read:
-            raise BadLog(
-                f"{file.name} is empty", "give the log that the job has written; a hung job may have written none"
-            )
+            spoke = spoke or not block.isspace()
+        if not spoke:
+            raise _silent(file, opened)
         source.end(opened.size_bytes or opened.bytes_read, opened.note or note)
         gathered.bytes += opened.bytes_read
     finally:
         opened.close()
+
+
+def _silent(file: LogFile, opened: Opened) -> BadLog:
+    if opened.note:
+        return BadLog(f"{file.name} gave nothing ({opened.note})", "give the whole log, or one that is written")
+    if not opened.bytes_read:
+        return BadLog(
+            f"{file.name} is empty", "give the log that the job has written; a hung job may have written none"
+        )
+    what = "no cell has any output" if is_notebook(file.path) else "it has blank lines only"
+    return BadLog(f"{file.name} says nothing: {what}", "give the log that the job has written")
 
 
 def _year(path: str) -> int:

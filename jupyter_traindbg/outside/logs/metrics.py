@@ -16,8 +16,9 @@ _LONGEST_NAME = 60
 _MOST_TOGETHER = 150_000
 """Points of all series: 16 MB."""
 
-_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
-_VALUE = rf"(?:(?:tensor|np\.float\d+|np\.int\d+)\()?\s?['\"]?(?P<value>{_NUMBER})(?![\w:/]|\.\d|%\|)"
+_NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|inf(?:inity)?)"
+"""Bounded: a run of a thousand digits is no metric, and must not be looked at from each of them."""
+_VALUE = rf"(?:(?:tensor|np\.float\d+|np\.int\d+)\()?\s?['\"]?(?P<value>{_NUMBER})(?![\w:/]|\.\d|%\||-[a-z])"
 _NAMED = re.compile(
     rf"(?<![\w/@.-])(?P<name>[a-z][\w/@.-]{{0,58}}(?: [a-z][\w/@.-]{{0,30}}){{0,2}})['\"]?\s{{0,9}}"
     rf"(?:\([\w%/ ]{{1,12}}\)\s?)?[=:|]\s{{0,40}}{_VALUE}",
@@ -27,7 +28,7 @@ _BARE = re.compile(
     rf"(?<![\w/])(?P<name>(?:[\w/]{{1,40}}_)?(?:loss|grad_norm|gnorm|reward|kl|ppl|perplexity|lr|acc|accuracy|loss_scale|entropy|step))\s{{1,9}}{_VALUE}",
     re.IGNORECASE,
 )
-_SPEED = re.compile(r"(?P<value>\d+(?:\.\d+)?) ?(?P<unit>it/s|s/it)\b")
+_SPEED = re.compile(r"(?<![\d.])(?P<value>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>it/s|s/it)\b")
 _NO_METRICS = {
     *(
         "line",

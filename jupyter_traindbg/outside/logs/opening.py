@@ -53,9 +53,19 @@ class Opened:
 
     def blocks(self) -> Iterator[bytes]:
         """Blocks of UTF-8 (as good as the log's own bytes are), each ending with a line where its lines are shorter than a block."""
-        first = self._read(_SAMPLE_BYTES)
+        first = self._first()
         decoder, mark = decoder_for(first, self.name)
         yield from self._whole_lines(first[mark:], decoder)
+
+    def _first(self) -> bytes:
+        """The first bytes that say something: before them is a hole where a log was truncated while its writer went on."""
+        first = self._read(_SAMPLE_BYTES)
+        while first and not first.strip(b"\0") and time.monotonic() < self._ends:
+            more = self._read(BLOCK_BYTES)
+            if not more:
+                return first
+            first = more
+        return (first.lstrip(b"\0") or first) if first.startswith(b"\0" * 4) else first
 
     def _whole_lines(self, first: bytes, decoder: codecs.IncrementalDecoder | None) -> Iterator[bytes]:
         block = first
@@ -109,7 +119,7 @@ class Opened:
     def _wait(self, most: int) -> bytes:
         """From a pipe, or something compressed: as much as comes in time. Empty at the end."""
         if isinstance(self._stream, (gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile)):
-            return self._stream.read(most)
+            return self._unpacked(most)
         while True:
             left_s = self._ends - time.monotonic()
             if left_s <= 0:
@@ -118,6 +128,20 @@ class Opened:
             ready, _, _ = select.select([self._stream], [], [], min(left_s, 1.0))
             if ready:
                 return os.read(self._stream.fileno(), most)
+
+    def _unpacked(self, most: int) -> bytes:
+        """In the pieces that the decompressor gives: what comes before damage, as of a file that is cut off, is not lost with it."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while (
+                size < most and time.monotonic() < self._ends and (part := cast(Any, self._stream).read1(most - size))
+            ):
+                parts.append(part)
+                size += len(part)
+        except _DAMAGED as e:
+            self.note = f"cut off or damaged: {e}"
+        return b"".join(parts)
 
     def close(self) -> None:
         self._stream.close()

@@ -131,6 +131,10 @@ class Scan:
 
     def feed(self, block: bytes) -> None:
         """One block, ending with a line unless that is longer than a block."""
+        if b"\r\n" in block:
+            block = block.replace(b"\r\r\n", b"\n").replace(
+                b"\r\n", b"\n"
+            )  # Windows, or a terminal's recording: no progress bar
         here = Kept(self.lines + 1, self.bytes, block)
         flat = block.replace(b"\r", b"\n") if b"\r" in block else block
         lower = flat.lower() if flat.endswith(b"\n") else flat.lower() + b"\n"

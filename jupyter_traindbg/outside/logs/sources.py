@@ -57,15 +57,12 @@ def find(target: str) -> list[LogFile]:
         return [LogFile("-", "standard input")]
     path = os.path.expanduser(target)
     if os.path.isdir(path):
-        paths, base = _within(path), path
+        paths = _within(path)
     elif os.path.lexists(path):
-        return _named([path], os.path.dirname(path))
+        return _named([path])
     elif is_pattern(target):
         seen = sorted(glob.glob(path, recursive=True))
-        paths, base = [p for p in seen if os.path.isfile(p)], os.path.commonpath(seen) if seen else ""
-        if seen and not paths:
-            paths = [p for directory in seen for p in _within(directory)]
-        base = base if os.path.isdir(base) else os.path.dirname(base)
+        paths = [p for p in seen if os.path.isfile(p)] or [p for directory in seen for p in _within(directory)]
     else:
         raise BadLog(f"there is no file {target}", "check the path; `-` reads standard input")
     if not paths:
@@ -74,7 +71,7 @@ def find(target: str) -> list[LogFile]:
             f"{target} {what} no file that is called like one (.log, .out, .err, .txt, .ipynb) and is not empty",
             "name the files, or give a pattern such as 'logs/rank*.log'",
         )
-    return _named(paths[:_MOST_FILES], base)
+    return _named(paths[:_MOST_FILES])
 
 
 def is_pattern(target: str) -> bool:
@@ -122,9 +119,10 @@ def _size(path: str) -> int:
         return 0
 
 
-def _named(paths: Sequence[str], base: str) -> list[LogFile]:
-    """With names as short as they can be, and the ranks that they say."""
-    names = [os.path.relpath(p, base) if base and len(paths) > 1 else os.path.basename(p) for p in paths]
+def _named(paths: Sequence[str]) -> list[LogFile]:
+    """With names as short as they can be (torchrun's directories have long ones in common), and the ranks that they say."""
+    common = os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths])
+    names = [os.path.relpath(p, common) for p in paths]
     ranks = _ranks([os.path.abspath(p) for p in paths])
     workers = [_WORKER_PID.search(p) for p in paths]
     return [

@@ -25,11 +25,11 @@ def test_the_directory_of_torchrun(tmp_path: Path) -> None:
     tree(tmp_path, *(f"none_x1/attempt_0/{i}/{name}.log" for i in (0, 1, 10) for name in ("stdout", "stderr")))
     (tmp_path / "none_x1/attempt_0/0/stdout.log").write_text("")
     assert ranks(tmp_path) == {
-        "none_x1/attempt_0/0/stderr.log": 0,
-        "none_x1/attempt_0/1/stderr.log": 1,
-        "none_x1/attempt_0/1/stdout.log": 1,
-        "none_x1/attempt_0/10/stderr.log": 10,
-        "none_x1/attempt_0/10/stdout.log": 10,
+        "0/stderr.log": 0,
+        "1/stderr.log": 1,
+        "1/stdout.log": 1,
+        "10/stderr.log": 10,
+        "10/stdout.log": 10,
     }
 
 

@@ -44,6 +44,7 @@ def test_nan_and_infinity_are_values() -> None:
     assert math.isnan(seen["loss"])
     assert (seen["grad_norm"], seen["lr"]) == (math.inf, -math.inf)
     assert "info" not in seen
+    assert dict(values("kl: 0.01, loss: nan-safe")) == {"kl": 0.01}
 
 
 def test_a_long_series_is_thinned_and_keeps_its_ends_and_extremes() -> None:

@@ -65,10 +65,32 @@ def test_a_compressed_one_that_is_cut_off_gives_what_is_there(tmp_path: Path) ->
     assert seen.total_lines > 100
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_the_last_lines_before_a_cut_are_not_lost(tmp_path: Path, pack: object) -> None:
+    """They tell why it ended; and a short one is no empty one."""
+    assert callable(pack)
+    data = pack(WORDS.encode() + b"".join(os.urandom(8).hex().encode() + b"\n" for _ in range(50)))
+    seen = read(file(tmp_path, data[:-12], "a.log.gz"))
+    assert "cut off or damaged" in seen.sources[0].note
+    assert seen.errors[0].message.startswith("zu gro")
+
+
+def test_lines_that_end_as_in_windows_are_no_progress_bars(tmp_path: Path) -> None:
+    trace = 'Traceback (most recent call last):\n  File "/j/fit.py", line 4, in <module>\n    go()\n'
+    trace += '  File "/j/fit.py", line 9, in go\n    1 / 0\n'
+    text = "step 1 loss 2.0\n" * 3 + trace + "ZeroDivisionError: division by zero\n"
+    for end in ("\n", "\r\n", "\r\r\n"):
+        (error,) = read(file(tmp_path, text.replace("\n", end).encode())).errors
+        assert [(f.line, f.function) for f in error.frames] == [(4, "<module>"), (9, "go")]
+        assert error.line.number == 4
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         (b"", "is empty"),
+        (b"\n \n\t\n", "says nothing: it has blank lines only"),
+        (b"\x1f\x8bnot packed", r"gave nothing \(cut off or damaged"),
         (b"\x00" * 4096, "is not text"),
         (b"\x7fELF" + bytes(range(256)) * 10, "is not text"),
         (b"PK\x03\x04" + bytes(range(256)) * 10, "is not text"),
@@ -113,6 +135,11 @@ def test_a_file_with_nuls_at_its_end_is_a_log(tmp_path: Path) -> None:
     """A file that was truncated while it was written, or whose machine went down."""
     seen = read(file(tmp_path, WORDS.encode() * 100 + b"\x00" * 3000))
     assert len(seen.errors) == 100
+
+
+def test_a_hole_before_the_text_is_passed_over(tmp_path: Path) -> None:
+    """``copytruncate`` of a log whose writer does not append leaves one."""
+    assert len(read(file(tmp_path, b"\x00" * 3_000_000 + WORDS.encode() * 100)).errors) == 100
 
 
 def test_one_bad_file_of_several_is_a_note(tmp_path: Path) -> None:
@@ -204,6 +231,11 @@ def test_a_notebook_is_what_its_cells_printed(tmp_path: Path) -> None:
     assert "cells" in seen.sources[0].note
     with pytest.raises(BadLog, match="notebook"):
         read(file(tmp_path, b'{"cells": 3}', "bad.ipynb"))
+
+
+def test_a_notebook_that_printed_nothing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadLog, match="no cell has any output"):
+        read(file(tmp_path, b'{"cells": [{"outputs": []}]}', "a.ipynb"))
 
 
 def test_the_text_of_a_log() -> None:
