@@ -32,7 +32,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Signal:
-    """What shows a family in a log: a literal (`anchors`) and a `pattern` near it, or a computed `fact`."""
+    """What shows a family in a log: a literal (`anchors`) and a `pattern` near it, or a computed `fact`.
+
+    `blame` is false where whoever writes it is a victim: then no finding names them as the one to look at.
+    """
 
     id: str
     anchors: Sequence[str] = ()
@@ -41,6 +44,7 @@ class Signal:
     role: Role = "root"
     weight: float = 0.5
     unless_progress: bool = False
+    blame: bool = True
     example: str = ""
 
 

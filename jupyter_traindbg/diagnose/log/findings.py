@@ -115,8 +115,13 @@ def _detail(candidate: Candidate) -> str:
 
 
 def _who(candidate: Candidate) -> tuple[str, ...]:
-    """Whom the log blames by name; else those who wrote the decisive signal, the first one first; else the first rank in its words."""
-    blamed = [name for hit in candidate.hits for name in _named(hit)]
+    """Whom the log blames by name; else those who wrote the decisive signal, the first one first; else the first rank in its words.
+
+    Nobody by a signal whose writers are victims.
+    """
+    blamed = [name for hit in candidate.hits if hit.signal.blame for name in _named(hit)]
+    if not candidate.decisive.signal.blame:
+        return tuple(dict.fromkeys(blamed))[:MOST_BLAMED]
     if not blamed:
         same = [h for h in candidate.hits if h.signal.id == candidate.decisive.signal.id]
         blamed = [w for h in same if h.line is not None and (w := _writer(h.line))]

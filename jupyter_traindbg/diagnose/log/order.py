@@ -2,7 +2,7 @@
 
 A stranger must be able to say why a finding came first, so this is a list of rules in a fixed order and no score:
 
-1. what the run got over comes after what it did not get over;
+1. what the run got over comes after what it did not get over, and what only slows or spoils it after what ends it (severity);
 2. a sure root before a sure symptom, before a wrapper (printed last, says nothing itself), before what is only likely (weight < 0.4);
 3. surer signals first, in three coarse classes of weight;
 4. the exception within before the ones that it was wrapped in;
@@ -36,9 +36,10 @@ EPOCH_S = 86400.0 * 3650
 _FRAME = re.compile(r"\W*File \"")
 _TIERS = {"root": 0, "symptom": 1, "wrapper": 2}
 _UNSURE = 3
+_SEVERITIES = {"critical": 0, "warning": 1, "info": 2}
 
 Position = tuple[float, ...]
-Key = tuple[int, int, int, Position, float]
+Key = tuple[int, int, int, int, Position, float]
 """What the order goes by, rule by rule; of two signals at one line, the surer one."""
 
 
@@ -105,11 +106,11 @@ class Candidate:
 
     @property
     def tier(self) -> int:
-        return self.key[1]
+        return self.key[2]
 
     @property
     def position(self) -> Position:
-        return self.key[3]
+        return self.key[4]
 
 
 class _Positions:
@@ -180,7 +181,14 @@ def _says_what(hit: Hit) -> bool:
 def _key(hit: Hit, position: Position) -> Key:
     weight = hit.signal.weight
     tier = _TIERS[hit.signal.role] if weight >= LIKELY else _UNSURE
-    return int(hit.survived), tier, 0 if weight >= SURE else 1 if weight >= LIKELY else 2, position, -weight
+    return (
+        int(hit.survived),
+        _SEVERITIES[hit.family.severity],
+        tier,
+        0 if weight >= SURE else 1 if weight >= LIKELY else 2,
+        position,
+        -weight,
+    )
 
 
 def ordered(found: Sequence[Candidate]) -> list[Candidate]:

@@ -32,6 +32,7 @@ COMPLETED = (
     "job succeeded",
     "completed in ",
     "train_runtime",
+    "final validation metrics",
     "successfully saved checkpoint",
     "max_epochs=",
     "max_steps=",
@@ -86,6 +87,10 @@ class Progress:
         own = of_ranks.get(line.rank, []) if line.rank is not None else []
         judged_by = [own] if own and own[0] < line.number else of_ranks.values()
         return any(len(marks) - bisect_right(marks, at) >= ENOUGH for marks in judged_by)
+
+    def completed(self, line: LogLine, number: int) -> bool:
+        """Whether the run said that it completed, after line `number` of the source of `line`."""
+        return self._completed.get(line.source, 0) > number
 
     def stopped_before(self, line: LogLine) -> bool:
         """Whether a person had stopped the run (Ctrl-C) before `line`, for good: what follows is it being torn down."""

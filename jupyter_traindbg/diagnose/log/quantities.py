@@ -108,6 +108,6 @@ def _seconds_text(value: float) -> str:
 
 
 def _plain(value: float) -> str:
-    if value == int(value) and abs(value) < 1e15:
+    if float(value).is_integer() and abs(value) < 1e15:  # neither nan nor inf is
         return str(int(value))
     return f"{value:.4g}"

@@ -17,7 +17,7 @@ __all__ = ["BadKnowledge", "examples_that_fail", "family"]
 
 _KEYS = {
     "": "code severity title about explains signal refute cause question guide source",
-    "signal": "id anchor regex fact role weight unless_progress example",
+    "signal": "id anchor regex fact role weight unless_progress blame example",
     "refute": "id anchor regex fact of near example",
     "cause": "id when title text steps confidence",
     "question": "text",
@@ -194,9 +194,10 @@ def _signal(check: _Checker, table: Mapping[str, Any], at: str, taken: set[str])
     if not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
         check.say(f"{at}: weight", f"{weight!r} is not between 0 and 1")
         weight = 0.5
-    unless = table.get("unless_progress", False)
-    if not isinstance(unless, bool):
-        check.say(f"{at}: unless_progress", "has to be true or false")
+    flags = {key: table.get(key, default) for key, default in (("unless_progress", False), ("blame", True))}
+    for key, value in flags.items():
+        if not isinstance(value, bool):
+            check.say(f"{at}: {key}", "has to be true or false")
     return Signal(
         id=check.identifier(table, taken, at),
         anchors=anchors,
@@ -204,7 +205,8 @@ def _signal(check: _Checker, table: Mapping[str, Any], at: str, taken: set[str])
         fact=fact,
         role=cast(Role, check.one_of(table.get("role"), ("root", "symptom", "wrapper", "hint"), f"{at}: role")),
         weight=float(weight),
-        unless_progress=bool(unless),
+        unless_progress=bool(flags["unless_progress"]),
+        blame=bool(flags["blame"]),
         example=example,
     )
 

@@ -65,6 +65,6 @@ def value_at(series: Iterable[LogSeries], names: Sequence[str], source: int, num
 
 def plain(value: float) -> str:
     """A number as people write it: ``0.002``, ``3e-05``, ``11.2``."""
-    if value == int(value) and abs(value) < 1e6:
+    if value.is_integer() and abs(value) < 1e6:  # neither nan nor inf is
         return str(int(value))
     return f"{value:.4g}"

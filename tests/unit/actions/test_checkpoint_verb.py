@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from jupyter_traindbg import checkpoints
-from jupyter_traindbg.progress import BytesBar
 from jupyter_traindbg.errors import UsageError
 from jupyter_traindbg.magics import base
 from jupyter_traindbg.magics import checkpoint as verb
+from jupyter_traindbg.progress import BytesBar
 
 
 class Noted:

@@ -10,11 +10,12 @@ from . import Fact
 
 __all__ = ["facts"]
 
-_JOINED = re.compile(r"(?i)\b(\d+)\s*/\s*(\d+)\s+clients\s+joined")
+_JOINED = re.compile(r"(?i)\b(\d{1,9})\s*/\s*(\d{1,9})\s+clients\s+joined")
 _BARRIER = re.compile(
-    r"(?i)Timed out.{0,80}store based barrier[^\n]{0,160}world_size=(\d+),\s*worker_count=(\d+)(?:,.{0,40}?timeout=(\d+):(\d\d):(\d\d))?"
+    r"(?i)Timed out.{0,80}store based barrier[^\n]{0,160}world_size=(\d{1,9}),\s*worker_count=(\d{1,9})"
+    r"(?:,.{0,40}?timeout=(\d{1,9}):(\d\d):(\d\d))?"
 )
-_WAITED = re.compile(r"(?i)timed out after\s+(\d+)\s+seconds\s+waiting")
+_WAITED = re.compile(r"(?i)timed out after\s+(\d{1,9})\s+seconds\s+waiting")
 REACH = 3
 """The seconds may stand so many lines above, where the message was wrapped."""
 

@@ -18,10 +18,10 @@ __all__ = ["facts"]
 _COUNTERS = re.compile(
     r"(?i)last enqueued(?: NCCL)?(?: work)?\s*[:=]\s*(-?\d+)\s*,\s*last completed(?: NCCL)?(?: work)?\s*[:=]\s*(-?\d+)"
 )
-_RANK = re.compile(r"(?i)\brank\s*(\d+)\b")
-_GROUP = re.compile(r"(?i)\[PG(?: ID)? (\d+)")
-_WORK = re.compile(r"(?i)WorkNCCL\(\s*SeqNum=(\d+)\s*,\s*OpType=(\w+)(?:,\s*NumelIn=(\d+))?")
-_FROM = re.compile(r"(?i)collective timeout from\s+rank\s+(\d+)")
+_RANK = re.compile(r"(?i)\brank\s*(\d{1,9})\b")
+_GROUP = re.compile(r"(?i)\[PG(?: ID)? (\d{1,9})")
+_WORK = re.compile(r"(?i)WorkNCCL\(\s*SeqNum=(\d{1,9})\s*,\s*OpType=(\w+)(?:,\s*NumelIn=(\d{1,9}))?")
+_FROM = re.compile(r"(?i)collective timeout from\s+rank\s+(\d{1,9})")
 REACH = 3
 """The counters may stand on so many lines after the one that names the rank (a quoted or wrapped log)."""
 MOST_NAMED = 8

@@ -14,24 +14,38 @@ __all__ = ["facts"]
 _ZERO = re.compile(r"(?i)Generating [\w.-]+ split: ?0 examples \[00:0\d")
 _WAITING = re.compile(
     r"(?i)Resolving data files: ?100%|(?:^|\W)#\d+: ?100%\|.*obj|building (?:blend\w+ )?dataset indices"
+    r"|^\W*Downloading and preparing dataset [^\n]*\.\.\.\W*$"
 )
+_STEP = re.compile(
+    r"(?i)building (?:train|the|data)[^\n]{0,60}\bdata|reading (?:document index|sequence|pointers)|creating (?:memory view|mmap)"
+    r"|loading (?:indexed )?data ?set|using cache found|Resolving data files|Setting num_proc|Generating [\w.-]+ split|\bload_dataset\("
+)
+"""Lines of the preparation that tell something only beside a person's complaint."""
 _CRASH = re.compile(
     r"(?i)\b(SIGSEGV|SIGABRT|SIGBUS|SIGFPE|segmentation fault|bus error|core dumped|Fatal Python error: \w+(?: \w+)?)\b"
 )
 _NOISE = re.compile(r"^[\s`>.\-=_*#|┃│╰╯]*$")
 _DATA_BAR = re.compile(
-    r"(?i)(?:Map|Filter|Tokeniz|Running tokenizer|Generating|Downloading|Preprocess|Converting|Grouping)[^|]{0,80}?\d+%\|"
+    r"(?i)(?:Map|Filter|Tokeniz|Running tokenizer|Generating|Downloading|Preprocess|Converting|Grouping|Indexing"
+    r"|Loading|Casting|Saving|Packing|Building|Scanning|Caching|Extracting|Reading|Encoding|Parsing|Shuffling|Concatenating)"
+    r"[^|\[\n]{0,80}?(?:\d+%\||\[[#=>. -]{3,60}\] +\d+/\d+)"
 )
-_COMPLAINT = re.compile(r"(?i)\b(?:stuck|hangs?|hanging|hung|freez\w*|frozen)\b|卡住|卡在|卡死|不动")
+_COMPLAINT = re.compile(
+    r"(?i)\b(?:stuck\w*|hangs?|hanging|hung|freez\w*|froze\w*|forever|stock at|no progress|never (?:ends|finish\w*|returns))\b"
+    r"|\bfor (?:more than |over |about |almost )?(?:\d+|an?|several|many) ?(?:h|hours?|days?|min(?:ute)?s?)\b"
+    r"|卡住|卡在|卡死|卡了|不动|没有?反应|很久"
+)
 """A person's words beside what is pasted."""
-_MOVES = re.compile(r"[1-9]\d*%\||[1-9]\d* examples|\b[1-9]\d*/\d+ \[|(?i:\b(?:step|epoch|iter\w*|loss)\b)")
+_MOVES = re.compile(
+    r"\b[1-9]\d{0,8}%\||\b[1-9]\d{0,8} examples|\b[1-9]\d{0,8}/\d+ \[|(?i:\b(?:step|epoch|iter\w*|loss)\b)"
+)
 REACH = 8
 AFTER = 4
 
 
 def _shortened(text: str) -> str:
     """Without the bar and the figures of a progress bar."""
-    return re.split(r":? *\d+%\|", text.strip("` >"))[0][:80]
+    return re.split(r":? *\d+%\|| +\[[#=>. -]{3}", text.strip("` >"))[0][:80]
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
@@ -54,14 +68,20 @@ def _at_zero(evidence: LogEvidence) -> list[Fact]:
         last = [line for line in lines if not _NOISE.match(line.text)][-AFTER:]
         for i, line in enumerate(last):
             name = _waits(line.text, [x.text for x in (*last[:i], *last[i + 1 :])])
-            if name and not any(_MOVES.search(x.text) for x in last[i + 1 :]):
+            if name and not any(_moves(x.text) for x in last[i + 1 :]):
                 return [Fact(name, line, {"waiting": _shortened(line.text)}, line.rank)]
     return []
+
+
+def _moves(text: str) -> bool:
+    """Whether a line shows progress; what a person complains of ("stuck at 1200 examples") shows none."""
+    return bool(_MOVES.search(text)) and not _COMPLAINT.search(text)
 
 
 def _waits(text: str, around: Sequence[str]) -> str:
     """The fact that `text` shows, if nothing comes after it."""
     if _ZERO.search(text):
         return "dataset_at_zero"
-    complained = any(_COMPLAINT.search(x) for x in around)
-    return "data_stage_silent" if _WAITING.search(text) or (complained and _DATA_BAR.search(text)) else ""
+    complained = any(_COMPLAINT.search(x) for x in (text, *around))
+    step = complained and (_DATA_BAR.search(text) or _STEP.search(text))
+    return "data_stage_silent" if _WAITING.search(text) or step else ""

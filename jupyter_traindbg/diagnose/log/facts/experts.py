@@ -1,4 +1,5 @@
-"""Mixture of experts by its figures: ``moe_load_imbalance``, ``moe_inactive_experts``, ``moe_loss_nan``."""
+"""Mixture of experts by its figures: ``moe_load_imbalance``, ``moe_inactive_experts``, ``moe_few_active``, ``moe_all_to_one`` (every
+printed choice of a layer is the same expert) and ``moe_loss_nan``."""
 
 from __future__ import annotations
 
@@ -16,15 +17,56 @@ _LISTED = re.compile(
     r"[^\[\n]{0,50}(?:tensor\()?\[(?P<counts>[\d., \n]+)\]"
 )
 _ONE = re.compile(
-    r"(?:^|[/_ .])expert[_ /.]?(\d+)[_ /.]?(?:load|tokens?|usage|count|share|utili[sz]ation)?$|tokens?_per_expert[/_.](\d+)$"
+    r"(?:^|[/_ .])expert[_ /.]?(\d{1,9})[_ /.]?(?:load|tokens?|usage|count|share|utili[sz]ation)?$|tokens?_per_expert[/_.](\d{1,9})$"
 )
 _LOSS = re.compile(r"(?:load[_ ]balanc\w*|aux(?:iliary)?|router|moe|z)[_ /]?(?:aux[_ ]?)?loss$|moe\w*/\w*loss$")
+_CHOSEN = re.compile(
+    r"(?i)(?:top_?k_?(?:idx|ind\w*|ids?)|(?:selected|chosen|routed)_?\s?experts?|expert_?(?:ids?|idx|ind\w*))"
+    r"\W{1,12}(?:tensor\()?\[{1,3}(?P<ids>\d+(?:[\], \[]+\d+){7,})"
+)
+_ACTIVE = re.compile(
+    r"(?i)\b(?P<active>\d{1,5}) ?(?:/|of|out of) ?(?P<all>\d{1,5}) (?:experts? )?(?:are )?(?:active|used|alive|utili[sz]ed|in use)\b"
+)
 FEWEST, TIMES, IDLE = 4, 3.0, 0.1
 """Experts; how many times its share the busiest gets; and the share of the mean below which one counts as idle."""
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
-    return [*_nan(evidence), *_judged(_listed(evidence)), *_judged(_series(evidence))][:2]
+    with_experts = [
+        line for line in evidence.lines if "xpert" in line.text or "topk" in line.text or "top_k" in line.text
+    ]
+    found = [*_nan(evidence), *_judged(_listed(with_experts)), *_judged(_series(evidence))]
+    return [*found[:2], *_all_to_one(with_experts), *_few_active(with_experts)]
+
+
+def _all_to_one(lines: Sequence[LogLine]) -> list[Fact]:
+    """The first line of which all choices of experts are one and the same, and how many such lines there are."""
+    found: list[tuple[LogLine, list[str]]] = []
+    for line in lines:
+        match = _CHOSEN.search(line.text)
+        chosen = re.findall(r"\d+", match["ids"]) if match else []
+        if chosen and len(set(chosen)) == 1:
+            found.append((line, chosen))
+    if not found:
+        return []
+    line, chosen = found[0]
+    values: dict[str, float | str] = {"expert": chosen[0], "tokens_count": len(chosen)}
+    if len(found) > 1:
+        values["layers_count"] = len(found)
+    return [Fact("moe_all_to_one", line, values, line.rank)]
+
+
+def _few_active(lines: Sequence[LogLine]) -> list[Fact]:
+    """The last line that says that less than half of the experts are in use."""
+    for line in reversed(lines):
+        match = _ACTIVE.search(line.text)
+        if match and int(match["all"]) >= FEWEST and 2 * int(match["active"]) < int(match["all"]):
+            values: dict[str, float | str] = {
+                "active_count": int(match["active"]),
+                "experts_count": int(match["all"]),
+            }
+            return [Fact("moe_few_active", line, values, line.rank)]
+    return []
 
 
 def _nan(evidence: LogEvidence) -> Iterator[Fact]:
@@ -41,10 +83,10 @@ def _nan(evidence: LogEvidence) -> Iterator[Fact]:
             return
 
 
-def _listed(evidence: LogEvidence) -> Iterator[tuple[LogLine, list[float]]]:
+def _listed(lines: Sequence[LogLine]) -> Iterator[tuple[LogLine, list[float]]]:
     """The last list of tokens per expert that each source prints."""
     last: dict[int, tuple[LogLine, list[float]]] = {}
-    for line in evidence.lines:
+    for line in lines:
         match = _LISTED.search(line.text) if "[" in line.text.partition("xpert")[2] else None
         if match is not None:
             numbers = re.findall(r"\d+(?:\.\d+)?", match["counts"])

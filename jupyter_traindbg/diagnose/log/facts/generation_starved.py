@@ -13,9 +13,10 @@ from . import Fact
 __all__ = ["facts"]
 
 _STATS = re.compile(
-    r"(?i)generation throughput:\s*([\d.]+)\s*tokens/s.{0,80}?Waiting:\s*(\d+)\s*reqs.{0,120}?(?:GPU )?KV cache usage:\s*([\d.]+)%"
+    r"(?i)generation throughput:\s*(\d{1,9}(?:\.\d{1,6})?)\s*tokens/s.{0,80}?Waiting:\s*(\d{1,9})\s*reqs.{0,120}?(?:GPU )?"
+    r"KV cache usage:\s*(\d{1,9}(?:\.\d{1,6})?)%"
 )
-_PREEMPTED = re.compile(r"(?i)total_(?:num_)?cumulative_preemption(?:_cnt)?=(\d+)")
+_PREEMPTED = re.compile(r"(?i)total_(?:num_)?cumulative_preemption(?:_cnt)?=(\d{1,9})")
 FULL_PERCENT, SLOWER, SAMPLES = 95.0, 2.0, 3
 
 

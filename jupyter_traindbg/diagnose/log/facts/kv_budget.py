@@ -14,7 +14,7 @@ from . import Fact
 
 __all__ = ["facts"]
 
-_SIZE = r"(-?[\d.]+)\s*(GiB|GB|MiB|MB)"
+_SIZE = r"(-?\d{1,9}(?:\.\d{1,6})?)\s*(GiB|GB|MiB|MB)"
 _WEIGHTS = re.compile(
     rf"(?i)(?:Model loading took|model weights take|Loading model weights took|Load weight end\.?.{{0,80}}mem usage=)\s*{_SIZE}"
 )

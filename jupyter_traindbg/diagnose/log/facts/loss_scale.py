@@ -20,15 +20,17 @@ _OVERFLOWS = [
     re.compile(rf"(?i)attempted loss\s+scale:? *{_NUMBER},? reducing to *{_NUMBER}"),
     re.compile(rf"(?i)reducing (?:dynamic )?loss scale from *{_NUMBER} to *{_NUMBER}"),
     re.compile(rf"(?i)overflow.{{0,120}}?(?:reducing|setting|new) loss scale (?:to)?:? *{_NUMBER}"),
-    re.compile(rf"(?i)overflow.{{0,60}}?loss[_ ]scale (?:is |to |= ?|: ?)+{_NUMBER}"),
+    re.compile(
+        rf"(?i)overflow.{{0,60}}?loss[_ ]scale (?:(?:is|reduced|decreased|lowered|down|now|to|=|:) ?)+{_NUMBER}"
+    ),
 ]
 _WRITER = re.compile(r"(?i)overflow!? rank (\d{1,5})")
 _SCALE = re.compile(r"(?:^|[/_ .])(?:loss|grad|amp)[_ ]scale(?:r?_?scale)?$")
 _LOSS = re.compile(r"loss$")
 
-LOW = 1024.0
-"""A sound run settles above this."""
-MANY = 8
+DOWN = ((1, 4.0), (3, 64.0), (8, 1024.0))
+"""So many overflows seen, and the scale now below that: the search is not going to end. A sound run settles at some thousands; the fewer
+overflows an excerpt shows, the lower the scale has to be."""
 GOOD = 4
 """So many finite losses printed after the last overflow, without another one, and the search has ended."""
 
@@ -69,7 +71,7 @@ def _judge(evidence: LogEvidence, overflows: list[tuple[LogLine, float, float]])
     if last[2] <= 1:
         at = next(line for line, _, after in overflows if after <= 1)
         return Fact("loss_scale_at_floor", at, values, _rank(at))
-    if len(overflows) >= MANY and last[2] < LOW:
+    if any(len(overflows) >= seen and last[2] <= low for seen, low in DOWN):
         return Fact("loss_scale_falling", first[0], values, _rank(first[0]))
     return None
 

@@ -16,9 +16,9 @@ __all__ = ["facts"]
 
 _HEAD = re.compile(r"(?i)mismatch between collectives")
 _SIDE = re.compile(
-    r"(?i)\bRank\s+(\d+)\s+is\s+running\s+(?:(?:inconsistent )?collective:\s*)?([\w.]{3,40}(?:\s?\([^()\n]{0,200}\)?)?)"
+    r"(?i)\bRank\s+(\d{1,9})\s+is\s+running\s+(?:(?:inconsistent )?collective:\s*)?([\w.]{3,40}(?:\s?\([^()\n]{0,200}\)?)?)"
 )
-_SEQUENCE = re.compile(r"(?i)SequenceNumber\s*=\s*(\d+)")
+_SEQUENCE = re.compile(r"(?i)SequenceNumber\s*=\s*(\d{1,9})")
 _OPERATION = re.compile(r"(?i)OpType\s*=\s*(\w+)(?:[^)\n]{0,20}?TensorShape\s*=\s*(\[[\d, ]*\]))?")
 REACH = 8
 """The message is broken into so many lines at most."""

@@ -13,7 +13,7 @@ __all__ = ["facts"]
 _WAITED = re.compile(
     r"(?i)collective operation timeout|Timed out waiting \d+ ?ms for (?:send|recv)|Timeout at NCCL work|WorkNCCL\(.{0,200}ran for"
 )
-_RANK = re.compile(r"(?i)\[rank ?(\d+)\]")
+_RANK = re.compile(r"(?i)\[rank ?(\d{1,9})\]")
 _WORLD = re.compile(r"(?i)\b(?:world[_ ]size|nranks)\s*[:=]?\s*(\d{1,5})\b|\bMEMBER:\s*\d+/(\d{1,5})")
 MOST_MISSING = 3
 

@@ -24,8 +24,8 @@ _PLACES = {
     ),
     "oom_in_backward": re.compile(r"\.backward\(|_engine_run_backward|in backward\b|run_backward\("),
     "oom_at_load": re.compile(
-        r"\.cuda\(|param_applied = fn\(|from_pretrained|_load_(?:state_dict_into|pretrained)|in load_model\b"
-        r"|load_state_dict|\.to\(device|convert\(t\)|initialize_model|set_module_tensor"
+        r"(?i:model|net\w*)\)?\.(?:cuda|to)\(|param_applied = fn\(|from_pretrained|_load_(?:state_dict_into|pretrained)|in load_model\b"
+        r"|load_state_dict|convert\(t\)|initialize_model|set_module_tensor"
     ),
 }
 _REACH = 60
@@ -36,7 +36,9 @@ ENOUGH_STEPS = 50
 def facts(evidence: LogEvidence) -> list[Fact]:
     for i, line in enumerate(evidence.lines):
         if ("emory" in line.text or "alloc" in line.text.lower()) and _OOM.search(line.text):
-            return [*_place(evidence.lines[max(0, i - _REACH) : i], line), *_after(evidence, line)]
+            trained = _steps(evidence, line, {*_STEPS, "loss"}) >= 3
+            places = _place(evidence.lines[max(0, i - _REACH) : i], line)
+            return [*(p for p in places if not (trained and p.name == "oom_at_load")), *_after(evidence, line)]
     return []
 
 
@@ -47,6 +49,12 @@ def _place(before: Sequence[LogLine], line: LogLine) -> list[Fact]:
         if pattern.search(text):
             return [Fact(name, line)]
     return []
+
+
+def _steps(evidence: LogEvidence, line: LogLine, names: set[str]) -> int:
+    """How many values of these were printed before `line`."""
+    known = (s for s in evidence.series if s.source == line.source and s.name in names)
+    return max((sum(n <= line.number for n, _ in s.points) for s in known), default=0)
 
 
 def _after(evidence: LogEvidence, line: LogLine) -> list[Fact]:

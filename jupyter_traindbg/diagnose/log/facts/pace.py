@@ -76,7 +76,7 @@ def _one_bar(evidence: LogEvidence, series: LogSeries) -> bool:
     """Whether all speeds are of one bar: those of loading, mapping and evaluating are not to be compared with training's."""
     numbers = {n for n, _ in series.points}
     texts = [x.text for x in evidence.lines if x.source == series.source and x.number in numbers]
-    totals = {m[1] for t in texts if (m := re.search(r"\b\d+/(\d+) ?\[", t))}
+    totals = {m[1] for t in texts if (m := re.search(r"\b\d+/(\d{1,9}) ?\[", t))}
     return len(totals) == 1
 
 

@@ -13,8 +13,8 @@ from . import Fact
 __all__ = ["facts"]
 
 _WAITING = re.compile(
-    r"(?i)waiting for\s+(\d+)(?:\s*/\s*\d+)?\s+(?:more\s+)?(?:workers?|rollouts?|actors?|futures?|env runners?|results?|trajector\w+)"
-    r".{0,60}?(?:elapsed|for|after|waited)[:=\s]*([\d.]+)\s*(s|sec|seconds|min|minutes)\b"
+    r"(?i)waiting for\s+(\d{1,9})(?:\s*/\s*\d+)?\s+(?:more\s+)?(?:workers?|rollouts?|actors?|futures?|env runners?|results?|trajector\w+)"
+    r".{0,60}?(?:elapsed|for|after|waited)[:=\s]*(\d{1,9}(?:\.\d{1,6})?)\s*(s|sec|seconds|min|minutes)\b"
 )
 SAME, LONG_S = 3, 120.0
 

@@ -113,13 +113,14 @@ def _nan(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
     if good:
         recent = median([v for _, v in good[-3:]])
         lowest = min(v for _, v in good)
-        rise = recent / lowest if lowest > 0 else 1.0
+        high = min(recent, good[-1][1])  # where the last one is the lowest, nothing rose
+        rise = high / lowest if lowest > 0 else 1.0
         values |= {"last_finite": good[-1][1], "lowest": lowest, "rise": rise if len(good) >= 4 else 1.0}
     rate = trends.value_at(evidence.series, RATES, series.source, first.number)
     if rate is not None:
         values["lr"] = trends.plain(rate[1])
     step = trends.value_at(evidence.series, STEPS, series.source, first.number)
-    if step is not None and step[1] == int(step[1]):
+    if step is not None and step[1].is_integer():
         values["first_step"] = int(step[1])
     yield Fact("loss_is_nan", first, values, series.rank)
 

@@ -21,7 +21,7 @@ NEAR_THE_END = 12
 _UNRAISABLE = ("Exception ignored in", "Error in atexit", "Error in sys.excepthook", "Exception ignored on")
 _GOT_OVER = re.compile(
     r"(?i)\bretr(?:y|ies|ying)\b|fall(?:ing|s|en)? back|\bignor|\bskipp|warning|disabled|will be used instead|continuing"
-    r"|DataLoader worker \(pid"
+    r"|DataLoader worker \(pid|can only test a child process"
 )
 
 
@@ -34,7 +34,12 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         innermost = links[-1]
         if any(e.type.rpartition(".")[2] in ON_PURPOSE for e in links):
             continue
-        if progress.after(outermost.line, max(e.last_number for e in links)) or _ignored(outermost, unraisable):
+        said_at = max(
+            e.last_number - e.message.count("\n") for e in links
+        )  # what follows may be no part of the message
+        if progress.completed(outermost.line, said_at) or _ignored(outermost, unraisable):
+            continue
+        if progress.after(outermost.line, max(e.last_number for e in links)):
             continue
         if any(e.frames for e in links) or _ended_by(outermost, evidence):
             fact = _fact(innermost)

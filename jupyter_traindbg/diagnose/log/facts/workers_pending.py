@@ -16,14 +16,14 @@ __all__ = ["facts"]
 
 _AGE = re.compile(r"\((?:autoscaler|scheduler|pid=autoscaler)[^)]*?\+((?:\d+[dhms])+)\)")
 _REQUEST = re.compile(r"(?i)cannot be scheduled right now:\s*(\{[^}\n]{3,120}\})")
-_PART = re.compile(r"(\d+)([dhms])")
+_PART = re.compile(r"(\d{1,9})([dhms])")
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _GROUP = re.compile(r"(?i)^[\s|>*-]*([A-Z][\w /().-]{2,40}?)\s*:\s*(\d{1,4})\s*(?:x\s*)?GPUs?\b")
 _TOTAL = re.compile(
     r"(?i)(?:(?:total|available|cluster|host|node|machine)[\w ]{0,24}GPUs?\s*[:=]\s*(\d{1,5})"
     r"|\b(\d{1,5})\s*GPUs?\s+(?:in total|available|on this (?:host|node)))"
 )
-_USED = re.compile(r"(?i)\b[\d.]+/([\d.]+)\s+GPU\b")
+_USED = re.compile(r"(?<![\d.])\d{1,6}(?:\.\d{1,4})?/(\d{1,6}(?:\.\d{1,4})?)\s{1,9}GPU\b")
 STANDING_S = 120.0
 """From this age on a request that is still repeated is no matter of start-up."""
 

@@ -406,3 +406,98 @@ def test_sampled_figures_that_stand_still_while_the_policy_learns_are_a_missing_
         *(step(n, 0.0, 512.0) for n in range(1, 8))
     )  # a reward that is never given, answers cut at the limit
     assert "engine_weight_sync" not in [f.code for f in judged(never_right)]
+
+
+# --- who is a victim -----------------------------------------------------------------------------------------------
+
+
+def test_those_who_only_waited_are_not_named_as_the_ones_to_look_at() -> None:
+    waited = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=88, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
+    found = only(
+        "\n".join(f"[rank{r}]:[E1 ProcessGroupNCCL.cpp:632] [Rank {r}] {waited}" for r in (1, 2)), "nccl_timeout"
+    )
+    assert found.who == ()
+    assert "[Rank 1]" in found.evidence[0]
+
+
+@pytest.mark.parametrize(("minutes", "blamed"), [(20, ("rank 0",)), (0, ())])
+def test_the_rank_that_saves_in_silence_is_late_not_those_that_report(minutes: int, blamed: tuple[str, ...]) -> None:
+    log = f"""
+2025-03-04 10:00:00 INFO Saving checkpoint of step 4000 to /data/run7
+2025-03-04 10:{minutes:02d}:02 [rank6]:[E1 ProcessGroupNCCL.cpp:632] [Rank 6] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=88, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=1200000) ran for 1200012 milliseconds before timing out.
+"""
+    found = only(log, "nccl_timeout")
+    assert found.who == blamed
+    assert ("Saving checkpoint" in found.cause) == bool(blamed)
+
+
+def test_the_rank_in_torchruns_table_is_named_for_a_killed_process() -> None:
+    found = only(
+        """
+train.py FAILED
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-03-04_10:00:00
+  host      : node-b
+  rank      : 5 (local_rank: 1)
+  exitcode  : -9 (pid: 8123)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 8123
+""",
+        "host_oom_killed",
+    )
+    assert found.who[0] == "rank 5"
+    assert found.confidence == "medium"
+
+
+def test_rays_list_of_possible_reasons_is_no_kill_for_memory() -> None:
+    found = only(
+        """
+(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker IP address: 10.7.0.4 Worker port: 10017 Worker PID: 3120 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called.
+""",
+        "ray_actor_died",
+    )
+    assert "pid 3120" in found.who
+
+
+def test_more_sign_in_than_are_expected_means_that_two_jobs_share_a_store() -> None:
+    found = only(
+        "Timed out initializing process group in store based barrier on rank: 1, for key: store_based_barrier_key:1 (world_size=2, worker_count=5, timeout=0:30:00)",
+        "dist_init_hang",
+    )
+    assert "same store" in found.cause
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "node2:311:400 [1] NCCL INFO Channel 03/0 : 5[1] -> 4[0] via P2P/IPC",
+        "node2:311:400 [1] ras/client_support.cc:171 NCCL WARN Call to bind failed: Address already in use",
+        "node2:311:400 [1] NCCL WARN NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.",
+        "ddp_timeout: 3600, nccl_timeout: 1800",
+        "INFO rendezvous: waiting for all workers to join: 16/16 joined",
+        "weight sync took 2.4 s, failed: 0",
+        "Xid errors: 0, retired pages: 0",
+        "ERROR: Could not fetch URL https://pypi.example.org/simple/: [Errno -2] Name or service not known",
+    ],
+)
+def test_what_healthy_runs_print_is_no_failure(line: str) -> None:
+    assert judged(f"step 1 loss 2.0\n{line}\nstep 2 loss 1.9\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("ValueError: Total available GPUs 4.0 is less than total desired GPUs 12", "ray_workers_pending"),
+        ("AssertionError: rollout world_size: 3 is not divisible by infer_tp: 2", "world_size_gpu_mismatch"),
+        ("Exception: Worker failed with error 'pidfd_getfd: Operation not permitted'", "engine_weight_sync"),
+        ("last enqueued NCCL work: 3, last completed NCCL work: 2", "nccl_timeout"),
+        ("nslookup: can't resolve 'exp-master-0': Name does not resolve", "dist_init_hang"),
+        ("NCCL WARN No transport found for rank 3[1c000] -> rank 9[1c000]", "nccl_system_error"),
+        ("RayOutOfMemoryError: More than 95% of the memory on node gpu-b is used (60.1 / 62.8 GB).", "host_oom_killed"),
+        ("各 rank 的 collective 调用顺序不一致", "rank_desync"),
+        ("NVRM: _kgspRpcRecvPoll: Timeout after 6s of waiting for RPC response from GPU4 GSP!", "nvidia_smi_hang_xid"),
+    ],
+)
+def test_one_line_is_enough(line: str, code: str) -> None:
+    assert [f.code for f in judged(line)][:1] == [code]

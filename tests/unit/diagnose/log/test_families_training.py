@@ -105,9 +105,10 @@ def test_rollouts_are_counted_from_the_command_line() -> None:
     log = """python train_rl.py --train_batch_size 256 --rollout_batch_size 64 --n_samples_per_prompt 8
 AssertionError: num_rollouts_per_episodes should be > 0"""
     found = first(log)
-    assert "64 x 8 = 512 > train_batch_size 256" in found.title
-    assert "train_batch_size to 512" in said(found)
-    assert "rollout_batch_size to 32" in said(found)
+    assert "fewer than 64 prompts" in found.title
+    assert "64 x 8 = 512" in said(found)
+    wide = first(log.replace("train_batch_size 256", "train_batch_size 1024"))
+    assert "fewer than 128 prompts" in wide.title
 
 
 def test_vocabulary_prefix_and_shards_are_told_apart_by_shapes_and_names() -> None:
@@ -232,11 +233,22 @@ def test_experts_that_get_nothing() -> None:
 # --- what is said and is none ----------------------------------------------------------------------------------------
 
 HEALTHY = {
+    "the scale of a DeepSpeed config": '"fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000}',
+    "experts in use": "router_entropy: 1.9 max_vio: 0.2 dead_experts: 0\nexpert utilization: 61/64 experts active\ntopk_idx: [3, 7, 1, 9, 3, 4, 2, 8]",
+    "an optimizer that was loaded": "Resumed: optimizer.load_state_dict(saved['optimizer'])\n"
+    + steps(6, loss=noisy(6, 0.9, 0.8)),
+    "a check for nan": "checking for NaN in loss: enabled\nno NaN or Inf found in outputs\n0 NaN values detected in the data",
+    "a rule of batches in a help text": "  --batch_size  must be divisible by the number of GPUs\n"
+    + steps(6, loss=noisy(6, 0.9, 0.8)),
+    "an engine's optional kernel": "WARNING 01-02 03:04:05 [interface.py:10] Failed to import from vllm._C: ModuleNotFoundError(\"No module named 'vllm._C'\")",
     "a checkpoint that is not there at a first start": "No checkpoint found at out/last.pt, training from scratch\nstep 0 loss 2.31\nstep 1 loss 2.30",
     "new layers": "Some weights of TinyBert were not initialized from the model checkpoint at base and are newly initialized: ['head.weight']\nYou should probably TRAIN this model",
     "an optional package": "WARNING: No module named 'apex', falling back to the native optimizer\nstep 0 loss 2.3\nstep 1 loss 2.2",
     "0 examples for a moment": "Generating train split: 0 examples [00:00, ? examples/s]\nGenerating train split: 8000 examples [00:02, 3900.00 examples/s]\nstep 1 loss 2.2",
     "workers killed after the end": "step 900 loss 0.4\nTraining completed in 3600 s\nRuntimeError: DataLoader worker (pid 812) is killed by signal: Killed.",
+    "a worker that ends with the run": "Traceback (most recent call last):\n  File \"/app/main.py\", line 9, in run\n    loop()\nRuntimeError: DataLoader worker (pid 812) is killed by signal: Killed.\nstep:9 - loss:0.4\nFinal validation metrics: {'acc': 0.5}",
+    "a destructor in the wrong process": "AssertionError: can only test a child process",
+    "a directory that is made": "Checkpoint directory ./runs/9 does not exist, creating it",
     "a hint about workers": "The 'train_dataloader' does not have many workers which may be a bottleneck. Consider increasing the value of the `num_workers` argument` to `num_workers=31`",
     "one overflow": "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 65536.0",
     "handled memory": "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB\nretrying with batch size 16\n"
@@ -249,6 +261,96 @@ HEALTHY = {
 @pytest.mark.parametrize("scene", HEALTHY)
 def test_frightening_lines_of_a_sound_run_give_nothing(scene: str) -> None:
     assert codes(HEALTHY[scene]) == []
+
+
+# --- wordings ---------------------------------------------------------------------------------------------------------
+
+FRAMES = """Traceback (most recent call last):
+  File "/app/run.py", line 12, in main
+    engine.resume(path)
+  File "/app/engine.py", line 88, in resume
+    self.optimizer.load_state_dict(saved["optimizer"])
+  File "/opt/py/fancy/optimizer.py", line 40, in load_state_dict
+    self.inner.load(state)
+  File "/opt/py/fancy/inner.py", line 7, in load
+    one()
+  File "/opt/py/fancy/inner.py", line 9, in one
+    two()
+  File "/opt/py/fancy/inner.py", line 11, in two
+    return state["state"]
+"""
+
+WORDINGS = {
+    "the optimizer in the frames": ("resume_mismatch", FRAMES + "KeyError: 'state'"),
+    "memory while the optimizer is loaded": (
+        "cuda_oom",
+        FRAMES + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    ),
+    "placeholders of ZeRO-3": (
+        "resume_mismatch",
+        "size mismatch for enc.1.w: copying a param with shape torch.Size([1]) from checkpoint, the shape in current model is torch.Size([640, 320]).",
+    ),
+    "another argument": (
+        "resume_mismatch",
+        "AssertionError: num_layers value from checkpoint (24) is not equal to the input argument value (30).",
+    ),
+    "one expert for all": (
+        "moe_imbalance_or_nan",
+        "layer: 1 topk_idx: [6, 6, 6, 6, 6, 6, 6, 6]\nlayer: 2 topk_idx: [11, 11, 11, 11, 11, 11, 11, 11]",
+    ),
+    "few experts in use": ("moe_imbalance_or_nan", "step 90 expert utilization: 3/64 experts active"),
+    "nothing to dispatch": (
+        "moe_imbalance_or_nan",
+        "  File \"/app/moe/token_dispatcher.py\", line 310, in combine\nRuntimeError: shape '[64, 1, 512]' is invalid for input of size 0",
+    ),
+    "a scale that only falls": (
+        "grad_scaler_underflow",
+        "\n".join(
+            f"OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {2**n}, reducing to {2 ** (n - 1)}"
+            for n in (6, 5, 4, 3)
+        ),
+    ),
+    "a preparation that somebody waits for": (
+        "dataset_stuck",
+        "Indexing shards  [##################-]  811/812  00:00:09\nfor more than 2 days.",
+    ),
+    "no locks": ("dataset_stuck", "OSError: [Errno 37] No locks available"),
+    "rollouts in mini-batches": (
+        "batch_size_config_error",
+        "SystemExit: bad spec: ['rollout_steps (90) must be divisible by num_mini_batches (4)']",
+    ),
+    "an assertion of batches": (
+        "batch_size_config_error",
+        "    assert self.n_batch % self.nminibatches == 0\nAssertionError",
+    ),
+    "whatever argparse says": (
+        "cli_argument_error",
+        "fit.py: error: argument --bf16: Truthy value expected: got ye but expected one of yes/no",
+    ),
+    "a line that does not continue": ("cli_argument_error", "run.sh: line 14: --warmup_steps: command not found"),
+    "semaphores in a full /dev/shm": (
+        "dataloader_worker_died",
+        '  File "/usr/lib/python3.10/multiprocessing/synchronize.py", line 57, in __init__\n    sl = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device',
+    ),
+    "boxes that are not finite": (
+        "nan_loss",
+        "FloatingPointError: Predicted masks contain Inf/NaN. Training has diverged.",
+    ),
+}
+
+
+@pytest.mark.parametrize("scene", WORDINGS)
+def test_other_wordings_of_the_same_failure(scene: str) -> None:
+    code, log = WORDINGS[scene]
+    assert codes(log)[:1] == [code]
+
+
+def test_a_process_that_is_not_ours_is_told_by_what_we_hold() -> None:
+    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.10 GiB is free. Process 9 has {} GiB memory in use. Of the allocated memory {} GiB is allocated by PyTorch, and 500.00 MiB is reserved by PyTorch but unallocated."
+    theirs, ours = first(log.format("60.00", "16.20")), first(log.format("77.50", "76.10"))
+    assert "process 9" in theirs.title
+    assert "GPU 3" in theirs.title
+    assert "process 9" not in said(ours)
 
 
 # --- words that mislead ----------------------------------------------------------------------------------------------

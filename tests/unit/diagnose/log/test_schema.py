@@ -93,6 +93,7 @@ def test_a_family_as_it_should_be() -> None:
         ('steps = [{en = "Look.", zh = "查看。"}]', "steps = []", "[[cause]] other: steps: has to be a list"),
         ('guide = "003"', 'guide = "3"', "guide '3' has to be one of 000 to 004"),
         ("https://example.org", "http://example.org", "does not begin with https://"),
+        ("weight = 0.9", 'weight = 0.9\nblame = "nobody"', "blame: has to be true or false"),
         ('id = "other"', 'id = "The other"', ""),
         ("[[cause]]", "[[cause]", "this is no TOML"),
     ],
