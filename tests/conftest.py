@@ -14,6 +14,7 @@ import pytest
 from support import PROGRAMS, Program, Start, need
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``-n 2 --dist loadgroup``: what looks at the whole machine runs in order on one worker, the unit tests on the other."""
     for item in items:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -98,6 +99,17 @@ def test_targets_answers(run: Run) -> None:
     print(f"traindbg targets: {time.monotonic() - began:.2f} s")
     assert isinstance(listed["targets"], list)
     assert listed["findings"] == []
+
+
+def test_knowledge_and_templates_are_installed(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    ask = f"import traindbg; print([f.code for f in traindbg.diagnose_log({str(log)!r})])"
+    assert run("python", "-c", ask).stdout == "['cuda_oom']\n"
+    healthy = tmp_path / "healthy.log"
+    healthy.write_text("step 1 loss 2.0\n")
+    run("traindbg", "report", str(healthy), "-o", str(tmp_path / "report.zip"))
+    assert "index.html" in zipfile.ZipFile(tmp_path / "report.zip").namelist()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="attaching by pid is for Linux")
