@@ -14,12 +14,10 @@ import pytest
 from support import PROGRAMS, Program, Start, need
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """With ``-n 2 --dist loadgroup``: what looks at the whole machine runs in order on one worker, the unit tests on the other."""
-    for item in items:
-        if "unit" not in item.path.relative_to(Path(__file__).parent).parts:
-            item.add_marker(pytest.mark.xdist_group("the whole machine"))
+    if "unit" not in item.path.relative_to(Path(__file__).parent).parts:
+        item.add_marker(pytest.mark.xdist_group("the whole machine"))
 
 
 @pytest.fixture
