@@ -7,14 +7,12 @@
 #   TORCH_INSTALL  what pip is told to install as torch; on a machine without GPU the CPU build is much smaller:
 #                  make test TORCH_INSTALL="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 #   ARGS           more words for pytest: make test ARGS="-k layering -x"
-#   WORKERS        how many tests run at once (2; 0: in one process): integration tests in order on one worker, unit tests on the others
 
 SHELL := /bin/bash
 PYTHON ?= python3
 TORCH_INSTALL ?= torch==2.13.0
 HEADLESS ?=
 ARGS ?=
-WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml hatch_build.py jupyter_traindbg/native/boot.c jupyter_traindbg/_version.py scripts/setup
@@ -28,7 +26,7 @@ demo: $(VENV)/.ready-demo
 	$(BIN)/python scripts/demo.py $(if $(filter-out 0,$(HEADLESS)),--headless)
 
 test: $(VENV)/.ready-test check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest $(ARGS)
 
 check: $(VENV)/.ready-demo
 	scripts/check

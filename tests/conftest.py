@@ -14,12 +14,6 @@ import pytest
 from support import PROGRAMS, Program, Start, need
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """With ``-n 2 --dist loadgroup``: what looks at the whole machine runs in order on one worker, the unit tests on the other."""
-    if "unit" not in item.path.relative_to(Path(__file__).parent).parts:
-        item.add_marker(pytest.mark.xdist_group("the whole machine"))
-
-
 @pytest.fixture
 def need_tool() -> Callable[[str], str]:
     """The path of a command-line tool, or skip (fail in CI)."""
