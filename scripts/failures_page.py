@@ -41,7 +41,7 @@ it, its causes in the order of probability with the condition under which each i
 ## What comes first
 
 A log shows several failures at once, and the last line is seldom the cause. The first finding is chosen by these rules, in this order: what the run got over comes
-last; a root before a symptom before a wrapper (printed last, says nothing itself) before what is only likely; surer signals first; the exception within before
+last; what ends a run before what only slows or spoils it; a root before a symptom before a wrapper (printed last, says nothing itself) before what is only likely; surer signals first; the exception within before
 those it was wrapped in; what happened first, by the clock of all files or by the line. What a family *explains* is shown as its evidence, not as another finding.
 """,
     """\
@@ -56,7 +56,7 @@ those it was wrapped in; what happened first, by the clock of all files or by th
 
 ## 先后次序
 
-一份日志往往同时呈现多个故障，最后一行很少是原因。第一条结论按以下规则依次选出：训练已经挺过去的排在最后；根因先于症状，症状先于外层包装（最后打印、本身不说明问题），再后是仅仅可能的；
+一份日志往往同时呈现多个故障，最后一行很少是原因。第一条结论按以下规则依次选出：训练已经挺过去的排在最后；使训练终止的先于只让它变慢或变差的；根因先于症状，症状先于外层包装（最后打印、本身不说明问题），再后是仅仅可能的；
 更确定的信号在前；内层异常先于包装它的异常；按各文件的时钟（没有时钟则按行号）先发生的在前。某类故障“会引起”的后果作为它的证据显示，不另列结论。
 """,
 )
