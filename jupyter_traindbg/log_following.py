@@ -23,6 +23,8 @@ EVERY_S = 1.0
 LOOK_EVERY_S = 5.0
 """A look at who writes takes some 50 ms of CPU and stops nobody."""
 MOST_LOOKED_AT = 8
+JUDGE_SHARE = 0.1
+"""Of the time, that may go into judging a log that grows."""
 _LOOK_S = 1.0
 _READ_S = 5.0
 
@@ -46,6 +48,8 @@ def follow(
         pids = watched.pids()
         closed = watched.had and not pids
         over = _over(closed=closed, time_is_up=for_s is not None and now - began >= for_s)
+        if over:
+            log.read(every_s, last=True)  # a job that crashes writes why, and is gone
         seen = watched.look(pids, closely=stages.overdue(log.growth()))
         yield stages.follow(file.name, log.growth(seen, closed=closed), log.findings, over)
         if not over:
@@ -62,15 +66,15 @@ class _Log:
         self._news = False
         self._judge_at = 0.0
 
-    def read(self, every_s: float) -> None:
+    def read(self, every_s: float, *, last: bool = False) -> None:
         began = time.monotonic()
         self._news |= self._following.more(ends=began + max(every_s, _READ_S))
-        if self._news and began >= self._judge_at:
+        if self._news and (last or began >= self._judge_at):
             self._evidence = self._following.evidence()
             self.findings = rules.diagnose(self._evidence)
             self._news = False
             ended = time.monotonic()
-            self._judge_at = ended + 9 * (ended - began)
+            self._judge_at = ended + (ended - began) / JUDGE_SHARE
 
     def growth(self, seen: Sequence[LogWriter] = (), *, closed: bool = False) -> LogGrowth:
         following = self._following

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import traindbg
-from jupyter_traindbg import cli
+from jupyter_traindbg import cli, log_following
 from jupyter_traindbg.errors import BadLog
 from jupyter_traindbg.magics.diagnose import is_log
 
@@ -217,3 +217,19 @@ def test_the_result_as_text_needs_no_terminal(crashed: Path, monkeypatch: pytest
     monkeypatch.setattr("sys.stdout", out)
     assert diagnose(str(crashed)) == 1
     assert "\x1b" not in out.getvalue()
+
+
+def test_a_log_that_is_followed_is_judged_to_its_very_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job crashes just after a look, and its process is gone at the next: why it crashed must not be lost to the pace of judging."""
+    log = tmp_path / "train.log"
+    log.write_text("step 1 loss 2.0\n")
+    there = iter([[os.getpid()], []])
+    monkeypatch.setattr(log_following, "writers", lambda path: next(there))
+    monkeypatch.setattr(log_following, "JUDGE_SHARE", 1e-9)
+    following = log_following.follow(str(log), every_s=0.01)
+    assert next(following).findings == ()
+    with log.open("a") as f:
+        f.write("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    last = next(following)
+    assert last.over
+    assert [f.code for f in last.findings] == ["cuda_oom"]

@@ -32,9 +32,9 @@ class Following:
         self._arrived: list[tuple[int, float]] = []
         self._begin()
         self._grown_at_s = self._stat().st_mtime
-        self._caught_up = False
 
     def _begin(self) -> None:
+        self._caught_up = False
         self._inode = self._stat().st_ino
         self._offset = 0
         self._left = b""
@@ -70,7 +70,7 @@ class Following:
         elif self._left and self.silent_s > HALF_LINE_S:
             self._scan(self._left)
             self._left, grown = b"", True
-        self._caught_up = True
+        self._caught_up = self._offset >= about.st_size
         return grown
 
     def _feed(self, block: bytes) -> None:
