@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .job import Job, attach
     from .log_report import diagnose_log
     from .prepared import serve
+    from .ray.hook import ray_worker_hook
     from .resume import Resumed, resume
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "attach",
     "diagnose_log",
     "load_ipython_extension",
+    "ray_worker_hook",
     "resume",
     "serve",
     "targets",
@@ -36,6 +38,7 @@ _HOMES = {
     "Resumed": "resume",
     "attach": "job",
     "diagnose_log": "log_report",
+    "ray_worker_hook": "ray.hook",
     "resume": "resume",
     "serve": "prepared",
     "targets": "attach.discover",

@@ -75,7 +75,7 @@ def _look(links: list[Link], timeout: float) -> Collectives:
         records,
         world_size=world_size,
         missing=[*missing, *(s.rank for s in silent if s.rank is not None)],
-        where=_places_from_outside([link for link in links if link.rank in {s.rank for s in silent}]),
+        where=_places_from_outside([link for link in links if link.here and link.rank in {s.rank for s in silent}]),
         patient=True,
     )
     busy = {f"rank {a.record.rank}" for a in answers if a.running}

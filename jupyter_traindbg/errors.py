@@ -9,7 +9,8 @@
     ├── CannotAttach            it runs, but there is no way in
     │   ├── NotPermitted        the kernel, a container or a uid forbids it
     │   ├── NoSafeThread        no thread is parked where injecting is harmless
-    │   └── MissingPiece        something of ours is not installed
+    │   ├── MissingPiece        something of ours is not installed
+    │   └── RayVersion          the cluster runs another version of Ray or Python than we do
     ├── GilHeld                 the agent is inside but C code holds the GIL
     ├── DeadlineExceeded        no answer in time
     ├── AgentRefused            the agent said no (token, uid, version)
@@ -42,6 +43,7 @@ __all__ = [
     "NoTarget",
     "NotPermitted",
     "ProbeFailed",
+    "RayVersion",
     "TargetGone",
     "TraindbgError",
     "UnknownTarget",
@@ -78,7 +80,10 @@ class UsageError(TraindbgError):
 class UnknownTarget(UsageError):
     """The text names no target."""
 
-    default_next_step = "a target is a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, or the path of an agent socket"
+    default_next_step = (
+        "a target is a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, "
+        "or the path of an agent socket"
+    )
 
 
 class NoTarget(TraindbgError):
@@ -115,6 +120,12 @@ class NoSafeThread(CannotAttach):
 
 class MissingPiece(CannotAttach):
     """A part of this package, or a tool it needs, is not installed."""
+
+
+class RayVersion(CannotAttach):
+    """The Ray cluster runs another version of Ray or Python than this process, so nothing of ours can run on its nodes."""
+
+    default_next_step = "use the cluster's versions; `traindbg ray-workers --tier 0` works with any"
 
 
 class GilHeld(TraindbgError):

@@ -83,6 +83,8 @@ def grads(rank: int, pid: int, answer: Mapping[str, Any]) -> RankGrads:
         tuple(_grad(g) for g in answer["grads"]),
         _first(first) if first else None,
         answer["note"],
+        after_step=_or(answer.get("after_step"), "not read"),
+        cost_s=_or(answer.get("cost_s"), "not read"),
     )
 
 
@@ -103,6 +105,8 @@ def _first(raw: Mapping[str, Any]) -> FirstNonFinite:
         _or(raw["weights_finite"], unknown),
         raw["modules_seen"],
         raw["note"],
+        step=_or(raw.get("step"), unknown),
+        steps_seen=raw.get("steps_seen", 0),
     )
 
 

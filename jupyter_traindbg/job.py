@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import evidence
+from . import evidence, stack_report
 from .attach import only_candidate, resolve
 from .attach.base import Link, introduce
 from .attach.together import each
-from .errors import DeadlineExceeded, NotPermitted, ProbeFailed, TargetGone, TraindbgError
+from .errors import NotPermitted, ProbeFailed, TargetGone, TraindbgError
 from .model import (
     Attached,
     Changed,
     Checkpoint,
+    CheckpointPlan,
     Child,
     Collectives,
     Compared,
@@ -27,7 +28,6 @@ from .model import (
     Grads,
     LearningRates,
     Memory,
-    ProcessStacks,
     Rank,
     RankMemory,
     Report,
@@ -36,6 +36,8 @@ from .model import (
     Stacks,
     Steps,
 )
+from .tunable import Tunable
+from .watching import Watchable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,19 +45,17 @@ if TYPE_CHECKING:
 __all__ = ["DEADLINE_S", "Job", "attach"]
 
 DEADLINE_S = 10.0
-QUICK_S = 1.0
-"""How long an agent may take for stacks before we look from outside."""
+RAY = "ray:"
 
 T = TypeVar("T")
-Numbers = int | Sequence[int] | None
 
 
 def attach(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> Job:
     """Attach to a running training job and return it, its processes entered.
 
-    `target` is a pid, ``"kernel:ID_OR_CONNECTION_FILE"``, ``"torchrun:PID"``, the path of an agent's socket or ``"self"``; without
-    one, the only candidate there is. Costs 0.1 to 1 s where an agent has to be brought in, 5 ms where one runs. A rank that cannot
-    be entered is still a rank: its stacks come from outside. Raises a `TraindbgError` where no rank at all can be had.
+    `target` is a pid, ``"kernel:ID_OR_CONNECTION_FILE"``, ``"torchrun:PID"``, ``"ray:JOB@ADDRESS"``, the path of an agent's socket
+    or ``"self"``; without one, the only candidate there is. Costs 0.1 to 1 s where an agent has to be brought in, 5 ms where one runs. A
+    rank that cannot be entered is still a rank: its stacks come from outside. Raises a `TraindbgError` where no rank at all can be had.
     """
     job = connect(target, timeout=timeout)
     try:
@@ -69,6 +69,10 @@ def attach(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> J
 def connect(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> Job:
     """Like `attach`, but a process is entered only when a question needs it."""
     name = only_candidate() if target is None else str(target)
+    if name.startswith(RAY):
+        from .ray.job import connect as connect_ray
+
+        return connect_ray(name, timeout)
     return Job(name, resolve(name, timeout))
 
 
@@ -91,10 +95,11 @@ def gpu_report(timeout: float, **about_the_job: Any) -> GpuReport:
     return dataclasses.replace(report, verdict=tuple(rules.findings(report)))
 
 
-class Job:
+class Job(Tunable, Watchable):
     """The ranks of one training job. A context manager: leaving it detaches."""
 
     def __init__(self, name: str, links: list[Link]) -> None:
+        super().__init__()
         self.name = name
         self.attach_s = 0.0
         introduce(links)
@@ -149,7 +154,7 @@ class Job:
         GIL is held or the process is stopped. Never brings an agent in.
         """
         began = time.monotonic()
-        answers = each(self._open_links(), lambda link: _process_stacks(link, children, timeout))
+        answers = each(self._open_links(), lambda link: stack_report.of_rank(link, children, timeout))
         good, silent = _sort_out(answers)
         return Stacks(tuple(p for many in good for p in many), silent, time.monotonic() - began)
 
@@ -158,11 +163,12 @@ class Job:
         params = {"since": since, "last": last, "deadline_s": timeout * 0.9}
         return Steps(*self._ask("steps", params, timeout, evidence.steps))
 
-    def grads(self, *, detail: bool = False, first_nan: bool = False, timeout: float = DEADLINE_S) -> Grads:
+    def grads(self, *, detail: bool = False, first_nan: bool | int = False, timeout: float = DEADLINE_S) -> Grads:
         """Every parameter's gradient, read at the next safe point, or straight away (and said so) where the job does not step.
 
         Norms of all; counts, greatest value and zeros of those that are not finite, or of all with `detail`. `first_nan` arms one
-        step and names the first module whose output is not finite. Costs the training thread one pass over the gradients.
+        step (a number: so many at most, until it fires) and names the first module whose output is not finite. Costs the training
+        thread one pass over the gradients.
         """
         from .diagnose import gradients
 
@@ -189,77 +195,10 @@ class Job:
         judged, silent = self._ask("memory", {"deadline_s": min(4.0, timeout / 2)}, timeout, build)
         return Memory(tuple(rank for rank, _ in judged), silent, tuple(memory_growth.findings(judged)))
 
-    def set_lr(
-        self,
-        value: float | None = None,
-        *,
-        scale: float | None = None,
-        hold: bool | float = False,
-        group: Numbers = None,
-        optimizer: Numbers = None,
-        force: bool = False,
-        timeout: float = DEADLINE_S,
-    ) -> Changed:
-        """Change the learning rate from an optimizer step on: the same one on all ranks, or nowhere.
-
-        A `value` (or ``hold=value``) pins it there, ``hold=True`` where it is, whatever the scheduler does; `scale` multiplies the
-        schedule, which goes on. For all param groups, or those named. The scheduler and ``state_dict()`` never see it, and it stays, also
-        when this job is closed, until `release`, `undo` or `detach`. `force` allows what is 100 times off. Costs the training thread about
-        2 us a step. Raises `UsageError` or `ActionRefused`; a rank that does not answer means that nothing was changed.
-        """
+    def _change(self, wanted: Mapping[str, Any], timeout: float) -> Changed:
         from .actions import tuning
 
-        change = tuning.hold_or_scale(
-            "lr", value=value, scale=scale, hold=hold, group=group, optimizer=optimizer, force=force
-        )
-        return tuning.change(self.name, self._open_links(), change, timeout)
-
-    def set_weight_decay(
-        self,
-        value: float | None = None,
-        *,
-        scale: float | None = None,
-        hold: bool | float = False,
-        group: Numbers = None,
-        optimizer: Numbers = None,
-        force: bool = False,
-        timeout: float = DEADLINE_S,
-    ) -> Changed:
-        """Like `set_lr`, for the weight decay."""
-        from .actions import tuning
-
-        change = tuning.hold_or_scale(
-            "weight_decay", value=value, scale=scale, hold=hold, group=group, optimizer=optimizer, force=force
-        )
-        return tuning.change(self.name, self._open_links(), change, timeout)
-
-    def clip(self, max_norm: float, *, optimizer: Numbers = None, timeout: float = DEADLINE_S) -> Changed:
-        """Clip the gradients at the L2 norm `max_norm` before each step, as `torch.nn.utils.clip_grad_norm_` does, until released.
-
-        The norm is that of all gradients of one optimizer. Costs the training thread one pass over them a step. Raises as `set_lr` does.
-        """
-        from .actions import tuning
-
-        return tuning.change(self.name, self._open_links(), tuning.clip(max_norm, optimizer), timeout)
-
-    def release(
-        self,
-        setting: str | None = None,
-        *,
-        group: Numbers = None,
-        optimizer: Numbers = None,
-        timeout: float = DEADLINE_S,
-    ) -> Changed:
-        """Give ``"lr"``, ``"weight_decay"``, ``"clip_norm"``, or all of them, back to the training's own code. Raises as `set_lr` does."""
-        from .actions import tuning
-
-        return tuning.change(self.name, self._open_links(), tuning.release(setting, group, optimizer), timeout)
-
-    def undo(self, setting: str | None = None, *, timeout: float = DEADLINE_S) -> Changed:
-        """Take the last change back; once more, the one before. With a `setting` only where it was one of that. Raises as `set_lr` does."""
-        from .actions import tuning
-
-        return tuning.change(self.name, self._open_links(), tuning.undo(setting), timeout)
+        return tuning.change(self.name, self._open_links(), dict(wanted), timeout)
 
     def free_memory(self, *, zero_grad: bool = False, timeout: float = DEADLINE_S) -> Freed:
         """Collect garbage and empty the CUDA cache between two steps; with `zero_grad`, drop the gradients as well."""
@@ -327,8 +266,14 @@ class Job:
         """
         from .report import Subject, write
 
-        links = self._open_links()
-        questions: dict[str, Callable[[float], Result]] = {
+        scheme, _, launcher = self.name.partition(":")
+        launcher_pid = int(launcher) if scheme == "torchrun" and launcher.isdigit() else None
+        subject = Subject(self.name, self._pids_here(), launcher_pid, self._questions(), left_logs=self._left_logs())
+        return write(path, subject, logs=logs, configs=configs, force=force, timeout=timeout)
+
+    def _questions(self) -> dict[str, Callable[[float], Result]]:
+        """What a report asks, each with a time to answer in."""
+        return {
             "enter": self._entered,
             "stacks": lambda s: self.stacks(timeout=s),
             "steps": lambda s: self.steps(last=500, timeout=s),
@@ -338,10 +283,14 @@ class Job:
             "diagnose": lambda s: self.diagnose(timeout=s),
             "environ": lambda s: self.environ(timeout=s),
         }
-        scheme, _, launcher = self.name.partition(":")
-        launcher_pid = int(launcher) if scheme == "torchrun" and launcher.isdigit() else None
-        subject = Subject(self.name, {link.rank: link.pid for link in links}, launcher_pid, questions)
-        return write(path, subject, logs=logs, configs=configs, force=force, timeout=timeout)
+
+    def _pids_here(self) -> dict[int, int]:
+        """The processes of the ranks that are on this machine."""
+        return {link.rank: link.pid for link in self._open_links()}
+
+    def _left_logs(self) -> Sequence[str]:
+        """Patterns of the logs that processes of the job leave behind on this machine."""
+        return ()
 
     def _entered(self, timeout: float) -> Attached:
         """`enter` as a question; ranks that cannot be entered are told in the answer."""
@@ -350,29 +299,53 @@ class Job:
         return self.attached()
 
     def checkpoint(
-        self, directory: str, *, overwrite: bool = False, allow_mixed: bool = False, timeout: float = DEADLINE_S
+        self,
+        directory: str,
+        *,
+        overwrite: bool = False,
+        allow_mixed: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+        timeout: float = DEADLINE_S,
     ) -> Checkpoint:
         """Save everything that the training needs to go on to `directory`, also of a job that hangs; see `traindbg.resume`.
 
         The training stands still for one copy of its state in memory, on all ranks at the same step; a hung job is saved as it stands.
         `overwrite`: the directory may exist, and is replaced once the new one is complete. `allow_mixed`: also where the ranks are at
-        different steps. `timeout` bounds every step but the writing, which goes on as long as bytes move. Raises `ActionRefused` and
-        other `TraindbgError`; then nothing is left of the attempt, and an older checkpoint is as it was.
+        different steps. `progress` is called with the bytes written and to be written, in place of a bar. `timeout` bounds every step but
+        the writing, which goes on as long as bytes move. Raises `ActionRefused` and other `TraindbgError`; then nothing is left of the
+        attempt, and an older checkpoint is as it was.
         """
-        from .actions.checkpoint import save
         from .progress import BytesBar
+
+        options: dict[str, Any] = {"overwrite": overwrite, "allow_mixed": allow_mixed, "timeout": timeout}
+        if progress is not None:
+            return self._checkpoint(directory, progress=progress, **options)
+        with BytesBar("checkpoint") as bar:
+            return self._checkpoint(directory, progress=bar, **options)
+
+    def checkpoint_plan(self, directory: str, *, timeout: float = DEADLINE_S) -> CheckpointPlan:
+        """What `checkpoint` would write there, and what is against it; changes nothing. Raises what `checkpoint` would refuse with."""
+        from .actions.checkpoint.planning import plan
 
         if self._ranks is None:
             self.enter(timeout)
-        with BytesBar("checkpoint") as bar:
-            return save(
-                self._open_links(),
-                directory,
-                overwrite=overwrite,
-                allow_mixed=allow_mixed,
-                timeout=timeout,
-                progress=bar,
-            )
+        return plan(self._open_links(), directory, timeout)
+
+    def _checkpoint(
+        self,
+        directory: str,
+        *,
+        overwrite: bool,
+        allow_mixed: bool,
+        timeout: float,
+        progress: Callable[[int, int], None],
+    ) -> Checkpoint:
+        from .actions.checkpoint import save
+
+        if self._ranks is None:
+            self.enter(timeout)
+        links = self._open_links()
+        return save(links, directory, overwrite=overwrite, allow_mixed=allow_mixed, timeout=timeout, progress=progress)
 
     def compare(self, path: str, *, timeout: float = DEADLINE_S) -> Compared:
         """The keys of the checkpoint at `path` against this job's model (of several, the one that it fits best), with the likely reasons.
@@ -396,6 +369,7 @@ class Job:
 
     def close(self) -> None:
         """Say goodbye. An agent whose last client leaves takes itself out of its process, hooks, threads and files; see `keep`."""
+        self._end_watching()
         links, self._links = self._links, []
         each(links, lambda link: link.leave())
 
@@ -411,6 +385,7 @@ class Job:
         """
         from .actions import tuning
 
+        self._end_watching()
         for link in self._links:
             link.answering()
         there = [link for link in self._links if link.client is not None]
@@ -433,24 +408,6 @@ class Job:
             return build(link.rank, link.pid, link.call(method, params, timeout))
 
         return _sort_out(each(self._open_links(), one))
-
-
-def _process_stacks(link: Link, children: bool, deadline_s: float) -> list[ProcessStacks]:
-    from .outside import stacks as outside
-
-    ends = time.monotonic() + deadline_s
-    client = link.answering()
-    if client is not None:
-        try:
-            inside = evidence.stacks(link.rank, link.pid, client.call("stacks", {}, min(QUICK_S, deadline_s)))
-        except (DeadlineExceeded, ProbeFailed):
-            pass  # the GIL is held, or our own probe failed: the view from outside, below, is an answer all the same
-        else:
-            left_s = ends - time.monotonic()
-            below = outside.below(link.pid, link.rank, deadline_s=left_s, apart=link.others) if children else []
-            return [inside, *below]
-    left_s = max(0.5, ends - time.monotonic())
-    return outside.dump(link.pid, link.rank, deadline_s=left_s, children=children, apart=link.others)
 
 
 def _sort_out(answers: Iterable[tuple[Link, T | TraindbgError]]) -> tuple[tuple[T, ...], tuple[Silent, ...]]:

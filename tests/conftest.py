@@ -11,6 +11,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ray_clusters import (  # noqa: F401 - fixtures
+    RAY_TEST_S,
+    ray_cluster,
+    ray_collector,
+    ray_start,
+    ray_token_cluster,
+    ray_training,
+    stop_shared,
+    uses_ray,
+)
 from support import PROGRAMS, Program, Start, need
 
 
@@ -25,6 +35,18 @@ def need_tool() -> Callable[[str], str]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session")
+def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory with the compiled stand-in for the NVIDIA library; fake_nvml.c says how it is told what to be."""
+    compiler = shutil.which("cc")
+    need("cc", compiler is not None)
+    assert compiler is not None
+    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    source = PROGRAMS / "fake_nvml.c"
+    subprocess.run([compiler, "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library.parent
 
 
 @pytest.fixture
@@ -72,3 +94,17 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield run
     for program in running:
         program.stop()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """A Ray cluster is shared by tests that follow each other; the tests after them want the cores for themselves."""
+    if uses_ray(item) and not uses_ray(nextitem):
+        stop_shared()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that asks for a shared cluster or scene waits until it is up."""
+    for item in items:
+        if uses_ray(item) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(RAY_TEST_S))

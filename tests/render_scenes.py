@@ -9,11 +9,14 @@ from typing import Any
 
 from render_scenes_checkpoints import FINDING, GIB, INFO, JOB, MIB, WARNING, checkpoint, compared, inspected, verified
 from render_scenes_collectives import collectives, without_groups
-from render_scenes_diagnosis import healthy, stuck, unknown
+from render_scenes_diagnosis import healthy, ray_job, stuck, unknown
 from render_scenes_environ import alone, environ, preflight
 from render_scenes_logs import followed, followed_quietly, healthy_log, log_diagnosis
-from render_scenes_plan import config_preflight, of_little
+from render_scenes_plan import config_preflight, of_little, on_ray
+from render_scenes_ray import collector, nothing, thousand
 from render_scenes_report import report
+from render_scenes_rescue import nothing_left, plan, rescued
+from render_scenes_watch import exported, little, watched
 
 from jupyter_traindbg.model import (
     Attached,
@@ -25,6 +28,7 @@ from jupyter_traindbg.model import (
     Device,
     DeviceProcess,
     Environ,
+    Exported,
     FirstNonFinite,
     Frame,
     Freed,
@@ -427,10 +431,21 @@ SMALL: dict[str, Result] = {
     "collectives": collectives(2),
     "diagnosis": stuck(2),
     "diagnosis, nothing wrong": healthy(),
+    "diagnosis of a Ray job": ray_job(8),
     "environ": environ(2),
     "preflight": preflight(2),
     "config preflight": config_preflight(),
+    "config preflight on ray": on_ray(3),
+    "config preflight on ray, stuck": on_ray(1, failed=True),
+    "ray workers": collector(),
+    "ray rescue, a plan": plan(2),
+    "ray rescue": rescued(2),
+    "ray workers with a verdict": collector(verdict=True, progress=True),
     "preflight, the trial failed": preflight(2, failed=True),
+    "watched": watched(1),
+    "watched, a rank lost": watched(2, odd=1),
+    "watched, events": watched(2, view="events"),
+    "exported": exported(2),
 }
 LARGE: dict[str, Result] = {
     "log": log_diagnosis(300),
@@ -456,9 +471,17 @@ LARGE: dict[str, Result] = {
     "checkpoint compared": compared(330),
     "collectives": collectives(300, late=17),
     "diagnosis": stuck(300, odd=17),
+    "diagnosis of a Ray job": ray_job(300),
     "environ": environ(300, odd=17),
     "preflight": preflight(300),
     "config preflight": config_preflight(300),
+    "config preflight on ray": on_ray(300),
+    "ray workers": thousand(300),
+    "ray rescue": rescued(300),
+    "a thousand ray workers": thousand(1000),
+    "watched": watched(300, odd=17),
+    "watched, all ranks": watched(300, view="ranks"),
+    "exported": exported(300),
 }
 EMPTY: dict[str, Result] = {
     "log": healthy_log(),
@@ -486,6 +509,10 @@ EMPTY: dict[str, Result] = {
     "environ": Environ("4711", (0,), ()),
     "preflight": alone(),
     "config preflight": of_little(),
+    "ray workers": nothing(),
+    "ray rescue": nothing_left(),
+    "watched": little(),
+    "exported": Exported("/tmp/trace.json", "trace", 0, 0, 0, 0, 0),
 }
 
 

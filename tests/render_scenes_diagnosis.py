@@ -48,3 +48,48 @@ def healthy() -> Diagnosis:
 
 def unknown() -> Diagnosis:
     return Diagnosis("12", "not known", (), ())
+
+
+def ray_job(workers: int) -> Diagnosis:
+    """Of `workers` collectors one is deadlocked inside and one stuck in its ``__init__``; the others play, some are idle."""
+    at = "/home/ada/selfplay/collector.py"
+    play = [
+        RankState(n, 7000 + n, "computing", "runs run", f"{at}:31 Engine.step", 3, 4.0 + n / 10, f"Collector[{n}]")
+        for n in range(2, workers)
+    ]
+    bad = [
+        RankState(0, 7000, "waiting", "runs run, waits for a lock", f"{at}:20 Engine.step", 3, 26.0, "Collector[0]"),
+        RankState(
+            1,
+            7001,
+            "starting",
+            "in __init__, waits for a socket",
+            f"{at}:12 Collector.__init__",
+            None,
+            41.0,
+            "Collector[1]",
+        ),
+        RankState(
+            workers,
+            6999,
+            "waiting",
+            "waits for results of Collector[0, 1]",
+            "/home/ada/train.py:40 main",
+            None,
+            60.0,
+            "driver",
+        ),
+        RankState(workers + 1, 6998, "idle", "idle", None, 12, None, "replay buffer"),
+    ]
+    finding = Finding(
+        "ray_worker_deadlock",
+        "critical",
+        "Deadlock inside Collector[0]: threads MainThread and stats wait for each other's locks",
+        ("Collector[0]",),
+        f"{at}:20 Engine.step",
+        ["thread MainThread waits for self.b at collector.py:20 Engine.step: `with self.b:`, holding self.a"],
+        "Locks are taken in different orders.",
+        ["Give up this call and keep the actor: `traindbg ray-rescue --interrupt Collector[0]`."],
+    )
+    why = ("Collector[0]: at the same place at every look",)
+    return Diagnosis("ray:auto", "stuck", why, (*bad, *play), (finding,), taken_s=4.1)

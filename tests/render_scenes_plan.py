@@ -15,6 +15,9 @@ from jupyter_traindbg.model import (
     NotAvailable,
     Plan,
     PreflightPort,
+    RayNode,
+    RayWorkerTrial,
+    TrialStage,
 )
 
 GIB = 2**30
@@ -71,3 +74,57 @@ def of_little() -> ConfigPreflight:
     return ConfigPreflight(
         Plan(Machine("here", gpus=NotAvailable("no driver"))), NotAvailable("the model's size is not known")
     )
+
+
+def on_ray(nodes: int = 2, *, failed: bool = False) -> ConfigPreflight:
+    """A collection on a Ray cluster of so many nodes, and the one worker that was tried there: it came up, or it stuck."""
+    stages = (
+        TrialStage("process", 1.25, 1.1, 96 * 2**20),
+        TrialStage("import", 2.5, 2.4, 410 * 2**20),
+        TrialStage("__init__", 0.4, 0.3, 700 * 2**20),
+        TrialStage("run()", 9.0, 8.0, 820 * 2**20),
+    )
+    trial = RayWorkerTrial(
+        "scai.worker:Worker", "node1", 4711, {"CPU": 1.0}, stages[: 2 if failed else 4], 830 * 2**20, 640 * 2**20, 12,
+        NotAvailable("it has used no GPU"), "__init__" if failed else "", "not done in time" if failed else "",
+        where="/home/ada/worker.py:41 __init__" if failed else None, cleaned=not failed,
+    )  # fmt: skip
+    machine = Machine(
+        "the Ray cluster at 10.0.0.1:6379",
+        32,
+        256 * GIB,
+        200 * GIB,
+        (),
+        ray_nodes=tuple(_node(n) for n in range(nodes)),
+    )
+    plan = Plan(
+        machine, files=("guide.yaml",), ray_trial=trial, **_given(ray_workers=100, ray_cpus=1.0, ray_strategy="STRICT_PACK")
+    )  # fmt: skip
+    finding = Finding(
+        "ray_waiting_for_resources",
+        "critical",
+        "The cluster cannot hold what is asked for: num_workers 100 x (1 CPU): 64 of 100 find a place",
+        ["selfplay.num_workers"],
+        "guide.yaml:2 selfplay.num_workers",
+        ["100 x 1 CPU = 100 CPU > 64 CPU", "2 nodes: 32 CPU"],
+        "The others stay in PENDING_CREATION.",
+        ["Set num_workers to 64 at most."],
+    )
+    fits = {"1 CPU": 32 * nodes, "memory": 512, "cores, one each": 32 * nodes}
+    start_s = NotAvailable("it did not come up") if failed else 6.1
+    return ConfigPreflight(plan, verdict=(finding,), taken_s=14.0, fits={} if failed else fits, start_s=start_s)
+
+
+def _node(number: int) -> RayNode:
+    odd = number % 3 == 2
+    total = {
+        "CPU": 32.0,
+        "object_store_memory": 60.0 * GIB,
+        "node:10.0.0.1": 1.0,
+        **({"GPU": 8.0, "<disk>": 2.0} if odd else {}),
+    }
+    unknown = NotAvailable("read from the GCS")
+    return RayNode(
+        f"id{number}", f"10.0.0.{number}", f"node{number}", number == 0, True, "", total, unknown if odd else {"CPU": 12.0},
+        unknown if odd else 32, memory_total_bytes=unknown if odd else 256 * GIB, memory_used_bytes=unknown if odd else 56 * GIB,
+    )  # fmt: skip

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -78,3 +80,16 @@ class Program:
 
 
 Start = Callable[..., Program]
+
+
+def jupyter_url(process: subprocess.Popen[bytes], directory: Path, limit_s: float) -> str:
+    """The address of the Jupyter server `process`, whose runtime and server.log are in `directory`, once it answers: it tells it before."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline and process.poll() is None:
+        for file in (directory / "runtime").glob("jpserver-*.json"):
+            with contextlib.suppress(json.JSONDecodeError, OSError):  # being written; not listening yet
+                told = json.loads(file.read_text())
+                socket.create_connection(("127.0.0.1", told["port"]), 1).close()
+                return str(told["url"])
+        time.sleep(0.05)
+    raise AssertionError(f"no server: {(directory / 'server.log').read_text(errors='replace')[-3000:]}")

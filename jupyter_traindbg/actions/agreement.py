@@ -1,26 +1,25 @@
 """One change at the same step of all ranks, or on none of them: the coordinator of `jupyter_traindbg.agent.agreed`.
 
-All ranks are asked where they are, a step a little ahead is chosen, every rank prepares for it, and only when all have, one file says
-``commit``. A rank that gets there earlier writes ``abort`` into the same file, and the whole is tried again further ahead. Since the file
-is written once, by whoever is first, the ranks have one answer even if this process is killed between any two lines of this module.
+All ranks are asked where they are, a step a little ahead is chosen, every rank prepares for it, and only when all have, one file (or one
+key in the store of their process group, see `ballot`) says ``commit``. A rank that gets there earlier writes ``abort`` into the same place,
+and the whole is tried again further ahead. Since it is written once, by whoever is first, the ranks have one answer even if this process
+is killed between any two lines of this module.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..agent.agreed import ABORT, COMMIT, TOO_LATE, decide
+from ..agent.agreed import ABORT, COMMIT, TOO_LATE
 from ..attach.base import Link
 from ..attach.together import each
 from ..errors import ActionRefused, TraindbgError
 from ..outside import procfs
+from .ballot import Ballot, open_ballot
 from .matching import Pace, Unmatched, margin, numbered_alike, offsets
 
 __all__ = ["Agreement", "RankOutcome", "agree", "missing_ranks", "require_all"]
@@ -96,7 +95,7 @@ def agree(
     if len(links) == 1:
         round_.prepare([0], None)
         return Agreement(ident, round_.outcomes(wait), 1)
-    with _Ballot(links, _paces(links, ends), ends) as ballot:
+    with open_ballot(links, _paces(links, ends)[0].directory, ends) as ballot:
         for attempt in range(ATTEMPTS):
             began = time.monotonic()
             if round_.commit(ballot, attempt, prepare_s):
@@ -133,7 +132,7 @@ class _Round:
         self._prepared: list[Any] = []
         self._after: Sequence[int] = []
 
-    def commit(self, ballot: _Ballot, attempt: int, prepare_s: float) -> bool:
+    def commit(self, ballot: Ballot, attempt: int, prepare_s: float) -> bool:
         """Choose a step and have all ranks prepare for it: True where it is decided, False where some rank was there first."""
         paces, shift = _matched(self._links, self._ends)
         if self._by_number and not numbered_alike(paces, shift):
@@ -188,14 +187,14 @@ class _Round:
         prepared, after = self._prepared[n], self._after[n]
         if isinstance(answer, TraindbgError):
             return RankOutcome(link.rank, link.pid, prepared, after, False, None, None, str(answer))
-        # All had prepared and the decision stands, so this is a rank that cannot read the file.
+        # All had prepared and the decision stands, so this is a rank that cannot read it.
         problem = "it did not find the decision, and did nothing" if answer["aborted"] else ""
         return RankOutcome(
             link.rank, link.pid, prepared, after, answer["done"], answer["at_step"], answer["value"], problem
         )
 
     def _abort(self) -> None:
-        """Tell all ranks to forget it. One that does not hear it finds ``abort`` in the file."""
+        """Tell all ranks to forget it. One that does not hear it finds ``abort``."""
         each(self._links, lambda link: self._call(link, self._cancel, max(0.5, min(QUICK_S, self._left()))))
 
     def _call(self, link: Link, do: str, deadline_s: float, **more: Any) -> Any:
@@ -204,80 +203,6 @@ class _Round:
 
     def _left(self) -> float:
         return max(0.05, self._ends - time.monotonic())
-
-
-class _Ballot:
-    """Where it is decided: a file in the agent's directory of the first rank, reached through /proc.
-
-    While it is open nobody else agrees on anything with the same ranks, so that two changes never come in different orders on two ranks.
-    """
-
-    def __init__(self, links: list[Link], paces: Sequence[Pace], ends: float) -> None:
-        self.settled = False
-        """True once every rank has read the decision: its file can go."""
-        self._inside, self._name = paces[0].directory, ""
-        self._directory = _open_directory(links[0], self._inside)
-        try:
-            self._check_shared(links)
-            self._lock(ends)
-        except BaseException:
-            os.close(self._directory)
-            raise
-
-    def __enter__(self) -> _Ballot:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.settled:
-            with contextlib.suppress(FileNotFoundError):  # the agent has left and taken its directory along
-                os.unlink(self._path())
-        os.close(self._directory)
-
-    def open(self, name: str) -> str:
-        """Begin a vote under `name`; the path of its file as the ranks see it."""
-        self._name = name
-        return os.path.join(self._inside, name)
-
-    def cast(self, wish: str) -> str:
-        """Decide, unless it is decided; what stands."""
-        return decide(self._path(), wish)
-
-    def _path(self) -> str:
-        return f"/proc/self/fd/{self._directory}/{self._name}"
-
-    def _check_shared(self, links: list[Link]) -> None:
-        """All ranks must see the same file under the same name: refused for ranks in different containers."""
-        mine = os.fstat(self._directory)
-        for link in links[1:]:
-            other = _open_directory(link, self._inside)
-            theirs = os.fstat(other)
-            os.close(other)
-            if (theirs.st_dev, theirs.st_ino) != (mine.st_dev, mine.st_ino):
-                raise _unshared(link, self._inside)
-
-    def _lock(self, ends: float) -> None:
-        while True:
-            try:
-                fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > ends:
-                    raise ActionRefused("another client is changing this job at the moment", "try again") from None
-                time.sleep(LOOK_AGAIN_S)
-
-
-def _open_directory(link: Link, inside: str) -> int:
-    try:
-        return os.open(f"/proc/{link.pid}/root{inside}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as e:
-        raise _unshared(link, inside) from e
-
-
-def _unshared(link: Link, inside: str) -> ActionRefused:
-    return ActionRefused(
-        f"rank {link.rank} (pid {link.pid}) does not see {inside}, where the ranks would agree: they do not share a file system",
-        "nothing was changed on any rank; ranks in containers need a common /tmp",
-    )
 
 
 def require_all(links: list[Link], timeout: float) -> None:
@@ -309,12 +234,13 @@ def _some(ranks: Sequence[int], shown: int = 4) -> str:
 
 
 def _cannot_take_part(link: Link, error: TraindbgError) -> ActionRefused:
-    process = procfs.stat(link.pid)
     why = error.cause
-    if process is None or process.state in GONE_STATES:
-        why = "it has ended"
-    elif process.state in STOPPED_STATES:
-        why = "it is stopped (SIGSTOP, or a debugger holds it)"
+    if link.here:
+        process = procfs.stat(link.pid)
+        if process is None or process.state in GONE_STATES:
+            why = "it has ended"
+        elif process.state in STOPPED_STATES:
+            why = "it is stopped (SIGSTOP, or a debugger holds it)"
     return ActionRefused(
         f"rank {link.rank} (pid {link.pid}) cannot take part: {why}",
         "nothing was changed on any rank; `traindbg stacks` shows from outside what that rank is doing",

@@ -130,7 +130,7 @@ def change(target: str, links: list[Link], wanted: Change, timeout: float) -> Ch
     """
     began = time.monotonic()
     require_all(links, timeout)
-    at_once = _at_once(links[0], wanted) if len(links) == 1 else None
+    at_once = _at_once(links[0], wanted, began + timeout) if len(links) == 1 else None
     ranks, silent = _agreed(links, wanted, began + timeout) if at_once is None else ([at_once], [])
     return Changed(
         target,
@@ -159,7 +159,7 @@ def _agreed(links: list[Link], wanted: Change, ends: float) -> tuple[list[RankCh
     return [rank for _, rank in told if isinstance(rank, RankChange)], silent
 
 
-def _at_once(link: Link, wanted: Change) -> RankChange | None:
+def _at_once(link: Link, wanted: Change, ends: float) -> RankChange | None:
     """The change made there and then in a single process that stands still (a notebook between two cells, a hang); None where it moves."""
     pace = link.call("pace", {}, REPORT_S)
     since, usual = pace["since_last_step_s"], pace["usual_step_s"] or 0.0
@@ -167,7 +167,8 @@ def _at_once(link: Link, wanted: Change) -> RankChange | None:
     if moving and link.pid != os.getpid():  # this very thread may be the one that trains, and it is here
         return None
     try:
-        told = link.call(METHOD, {"do": "now", "change": wanted}, REPORT_S)
+        # the optimizers are looked for among all objects: on a host without a free core that takes seconds
+        told = link.call(METHOD, {"do": "now", "change": wanted}, max(REPORT_S, ends - time.monotonic()))
     except ActionRefused:
         return None  # it computes, or the change makes no sense: the ordinary way does or says what is to be
     rows = evidence.group_changes(told["rows"])

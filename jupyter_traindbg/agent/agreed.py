@@ -1,8 +1,9 @@
 """Do something at one agreed step on every rank, or on none: a two-phase commit in which the training never waits.
 
 Every rank prepares: "after step N, at the boundary, if it is decided so". The decision is a file that is written once: whoever links it
-into place first has decided. The coordinator writes ``commit`` once all ranks have prepared; a rank that gets to its boundary and finds
-no decision writes ``abort`` itself. So nobody ever blocks, and a coordinator that dies at any moment leaves all ranks with one answer.
+into place first has decided; for ranks that share no file system it is a key in the store of their process group. The coordinator
+writes ``commit`` once all ranks have prepared; a rank that gets to its boundary and finds no decision writes ``abort`` itself. So nobody
+ever blocks, and a coordinator that dies at any moment leaves all ranks with one answer.
 (The participants' part is that of the classic presumed-abort protocol: Mohan, Lindsay and Obermarck 1986.)
 """
 
@@ -10,14 +11,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional
 
+from .common_store import CommonStore
 from .recorder import Recorder
 from .refused import Refused
 from .safepoint import Request, SafePoints
 
 COMMIT, ABORT = "commit", "abort"
+IN_STORE = "store:"
+"""How the name of a decision begins that is a key of the store, and no path."""
 TOO_LATE = "was over before all ranks had agreed"
 """How a rank says that the chosen step lies behind it: choose one further ahead."""
 
@@ -36,6 +41,27 @@ def decide(path: str, wish: str) -> str:
         os.unlink(draft)
     with open(path) as f:
         return f.read()
+
+
+class Claim:
+    """Who may begin votes at this rank. It ends by itself: a claimant may die."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claimant, self._until_s = "", 0.0
+
+    def take(self, claimant: str, for_s: float) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            if now < self._until_s and claimant != self._claimant:
+                return False
+            self._claimant, self._until_s = claimant, now + for_s
+            return True
+
+    def free(self, claimant: str) -> None:
+        with self._lock:
+            if claimant == self._claimant:
+                self._until_s = 0.0
 
 
 class Pending:
@@ -57,6 +83,7 @@ class Agreed:
         self._passed = self._begun = -1
         """The steps that were behind the last boundary, and behind the last moment for what is `exact`."""
         self.known: Dict[str, Pending] = {}
+        self.store, self.claim = CommonStore(), Claim()
 
     def open(self) -> None:
         self._safepoints.at_boundary.append(self._boundary)
@@ -75,12 +102,14 @@ class Agreed:
         *,
         exact: bool = False,
     ) -> None:
-        """Have `function` run at the first boundary after `after_step` steps, if the file `decision` says so by then.
+        """Have `function` run at the first boundary after `after_step` steps, if `decision`, a path or a key of the store, says so by then.
 
         `function` must not fail: whatever can be checked is checked before. Raises `Refused` where that boundary lies behind us.
         `after_step` 0 is the next boundary, whichever that is. `exact`: not later than the next step, also where this rank, unlike others,
         sees no boundary before it.
         """
+        if decision is not None and decision.startswith(IN_STORE):
+            self.store.open()  # now, and not at the boundary
         pending = Pending(after_step, decision, function, exact)
         self._pending.append(pending)
         passed = max(self._passed, self._begun) if exact else self._passed
@@ -128,12 +157,18 @@ class Agreed:
         due = [p for p in list(self._pending) if p.after_step <= step and (p.exact or not exact_only)]
         for pending in due:
             self.drop(pending)
-            try:
-                decision = COMMIT if pending.decision is None else decide(pending.decision, ABORT)
-            except OSError:
-                decision = ABORT  # the coordinator has cleaned up and is gone
-            if decision == COMMIT:
+            if self._decided(pending.decision) == COMMIT:
                 pending.at_step = step
                 pending.request.run()
             else:
                 pending.request.done.set()
+
+    def _decided(self, decision: Optional[str]) -> str:
+        if decision is None:
+            return COMMIT
+        try:
+            if decision.startswith(IN_STORE):
+                return self.store.decide(decision[len(IN_STORE) :], ABORT)
+            return decide(decision, ABORT)
+        except (OSError, Refused):
+            return ABORT  # the coordinator has cleaned up and is gone, or the job is ending

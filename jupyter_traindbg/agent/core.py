@@ -10,10 +10,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
-from . import actions, listing, probes, rendezvous
+from . import actions, first_nonfinite, listing, probes, rendezvous
 from .agreed import Agreed
 from .boundary import Boundary
 from .dynamo import keep_out
+from .gpu_steps import GpuSteps
 from .objects import Objects
 from .recorder import Recorder
 from .safepoint import SafePoints
@@ -41,7 +42,10 @@ class Agent:
         self.recorder = Recorder(self.safepoints)
         self.objects = Objects(self.safepoints)
         self.boundary = Boundary(self.safepoints, self.recorder)
+        self.gpu_steps = GpuSteps(self.safepoints)
         self.agreed = Agreed(self.safepoints, self.recorder)
+        self.watch: Any = None
+        """Of `first_nonfinite`, where it is armed for more than one step."""
         self._tuning: Optional[Tuning] = None
         self._checkpoints: Optional[Checkpoints] = None
         self.pid = os.getpid()
@@ -64,6 +68,7 @@ class Agent:
                 self._hooked = True
                 self.recorder.open()
                 self.boundary.open()
+                self.gpu_steps.open()
                 self.agreed.open()
         except Exception as e:  # a torch we do not know: the rest still works, and `info` says what does not
             self.safepoints.failures.append(f"no safe points: {type(e).__name__}: {e}")
@@ -112,6 +117,19 @@ class Agent:
             self._mark_new()
         return self._checkpoints
 
+    def doings(self, since_s: float) -> Dict[str, Any]:
+        """What clients had done here after `since_s`: ``changes`` of settings and ``saved`` checkpoints, oldest first. Microseconds."""
+        changes = list(self._tuning.log) if self._tuning is not None else []
+        saved = list(self._checkpoints.saved) if self._checkpoints is not None else []
+        return {
+            "changes": [
+                {key: entry[key] for key in ("time_s", "step", "change")}
+                for entry in changes
+                if entry["time_s"] > since_s
+            ],
+            "saved": [entry for entry in saved if entry["time_s"] > since_s],
+        }
+
     def call(self, method: str, params: Dict[str, Any]) -> Any:
         """Run the probe or action named `method`. Raises LookupError where there is none."""
         for package in (probes, actions):
@@ -147,11 +165,14 @@ class Agent:
                 return
             self.alive = False
         self.safepoints.close()  # first: once no thread is inside our hooks, what they use can go
+        first_nonfinite.end(self)
         if self._checkpoints is not None:
             self._checkpoints.close()
         if self._tuning is not None:
             self._tuning.close()
         self.boundary.close()
+        self.gpu_steps.close()
+        self.agreed.store.close()
         self.recorder.close()
         self.objects.clear()
         atexit.unregister(self._at_exit)

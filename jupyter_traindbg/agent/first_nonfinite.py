@@ -1,10 +1,11 @@
-"""Which module produced the first NaN or Inf: forward hooks on every module for exactly one step, then gone without trace."""
+"""Which module produced the first NaN or Inf: forward hooks on every module for one step (or some), then gone without trace."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from .objects import WRAPPERS, walk
@@ -16,23 +17,48 @@ if TYPE_CHECKING:
 COMPILED = "the model is compiled: what runs inside of compiled modules is not seen"
 
 
-def arm_one_step(agent: Agent, deadline_s: float) -> Dict[str, Any]:
-    """Arm between two steps, watch the whole next step, disarm after it. Slows that one step (about 1.85x), changes no value."""
+LEASE_S = 10.0
+"""So long a watch of many steps stays armed after it was asked for last; then it goes by itself, at the next step."""
+
+
+def arm(agent: Agent, deadline_s: float, steps: int = 1) -> Dict[str, Any]:
+    """Arm between two steps, watch the whole next step, disarm after it. Slows that one step (about 1.85x), changes no value.
+
+    With more `steps` it stays armed until it has something to show, for so many steps at most: who asks again in time goes on with the
+    same watch, and no step is missed in between. Says what it has seen when half of `deadline_s` is over.
+    """
     agent.objects.find()
-    watch = _Watch(agent)
+    left = agent.watch if steps > 1 else None
+    watch = _Watch(agent) if left is None or left.stale() else left
+    armed = watch is left
     try:
-        armed = agent.safepoints.run(watch.arm, deadline_s / 2)
-        if armed is None:
+        watch.renew(steps, deadline_s + LEASE_S)
+        agent.watch = watch if steps > 1 else agent.watch
+        if not armed:
+            armed = agent.safepoints.run(watch.arm, deadline_s / 2) is not None
+        if not armed:
             watch.arm()  # hung, or the first step is still going on: whatever runs from here on is watched
-        whole = watch.finished.wait(deadline_s / 2 if armed is not None else min(1.0, deadline_s / 4))
+        whole = watch.finished.wait(deadline_s / 2 if armed else min(1.0, deadline_s / 4))
     finally:
+        if steps <= 1 or watch.finished.is_set():
+            watch.disarm()
+    whole = whole or watch.steps_seen > 0
+    return watch.report("" if whole and armed else "no whole step passed while armed")
+
+
+def end(agent: Agent) -> None:
+    """Take out the watch that stays armed, if there is one."""
+    watch, agent.watch = agent.watch, None
+    if watch is not None:
         watch.disarm()
-    return watch.report("" if whole and armed is not None else "no whole step passed while armed")
 
 
 class _Watch:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        self._last = 1
+        self._ends = 0.0
+        self.steps_seen = self._told = 0
         self._handles: List[Any] = []
         self._modules = 0
         self._seen = 0
@@ -42,8 +68,16 @@ class _Watch:
         self._hit_path = ""
         self.finished = threading.Event()
 
+    def renew(self, steps: int, lease_s: float) -> None:
+        self._last = self.steps_seen + steps
+        self._ends = time.monotonic() + lease_s
+
+    def stale(self) -> bool:
+        """Whether it is over, and not because it has just fired for whoever asks now."""
+        return self.finished.is_set() and (self._hit is None or time.monotonic() > self._ends)
+
     def arm(self) -> None:
-        self._steps_left = max(1, sum(ref() is not None for ref in self._agent.safepoints.optimizers.values()))
+        self._steps_left = self._optimizers()
         seen: Set[int] = set()
         for model in self._agent.objects.models():
             hooked, compiled = _hookable(model)
@@ -58,9 +92,16 @@ class _Watch:
     def _stepped(self, optimizer: Any) -> None:
         # Runs as a hook after the step, before requests: the arming request itself came after the hooks of its own step.
         self._steps_left -= 1
-        if self._steps_left == 0:  # with several optimizers, each has stepped once
+        if self._steps_left > 0:  # with several optimizers, each steps once
+            return
+        self.steps_seen += 1
+        self._steps_left = self._optimizers()
+        if self._hit is not None or self.steps_seen >= self._last or time.monotonic() > self._ends:
             self.disarm()
             self.finished.set()
+
+    def _optimizers(self) -> int:
+        return max(1, sum(ref() is not None for ref in self._agent.safepoints.optimizers.values()))
 
     def disarm(self) -> None:
         handles, self._handles = self._handles, []
@@ -68,6 +109,8 @@ class _Watch:
             handle.remove()
         if self._stepped in self._agent.safepoints.after:
             self._agent.safepoints.after.remove(self._stepped)
+        if self._agent.watch is self and self._hit is None:
+            self._agent.watch = None  # one that has fired waits for whoever asks next
 
     def _hook(self, name: str) -> Any:
         torch = sys.modules["torch"]
@@ -98,6 +141,7 @@ class _Watch:
             self._hit = {
                 "module": name or type(module).__name__,
                 "kind": type(module).__name__,
+                "step": self._agent.recorder.step + 1,
                 "inputs_finite": inputs_finite,
                 "weights_finite": _finite(torch, weights),
             }
@@ -112,8 +156,16 @@ class _Watch:
             notes.append("no module ran while armed")
         if self._compiled:
             notes.append(COMPILED)
-        hit = self._hit or {"module": None, "kind": "", "inputs_finite": None, "weights_finite": None}
-        return {**hit, "modules_seen": self._seen, "note": "; ".join(filter(None, notes))}
+        if self._hit is not None and self._agent.watch is self:
+            self._agent.watch = None
+        seen, self._told = self.steps_seen - self._told, self.steps_seen
+        hit = self._hit or {"module": None, "kind": "", "step": None, "inputs_finite": None, "weights_finite": None}
+        return {
+            **hit,
+            "modules_seen": self._seen,
+            "steps_seen": seen,
+            "note": "; ".join(filter(None, notes)),
+        }
 
 
 def _hookable(model: Any) -> Tuple[List[Tuple[str, Any]], bool]:

@@ -83,17 +83,25 @@ def from_gc(classes: List[type]) -> List[Any]:
 
 def _look_at_frames(add: Callable[[List[Any]], None]) -> List[Dict[str, Any]]:
     """Add the locals of every running function; the globals of all of them are returned."""
-    innermost = sys._current_frames()
-    innermost[threading.get_ident()] = sys._getframe(
-        1
-    )  # a local that holds its own frame is a cycle, which holds all the others
     namespaces = {}
-    for frame in innermost.values():
+    for frame in (*frames_of_others().values(), sys._getframe(1)):
         for f, local in look_at_stack(frame):
             add(list(local.values()))
             namespaces[id(f.f_globals)] = f.f_globals
-    del innermost, frame, f, local
+    del frame, f, local
     return list(namespaces.values())
+
+
+def frames_of_others() -> Dict[int, types.FrameType]:
+    """``ident -> innermost frame`` of every thread but the one that asks.
+
+    A function with its own frame in a local is a cycle. Until the garbage collector comes by, which in a training may take minutes, it
+    would keep the frames of all the others, and with them what their functions held: activations, a DataLoader's iterator with its
+    worker's pipes.
+    """
+    frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)
+    return frames
 
 
 def look_at_stack(innermost: types.FrameType) -> Iterator[Tuple[types.FrameType, Dict[str, Any]]]:

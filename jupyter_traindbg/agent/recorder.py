@@ -55,7 +55,9 @@ FIELDS = [
     "backward_s",
     "optimizer_s",
     "other_s",
+    "lr_scheduled",
 ]
+OF_OPTIMIZER, LR, LR_SCHEDULED = FIELDS.index("optimizer"), FIELDS.index("lr"), FIELDS.index("lr_scheduled")
 OPTIMIZER_STEP, LOSS, GRAD_NORM = FIELDS.index("optimizer_step"), FIELDS.index("loss"), FIELDS.index("grad_norm")
 
 
@@ -71,6 +73,7 @@ class Recorder:
         self._on = False
         self._last_event: Optional[float] = None
         self._last_step: Optional[float] = None
+        self._rested = False
         self._spent = [0.0] * 5
         self._losses: Deque[cuda.Scalar] = deque(maxlen=MOST_BACKWARDS)
         self._backwards = 0
@@ -115,7 +118,15 @@ class Recorder:
     def since(self, step: int) -> List[List[Any]]:
         """The records after step number `step` that are still in the ring, as lists in the order of `FIELDS`."""
         self._resolve()
-        return [list(r) for r in list(self._records) if r[0] > step]
+        records = list(self._records)
+        first = len(records)
+        while first and records[first - 1][0] > step:  # from the end: a few of thousands are new, four times a second
+            first -= 1
+        return [list(r) for r in records[first:]]
+
+    def rest(self) -> None:
+        """No step is under way, and none is due: how long the next one takes is not known. On any thread."""
+        self._rested = True
 
     @property
     def last(self) -> Optional[List[Any]]:
@@ -149,9 +160,9 @@ class Recorder:
             return
         self._mark(OPTIMIZER)
         now = self._last_event or time.perf_counter()
-        duration = None if self._last_step is None else now - self._last_step
+        duration = None if self._last_step is None or self._rested else now - self._last_step
         parts: List[Optional[float]] = [None] * 5 if duration is None else list(self._spent)
-        self._last_step, self._spent = now, [0.0] * 5
+        self._last_step, self._rested, self._spent = now, False, [0.0] * 5
         losses, backwards = list(self._losses), self._backwards
         self._losses.clear()
         self._backwards = 0
@@ -170,6 +181,7 @@ class Recorder:
             self._rss_bytes(now),
             *cuda.memory(),
             *parts,
+            None,
         ]
         self._put(record, OPTIMIZER_STEP, [own_step], further)
         self._put(record, LOSS, losses)
@@ -182,6 +194,15 @@ class Recorder:
         self._spent[OTHER] += (
             self._last_event - now
         )  # our own time is a part of the next step, and is not to pass for its data wait
+
+    def note_scheduled(self, optimizer: Any) -> None:
+        """`optimizer`, whose step was just recorded, has the learning rates of its schedule again: note them where they differ."""
+        record, stepper = self.last, self._steppers.get(id(optimizer))
+        if record is None or stepper is None or record[0] != self._count or record[OF_OPTIMIZER] != stepper.index:
+            return
+        scheduled = [_number(g.get("lr")) for g in optimizer.param_groups]
+        if scheduled != record[LR]:
+            record[LR_SCHEDULED] = scheduled
 
     def _rss_bytes(self, now: float) -> int:
         """Resident memory, read at most every `RSS_EVERY_S`."""

@@ -61,9 +61,15 @@ def make_private(path: str, uid: int, gid: int = -1) -> None:
 
 def create(pid: int, uid: int, gid: int = -1, root: str = "") -> str:
     """Make the agent directory of `pid` and return its path."""
-    make_private(base(uid, root), uid, gid)
     path = directory(pid, uid, root)
-    make_private(path, uid, gid)
+    for last in (False,) * 9 + (True,):
+        try:
+            make_private(base(uid, root), uid, gid)
+            make_private(path, uid, gid)
+            break
+        except FileNotFoundError:  # another agent has just left as the last one, and taken the base with it
+            if last:
+                raise
     return path
 
 

@@ -18,6 +18,8 @@ import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
+from . import cuda
+
 Hook = Callable[[Any], None]
 NEXT_BATCH, NEXT_STEP = "before the next batch", "before the next optimizer step"
 STEPS_WITHOUT_A_BATCH = 64
@@ -176,7 +178,7 @@ class SafePoints:
         ends = time.monotonic() + deadline_s
         if self.run(function, self.patience_s(deadline_s)) is not None:
             return "safe point"
-        if is_idle():
+        if is_idle() and not cuda.busy():  # what is on a GPU that does not finish would be waited for in vain
             function()
             return "idle"
         return "safe point" if self.run(function, max(0.0, ends - time.monotonic())) is not None else None
@@ -249,7 +251,7 @@ class SafePoints:
 
     @staticmethod
     def _serve(requests: Deque[Request]) -> None:
-        while requests:
+        while requests and not cuda.capturing():  # in a capture they would become a part of the graph, or break it
             try:
                 request = requests.popleft()
             except IndexError:

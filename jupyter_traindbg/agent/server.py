@@ -15,6 +15,7 @@ import threading
 import traceback
 from typing import Any, Dict, List, Optional, Protocol, Set
 
+from . import cuda
 from .refused import Refused
 from .rendezvous import PROTOCOL
 
@@ -165,6 +166,7 @@ class Server:
             if method == "keep":
                 self._agent.keep = True
                 return _result(ident, {})
+            cuda.stand_aside()
             return _result(ident, self._agent.call(method, params))
         except LookupError as e:
             return _error(ident, NO_METHOD, str(e))

@@ -44,6 +44,7 @@ CLOSE_S = 2.0
 AT_MOST = 100
 """Tries to read a value while no step begins or ends; nearly always the first one does."""
 LOG, HISTORY = 1024, 256
+CAPTURED = "not in force in the step that is captured into a CUDA graph, nor where that one is replayed"
 COMPILED = "the step is compiled: torch compiles it again for another float learning rate, which may take long"
 
 
@@ -55,7 +56,8 @@ class Tuning:
         self._force: Force = {}
         self._history: Deque[Tuple[Force, Optional[str]]] = deque(maxlen=HISTORY)
         """What held before each change, and the setting that it changed."""
-        self._log: Deque[Dict[str, Any]] = deque(maxlen=LOG)
+        self.log: Deque[Dict[str, Any]] = deque(maxlen=LOG)
+        """Every change: ``time_s``, ``step`` (the first one under it), ``change``, ``rows``."""
         self._windows: Dict[int, Window] = {}
         self._turns = 0
         """Counts how often a window was opened or closed: who reads meanwhile sees that it has to look again."""
@@ -105,7 +107,7 @@ class Tuning:
         ends = in_time()
         return {
             "in_force": [self._row(key, self._force, self._force, ends) for key in keys(self._force)],
-            "log": list(self._log),
+            "log": list(self.log),
         }
 
     def export(self) -> List[Dict[str, Any]]:
@@ -262,6 +264,8 @@ class Tuning:
             if runs_above(window.frame, frame):
                 return  # a step within a step of the same optimizer
             self._leave(key)  # that step raised
+        if held is not None and cuda.capturing():
+            held.failure = CAPTURED
         if held is None or cuda.capturing() or makes_up_state(frame):
             return
         self._enter(optimizer, held, id(frame))
@@ -272,6 +276,7 @@ class Tuning:
         window = self._windows.get(id(optimizer))
         if window is not None and not runs_above(window.frame, step_frame()):
             self._leave(id(optimizer))
+            self._recorder.note_scheduled(optimizer)
 
     def _enter(self, optimizer: Any, held: Held, frame: int) -> None:
         held.meet(len(optimizer.param_groups))
@@ -403,7 +408,7 @@ class Tuning:
         return alive.index(ident) if ident in alive else held.number
 
     def _note(self, change: Dict[str, Any], rows: List[Dict[str, Any]]) -> None:
-        self._log.append({"time_s": time.time(), "step": self._recorder.step + 1, "change": change, "rows": rows})
+        self.log.append({"time_s": time.time(), "step": self._recorder.step + 1, "change": change, "rows": rows})
 
 
 def _effective(held: Optional[Held], group: int, setting: str, scheduled: Any) -> Any:

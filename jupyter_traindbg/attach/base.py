@@ -36,6 +36,9 @@ class Way(Protocol):
 class Link:
     """The line to one process. Enters it on first need; where that cannot be, `problem` says why and the outside remains."""
 
+    here = True
+    """Whether the process is on this machine, so that it can be looked at from outside by its pid."""
+
     def __init__(self, pid: int, enter: Callable[[float], Entered], rank: int = 0, world_size: int = 1) -> None:
         self.pid, self.rank, self.world_size = pid, rank, world_size
         self.others: frozenset[int] = frozenset()
@@ -44,6 +47,12 @@ class Link:
         self.way = "not entered"
         self.problem: TraindbgError | None = None
         self._enter = enter
+
+    def twin(self) -> Link:
+        """Another line to the same process, for questions that must not wait for those on this one."""
+        other = Link(self.pid, self._enter, self.rank, self.world_size)
+        other.others = self.others
+        return other
 
     def enter(self, deadline_s: float) -> AgentClient:
         """The client of this process's agent; starts the agent where none runs. Raises why that cannot be."""

@@ -30,7 +30,13 @@ _LAUNCHER_MODULES = (
     "accelerate.commands.launch",
 )
 _LAUNCHER_SCRIPTS = ("torchrun", "accelerate-launch", "deepspeed")
-_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker", "compile_worker", "py-spy")
+_HELPERS = (
+    "multiprocessing.resource_tracker",
+    "multiprocessing.semaphore_tracker",
+    "compile_worker",
+    "py-spy",
+    "ray-dashboard-",
+)
 """Words in the command line of processes that only serve others."""
 
 _RANK_NAMES = ("python", "pt_main_thread")
@@ -53,15 +59,18 @@ class RankProcess:
 
 
 def targets() -> list[Target]:
-    """The training-like processes of this host that this user may look into: launchers with their ranks, kernels,
-    others.
+    """The training-like processes of this host that this user may look into: Ray clusters with their workers, launchers with their
+    ranks, kernels, others.
 
     A process with an answering agent and a kernel can be attached to whatever ptrace allows; for the rest ``why_not``
     says what is in the way. Left out: DataLoader workers, helpers of multiprocessing and of the compiler, and this
     process. Removes what dead agents left behind. About 0.1 ms a process, 1 ms for each that has torch loaded.
     """
+    from .ray import discover as ray
+
     sweep()
-    return _Survey().targets()
+    survey = _Survey()
+    return ray.gathered(survey.targets(), survey.table, ray.raylets(survey.table))
 
 
 def launcher_ranks(pid: int) -> list[RankProcess]:

@@ -20,10 +20,10 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from ..agent import rendezvous
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NoSafeThread, TargetGone, TraindbgError
@@ -37,6 +37,7 @@ OBJECT = Path(__file__).parent.parent / "native" / "boot.so"
 HELPER = Path(__file__).with_name("ptrace.py")
 MARKERS = ("queued", "native", "nopy", "nothread", "noload", "gil", "done", "boot.error")
 _THREAD_PATIENCE_S = 1.0
+_THREADS_AT_ONCE = 16
 _MAIN_THREAD_PATIENCE_S = 2.0
 _HELPER_START_S = 0.2
 _GIL_PATIENCE_S = 1.0
@@ -172,6 +173,7 @@ def _enter(pid: int, place: Place, name: str, ends: float) -> tuple[int, float]:
     try:
         return _by_parked_thread(pid, path, ends)
     except NoSafeThread as none_parked:
+        access.check(pid)  # it may have been stopped since, which then is the reason
         if platform.machine() != "x86_64":
             raise
         return _by_pending_call(pid, place, path, ends, none_parked.cause)
@@ -198,23 +200,22 @@ def _by_parked_thread(pid: int, path: str, ends: float) -> tuple[int, float]:
     unfit: dict[int, str] = {}
     while True:
         seen = _look(pid)
-        for thread in seen.parked:
-            if thread.tid in unfit:
-                continue
-            answer = _borrow(pid, thread, path, ends)
+        threads = [thread for thread in seen.parked if thread.tid not in unfit]
+        if threads:
+            answer = _borrow(pid, threads[:_THREADS_AT_ONCE], path, ends)
             if answer["status"] == "done":
-                return thread.tid, float(answer["paused_s"])
-            if answer["status"] == "unfit":
-                unfit[thread.tid] = answer["detail"]
-            elif answer["status"] == "gone" and not _is_gone(pid):
-                continue  # that thread only
-            elif answer["status"] != "moved":
+                return int(answer["tid"]), float(answer["paused_s"])
+            unfit |= {int(tid): detail for tid, detail in answer["unfit"].items()}
+            of_threads_only = answer["status"] in ("moved", "unfit") or (
+                answer["status"] == "gone" and not _is_gone(pid)
+            )
+            if not of_threads_only:
                 _fail(pid, answer)
-            if time.monotonic() > give_up:
-                break
         if time.monotonic() > give_up:
-            reasons = ", ".join(sorted({*unfit.values()} | ({seen.why_none()} if seen.others else set())))
-            raise NoSafeThread(f"no thread of process {pid} can be borrowed safely ({reasons or 'none stays parked'})")
+            reasons = {*unfit.values()} | ({seen.why_none()} if seen.others else set())
+            reasons |= {f"{len(threads)} that come and go"} if threads else set()
+            said = ", ".join(sorted(reasons)) or "none stays parked"
+            raise NoSafeThread(f"no thread of process {pid} can be borrowed safely ({said})")
         time.sleep(0.01)
 
 
@@ -227,13 +228,14 @@ def _look(pid: int) -> Look:
         raise access.not_permitted(pid) from None
 
 
-def _borrow(pid: int, thread: Parked, path: str, ends: float) -> dict[str, str]:
-    words = ["load", str(pid), str(thread.tid), path, thread.syscall, *_other_machine()]
-    late = f"the dynamic loader of process {pid} has not let thread {thread.tid} through yet; another thread holds it"
+def _borrow(pid: int, threads: Sequence[Parked], path: str, ends: float) -> dict[str, Any]:
+    named = [word for thread in threads for word in (str(thread.tid), thread.syscall)]
+    words = ["load", str(pid), path, *named, *_other_machine()]
+    late = f"the dynamic loader of process {pid} has not let the borrowed thread through yet; another thread holds it"
     return _helped(words, ends, late)
 
 
-def _helped(words: list[str], ends: float, late: str) -> dict[str, str]:
+def _helped(words: list[str], ends: float, late: str) -> dict[str, Any]:
     """The helper's answer (see ptrace.py). Raises `DeadlineExceeded` where the call has not returned; the helper stays with it."""
     _reap()
     helper = subprocess.Popen(
@@ -263,7 +265,7 @@ def _helped(words: list[str], ends: float, late: str) -> dict[str, str]:
     if not line:
         last = complaint.strip().rpartition("\n")[2]
         raise CannotAttach(f"the helper that enters process {words[1]} failed with status {helper.returncode}: {last}")
-    answer: dict[str, str] = json.loads(line)
+    answer: dict[str, Any] = json.loads(line)
     return answer
 
 
@@ -300,7 +302,7 @@ def _pyinjector_folder() -> str:
     return str(Path(spec.origin).parent.parent)
 
 
-def _fail(pid: int, answer: Mapping[str, str]) -> NoReturn:
+def _fail(pid: int, answer: Mapping[str, Any]) -> NoReturn:
     status, detail = answer["status"], answer["detail"]
     if status == "gone":
         raise TargetGone(f"process {pid} ended while it was being entered")

@@ -1,15 +1,17 @@
 """Enter another process through one of its threads; a program of its own, ``python -I -S ptrace.py`` with the words
 
-    load PID TID OBJECT SYSCALL [--pyinjector FOLDER]     call dlopen(OBJECT) in a thread that is parked in a system call
-    queue PID OBJECT SOURCE LIMIT_S                       have CPython load OBJECT from its main thread (pending.py)
+    load PID OBJECT TID SYSCALL [TID SYSCALL ...] [--pyinjector FOLDER]   call dlopen(OBJECT) in a thread that is parked in a system call
+    queue PID OBJECT SOURCE LIMIT_S                                       have CPython load OBJECT from its main thread (pending.py)
 
 Run in a session of its own, so that nothing which ends a notebook ends it between taking a thread and putting it back: that would leave
 the thread to return to address 0. For the same reason it has no time limit once a call has begun. Standard library only. It prints one
-line of JSON: ``status`` (see `Status`), ``detail``, ``paused_s`` (how long the thread was stopped).
+line of JSON: ``status`` (see `Status`), ``detail``, ``tid``, ``paused_s`` (how long that thread was stopped), ``unfit`` (by thread, why).
 
-For ``load`` the thread must be parked in the call whose line in /proc/PID/task/TID/syscall is SYSCALL. It is stopped, checked to be in that
-very call still, made to call dlopen below its red zone, and put back: general and vector registers, signal mask, errno. The kernel then
-restarts the system call as after any stop. No code of the process is changed. x86-64; ``--pyinjector`` uses that library (other machines).
+For ``load`` a thread must be parked in the call whose line in /proc/PID/task/TID/syscall is SYSCALL. The first of those named that is so
+is taken: some threads come and go, and to start this program anew for each takes longer than they stay. It is stopped, checked to be in
+that very call still, made to call dlopen below its red zone, and put back: general and vector registers, signal mask, errno. The kernel
+then restarts the system call as after any stop. No code of the process is changed. x86-64; ``--pyinjector`` uses that library (other
+machines).
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import signal
 import sys
 import time
 import types
+from collections.abc import Callable
+from dataclasses import dataclass
 
 if (
     __name__ == "__main__"
@@ -51,6 +55,8 @@ from .tracee import (
 SYSTEM_CALL_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
 RETURN_LIMIT_S = 0.1
 RTLD_NOW = 2
+OF_ONE_THREAD = frozenset({"moved", "unfit", "gone"})
+"""What is said of a thread, not of its process: another one may do."""
 
 
 def same_call(registers: dict[str, int], syscall: str) -> bool:
@@ -75,28 +81,65 @@ def await_call(pid: int, tid: int, syscall: str) -> None:
             f.seek(0)
 
 
-def load(pid: int, tid: int, path: str, syscall: str) -> float:
-    """dlopen `path` in thread `tid`; returns for how many seconds the thread was stopped. Raises Ended, OSError."""
+@dataclass(frozen=True)
+class Place:
+    """What is the same for all threads of the process."""
+
+    pid: int
+    memory: int
+    rows: list[MappedRange]
+    calls: dict[str, int]
+
+
+def load(pid: int, path: str, threads: list[tuple[int, str]], unfit: dict[int, str]) -> tuple[int, float]:
+    """dlopen `path` in the first of `threads`, given with their system calls, that can be had.
+
+    Returns which, and for how many seconds it was stopped; those that cannot be used at all go into `unfit`. Raises Ended, OSError.
+    """
     memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
     try:
         rows = mappings(pid)
-        calls = functions(pid, memory, rows, {"dlopen", "dlerror", "__errno_location"})
-        check_fit(pid, tid)
-        check_stack(int(syscall.split()[7], 16), rows)
-        thread = Thread(tid)
-        await_call(pid, tid, syscall)
-        ptrace(SEIZE, tid)
-        begun = time.perf_counter()
-        thread.stop()
-        registers = thread.registers()
-        if not same_call(registers, syscall):
-            ptrace(DETACH, tid)
-            raise Ended("moved", "the thread went on")
-        loan = Loan(thread, memory, registers, resumed(registers, memory, signals_wait(pid, tid)))
-        dlopen(loan, calls, path)
-        return time.perf_counter() - begun
+        place = Place(pid, memory, rows, functions(pid, memory, rows, {"dlopen", "dlerror", "__errno_location"}))
+        return first(threads, unfit, lambda tid, syscall: load_in(place, tid, path, syscall))
     finally:
         os.close(memory)
+
+
+def first(
+    threads: list[tuple[int, str]], unfit: dict[int, str], attempt: Callable[[int, str], float]
+) -> tuple[int, float]:
+    """The first thread for which `attempt` comes to something, and what it returned. Raises what the last one raised."""
+    last: Exception = Ended("moved", "no thread stays parked")
+    for tid, syscall in threads:
+        try:
+            return tid, attempt(tid, syscall)
+        except Ended as ended:
+            if ended.status not in OF_ONE_THREAD:
+                raise
+            if ended.status == "unfit":
+                unfit[tid] = ended.detail
+            last = ended
+        except (ProcessLookupError, FileNotFoundError) as gone:
+            last = gone
+    raise last
+
+
+def load_in(place: Place, tid: int, path: str, syscall: str) -> float:
+    """dlopen `path` in thread `tid`; returns for how many seconds the thread was stopped. Raises Ended, OSError."""
+    check_fit(place.pid, tid)
+    check_stack(int(syscall.split()[7], 16), place.rows)
+    thread = Thread(tid)
+    await_call(place.pid, tid, syscall)
+    ptrace(SEIZE, tid)
+    begun = time.perf_counter()
+    thread.stop()
+    registers = thread.registers()
+    if not same_call(registers, syscall):
+        ptrace(DETACH, tid)
+        raise Ended("moved", "the thread went on")
+    loan = Loan(thread, place.memory, registers, resumed(registers, place.memory, signals_wait(place.pid, tid)))
+    dlopen(loan, place.calls, path)
+    return time.perf_counter() - begun
 
 
 def check_stack(stack_pointer: int, rows: list[MappedRange]) -> None:
@@ -135,32 +178,37 @@ def load_by_pyinjector(tid: int, path: str, folder: str) -> float:
     return time.perf_counter() - begun
 
 
-def enter(verb: str, pid: int, *words: str) -> float:
+def enter(verb: str, pid: int, words: list[str], unfit: dict[int, str]) -> tuple[int, float]:
+    """What was asked for; returns the thread that was stopped, and for how many seconds."""
     if verb == "queue":
         from .pending import queue
 
         path, source, limit_s = words
-        return queue(pid, path, source, float(limit_s))
-    tid, path, syscall, *other = words
-    if other:
-        return load_by_pyinjector(int(tid), path, other[1])
-    return load(pid, int(tid), path, syscall)
+        return pid, queue(pid, path, source, float(limit_s))
+    folder = words[-1] if "--pyinjector" in words else ""
+    path, *rest = words[:-2] if folder else words
+    threads = [(int(tid), syscall) for tid, syscall in zip(rest[::2], rest[1::2], strict=True)]
+    if folder:
+        return first(threads, unfit, lambda tid, _: load_by_pyinjector(tid, path, folder))
+    return load(pid, path, threads, unfit)
 
 
 def main(verb: str, pid: str, *words: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     status: Status = "done"
-    detail, paused_s = "", 0.0
+    detail, tid, paused_s = "", 0, 0.0
+    unfit: dict[int, str] = {}
     try:
-        paused_s = enter(verb, int(pid), *words)
+        tid, paused_s = enter(verb, int(pid), list(words), unfit)
     except Ended as ended:
         status, detail = ended.status, ended.detail
     except PermissionError as error:
         status, detail = "forbidden", str(error)
     except (ProcessLookupError, FileNotFoundError) as error:
         status, detail = "gone", str(error)
-    print(json.dumps({"status": status, "detail": detail, "paused_s": paused_s}), flush=True)
+    answer = {"status": status, "detail": detail, "tid": tid, "paused_s": paused_s, "unfit": unfit}
+    print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from ..agent.checkpoint.seal import SEAL, file_bytes, seal
 from ..errors import BadCheckpoint, UsageError
 from .values import shown
 
-__all__ = ["FORMAT", "NAME", "VERSION", "Manifest", "Written", "is_ours", "read"]
+__all__ = ["FORMAT", "NAME", "VERSION", "Manifest", "Written", "is_ours", "parse", "read"]
 
 NAME = "manifest.json"
 FORMAT = "traindbg-checkpoint"
@@ -57,6 +57,8 @@ class Manifest:
     taken: str
     exact: bool
     sealed: bool
+    ident: str = ""
+    """Of the attempt that wrote it."""
     notes: Sequence[str] = ()
     versions: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = ()
@@ -85,7 +87,12 @@ def read(directory: str | Path) -> Manifest:
     manifest is damaged so much that it cannot be read. One that is readable and was changed has ``sealed`` False.
     """
     path = Path(directory)
-    content, raw = _content(path)
+    return parse(path, _raw(path))
+
+
+def parse(path: Path, raw: bytes) -> Manifest:
+    """The manifest of the checkpoint at `path`, which may be another host's, from the bytes of its file. Raises what `read` raises."""
+    content = _content(path, raw)
     if content.get("format") != FORMAT:
         raise _not_ours(path)
     version = content.get("version")
@@ -100,13 +107,17 @@ def read(directory: str | Path) -> Manifest:
         raise BadCheckpoint(f"{shown(path / NAME)} is damaged: {type(e).__name__}: {str(e)[:200]}") from e
 
 
-def _content(path: Path) -> tuple[dict[str, Any], bytes]:
+def _raw(path: Path) -> bytes:
     _check_directory(path)
     try:
         with (path / NAME).open("rb") as stream:
             raw = stream.read(LARGEST + 1)
     except OSError as e:
         raise BadCheckpoint(f"{shown(path / NAME)} cannot be read: {e.strerror or e}") from e
+    return raw
+
+
+def _content(path: Path, raw: bytes) -> dict[str, Any]:
     if len(raw) > LARGEST:
         raise BadCheckpoint(f"{shown(path / NAME)} has more than {LARGEST:,} bytes: no manifest of ours")
     try:
@@ -115,7 +126,7 @@ def _content(path: Path) -> tuple[dict[str, Any], bytes]:
         raise BadCheckpoint(f"{shown(path / NAME)} is damaged: it is no JSON ({str(e)[:100]})") from e
     if not isinstance(content, dict):
         raise _not_ours(path)
-    return content, raw
+    return content
 
 
 def _check_directory(path: Path) -> None:
@@ -168,6 +179,7 @@ def _manifest(path: Path, content: dict[str, Any], raw: bytes) -> Manifest:
         taken=str(content["taken"]),
         exact=bool(content["exact"]),
         sealed=sealed,
+        ident=str(content.get("ident", "")),
         notes=tuple(str(note) for note in content.get("notes", ())),
         versions=dict(content.get("versions", {})),
         command=tuple(str(word) for word in content.get("command", ())),

@@ -102,13 +102,13 @@ class Watched:
         self._read_environ()
         self._plan.opened.wait(max(0.0, self._plan.left_s))
         self._look(children=True)
-        steps_before, calls_before = self._step(), self._collectives()
+        pace_before, calls_before = self._first_pace(), self._collectives()
         self._plan.sleep_to(0.5)
         self._look(children=False)
         if isinstance(calls_before, NotAvailable):
             calls_before = self._collectives()  # its agent may have come meanwhile
         self._plan.sleep_to(1.0)
-        self.pace = self._pace(steps_before)
+        self.pace = self._pace(pace_before)
         self.collectives = self._collectives()
         self.calls_in_window = _new_calls(calls_before, self.collectives)
         self.joining = self._joining()
@@ -178,17 +178,17 @@ class Watched:
         except TraindbgError as e:
             return NotAvailable(e.cause)
 
-    def _step(self) -> Maybe[int]:
-        return self._ask("pace", {}, lambda answer: int(answer["step"]))
+    def _first_pace(self) -> Maybe[Mapping[str, Any]]:
+        return self._ask("pace", {}, dict)
 
-    def _pace(self, before: Maybe[int]) -> Maybe[Pace]:
+    def _pace(self, before: Maybe[Mapping[str, Any]]) -> Maybe[Pace]:
         rank, pid = self.link.rank, self.link.pid
         params = {"last": RECENT_STEPS, "deadline_s": 0.0}
         recorded = self._ask("steps", params, lambda answer: evidence.steps(rank, pid, answer).steps)
         # An agent that came within the window has counted from its arrival on.
-        began_at = 0 if isinstance(before, NotAvailable) else before
+        first: Mapping[str, Any] = {} if isinstance(before, NotAvailable) else before
         steps = () if isinstance(recorded, NotAvailable) else recorded
-        pace = self._ask("pace", {}, lambda answer: _to_pace(answer, steps, began_at))
+        pace = self._ask("pace", {}, lambda answer: _to_pace(answer, steps, first))
         if isinstance(pace, NotAvailable) or pace.optimizer_step is not None:
             return pace
         own = self._ask("counts", {}, lambda answer: max(answer["steps"], default=None))  # no step since the agent came
@@ -206,7 +206,8 @@ class Watched:
         )
 
 
-def _to_pace(answer: Mapping[str, Any], recorded: Sequence[Step], began_at: int) -> Pace:
+def _to_pace(answer: Mapping[str, Any], recorded: Sequence[Step], first: Mapping[str, Any]) -> Pace:
+    """`first`: what the same probe said at the beginning of the window; empty where no agent was there yet."""
     marks = answer["marks"]
     parts = {name: [v for step in recorded if (v := getattr(step, f"{name}_s")) is not None] for name in _PARTS}
     return Pace(
@@ -215,7 +216,8 @@ def _to_pace(answer: Mapping[str, Any], recorded: Sequence[Step], began_at: int)
         since_last_s=answer["since_last_step_s"],
         usual_s=answer["usual_step_s"],
         recent_s=tuple(step.duration_s for step in recorded if step.duration_s is not None),
-        steps_in_window=max(0, answer["step"] - began_at),
+        steps_in_window=max(0, answer["step"] - first.get("step", 0)),
+        gpu_busy=bool(first.get("gpu_busy") and answer["gpu_busy"]),
         parts={name: statistics.median(values) for name, values in parts.items() if values},
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..job import DEADLINE_S, Job
 from ..model import Result
@@ -64,7 +64,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         nargs="?",
-        help="a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, the path of an agent's socket, or self; "
+        help="a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, the path of an agent's socket, or self; "
         "none: the job attached to, else the only candidate there is",
     )
 
@@ -83,7 +83,23 @@ def complete_parser(parser: argparse.ArgumentParser, name: str) -> argparse.Argu
         help=f"seconds to wait at most (default {DEADLINE_S:g})",
     )
     parser.set_defaults(timeout_given=False)
+    if "parse_known_args" not in vars(parser):  # preflight has one of its own
+        _let_options_stand_anywhere(parser)
     return parser
+
+
+def _let_options_stand_anywhere(parser: argparse.ArgumentParser) -> None:
+    """Between a verb's words, too (``lr 4711 --timeout 5 1e-4``): argparse by itself takes the first word for all that there are."""
+    plain = parser.parse_known_args
+
+    def parse(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        parser.parse_known_args = plain  # type: ignore[method-assign]
+        try:
+            return parser.parse_known_intermixed_args(args, namespace)
+        finally:
+            parser.parse_known_args = parse  # type: ignore[method-assign, assignment]
+
+    parser.parse_known_args = parse  # type: ignore[method-assign, assignment]
 
 
 def run(name: str, args: argparse.Namespace, session: Session) -> Result:

@@ -12,17 +12,21 @@ from collections.abc import Sequence
 from ..errors import NoTarget, UsageError
 from ..job import DEADLINE_S, diagnose_launcher
 from ..log_report import DEADLINE_S as LOG_S
-from ..model import Result
+from ..model import Diagnosis, Result
 from .base import Session
 
 _TARGET = re.compile(r"\d+|self|(?:kernel|torchrun|ray):.*")
+_RAY = re.compile(r"ray:(?!//).*")
+_RAY_ADDRESS = re.compile(r"auto|(?:ray|https?)://\S+|(?:\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):\d{1,5}")
+"""A cluster's address alone, in all the forms that Ray itself takes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         nargs="*",
-        help="a running job: a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, the path of an agent's socket, or self; or a log: a file, "
+        help="a running job: a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS or the address of a Ray cluster, "
+        "the path of an agent's socket, or self; or a log: a file, "
         "several (the ranks of one job), a directory, a pattern, or - for standard input; none: the job attached to, else the only "
         "candidate there is",
     )
@@ -54,6 +58,8 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     if len(targets) > 1:
         raise UsageError("of running jobs one can be diagnosed at a time", "several targets can only be logs")
     target = targets[0] if targets else None
+    if target is not None and is_ray(target):
+        return _of_ray(target, args.timeout, session)
     try:
         with session.job(target, args.timeout) as job:
             return job.diagnose(timeout=args.timeout)
@@ -62,6 +68,20 @@ def run(args: argparse.Namespace, session: Session) -> Result:
         if seen is None:
             raise
         return seen
+
+
+def _of_ray(target: str, timeout: float, session: Session) -> Result:
+    """Of one job, or of all of the cluster that run; of the last one where none does. Trainers among its workers also as ranks."""
+    from ..ray.diagnosing import diagnose
+    from ..ray.job import RayJob
+
+    named = target if _RAY.fullmatch(target) else f"ray:@{target}"
+
+    def ranks(left_s: float) -> Diagnosis | None:
+        with session.job(named, left_s) as job:
+            return job.diagnose_ranks(timeout=left_s) if isinstance(job, RayJob) else None
+
+    return diagnose(named, timeout, ranks=ranks)
 
 
 def _follow(targets: Sequence[str], args: argparse.Namespace, session: Session) -> Result:
@@ -80,11 +100,19 @@ def _follow(targets: Sequence[str], args: argparse.Namespace, session: Session) 
     return seen
 
 
+def is_ray(target: str) -> bool:
+    """Whether `target` means a Ray job or cluster; a file of that name comes first, but for ``ray:...``."""
+    if _RAY.fullmatch(target):
+        return True
+    other = target.startswith(("kernel:", "torchrun:"))
+    return _RAY_ADDRESS.fullmatch(target) is not None and not other and not os.path.exists(target)
+
+
 def is_log(target: str) -> bool:
     """Whether `target` means a log: ``-``, what exists and is no socket, a pattern, or what can only be a path."""
     if target == "-":
         return True
-    if _TARGET.fullmatch(target):
+    if _TARGET.fullmatch(target) or is_ray(target):
         return False
     try:
         return not stat.S_ISSOCK(os.stat(os.path.expanduser(target)).st_mode)

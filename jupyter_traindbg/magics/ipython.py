@@ -23,6 +23,8 @@ class NotebookSession:
 
     def __init__(self) -> None:
         self.current: Job | None = None
+        self._beside: dict[str, Job] = {}
+        """Jobs that are watched and are not the current one, by target."""
 
     @contextlib.contextmanager
     def job(self, target: str | None, timeout: float) -> Iterator[Job]:
@@ -35,6 +37,19 @@ class NotebookSession:
         else:
             with attach(target, timeout=timeout) as job:
                 yield job
+
+    def stay(self, target: str | None, timeout: float) -> Job:
+        """The job to watch, which stays attached as long as this notebook is: the current one, or one beside it."""
+        if target is None or (self.current is not None and target == self.current.name):
+            with self.job(target if self.current is not None else None, timeout) as job:
+                return job
+        beside = self._beside.get(target)
+        if beside is not None and beside.over:
+            beside.close()  # another job may have that name now; what was drawn of the old one stays
+            beside = None
+        if beside is None:
+            beside = self._beside[target] = attach(target, timeout=timeout)
+        return beside
 
     def attach(self, target: str | None, timeout: float) -> Result:
         job = attach(target, timeout=timeout)
@@ -67,11 +82,14 @@ class NotebookSession:
         finally:
             place.update(nothing, raw=True)  # the last one is what the magic returns
 
-    def close(self) -> None:
-        """Leave the current job, if any."""
+    def close(self, *, everything: bool = False) -> None:
+        """Leave the current job, if any; with `everything` also those that are watched beside it."""
         job, self.current = self.current, None
-        if job is not None:
-            job.close()
+        beside = list(self._beside.values()) if everything else []
+        if everything:
+            self._beside.clear()
+        for left in ([job] if job is not None else []) + beside:
+            left.close()
 
 
 def load(shell: InteractiveShell) -> NotebookSession:
@@ -84,8 +102,8 @@ def load(shell: InteractiveShell) -> NotebookSession:
 
 
 def unload(shell: InteractiveShell, session: NotebookSession) -> None:
-    """Take the magics out again and leave the job."""
-    session.close()
+    """Take the magics out again and leave the jobs."""
+    session.close(everything=True)
     for name in base.names():
         shell.magics_manager.magics["line"].pop(name, None)
         shell.strdispatchers["complete_command"].strs.pop(f"%{name}", None)

@@ -1,19 +1,23 @@
-"""Say before a run what will go wrong with it: its configuration or command line against this machine, with the arithmetic shown."""
+"""Say before a run what will go wrong with it: its configuration or command against this machine or a Ray cluster, with the arithmetic."""
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..errors import UsageError
+from ..job import DEADLINE_S
 from ..model import Result
 from ..preflight import config
 from .base import Session
 
 Parse = Callable[..., Any]
+TRIAL_S = 60.0
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -45,7 +49,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpus", type=_count, metavar="N", help="its cores")
     parser.add_argument("--memory", type=_size, metavar="SIZE", help="its memory: 1TiB")
     parser.add_argument("--nodes", type=_count, metavar="N", help="how many such machines there are")
+    _on_ray(parser.add_argument_group("on a Ray cluster"))
     parser.parse_known_args = functools.partial(_before_the_command, parser.parse_known_args)  # type: ignore[method-assign]
+
+
+def _on_ray(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="the resources of this cluster in place of this machine's: auto, host:port, ray://host:port, or its dashboard",
+    )
+    group.add_argument(
+        "--workers",
+        metavar="N|KEY",
+        help="how many Ray workers the run starts, or the key of the configuration that says so",
+    )
+    group.add_argument(
+        "--each", type=_resources, default={}, metavar="CPU=1,GPU=0.25", help="what every one of them asks Ray for"
+    )
+    group.add_argument(
+        "--time-worker",
+        nargs="?",
+        const="",
+        metavar="MODULE:CLASS",
+        help="start one worker on the cluster, time it, and end it again (none named: the configuration's _target_)",
+    )
+    group.add_argument(
+        "--init", type=_named, default={}, metavar="JSON", help='the arguments of its __init__: \'{"device": "cpu"}\''
+    )
+    group.add_argument("--call", metavar="METHOD", help="a method of it that is called once")
+    group.add_argument("--call-with", type=_listed, default=[], metavar="JSON", help="that call's arguments: '[1, 2]'")
+    group.add_argument(
+        "--working-dir", metavar="DIR", help="a directory that Ray brings to the node (default: what is there already)"
+    )
 
 
 def _before_the_command(parse: Parse, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
@@ -64,11 +100,79 @@ def _unquoted(word: str) -> str:
     return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
 
 
+def deadline_s(args: argparse.Namespace) -> float:
+    """A worker may take its time."""
+    return DEADLINE_S if args.time_worker is None else TRIAL_S
+
+
 def run(args: argparse.Namespace, session: Session) -> Result:
     described = config.Described(args.nodes, args.gpus, args.gpu_memory, args.cpus, args.memory)
     return config.check(
-        args.words, described=described, parameters=args.parameters, model=args.model, timeout=args.timeout
+        args.words,
+        described=described,
+        parameters=args.parameters,
+        model=args.model,
+        ray=_cluster(args),
+        timeout=args.timeout,
     )
+
+
+def _cluster(args: argparse.Namespace) -> config.OnRay | None:
+    """What is said of Ray; `UsageError` where it is said without a cluster."""
+    named = {
+        "--time-worker": args.time_worker is not None,
+        "--init": args.init,
+        "--call": args.call,
+        "--each": args.each,
+    }
+    named |= {"--working-dir": args.working_dir, "--workers": args.workers}
+    if args.ray is None:
+        lonely = next((option for option, given in named.items() if given), None)
+        if lonely is not None:
+            raise UsageError(f"{lonely} is about a Ray cluster, and none is named", "add --ray auto, or its address")
+        return None
+    worker = None
+    if args.time_worker is not None:
+        name = args.time_worker or None
+        worker = config.Worker(name, args.init, args.call, args.call_with, args.working_dir)
+    elif args.init or args.call or args.working_dir:
+        raise UsageError("--init, --call and --working-dir are for a worker to time", "add --time-worker MODULE:CLASS")
+    return config.OnRay(args.ray, args.workers, args.each, worker)
+
+
+def _resources(words: str) -> dict[str, float]:
+    """``CPU=1,GPU=0.25,memory=2GiB``, by Ray's names."""
+    found: dict[str, float] = {}
+    for part in words.split(","):
+        name, equals, value = part.strip().partition("=")
+        name = {"cpu": "CPU", "gpu": "GPU"}.get(name.lower(), name)
+        try:
+            found[name] = float(_size(value)) if name == "memory" and not value.isdigit() else float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name or not 0 <= found[name] < float("inf"):
+            raise argparse.ArgumentTypeError(f"{part.strip()!r} is no resource: CPU=1, GPU=0.25, memory=2GiB")
+    return found
+
+
+def _named(words: str) -> dict[str, Any]:
+    found: dict[str, Any] = _json(words, dict, '{"device": "cpu"}')
+    return found
+
+
+def _listed(words: str) -> list[Any]:
+    found: list[Any] = _json(words, list, "[1, 2]")
+    return found
+
+
+def _json(words: str, kind: type, like: str) -> Any:
+    try:
+        found = json.loads(_unquoted(words))
+    except ValueError:
+        found = None
+    if not isinstance(found, kind):
+        raise argparse.ArgumentTypeError(f"{words!r} is no JSON such as {like}")
+    return found
 
 
 def _parameters(words: str) -> int:

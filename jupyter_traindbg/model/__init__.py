@@ -1,23 +1,26 @@
 """The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
 
 `base` has what all share, `observed` what was seen in a job, `changed` what was done to it, `checkpoints` what is on disk,
-`hangs` what a hang is judged by, `logs` what was read of a log, `following` of one that is still being written, `environ` and
-`preflight` what surrounds a job, `plan` what a configuration says of a run.
+`hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that is still
+being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster and
+its workers do.
 """
 
 from __future__ import annotations
 
-from . import base, changed, checkpoints, environ, following, hangs, logs, observed, plan, preflight, report
+from . import base, changed, checkpoints, environ, following, hangs, live, logs, observed, plan, preflight, ray, report
 from .base import *
 from .changed import *
 from .checkpoints import *
 from .environ import *
 from .following import *
 from .hangs import *
+from .live import *
 from .logs import *
 from .observed import *
 from .plan import *
 from .preflight import *
+from .ray import *
 from .report import *
 
 __all__ = [
@@ -27,9 +30,11 @@ __all__ = [
     *environ.__all__,
     *following.__all__,
     *hangs.__all__,
+    *live.__all__,
     *logs.__all__,
     *observed.__all__,
     *plan.__all__,
     *preflight.__all__,
+    *ray.__all__,
     *report.__all__,
 ]

@@ -12,6 +12,7 @@ __all__ = [
     "Changed",
     "Checkpoint",
     "CheckpointFile",
+    "CheckpointPlan",
     "CheckpointRank",
     "Freed",
     "GroupChange",
@@ -144,6 +145,30 @@ class Freed(Result):
 
 
 # --- checkpoint ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CheckpointPlan:
+    """What a checkpoint would be, were it taken now. ``bytes`` is its size, ``needed_bytes`` what has to be free for it.
+
+    ``there``: what is at ``directory`` now: ``"nothing"``, ``"checkpoint"`` (of ours, which may be replaced), ``"empty directory"`` or
+    ``"something else"``. ``pause_s``: how long the training would stand still, about. ``still``: ranks that make no steps. ``step`` is
+    the optimizer's own count, where it keeps one.
+    """
+
+    directory: str
+    kind: str
+    bytes: int
+    needed_bytes: int
+    free_bytes: Maybe[int]
+    there: str
+    pause_s: Maybe[float]
+    still: Sequence[int]
+    step: int | None
+    world_size: int
+    ranks: Sequence[int]
+    missing: Sequence[int]
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -199,6 +199,8 @@ class Pace:
     """Durations of the last steps, without the waits in collectives where these are known."""
     steps_in_window: int = 0
     """How many came while the evidence was being taken."""
+    gpu_busy: bool = False
+    """True where a GPU had work of this rank left at both ends of that time."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """Where the time of the last steps went: medians in seconds of ``data_wait``, ``forward``, ``backward``, ``optimizer``, ``other``."""
 
@@ -372,15 +374,18 @@ class JobEvidence:
 
 @dataclass(frozen=True)
 class RankState:
-    """One rank in a word (``state``) and a line (``doing``): the table under the verdict."""
+    """One rank in a word (``state``) and a line (``doing``): the table under the verdict. ``who``: how a worker of Ray is called; ``steps``
+    are then the calls that it has executed.
+    """
 
     rank: int
     pid: int
-    state: Literal["stepping", "computing", "waiting", "stopped", "ended", "starting", "not seen", "not known"]
+    state: Literal["stepping", "computing", "waiting", "stopped", "ended", "starting", "idle", "not seen", "not known"]
     doing: str
     where: str | None = None
     steps: int | None = None
     since_s: float | None = None
+    who: str = ""
 
 
 @dataclass(frozen=True)
@@ -388,7 +393,7 @@ class Diagnosis(Result):
     """What is wrong with a job, root cause first. ``state`` answers "is it really stuck?" and ``why`` says by what it was judged."""
 
     target: str
-    state: Literal["stuck", "failed", "slow", "progressing", "healthy", "not known"]
+    state: Literal["stuck", "failed", "slow", "progressing", "healthy", "idle", "not known"]
     why: Sequence[str]
     ranks: Sequence[RankState]
     verdict: Sequence[Finding] = ()

@@ -6,7 +6,7 @@ the pieces that a progress bar separates by carriage returns share the number of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -86,6 +86,13 @@ class LogError:
     last_number: int
     inner: LogError | None = None
     link: Literal["cause", "context", "remote", ""] = ""
+
+    def chain(self) -> Iterator[LogError]:
+        """This one and what it was raised from, outermost first."""
+        error: LogError | None = self
+        while error is not None:
+            yield error
+            error = error.inner
 
 
 @dataclass(frozen=True)

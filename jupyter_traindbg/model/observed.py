@@ -173,7 +173,8 @@ class Step:
 
     ``step`` counts from the attach; ``optimizer_step`` is the optimizer's own count where it keeps one. ``loss`` is the mean, over the
     step's micro-batches, of what was passed to ``backward()`` (before a GradScaler's scaling). ``grad_norm`` is the L2 norm as the
-    optimizer saw it, sampled. The five ``*_s`` parts sum to ``duration_s``; the first record has none, since nobody saw its step begin.
+    optimizer saw it, sampled. The five ``*_s`` parts sum to ``duration_s``; the first record has none, since nobody saw its step begin, nor
+    has the first one of a notebook's cell, where we looked while none ran.
     """
 
     step: int
@@ -194,6 +195,8 @@ class Step:
     backward_s: float | None
     optimizer_s: float | None
     other_s: float | None
+    lr_scheduled: Sequence[float | None] | None = None
+    """What the schedule had set, where a change of ours was in force and ``lr``, which is what the step used, differs from it."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,10 @@ class GradStat:
 
 @dataclass(frozen=True)
 class FirstNonFinite:
-    """The first module, in execution order, whose output was not finite during the armed step; ``module`` None where none was."""
+    """The first module, in execution order, whose output was not finite during the armed steps; ``module`` None where none was.
+
+    ``step`` is the step that it was in, counted since the attach; ``steps_seen`` how many went by while armed.
+    """
 
     module: str | None
     kind: str
@@ -243,11 +249,16 @@ class FirstNonFinite:
     weights_finite: Maybe[bool]
     modules_seen: int
     note: str = ""
+    step: Maybe[int] = _NOT_MEASURED
+    steps_seen: int = 0
 
 
 @dataclass(frozen=True)
 class RankGrads:
-    """The gradients of one rank. ``at`` says when they were read: ``"after optimizer step N"`` or why not at a safe point."""
+    """The gradients of one rank. ``at`` says when they were read: ``"after optimizer step N"`` or why not at a safe point.
+
+    ``after_step``: that step, counted since the attach. ``cost_s``: how long reading them took the training thread.
+    """
 
     rank: int
     pid: int
@@ -257,6 +268,8 @@ class RankGrads:
     grads: Sequence[GradStat]
     first: FirstNonFinite | None = None
     note: str = ""
+    after_step: Maybe[int] = _NOT_MEASURED
+    cost_s: Maybe[float] = _NOT_MEASURED
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from .base import Finding, Maybe, NotAvailable, Result
 from .preflight import PreflightPort
+from .ray import RayNode, Resources
 
 __all__ = [
     "ConfigPreflight",
@@ -17,6 +18,8 @@ __all__ = [
     "MemoryEstimate",
     "ModelShape",
     "Plan",
+    "RayWorkerTrial",
+    "TrialStage",
     "UnmetRequirement",
 ]
 
@@ -95,6 +98,61 @@ class Machine:
     """What has to do with training; secrets are hidden already."""
     versions: Mapping[str, str] = field(default_factory=dict)
     unmet: Sequence[UnmetRequirement] = ()
+    ray_nodes: Sequence[RayNode] = ()
+    """The nodes of the Ray cluster that this stands for, those alive; the fields above are then of one of them. Empty: no cluster."""
+
+
+# --- one worker, started to be timed -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TrialStage:
+    """One thing that a worker does before it is of use: ``process``, ``import``, ``__init__``, or the name of the method called."""
+
+    name: str
+    took_s: float
+    cpu_s: float
+    """CPU time of all its threads and children, in seconds."""
+    rss_bytes: int
+    """Resident memory when it was done."""
+
+
+@dataclass(frozen=True)
+class RayWorkerTrial:
+    """One worker that was started on a Ray cluster, timed, and taken away again."""
+
+    worker: str
+    """``module:Class``"""
+    node: str = ""
+    pid: int = 0
+    resources: Resources = field(default_factory=dict)
+    """What it was started with, by Ray's names; its own declaration, where it has one."""
+    stages: Sequence[TrialStage] = ()
+    peak_bytes: int = 0
+    """The most resident memory that it had."""
+    own_bytes: int = 0
+    """What one more like it adds to a node at most: the peak, less the pages that it shares with other processes."""
+    threads: int = 0
+    gpu_bytes: Maybe[int] = _NOT_LOOKED_AT
+    failed_in: str = ""
+    """The stage that it did not get through; empty where all went well."""
+    problem: str = ""
+    raised: bool = False
+    """Whether the user's code raised; else it was not done in time."""
+    where: str | None = None
+    """The user's innermost ``"file:line function"`` of the problem."""
+    cleaned: bool = True
+    """Whether its process is seen to be gone."""
+
+    @property
+    def took_s(self) -> float:
+        """From asking Ray for it to the end of ``__init__``."""
+        return sum(stage.took_s for stage in self.stages[:3])
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time up to the end of ``__init__``."""
+        return sum(stage.cpu_s for stage in self.stages[:3])
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -144,6 +202,24 @@ class Plan:
     master_address: Given[str] | None = None
     master_port: Given[int] | None = None
     backend: Given[str] | None = None
+
+    # what Ray is asked for
+    ray_workers: Given[int] | None = None
+    """Actors (or workers of Ray Train, or RLlib's env runners) that do the same side by side."""
+    ray_cpus: Given[float] | None = None
+    """Logical CPUs for each of them. None: not said; an actor then needs one to be placed and none to run."""
+    ray_gpus: Given[float] | None = None
+    ray_memory: Given[int] | None = None
+    """Bytes that Ray books for each; it reserves nothing."""
+    ray_custom: Mapping[str, Given[float]] = field(default_factory=dict)
+    """Resources with names of their own."""
+    ray_use_gpu: Given[bool] | None = None
+    """Ray Train's: a GPU for each worker."""
+    ray_device: Given[str] | None = None
+    """What their model is put on: ``cuda``, ``cpu``."""
+    ray_strategy: Given[str] | None = None
+    """PACK, SPREAD, STRICT_PACK (all on one node) or STRICT_SPREAD (each on a node of its own)."""
+    ray_trial: RayWorkerTrial | None = None
 
     # how the model is divided
     tensor_parallel: Given[int] | None = None
@@ -267,6 +343,10 @@ class ConfigPreflight(Result):
     verdict: Sequence[Finding] = ()
     notes: Sequence[str] = ()
     taken_s: float = 0.0
+    fits: Mapping[str, int] = field(default_factory=dict)
+    """How many workers like the one that was tried the cluster holds, by what bounds them."""
+    start_s: Maybe[float] = _NOT_LOOKED_AT
+    """Seconds until all workers of the plan are up, at the least."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -157,7 +157,8 @@ class Endings:
 
     @cached_property
     def _messages(self) -> list[tuple[float, str]] | None:
-        return kernel_log.read()
+        """None in a container as well: the kernel counts processes as the host does, and its words would be on somebody else's."""
+        return kernel_log.read() if procfs.numbers_are_the_hosts() else None
 
     def _killed(self, pid: int) -> kernel_log.Killed | None:
         """What the OOM killer has said of `pid`; of an unknown one, of a Python that it killed since the launcher began."""
@@ -188,7 +189,10 @@ class Endings:
             return True
         if self._messages is not None or count == 0:
             return False
-        return NotAvailable("neither the kernel's messages nor its control group's counters may be read")
+        return NotAvailable(
+            "neither the kernel's messages (which number processes as the host does, in a container, too) nor its control group's "
+            "counters tell"
+        )
 
     def _kernel_said(self, pid: int) -> tuple[str, ...]:
         lines = kernel_log.about(pid, self._messages or ())

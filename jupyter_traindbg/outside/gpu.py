@@ -32,7 +32,6 @@ KERNEL_LOG = "/dev/kmsg"
 QUIET_S = 2.0
 KILL_S = 0.25
 XIDS_KEPT = 20
-INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's fixed number: any other is a container's
 
 NOT_SUPPORTED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, NO_PERMISSION, VERSION_MISMATCH = 3, 9, 12, 4, 18
 FAULTS: dict[int, Literal["lost", "reset required"]] = {15: "lost", 16: "reset required"}
@@ -424,7 +423,9 @@ def _pid_notes(devices: Sequence[Device], ours: Mapping[int, int]) -> list[str]:
     listed = [
         process for device in devices if not isinstance(device.processes, NotAvailable) for process in device.processes
     ]
-    if listed and str(Path("/proc/self/ns/pid").readlink()) != INITIAL_PID_NAMESPACE:
+    from jupyter_traindbg.outside import procfs
+
+    if listed and not procfs.numbers_are_the_hosts():
         return ["this is a container: the driver may list the host's pids, which name other processes here"]
     if ours and not any(process.ours is not None for process in listed):
         return ["the driver lists none of the attached processes: they use no GPU, or a container hides their pids"]

@@ -32,6 +32,7 @@ __all__ = [
     "is_python",
     "mapped",
     "maps_library",
+    "numbers_are_the_hosts",
     "processes",
     "raw_system_call",
     "running_s",
@@ -63,6 +64,9 @@ TRAINING_ENV = re.compile(
 
 SECRET = re.compile(r"TOKEN$|KEY$|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 """Names whose values nobody but the training is to see; proxies may carry a password, too."""
+
+_INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+"""The kernel's fixed number (PROC_PID_INIT_INO in linux/proc_ns.h); a container has another."""
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -180,6 +184,19 @@ def uid(pid: int) -> int | None:
         if line.startswith(b"Uid:"):
             return int(line.split()[1])
     return None
+
+
+def pid_namespace(pid: int) -> int | None:
+    """What tells the numbering of processes that `pid` lives in from others; None where it cannot be seen."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return None
+
+
+def numbers_are_the_hosts() -> bool:
+    """Whether a process has the same number here as for the kernel, whose messages and drivers know no other. False in a container."""
+    return pid_namespace(os.getpid()) == _INITIAL_PID_NAMESPACE
 
 
 def user(uid: int | None) -> str:

@@ -1,19 +1,24 @@
 """What NCCL says of its own communicators: a client of its RAS service, which every job with NCCL 2.24 or newer runs unless told not to.
 
-The service listens on ``localhost:28028`` (or at ``NCCL_RAS_ADDR``) and speaks lines of text, as the NCCL user guide describes under
-"RAS": ``CLIENT PROTOCOL n``, ``TIMEOUT seconds``, ``SET FORMAT json`` (2.28 and newer), ``VERBOSE STATUS``; it then sends its report and
-hangs up. Asking makes the RAS threads of all processes talk to each other, beside the collectives; nothing on a GPU is touched.
+Every process of every job on a host listens on ``localhost:28028`` (or at ``NCCL_RAS_ADDR``), all on the same port, and the kernel picks
+who is to answer: of two jobs maybe the other one. So whose a report is has to be seen by its processes.
+
+The service speaks lines of text, as the NCCL user guide describes under "RAS": ``CLIENT PROTOCOL n``, ``TIMEOUT seconds``, ``SET FORMAT
+json`` (2.28 and newer), ``VERBOSE STATUS``; it then sends its report and hangs up. Asking makes the RAS threads of all processes talk to
+each other, beside the collectives; nothing on a GPU is touched.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from ..agent.rendezvous import own_pid_in_its_namespace
 from ..model import Maybe, NotAvailable, RasCommunicator, RasRank, RasReport
 from . import procfs, sockets
 
@@ -24,16 +29,35 @@ PROTOCOL = 2
 SUCCESS, IN_PROGRESS = 0, 7
 """ncclResult_t, of nccl.h."""
 _LARGEST_BYTES = 64 << 20
+TRIES = 16
+"""Connections until one of the processes asked about has answered: of two jobs of equal size, all but one in 65,000 times."""
 _FAILED = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError)
 """What a service that is none, or of another version, may lead to."""
 
 
 def report(pids: Iterable[int], deadline_s: float) -> Maybe[RasReport]:
-    """The report on the jobs of the processes `pids`. About 10 ms where all answer; as long as `deadline_s` where some do not."""
-    address = listening(pids)
+    """The report on the job of the processes `pids`. About 10 ms where all answer; as long as `deadline_s` where some do not."""
+    ends, wanted = time.monotonic() + deadline_s, list(pids)
+    address = listening(wanted)
     if address is None:
         return NotAvailable("no RAS service of NCCL listens in these processes")
-    return ask(address, deadline_s)
+    ours = set(_as_they_see_them(wanted))
+    for _ in range(TRIES):
+        said = ask(address, max(0.01, ends - time.monotonic()))
+        if isinstance(said, NotAvailable) or not said.communicators or _is_of(said, ours):
+            return said
+    return NotAvailable(f"NCCL's RAS service of another job answers at {address[0]}:{address[1]}")
+
+
+def _as_they_see_them(pids: Iterable[int]) -> Iterator[int]:
+    """What NCCL reports is what a process calls itself, in a container another number than ours."""
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has just ended
+            yield own_pid_in_its_namespace(pid)
+
+
+def _is_of(said: RasReport, pids: Container[int]) -> bool:
+    return any(r.pid in pids for c in said.communicators for r in c.ranks)
 
 
 def listening(pids: Iterable[int]) -> tuple[str, int] | None:

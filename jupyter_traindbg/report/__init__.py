@@ -21,7 +21,7 @@ from ..progress import PartsBar
 from ..redact import Redactor
 from . import bundle, issue, page
 from .context import Context, Part, Subject
-from .running import Collected, collect, collectors
+from .running import Collected, Collector, collect, collectors
 
 __all__ = ["Subject", "default_name", "write"]
 
@@ -51,7 +51,7 @@ def write(
     for log in logs:
         log_reader.find(log)
     context = _context(subject, logs, configs, timeout)
-    chosen = {name: part for name, part in collectors().items() if _named_job(subject) or not part.FROM_JOB}
+    chosen = {name: part for name, part in collectors().items() if _is_for(part, subject)}
     with PartsBar("report", len(chosen) + 1) as progress:
         collected = collect(context, chosen, progress)
         redactor = _informed(subject, collected, context)
@@ -64,6 +64,11 @@ def write(
 def default_name() -> str:
     """``traindbg-report-20260102-101112.zip``"""
     return time.strftime("traindbg-report-%Y%m%d-%H%M%S.zip")
+
+
+def _is_for(part: Collector, subject: Subject) -> bool:
+    """Whether anybody would miss it: a part may ask what only jobs of one kind can be asked (`ASKS`)."""
+    return (_named_job(subject) or not part.FROM_JOB) and getattr(part, "ASKS", "") in ("", *subject.questions)
 
 
 def _named_job(subject: Subject) -> bool:

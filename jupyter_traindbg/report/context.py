@@ -32,6 +32,8 @@ class Subject:
     """By name (``"stacks"``, ``"steps"`` ...); ``"enter"`` is asked first, ``"stacks"`` next, the others after them, all at once."""
     problem: str = ""
     """Why a job that was named cannot be asked."""
+    left_logs: Sequence[str] = ()
+    """Patterns of the logs that its processes write, those that have ended as well."""
 
 
 @dataclass(frozen=True)

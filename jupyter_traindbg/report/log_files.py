@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -14,6 +16,8 @@ __all__ = ["LogFile", "find"]
 MOST = 32
 """Files that are read; a job of more ranks has its most telling lines in any of them, and the others are named."""
 _NAMES = (".log", ".out", ".err")
+_RAYS_OWN = re.compile(r"/session_[^/]+/logs/(?!worker-|job-driver-)")
+"""In a Ray worker also Ray's own logs are open, which tell of the whole cluster's every day and nothing of this job."""
 _FOLDER_NAMES = ("stderr.log", "stdout.log")
 
 
@@ -38,7 +42,23 @@ def find(context: Context) -> tuple[list[LogFile], list[str]]:
         seen = [*_streams(whose, pid, rank, elsewhere), *_open_logs(whose, pid, rank), *_folder(pid)]
         for file in seen:
             files.setdefault(file.name, file)
+    for file in _left(context.subject.left_logs):
+        files.setdefault(file.name, file)
     return _bounded(list(files.values()), elsewhere)
+
+
+def _left(patterns: Iterable[str]) -> list[LogFile]:
+    """Of processes that may have ended: those that say something, the last written first."""
+    paths = [path for pattern in patterns for path in glob.glob(pattern)]
+    ages = {path: about.st_mtime for path in paths if (about := _about(path)) is not None and about.st_size}
+    return [LogFile(path, path, "of the job") for path in sorted(ages, key=lambda path: -ages[path])]
+
+
+def _about(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:  # removed meanwhile
+        return None
 
 
 def _bounded(found: list[LogFile], elsewhere: list[str]) -> tuple[list[LogFile], list[str]]:
@@ -58,6 +78,8 @@ def _streams(whose: str, pid: int, rank: int | None, elsewhere: list[str]) -> It
         name = procfs.descriptor(pid, fd)
         if name is None:
             continue
+        if _RAYS_OWN.search(name):
+            continue
         if name.startswith("/") and not name.startswith(("/dev/", "/proc/")):
             yield LogFile(name, f"/proc/{pid}/fd/{fd}", f"{stream} of {whose}", rank)
         else:
@@ -69,7 +91,7 @@ def _streams(whose: str, pid: int, rank: int | None, elsewhere: list[str]) -> It
 def _open_logs(whose: str, pid: int, rank: int | None) -> Iterator[LogFile]:
     for fd in sorted(procfs.descriptors(pid), key=int):
         name = procfs.descriptor(pid, fd) or ""
-        if name.startswith("/") and name.endswith(_NAMES):
+        if name.startswith("/") and name.endswith(_NAMES) and not _RAYS_OWN.search(name):
             yield LogFile(name, f"/proc/{pid}/fd/{fd}", f"open in {whose}", rank)
 
 

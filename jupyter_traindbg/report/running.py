@@ -30,6 +30,7 @@ class Collector(Protocol):
     AFTER: str
     """The part that it waits for (``""``: none). What asks a job's agents takes turns: a diagnosis must not take an agent that answers
     somebody else for one that hangs."""
+    # ASKS: str, where a part has it, is a question that only some jobs can be asked: for others the part is left out
 
     def collect(self, context: Context) -> Part:
         """Collect it within ``context.left_s()``. Raises `Unavailable`, a `TraindbgError` or an `OSError` where it cannot be had."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -12,35 +11,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import need
 
 from jupyter_traindbg.model import Device, GpuReport, NotAvailable, available
 from jupyter_traindbg.outside import gpu
 
-SOURCE = Path(__file__).parent.parent / "programs" / "fake_nvml.c"
 GIB = 1024**3
 
 DriverMaker = Callable[..., None]
 
 
-@pytest.fixture(scope="session")
-def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory with the compiled stand-in."""
-    compiler = shutil.which("cc")
-    need("cc", compiler is not None)
-    assert compiler is not None
-    directory = tmp_path_factory.mktemp("nvml")
-    library = directory / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
-    return directory
-
-
 @pytest.fixture
-def driver(fake_library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DriverMaker:
+def driver(fake_nvml: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DriverMaker:
     """``driver("mig", FAIL="PowerUsage:3", log=b"...")``: a driver that behaves so, and a kernel log."""
 
     def make(mode: str = "normal", log: bytes | None = None, **behaviour: str) -> None:
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library))
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_nvml))
         monkeypatch.setenv("FAKE_NVML", mode)
         for name, value in behaviour.items():
             monkeypatch.setenv(f"FAKE_NVML_{name}", value)

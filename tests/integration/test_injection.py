@@ -296,3 +296,14 @@ def test_200_injections_leave_a_training_bit_identical(start):
     assert lines == losses(undisturbed)[: len(lines)]
     tidy(injected)
     assert not os.path.exists(injected.directory)
+
+
+def test_threads_that_come_and_go_do_not_use_up_the_patience(start, monkeypatch):
+    """One look, one helper: it passes by those that have gone on meanwhile, and takes the one that stays."""
+    monkeypatch.setattr(injection, "_THREAD_PATIENCE_S", 0.0)
+    program = start("restless.py")
+    injected = inject(program.pid, {}, BOOT, 30)
+    assert injected.stage == "done"
+    assert injected.tid != program.pid, "the main thread had to be interrupted"
+    assert seen(injected)[0] == "1"
+    tidy(injected)

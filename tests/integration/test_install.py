@@ -20,6 +20,8 @@ SOURCES = [
     "jupyter_traindbg",
     "traindbg",
     "hatch_build.py",
+    "install.json",
+    "jupyter-config",
     "traindbg_autostart.pth",
     "pyproject.toml",
     "README.md",
@@ -110,6 +112,24 @@ def test_knowledge_and_templates_are_installed(run: Run, tmp_path: Path) -> None
     healthy.write_text("step 1 loss 2.0\n")
     run("traindbg", "report", str(healthy), "-o", str(tmp_path / "report.zip"))
     assert "index.html" in zipfile.ZipFile(tmp_path / "report.zip").namelist()
+
+
+def test_widgets_and_side_panel_are_installed(environment: Path, run: Run) -> None:
+    """Where JupyterLab and Jupyter Server look for them; neither they nor Node are in this environment."""
+    assert (REPO / "jupyter_traindbg" / "labextension" / "package.json").exists(), "run scripts/frontend"
+    prefix = environment.parent
+    card = json.loads((prefix / "share/jupyter/labextensions/jupyter-traindbg/package.json").read_text())
+    panel = prefix / "share/jupyter/labextensions/jupyter-traindbg"
+    assert (panel / card["jupyterlab"]["_build"]["load"]).stat().st_size > 1000
+    assert (panel / "schemas" / "jupyter-traindbg" / "plugin.json").exists()
+    assert (panel / "install.json").exists()
+    assert card["version"] == run("python", "-c", "import traindbg; print(traindbg.__version__)").stdout.strip()
+    enabled = json.loads((prefix / "etc/jupyter/jupyter_server_config.d/jupyter_traindbg.json").read_text())
+    assert enabled["ServerApp"]["jpserver_extensions"] == {"jupyter_traindbg.server": True}
+    where = "import jupyter_traindbg as j, pathlib; print(pathlib.Path(j.__file__).parent)"
+    package = Path(run("python", "-c", where).stdout.strip())
+    assert (package / "widgets" / "static" / "watch.js").stat().st_size > 1000
+    assert not (package / "labextension").exists(), "the panel is there twice"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="attaching by pid is for Linux")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sysconfig
 import time
 
+import pytest
 from kernels import Kernel, ipykernel6_python, kernel  # noqa: F401 - fixtures
 from traces import footprint, settled
 
@@ -59,6 +60,35 @@ def test_a_training_in_a_busy_cell_answers_everything(kernel: Kernel) -> None:  
     assert names == "[]\n"
 
 
+def test_a_cell_that_has_ended_is_no_stall_and_a_thread_that_trained_is_one(
+    kernel: Kernel,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRAINDBG_LANG", "en")
+    assert kernel.run(TRAINING).finish()["status"] == "ok"
+    cell = kernel.run("_ = train(400)")
+    cell.wait_for("training")
+    with traindbg.attach(f"kernel:{kernel.file}") as job:
+        feed = job.feed(rate_hz=5)
+        kernel.until(lambda: feed.last_step > 5, "steps", 60)
+        assert cell.finish()["status"] == "ok"
+        ended = "nothing trains now: the kernel runs no cell"
+        kernel.until(lambda: feed.state.words.startswith(ended), "that it is told", 60)
+        assert feed.diagnosis is None, "the agent alone could tell"
+
+        button = "lambda: (train(100), time.sleep(6))"
+        kernel.value(f"import asyncio; _ = asyncio.get_event_loop().call_later(0.2, {button})")
+        kernel.until(lambda: feed.state.code == "training", "steps of what no cell runs", 60)
+        kernel.until(lambda: feed.state.code == "stalled", "that it stands still", 60)
+        unknown = [step.step for step in job.steps().ranks[0].steps if step.duration_s is None]
+        assert len(unknown) == 2, "how long the first took, and the first after the rest"
+        kernel.until(lambda: feed.state.words.startswith(ended), "that it has ended", 60)
+
+        kernel.value("import threading; threading.Thread(target=train, args=(100,)).start()")
+        kernel.until(lambda: feed.state.code == "training", "its steps, which come although no cell runs", 60)
+        kernel.until(lambda: feed.state.code == "stalled", "its end", 60)
+
+
 def test_a_hung_cell_is_looked_at_from_inside(kernel: Kernel) -> None:  # noqa: F811
     cell = kernel.run(
         "import threading; print('locked', flush=True); lock = threading.Lock(); lock.acquire(); lock.acquire()"
@@ -72,3 +102,12 @@ def test_a_hung_cell_is_looked_at_from_inside(kernel: Kernel) -> None:  # noqa: 
     kernel.interrupt()
     assert cell.finish()["status"] == "error"
     assert cell.error() == "KeyboardInterrupt"
+
+
+def test_a_kernel_whose_cell_has_ended_is_not_called_stuck(kernel: Kernel) -> None:  # noqa: F811
+    assert kernel.run(TRAINING + "\nprint(train(50))").finish()["status"] == "ok"
+    with traindbg.attach(f"kernel:{kernel.file}") as job:
+        found = job.diagnose()
+    assert (found.state, found.findings) == ("idle", ())
+    assert [r.state for r in found.ranks] == ["idle"]
+    assert "no cell" in found.ranks[0].doing

@@ -1,4 +1,4 @@
-"""The notebooks on acting, hangs and logs: executed from start to end; what their cells found is looked at, not just whether they ran."""
+"""The notebooks on acting, hangs, logs and Ray, executed from start to end; what their cells found is looked at."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 import os
 import re
 import signal
+import statistics
 import time
 from collections.abc import Iterator
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -149,7 +151,8 @@ def test_a_learning_rate_is_changed_in_flight(mark: str) -> None:
     assert rates[1] == rates[2] == rates[3], "its log, its optimizer and its scheduler know of nothing"
 
     before, since = ([float(n) for n in line.split(":")[1].split()] for line in notebook.lines_of("norms since"))
-    assert min(before) > 0.0501 > max(since) > 0
+    assert statistics.median(before) > 0.0501, "a step now and then is smaller, and needs no clipping"
+    assert 0.0501 > max(since) >= statistics.median(since) > 0.0499, "and most are clipped to the bound"
 
     assert found["same_step"]
     assert [state for state, _ in found["ranks"]] == ["verified", "verified"]
@@ -266,6 +269,39 @@ def test_a_configuration_is_mended_before_its_run(mark: str, monkeypatch: pytest
     assert "ipykernel_launcher" in blocked, "who holds it"
     assert "NCCL_TIMEOUT does nothing here" in blocked
     assert re.search(r"broken\.yaml:3 is no YAML: ", notebook.of("broken.write_text"))
+    assert wait_until_gone(mark) == []
+
+
+# --- 06 ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_a_collection_on_ray_goes_on(mark: str) -> None:
+    need("Ray (pip install 'ray[default]')", find_spec("ray") is not None)
+    notebook = Executed("06-ray-stuck-collector.ipynb")
+    assert "UsageError" not in notebook.everything()
+    assert notebook.lines_of("driver = cluster.run")[-1] == "Collecting trajectories..."
+
+    program = (NOTEBOOKS / "collect_train.py").read_text().splitlines()
+    locks = next(n for n, line in enumerate(program, 1) if line.strip() == "with self.chart:")
+    reads = next(n for n, line in enumerate(program, 1) if "read_text().split()" in line)
+    told = notebook.of("for finding in verdict.findings")
+    assert re.search(rf"Pilot\[5\] +ray_worker_deadlock +collect_train.py:{locks} Harbour.move", told)
+    assert re.search(r"Pilot\[6\] +ray_(stuck_in_init|worker_stuck) +\S+:\d+ ", told)
+    assert f"collect_train.py:{reads}" in joined(notebook.of("verdict = %diagnose"))
+    healthy = {f"Pilot[{n}]" for n in range(8)} - {"Pilot[5]", "Pilot[6]"}
+    assert not any(name in told for name in healthy)
+
+    table = notebook.lines_of("%ray_workers")
+    assert next(n for n, line in enumerate(table) if "Pilot[5]" in line) < next(
+        n for n, line in enumerate(table) if "idle" in line
+    ), "those in trouble come first"
+    assert re.search(r"a pilot did not deliver .*TaskCancelledError", notebook.of('driver.wait_for("a pilot did not'))
+    assert "collected 160 trajectories" in notebook.of('driver.wait_for("training')
+    checked = joined(notebook.of("checked = %preflight"))
+    assert "num_workers 100 > " in checked
+    assert re.search(r"start of 100 [\d.]+ (s|min)", checked)
+    assert "ended, and seen to be gone" in checked
     assert wait_until_gone(mark) == []
 
 

@@ -196,9 +196,10 @@ def test_neither_we_nor_bystanders_are_targets(start):
 
 @pytest.fixture
 def base():
-    """This user's directory of meeting places, left as it was."""
+    """This user's directory of meeting places, without what earlier runs left in it."""
     path = Path(rendezvous.base(os.getuid()))
     rendezvous.make_private(str(path), os.getuid())
+    discover.sweep()
     yield path
     for mine in path.glob(f"{GONE}-*"):
         shutil.rmtree(mine)

@@ -21,8 +21,8 @@ def dump(rank, directory):
     with open(f"{path}.tmp", "wb") as f:
         f.write(_distributed_c10d._dump_fr_trace(True, True, False))
     os.rename(f"{path}.tmp", path)
-    while rank == 0 and len(os.listdir(directory)) < 1 + dist.get_world_size():
-        time.sleep(0.05)
+    while rank == 0 and sum(name[-1].isdigit() for name in os.listdir(directory)) < dist.get_world_size():
+        time.sleep(0.05)  # those that are still being written are called .tmp
     if rank == 0:
         print("dumped", flush=True)
 

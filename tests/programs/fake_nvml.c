@@ -4,7 +4,8 @@
  *   FAKE_NVML_BLOCK=CALL[@GPU]           this call never returns: a sleep loop deaf to all that can be ignored
  *   FAKE_NVML_STUCK=CALL[@GPU]           this call never returns and sits in state D (in vfork; only SIGKILL ends it)
  *   FAKE_NVML_CRASH=CALL[@GPU]           this call dies of SIGSEGV
- *   FAKE_NVML_PIDS=PID,PID               the processes on GPU 0 (default: none)
+ *   FAKE_NVML_PIDS=PID,PID               the processes on GPU 0 (default: none); the first one's 5 GiB are told, the others' not
+ *   FAKE_NVML_USERS=FILE                 the same, as they come and go: lines of PID and MiB
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -66,6 +67,7 @@ int nvmlInitWithFlags(unsigned flags) {
     return OK;
 }
 
+int nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(int code) { return "a fake error"; }
 int nvmlSystemGetDriverVersion(char *out, unsigned size) { ENTER("DriverVersion", -1); snprintf(out, size, "580.01"); return OK; }
 int nvmlSystemGetCudaDriverVersion_v2(int *out) { ENTER("CudaDriverVersion", -1); *out = 13010; return OK; }
@@ -152,12 +154,25 @@ int nvmlDeviceGetTotalEccErrors(Device *d, int type, int counter, unsigned long 
 
 typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } Process;
 
+static void users_of(const char *path, unsigned room, unsigned *count, Process *out) {
+    FILE *file = fopen(path, "r");
+    unsigned pid, mib;
+    while (file && fscanf(file, "%u %u", &pid, &mib) == 2) {
+        if (out && *count < room) { out[*count].pid = pid; out[*count].used = mib * 1024ULL * 1024; }
+        ++*count;
+    }
+    if (file) fclose(file);
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(Device *d, unsigned *count, Process *out) {
     ENTER("ComputeRunningProcesses", d->index);
+    const char *users = getenv("FAKE_NVML_USERS");
     const char *pids = getenv("FAKE_NVML_PIDS");
     unsigned room = *count;
     char copy[256], *rest = copy, *word;
     *count = 0;
+    if (users && d->index == 0) users_of(users, room, count, out);
+    if (users) return out || *count == 0 ? OK : INSUFFICIENT_SIZE;
     if (!pids || d->index != 0) return OK;
     snprintf(copy, sizeof copy, "%s", pids);
     while ((word = strsep(&rest, ","))) {

@@ -72,14 +72,14 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         if step + 1 == args.straddle and rank == 1:
-            print("hung", flush=True)
+            print("hung\n", end="", flush=True)
             time.sleep(600)
         optimizer.step()
         scheduler.step()
         step += 1
         print(f"{rank} {step} {loss.item().hex()}\n", end="", flush=True)  # one write: two ranks share the file
         if step == 3 and rank == 0:
-            print("ready", flush=True)
+            print("ready\n", end="", flush=True)
         if step == args.hang:
             Wait.hang = True
         time.sleep(args.sleep)

@@ -40,7 +40,7 @@ def train(rank, address, args):
         scheduler.step()
         print(f"{rank} {step} {loss.item().hex()}\n", end="", flush=True)  # one write: two ranks share the file
         if step == 3 and rank == 0:
-            print("ready", flush=True)
+            print("ready\n", end="", flush=True)
         time.sleep(args.sleep)
     values = b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
     print(f"{rank} parameters {hashlib.sha256(values).hexdigest()}\n", end="", flush=True)

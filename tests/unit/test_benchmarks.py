@@ -35,7 +35,7 @@ class Run:
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
-    scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py")
+    scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py", "watch.py")
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():
@@ -100,6 +100,19 @@ def test_reading_is_measured_for_every_kind_of_log_and_the_memory_of_it(quick: Q
     assert all(float(row[1].split()[0]) > 0 and float(row[2]) > 0 for row in speeds)
     assert "peak memory" in memory[0]
     assert 20 < float(memory[1].split()[0]) < 300
+
+
+def test_watching_is_measured_for_few_and_many_ranks_and_on_a_real_training(quick: Quick) -> None:
+    *made_up, real, cpu, added = table(quick("watch.py"))
+    assert [row[0] for row in made_up if "on the wire" in row[0]] == [
+        f"{who}: KB on the wire a refresh" for who in ("1 rank", "8 ranks", "300 ranks")
+    ]
+    assert all(float(row[1].split()[0]) > 0 for row in made_up)
+    assert "watched at 4 Hz" in real[0]
+    assert "ms of CPU" in cpu[0]
+    assert "CPU of the agent's threads" in added[0]
+    assert min(float(row[3].split()[0]) for row in (real, cpu)) > 0
+    assert float(added[3].split()[0]) >= 1
 
 
 def test_no_peer_is_one_line_and_no_failure(tmp_path: Path) -> None:

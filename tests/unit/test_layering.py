@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
-    "diagnose": ["language", "model"],  # pure: evidence in, Findings out
+    "diagnose": ["language", "model", "ray.workers.naming"],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "outside", *DATA],
     "evidence": ["model", "outside"],
     "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", *DATA],
@@ -32,7 +32,12 @@ MAY_IMPORT = {
     "log_report": ["diagnose", "outside", *DATA],  # files, no job
     "log_following": ["diagnose", "outside", *DATA],
     "environment_report": ["attach", "diagnose", "outside", *DATA],
-    "preflight": ["diagnose", "outside", *DATA],  # this machine and the ways from it; no job
+    "preflight": [
+        "attach.ray",
+        "diagnose",
+        "outside",
+        *DATA,
+    ],  # this machine, the ways from it, or a Ray cluster; no job
     "redact": [],  # pure: text in, text without secrets out
     "report": [
         "_version",
@@ -47,8 +52,25 @@ MAY_IMPORT = {
         *DATA,
     ],  # asks a job by the questions that it is given
     "gather": ["attach", "evidence", "evidence_collectives", "outside", *DATA],
-    "actions": ["agent.agreed", "agent.boundary", "attach", "checkpoints", "evidence", "outside", *DATA],
+    "actions": [
+        "agent.agreed",
+        "agent.boundary",
+        "agent.checkpoint.files",
+        "attach",
+        "checkpoints",
+        "evidence",
+        "outside",
+        "ray.workers.naming",
+        *DATA,
+    ],
     "diagnosing": ["attach", "diagnose", "gather", "outside", *DATA],
+    "polling": ["attach", "evidence", "outside", *DATA],
+    "live": ["diagnose.hang", *DATA],  # asks a job by the questions of its protocol
+    "export": ["_version", "live", *DATA],  # what a feed keeps, written to a file
+    "widgets": ["checkpoints", "live", "render", *DATA],  # draw a feed, and ask the job that they are given
+    "watching": ["attach", "export", "live", "polling", "widgets", *DATA],
+    "tunable": ["actions", *DATA],
+    "stack_report": ["attach", "evidence", "outside", *DATA],
     "job": [
         "actions",
         "attach",
@@ -60,12 +82,42 @@ MAY_IMPORT = {
         "evidence",
         "outside",
         "progress",
+        "ray.job",  # what `connect` gives for a ray: target
         "report",
+        "stack_report",
+        "tunable",
+        "watching",
         *DATA,
     ],
+    "ray": [],
+    "ray.job": [
+        "actions.checkpoint",
+        "actions.tuning",
+        "attach",
+        "collective_report",
+        "diagnose.hang",
+        "job",
+        "outside.raystate",
+        "progress",
+        "ray.diagnosing",
+        "ray.members",
+        "ray.merging",
+        "ray.part",
+        "ray.report",
+        "ray.spread",
+        *DATA,
+    ],
+    "ray.spread": ["attach", "job", "outside.raystate", "progress", "ray.members", "ray.merging", "ray.part", *DATA],
+    "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", *DATA],
+    "ray.members": ["ray.part", "ray.workers", *DATA],
+    "ray.merging": ["errors", "model"],  # pure: results in, a result out
+    "ray.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
+    "ray.workers": DATA,  # pure: facts, stacks and answers in, rows out
+    "ray.report": ["attach", "outside", "ray.workers", *DATA],
     "prepared": ["_version", "agent"],
+    "ray.hook": ["_version", "attach.payload"],
     "resume": ["_version", "agent", "checkpoints", *DATA],
-    "render": DATA,  # draws what it is given and fetches nothing
+    "render": ["ray.workers.naming", "ray.workers.words", *DATA],  # draws what it is given and fetches nothing
     "magics": [
         "actions",
         "attach.discover",
@@ -73,17 +125,33 @@ MAY_IMPORT = {
         "collective_report",
         "job",
         "log_following",
+        "live",
         "log_report",
         "outside",
         "preflight",
+        "ray.diagnosing",
+        "ray.job",
+        "ray.report",
         "render",
         "report",
         *DATA,
     ],
+    "server": ["_version", "attach", "checkpoints", "job", "live", "outside", *DATA],  # asks jobs; draws nothing
     "cli": ["_version", "job", "magics", "render", *DATA],
-    "__init__": ["_version", "attach.discover", "job", "log_report", "magics", "model", "prepared", "render", "resume"],
+    "__init__": [
+        "_version",
+        "attach.discover",
+        "job",
+        "log_report",
+        "magics",
+        "model",
+        "prepared",
+        "ray.hook",
+        "render",
+        "resume",
+    ],
 }
-"""What each part may import, itself aside. A new part needs a line here: decide where in the flow it lies."""
+"""What each part may import, itself aside; the longest name counts. A new part needs a line here: decide where in the flow it lies."""
 
 STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
     "agent": set(),
@@ -94,8 +162,19 @@ STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
     "checkpoints": {"tqdm"},  # reads torch's files without torch
     "outside.nvml_helper": {"pynvml"},
     "preflight.worker": {"torch"},
+    "preflight.worker_trial.inside": set(),  # travels by value into a Ray worker
+    "attach.ray.helper": {"ray"},  # travels by value into a Ray worker that has nothing of ours
+    "attach.ray.wire": set(),
 }
 """These run in processes where nothing may be installed; each with what it imports besides, and can be sure of or do without."""
+
+MAY_IMPORT_RAY = [
+    "attach.ray.helper",
+    "attach.ray.session",
+    "outside.raystate.gcs",
+    "preflight.worker_trial.at_cluster",
+]
+"""These run in the broker's process, or on the cluster: a Ray driver ends its whole process when the cluster goes."""
 
 HEAVY = {
     "torch",
@@ -140,7 +219,7 @@ def imported(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[tuple[
 def violations(module: str, source: str, *, is_package: bool = False) -> list[str]:
     """The imports in `source` that run against the flow, were it the module called `module`."""
     importer = short(module)
-    part = importer.split(".")[0]
+    part = max((part for part in MAY_IMPORT if is_within(importer, part)), key=len)
     bad = []
     for line, name in imported(module, ast.parse(source), is_package=is_package):
         if is_within(name, PACKAGE):
@@ -190,12 +269,25 @@ def test_imports_follow_the_flow(module: str) -> None:
         ("redact.names", "from ..outside import procfs"),
         ("diagnose.hang", "from ..gather import gather"),
         ("preflight.look", "from ..job import Job"),
+        ("live.feed", "from ..job import Job"),
+        ("live.feed", "from ..attach.base import Link"),
+        ("export.parquet", "from ..job import Job"),
         ("checkpoints.reading", "import torch"),
         ("checkpoints.reading", "from ..job import Job"),
     ],
 )
 def test_an_arrow_against_the_flow_is_seen(module: str, line: str) -> None:
     assert violations(f"{PACKAGE}.{module}", line) != []
+
+
+def test_nothing_of_ours_joins_a_ray_cluster_but_the_broker_and_its_helpers() -> None:
+    importers = {
+        short(module)
+        for module, file in MODULES.items()
+        for _, name in imported(module, ast.parse(file.read_text()), is_package=file.name == "__init__.py")
+        if name.split(".")[0] == "ray"
+    }
+    assert [name for name in importers if not any(is_within(name, part) for part in MAY_IMPORT_RAY)] == []
 
 
 @pytest.mark.parametrize("name", ["agent"])

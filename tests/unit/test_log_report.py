@@ -14,7 +14,7 @@ import pytest
 import traindbg
 from jupyter_traindbg import cli, log_following
 from jupyter_traindbg.errors import BadLog
-from jupyter_traindbg.magics.diagnose import is_log
+from jupyter_traindbg.magics.diagnose import is_log, is_ray
 
 OOM = (
     "epoch 1 begins\nTraceback (most recent call last):\n"
@@ -195,6 +195,17 @@ def test_a_verdict_is_the_same_in_a_log_too_long_to_keep(tmp_path: Path, capsys:
 )
 def test_targets_stay_targets(words: str) -> None:
     assert not is_log(words)
+
+
+@pytest.mark.parametrize(
+    "words", ["auto", "10.0.0.1:6379", "head:6379", "[::1]:6379", "ray://h:10001", "http://h:8265"]
+)
+def test_the_address_of_a_cluster_is_a_target_too(words: str) -> None:
+    assert is_ray(words)
+    assert not is_log(words)
+    assert not any(
+        is_ray(other) for other in ("train.log", "rank*.log", "4711", "torchrun:12", "kernel:1", "-", "a/b:12")
+    )
 
 
 def test_what_is_there_and_no_socket_is_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

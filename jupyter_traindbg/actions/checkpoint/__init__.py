@@ -55,13 +55,20 @@ def save(
     began = time.monotonic()
     found = ranks.survey(links, timeout)
     ranks.refuse(found)
-    place = places.find(directory, {rank: link.pid for rank, link in found.links.items()})
+    place = places.find(directory, found.links)
     going, found = boundary.watch(found, timeout)
     notes = [place.note] if place.note else []
 
     def attempt() -> Checkpoint:
         part = found.alone() if going and found.missing else found
-        return _Attempt(part, place, timeout, progress, hung=not going).run(began, overwrite, allow_mixed, notes)
+        try:
+            return _Attempt(part, place, timeout, progress, hung=not going).run(began, overwrite, allow_mixed, notes)
+        except places.NotShared as e:
+            if part.kind == "sharded":
+                raise
+            notes.append(f"{e.cause}; all ranks have the same weights, and those of rank {part.lowest} were written")
+            alone = _Attempt(part.alone(unshared=True), place, timeout, progress, hung=not going)
+            return alone.run(began, overwrite, allow_mixed, notes)
 
     try:
         return attempt()
@@ -107,6 +114,7 @@ class _Attempt:
             ranks.refuse_unequal_steps(self.found, self.found.answers, allow=allow_mixed)
         try:
             self._ask_lowest("begin", self.timeout, bytes=self.found.bytes, overwrite=overwrite, **self._directory)
+            self.place.check_shared(self.ident, self.found.links)
             taken = self._take() if self.hung else self._snapshot()
             unequal = ranks.refuse_unequal_steps(self.found, taken, allow=allow_mixed)
             reports = self._write(self._plans() if self.found.kind == "sharded" else {})
@@ -197,9 +205,15 @@ class _Attempt:
         try:
             self._ask_lowest("commit", max(self.timeout, STALL_S), manifest=manifest, files=files, results=results)
         except (DeadlineExceeded, TargetGone):
-            if manifests.ident_of(self.place.here) != self.ident:  # else it was done, and only the answer was lost
+            if not self._is_there():  # else it was done, and only the answer was lost
                 raise
         self._tell("abort")  # the other ranks have nothing left to do, and nothing left there to remove
+
+    def _is_there(self) -> bool:
+        try:
+            return self.place.manifest().ident == self.ident
+        except TraindbgError:
+            return False
 
     def _tell(self, do: str) -> None:
         """Say it to all ranks. One that does not hear it comes to the same by itself, a minute later."""
@@ -212,8 +226,8 @@ class _Attempt:
 
     def _verified(self) -> on_disk.Manifest:
         """The manifest as it lies there now, its seal and the sizes of its files checked."""
-        manifest = on_disk.read(self.place.here)
-        sizes = places.sizes(self.place, list(manifest.files))
+        manifest = self.place.manifest()
+        sizes = self.place.sizes(list(manifest.files))
         wrong = [name for name, written in manifest.files.items() if sizes[name] != written.bytes]
         if wrong or not manifest.sealed:
             name = wrong[0] if wrong else on_disk.NAME

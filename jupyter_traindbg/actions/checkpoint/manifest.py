@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,9 +34,8 @@ class Outcome:
         """Why a run that is resumed from it would not be the very same one."""
         why = [self.unequal.words] if self.unequal.words else []
         if self.found.missing:
-            why.append(
-                f"{ranks.name_ranks(self.found.missing)} did not answer: random generators and loader positions are not in it"
-            )
+            who, lost = ranks.name_ranks(self.found.missing), "random generators and loader positions are not in it"
+            why.append(f"{who} {'cannot write there' if self.found.unshared else 'did not answer'}: {lost}")
         doubts: dict[str, list[int]] = {}
         for rank, taken in self.taken.items():
             for note in taken["notes"]:
@@ -165,16 +162,3 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
                 )
             ],
         )
-
-
-# --- on disk ---------------------------------------------------------------------------------------------------------
-
-
-def ident_of(directory: str) -> str | None:
-    """The id of the attempt that wrote the checkpoint there; None where there is none, or none of ours."""
-    try:
-        with open(os.path.join(directory, on_disk.NAME), encoding="utf-8") as f:
-            content = json.load(f)
-    except (OSError, ValueError):
-        return None
-    return content.get("ident") if isinstance(content, dict) else None

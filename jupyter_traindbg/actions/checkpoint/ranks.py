@@ -81,6 +81,8 @@ class Survey:
     errors: Errors
     missing: tuple[int, ...]
     world_size: int
+    unshared: bool = False
+    """Those that are missing would have taken part, and do not see the directory."""
 
     @property
     def kind(self) -> str:
@@ -102,11 +104,13 @@ class Survey:
         """How long a rank may take to have host memory for its part: it goes with the size, as writing does."""
         return max(int(a["bytes"]) for a in self.answers.values()) / TOUCHED_PER_S
 
-    def alone(self) -> Survey:
+    def alone(self, *, unshared: bool = False) -> Survey:
         """The lowest rank by itself, the others counted as missing: all that can be saved of a job that runs on with ranks unasked."""
         rank = self.lowest
         others = tuple(r for r in range(self.world_size) if r != rank)
-        return Survey({rank: self.links[rank]}, {rank: self.answers[rank]}, self.errors, others, self.world_size)
+        return Survey(
+            {rank: self.links[rank]}, {rank: self.answers[rank]}, self.errors, others, self.world_size, unshared
+        )
 
 
 def survey(links: Sequence[Link], timeout: float) -> Survey:

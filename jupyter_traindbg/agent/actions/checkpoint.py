@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
+from ..checkpoint import files as on_disk
 from ..checkpoint import survey, writing
 from ..refused import Refused
 
@@ -29,6 +30,7 @@ def run(
     plan: Optional[List[Dict[str, Any]]] = None,
     manifest: Optional[Dict[str, Any]] = None,
     files: Optional[Dict[str, Dict[str, Any]]] = None,
+    names: Optional[List[str]] = None,
     results: Optional[Dict[str, List[List[Any]]]] = None,
 ) -> Dict[str, Any]:
     """Stage `do` of the checkpoint `ident`. Raises `Refused`, nothing changed, where it cannot be done.
@@ -37,6 +39,7 @@ def run(
     prepare {ident, directory, after_step, decision, weights}, outcome {ident, wait_s}: at a boundary; cancel {ident}: not at that one.
     take {ident, directory, weights}: a job that hangs. plan {ident}, merge {ident, plans} (lowest rank): sharded ones.
     write {ident, plan}, progress {ident}. commit {ident, manifest, files, results} (lowest rank). abort {ident}.
+    look {directory, ident, names}: what is there, for a client on another host.
     """
     known = agent.checkpoints
     first: Dict[str, Stage] = {
@@ -62,6 +65,8 @@ def run(
         return committed
     if do == "abort":
         return {"known": known.abort(ident)}
+    if do == "look":
+        return on_disk.look(directory, ident, names or [])
     if do == "survey":
         return survey.survey(agent)
     raise Refused(f"a checkpoint has no stage {do[:40]!r}", "the client and the agent are of different versions")

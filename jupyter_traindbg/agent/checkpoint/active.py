@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Deque, Dict
 
 from ..refused import Refused
 from .arena import Arena
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from ..core import Agent
     from .writing import Writing
 
+SAVED = 256
 IDLE_S = 10.0
 """A checkpoint whose client has been silent for so long makes way for another one."""
 
@@ -22,6 +25,8 @@ class Checkpoints:
         self._agent = agent
         self._arena = Arena()
         self._active: Dict[str, Writing] = {}
+        self.saved: Deque[Dict[str, Any]] = deque(maxlen=SAVED)
+        """The checkpoints that were completed: ``time_s``, the last ``step`` before the end, ``directory``."""
 
     def __bool__(self) -> bool:
         return bool(self._active)
@@ -62,7 +67,10 @@ class Checkpoints:
 
     def forget(self, ident: str) -> None:
         """`ident` is complete."""
-        self._active.pop(ident, None)
+        writing = self._active.pop(ident, None)
+        if writing is not None:
+            told = {"time_s": time.time(), "step": self._agent.recorder.step, "directory": writing.directory}
+            self.saved.append(told)
 
     def tick(self) -> None:
         """Called about twice a second: give up what no client asks for any more."""

@@ -38,6 +38,8 @@ class Found:
         self.schedulers = [(s, i) for i, o in enumerate(self.optimizers) for s in objects.schedulers(o)]
         self.scalers = objects.scalers()
         self.names = objects.names()
+        self.behind = 0
+        """The steps that the program has queued and a GPU that hangs has not done."""
 
     @property
     def kind(self) -> str:
@@ -105,7 +107,7 @@ def collect(agent: Agent, found: Found, *, kind: str, weights: bool, boundary: O
         for i, model in enumerate(found.models):
             contents.files[_numbered("model", i)] = _as_of_boundary(agent, named.state(model, contents.note))
         for i, optimizer in enumerate(found.optimizers):
-            contents.files[_numbered("optimizer", i)] = _packed(agent, optimizer, f"optimizer {i}", contents.note)
+            contents.files[_numbered("optimizer", i)] = _packed(agent, found, optimizer, contents.note)
     if weights:
         contents.files["training.pt"] = _training(agent, found, contents)
     rank, world_size = place()
@@ -129,8 +131,13 @@ def place() -> Tuple[int, int]:
 
 
 def own_steps(agent: Agent, found: Found) -> List[Optional[int]]:
-    """How many steps each optimizer counts for itself; None where it keeps no count. Never waits for a GPU: there the record is asked."""
-    return [_own_step(agent, i, optimizer) for i, optimizer in enumerate(found.optimizers)]
+    """How many steps each optimizer counts for itself; None where it keeps no count. Never waits for a GPU: there the record is asked.
+
+    Without those that a GPU has still to do, where there is one optimizer: which of several they belong to is not known.
+    """
+    behind = found.behind if len(found.optimizers) == 1 else 0
+    counted = [_own_step(agent, i, optimizer) for i, optimizer in enumerate(found.optimizers)]
+    return [None if step is None else max(0, step - behind) for step in counted]
 
 
 def _own_step(agent: Agent, index: int, optimizer: Any) -> Optional[int]:
@@ -146,10 +153,12 @@ def _own_step(agent: Agent, index: int, optimizer: Any) -> Optional[int]:
 
 
 def _recorded_step(agent: Agent, index: int) -> Optional[int]:
+    later = 0
     for record in reversed(agent.recorder.since(agent.recorder.step - 64)):
         if record[3] == index:
-            step: Optional[int] = record[4]
-            return step
+            if record[4] is not None:
+                return int(record[4]) + later
+            later += 1  # its count is still on its way from the GPU
     return None
 
 
@@ -228,11 +237,12 @@ def actions_in_force(agent: Agent) -> List[Any]:
 # -- the parts --
 
 
-def _packed(agent: Agent, optimizer: Any, path: str, note: Note) -> Dict[str, Any]:
+def _packed(agent: Agent, found: Found, optimizer: Any, note: Note) -> Dict[str, Any]:
     """What ``optimizer.state_dict()`` gives, with the values that the schedule set, whatever action is in force.
 
     The numbering is torch's (`Optimizer.state_dict`): parameters are counted through all groups, one that comes twice has its first number.
     """
+    path = f"optimizer {next(i for i, o in enumerate(found.optimizers) if o is optimizer)}"
     numbers: Dict[int, int] = {}
     groups, at = [], 0
     for i, (scheduled, group) in enumerate(zip(agent.tuning.scheduled_groups(optimizer), list(optimizer.param_groups))):
@@ -250,8 +260,16 @@ def _packed(agent: Agent, optimizer: Any, path: str, note: Note) -> Dict[str, An
         if number is None or number is LEFT_OUT:
             note(f"{path} keeps state for a parameter that is in none of its groups; it is left out")
             continue
-        state[number] = plain(entry, f"{path}, state of parameter {number}", note)
+        state[number] = plain(_done(found, entry), f"{path}, state of parameter {number}", note)
     return {"state": state, "param_groups": groups}
+
+
+def _done(found: Found, entry: Any) -> Any:
+    """The state of one parameter with its count, where that is kept in host memory, put back to what the GPU has done."""
+    step = entry.get("step") if isinstance(entry, dict) else None
+    if not found.behind or len(found.optimizers) > 1 or step is None or getattr(step, "is_cuda", False):
+        return entry
+    return {**entry, "step": step - found.behind}
 
 
 def _training(agent: Agent, found: Found, contents: Contents) -> Dict[str, Any]:
@@ -348,7 +366,9 @@ def _flat(agent: Agent, found: Found, contents: Contents) -> None:
         for group, own in zip(list(optimizer.param_groups), names):
             for parameter, name in zip(list(group["params"]), own):
                 entry = plain_dict(
-                    dict(optimizer.state.get(parameter) or {}), f"{prefix}, state of {name}", contents.note
+                    _done(found, dict(optimizer.state.get(parameter) or {})),
+                    f"{prefix}, state of {name}",
+                    contents.note,
                 )
                 contents.flat.update({f"{prefix}.state.{name}.{key}": value for key, value in entry.items()})
     contents.flat.update({f"loose.{name}": parameter for name, parameter in _loose(found, contents.note).items()})

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import time
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from ..refused import Refused
 
@@ -83,6 +83,51 @@ def check_space(parent: str, nbytes: int) -> None:
         )
     if stat.f_files and not stat.f_favail:
         raise Refused(f"no free inodes on {mount_point(parent)}", "remove files there, or choose another directory")
+
+
+def look(directory: str, ident: str, names: List[str]) -> Dict[str, Any]:
+    """What is there, for a client on another host: ``there`` (see `what_is_there`), whether ``partial`` of `ident` is, ``free_bytes`` or
+    None, the ``manifest``'s text or None, and the ``sizes`` of the files `names` in bytes, None for those that are not there.
+    """
+    try:
+        stat = os.statvfs(os.path.dirname(directory))
+        free = stat.f_bavail * stat.f_frsize  # type: Optional[int]
+    except OSError:
+        free = None
+    return {
+        "there": what_is_there(directory),
+        "partial": bool(ident) and os.path.isdir(partial(directory, ident)),
+        "free_bytes": free,
+        "manifest": _text(os.path.join(directory, MANIFEST)),
+        "sizes": {name: _size(os.path.join(directory, os.path.basename(name))) for name in names},
+    }
+
+
+def what_is_there(directory: str) -> str:
+    """``nothing``, ``empty directory``, ``checkpoint`` (one of ours) or ``something else``."""
+    if not os.path.lexists(directory):
+        return "nothing"
+    if not _replaceable(directory):
+        return "something else"
+    try:
+        return "checkpoint" if os.listdir(directory) else "empty directory"
+    except OSError:
+        return "something else"
+
+
+def _text(path: str) -> Optional[str]:
+    try:
+        with open(path, encoding="utf-8") as f:
+            return f.read(MOST_MANIFEST)
+    except (OSError, ValueError):
+        return None
+
+
+def _size(path: str) -> Optional[int]:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
 
 
 def remove_stale(directory: str) -> None:

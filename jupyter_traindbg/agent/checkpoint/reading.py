@@ -7,10 +7,13 @@ import sys
 import time
 from typing import Any, Iterator
 
+from .. import cuda
+from ..tensors import shard
 from .archive import PIECE_BYTES
-from .layout import Store, dense, flat
+from .layout import Store, dense, flat, reach
 
 GPU_PATIENCE_S = 30.0
+SAMPLE = 1024
 
 
 class Changed(Exception):
@@ -29,8 +32,11 @@ def from_live(store: Store) -> Iterator[memoryview]:
     wait for a kernel that never ends. Raises TimeoutError where the GPU does not answer.
     """
     torch = sys.modules["torch"]
+    source = store.source
     with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-        source = flat(store.source) if dense(store.source) else store.source.contiguous().view(-1)
+        if not dense(source):
+            source = _without_gaps(source)
+        source = flat(source)
     if source.device.type == "cpu":
         yield from _memory(source)
         return
@@ -41,20 +47,33 @@ def from_live(store: Store) -> Iterator[memoryview]:
         yield from _memory(piece)
 
 
+def _without_gaps(view: Any) -> Any:
+    """The elements of `view` one after the other, in host memory: its gaps are fetched, too, as a GPU that hangs runs no kernel for us."""
+    if view.device.type == "cuda":
+        span = fetched(view.as_strided((reach(view),), (1,), view.storage_offset()))
+        view = span.as_strided(view.shape, view.stride())
+    return view.contiguous()
+
+
 def fetched(tensor: Any) -> Any:
     """A copy of `tensor` in host memory, made beside whatever the GPU is busy with."""
     torch = sys.modules["torch"]
     if tensor.device.type != "cuda":
         return tensor.to("cpu")
     host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-    with torch.cuda.device(tensor.device):
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            host.copy_(tensor, non_blocking=True)
-            arrived = torch.cuda.Event()
-            arrived.record(stream)
-        wait_for(arrived)
+    with cuda.stream_of_ours(tensor.device):
+        host.copy_(tensor, non_blocking=True)
+        wait_for(cuda.event(tensor.device))
     return host
+
+
+def sample(tensor: Any) -> bytes:
+    """The first values of `tensor`, to see whether they change."""
+    torch = sys.modules["torch"]
+    local = shard(tensor)
+    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        first = local.as_strided((min(SAMPLE, reach(local)),), (1,), local.storage_offset())
+        return b"".join(bytes(piece) for piece in _memory(fetched(first)))
 
 
 def wait_for(event: Any) -> None:
@@ -81,4 +100,4 @@ def typed(store: Store) -> Any:
     return store.copy.view(store.dtype)
 
 
-__all__ = ["Changed", "fetched", "from_live", "from_snapshot", "typed", "wait_for"]
+__all__ = ["Changed", "fetched", "from_live", "from_snapshot", "sample", "typed", "wait_for"]

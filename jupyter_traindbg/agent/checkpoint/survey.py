@@ -44,6 +44,7 @@ def survey(agent: Agent) -> Dict[str, Any]:
     if "torch" not in sys.modules:
         return {**answer, **_nothing("this process has not imported torch")}
     found = Found(agent)
+    found.behind, _ = agent.gpu_steps.behind()
     if not found.models and not found.optimizers:
         return {**answer, **_nothing("no model and no optimizer was found in this process")}
     kind = found.kind

@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, TypeVar, cast
 
+from .. import cuda
+from ..gpu_steps import STEPS
 from ..refused import Refused
 from ..safepoint import NEXT_BATCH
 from . import archive, files, reading, seal, shards
@@ -27,6 +29,11 @@ SILENT_S = 60.0
 DONE_SILENT_S = 900.0
 """A rank that is done waits longer: the client may be busy with the others."""
 JOIN_S = 5.0
+GPU_BEHIND = (
+    "the GPU hangs with {} optimizer step{} still to do: weights and optimizer are those before; schedule, random generators and loader"
+    " positions may be those after"
+)
+GPU_UNSEEN = "the GPU had not done all that it was given, and no step was seen before: the weights may be older than the counters"
 
 
 Stage = TypeVar("Stage", bound=Callable[..., Any])
@@ -123,8 +130,10 @@ class Writing:
             )
         self._find()
         self._weights, self._hung = weights, True
+        behind = self._behind()
         self._before = self._now()
         boundary = self._agent.boundary.for_checkpoint()
+        boundary["notes"] += behind
         self._contents = self._collect(boundary)
         self._layout = Layout(self._contents.tensors())
         self._describe(boundary, self._contents)
@@ -227,6 +236,8 @@ class Writing:
         began = time.perf_counter()
         if self._stop:
             raise Stopped
+        if cuda.capturing():
+            raise Refused("the training captures a CUDA graph at this very step", "try again: the next one will do")
         boundary = self._agent.boundary.for_checkpoint()
         contents = self._collect(boundary)
         layout = Layout(contents.tensors())
@@ -243,6 +254,7 @@ class Writing:
 
     def _run(self, contents: Contents, layout: Layout, plan: Any) -> None:
         path = self.temporary
+        cuda.stand_aside()
         try:
             for _, arrived in self._arrivals:
                 reading.wait_for(arrived)
@@ -355,9 +367,29 @@ class Writing:
         self._manifest = {**describe(self._agent, self.found, self._kind), "notes": contents.notes}
         self._manifest["taken"] = "hung" if self._hung else where
 
+    def _behind(self) -> List[str]:
+        """What is to be said where a GPU has not done yet what the program has queued there. Raises `Refused` inside a step."""
+        left, inside = self._agent.gpu_steps.behind()
+        if inside or left == STEPS:
+            raise Refused(
+                "the GPU is in the middle of an optimizer step: its parameters do not belong together",
+                "wait until the step is over; if it never is, no consistent state is left to save",
+            )
+        if left:
+            assert self.found is not None
+            self.found.behind = left
+            return [GPU_BEHIND.format(left, "s" * (left > 1))]
+        return [] if self._agent.gpu_steps.seen or not cuda.busy() else [GPU_UNSEEN]
+
     def _now(self) -> Any:
         assert self.found is not None
-        return self._agent.recorder.step, own_steps(self._agent, self.found)
+        behind = self._agent.gpu_steps.behind()
+        return self._agent.recorder.step, own_steps(self._agent, self.found), behind, self._sample()
+
+    def _sample(self) -> List[bytes]:
+        """A little of each optimizer's parameters on a GPU: steps that a CUDA graph replays are seen by nothing else."""
+        assert self.found is not None
+        return [reading.sample(parameter) for o in self.found.optimizers if (parameter := _on_gpu(o)) is not None]
 
     def _check_unchanged(self) -> None:
         if self._now() != self._before or self._agent.boundary.updating():
@@ -410,6 +442,12 @@ def _clock(device: Any) -> Any:
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(device))
     return event
+
+
+def _on_gpu(optimizer: Any) -> Any:
+    """A parameter that this optimizer changes on a GPU; None where it has none there."""
+    parameters = (p for group in list(optimizer.param_groups) for p in list(group["params"]))
+    return next((p for p in parameters if p.device.type == "cuda" and p.requires_grad and p.numel()), None)
 
 
 def _rank() -> int:

@@ -28,19 +28,25 @@ CHUNK = 1 << 22
 """Elements looked at closely at a time: temporary copies must not use up the job's memory."""
 
 
-def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan: bool = False) -> Dict[str, Any]:
-    """Read at the next safe point; where no step comes in time, straight away, and ``at`` says so."""
+def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan: int = 0) -> Dict[str, Any]:
+    """Read at the next safe point; where no step comes in time, straight away, and ``at`` says so.
+
+    `first_nan`: watch so many steps (True: one) for the first module whose output is not finite, before that; see `first_nonfinite.arm`. A
+    negative number ends a watch that stays armed.
+    """
     if "torch" not in sys.modules:
         return {"at": "", "safe_point": False, "grads": [], "note": "torch has not been imported in this process"}
     keep_out()
     ends = time.monotonic() + deadline_s
-    first = first_nonfinite.arm_one_step(agent, deadline_s * 0.8) if first_nan else None
+    if first_nan < 0:
+        first_nonfinite.end(agent)
+    first = first_nonfinite.arm(agent, deadline_s * 0.8, int(first_nan)) if first_nan > 0 else None
     agent.objects.find()
     out: Dict[str, Any] = {"first": first, "grads": [], "total_norm": None, "note": ""}
 
     def read() -> None:
         named, notes = _parameters(agent)
-        out.update(_read(named, [p.grad for _, p in named], notes, detail=detail))
+        out.update(_read(named, [p.grad for _, p in named], notes, detail=detail), after_step=agent.recorder.step)
 
     left_s = max(0.2, ends - time.monotonic())
     where = agent.safepoints.run_safely(read, left_s)

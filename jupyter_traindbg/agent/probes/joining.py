@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import os
-import sys
 import types
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
+
+from ..reachable import frames_of_others
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -22,7 +23,7 @@ _TO_LISTEN = "TORCHELASTIC_USE_AGENT_STORE"
 
 def run(agent: Agent) -> Dict[str, Any]:
     """``joining`` is None for a process in which no thread is inside ``init_process_group``."""
-    for frame in list(sys._current_frames().values()):
+    for frame in frames_of_others().values():
         inside = list(_until_init(frame))
         if inside:
             return {"joining": _told(inside)}

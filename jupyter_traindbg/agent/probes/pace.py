@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict
 
+from .. import cuda
+
 if TYPE_CHECKING:
     from ..core import Agent
 
@@ -19,6 +21,7 @@ def run(agent: Agent) -> Dict[str, Any]:
         "usual_step_s": agent.safepoints.usual_step_s(),
         "mean_step_s": agent.safepoints.mean_step_s(),
         "since_last_step_s": agent.safepoints.since_last_step_s(),
+        "gpu_busy": cuda.busy(),
         "updating": agent.boundary.updating(),
         "directory": agent.directory,
     }

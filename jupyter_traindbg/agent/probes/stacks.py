@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+from ..reachable import frames_of_others
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -27,12 +28,12 @@ def run(agent: Agent) -> Dict[str, Any]:
     before = {tid: _cpu_ns(tid) for _, tid in threads.values()}
     began = time.perf_counter()
     time.sleep(WINDOW_S)
-    frames = sys._current_frames()
+    frames = frames_of_others()
     window = time.perf_counter() - began
     out = []
     for ident, frame in frames.items():
         name, tid = threads.get(ident, ("unknown to threading", None))
-        if ident == threading.get_ident() or name in ("traindbg-agent", "traindbg-client"):
+        if name in ("traindbg-agent", "traindbg-client"):
             continue
         now, then = _cpu_ns(tid), before.get(tid)
         out.append(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
 
+from .. import cuda, reachable
 from ..recorder import FIELDS
 
 if TYPE_CHECKING:
@@ -14,10 +19,19 @@ COST = "a microsecond a record; nothing on the training thread"
 
 
 FEW = 3
+GLANCES, GLANCE_S = 3, 0.005
+CELLS = os.path.join("IPython", "core", "interactiveshell.py")
 
 
-def run(agent: Agent, since: int = 0, last: int = 0, deadline_s: float = 10.0) -> Dict[str, Any]:
-    """`since`: only records after that step. `last`: at most that many, the newest (0: all).
+def run(
+    agent: Agent,
+    since: int = 0,
+    last: int = 0,
+    deadline_s: float = 10.0,
+    changes_since_s: Optional[float] = None,
+) -> Dict[str, Any]:
+    """`since`: only records after that step. `last`: at most that many, the newest (0: all). With `changes_since_s`, in seconds since
+    the epoch, also what was changed, and saved, by our doing after that time.
 
     An agent that has just arrived waits for its first `FEW` steps, as long as that is worth while.
     """
@@ -25,10 +39,50 @@ def run(agent: Agent, since: int = 0, last: int = 0, deadline_s: float = 10.0) -
     while agent.safepoints.active and agent.recorder.step < FEW and time.monotonic() < ends:
         time.sleep(0.01)
     records = agent.recorder.since(since)
-    note = "" if agent.safepoints.active else "torch has not been imported in this process"
+    note = "" if agent.recorder.step else _why_none(agent)
+    changes = {} if changes_since_s is None else agent.doings(changes_since_s)
+    if between_cells := _between_cells(agent):
+        agent.recorder.rest()
     return {
+        **changes,
         "fields": FIELDS,
         "records": records[-last:] if last else records,
         "step": agent.recorder.step,
         "note": note,
+        "between_cells": between_cells,
     }
+
+
+def _between_cells(agent: Agent) -> bool:
+    """Whether the training thread is a kernel's that waits for the next cell: no step is due then.
+
+    Costs some microseconds; `GLANCES` times `GLANCE_S` where the kernel does something else than a cell: mostly it answers a page's
+    message, which is over soon, but a button may train, too.
+    """
+    main = threading.main_thread().ident
+    application = getattr(sys.modules.get("ipykernel.kernelapp"), "IPKernelApp", None)
+    if getattr(application, "_instance", None) is None or agent.safepoints.thread_id not in (None, main):
+        return False
+    for _ in range(GLANCES):
+        codes = list(_codes(sys._current_frames().get(main or 0)))
+        if any(code.co_name == "run_code" and code.co_filename.endswith(CELLS) for code in codes):
+            return False
+        if [code.co_name for code in codes[:2]] == ["select", "_run_once"]:
+            return True
+        time.sleep(GLANCE_S)
+    return False
+
+
+def _codes(frame: Optional[FrameType]) -> Iterator[CodeType]:
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
+def _why_none(agent: Agent) -> str:
+    if not agent.safepoints.active:
+        return "torch has not been imported in this process"
+    graph = getattr(sys.modules.get("torch.cuda.graphs"), "CUDAGraph", None)
+    if graph is None or not cuda.in_use() or not reachable.from_gc([graph]):
+        return ""
+    return "CUDA graphs are in use: a step that is replayed from one does not pass through optimizer.step(), and is not seen"

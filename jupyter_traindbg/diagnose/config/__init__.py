@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 from ...model import Finding, Plan
 from .estimate import estimate
+from .ray_demand import demands
 
-__all__ = ["Rule", "estimate", "findings", "rules"]
+__all__ = ["Rule", "asks_ray", "estimate", "findings", "rules"]
 
 Rule = Callable[[Plan], list[Finding]]
 SEVERITIES = ("critical", "warning", "info")
@@ -25,6 +26,11 @@ def findings(plan: Plan) -> list[Finding]:
     """Everything that speaks against starting it so, the worst first. Costs about a millisecond."""
     found = [finding for rule in rules() for finding in rule(plan)]
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def asks_ray(plan: Plan) -> bool:
+    """Whether it is known what the run asks Ray for."""
+    return bool(demands(plan))
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import Finding, NotAvailable, Plan
+from .ray_demand import demands
 from .reading import finding, multiple_of, per_node, positive, product, shares_gpus, world_size
 
 __all__ = ["rule"]
@@ -59,6 +60,8 @@ def _gpus(plan: Plan) -> Iterator[Finding]:
     gpus, each = plan.machine.gpus, per_node(plan)
     if isinstance(gpus, NotAvailable) or not gpus or each is None or each.value <= len(gpus):
         return
+    if plan.machine.ray_nodes and demands(plan):
+        return  # Ray decides where they go: `ray_placement`
     if plan.backend is not None and "nccl" not in plan.backend.value.lower():
         return
     compared = f"{each.name} {each.value} > {len(gpus)} GPU"

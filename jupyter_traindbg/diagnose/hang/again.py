@@ -26,7 +26,10 @@ def settles_in_s(case: Case, findings: Sequence[Finding]) -> float | None:
         return None
     progress = case.progress
     if progress.pause_s is None or progress.longest_s is None:
-        return WITHOUT_HISTORY_S if any(f.code in _REST_ON_WAITS for f in findings) else None
+        at_the_gpu = any(v.now.kind == "gpu" for v in case.suspects)
+        steps_counted = any(v.pace is not None for v in case.roles("moving"))  # since a moment ago: one may come yet
+        open_still = at_the_gpu or steps_counted or any(f.code in _REST_ON_WAITS for f in findings)
+        return WITHOUT_HISTORY_S if open_still else None
     if progress.moves_on or progress.overdue or not (case.waiting or case.roles("still")):
         return None
     return max(0.0, allowed_s(progress.longest_s) - progress.pause_s) + MARGIN_S
@@ -59,7 +62,11 @@ def _both(first: RankEvidence | None, second: RankEvidence, later_s: float) -> R
 def _paces(first: Maybe[Pace], second: Maybe[Pace]) -> Maybe[Pace]:
     if isinstance(first, NotAvailable) or isinstance(second, NotAvailable):
         return second
-    return dataclasses.replace(second, steps_in_window=first.steps_in_window + max(0, second.steps - first.steps))
+    return dataclasses.replace(
+        second,
+        steps_in_window=first.steps_in_window + max(0, second.steps - first.steps),
+        gpu_busy=first.gpu_busy and second.gpu_busy,
+    )
 
 
 def _calls(first: RankEvidence, second: RankEvidence) -> Maybe[int]:

@@ -49,7 +49,9 @@ def rule(case: Case) -> list[Hit]:
     own = [v for v in case.roles("moving") if not any(_part_of_training(d) for d in v.doings)]
     return [
         _hit(case, same)
-        for same in alike([v for v in own if v.now.kind != "loader"], lambda v: v.now.frame and v.now.frame.function)
+        for same in alike(
+            [v for v in own if v.now.kind not in ("loader", "gpu")], lambda v: v.now.frame and v.now.frame.function
+        )
     ]
 
 

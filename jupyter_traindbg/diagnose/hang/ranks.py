@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,10 +21,12 @@ from ...model import (
 )
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
 
-__all__ = ["Role", "View", "busy", "flows", "thread_activity", "training_thread", "view"]
+__all__ = ["FLOWING_SWITCHES", "Role", "View", "busy", "flows", "thread_activity", "training_thread", "view"]
 
-Role = Literal["ended", "not seen", "stopped", "stepping", "waiting", "moving", "still", "not known"]
-"""``waiting``: for other ranks. ``moving``: it computes or its stack changes. ``still``: neither; it waits for something of its own."""
+Role = Literal["ended", "not seen", "stopped", "stepping", "waiting", "moving", "still", "idle", "not known"]
+"""``waiting``: for other ranks. ``moving``: it computes or its stack changes. ``still``: neither; it waits for something of its own.
+``idle``: a kernel between two cells.
+"""
 
 BUSY_SHARE = 0.1
 """A thread that uses more than this of a CPU gets on with something."""
@@ -31,6 +34,7 @@ WANTED_SHARE = 0.25
 """The same with the time that it waited for a CPU, of which one that merely wakes up now and then has some, too, on a full machine."""
 FLOWING_BYTES_PER_S, FLOWING_SWITCHES = 2**20, 8
 """More than our own agent's arrival reads; more often woken than by a time-out now and then."""
+GPU = "the GPU"
 _UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
 """Waits in C code that may be those of a collective: a `Work.wait()`, DDP's backward."""
 
@@ -96,11 +100,23 @@ def view(rank: RankEvidence, sources: Mapping[str, SourceLine]) -> View:
     if rank.pid == 0:
         return View(rank, "not seen")
     threads = [training_thread(_process(rank, i)) for i in range(len(rank.looks))]
-    doings = tuple(doing(thread, sources) for thread in threads if thread is not None)
+    doings = _at_the_gpu(rank, tuple(doing(thread, sources) for thread in threads if thread is not None))
     pending, waiting_s = _pending(rank.collectives)
     holder = _gil_holder(rank)
     bare = View(rank, "not known", doings, pending, waiting_s, holder)
     return View(rank, _role(bare), doings, pending, waiting_s, holder)
+
+
+def _at_the_gpu(rank: RankEvidence, doings: tuple[Doing, ...]) -> tuple[Doing, ...]:
+    """A wait for the GPU (``loss.item()``) has no frame of its own and spins on the CPU, so it looks like computing: at the same line in
+    every look, with a GPU that never was done.
+    """
+    pace = rank.pace
+    if isinstance(pace, NotAvailable) or not pace.gpu_busy or pace.steps_in_window or len(doings) < 2:
+        return doings
+    if len({d.at for d in doings}) > 1 or doings[-1].kind not in ("computing", "native", "device", "unknown"):
+        return doings
+    return tuple(dataclasses.replace(d, kind="gpu", words=GPU) for d in doings)
 
 
 def training_thread(process: ProcessStacks | None) -> Thread | None:
@@ -185,7 +201,18 @@ def _role(seen: View) -> Role:
         return "not known"
     if _waits_for_others(seen):
         return "waiting"
-    return "moving" if _moves(seen) else "still"
+    return "idle" if _rests(seen) else "moving" if _moves(seen) else "still"
+
+
+def _rests(seen: View) -> bool:
+    """Whether it is a kernel that runs no cell. As one rank of several it is not at rest: others may wait for what its cell left out."""
+    return seen.evidence.world_size == 1 and all(
+        d.kind == "idle" and d.frame is None and d.thread is not None and _in_kernel_loop(d.thread) for d in seen.doings
+    )
+
+
+def _in_kernel_loop(thread: Thread) -> bool:
+    return any(frame.file.endswith("ipykernel/kernelapp.py") for frame in thread.frames)
 
 
 def _waits_for_others(seen: View) -> bool:

@@ -14,29 +14,35 @@ from .words import place, ranks_words, seconds
 
 __all__ = ["rank_states", "state"]
 
-State = Literal["stuck", "failed", "slow", "progressing", "healthy", "not known"]
-_SLOWS_DOWN = frozenset(
+State = Literal["stuck", "failed", "slow", "progressing", "healthy", "idle", "not known"]
+_NOT_STUCK = frozenset(
     {"straggler", "cpu_phase", "swapping", "environment", "shm_full", "disk_full", "dataloader_wait"}
 )
 """Findings of which none says that the job is stuck."""
+_SLOWS = frozenset({"straggler", "swapping", "dataloader_wait"})
+"""Findings that say why a job that gets on does so slowly."""
 
 
 def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
     """What to call the job, and by what that was judged."""
     codes = {f.code for f in findings}
     why = list(case.progress.why)
+    slow = not codes.isdisjoint(_SLOWS)
     if "rank_ended" in codes:
         return "failed", why
-    if any(f.severity == "critical" and f.code not in _SLOWS_DOWN for f in findings):
+    if any(f.severity == "critical" and f.code not in _NOT_STUCK for f in findings):
         return "stuck", why
-    if case.roles("stepping"):
-        return ("slow" if codes & {"straggler", "swapping", "dataloader_wait"} else "healthy"), why
+    if at_ease := case.roles("stepping", "idle"):
+        calm: State = "idle" if at_ease[0].role == "idle" else "healthy"
+        return ("slow" if slow else calm), why
     if not any(v.doings for v in case.views):
         return "not known", [*why, _nobody(case.evidence.launcher_running_s)]
+    gets_on: State = "slow" if slow else "progressing"
     busy = case.roles("moving")
     if busy:
-        return "progressing", [*why, *_phases(busy)]
-    return ("stuck" if case.overdue else "progressing"), why
+        unclear = case.overdue and all(v.now.kind == "gpu" for v in busy)  # with a history, there would be a finding
+        return ("not known", [*why, _ends_or_not()]) if unclear else (gets_on, [*why, *_phases(busy)])
+    return ("stuck" if case.overdue else gets_on), why
 
 
 def _phases(busy: Sequence[View]) -> list[str]:
@@ -46,6 +52,13 @@ def _phases(busy: Sequence[View]) -> list[str]:
         if phase := phase_of(view):
             named.setdefault(phase, []).append(view.rank)
     return [text(f"{ranks_words(ranks)}: {phase}", f"{ranks_words(ranks)}：{phase}") for phase, ranks in named.items()]
+
+
+def _ends_or_not() -> str:
+    return text(
+        "no step came in this time, so whether what the GPU does ever ends is not known: ask again in a minute, and see `traindbg gpu`",
+        "这段时间没有训练步完成，无法判断 GPU 上的工作是否会结束：请一分钟后再问，并查看 `traindbg gpu`",
+    )
 
 
 def _nobody(launcher_running_s: float | None) -> str:
@@ -78,7 +91,7 @@ def _rank_state(view: View) -> RankState:
 
 def _word(
     view: View,
-) -> Literal["stepping", "computing", "waiting", "stopped", "ended", "starting", "not seen", "not known"]:
+) -> Literal["stepping", "computing", "waiting", "stopped", "ended", "starting", "idle", "not seen", "not known"]:
     if view.role == "moving":
         return "computing"
     if view.role == "still":
@@ -118,6 +131,7 @@ _LINES: Mapping[Role, Callable[[View], str]] = {
     "not known": lambda view: view.evidence.problem or text("nothing could be read", "无法读取任何信息"),
     "not seen": lambda view: text("there is no process of it here", "本机没有它的进程"),
     "stopped": lambda view: text("stopped: the kernel does not let it run", "已停止：内核不调度它"),
+    "idle": lambda view: text("the kernel runs no cell", "kernel 没有在执行单元格"),
     "stepping": lambda view: phase_of(view) or text("makes steps", "正在训练步进"),
     "moving": lambda view: phase_of(view) or phrase(view.now),
     "waiting": _waits,

@@ -12,7 +12,7 @@ from .doing import Doing, Kind, doing, phrase
 from .words import alike, place, ranks_words, short_place, who
 
 _IO: frozenset[Kind] = frozenset({"file", "network", "pipe", "device"})
-_ELSEWHERE: frozenset[Kind] = frozenset({"loader", "lock", "computing", "gil"})
+_ELSEWHERE: frozenset[Kind] = frozenset({"loader", "lock", "computing", "gil", "gpu"})
 """Kinds with a rule of their own."""
 
 

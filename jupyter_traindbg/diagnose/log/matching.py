@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...model import LogEvidence, LogLine
@@ -66,21 +67,23 @@ class _Text:
         for piece in pieces:
             self.starts.append(self.starts[-1] + len(piece) + 1)
         self.flat = " ".join(pieces)
+        self._after: dict[int, list[str]] = {}
 
     def at(self, offset: int) -> int:
         return bisect_right(self.starts, offset) - 1
 
     def window(self, i: int, offset: int) -> list[str]:
         """Line `i` round `offset`, and the next ones that its writer wrote, or that nobody put a name to."""
-        first = self.lines[i]
+        if i not in self._after:  # most lines hold literals of several signals
+            self._after[i] = list(islice(self._following(i), WINDOW))
         at = offset - self.starts[i]
-        window = [_narrow(first.text[max(0, at - BEFORE) : at + AFTER])]
+        return [_narrow(self.lines[i].text[max(0, at - BEFORE) : at + AFTER]), *self._after[i]]
+
+    def _following(self, i: int) -> Iterator[str]:
+        whose = ("", self.lines[i].who)
         for line in self.lines[i + 1 : i + 1 + REACH]:
-            if line.who in ("", first.who):
-                window.append(_narrow(line.text[:NEXT]))
-                if len(window) > WINDOW:
-                    break
-        return window
+            if line.who in whose:
+                yield _narrow(line.text[:NEXT])
 
 
 def _narrow(text: str) -> str:
@@ -183,23 +186,50 @@ def _of_fact(family: Family, signal: Signal, fact: Fact, progress: Progress) -> 
 
 def _standing(of_family: Sequence[Hit]) -> Iterator[Hit]:
     """The hits of one family that nothing refutes."""
-    refutes = [(h, h.signal) for h in of_family if isinstance(h.signal, Refute)]
+    refuted = _Refuted(of_family)
     for hit in of_family:
-        refuted = any(_speaks_against(refute, by, hit) for by, refute in refutes)
         harmless = hit.signal.unless_progress and hit.survived
-        if isinstance(hit.signal, Refute) or not (refuted or harmless):
+        if not (isinstance(hit.signal, Refute) or harmless or refuted(hit)):
             yield hit
+
+
+class _Refuted:
+    """Where each signal of a family is spoken against, so that a log full of both is judged in time."""
+
+    def __init__(self, of_family: Iterable[Hit]) -> None:
+        self._anywhere: set[str] = set()
+        self._near: dict[tuple[str, int, int], list[int]] = defaultdict(list)  # signal, source, reach: lines
+        self._reaches: dict[str, set[int]] = defaultdict(set)
+        for by in of_family:
+            if isinstance(by.signal, Refute):
+                for signal in by.signal.of or ("",):
+                    self._note(signal, by.signal.near, by.line)
+        for lines in self._near.values():
+            lines.sort()
+
+    def _note(self, signal: str, near: int | None, line: LogLine | None) -> None:
+        if near is None or line is None:
+            self._anywhere.add(signal)
+        else:
+            self._near[signal, line.source, near].append(line.number)
+            self._reaches[signal].add(near)
+
+    def __call__(self, hit: Hit) -> bool:
+        return any(self._speaks_of(signal, hit) for signal in (hit.signal.id, ""))  # "" speaks against all of them
+
+    def _speaks_of(self, signal: str, hit: Hit) -> bool:
+        if signal in self._anywhere or (hit.line is None and signal in self._reaches):
+            return True
+        for near in self._reaches.get(signal, ()):
+            assert hit.line is not None
+            lines = self._near.get((signal, hit.line.source, near), [])
+            at = bisect_left(lines, hit.line.number - near)
+            if at < len(lines) and lines[at] <= hit.line.number + near:
+                return True
+        return False
 
 
 def _teardown(hit: Hit, progress: Progress) -> bool:
     """A mere consequence, or an unknown exception, after a person had stopped the run."""
     unsure = hit.signal.role in ("symptom", "wrapper") or hit.signal.weight < LIKELY
     return unsure and hit.line is not None and progress.stopped_before(hit.line)
-
-
-def _speaks_against(refute: Refute, by: Hit, hit: Hit) -> bool:
-    if refute.of and hit.signal.id not in refute.of:
-        return False
-    if refute.near is None or by.line is None or hit.line is None:
-        return True
-    return by.line.source == hit.line.source and abs(by.line.number - hit.line.number) <= refute.near

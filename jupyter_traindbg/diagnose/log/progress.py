@@ -31,16 +31,21 @@ COMPLETED = (
     "finished successfully",
     "job succeeded",
     "completed in ",
+    "execution finished in ",
     "train_runtime",
     "final validation metrics",
     "successfully saved checkpoint",
     "max_epochs=",
     "max_steps=",
+    "stopping training due to num_updates",
 )
 """What is printed at a good end, in lower case."""
 
 _REACHED = re.compile(r"max_(?:epochs|steps)=(?!.*reached)")
+_SUCCESS = re.compile(r"^\W*success\W*$")
 _STOPPED = re.compile(r"\bKeyboardInterrupt\b|^\^C|[Cc]trl-[Cc] pressed")
+_SERVED = re.compile(r'"post [^"]{1,200}" 200\b')
+"""A server that goes on answering what it is asked; its health and metrics are answered by the front door alone."""
 _BAR = re.compile(r"\b([1-9]\d*)/\d+ ?\[\d+:\d\d")
 _NOT_TRAINING = re.compile(r"load|download|extract|generat|\bmap\b|token|fetch|filter|captur|compil|shard")
 
@@ -62,9 +67,13 @@ class Progress:
         for line in evidence.lines:
             last = line.last_number or line.number
             low = line.text.lower()
-            if any(words in low for words in COMPLETED) and not _REACHED.search(low):
+            if low.lstrip().startswith('file "'):
+                continue  # a frame of a traceback; files are called all sorts of things
+            if (any(words in low for words in COMPLETED) and not _REACHED.search(low)) or _SUCCESS.match(low):
                 completed[line.source] = max(completed[line.source], last)
-            elif "[" in low and _BAR.search(low) and not _NOT_TRAINING.search(low):
+            elif ("[" in low and _BAR.search(low) and not _NOT_TRAINING.search(low)) or (
+                '" 200' in low and _SERVED.search(low)
+            ):
                 marks[line.source, line.rank].update(_spread(line.number, last, line.repeats))
         self._marks: dict[int, dict[int | None, list[int]]] = defaultdict(dict)
         for (source, rank), numbers in marks.items():

@@ -51,7 +51,8 @@ _ENDINGS = {
     "_count": (1.0, "count"),
 }
 _NUMBER = re.compile(
-    r"\s*([-+]?(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?))\s*([A-Za-z%]*)\s*", re.IGNORECASE
+    r"\s*([-+]?(?:\d[\d,_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?))\s*([A-Za-z%]*)\s*",
+    re.IGNORECASE,
 )
 
 

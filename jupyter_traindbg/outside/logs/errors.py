@@ -26,7 +26,7 @@ _TYPE = (
     r"(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Timeout)|KeyboardInterrupt|SystemExit|StopIteration|[A-Za-z_]\w*Error)"
 )
 _LAST = re.compile(
-    rf"^(?P<type>{_TYPE}|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Z]\w+)(?P<of>\([\w.]+\))?(?::\s?(?P<message>.*)|\s*)$"
+    rf"^(?!(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):)(?P<type>{_TYPE}|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Z]\w+)(?P<of>\([\w.]+\))?(?::\s?(?P<message>.*)|\s*)$"
 )
 """The line after the frames: any name will do, since a program's own exceptions need not be called errors."""
 _BARE = re.compile(rf"(?:^|[\s`'\"(\[|>])(?P<type>(?!nccl){_TYPE})(?P<of>\([\w.]+\))?: (?P<message>.*)$")
@@ -43,6 +43,8 @@ _REMOTE_HEAD = re.compile(
 _WITHIN = re.compile(
     r"Original Traceback \(most recent call last\)|^\s*-- Process (?P<rank>\d+) terminated with the following error"
 )
+_NAMED_FIRST = re.compile(rf"^(?P<type>{_TYPE})\s{{2,}}Traceback \(most recent call last\)")
+"""IPython names the exception above its frames as well."""
 _FATAL = re.compile(r"Fatal Python error: (?P<message>.*)$")
 _CPP = re.compile(r"terminate called after throwing an instance of '(?P<type>[^']+)'")
 _WHAT = re.compile(r"^\s*what\(\):\s*(?P<message>.*)$")
@@ -101,7 +103,9 @@ class _Reader:
             return self._with_message(match, frames, start, at)
         if not frames:
             return None, start + 1
-        return self._made("", "", frames, start, at), at
+        named = _NAMED_FIRST.match(self.texts[start])
+        by_hand = "KeyboardInterrupt" if self.lines[start].text.startswith("^C") else ""  # what the terminal echoes
+        return self._made(named["type"] if named else by_hand, "", frames, start, at), at
 
     def _frames(self, start: int, blank: int = 0) -> tuple[list[LogFrame], int]:
         """The frames from here on, and where what is no frame begins. `blank`: lines of other words that may lie between."""
@@ -221,8 +225,10 @@ def errors(lines: Sequence[LogLine]) -> list[LogError]:
     `type` is empty where a traceback is cut off before it names one.
     """
     streams: dict[tuple[int | None, str], list[LogLine]] = {}
+    nobodys = streams.setdefault((None, ""), [])
     for line in lines:
-        streams.setdefault((line.rank, line.who), []).append(line)
+        ends_it = line.who and nobodys and _ends_frames(nobodys[-1], line)
+        (nobodys if ends_it else streams.setdefault((line.rank, line.who), [])).append(line)
     found: list[LogError] = []
     for stream in streams.values():
         found.extend(_Reader(stream, _bodies(stream)).read())
@@ -230,6 +236,11 @@ def errors(lines: Sequence[LogLine]) -> list[LogError]:
     if len(found) > _MOST_ERRORS:
         found = [*found[: _MOST_ERRORS // 2], *found[-_MOST_ERRORS // 2 :]]
     return found
+
+
+def _ends_frames(last: LogLine, line: LogLine) -> bool:
+    """Whether `line` is the exception of the frames above it: one that names a rank in its message was written by who wrote them."""
+    return line.number == last.number + 1 and last.text.startswith("    ") and _LAST.match(line.text) is not None
 
 
 def _bodies(lines: Sequence[LogLine]) -> list[str]:

@@ -34,7 +34,8 @@ _RANK = re.compile(r"^\s{0,3}\[rank(?P<rank>\d+)\]:? ?|^\s{0,3}Rank ?(?P<rank2>\
 _ROLE = re.compile(r"^\[(?P<role>[A-Za-z_]\w*?)(?P<rank>\d+)\]: ?")
 _MPI = re.compile(r"^\[(?P<job>\d+),(?P<rank>\d+)\](?:<std(?:out|err|diag)>)?: ?")
 _TORCHRUN = re.compile(r"^\[(?P<rank>\d{1,5})\]: ?(?=\S|  )")
-_NUMBER = re.compile(r"^ {0,4}(?P<rank>\d{1,5}): ?")
+_NUMBER = re.compile(r"^ {0,4}(?P<rank>\d{1,5}):(?!\d\d:) ?")
+"""Not the hour of a time of day."""
 _NUMBER_BEFORE_ERROR = re.compile(r"^ {0,4}(?P<rank>\d{1,5}): " + _ERROR_FOLLOWS)
 _RAY = re.compile(
     r"^\((?P<name>[^()\s]{0,80}(?:\([^()]{0,40}\))?[^()=\n]{0,40}?)[ ,]{0,2}pid=(?P<pid>[\d.]+)(?:, ip=(?P<ip>[\w.:]+))?\) ?"

@@ -56,13 +56,14 @@ def plan_of(sources: Sources, machine: Machine, *, parameters: int | None = None
     _find_disk(sources.entries, dialects, values)
     path = model or (values["model_path"].value if "model_path" in values else None)
     names = tuple(dict.fromkeys(d.name for d in dialects if d.marks))
+    said: dict[str, Any] = dict(values)
     return Plan(
         machine=machine,
         dialects=names,
         files=tuple(sources.files),
         model=shape.shape_of(shaped, sources, path, parameters, named=model is not None, convert=_converted),
         environ=_environ(sources.environ),
-        **values,
+        **said,
     )
 
 
@@ -72,8 +73,12 @@ def _field(entry: Entry, dialects: Sequence[Dialect]) -> str | None:
             return dialect.keys[entry.path]
     if any(dialect.complete for dialect in dialects):
         return None
-    words = [entry.last, *(entry.last.removeprefix(g) for g in GROUPS if entry.last.startswith(g))]
-    return next((d.keys[word] for d in dialects if d.anywhere for word in words if word in d.keys), None)
+    parts = entry.path.split(".")
+    words = [
+        ".".join(parts[i:]) for i in range(len(parts))
+    ]  # the longest says most: selfplay.num_workers is no DataLoader's
+    words += [entry.last.removeprefix(g) for g in GROUPS if entry.last.startswith(g)]
+    return next((d.keys[word] for word in words for d in dialects if d.anywhere and word in d.keys), None)
 
 
 def _split_tokens(values: dict[str, Given[Any]]) -> None:

@@ -104,17 +104,22 @@ def _files(result: Checkpoint) -> Table:
 
 
 def _next(result: Checkpoint) -> Iterator[Inline]:
+    for words, code in going_on(result):
+        yield [f"{words}: ", Span(code, "code")]
+
+
+def going_on(result: Checkpoint) -> Iterator[tuple[str, str]]:
+    """What can be done with it, and the code for that: resume, load the weights alone, verify."""
     parts = ["model", "optimizer", "scheduler", "loader"]
     given = [f"{part}={part}" for part in parts if any(part in held for held in result.contents)]
     go_on = f"traindbg.resume({', '.join([repr(result.directory), *given])})"
-    yield [text("go on from it, in your script: ", "在脚本中恢复："), Span(go_on, "code")]
+    yield text("go on from it, in your script", "在脚本中恢复"), go_on
     if result.kind == "sharded":
         load = f"torch.distributed.checkpoint.load(state_dict, checkpoint_id={result.directory!r})"
     else:
         load = f"torch.load({result.directory + '/model.pt'!r}, weights_only=True)"
-    yield [text("the weights alone, without traindbg: ", "仅加载权重（无需 traindbg）："), Span(load, "code")]
-    check = f"traindbg checkpoint --verify {_shell(result.directory)}"
-    yield [text("check every byte of it: ", "校验每个字节："), Span(check, "code")]
+    yield text("the weights alone, without traindbg", "仅加载权重（无需 traindbg）"), load
+    yield text("check every byte of it", "校验每个字节"), f"traindbg checkpoint --verify {_shell(result.directory)}"
 
 
 def _shell(path: str) -> str:

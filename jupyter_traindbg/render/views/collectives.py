@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from ...model import Collective, Collectives, Group, Maybe, NotAvailable, RankCollectives
 from ..blocks import Block, Column, Fold, Inline, Items, Line, Span, Table
+from ..collective_rows import DONE, RankRow, families_of, family_of, family_of_group, identity, row_of
 from ..common import DASH, measured, notes_of
 from ..grouping import compact_ranks, group_by
 from ..units import count, duration, plural
@@ -17,7 +17,6 @@ FAMILIES = 5
 """Columns of groups in the matrix; the others are in the table of groups."""
 SHOWN, RANK_ROWS, NUMBERS = 16, 300, 8
 HEADING = 24
-_DONE = "completed"
 
 
 def view(result: Collectives) -> Iterator[Block]:
@@ -25,8 +24,8 @@ def view(result: Collectives) -> Iterator[Block]:
     if not ranks:
         yield Line("no record of collectives", title=True)
         return
-    rows = [_row(rank) for rank in ranks]
-    families = _families(ranks)
+    rows = [row_of(rank) for rank in ranks]
+    families = families_of(ranks)
     yield Line(_title(result, ranks), title=True)
     if families:
         yield _matrix(rows, families, _blamed(result))
@@ -41,7 +40,7 @@ def view(result: Collectives) -> Iterator[Block]:
 
 def _title(result: Collectives, ranks: Sequence[RankCollectives]) -> str:
     source = "" if all(r.source == "agent" for r in ranks) else " · from dumps"
-    groups = len({_identity(g) for r in ranks for g in r.groups})
+    groups = len({identity(g) for r in ranks for g in r.groups})
     who = compact_ranks([r.rank for r in ranks])
     return f"collectives of {who} · {plural(groups, 'process group')} · {duration(result.taken_s)}{source}"
 
@@ -50,65 +49,10 @@ def _blamed(result: Collectives) -> set[str]:
     return {who for finding in result.findings for who in finding.who}
 
 
-# --- one rank ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Row:
-    """Where one rank stands. ``progress``: by family of groups, last issued and last completed."""
-
-    rank: RankCollectives
-    progress: dict[str, tuple[int | None, int | None]]
-    pending: Collective | None
-
-    @property
-    def place(self) -> str | None:
-        at = self.pending.at if self.pending is not None else None
-        place = at or self.rank.where
-        return None if place is None else place.rpartition("/")[2]
-
-    @property
-    def key(self) -> Hashable:
-        """What makes two ranks look alike. Only how long they wait may differ."""
-        call = self.pending
-        waits = None if call is None else (_family_of(self.rank, call.group), call.sequence, call.op, call.state)
-        return tuple(sorted(self.progress.items())), waits, self.place
-
-
-def _row(rank: RankCollectives) -> _Row:
-    progress: dict[str, tuple[int | None, int | None]] = {}
-    for group in rank.groups:
-        family = _family(group)
-        if family not in progress or (group.last_issued or 0) > (progress[family][0] or 0):
-            progress[family] = group.last_issued, group.last_completed
-    return _Row(rank, progress, next((c for c in rank.calls if c.state != _DONE), None))
-
-
-def _family(group: Group) -> str:
-    """Groups that play the same part on different ranks have one description: ``mesh_tp``. Else a group is its own family."""
-    if group.description == "default_pg":
-        return "default group"
-    return group.description or f"group {group.name}"
-
-
-def _identity(group: Group) -> Hashable:
-    """What tells groups of one name apart, without a look at ten thousand ranks for each of them."""
-    return group.name, len(group.ranks), group.ranks[0] if group.ranks else None
-
-
-def _family_of(rank: RankCollectives, name: str) -> str:
-    return next((_family(g) for g in rank.groups if g.name == name), f"group {name}")
-
-
-def _families(ranks: Sequence[RankCollectives]) -> list[str]:
-    found = dict.fromkeys(_family(g) for r in ranks for g in r.groups)
-    return sorted(found, key=lambda family: family != "default group")
-
-
 # --- the matrix ----------------------------------------------------------------------------------------------------
 
 
-def _matrix(rows: Sequence[_Row], families: Sequence[str], blamed: set[str]) -> Table:
+def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[str]) -> Table:
     folded = group_by(rows, lambda r: r.key)
     folded.sort(key=lambda same: _interest(same, blamed))
     shown = families[:FAMILIES]
@@ -134,35 +78,35 @@ def _short(family: str) -> str:
     return family if len(family) <= HEADING else f"{family[: HEADING - 1]}…"
 
 
-def _interest(same: Sequence[_Row], blamed: set[str]) -> tuple[bool, bool, int, int]:
+def _interest(same: Sequence[RankRow], blamed: set[str]) -> tuple[bool, bool, int, int]:
     """Who is to blame first, then who does not wait while others do, then the smaller group."""
     first = same[0]
     return f"rank {first.rank.rank}" not in blamed, first.pending is not None, len(same), first.rank.rank
 
 
-def _who(same: Sequence[_Row], blamed: set[str]) -> Span:
+def _who(same: Sequence[RankRow], blamed: set[str]) -> Span:
     bad = any(f"rank {r.rank.rank}" in blamed for r in same)
     return Span(compact_ranks([r.rank.rank for r in same]), "bad" if bad else "strong")
 
 
-def _progress(row: _Row, family: str) -> Inline:
+def _progress(row: RankRow, family: str) -> Inline:
     if family not in row.progress:
         return DASH
     issued, completed = row.progress[family]
     return f"{'?' if issued is None else issued} / {'?' if completed is None else completed}"
 
 
-def _waits(row: _Row) -> Inline:
+def _waits(row: RankRow) -> Inline:
     call = row.pending
     if call is None:
         return DASH
-    family = _family_of(row.rank, call.group)
+    family = family_of(row.rank, call.group)
     peer = "" if call.peer is None else f" {'from' if call.op == 'recv' else 'to'} rank {call.peer}"
     state = ", begun" if call.state == "started" else ""
     return [Span(f"{call.op} #{call.sequence}", "strong"), f"{peer} of {family}{state}"]
 
 
-def _for(same: Sequence[_Row]) -> Inline:
+def _for(same: Sequence[RankRow]) -> Inline:
     """How long; of ranks that wait alike, the longest."""
     waits: list[Maybe[float]] = [r.rank.waiting_s for r in same if r.pending is not None]
     if not waits:
@@ -175,7 +119,7 @@ def _at(place: str | None) -> Inline:
     return DASH if place is None else Span(place, "code")
 
 
-def _by_rank(rows: Sequence[_Row]) -> Table:
+def _by_rank(rows: Sequence[RankRow]) -> Table:
     columns = [
         Column("rank", right=True),
         Column("pid", right=True),
@@ -195,17 +139,17 @@ def _groups(ranks: Sequence[RankCollectives], families: Sequence[str]) -> Table:
     found: dict[str, list[tuple[RankCollectives, Group]]] = {family: [] for family in families}
     for rank in ranks:
         for group in rank.groups:
-            found[_family(group)].append((rank, group))
+            found[family_of_group(group)].append((rank, group))
     columns = [Column("group", wrap=True), Column("backend"), Column("ranks"), Column("issued", right=True)]
     columns += [Column("completed", right=True), Column("waiting", right=True)]
     return Table("Process groups", columns, [_group_row(f, members) for f, members in found.items()], SHOWN, "groups")
 
 
 def _group_row(family: str, members: Sequence[tuple[RankCollectives, Group]]) -> list[Inline]:
-    groups = {_identity(g): g for _, g in members}
+    groups = {identity(g): g for _, g in members}
     several = f" ({len(groups)} groups)" if len(groups) > 1 else ""
     names = {g.name for _, g in members}
-    waiting = {r.rank for r, _ in members if any(c.group in names and c.state != _DONE for c in r.calls)}
+    waiting = {r.rank for r, _ in members if any(c.group in names and c.state != DONE for c in r.calls)}
     return [
         Span(f"{family}{several}", "strong"),
         ", ".join(sorted({g.backend for _, g in members})) or DASH,
@@ -226,7 +170,7 @@ def _range(numbers: Sequence[int | None]) -> Inline:
 
 def _numbers(ranks: Sequence[RankCollectives]) -> Iterator[Block]:
     """The last calls, number by number: who issued what, and who has it behind. Of each family the group in which most ranks wait."""
-    waiting = Counter((_family_of(r, c.group), c.group) for r in ranks for c in r.calls if c.state != _DONE)
+    waiting = Counter((family_of(r, c.group), c.group) for r in ranks for c in r.calls if c.state != DONE)
     shown: set[str] = set()
     for (family, name), _ in waiting.most_common():
         calls = [(r.rank, c) for r in ranks for c in r.calls if c.group == name and not c.p2p]
@@ -254,7 +198,7 @@ def _calls(family: str, calls: Sequence[tuple[int, Collective]]) -> Table:
             call.op,
             _sizes(call) or DASH,
             compact_ranks([rank for rank, _ in same]),
-            Span(call.state, "good" if call.state == _DONE else "warn"),
+            Span(call.state, "good" if call.state == DONE else "warn"),
             _at(None if call.at is None else call.at.rpartition("/")[2]),
         ]
         for same in folded

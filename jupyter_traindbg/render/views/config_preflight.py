@@ -11,6 +11,7 @@ from ...model import ConfigPreflight, Given, Machine, MemoryEstimate, NotAvailab
 from ..blocks import Bar, Block, Column, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
 from ..common import DASH, measured
 from ..units import duration, size
+from . import ray_preflight
 
 FIRST = (
     "nodes",
@@ -34,6 +35,11 @@ FIRST = (
     "engine_memory_share",
     "engine_tensor_parallel",
     "engine_length",
+    "ray_workers",
+    "ray_cpus",
+    "ray_gpus",
+    "ray_memory",
+    "ray_strategy",
     "workers",
     "keep_checkpoints",
 )
@@ -60,6 +66,7 @@ def view(result: ConfigPreflight) -> Iterator[Block]:
         yield _table(text("What was read", "读到的配置"), first)
     if isinstance(result.memory, MemoryEstimate):
         yield from _memory(result.memory, plan.machine)
+    yield from _ray(result)
     yield Pairs(list(_machine(plan, result)))
     rest = [(name, given) for name, given in values if name not in FIRST]
     if rest:
@@ -68,6 +75,14 @@ def view(result: ConfigPreflight) -> Iterator[Block]:
         )
     if result.notes:
         yield Items(list(result.notes), Span(text("Note", "注意"), "strong"))
+
+
+def _ray(result: ConfigPreflight) -> Iterator[Block]:
+    """The nodes of the cluster, and the worker that was tried on it."""
+    if result.plan.machine.ray_nodes:
+        yield ray_preflight.nodes(result.plan.machine.ray_nodes)
+    if result.plan.ray_trial is not None:
+        yield from ray_preflight.trial(result.plan.ray_trial, result.fits, result.start_s, result.plan.ray_workers)
 
 
 def _values(plan: Plan) -> list[tuple[str, Given[Any]]]:
@@ -143,6 +158,9 @@ def _device(machine: Machine) -> int | None:
 
 def _machine(plan: Plan, result: ConfigPreflight) -> Iterator[Pair]:
     machine = plan.machine
+    if machine.ray_nodes:
+        yield from _of_cluster(machine, result)
+        return
     words: list[str | Span] = [Span(machine.name, "strong"), f" · {machine.cpus} CPU" if machine.cpus else ""]
     if machine.memory_bytes:
         words.append(
@@ -162,6 +180,13 @@ def _machine(plan: Plan, result: ConfigPreflight) -> Iterator[Pair]:
         yield Pair(text("port", "端口"), ports)
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     yield Pair(text("versions", "版本"), [versions] if versions else [DASH])
+    yield Pair(text("taken", "用时"), [duration(result.taken_s)])
+
+
+def _of_cluster(machine: Machine, result: ConfigPreflight) -> Iterator[Pair]:
+    yield Pair(text("where", "地点"), [Span(machine.name, "strong")])
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    yield Pair(text("versions", "版本"), [versions or DASH])
     yield Pair(text("taken", "用时"), [duration(result.taken_s)])
 
 

@@ -9,17 +9,18 @@ from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import Diagnosis, RankState
+from ...ray.workers.naming import together
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH
 from ..grouping import compact_ranks, group_by, rank_list
 from ..units import age, duration
 
-ORDER = ("stopped", "ended", "not seen", "not known", "computing", "starting", "waiting", "stepping")
+ORDER = ("stopped", "ended", "not seen", "not known", "computing", "starting", "waiting", "stepping", "idle")
 """The odd ones first: what most ranks do in a hung job is wait."""
 
 
 def view(result: Diagnosis) -> Iterator[Block]:
-    words, tone = _state(result)
+    words, tone = state_words(result)
     yield Line([Span(words, tone), f" · {result.target} · {duration(result.taken_s)}"], title=True)
     if not result.findings and result.state != "not known":
         yield Line(text("Nothing wrong was found.", "没有发现问题。"))
@@ -29,13 +30,21 @@ def view(result: Diagnosis) -> Iterator[Block]:
         yield _table(result.ranks)
 
 
-def _state(result: Diagnosis) -> tuple[str, Tone]:
+def state_words(result: Diagnosis) -> tuple[str, Tone]:
+    """The job's state as a sentence, and how good it is."""
+    ray = any(rank.who for rank in result.ranks)
+    idle = (
+        ("no worker runs a call", "没有 worker 在执行调用")
+        if ray
+        else ("the kernel runs no cell", "kernel 没有在执行单元格")
+    )
     said: dict[str, tuple[str, Tone]] = {
         "stuck": (text("The job is stuck", "任务已卡死"), "bad"),
         "failed": (text("The job has failed", "任务已失败"), "bad"),
         "slow": (text("The job gets on, slowly", "任务在推进，但较慢"), "warn"),
         "progressing": (text("The job gets on; it is not stuck", "任务在推进，并未卡死"), "good"),
         "healthy": (text("The job is healthy", "任务运行正常"), "good"),
+        "idle": (text(f"Nothing trains now: {idle[0]}", f"当前没有训练：{idle[1]}"), "good"),
         "not known": (text("Whether the job is stuck is not known", "无法判断任务是否卡死"), "warn"),
     }
     return said.get(result.state, (result.state, "warn"))
@@ -45,17 +54,26 @@ def _table(ranks: Sequence[RankState]) -> Table:
     groups = sorted(group_by(ranks, _alike), key=lambda same: (_oddness(same[0].state), len(same), same[0].rank))
     steps = any(r.steps is not None for r in ranks)
     since = any(r.since_s is not None for r in ranks)
+    named = any(r.who for r in ranks)
+    calls = named and not any(r.state == "stepping" for r in ranks)
     columns = [
-        Column(text("ranks", "rank")),
+        Column(text("workers", "worker"), wrap=True) if named else Column(text("ranks", "rank")),
         Column("pid", spare=True),
         Column(text("state", "状态")),
         Column(text("doing", "正在做"), wrap=True),
         Column(text("where", "位置"), wrap=True),
-        *([Column(text("step", "步"), right=True)] if steps else []),
+        *([Column(text("calls", "调用") if calls else text("step", "步"), right=True)] if steps else []),
         *([Column(text("for", "已持续"), right=True)] if since else []),
     ]
     rows = [_row(same, steps=steps, since=since) for same in groups]
-    return Table(text("Ranks", "各 rank"), columns, rows, 24, text("groups of ranks", "组 rank"))
+    title = text("Workers", "各 worker") if named else text("Ranks", "各 rank")
+    return Table(
+        title,
+        columns,
+        rows,
+        24,
+        text("groups of workers", "组 worker") if named else text("groups of ranks", "组 rank"),
+    )
 
 
 def _oddness(state: str) -> int:
@@ -70,7 +88,7 @@ def _row(same: Sequence[RankState], *, steps: bool, since: bool) -> list[Inline]
     rank = same[0]
     pids = [r.pid for r in same if r.pid]
     row: list[Inline] = [
-        Span(compact_ranks([r.rank for r in same]), "strong"),
+        Span(_names(same), "strong"),
         (rank_list(pids) if len(pids) <= 4 else f"{len(pids)} pids") if pids else DASH,
         _word(rank.state),
         rank.doing,
@@ -84,6 +102,12 @@ def _row(same: Sequence[RankState], *, steps: bool, since: bool) -> list[Inline]
     return row
 
 
+def _names(same: Sequence[RankState]) -> str:
+    if not any(r.who for r in same):
+        return compact_ranks([r.rank for r in same])
+    return together([r.who or f"rank {r.rank}" for r in same]) + (f" ({len(same)})" if len(same) > 2 else "")
+
+
 def _word(state: str) -> Inline:
     said: dict[str, tuple[str, Tone]] = {
         "stepping": (text("stepping", "步进中"), "good"),
@@ -92,6 +116,7 @@ def _word(state: str) -> Inline:
         "stopped": (text("stopped", "已停止"), "bad"),
         "ended": (text("ended", "已结束"), "bad"),
         "starting": (text("starting", "启动中"), "plain"),
+        "idle": (text("idle", "空闲"), "muted"),
         "not seen": (text("not seen", "未见到"), "warn"),
         "not known": (text("not known", "未知"), "muted"),
     }

@@ -8,12 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
-from jupyter_traindbg.actions import agreement
+from jupyter_traindbg.actions import agreement, ballot
 from jupyter_traindbg.actions.agreement import agree
+from jupyter_traindbg.agent.actions import vote
 from jupyter_traindbg.agent.agreed import Agreed
 from jupyter_traindbg.agent.refused import Refused
 from jupyter_traindbg.agent.safepoint import NEXT_BATCH, SafePoints
@@ -68,6 +71,7 @@ class FakeRank(Link):
     def call(self, method: str, params: dict[str, Any], deadline_s: float) -> Any:
         name = params.get("do", method)
         self.asked.append(name)
+        self.params = params
         if name in self.faults:
             self.faults[name]()
         try:
@@ -90,6 +94,11 @@ class FakeRank(Link):
     def _abort(self, params: dict[str, Any]) -> dict[str, Any]:
         self.agreed.abort(params["ident"])
         return {}
+
+    def _vote(self, params: dict[str, Any]) -> dict[str, Any]:
+        return vote.run(SimpleNamespace(agreed=self.agreed), **params)  # type: ignore[arg-type]
+
+    _claim = _free = _cast = _forget = _vote
 
     def common(self) -> list[tuple[str, int]]:
         """What it did, after which steps of the program."""
@@ -127,10 +136,36 @@ class Training:
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator[Training]:
+def store() -> Any:
+    """A real store, as the ranks of a job have met at one."""
+    return dist.TCPStore("127.0.0.1", 0, 1, is_master=True)
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> list[FakeRank]:
     """Three ranks whose agents came at different times."""
-    with Training([FakeRank(rank, 3, tmp_path, came_after=7 * rank) for rank in range(3)]) as it:
+    return [FakeRank(rank, 3, tmp_path, came_after=7 * rank) for rank in range(3)]
+
+
+@pytest.fixture(params=["file", "store"])
+def training(request: pytest.FixtureRequest, ranks: list[FakeRank], store: Any) -> Iterator[Training]:
+    """Ranks that see one file system; and ranks that have only their store in common."""
+    if request.param == "store":
+        for rank in ranks:
+            meet(rank, store)
+            rank.here = False
+    with Training(ranks) as it:
         yield it
+
+
+@pytest.fixture
+def training_by_file(ranks: list[FakeRank]) -> Iterator[Training]:
+    with Training(ranks) as it:
+        yield it
+
+
+def meet(rank: FakeRank, store: Any) -> None:
+    rank.agreed.store._store = store.clone()
 
 
 def links(training: Training) -> list[Link]:
@@ -147,7 +182,8 @@ def refused(training: Training, timeout: float = 3.0, **options: Any) -> str:
     return str(error.value)
 
 
-def test_all_do_it_after_the_same_step(training: Training, tmp_path: Path) -> None:
+def test_all_do_it_after_the_same_step(training: Training, tmp_path: Path, store: Any) -> None:
+    before = store.num_keys()
     agreed = agree(links(training), "tune", {}, 5.0)
     assert agreed.done
     assert [rank.value for rank in agreed.ranks] == ["value"] * 3
@@ -156,6 +192,7 @@ def test_all_do_it_after_the_same_step(training: Training, tmp_path: Path) -> No
     assert others == [first, first]
     assert [o.at_step for o in agreed.ranks] == [o.after_step for o in agreed.ranks]
     assert list(tmp_path.iterdir()) == [], "the decision's file is gone"
+    assert store.num_keys() == before, "the decision's key is gone"
 
 
 def test_what_one_rank_refuses_is_refused_everywhere(training: Training) -> None:
@@ -203,8 +240,14 @@ def test_an_interrupted_coordinator_leaves_nothing_prepared(training: Training) 
 
 
 def test_a_rank_that_is_told_too_late_makes_it_try_again_further_ahead(training: Training) -> None:
-    late = iter([0.3])
-    training.ranks[2].faults["prepare"] = lambda: time.sleep(next(late, 0.0))
+    slow = training.ranks[2]
+
+    def dawdle() -> None:
+        del slow.faults["prepare"]
+        while slow.recorder.step <= slow.params["after_step"]:
+            time.sleep(STEP_S)
+
+    slow.faults["prepare"] = dawdle
     agreed = agree(links(training), "tune", {}, 10.0)
     assert agreed.attempts == 2
     assert agreed.done
@@ -248,25 +291,91 @@ def test_ranks_that_share_no_steps_are_refused_before_anything_is_prepared(train
     assert all("prepare" not in rank.asked for rank in training.ranks)
 
 
-def test_ranks_that_do_not_share_a_file_system_are_refused(
-    training: Training, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    real, other = agreement._open_directory, tmp_path / "other"
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The last rank is in a container: what it has under that name is another directory."""
+    real, other = ballot._open_directory, tmp_path / "other"
     other.mkdir()
 
     def elsewhere(link: Link, inside: str) -> int:
         return real(link, str(other) if link.rank == 2 else inside)
 
-    monkeypatch.setattr(agreement, "_open_directory", elsewhere)
-    assert "do not share a file system" in refused(training)
+    monkeypatch.setattr(ballot, "_open_directory", elsewhere)
 
 
-def test_two_clients_take_turns(training: Training, tmp_path: Path) -> None:
+def test_ranks_that_share_neither_a_file_system_nor_a_store_are_refused(
+    training_by_file: Training, apart: None
+) -> None:
+    said = refused(training_by_file)
+    assert "do not share a file system" in said
+    assert "no process group" in said
+
+
+def test_ranks_of_other_containers_agree_at_their_store(training_by_file: Training, apart: None, store: Any) -> None:
+    for rank in training_by_file.ranks:
+        meet(rank, store)
+    assert agree(links(training_by_file), "tune", {}, 5.0).done
+    assert len({tuple(rank.common()) for rank in training_by_file.ranks}) == 1
+
+
+def test_ranks_with_stores_of_their_own_are_refused(training_by_file: Training, apart: None) -> None:
+    for rank in training_by_file.ranks:
+        rank.agreed.store._store = dist.HashStore()
+    assert "rank 1" in (said := refused(training_by_file))
+    assert "another store than rank 0" in said
+
+
+def test_a_decision_whose_answer_is_lost_is_read_through_another_rank(ranks: list[FakeRank], store: Any) -> None:
+    def lost() -> None:
+        if "prepare" in ranks[0].asked:
+            raise DeadlineExceeded("process 1 did not answer 'vote' in 3.0 s")
+
+    for rank in ranks:
+        meet(rank, store)
+        rank.here = False
+    ranks[0].faults["cast"] = lost
+    with Training(ranks) as training:
+        assert agree(links(training), "tune", {}, 5.0).done
+        assert len({tuple(rank.common()) for rank in ranks}) == 1
+
+
+def test_a_store_that_does_not_answer_any_more_aborts(ranks: list[FakeRank]) -> None:
+    """At the boundary, on the training thread: the rank goes on without the change."""
+    rank = ranks[0]
+    rank.agreed.store._store = NoStore()
+    rank.agreed.prepare("it", 5, "store:key", lambda: None)
+    for own in range(1, 8):
+        rank.step(own)
+    assert rank.agreed.outcome("it", 0.0)["aborted"]
+
+
+class NoStore(dist.Store):
+    """Its server is gone."""
+
+    def compare_set(self, key: str, expected: str, desired: str) -> bytes:
+        raise RuntimeError("Connection reset by peer")
+
+
+def test_two_clients_take_turns(training_by_file: Training, tmp_path: Path) -> None:
     busy = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(busy, fcntl.LOCK_EX)
-    assert "another client is changing this job" in refused(training, 0.3)
+    assert "another client is changing this job" in refused(training_by_file, 0.3)
     threading.Timer(0.2, os.close, (busy,)).start()
-    assert agree(links(training), "tune", {}, 5.0).done
+    assert agree(links(training_by_file), "tune", {}, 5.0).done
+
+
+def test_a_claim_ends_by_itself(ranks: list[FakeRank]) -> None:
+    claim = ranks[0].agreed.claim
+    assert claim.take("one", 60.0)
+    assert not claim.take("other", 60.0)
+    claim.free("other")  # which is not its own
+    assert not claim.take("other", 60.0)
+    claim.free("one")
+    assert claim.take("other", 0.2)
+    ends = time.monotonic() + 10
+    while not claim.take("one", 60.0):
+        assert time.monotonic() < ends
+    assert not claim.take("other", 60.0)
 
 
 def test_many_clients_at_once_are_in_one_order_on_all_ranks(training: Training) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from jupyter_traindbg.agent import first_nonfinite
 from jupyter_traindbg.agent.core import Agent
 
 Ask = Callable[..., dict[str, Any]]
@@ -231,3 +232,64 @@ def test_the_armed_step_computes_the_same(agent: Agent, ask_while: Ask) -> None:
 
     ask_while(step, "grads", deadline_s=20.0, first_nan=True)
     assert outputs == expected
+
+
+class Turns(nn.Module):
+    """Finite until it is told otherwise."""
+
+    bad = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log(x * 0) if self.bad else x
+
+
+def armed(agent: Agent, ask_while: Ask) -> tuple[Job, Turns]:
+    """A job that is watched for many steps, all of them finite so far."""
+    turns = Turns()
+    job = Job(layers(turns))
+    job.step()
+    answer = ask_while(job.step, "grads", deadline_s=2.0, first_nan=100_000)["first"]
+    assert answer["module"] is None
+    assert answer["steps_seen"] > 0
+    assert not job.no_hook_is_left()
+    return job, turns
+
+
+def test_no_step_is_missed_between_two_questions(agent: Agent, ask_while: Ask) -> None:
+    job, turns = armed(agent, ask_while)
+    turns.bad = True
+    job.step()  # nobody asks just now
+    turns.bad = False
+    before = agent.recorder.step
+    for _ in range(3):
+        job.step()
+    answer = ask_while(job.step, "grads", deadline_s=20.0, first_nan=100_000)["first"]
+    assert (answer["module"], answer["kind"], answer["step"]) == ("2", "Turns", before)
+    assert answer["weights_finite"] is True
+    assert job.no_hook_is_left()
+    assert agent.watch is None
+
+
+def test_a_watch_of_many_steps_ends_when_told(agent: Agent, ask_while: Ask) -> None:
+    job, _ = armed(agent, ask_while)
+    ask_while(job.step, "grads", deadline_s=5.0, first_nan=-1)
+    assert job.no_hook_is_left()
+    assert agent.watch is None
+
+
+def test_a_watch_of_many_steps_ends_with_its_lease(
+    agent: Agent, ask_while: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_nonfinite, "LEASE_S", -10.0)  # over as soon as the question is
+    job = Job(layers(Turns()))
+    job.step()
+    ask_while(job.step, "grads", deadline_s=2.0, first_nan=100_000)
+    job.step()
+    assert job.no_hook_is_left()
+    assert agent.watch is None
+
+
+def test_a_watch_of_many_steps_goes_with_the_agent(agent: Agent, ask_while: Ask) -> None:
+    job, _ = armed(agent, ask_while)
+    agent.stop()
+    assert job.no_hook_is_left()

@@ -76,6 +76,17 @@ def test_the_optimizers_own_count_is_followed_when_a_checkpoint_is_loaded(agent:
     assert records(agent)[-1]["optimizer_step"] is None  # SGD keeps no count
 
 
+def test_the_pause_before_a_step_that_follows_a_rest_is_no_part_of_it(agent: Agent) -> None:
+    training = Training()
+    training.step()
+    training.step()
+    agent.recorder.rest()
+    training.step()
+    training.step()
+    assert [r["duration_s"] is None for r in records(agent)] == [True, False, True, False]
+    assert all(records(agent)[2][part] is None for part in PARTS)
+
+
 def test_parts_sum_to_the_duration_and_name_what_was_slow(agent: Agent) -> None:
     training = Training()
 

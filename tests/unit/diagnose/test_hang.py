@@ -62,6 +62,22 @@ def only(found: Diagnosis) -> Finding:
 # --- is it really stuck? -------------------------------------------------------------------------------------------
 
 
+KERNEL_LOOP = (
+    Frame(f"{STD}/selectors.py", 468, "EpollSelector.select", library=True),
+    Frame(f"{STD}/asyncio/base_events.py", 1884, "BaseEventLoop._run_once", library=True),
+    Frame("/opt/venv/lib/python3.11/site-packages/ipykernel/kernelapp.py", 758, "IPKernelApp.start", library=True),
+)
+
+
+def test_a_kernel_between_two_cells_is_idle_unless_other_ranks_wait_for_it() -> None:
+    rest = stuck(0, KERNEL_LOOP, "idle: its event loop waits for events")
+    found = judged(dataclasses.replace(rest, world_size=1))
+    assert (found.state, found.findings, found.ranks[0].state) == ("idle", (), "idle")
+    program = stuck(0, KERNEL_LOOP[:2], "idle: its event loop waits for events")
+    assert judged(dataclasses.replace(program, world_size=1)).state == "stuck"
+    assert judged(rest, waiting(1), waiting(2), waiting(3)).state == "stuck"
+
+
 def test_a_job_that_steps_is_healthy() -> None:
     found = judged(*(stepping(n) for n in range(4)))
     assert (found.state, found.findings) == ("healthy", ())
@@ -325,7 +341,14 @@ def test_swapping(going_on: dict[str, float]) -> None:
     swaps = dataclasses.replace(swaps, activity=activity(1002, cpu=0.2, swap_bytes=2**31, **going_on))
     found = judged(*OTHERS, swaps)
     assert [f.code for f in found.findings] == ["swapping"]
-    assert found.state == "progressing"
+    assert found.state == "slow"  # "gets on" alone would call it well
+
+
+@pytest.mark.parametrize(("gap_s", "called"), [(2.0, "slow"), (0.01, "stuck")])
+def test_a_rank_that_stands_still_to_swap_is_slow_until_it_is_overdue(gap_s: float, called: str) -> None:
+    swaps = activity(1002, cpu=0.0, swap_bytes=2**31, major_faults_per_s=900.0)
+    reads = stuck(2, user(61, "read"), "a page from disk", activity=swaps, collectives=records(2, gap_s=gap_s))
+    assert judged(*(waiting(n, waiting_s=1.9, gap_s=gap_s) for n in (0, 1, 3)), reads).state == called
 
 
 def test_what_was_swapped_out_long_ago_is_no_swapping() -> None:
@@ -388,6 +411,9 @@ def test_a_second_look_is_wanted_only_where_it_would_tell_more() -> None:
     )
     assert slow == pytest.approx(2.0 * 1.5 + 0.5 - 1.5 + again.MARGIN_S)
     assert settles(*(stepping(n) for n in range(4))) is None
+    counted = computing(0, 40, 41, 42, pace=Pace(0, None, None, None))
+    assert settles(counted) == again.WITHOUT_HISTORY_S, "its first step may come"
+    assert settles(dataclasses.replace(counted, pace=NotAvailable("no torch"))) is None, "nothing counts its steps"
     assert settles(*OTHERS, ended(2, signal="SIGKILL")) is None
 
 

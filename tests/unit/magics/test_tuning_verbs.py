@@ -56,6 +56,8 @@ def asked(words: str) -> tuple[str | None, str, tuple[Any, ...], dict[str, Any]]
         ("lr 2.0", None, "set_lr", (2.0,), {}),
         ("lr 4711 2", "4711", "set_lr", (2.0,), {}),
         ("lr 4711 1e-4 --group 0 --group 2 --force", "4711", "set_lr", (1e-4,), {"group": [0, 2], "force": True}),
+        ("lr 4711 --timeout 5 1e-4", "4711", "set_lr", (1e-4,), {}),
+        ("lr --force 4711 --group 0 1e-4", "4711", "set_lr", (1e-4,), {"group": [0], "force": True}),
         ("lr 4711 1e-4 --optimizer 1", "4711", "set_lr", (1e-4,), {"optimizer": [1]}),
         ("lr --scale 0.5", None, "set_lr", (None,), {"scale": 0.5}),
         ("lr 4711 --hold", "4711", "set_lr", (None,), {"hold": True}),

@@ -240,3 +240,17 @@ def test_the_path_of_a_file_that_does_not_open(tmp_path, name):
         finally:
             process.kill()
     assert seen == wanted
+
+
+def test_in_a_container_the_kernel_knows_processes_by_other_numbers():
+    ask = "from jupyter_traindbg.outside import procfs; print(procfs.numbers_are_the_hosts())"
+    contained = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", ask]
+    try:
+        done = subprocess.run(contained, check=False, capture_output=True, text=True, timeout=30)
+    except FileNotFoundError:
+        pytest.skip("needs unshare")
+    if done.returncode and "unshare" in done.stderr:
+        pytest.skip(f"no container of one's own here: {done.stderr.strip()}")
+    assert done.stdout == "False\n", done.stderr
+    outermost = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
+    assert procfs.numbers_are_the_hosts() is outermost

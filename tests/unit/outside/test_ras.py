@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TextIO
 
 import pytest
 from support import SLOW_MACHINE_S
@@ -83,15 +84,20 @@ def serve() -> Iterator[Serve]:
         open_sockets.append(listener)
 
         def talk() -> None:
-            with contextlib.suppress(OSError), listener.accept()[0] as client, client.makefile("rw") as lines:
-                for line in lines:
-                    said = answer(line.rstrip("\n"))
-                    if said is None:
-                        return
-                    lines.write(said)
-                    lines.flush()
-                    if said.startswith(("{", "NCCL version")):
-                        return
+            with contextlib.suppress(OSError):
+                while True:
+                    with listener.accept()[0] as client, client.makefile("rw") as lines:
+                        talk_to(lines)
+
+        def talk_to(lines: TextIO) -> None:
+            for line in lines:
+                said = answer(line.rstrip("\n"))
+                if said is None:
+                    return
+                lines.write(said)
+                lines.flush()
+                if said.startswith(("{", "NCCL version")):
+                    return
 
         threading.Thread(target=talk, daemon=True).start()
         host, port = listener.getsockname()
@@ -151,6 +157,26 @@ def test_what_goes_wrong_is_a_reason(serve: Serve, answer: Callable[[str], str |
     assert time.monotonic() - began < 0.3 + SLOW_MACHINE_S
     assert isinstance(report, NotAvailable)
     assert reason in report.reason
+
+
+def test_another_job_on_the_same_port_is_not_taken_for_ours(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel gives a connection to any of the processes that listen there; its report tells which job they are of."""
+    ours = {**rank(0, 7), "pid": os.getpid()}
+    communicator = DOCUMENT["communicators"][0]  # type: ignore[index]
+    mine = json.dumps({**DOCUMENT, "communicators": [{**communicator, "ranks": [ours], "missing_ranks": []}]})
+    reports = [modern("VERBOSE STATUS"), modern("VERBOSE STATUS"), mine]
+
+    def answer(line: str) -> str:
+        return reports.pop(0) if line == "VERBOSE STATUS" else modern(line)
+
+    monkeypatch.setattr(ras, "PORT", serve(answer)[1])
+    report = ras.report([os.getpid()], 10)
+    assert isinstance(report, RasReport)
+    assert [r.pid for r in report.communicators[0].ranks] == [os.getpid()]
+    reports += [modern("VERBOSE STATUS")] * ras.TRIES
+    nobody = ras.report([os.getpid()], 10)
+    assert isinstance(nobody, NotAvailable)
+    assert "of another job" in nobody.reason
 
 
 def test_nobody_listens() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import render_scenes_ray
 
 from jupyter_traindbg import errors, report
 from jupyter_traindbg.cli import main
@@ -93,6 +94,34 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+
+
+def test_of_a_job_on_ray(tmp_path: Path) -> None:
+    """Its workers, and what those that have died left in the session's logs; jobs elsewhere are not asked for any."""
+    logs = tmp_path / "session_1" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "worker-aa-02000000-77.err").write_text("ValueError: no opening book\n")
+    (logs / "worker-bb-02000000-78.err").write_text("")
+    (logs / "worker-cc-03000000-79.err").write_text("another job's\n")
+    (logs / "raylet.err").write_text("Ray's own\n")
+    asked = {"ray workers": lambda left_s: render_scenes_ray.collector()}
+    subject = Subject("ray:02000000", questions=asked, left_logs=[f"{logs}/worker-*-02000000-*.err"])
+    made = report.write(tmp_path / "r.zip", subject, timeout=20)
+    files = contents(tmp_path / "r.zip")
+    part = next(p for p in made.parts if p.title == "Ray")
+    assert "in trouble" in part.summary
+    assert "Collector[5]" in files["index.html"]
+    assert re.search(r"- .{0,40}Collector.{0,3}5", files["issue.md"]), (
+        "whoever is in trouble is named in the issue as well"
+    )
+    kept = [name for name in files if name.startswith("logs/")]
+    assert {name.partition(".err")[0] for name in kept} == {"logs/worker-aa-02000000-77"}
+    plain = report.write(
+        tmp_path / "p.zip",
+        Subject("4711", questions={"steps": lambda left_s: render_scenes_ray.collector()}),
+        timeout=20,
+    )
+    assert "Ray" not in [p.title for p in plain.parts]
 
 
 def test_the_index_needs_nothing_and_obeys_nobody(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """Building the data set: the log ends at "0 examples" (``dataset_at_zero``) or in another step of it (``data_stage_silent``), or the
-process crashed meanwhile (``data_stage_crashed``)."""
+process crashed meanwhile (``data_stage_crashed``), or raised (``exception_while_mapping``)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from . import Fact
 __all__ = ["facts"]
 
 _ZERO = re.compile(r"(?i)Generating [\w.-]+ split: ?0 examples \[00:0\d")
+_MAP_AT_ZERO = re.compile(r"\(num_proc=(\d+)\):? +0%\|[^|]*\| *0/[1-9]\d*")
+"""One process shows its first batch soon; of several, none may ever."""
 _WAITING = re.compile(
     r"(?i)Resolving data files: ?100%|(?:^|\W)#\d+: ?100%\|.*obj|building (?:blend\w+ )?dataset indices"
     r"|^\W*Downloading and preparing dataset [^\n]*\.\.\.\W*$"
@@ -49,7 +51,8 @@ def _shortened(text: str) -> str:
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
-    return [*_crashed(evidence.lines), *(_at_zero(evidence) if not evidence.errors else ())]
+    ends = _at_zero(evidence) if not evidence.errors else _raised(evidence)
+    return [*_crashed(evidence.lines), *ends]
 
 
 def _crashed(lines: Sequence[LogLine]) -> list[Fact]:
@@ -69,8 +72,24 @@ def _at_zero(evidence: LogEvidence) -> list[Fact]:
         for i, line in enumerate(last):
             name = _waits(line.text, [x.text for x in (*last[:i], *last[i + 1 :])])
             if name and not any(_moves(x.text) for x in last[i + 1 :]):
-                return [Fact(name, line, {"waiting": _shortened(line.text)}, line.rank)]
+                values: dict[str, float | str] = {"waiting": _shortened(line.text)}
+                processes = _MAP_AT_ZERO.search(line.text)
+                if processes:
+                    values["processes_count"] = int(processes[1])
+                return [Fact(name, line, values, line.rank)]
     return []
+
+
+def _raised(evidence: LogEvidence) -> list[Fact]:
+    """An exception right below the bar of a map that has not come to its end."""
+    first = min(evidence.errors, key=lambda e: (e.line.source, e.line.number)).line
+    above = [
+        x for x in evidence.lines if x.source == first.source and x.number < first.number and not _NOISE.match(x.text)
+    ]
+    last = above[-1] if above else None
+    if last is None or not _DATA_BAR.search(last.text) or "100%" in last.text or first.number - last.number > AFTER:
+        return []
+    return [Fact("exception_while_mapping", first, {"waiting": _shortened(last.text)}, first.rank)]
 
 
 def _moves(text: str) -> bool:
@@ -80,7 +99,8 @@ def _moves(text: str) -> bool:
 
 def _waits(text: str, around: Sequence[str]) -> str:
     """The fact that `text` shows, if nothing comes after it."""
-    if _ZERO.search(text):
+    several = _MAP_AT_ZERO.search(text)
+    if _ZERO.search(text) or (several and int(several[1]) > 1):
         return "dataset_at_zero"
     complained = any(_COMPLAINT.search(x) for x in (text, *around))
     step = complained and (_DATA_BAR.search(text) or _STEP.search(text))

@@ -19,6 +19,7 @@ _WEIGHTS = re.compile(
     rf"(?i)(?:Model loading took|model weights take|Loading model weights took|Load weight end\.?.{{0,80}}mem usage=)\s*{_SIZE}"
 )
 _LEFT = re.compile(rf"(?i)(?:Available KV cache memory:|reserved for KV Cache is)\s*{_SIZE}")
+_UNIT = re.compile(r"\d\s*[GgMm]i?[Bb]")
 _PER_UNIT = {"gib": 1024.0**3, "gb": 1024.0**3, "mib": 1024.0**2, "mb": 1024.0**2}
 
 
@@ -27,6 +28,8 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     weights = left = None
     decisive: LogLine | None = None
     for line in evidence.lines:
+        if not _UNIT.search(line.text):
+            continue  # far cheaper than the patterns of the words before it
         if found := _WEIGHTS.search(line.text):
             weights = _bytes(found[1], found[2])
         if found := _LEFT.search(line.text):

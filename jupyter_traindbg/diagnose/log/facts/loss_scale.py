@@ -24,6 +24,7 @@ _OVERFLOWS = [
         rf"(?i)overflow.{{0,60}}?loss[_ ]scale (?:(?:is|reduced|decreased|lowered|down|now|to|=|:) ?)+{_NUMBER}"
     ),
 ]
+_GROWS = re.compile(r"(?i)\bincreas(?:ing|ed) (?:dynamic )?loss[ _]scale\b")
 _WRITER = re.compile(r"(?i)overflow!? rank (\d{1,5})")
 _SCALE = re.compile(r"(?:^|[/_ .])(?:loss|grad|amp)[_ ]scale(?:r?_?scale)?$")
 _LOSS = re.compile(r"loss$")
@@ -31,8 +32,10 @@ _LOSS = re.compile(r"loss$")
 DOWN = ((1, 4.0), (3, 64.0), (8, 1024.0))
 """So many overflows seen, and the scale now below that: the search is not going to end. A sound run settles at some thousands; the fewer
 overflows an excerpt shows, the lower the scale has to be."""
-GOOD = 4
+GOOD = 3
 """So many finite losses printed after the last overflow, without another one, and the search has ended."""
+LEARNING = 2
+"""So many are enough where they fall."""
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
@@ -66,7 +69,7 @@ def _judge(evidence: LogEvidence, overflows: list[tuple[LogLine, float, float]])
         "last_scale": last[2],
         "overflows_count": len(overflows),
     }
-    if _settled(evidence, last[0]):
+    if _settled(evidence, last[0], at_floor=last[2] <= 1) or _grows_again(evidence, overflows):
         return None
     if last[2] <= 1:
         at = next(line for line, _, after in overflows if after <= 1)
@@ -81,11 +84,29 @@ def _rank(line: LogLine) -> int | None:
     return int(named[1]) if named and line.rank is None else line.rank
 
 
-def _settled(evidence: LogEvidence, last: LogLine) -> bool:
-    """Whether finite losses are printed after the last overflow, and nothing skipped."""
-    losses = [s for s in evidence.series if s.source == last.source and _LOSS.search(s.name)]
-    after = {n for s in losses for n, v in s.points if n > last.number and math.isfinite(v)}
-    return len(after) >= GOOD
+def _settled(evidence: LogEvidence, last: LogLine, *, at_floor: bool) -> bool:
+    """Whether after the last overflow finite losses are printed, and nothing skipped, or the scale is said to grow."""
+    later = (x.text for x in evidence.lines if x.source == last.source and x.number > last.number)
+    if any(_GROWS.search(text) for text in later):
+        return True
+    after = _losses(evidence, last.source, last.number, math.inf)
+    falling = len(after) >= LEARNING and after[-1] < after[0] and not at_floor
+    return len(after) >= GOOD or falling
+
+
+def _grows_again(evidence: LogEvidence, overflows: list[tuple[LogLine, float, float]]) -> bool:
+    """Whether the loss falls from overflow to overflow: then the scale had grown back each time, by steps that were not skipped."""
+    at = [-math.inf, *(line.number for line, _, _ in overflows), math.inf]
+    between = [_losses(evidence, overflows[0][0].source, a, b) for a, b in itertools.pairwise(at)]
+    ends = [losses[-1] for losses in between if losses]
+    return GOOD <= len(ends) == len(between) and all(b < a for a, b in itertools.pairwise(ends))
+
+
+def _losses(evidence: LogEvidence, source: int, after: float, before: float) -> list[float]:
+    """The finite values between two lines, of the loss that is printed most often there."""
+    losses = [s for s in evidence.series if s.source == source and _LOSS.search(s.name)]
+    found = ([v for n, v in s.points if after < n < before and math.isfinite(v)] for s in losses)
+    return max(found, key=len, default=[])
 
 
 def _of_series(series: LogSeries) -> Fact | None:

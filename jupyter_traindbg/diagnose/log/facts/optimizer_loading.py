@@ -6,9 +6,8 @@ The words of such exceptions are of every kind (``KeyError: 'state'``, a bare ``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from ....model import LogError, LogEvidence, LogFrame
+from ....model import LogEvidence, LogFrame
 from . import Fact
 
 __all__ = ["facts"]
@@ -28,7 +27,7 @@ _OTHER = re.compile(r"(?i)out of memory|no such file|no space left|permission de
 def facts(evidence: LogEvidence) -> list[Fact]:
     """At most one a log: the first."""
     for outermost in evidence.errors:
-        for error in _links(outermost):
+        for error in outermost.chain():
             frame = next((f for f in error.frames if _loads(f)), None)
             if frame is not None and not _OTHER.search(f"{error.type}: {error.message[:500]}"):
                 kind = error.type.rpartition(".")[2] or "exception"
@@ -42,9 +41,3 @@ def _loads(frame: LogFrame) -> bool:
     if _LOADS.match(frame.function) or _CALL.search(frame.code):
         return True
     return frame.function == "load_state_dict" and bool(_OF_OPTIMIZER.search(frame.file))
-
-
-def _links(error: LogError | None) -> Iterator[LogError]:
-    while error is not None:
-        yield error
-        error = error.inner

@@ -1,7 +1,8 @@
 """The loss as a series: NaN from which step on, rising, constant, learning rate zero.
 
-``loss_is_nan``, ``loss_zero_grad_nan`` (a Trainer that prints 0.0 for NaN), ``loss_recovered``, ``loss_rising``, ``loss_flat``,
-``loss_constant``, ``learning_rate_zero``. What is not finite once and then is again was skipped by the run: ``loss_recovered`` only.
+``loss_is_nan``, ``loss_zero_grad_nan`` (a Trainer that prints 0.0 for NaN), ``loss_recovered``, ``loss_stays_finite``,
+``loss_rising``, ``loss_flat``, ``loss_constant``, ``learning_rate_zero``. What is not finite once and then is again was skipped by the
+run: ``loss_recovered`` only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _LOSS = re.compile(r"(?:^|[\w/ .-])loss(?:_?[a-z\d]{0,12})?$|loss$")
 _NOT_TRAINING = re.compile(
     r"\b(?:e?val(?:id(?:ation)?)?|test|best|dev)(?:[\b_/ .-]|$)|loss[_ ]scal|scale|aux|balanc|router|z_?loss|count|weight|coef"
 )
+_EVALUATION = re.compile(r"^(?:e?val(?:id(?:ation)?)?|test)[_/ ]loss$")
 _GRADIENT = re.compile(r"(?:^|[/_ .])(?:grad(?:ient)?[_ ]?norm|gnorm)$")
 _PLAIN = {
     "loss",
@@ -37,13 +39,16 @@ _REINFORCED = re.compile(r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|d
 RATES = ("lr", "learning_rate", "learning rate", "lr_0", "lr-adamw")
 STEPS = ("global_step", "global step", "step", "iteration", "iter", "num_updates", "training/global_step")
 
+_EPOCH = re.compile(r"(?i)\bepoch\W{1,4}(\d{1,6})\b(?!\.\d)")
 _FIRST_STEPS = re.compile(
     r"(?<![\d/])[01]/\d{2,} ?\[\d+:\d\d|(?i:\bepoch[ =:]*0\b.*\b(?:iter|step|batch)\w*[ =:]*[01]\b)"
 )
 
 MOSTLY = 0.5
 RECOVERED = 3
-"""So many finite values of a total loss, and a part of it that is not finite does no harm."""
+"""So many finite values of a total loss, and a part of it that is not finite does no harm; so many at its end, and neither does what was
+not finite before.
+"""
 LONG, SHORT = 300, 20
 """Printed values from which on a plateau, and an exactly constant value, say something."""
 
@@ -57,6 +62,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         *_earliest(broken),
         *(gradient if not broken else ()),
         *recovered,
+        *([] if broken or gradient else _finite(evidence, series)),
         *_trends(evidence, series),
         *_rates(evidence, series),
     ]
@@ -79,6 +85,8 @@ def _lasting(series: LogSeries, share: float = 0.0) -> bool:
     if not series.nonfinite or series.first_nonfinite is None:
         return False
     since = [v for n, v in series.points if n >= series.first_nonfinite.number]
+    if len(since) > RECOVERED and all(math.isfinite(v) and v != 0 for v in since[-RECOVERED:]):
+        return False  # it had not been computed yet (a replay buffer that fills), or its steps were skipped; 0 may stand for NaN
     bad = sum(not math.isfinite(v) for v in since) / max(1, len(since))
     return bad >= max(share, MOSTLY) or (bad >= share and bool(since) and not math.isfinite(since[-1]))
 
@@ -135,8 +143,10 @@ def _shows_its_start(evidence: LogEvidence, source: int) -> bool:
 
 
 def _gradient_nan(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
-    """A gradient norm that stays NaN; once at a start with a loss scale is its normal search."""
-    if not _lasting(series, MOSTLY) or series.nonfinite < 2 or series.first_nonfinite is None:
+    """A gradient norm that stays NaN; once at a start with a loss scale is its normal search, unless the model evaluates to NaN then."""
+    if not _lasting(series, MOSTLY) or series.first_nonfinite is None:
+        return
+    if series.nonfinite < 2 and not _evaluates_to_nan(evidence, series):
         return
     first = series.first_nonfinite
     values: dict[str, float | str] = {
@@ -153,10 +163,25 @@ def _gradient_nan(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
     yield Fact("loss_zero_grad_nan" if hidden else "loss_is_nan", first, values, series.rank)
 
 
+def _evaluates_to_nan(evidence: LogEvidence, series: LogSeries) -> bool:
+    of_evaluation = [
+        s for s in evidence.series if s.source == series.source and _EVALUATION.search(s.name) and s.points
+    ]
+    return any(math.isnan(s.points[-1][1]) for s in of_evaluation)
+
+
 def _recovered(series: list[LogSeries]) -> Iterator[Fact]:
     for s in series:
         if s.nonfinite and (_is_loss(s) or _GRADIENT.search(s.name)) and s.first_nonfinite is not None:
             yield Fact("loss_recovered", s.first_nonfinite, {"name": s.name, "bad_count": s.nonfinite})
+            return
+
+
+def _finite(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:
+    """The training's own loss was printed, and was never anything but a number."""
+    for s in series:
+        if s.name in _PLAIN and not s.nonfinite:
+            yield Fact("loss_stays_finite", trends.line_at(evidence, s.source, s.points[-1][0]), {}, s.rank)
             return
 
 
@@ -167,10 +192,26 @@ def _trends(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:
     for s in series:
         points = trends.finite(s)
         if s.name in _PLAIN and not s.nonfinite and len(points) >= SHORT:
+            points = _of_last_run(evidence, s.source, points)
+            if len(points) < SHORT:
+                continue
             fact = _constant(evidence, s, points) or _rising(evidence, s, points) or _flat(evidence, s, points)
             if fact is not None:
                 yield fact
                 return
+
+
+def _of_last_run(evidence: LogEvidence, source: int, points: list[trends.Point]) -> list[trends.Point]:
+    """The points since the epochs were last counted from the start: a search over settings trains many models in one log."""
+    begins = before = 0
+    for line in evidence.lines:
+        counted = _EPOCH.search(line.text) if line.source == source else None
+        if counted:
+            now = int(counted[1])
+            if now <= 1 < before:
+                begins = line.number
+            before = now
+    return [point for point in points if point[0] >= begins]
 
 
 def _shape(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> dict[str, float | str]:

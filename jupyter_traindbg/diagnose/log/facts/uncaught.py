@@ -6,7 +6,6 @@ Not told: what the person did (Ctrl-C, an exit with status 0, a polite SIGTERM) 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from ....model import LogError, LogEvidence
 from ..findings import inner_user_frame
@@ -19,18 +18,29 @@ MOST = 20
 NEAR_THE_END = 12
 """An exception without a traceback counts only so near the end: programs print those of others and go on."""
 _UNRAISABLE = ("Exception ignored in", "Error in atexit", "Error in sys.excepthook", "Exception ignored on")
+_RAY_ENDS_IT = "SystemExit was raised from the worker"
+_THREAD = "Exception in thread"
+_REPORTING = re.compile(
+    r"[/\\](?:wandb|mlflow|comet_ml|neptune|clearml|swanlab|tensorboardX?|sentry_sdk|aim|dvclive|trackio)[/\\]"
+)
 _GOT_OVER = re.compile(
-    r"(?i)\bretr(?:y|ies|ying)\b|fall(?:ing|s|en)? back|\bignor|\bskipp|warning|disabled|will be used instead|continuing"
+    r"(?i)\bretr(?:y|ies|ying)\b|fall(?:ing|s|en)? back|\bignor|\bskipp|\bwarn|disabled|will be used instead|continuing"
     r"|DataLoader worker \(pid|can only test a child process"
 )
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     progress = Progress(evidence)
-    unraisable = {(x.source, x.number) for x in evidence.lines if x.text.lstrip().startswith(_UNRAISABLE)}
+    unraisable = {
+        (x.source, x.number)
+        for x in evidence.lines
+        if x.text.lstrip().startswith(_UNRAISABLE) or _RAY_ENDS_IT in x.text
+    }
+    threads = {(x.source, x.number) for x in evidence.lines if x.text.lstrip().startswith(_THREAD)}
+    caught: set[tuple[str, str]] = set()
     found: dict[tuple[str, str], Fact] = {}
     for outermost in evidence.errors:
-        links = list(_links(outermost))
+        links = list(outermost.chain())
         innermost = links[-1]
         if any(e.type.rpartition(".")[2] in ON_PURPOSE for e in links):
             continue
@@ -39,8 +49,13 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         )  # what follows may be no part of the message
         if progress.completed(outermost.line, said_at) or _ignored(outermost, unraisable):
             continue
-        if progress.after(outermost.line, max(e.last_number for e in links)):
+        if _of_reporting(outermost, threads):
             continue
+        if progress.after(outermost.line, max(e.last_number for e in links)):
+            caught.add(_place(innermost))
+            continue
+        if innermost.frames and _place(innermost) in caught and not _near_the_end(outermost, evidence):
+            continue  # what the run got over before
         if any(e.frames for e in links) or _ended_by(outermost, evidence):
             fact = _fact(innermost)
             found.setdefault((fact.name, f"{innermost.type}{fact.values.get('file')}{fact.values.get('line')}"), fact)
@@ -52,19 +67,29 @@ def _ignored(error: LogError, unraisable: set[tuple[int, int]]) -> bool:
     return any((error.line.source, error.line.number - n) in unraisable for n in range(3))
 
 
+def _of_reporting(error: LogError, threads: set[tuple[int, int]]) -> bool:
+    """Whether it ended a thread that only sends metrics somewhere; the training goes on without it."""
+    in_thread = any((error.line.source, error.line.number - n) in threads for n in range(2))
+    frames = [f.file for e in error.chain() for f in e.frames if not f.file.endswith("threading.py")]
+    return in_thread and bool(frames) and bool(_REPORTING.search(frames[0]))
+
+
+def _place(error: LogError) -> tuple[str, str]:
+    """Where it was raised: the file and the function."""
+    return (error.frames[-1].file, error.frames[-1].function) if error.frames else ("", "")
+
+
+def _near_the_end(error: LogError, evidence: LogEvidence) -> bool:
+    return evidence.sources[error.line.source].lines - error.last_number <= NEAR_THE_END
+
+
 def _ended_by(bare: LogError, evidence: LogEvidence) -> bool:
     """Whether an exception without traceback seems to have ended the run: near the end, and nothing speaks of going on."""
     source = bare.line.source
-    if evidence.sources[source].lines - bare.last_number > NEAR_THE_END:
+    if not _near_the_end(bare, evidence):
         return False
     near = range(bare.line.number, bare.last_number + 3)
     return not any(_GOT_OVER.search(x.text) for x in evidence.lines if x.source == source and x.number in near)
-
-
-def _links(error: LogError | None) -> Iterator[LogError]:
-    while error is not None:
-        yield error
-        error = error.inner
 
 
 def _fact(error: LogError) -> Fact:

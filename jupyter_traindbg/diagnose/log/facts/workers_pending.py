@@ -38,7 +38,8 @@ def _pending(evidence: LogEvidence) -> Fact | None:
     last: tuple[float, LogLine, str] | None = None
     count = 0
     for line in evidence.lines:
-        request, age = _REQUEST.search(line.text), _AGE.search(line.text)
+        request = _REQUEST.search(line.text)
+        age = _AGE.search(line.text) if request else None
         if not request or not age:
             continue
         count += line.repeats
@@ -60,6 +61,8 @@ def _demanded(evidence: LogEvidence) -> Fact | None:
     at: LogLine | None = None
     available: float | None = None
     for line in evidence.lines:
+        if "gpu" not in line.text.lower():
+            continue  # far cheaper than three patterns
         total, used = _TOTAL.search(line.text), _USED.search(line.text)
         if used:
             available = float(used[1])

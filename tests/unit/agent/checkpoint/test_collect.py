@@ -12,7 +12,9 @@ import pytest
 import torch
 from torch import nn
 
+from jupyter_traindbg.agent.checkpoint import collect
 from jupyter_traindbg.agent.core import Agent
+from jupyter_traindbg.agent.recorder import OPTIMIZER_STEP
 
 if TYPE_CHECKING:
     from .conftest import Client
@@ -278,3 +280,15 @@ def test_a_survey_without_anything_to_save(agent: Agent) -> None:
     survey = agent.call("checkpoint", {"do": "survey"})
     assert survey["kind"] is None
     assert "no model and no optimizer" in survey["unsupported"]
+
+
+def test_a_count_that_is_still_on_its_way_from_a_gpu_is_that_of_the_last_known_step_and_those_since(
+    agent: Agent,
+) -> None:
+    _, _, step = training(torch.optim.AdamW)
+    for _ in range(5):
+        step()
+    for record in list(agent.recorder._records)[-2:]:
+        record[OPTIMIZER_STEP] = None
+    assert collect._recorded_step(agent, 0) == 5
+    assert collect._recorded_step(agent, 1) is None

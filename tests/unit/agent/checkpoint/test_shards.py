@@ -20,7 +20,8 @@ def ranks(start: Start, number: int, *args: str) -> None:
     store = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(unused_port()), "WORLD_SIZE": str(number)}
     rest = [start("ckpt_sharded.py", *args, env={**store, "RANK": str(i)}, ready=None) for i in range(1, number)]
     first = start("ckpt_sharded.py", *args, env={**store, "RANK": "0"}, ready="done")
-    assert [program.wait(60) for program in (first, *rest)] == [0] * number
+    ended = [program.wait(60) for program in (first, *rest)]
+    assert ended == [0] * number, [program.output() for program in (first, *rest)]
 
 
 def unused_port() -> int:

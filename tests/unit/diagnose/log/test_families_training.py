@@ -393,3 +393,33 @@ def test_texts_are_chinese_where_that_is_asked_for(monkeypatch: pytest.MonkeyPat
     )
     assert "该配置是为 4 张 GPU 写的" in found.cause
     assert "world size" not in found.title
+
+
+# --- tf.data's shuffle buffer --------------------------------------------------------------------------------------
+
+FILLING = "2024-05-06 07:{minute:02}:{second:02}.123456: I tensorflow/core/kernels/data/shuffle_dataset_op.cc:422] ShuffleDatasetV3:7: Filling up shuffle buffer (this may take a while): {held} of {whole}"
+
+
+def filling(per_line: int, whole: int, lines: int = 6) -> str:
+    return "\n".join(
+        FILLING.format(minute=n // 6, second=n % 6 * 10, held=n * per_line, whole=whole) for n in range(1, lines + 1)
+    )
+
+
+def test_a_shuffle_buffer_that_will_take_long_is_told_with_its_arithmetic() -> None:
+    found = first(filling(400, 100_000))
+    assert (found.code, found.severity) == ("slow_training", "warning")
+    assert "2400 of 100000" in found.title
+    assert "about 40.7 min" in found.title, "97,600 at 40 a second"
+
+
+@pytest.mark.parametrize(
+    "goes_on",
+    ["", "\n2024-05-06 07:02:00.5: I tensorflow/core/kernels/data/shuffle_dataset_op.cc:452] Shuffle buffer filled."],
+)
+def test_a_shuffle_buffer_that_is_nearly_or_quite_full_is_none(goes_on: str) -> None:
+    assert codes(filling(400, 100_000 if goes_on else 5_000) + goes_on) == []
+
+
+def test_a_shuffle_buffer_below_which_the_training_goes_on_is_none() -> None:
+    assert codes(filling(400, 100_000) + "\nEpoch 2/9\n99/99 [====] - 3s 22ms/step - loss: 1.25") == []

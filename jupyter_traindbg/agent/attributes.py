@@ -1,0 +1,101 @@
+"""What an object holds, read past its class: no property, ``__getattr__`` or ``__eq__`` of the user's runs."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any, Dict, Optional, Tuple
+
+_mro: Any = type.__dict__["__mro__"].__get__
+_namespace: Any = type.__dict__["__dict__"].__get__
+"""As `inspect.getattr_static` does it: a metaclass may have put its own in the way of ``cls.__mro__``."""
+
+MISSING = object()
+OUR_THREADS = ("traindbg-agent", "traindbg-client")
+LIBRARIES = ("/site-packages/", "/dist-packages/")
+_STANDARD = types.__file__.rpartition("types.py")[0]
+
+
+def attributes(value: Any) -> Dict[str, Any]:
+    """The ``__dict__`` of an instance; empty where it has none, or where its class makes one up."""
+    for cls in _mro(type(value)):
+        found = _namespace(cls).get("__dict__")
+        if found is not None:
+            if type(found) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
+                return {}
+            own = found.__get__(value)
+            return own if isinstance(own, dict) else {}
+    return {}
+
+
+def attribute(value: Any, name: str) -> Any:
+    """What ``value.name`` stands for as a plain attribute, or one of ``__slots__``, or of a module; `MISSING` where it is anything else."""
+    if type(value) is types.ModuleType:
+        return dict.get(value.__dict__, name, MISSING)
+    own = dict.get(attributes(value), name, MISSING)
+    if own is not MISSING:
+        return own
+    for cls in _mro(value if isinstance(value, type) else type(value)):
+        found = _namespace(cls).get(name, MISSING)
+        if type(found) is types.MemberDescriptorType and not isinstance(value, type):
+            try:
+                return found.__get__(value)
+            except AttributeError:
+                return MISSING  # a slot that nothing has been put into
+        if found is not MISSING:
+            is_code = hasattr(type(found), "__get__")
+            return MISSING if is_code else found
+    return MISSING
+
+
+def classes(value: Any) -> Tuple[type, ...]:
+    """Its class and the bases of that, without the metaclass having a say."""
+    found: Tuple[type, ...] = _mro(type(value))
+    return found
+
+
+def class_name(value: Any) -> str:
+    """The name of its class, without the metaclass having a say."""
+    name: str = type.__dict__["__qualname__"].__get__(type(value))
+    return name
+
+
+def is_library(file: str) -> bool:
+    """True for code that came with Python or was installed."""
+    return file.startswith((_STANDARD, "<frozen ")) or any(part in file for part in LIBRARIES)
+
+
+def place(frame: types.FrameType) -> str:
+    """``"file:line function"``."""
+    code = frame.f_code
+    name = getattr(code, "co_qualname", None) or code.co_name
+    return f"{code.co_filename}:{frame.f_lineno or code.co_firstlineno} {name}"
+
+
+def users_place(frame: Optional[types.FrameType]) -> Optional[str]:
+    """The place of the innermost frame that is the user's own; None where all are a library's."""
+    while frame is not None:
+        if not is_library(frame.f_code.co_filename):
+            return place(frame)
+        frame = frame.f_back
+    return None
+
+
+def threads() -> Dict[int, Tuple[str, Optional[int]]]:
+    """``ident -> (name, tid)`` of the threads that threading knows, without taking its lock: somebody may hang with it held."""
+    known = dict(getattr(sys.modules["threading"], "_active", {}))
+    return {ident: (str(t._name), getattr(t, "_native_id", None)) for ident, t in known.items()}
+
+
+__all__ = [
+    "MISSING",
+    "OUR_THREADS",
+    "attribute",
+    "attributes",
+    "class_name",
+    "classes",
+    "is_library",
+    "place",
+    "threads",
+    "users_place",
+]

@@ -1,0 +1,95 @@
+"""Ray jobs among the targets of this host: processes that train below a raylet are parts of one target, ``ray:@ADDRESS``.
+
+Where a cluster runs several jobs that train, each is a target, ``ray:JOB@ADDRESS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ...model import Target
+from ...outside import procfs
+from ...outside.procfs import Process
+
+__all__ = ["gathered", "raylets"]
+
+
+def raylets(table: Mapping[int, Process]) -> dict[int, str]:
+    """The raylets of this host, by pid, with the address of the GCS of their cluster."""
+    found = {}
+    for process in table.values():
+        if process.comm == "raylet" and process.state not in "ZX":
+            told = (word.partition("=") for word in procfs.command(process.pid))
+            gcs = next((value for name, _, value in told if name == "--gcs-address"), "")
+            if gcs:
+                found[process.pid] = gcs
+    return found
+
+
+def gathered(
+    targets: Sequence[Target],
+    table: Mapping[int, Process],
+    raylets: Mapping[int, str],
+    job_of: Callable[[int], str] | None = None,
+) -> list[Target]:
+    """The `targets` with those below a raylet behind one for their job, and the rest as they were.
+
+    `job_of` tells the job that a process was started for, "" where that is not known: a driver belongs to none of several.
+    """
+    if not raylets:
+        return list(targets)
+    above = {target.pid: _raylet_above(target.pid, table, raylets) for target in targets if target.part_of is None}
+    clusters: dict[str, list[Target]] = {}
+    for target in targets:
+        if target.kind != "kernel" and (raylet := above.get(target.pid)) is not None:
+            clusters.setdefault(raylets[raylet], []).append(target)
+    found = []
+    grouped: set[int] = set()
+    for gcs, members in clusters.items():
+        for name, own in _jobs(gcs, members, job_of or _job_of).items():
+            grouped |= {id(member) for member in own}
+            raylet = above[own[0].pid]
+            assert raylet is not None
+            found += [_whole(name, raylet, table, own), *(replace(member, part_of=name) for member in own)]
+    return found + [target for target in targets if id(target) not in grouped]
+
+
+def _jobs(gcs: str, members: Sequence[Target], job_of: Callable[[int], str]) -> dict[str, list[Target]]:
+    """The members by the target that they belong to; of several jobs, those of none are left out."""
+    ids = {member.pid: job_of(member.pid) for member in members}
+    if len(set(ids.values()) - {""}) < 2:
+        return {f"ray:@{gcs}": list(members)}
+    jobs: dict[str, list[Target]] = {}
+    for member in members:
+        if ids[member.pid]:
+            jobs.setdefault(f"ray:{ids[member.pid]}@{gcs}", []).append(member)
+    return jobs
+
+
+def _job_of(pid: int) -> str:
+    """Ray starts each worker for one job. "" also where the process cannot be looked into."""
+    return procfs.environ(pid).get("RAY_JOB_ID", "")
+
+
+def _raylet_above(pid: int, table: Mapping[int, Process], raylets: Mapping[int, str]) -> int | None:
+    seen = set()
+    while pid in table and pid not in seen:
+        if pid in raylets:
+            return pid
+        seen.add(pid)
+        pid = table[pid].parent
+    return None
+
+
+def _whole(name: str, raylet: int, table: Mapping[int, Process], members: Sequence[Target]) -> Target:
+    return Target(
+        name=name,
+        pid=raylet,
+        kind="launcher",
+        command="a Ray cluster" if name.startswith("ray:@") else f"Ray job {name[4:].partition('@')[0]}",
+        user=members[0].user,
+        running_s=procfs.running_s(table[raylet]),
+        framework=members[0].framework,
+        agent=all(member.agent for member in members),
+    )

@@ -1,0 +1,153 @@
+"""A worker whose threads wait for each other's locks: it will never come back, however long one waits.
+
+Who holds a lock is told by the agent inside, where it was asked; else by the source: a thread that stands inside ``with self.lock:`` holds
+what is written there (see `hang.locks`). The threads must have stood still over the whole look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...language import text
+from ...model import RayLockWait, RayWorker, Thread
+from ..hang.doing import own_frames, phrase
+from ..hang.locks import ThreadLocks, cycle, thread_locks
+from ..hang.ranks import FLOWING_SWITCHES, View, thread_activity
+from ..hang.words import and_list, place, short_place
+from .case import Hit, RayCase, hit
+from .peers import waiting_for
+from .words import short
+
+
+def rule(case: RayCase) -> list[Hit]:
+    return [found for row in case.rows if (found := _inside(case, row)) is not None]
+
+
+def _inside(case: RayCase, row: RayWorker) -> Hit | None:
+    told = sorted((w for w in row.locks if w.cycle), key=lambda w: w.where != row.where)
+    view = case.view(row)
+    if told:
+        return _hit(case, row, told[0].where, [w.thread for w in told], [_told_words(w) for w in told], sure=True)
+    if view is None:
+        return None
+    ring = _ring(case, row, view)
+    if not ring:
+        return None
+    words = [_thread_words(case, row, one, ring) for one in ring]
+    sure = len(ring) > 1 and all(one.seen.kind == "lock" for one in ring)
+    if not sure:
+        words.append(text("who holds what is read from the source, by the names", "谁持有哪个锁是按名称从源码中读出的"))
+    return _hit(case, row, place(ring[0].seen.frame), [_name(one) for one in ring], words, sure=sure)
+
+
+def _ring(case: RayCase, row: RayWorker, view: View) -> list[ThreadLocks]:
+    """The threads that wait for each other, the one that runs the worker's method first where it is one of them."""
+    still = [t for t in view.threads if _stood(view, t)]
+    threads = [thread_locks(t, case.sources(row)) for t in still]
+    for one in sorted(threads, key=lambda t: not t.thread.training):
+        ring = cycle(one, threads) if one.waits else []
+        if len(ring) > 1 or (ring and _own_object(case, row, one)):
+            return ring
+    return []
+
+
+def _stood(view: View, thread: Thread) -> bool:
+    """Whether it was at the same place at every look, and asleep between them.
+
+    An agent of ours that comes in or leaves, ours or another notebook's, wakes a thread that waits for a lock a few times (4 measured).
+    Who slept for the whole window stood still, even where a busy machine gave time for one look only.
+    """
+    activity = thread_activity(view.activity, thread, view.pid)
+    if activity is None or activity.switches >= FLOWING_SWITCHES or not view.evidence.looks:
+        return False
+    for look in view.evidence.looks:
+        own = next((p for p in look.processes if p.pid == view.pid), None)
+        if own is None or not any(t.tid == thread.tid and t.frames == thread.frames for t in own.threads):
+            return False
+    return True
+
+
+def _own_object(case: RayCase, row: RayWorker, one: ThreadLocks) -> bool:
+    """Whether the lock that it holds itself is likely the same object: taken further out in a method of the same class."""
+    sources, wanted = case.sources(row), {name for _, name in one.waits}
+    frames = [f for f in own_frames(one.thread.frames) if not f.library]
+    classes = {f.function.rpartition(".")[0] for f in frames if _holds(sources, f"{f.file}:{f.line}", wanted)}
+    return bool(frames) and frames[0].function.rpartition(".")[0] in classes
+
+
+def _holds(sources: object, line: str, wanted: set[str]) -> bool:
+    seen = sources.get(line) if isinstance(sources, dict) else None
+    return seen is not None and bool(wanted & set(seen.within))
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def _name(one: ThreadLocks) -> str:
+    return one.thread.name
+
+
+def _thread_words(case: RayCase, row: RayWorker, one: ThreadLocks, ring: Sequence[ThreadLocks]) -> str:
+    wanted = {name for other in ring for _, name in other.waits}
+    holds = ", ".join(dict.fromkeys(name for _, name in one.holds if name in wanted))
+    keeps = text(f", holding {holds}", f"，持有 {holds}") if holds else ""
+    waits = ", ".join(name for _, name in one.waits)
+    does = text(f"waits for {waits}", f"等待 {waits}") if waits else phrase(one.seen)
+    frame = one.seen.frame
+    line = case.sources(row).get(f"{frame.file}:{frame.line}") if frame is not None else None
+    at = short_place(frame) + (f": `{line.text}`" if line is not None else "")
+    return text(f"thread {_name(one)} {does} at {at}{keeps}", f"线程 {_name(one)} {does}，位于 {at}{keeps}")
+
+
+def _told_words(wait: RayLockWait) -> str:
+    at, held = short(wait.where), short(wait.holder_where)
+    return text(
+        f"thread {wait.thread} waits for {wait.lock} at {at}, held by thread {wait.holder} at {held}",
+        f"线程 {wait.thread} 在 {at} 等待 {wait.lock}，它由线程 {wait.holder} 持有（位于 {held}）",
+    )
+
+
+def _hit(
+    case: RayCase, row: RayWorker, where: str | None, threads: Sequence[str], words: Sequence[str], *, sure: bool
+) -> Hit:
+    alone = len(set(threads)) == 1
+    who = and_list(list(dict.fromkeys(threads)))
+    title = text(
+        f"Deadlock inside {row.who}: threads {who} wait for each other's locks",
+        f"{row.who} 内部死锁：线程 {who} 互相等待对方的锁",
+    )
+    if alone:
+        title = text(
+            f"Deadlock inside {row.who}: thread {who} waits for a lock that it holds itself",
+            f"{row.who} 内部死锁：线程 {who} 等待自己已持有的锁",
+        )
+    cause = text(
+        "Locks are taken in different orders, each thread holding what the other needs: this never ends by itself.",
+        "各线程以不同顺序获取锁，彼此持有对方所需的锁：不会自行结束。",
+    )
+    return hit(
+        "ray_worker_deadlock",
+        "critical",
+        title,
+        [row],
+        where,
+        evidence=[*words, _since(row), *waiting_for(case, [row])],
+        cause=cause,
+        next_steps=[
+            text(
+                f"Give up this call and keep the actor: `traindbg ray-rescue --interrupt {row.who}`; where the lock does not let go, "
+                f"kill this one worker (`--kill-actor {row.who}`).",
+                f"放弃本次调用并保留 actor：`traindbg ray-rescue --interrupt {row.who}`；若锁仍不释放，只结束这一个 worker"
+                f"（`--kill-actor {row.who}`）。",
+            ),
+            text(
+                "In the code: take these locks in one order everywhere, or use one lock.",
+                "代码中：在所有位置按同一顺序获取这些锁，或只用一个锁。",
+            ),
+        ],
+        confidence="high" if sure else "medium",
+    )
+
+
+def _since(row: RayWorker) -> str:
+    return f"{row.who}: {row.words}" if row.words else ""

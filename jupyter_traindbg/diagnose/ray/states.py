@@ -1,0 +1,139 @@
+"""The answer to "is it really stuck?", and one line on every worker. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from ...language import text
+from ...model import Finding, RankState, RayWorker
+from ..hang.doing import phrase
+from .case import ENDED, NOT_UP, RayCase, known
+from .words import names
+
+__all__ = ["rank_states", "state"]
+
+State = Literal["stuck", "failed", "slow", "progressing", "healthy", "idle", "not known"]
+_SLOW = frozenset(
+    {"ray_startup_slow", "ray_straggler", "ray_too_many_for_cores", "ray_spilling", "ray_object_store_full"}
+)
+_Word = Literal["stopped", "idle", "ended", "waiting", "computing", "starting", "not known"]
+_WORDS: Mapping[str, _Word] = {
+    "dead": "ended",
+    "ended": "ended",
+    "blocked": "waiting",
+    "waiting for an argument": "waiting",
+    "running": "computing",
+    "idle": "idle",
+    "not known": "not known",
+}
+
+
+def state(case: RayCase, found: Sequence[Finding]) -> tuple[State, list[str]]:
+    """What to call the job, and by what that was judged."""
+    why = _why(case)
+    codes = {f.code for f in found}
+    if not case.running_jobs and case.jobs and "ray_job_failed" not in codes:
+        return "not known", [*why, text("no job of this cluster runs now", "该集群当前没有正在运行的作业")]
+    called: State = "progressing" if found or case.views else "not known"
+    if "ray_job_failed" in codes:
+        called = "failed"
+    elif any(f.severity == "critical" for f in found):
+        called = "stuck"
+    elif codes & _SLOW:
+        called = "slow"
+    elif case.moving:
+        called = "progressing" if found else "healthy"
+    elif case.views and all(r.kind == "driver" or _at_rest(r) for r in case.rows):
+        called = "idle"
+    return called, why
+
+
+def _at_rest(row: RayWorker) -> bool:
+    return row.state in ENDED or (row.state == "idle" and not known(row.queued))
+
+
+def _why(case: RayCase) -> list[str]:
+    moving = {r.who for r in case.moving}
+    calls = [r for r in case.rows if case.finished_since(r)]
+    works = [r for r in case.rows if r.who in moving and r not in calls]
+    still = [r for r in case.rows if case.pace(r) == "still" and r.who not in moving and r.kind != "driver"]
+    lines = [
+        text(f"{names(calls)}: finished calls during the look", f"{names(calls)}：观察期间完成了调用") if calls else "",
+        text(
+            f"{names(works)}: computing, or at another place at every look",
+            f"{names(works)}：正在计算，或每次观察位置都有变化",
+        )
+        if works
+        else "",
+        text(f"{names(still)}: at the same place at every look", f"{names(still)}：每次观察都停在同一位置")
+        if still
+        else "",
+    ]
+    return [line for line in lines if line]
+
+
+# --- one line on every worker ---------------------------------------------------------------------------------------
+
+_SAID: Mapping[str, tuple[str, str]] = {
+    "dead": ("dead", "已退出"),
+    "infeasible": ("can never start: no node has what it needs", "无法启动：没有节点具备所需资源"),
+    "waiting for resources": ("waits for resources", "等待资源"),
+    "waiting for an argument": ("waits for an argument", "等待参数"),
+    "building runtime_env": ("its runtime_env is being built", "正在构建 runtime_env"),
+    "starting": ("its process is starting", "进程正在启动"),
+    "registering": ("its process registers with its node", "进程正在注册"),
+    "in __init__": ("in __init__", "正在执行 __init__"),
+    "restarting": ("being restarted", "正在重启"),
+    "idle": ("idle", "空闲"),
+    "ended": ("ended", "已结束"),
+    "not known": ("not known", "未知"),
+}
+
+
+def rank_states(case: RayCase) -> tuple[RankState, ...]:
+    """All workers of the running jobs, in the order of the rows."""
+    return tuple(_state(case, r, n) for n, r in enumerate(case.rows))
+
+
+def _state(case: RayCase, row: RayWorker, number: int) -> RankState:
+    return RankState(
+        rank=row.rank if row.rank is not None else number,
+        pid=row.pid,
+        state=_word(case, row),
+        doing=_doing(case, row),
+        where=case.where(row),
+        steps=row.executed if isinstance(row.executed, int) else None,
+        since_s=known(row.since_s),
+        who=row.who,
+    )
+
+
+def _word(case: RayCase, row: RayWorker) -> _Word:
+    pace = case.pace(row)
+    if pace == "stopped":
+        return "stopped"
+    if row.state == "running" and pace == "still":
+        return "waiting"
+    return "starting" if row.state in NOT_UP else _WORDS.get(row.state, "not known")
+
+
+def _doing(case: RayCase, row: RayWorker) -> str:
+    """Without times, so that those who do the same are told together."""
+    seen, pace = case.doing(row), case.pace(row)
+    if row.state in ("running", "blocked"):
+        waits = row.state == "blocked" or (seen is not None and seen.kind == "ray")
+        parts = [text(f"runs {row.method}", f"执行 {row.method}") if row.method and row.kind != "driver" else ""]
+        parts.append(_waits(row) if waits else phrase(seen) if seen is not None and pace == "still" else "")
+        return ", ".join(p for p in parts if p) or text("running", "运行中")
+    if row.state == "dead" and (death := case.death(row)) is not None:
+        return text(f"dead: {death.words}", f"已退出：{death.words}")
+    words = text(*_SAID[row.state])
+    return f"{words}, {phrase(seen)}" if row.state == "in __init__" and seen is not None and pace == "still" else words
+
+
+def _waits(row: RayWorker) -> str:
+    whom = names(row.waits_for)
+    return (
+        text(f"waits for results of {whom}", f"等待 {whom} 的结果") if whom else text("waits for results", "等待结果")
+    )

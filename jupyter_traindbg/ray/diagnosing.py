@@ -1,0 +1,150 @@
+"""From a Ray address to a verdict: the cluster's word, stacks on all nodes, a closer look at who is suspected, and the rules.
+
+0 s      the state API, and a look at the stacks on every node: the rows (`report.gather`)
+~1 s     a window of a second over whoever is at something; meanwhile how long such calls usually take, and the ranks of a training
+~3 s     the cluster's word again: who has finished calls meanwhile; then the rules, which see all of it (`diagnose.ray`)
+~9 s     at most: the same again and again where nothing is wrong, and nothing was seen to move
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..attach.ray.hosts import open_hosts
+from ..diagnose import ray as rules
+from ..diagnose.ray.merged import with_ranks
+from ..errors import TraindbgError
+from ..gather.tasks import Task
+from ..model import Diagnosis, JobEvidence, RayCluster, RayWorkers
+from ..outside import raystate
+from ..outside.raystate import history
+from . import report
+
+__all__ = ["DEADLINE_S", "closer", "diagnose", "verdict"]
+
+DEADLINE_S = 10.0
+GATHER_SHARE = 0.5
+WINDOW_S = 1.0
+LATER_S = 1.5
+RESERVE_S = 0.3
+AGAIN_S = 6.0
+"""How long a job is looked at again in which nothing was seen to move, and nothing is wrong."""
+WATCH = "jupyter_traindbg.gather.beside:watch"
+_OVERLAP_S, _BEYOND_S = 0.5, 0.2
+
+RankDiagnosis = Callable[[float], Diagnosis | None]
+
+
+def diagnose(
+    target: str, timeout: float = DEADLINE_S, *, tier: int | None = None, ranks: RankDiagnosis | None = None
+) -> Diagnosis:
+    """What is wrong with the job (or all running jobs) that `target` names, root cause first; an empty verdict where nothing is.
+
+    `target` is ``ray:JOB@ADDRESS`` or an address. `ranks` diagnoses the trainers among the workers as the ranks of one training, and is
+    asked where there are any. 2.5 to 5 s with up to 100 workers, never more than `timeout`. Raises what finding the cluster and asking
+    for its state raise: `NoTarget`, `NotPermitted`, `CannotAttach`, `DeadlineExceeded`.
+    """
+    began = time.monotonic()
+    ends = began + timeout - RESERVE_S
+    cluster, workers = report.gather(target, tier=tier, timeout=timeout * GATHER_SHARE)
+    address = raystate.resolve(raystate.parse(target).address, max(0.5, ends - time.monotonic()))
+    asked = _asked(ranks, ends) if _has_ranks(workers) else None
+    case = _case(address, cluster, workers, ends, look=tier != 0)
+    if asked is None and any(case.waits_for_ranks(row) for row in case.rows):
+        asked = _asked(ranks, ends)  # actors that have made a process group of their own
+    judged = rules.diagnose(case)
+    if asked is not None:
+        judged = with_ranks(judged, _quietly(asked, ends + RESERVE_S))
+    return replace(judged, target=target, taken_s=time.monotonic() - began)
+
+
+def verdict(address_text: str, cluster: RayCluster, workers: RayWorkers, timeout: float) -> RayWorkers:
+    """`workers` with the verdict on them, after a closer look of 1.5 s or so; as they are where there is no time for it."""
+    ends = time.monotonic() + timeout
+    if timeout < WINDOW_S + _OVERLAP_S:
+        return workers
+    address = raystate.resolve(raystate.parse(address_text).address, timeout)
+    case = _case(address, cluster, workers, ends, look=True)
+    return replace(workers, verdict=tuple(rules.findings(case)))
+
+
+def _has_ranks(workers: RayWorkers) -> bool:
+    return any(row.kind == "train" and row.pid for row in workers.workers)
+
+
+def _asked(ranks: RankDiagnosis | None, ends: float) -> Task[Diagnosis | None] | None:
+    return None if ranks is None else Task(lambda: ranks(max(1.0, ends - time.monotonic())), "ranks")
+
+
+# --- the case ------------------------------------------------------------------------------------------------------
+
+
+def _case(
+    address: raystate.ClusterAddress, cluster: RayCluster, workers: RayWorkers, ends: float, *, look: bool
+) -> rules.RayCase:
+    """The look with all that the rules may ask for. What does not come in time is left out; the rules are made for that."""
+    job_id = workers.jobs[0].job_id if len(workers.jobs) == 1 else None
+    names = rules.methods(cluster, workers)
+    usual = Task(lambda: history.durations(address, names, job_id, max(0.5, ends - time.monotonic())), "history")
+    wanted = rules.wanted(cluster, workers) if look else {}
+    seen = closer(address, cluster, wanted, ends - LATER_S)
+    case = rules.RayCase(cluster, workers, closer=seen, calls=_quietly(usual, ends) or {})
+    if not look:
+        return case
+    _wait_until_settled(case, ends - LATER_S)
+    return _until_anything_moves(_with_later(case, address, ends), address, wanted, ends)
+
+
+def _with_later(case: rules.RayCase, address: raystate.ClusterAddress, ends: float) -> rules.RayCase:
+    later = Task(lambda: raystate.read(address, None, max(0.5, ends - time.monotonic())), "later")
+    return replace(case, later=_quietly(later, ends) or case.later)
+
+
+def _until_anything_moves(
+    case: rules.RayCase, address: raystate.ClusterAddress, wanted: Mapping[str, Sequence[int]], ends: float
+) -> rules.RayCase:
+    """Before we have nothing to say of a job that stands still by all signs, it is looked at again: what works for a moment and then waits
+    may have waited at every look, and what nodes report of finished calls comes every ten seconds only.
+    """
+    enough = min(ends - LATER_S, time.monotonic() + AGAIN_S)
+    while case.stands_still and not rules.findings(case) and time.monotonic() < enough:
+        seen = closer(address, case.cluster, wanted, ends - LATER_S)
+        case = _with_later(replace(case, closer=seen or case.closer), address, ends)
+    return case
+
+
+def _wait_until_settled(case: rules.RayCase, ends: float) -> None:
+    """Where a constructor stands still and a few seconds will tell whether that is too long: give it these, if they are there."""
+    wait_s = rules.settles_in_s(case)
+    elapsed_s = time.time() - case.cluster.taken_at
+    if wait_s is not None and 0 < wait_s - elapsed_s < ends - time.monotonic():
+        time.sleep(wait_s - elapsed_s + _BEYOND_S)
+
+
+def closer(
+    address: raystate.ClusterAddress, cluster: RayCluster, wanted: Mapping[str, Sequence[int]], ends: float
+) -> Mapping[str, JobEvidence]:
+    """What the threads of the `wanted` pids, by node, do over a window; without the nodes that could not be asked."""
+    left_s = ends - time.monotonic()
+    if not wanted or left_s < _OVERLAP_S:
+        return {}
+    hosts = open_hosts(address, cluster.nodes)
+    try:
+        calls: dict[str, tuple[Sequence[Any], dict[str, Any]]] = {
+            node: ((list(pids), WINDOW_S, max(0.5, left_s - _OVERLAP_S)), {}) for node, pids in wanted.items()
+        }
+        answers = hosts.run_everywhere(calls, WATCH, deadline_s=left_s)
+    finally:
+        hosts.close()
+    return {node: answer for node, answer in answers.items() if isinstance(answer, JobEvidence)}
+
+
+def _quietly(task: Task[Any], ends: float) -> Any:
+    """What it returned; None where it was late or failed: the rest of the verdict stands without it."""
+    try:
+        return task.in_time(ends)
+    except TraindbgError:
+        return None

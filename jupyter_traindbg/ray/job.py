@@ -1,0 +1,271 @@
+"""`RayJob`: the processes of one Ray job, wherever they run, asked like those of any other job.
+
+What changes the training goes to the trainers alone, the processes that have an optimizer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import collective_report
+from ..actions import checkpoint, tuning
+from ..actions.checkpoint import planning
+from ..attach.ray.hosts import HERE, Call
+from ..diagnose import hang
+from ..errors import DeadlineExceeded, TargetGone, TraindbgError, UsageError
+from ..job import DEADLINE_S
+from ..model import (
+    Changed,
+    Checkpoint,
+    CheckpointPlan,
+    Collectives,
+    Detached,
+    Diagnosis,
+    Environ,
+    Freed,
+    GpuReport,
+    InForce,
+    Memory,
+    NewSteps,
+    RayWorkers,
+    Result,
+    Stacks,
+)
+from ..outside.raystate import parse, pick_job, read, resolve
+from ..progress import BytesBar
+from .members import Placed
+from .merging import one_job, polled
+from .spread import ACTION_S, HOST_S, RELAY_S, SEVERAL, Spread
+
+__all__ = ["RayJob", "connect"]
+
+
+def connect(target: str, timeout: float = DEADLINE_S) -> RayJob:
+    """The job that ``ray:JOB@ADDRESS`` names; nothing is entered, and no helper made, before a question needs it.
+
+    Takes 0.1 s on a small cluster. Raises `NoTarget`, `AmbiguousTarget`, `NotPermitted` for a token, `CannotAttach` where nobody answers.
+    """
+    ends = time.monotonic() + timeout
+    asked = parse(target)
+    address = resolve(asked.address, timeout)
+    cluster = read(address, asked.job, max(0.5, ends - time.monotonic()))
+    return RayJob(target, address, cluster, pick_job(cluster, asked.job))
+
+
+class RayJob(Spread):
+    """A Ray job: questions to all of its processes, changes to its trainers."""
+
+    # --- leaving ----------------------------------------------------------------------------------------------------
+
+    def detached(self, *, force: bool = False, timeout: float = DEADLINE_S) -> Detached:
+        """See `Job.detached`."""
+        self._end_watching()
+        hosts = self._by_host(self._placed, timeout)
+        ended = self._end_together(timeout, force) if len(hosts) > 1 else ([], "")
+        calls: dict[str, Call] = {route: ((self._roster(there), force, timeout), {}) for route, there in hosts.items()}
+        answers = self._run_everywhere(calls, "detach", timeout + ACTION_S)
+        result: Detached = self._put_together(self._placed, answers)
+        self.close()
+        if not any(ended):
+            return result
+        return dataclasses.replace(
+            result, released=(*ended[0], *result.released), note="; ".join(filter(None, (ended[1], result.note)))
+        )
+
+    def _end_together(self, timeout: float, force: bool) -> tuple[list[InForce], str]:
+        """What is in force on trainers of several hosts, ended at one step: one host after the other would end it at as many."""
+        trainers = [p for p in self._placed if p.member.trainer]
+        if len(self._by_host(trainers, timeout)) < 2:
+            return [], ""
+        answers = self._everywhere(trainers, "entered", HOST_S)
+        there = {(route, pid) for route, pids in answers.items() if not isinstance(pids, TraindbgError) for pid in pids}
+        links = [self._relayed(p) for p in trainers if (self._route(p), p.member.pid) in there]
+        return tuning.end_all(links, timeout, force=force) if links else ([], "")
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def stacks(self, *, children: bool = True, timeout: float = DEADLINE_S) -> Stacks:
+        """See `Job.stacks`; of all processes of the job."""
+        result: Stacks = self._of_all("stacks", timeout, children=children)
+        return result
+
+    def workers(
+        self, *, progress: Sequence[str] = (), tier: int | None = None, timeout: float = DEADLINE_S
+    ) -> RayWorkers:
+        """What every worker of this job does: its state in words, the line that it is at, whom it waits for; those in trouble first.
+
+        0.1 to 1 s where agents need not be brought in, at most `timeout`; see `jupyter_traindbg.ray.report.gather` for the rest.
+        """
+        from .report import gather
+
+        return gather(self.name, progress=progress, tier=tier, timeout=timeout)[1]
+
+    def memory(self, *, timeout: float = DEADLINE_S) -> Memory:
+        """See `Job.memory`; of the trainers, or of all where there are none."""
+        placed = self._trainers(timeout) or self._placed
+        result: Memory = self._put_together(placed, self._everywhere(placed, "ask", timeout, "memory", timeout=timeout))
+        return result
+
+    def gpu(self, *, timeout: float = DEADLINE_S) -> GpuReport:
+        """See `Job.gpu`; of every host of the job."""
+        result: GpuReport = self._of_all("gpu", timeout)
+        return result
+
+    def environ(self, *, timeout: float = DEADLINE_S) -> Environ:
+        """See `Job.environ`; of the trainers, or of all where there are none."""
+        placed = self._trainers(timeout) or self._placed
+        result: Environ = self._put_together(
+            placed, self._everywhere(placed, "ask", timeout, "environ", timeout=timeout)
+        )
+        return result
+
+    def collectives(self, *, timeout: float = DEADLINE_S) -> Collectives:
+        """See `Job.collectives`; of the trainers, on however many hosts."""
+        placed = self._need_trainers(timeout)
+        routes = list(self._by_host(placed, timeout))
+        if len(routes) == 1:
+            roster, deadline_s = self._roster(placed), timeout + RELAY_S
+            result: Collectives = self._run(
+                routes[0], "ask", roster, "collectives", deadline_s=deadline_s, timeout=timeout
+            )
+            return result
+        return collective_report.look([self._relayed(p) for p in placed], timeout)
+
+    def diagnose(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        """What is wrong with this job: with its actors and tasks, by what Ray and their stacks tell, and with its trainers as ranks.
+
+        Both at once, 2 to 5 s, at most `timeout`. Raises a `TraindbgError` where nothing at all could be learned.
+        """
+        from .diagnosing import diagnose
+
+        return diagnose(self.name, timeout, ranks=lambda left_s: self.diagnose_ranks(timeout=left_s))
+
+    def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        """`Job.diagnose` of the trainers alone: as the ranks of a job that may hang. Raises `NoTarget` where there are none."""
+        placed = self._need_trainers(timeout)
+        routes = list(self._by_host(placed, timeout))
+        if len(routes) > 1:
+            return self._diagnose_across(placed, timeout)
+        roster, deadline_s = self._roster(placed), timeout + RELAY_S
+        result: Diagnosis = self._run(routes[0], "ask", roster, "diagnose", deadline_s=deadline_s, timeout=timeout)
+        return result
+
+    def _diagnose_across(self, placed: Sequence[Placed], timeout: float) -> Diagnosis:
+        """One verdict on ranks of several hosts: each host gathers, at the same time, and all of it is judged here."""
+        began = time.monotonic()
+        answers = self._everywhere(placed, "gather", timeout, timeout)
+        good = [answer for answer in answers.values() if not isinstance(answer, TraindbgError)]
+        if not good:
+            raise next(answer for answer in answers.values() if isinstance(answer, TraindbgError))
+        silent = [
+            s for route, a in answers.items() if isinstance(a, TraindbgError) for s in self._silent(placed, route, a)
+        ]
+        judged = hang.diagnose(one_job(good, silent))
+        return dataclasses.replace(judged, taken_s=time.monotonic() - began)
+
+    def poll(self, since: Mapping[int, int] | None, *, timeout: float = 1.0) -> list[NewSteps]:
+        """See `Watchable.poll`; of the trainers, one call per host."""
+        placed = self._need_trainers(max(timeout, DEADLINE_S) if since is None else timeout)
+        if since is None:
+            if self._ranks is None:
+                self.enter(DEADLINE_S)  # from now on by their own numbers
+            placed = [p for p in self._placed if p.member.trainer]
+        else:
+            placed = [p for p in placed if p.member.rank in since]
+        answers = self._everywhere(placed, "new_steps", timeout, since, timeout) if placed else {}
+        there = {r: [(p.member.rank, p.member.pid) for p in placed if self._route(p) == r] for r in answers}
+        return polled(answers, there)
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def free_memory(self, *, zero_grad: bool = False, timeout: float = DEADLINE_S) -> Freed:
+        """See `Job.free_memory`; in the trainers."""
+        placed = self._need_trainers(timeout)
+        answers = self._everywhere(
+            placed, "ask", timeout + ACTION_S, "free_memory", zero_grad=zero_grad, timeout=timeout
+        )
+        result: Freed = self._put_together(placed, answers)
+        return result
+
+    def checkpoint(
+        self,
+        directory: str,
+        *,
+        overwrite: bool = False,
+        allow_mixed: bool = False,
+        timeout: float = DEADLINE_S,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Checkpoint:
+        """See `Job.checkpoint`. `directory` is on the trainers' host: an absolute path there, where that is not this machine.
+
+        Trainers on several hosts need a directory that all of them share; where they have none, replicated ones save what rank 0 has.
+        """
+        placed = self._need_trainers(timeout)
+        route, where = self._host_of_all(placed, timeout)
+        options: dict[str, Any] = {"overwrite": overwrite, "allow_mixed": allow_mixed, "timeout": timeout}
+        options["directory"] = _place(directory, route, where)
+        if route == SEVERAL:
+            with BytesBar("checkpoint") as bar:
+                return checkpoint.save([self._relayed(p) for p in placed], progress=progress or bar, **options)
+        made: Checkpoint = self._patiently(route, self._roster(placed), "_checkpoint", progress, **options)
+        if route == HERE:
+            return made
+        return dataclasses.replace(made, notes=(*made.notes, f"written on {where}"))
+
+    def checkpoint_plan(self, directory: str, *, timeout: float = DEADLINE_S) -> CheckpointPlan:
+        """See `Job.checkpoint_plan`; `directory` as for `checkpoint`."""
+        placed = self._need_trainers(timeout)
+        route, where = self._host_of_all(placed, timeout)
+        options: dict[str, Any] = {"directory": _place(directory, route, where), "timeout": timeout}
+        if route == SEVERAL:
+            return planning.plan([self._relayed(p) for p in placed], **options)
+        planned: CheckpointPlan = self._run(
+            route, "ask", self._roster(placed), "checkpoint_plan", deadline_s=timeout + RELAY_S, **options
+        )
+        return planned if route == HERE else dataclasses.replace(planned, note=f"{planned.note} on {where}".strip())
+
+    def _change(self, wanted: Mapping[str, Any], timeout: float) -> Changed:
+        placed = self._need_trainers(timeout)
+        hosts = self._by_host(placed, timeout)
+        if len(hosts) > 1:  # from here, where all of them are within reach
+            return tuning.change(self.name, [self._relayed(p) for p in placed], dict(wanted), timeout)
+        (route,) = hosts
+        options: dict[str, Any] = {"wanted": dict(wanted), "timeout": timeout}
+        try:
+            result: Changed = self._run(
+                route, "ask", self._roster(placed), "_change", deadline_s=timeout + ACTION_S, **options
+            )
+        except (DeadlineExceeded, TargetGone) as e:
+            raise type(e)(e.cause, f"whether it was changed is not known: `traindbg lr {self.name}` shows it") from e
+        return result
+
+    def _questions(self) -> dict[str, Callable[[float], Result]]:
+        return {**super()._questions(), "ray workers": lambda s: self.workers(timeout=s)}
+
+    def _pids_here(self) -> dict[int, int]:
+        hosts = self._open_hosts()
+        return {p.member.rank: p.member.pid for p in self._placed if hosts.is_here(p.node_id)}
+
+    def _left_logs(self) -> Sequence[str]:
+        """Ray keeps the output of workers and drivers in its session's folder; only that of this machine can be read from here."""
+        folder, job, submission = self.address.session_dir, self.info.job_id, self.info.submission_id
+        if not folder:
+            return ()
+        of_workers = [f"{folder}/logs/worker-*-{glob.escape(job)}-*.{kind}" for kind in ("err", "out")] if job else []
+        return [*of_workers, *([f"{folder}/logs/job-driver-{glob.escape(submission)}.log"] if submission else [])]
+
+
+def _place(directory: str, route: str, where: str) -> str:
+    """`directory` as the trainers' host is to be asked for it. Raises `UsageError` for a relative one on another host."""
+    if route == HERE:
+        return os.path.abspath(os.path.expanduser(directory))
+    if not os.path.isabs(directory):
+        raise UsageError(
+            f"{directory} is relative, and would be written on {where}", "give the whole path, as it is seen there"
+        )
+    return directory

@@ -1,0 +1,86 @@
+"""Which processes a Ray job has, who they are and which of them train. A pure function of one look at the cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..model import NotAvailable, RayCluster, RayJobInfo, RayTrainWorker
+from .part import Member
+from .workers.naming import names
+
+__all__ = ["Placed", "members", "numbered"]
+
+_RAYS_OWN = {"JobSupervisor"}
+"""Actors of Ray's that happen to belong to a job."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A process, and the node that it is on."""
+
+    node_id: str
+    member: Member
+
+    def ranked(self, rank: int, world_size: int) -> Placed:
+        """As a trainer of that rank."""
+        member = dataclasses.replace(self.member, rank=rank, world_size=world_size, trainer=True)
+        return dataclasses.replace(self, member=member)
+
+
+def members(cluster: RayCluster, job: RayJobInfo) -> list[Placed]:
+    """The job's driver, its actors and the workers of its running tasks, trainers first: each process once, those without one left out."""
+    who = names(cluster, job.job_id)
+    trains = {worker.actor_id: worker for worker in cluster.train if worker.job_id in (job.job_id, None)}
+    found: dict[tuple[str, int], tuple[str, RayTrainWorker | None]] = {}
+    for node_id, pid, name, worker in _processes(cluster, job, who, trains):
+        if node_id and pid:
+            found.setdefault((node_id, pid), (name, worker))
+    placed = [
+        Placed(
+            node_id,
+            Member(pid, worker.rank if worker else -1, worker.world_size if worker else 1, name, worker is not None),
+        )
+        for (node_id, pid), (name, worker) in found.items()
+    ]
+    return numbered(placed)
+
+
+def _processes(
+    cluster: RayCluster, job: RayJobInfo, who: Mapping[str, str], trains: Mapping[str, RayTrainWorker]
+) -> Iterable[tuple[str | None, int, str, RayTrainWorker | None]]:
+    for worker in trains.values():
+        yield worker.node_id, worker.pid, who.get(worker.actor_id, f"rank {worker.rank}"), worker
+    if not isinstance(job.driver_pid, NotAvailable):
+        yield job.driver_node_id or _node_at(cluster, job.driver_ip), job.driver_pid, "driver", None
+    for actor in cluster.actors:
+        if actor.job_id == job.job_id and actor.state != "DEAD" and actor.class_name not in _RAYS_OWN:
+            yield actor.node_id, actor.pid, who.get(actor.actor_id, actor.class_name), None
+    for task in () if isinstance(cluster.tasks, NotAvailable) else cluster.tasks:
+        if task.job_id == job.job_id and task.state == "RUNNING":
+            yield task.node_id, task.pid, who.get(task.task_id, task.name), None
+
+
+def _node_at(cluster: RayCluster, ip: str) -> str | None:
+    """The living node at `ip`, where there is one only."""
+    there = [node.node_id for node in cluster.nodes if node.alive and node.ip == ip]
+    return there[0] if len(there) == 1 else None
+
+
+def numbered(placed: Iterable[Placed]) -> list[Placed]:
+    """With a number for each that tells it from all others: trainers keep their rank where it is known and theirs alone."""
+    placed = list(placed)
+    trainers = sorted((p for p in placed if p.member.trainer), key=lambda p: (p.member.rank, p.member.pid))
+    ranks = [p.member.rank for p in trainers]
+    if -1 in ranks or len(set(ranks)) < len(ranks):
+        ranks = list(range(len(trainers)))
+    others = [p for p in placed if not p.member.trainer]
+    first = max(ranks, default=-1) + 1
+    total = first + len(others)
+    done = [_with(p, rank, p.member.world_size) for p, rank in zip(trainers, ranks, strict=True)]
+    return done + [_with(p, first + n, total) for n, p in enumerate(others)]
+
+
+def _with(placed: Placed, rank: int, world_size: int) -> Placed:
+    return dataclasses.replace(placed, member=dataclasses.replace(placed.member, rank=rank, world_size=world_size))

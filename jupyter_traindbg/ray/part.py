@@ -1,0 +1,300 @@
+"""A Ray job's processes on one host, as a plain `Job` there: what `jupyter_traindbg.ray.job` has run on each host, here or in a helper.
+
+Every function gets the whole roster, so a helper that was started anew knows as much as the one before. Answers are plain data and results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..attach.base import Entered, Link
+from ..attach.client import AgentClient
+from ..attach.process import enter as enter_process
+from ..attach.together import each
+from ..errors import CannotAttach, NoSafeThread, TargetGone, TraindbgError
+from ..job import Job
+from ..model import Detached, JobEvidence, NewSteps, Rank, Silent
+from ..outside import procfs
+from ..polling import Poller
+
+__all__ = [
+    "Member",
+    "Roster",
+    "ask",
+    "begin",
+    "call",
+    "close",
+    "detach",
+    "enter",
+    "entered",
+    "gather",
+    "host",
+    "new_steps",
+    "poll",
+    "raw",
+    "trainers",
+]
+
+LOOK_S = 3.0
+AGAIN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process of the job. ``rank`` is the trainer's own, where it is one; the others are numbered on behind the trainers."""
+
+    pid: int
+    rank: int
+    world_size: int
+    who: str
+    trainer: bool
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The processes on one host, under a name that is the job's alone."""
+
+    key: str
+    name: str
+    members: tuple[Member, ...]
+
+
+class _Worker(Link):
+    """A link that keeps its number where its process has none of its own: every actor would say that it is rank 0 of 1."""
+
+    def __init__(self, member: Member) -> None:
+        pid = member.pid
+        super().__init__(pid, lambda deadline_s: enter_process(pid, deadline_s), member.rank, member.world_size)
+        self.member = member
+
+    def twin(self) -> Link:
+        return _Worker(self.member)
+
+    def enter(self, deadline_s: float) -> AgentClient:
+        """Tries again where no thread could be borrowed: a Ray worker has many, which wait for a moment at a time."""
+        ends = time.monotonic() + deadline_s
+        while True:
+            try:
+                return super().enter(max(0.05, ends - time.monotonic()))
+            except NoSafeThread:
+                if time.monotonic() + AGAIN_S > ends:
+                    raise
+            time.sleep(AGAIN_S / 10)
+
+    def identify(self, deadline_s: float) -> Rank:
+        found = super().identify(deadline_s)
+        if not self.member.trainer or found.world_size == 1:
+            self.rank, self.world_size = self.member.rank, self.member.world_size
+        note = "; ".join(filter(None, (self.member.who, found.note)))
+        return dataclasses.replace(found, rank=self.rank, world_size=self.world_size, note=note)
+
+
+class RelayedLink(Link):
+    """A link to a process on another host. What looks at processes from outside must not: another one has that pid here."""
+
+    here = False
+
+    def __init__(self, member: Member, ask: Callable[[str, dict[str, Any], float], Any]) -> None:
+        super().__init__(member.pid, self._never, member.rank, member.world_size)
+        self._relay = ask
+
+    def call(self, method: str, params: dict[str, Any], deadline_s: float) -> Any:
+        return self._relay(method, params, deadline_s)
+
+    def answering(self) -> None:
+        return None
+
+    @staticmethod
+    def _never(deadline_s: float) -> Entered:
+        raise CannotAttach("the process is on another host")
+
+
+class _Part:
+    """The links of one job on this host. They stay from one question to the next, and with them the agents and what they have recorded."""
+
+    def __init__(self) -> None:
+        self.links: dict[int, _Worker] = {}
+        self.poller: tuple[tuple[Member, ...], Poller] | None = None
+
+    def take(self, members: Iterable[Member]) -> None:
+        for member in members:
+            link = self.links.get(member.pid)
+            if link is None:
+                self.links[member.pid] = _Worker(member)
+            elif link.member != member:
+                link.member, link.rank, link.world_size = member, member.rank, member.world_size
+
+
+_parts: dict[str, _Part] = {}
+_taking = threading.Lock()
+
+
+def host() -> str:
+    """What tells this host, and this view of its processes, from any other."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
+        return f"{f.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def _links(roster: Roster) -> list[Link]:
+    with _taking:
+        part = _parts.setdefault(roster.key, _Part())
+        part.take(roster.members)
+        return [part.links[member.pid] for member in roster.members]
+
+
+def ask(roster: Roster, method: str, **kwargs: Any) -> Any:
+    """What `Job.method` answers for the processes of `roster`. Raises what it raises."""
+    return getattr(Job(roster.name, _links(roster)), method)(**kwargs)
+
+
+def enter(roster: Roster, timeout: float) -> list[Rank]:
+    """Bring agents into all of them; who cannot be entered says why in its note."""
+    return [rank for _, rank in each(_links(roster), lambda link: link.identify(timeout)) if isinstance(rank, Rank)]
+
+
+def raw(
+    roster: Roster, method: str, params: Mapping[str, Any], timeout: float
+) -> tuple[list[tuple[int, int, Any]], list[Silent], TraindbgError | None]:
+    """What each process's agent answers to `method`, as ``(rank, pid, answer)``; who gave none, and the first reason."""
+    good: list[tuple[int, int, Any]] = []
+    silent: list[Silent] = []
+    first: TraindbgError | None = None
+    for link, answer in each(_links(roster), lambda link: _call(link, method, params, timeout)):
+        if isinstance(answer, TraindbgError):
+            first = first or answer
+            silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))
+        else:
+            good.append((link.rank, link.pid, answer))
+    return good, silent, first
+
+
+def new_steps(roster: Roster, since: Mapping[int, int] | None, timeout: float) -> list[NewSteps]:
+    """The steps of each of them after the number given (None: all), over lines of their own."""
+    links = _links(roster)
+    with _taking:
+        part = _parts[roster.key]
+        before = part.poller
+        if before is None or before[0] != roster.members:
+            part.poller = (roster.members, Poller(links))
+        poller = part.poller
+    if before is not None and before is not poller:
+        before[1].close()
+    assert poller is not None
+    return poller[1].poll(since, timeout)
+
+
+def call(roster: Roster, method: str, params: Mapping[str, Any], deadline_s: float) -> Any:
+    """What the agent of the only process in `roster` answers. Raises what `Link.call` raises."""
+    return _call(_links(roster)[0], method, params, deadline_s)
+
+
+def _call(link: Link, method: str, params: Mapping[str, Any], deadline_s: float) -> Any:
+    if link.client is None:
+        link.identify(deadline_s)  # so that the answer goes by the rank's own number
+    return link.call(method, dict(params), deadline_s)
+
+
+def entered(roster: Roster) -> list[int]:
+    """The pids of those that have an agent of ours already. None is brought in."""
+    return [link.pid for link in _links(roster) if link.answering() is not None]
+
+
+def trainers(roster: Roster, timeout: float) -> dict[int, tuple[int, int]]:
+    """Which of them have an optimizer: rank and world size by pid. Enters those that have torch loaded."""
+    likely = [link for link in _links(roster) if procfs.maps_library(link.pid, b"libtorch")]
+
+    def look(link: Link) -> tuple[int, int] | None:
+        info = link.call("info", {}, timeout)
+        found = link.call("lr", {}, min(LOOK_S, timeout))
+        return (info["rank"], info["world_size"]) if found["optimizers"] else None
+
+    return {link.pid: found for link, found in each(likely, look) if isinstance(found, tuple)}
+
+
+def gather(roster: Roster, timeout: float) -> JobEvidence:
+    """Everything about the ranks here that a diagnosis of hangs goes by."""
+    from ..gather import gather as gather_all
+
+    return gather_all(roster.name, _links(roster), None, timeout)
+
+
+def detach(roster: Roster, force: bool, timeout: float) -> Detached:
+    """Take the agents out of all of them."""
+    with _taking:
+        part = _parts.get(roster.key)
+        poller = part.poller[1] if part is not None and part.poller is not None else None
+    if poller is not None:
+        poller.close()
+    try:
+        return Job(roster.name, _links(roster)).detached(force=force, timeout=timeout)
+    finally:
+        with _taking:
+            _parts.pop(roster.key, None)
+
+
+def close(key: str) -> None:
+    """Say goodbye to the agents of a job's processes here."""
+    with _taking:
+        part = _parts.pop(key, None)
+    if part is not None:
+        if part.poller is not None:
+            part.poller[1].close()
+        each(list(part.links.values()), lambda link: link.leave())
+
+
+# --- what takes as long as it takes --------------------------------------------------------------------------------
+
+
+class _Running:
+    """A method that is under way, and how far it is."""
+
+    def __init__(self, roster: Roster, method: str, kwargs: Mapping[str, Any]) -> None:
+        self.written = self.total = 0
+        self.done = threading.Event()
+        self.answer: Any = None
+        self.error: TraindbgError | None = None
+        self._roster, self._method, self._kwargs = roster, method, kwargs
+        threading.Thread(target=self._run, name=f"traindbg-{method}", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.answer = ask(self._roster, self._method, **self._kwargs, progress=self._tell)
+        except TraindbgError as e:
+            self.error = e
+        except Exception as e:  # noqa: BLE001
+            self.error = TargetGone(f"{self._method} failed: {type(e).__name__}: {e}", "please report this text")
+        finally:
+            self.done.set()
+
+    def _tell(self, written: int, total: int) -> None:
+        self.written, self.total = written, total
+
+
+_running: dict[str, _Running] = {}
+
+
+def begin(roster: Roster, method: str, **kwargs: Any) -> str:
+    """Start a method of `Job` that takes as long as it takes and tells its `progress`; the ticket to ask for it by."""
+    ticket = uuid.uuid4().hex
+    _running[ticket] = _Running(roster, method, kwargs)
+    return ticket
+
+
+def poll(ticket: str, wait_s: float) -> tuple[bool, Any]:
+    """Whether it is done, and then what it returned; waits at most `wait_s` for that. Raises what it raised."""
+    running = _running.get(ticket)
+    if running is None:
+        raise TargetGone("the helper that worked on it has gone", "see what became of it, and try again")
+    if not running.done.wait(wait_s):
+        return False, (running.written, running.total)
+    del _running[ticket]
+    if running.error is not None:
+        raise running.error
+    return True, running.answer

@@ -1,0 +1,299 @@
+"""The processes of a Ray job over their hosts: who they are, by which route each is asked, and one answer from those of all.
+
+On each host a plain `Job` has that host's processes (`part`), and every question is one call per host, all at once.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ..attach.base import Link
+from ..attach.ray.hosts import HERE, Call, Hosts, open_hosts
+from ..errors import NoTarget, TargetGone, TraindbgError
+from ..job import DEADLINE_S, Job
+from ..model import (
+    Attached,
+    NotAvailable,
+    Rank,
+    RayCluster,
+    RayJobInfo,
+    Result,
+    Silent,
+)
+from ..outside.raystate import ClusterAddress
+from ..progress import BytesBar
+from .members import Placed, members, numbered
+from .merging import merged
+from .part import Member, RelayedLink, Roster
+
+__all__ = ["ACTION_S", "HOST_S", "RELAY_S", "SEVERAL", "Spread"]
+
+PART = "jupyter_traindbg.ray.part"
+RELAY_S = 2.0
+"""What a call may take beside what it is for: a worker that is slow to be scheduled, a busy node."""
+ACTION_S = 6.0
+"""The same for an action, which looks at its own effect after its deadline."""
+CLOSE_S = 3.0
+SEVERAL = ""
+"""In place of the route to a host: there is more than one."""
+HOST_S = 5.0
+POLL_S = 0.5
+ENTERED_AT_MOST = 32
+"""So many processes are entered by attaching, where it is not known who trains; a question enters what it needs."""
+
+T = TypeVar("T")
+
+
+class Spread(Job):
+    """A `Job` whose ranks are a Ray job's trainers, its driver and its other workers, in this order; ``who`` says what each rank is."""
+
+    def __init__(self, name: str, address: ClusterAddress, cluster: RayCluster, info: RayJobInfo) -> None:
+        super().__init__(name, [])
+        self.address, self.info = address, info
+        self._key = uuid.uuid4().hex
+        self._placed = members(cluster, info)
+        self._searched = any(p.member.trainer for p in self._placed)
+        nodes = {placed.node_id for placed in self._placed}
+        self._hosts: Hosts | None = open_hosts(address, [n for n in cluster.nodes if n.node_id in nodes])
+        self._node_names = {node.node_id: node.name or node.ip for node in cluster.nodes}
+        self._used: set[str] = set()
+        self._host_of: dict[str, str] = {}
+        self._same: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        many = len(self._placed)
+        state = "closed" if self._hosts is None else f"{many} process{'es' * (many != 1)}"
+        return f"<{type(self).__name__} {self.name}: {state}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": repr(self)} if self._hosts is None else self.attached()._repr_mimebundle_()
+
+    @property
+    def who(self) -> dict[int, str]:
+        """What each rank is in Ray's terms: ``{0: "rank 0", 1: "rank 1", 2: "driver", 3: "Collector[0]"}``."""
+        return {placed.member.rank: placed.member.who for placed in self._placed}
+
+    # --- entering and leaving ---------------------------------------------------------------------------------------
+
+    def enter(self, timeout: float = DEADLINE_S) -> None:
+        """Bring agents into the trainers; into all, as far as they are few, where none is known. Raises where none can be looked at."""
+        began = time.monotonic()
+        wanted = [p for p in self._placed if p.member.trainer] or self._placed[:ENTERED_AT_MOST]
+        answers = self._everywhere(wanted, "enter", timeout, timeout)
+        found = [rank for answer in answers.values() if not isinstance(answer, TraindbgError) for rank in answer]
+        if not found:
+            raise next(answer for answer in answers.values() if isinstance(answer, TraindbgError))
+        self._learn(found)
+        entered = {_key(rank): rank for rank in found}
+        everybody = [entered.get((p.member.pid, p.member.who)) or _not_entered(p.member) for p in self._placed]
+        self._ranks = sorted(everybody, key=lambda rank: rank.rank)
+        self.attach_s = time.monotonic() - began
+
+    def attached(self) -> Attached:
+        """The ranks as a result that can be shown."""
+        ranks = self.ranks
+        silent = [Silent(r.rank, r.pid, r.note, "") for r in ranks if not r.agent and r.way == "outside only"]
+        return Attached(self.name, tuple(ranks), self.attach_s, tuple(silent))
+
+    def keep(self, *, timeout: float = DEADLINE_S) -> None:
+        """Let the agents stay when this job is closed, until `detach`."""
+        placed = self._trainers(timeout) or self._placed
+        for answer in self._everywhere(placed, "ask", timeout, "keep", timeout=timeout).values():
+            if isinstance(answer, TraindbgError):
+                raise answer
+
+    def close(self) -> None:
+        """Say goodbye, as `Job.close` does. The helpers stay for two minutes, in case somebody asks again."""
+        self._end_watching()
+        if self._hosts is not None:
+            there = [route for route in self._used if route == HERE or self._hosts.broker.alive]
+            self._run_everywhere({route: ((self._key,), {}) for route in there}, "close", CLOSE_S)
+            self._hosts.close()
+            self._hosts = None
+
+    # --- who trains -------------------------------------------------------------------------------------------------
+
+    def _trainers(self, timeout: float) -> list[Placed]:
+        """The processes with an optimizer: Ray Train's workers, else whoever is found to have one; that search is made once."""
+        if not self._searched:
+            self._find_trainers(timeout)
+        return [placed for placed in self._placed if placed.member.trainer]
+
+    def _find_trainers(self, timeout: float) -> None:
+        answers = self._everywhere(self._placed, "trainers", timeout, timeout)
+        found = {
+            (route, pid): rank
+            for route, answer in answers.items()
+            if not isinstance(answer, TraindbgError)
+            for pid, rank in answer.items()
+        }
+        marked = []
+        for placed in self._placed:
+            rank = found.get((self._route(placed), placed.member.pid))
+            if rank is not None:
+                placed = placed.ranked(*rank)  # noqa: PLW2901
+            marked.append(placed)
+        self._placed = numbered(marked)
+        self._searched = bool(found)  # one that has not begun yet may be found next time
+
+    def _need_trainers(self, timeout: float) -> list[Placed]:
+        trainers = self._trainers(timeout)
+        if not trainers:
+            raise NoTarget(
+                f"no process of {self.name} has an optimizer (yet), so there is no training to ask",
+                "`traindbg ray-workers` shows what its workers do",
+            )
+        return trainers
+
+    def _learn(self, ranks: Sequence[Rank]) -> None:
+        """Ray Train tells the ranks of its workers only where it keeps a record: then they tell themselves."""
+        told = {_key(rank): rank for rank in ranks if rank.agent}
+        learned = []
+        for placed in self._placed:
+            rank = told.get((placed.member.pid, placed.member.who)) if placed.member.trainer else None
+            learned.append(placed if rank is None else placed.ranked(rank.rank, rank.world_size))
+        self._placed = numbered(learned)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _ask(
+        self, method: str, params: dict[str, Any], timeout: float, build: Callable[[int, int, Any], T]
+    ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
+        """Ask every trainer's agent at once; the answers, and who gave none."""
+        placed = self._need_trainers(timeout)
+        good: list[T] = []
+        silent: list[Silent] = []
+        errors: list[TraindbgError] = []
+        for route, answer in self._everywhere(placed, "raw", timeout, method, params, timeout).items():
+            if isinstance(answer, TraindbgError):
+                errors.append(answer)
+                silent += self._silent(placed, route, answer)
+                continue
+            answers, quiet, first = answer
+            good += [build(*one) for one in sorted(answers, key=lambda one: one[:2])]
+            silent += quiet
+            errors += [first] if first is not None else []
+        if errors and not good:
+            raise errors[0]
+        return tuple(good), tuple(silent)
+
+    def _of_all(self, method: str, timeout: float, **kwargs: Any) -> Any:
+        answers = self._everywhere(self._placed, "ask", timeout, method, timeout=timeout, **kwargs)
+        return self._put_together(self._placed, answers)
+
+    def _everywhere(
+        self, placed: Sequence[Placed], function: str, deadline_s: float, /, *args: Any, **kwargs: Any
+    ) -> dict[str, Any | TraindbgError]:
+        """Run a function of `part` on every host of `placed`, with the roster of those there; the answers by the host's route."""
+        if not placed:
+            raise TargetGone(f"{self.name} has no process that runs", "`traindbg diagnose` tells what became of it")
+        by_route: dict[str, list[Placed]] = {}
+        for one in placed:
+            by_route.setdefault(self._route(one), []).append(one)
+        calls: dict[str, Call] = {route: ((self._roster(there), *args), kwargs) for route, there in by_route.items()}
+        return self._run_everywhere(calls, function, deadline_s)
+
+    def _run_everywhere(
+        self, calls: Mapping[str, Call], function: str, deadline_s: float
+    ) -> dict[str, Any | TraindbgError]:
+        self._used.update(calls)
+        return self._open_hosts().run_everywhere(calls, f"{PART}:{function}", deadline_s=deadline_s + RELAY_S)
+
+    def _run(self, route: str, function: str, /, *args: Any, deadline_s: float, **kwargs: Any) -> Any:
+        self._used.add(route)
+        return self._open_hosts().run(route, f"{PART}:{function}", *args, deadline_s=deadline_s, **kwargs)
+
+    def _put_together(self, placed: Sequence[Placed], answers: Mapping[str, Any | TraindbgError]) -> Any:
+        """One result from those of all hosts; the processes of hosts that gave none are silent. Raises where there is none at all."""
+        good: list[Result] = []
+        silent: list[Silent] = []
+        errors: list[TraindbgError] = []
+        for route, answer in answers.items():
+            if isinstance(answer, TraindbgError):
+                errors.append(answer)
+                silent += self._silent(placed, route, answer)
+            else:
+                good.append(answer)
+        if not good:
+            raise errors[0]
+        return merged(good, silent)
+
+    def _silent(self, placed: Sequence[Placed], route: str, error: TraindbgError) -> list[Silent]:
+        there = [p.member for p in placed if self._route(p) == route]
+        return [Silent(m.rank, m.pid, error.cause, error.next_step) for m in there]
+
+    def _relayed(self, placed: Placed) -> Link:
+        """A line to a process on any host, for questions that need all trainers at once."""
+        route, roster = self._route(placed), self._roster([placed])
+        return RelayedLink(
+            placed.member,
+            lambda method, params, s: self._run(route, "call", roster, method, params, s, deadline_s=s + RELAY_S),
+        )
+
+    def _roster(self, placed: Sequence[Placed]) -> Roster:
+        return Roster(self._key, self.name, tuple(p.member for p in placed))
+
+    def _patiently(
+        self, route: str, roster: Roster, method: str, progress: Callable[[int, int], None] | None, **options: Any
+    ) -> Any:
+        """Run a method that takes as long as it takes, and ask now and then, so that a node that dies meanwhile is noticed."""
+        asked_s = options["timeout"] + RELAY_S
+        ticket = self._run(route, "begin", roster, method, deadline_s=asked_s, **options)
+        with BytesBar(method.strip("_")) as bar:
+            tell = progress or bar
+            while True:
+                done, answer = self._run(route, "poll", ticket, POLL_S, deadline_s=asked_s)
+                if done:
+                    return answer
+                tell(*answer)
+
+    # --- where they are ---------------------------------------------------------------------------------------------
+
+    def _open_hosts(self) -> Hosts:
+        if self._hosts is None:
+            raise TargetGone(f"this job ({self.name}) is closed", "attach to it again")
+        return self._hosts
+
+    def _route(self, placed: Placed) -> str:
+        """The node to ask for `placed`: its own, or for all nodes of this machine the same one."""
+        return HERE if self._open_hosts().is_here(placed.node_id) else placed.node_id
+
+    def _by_host(self, placed: Sequence[Placed], timeout: float) -> dict[str, list[Placed]]:
+        """`placed` by a route to their host, where they must be asked together: several nodes may be on one host."""
+        routes = list(dict.fromkeys(self._route(p) for p in placed))
+        if len(routes) > 1:
+            unknown: dict[str, Call] = {route: ((), {}) for route in routes if route not in self._same}
+            answers = self._run_everywhere(unknown, "host", min(timeout, HOST_S))
+            first = {host: route for route, host in self._host_of.items()}
+            for route, answer in answers.items():
+                if not isinstance(answer, TraindbgError):
+                    self._host_of[route] = answer
+                    self._same[route] = first.setdefault(answer, route)
+        found: dict[str, list[Placed]] = {}
+        for one in placed:
+            route = self._route(one)
+            found.setdefault(self._same.get(route, route), []).append(one)
+        return found
+
+    def _host_of_all(self, placed: Sequence[Placed], timeout: float) -> tuple[str, str]:
+        """The route to the host that all of `placed` are on, or `SEVERAL`, and how it is named."""
+        routes = list(self._by_host(placed, timeout))
+        if len(routes) > 1:
+            return SEVERAL, f"{len(routes)} hosts"
+        node = placed[0].node_id
+        return routes[0], f"node {self._node_names.get(node, node)}"
+
+
+def _key(rank: Rank) -> tuple[int, str]:
+    """The process that a part's answer is about: two hosts may both have a pid."""
+    return rank.pid, rank.note.partition(";")[0]
+
+
+def _not_entered(member: Member) -> Rank:
+    unknown = NotAvailable("not entered yet: a question that needs it does so")
+    return Rank(
+        member.rank, member.world_size, member.pid, "not entered", unknown, unknown, agent=False, note=member.who
+    )

@@ -1,0 +1,61 @@
+"""Times and resources in words, as the rows say them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...model import Maybe, NotAvailable
+
+__all__ = ["amount", "called", "for_time", "known", "ordinal", "resources", "short", "since"]
+
+_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"))
+_BYTES = ("memory", "object_store_memory")
+
+
+def called(methods: str) -> str:
+    """``run()``; of several, ``run(), work()``."""
+    return ", ".join(f"{name}()" for name in methods.split(", "))
+
+
+def known(seconds: Maybe[float]) -> float:
+    """For sorting: 0 where it is not known."""
+    return 0.0 if isinstance(seconds, NotAvailable) else seconds
+
+
+def since(seconds: float) -> str:
+    """``26 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    whole = round(max(0.0, seconds))
+    for length, unit, below, below_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= length:
+            rest = whole % length // below
+            return f"{whole // length} {unit}" + (f" {rest} {below_unit}" if rest else "")
+    return f"{whole} s"
+
+
+def for_time(seconds: Maybe[float]) -> str:
+    """`` for 26 s``; nothing where it is not known."""
+    return "" if isinstance(seconds, NotAvailable) else f" for {since(seconds)}"
+
+
+def ordinal(n: int) -> str:
+    return f"{n}{'th' if n % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+
+
+def resources(required: Mapping[str, float]) -> str:
+    """``4 CPU, 1 GPU, 20 GiB of memory``; ``nothing`` where nothing is required."""
+    return ", ".join(amount(name, n) for name, n in sorted(required.items())) or "nothing"
+
+
+def amount(name: str, n: float) -> str:
+    if name in _BYTES:
+        for unit, word in _UNITS:
+            if n >= unit:
+                return f"{n / unit:.3g} {word} of {name.replace('_', ' ')}"
+        return f"{n:.0f} bytes of {name.replace('_', ' ')}"
+    return f"{n:g} {name}"
+
+
+def short(where: str) -> str:
+    """``/srv/job/collector.py:20 Engine.step`` with the file by its name alone."""
+    path, space, function = where.partition(" ") if " " not in where.rpartition(":")[0] else where.rpartition(" ")
+    return path.rpartition("/")[2] + space + function

@@ -1,0 +1,167 @@
+"""`Watched`: one frame of the live view. As readable for 300 ranks as for 2: then the table has those that stand out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from ...language import text
+from ...model import Watched, WatchedEvent, WatchedRank, WatchedSeries
+from ..blocks import Bar, Block, Column, Curve, Inline, Items, Line, Part, Span, Table, Tone
+from ..common import DASH, clock, value
+from ..units import duration, number, percent, plural, size, steady
+
+SIGNS: dict[str, tuple[str, Tone]] = {
+    "training": ("●", "good"),
+    "waiting": ("○", "muted"),
+    "slow": ("▲", "warn"),
+    "stalled": ("▲", "warn"),
+    "hung": ("✖", "bad"),
+    "diverged": ("✖", "bad"),
+    "lost": ("✖", "bad"),
+    "finished": ("■", "plain"),
+    "detached": ("□", "muted"),
+}
+FEW_RANKS, MOST_ROWS, ALL_ROWS = 16, 12, 100
+LATEST_EVENTS, ALL_EVENTS = 4, 40
+PARTS = (
+    ("data wait", "data_wait_s"),
+    ("forward", "forward_s"),
+    ("backward", "backward_s"),
+    ("optimizer", "optimizer_s"),
+    ("other", "other_s"),
+)
+LATE = 1.2
+
+
+def view(result: Watched) -> Iterator[Block]:
+    yield Line(_title(result), title=True)
+    yield Line(_state(result))
+    if result.why:
+        yield Items([Span(why, "muted") for why in result.why[:3]])
+    if result.view == "ranks":
+        yield _ranks(result, everyone=True)
+    elif result.view == "events":
+        yield from _events(result.events, ALL_EVENTS)
+    else:
+        yield from _curves(result)
+        if len(result.ranks) > 1:
+            yield _ranks(result, everyone=False)
+        yield from _events(result.events, LATEST_EVENTS)
+
+
+def _title(result: Watched) -> str:
+    ranks = plural(len(result.ranks), "rank")
+    pace = "" if result.steps_per_s is None else f" · {number(result.steps_per_s)} steps/s"
+    return f"{result.target} · step {result.step} since the attach · {ranks}{pace}"
+
+
+def _state(result: Watched) -> Inline:
+    sign, tone = SIGNS.get(result.state, ("●", "plain"))
+    return [Span(sign, tone), " ", Span(result.words, tone if tone in ("warn", "bad") else "strong")]
+
+
+def _curves(result: Watched) -> Iterator[Block]:
+    by_name = {series.name: series for series in result.series}
+    for name in ("loss", "grad_norm"):
+        if name in by_name:
+            one = by_name[name]
+            label = one.label if len(result.ranks) == 1 else f"{one.label} (rank {result.ranks[0].rank})"
+            yield Curve(label, list(one.sketch), _words(one))
+    yield from _split(by_name)
+    rows = [
+        [s.label, *(_figure(s, v) for v in ((s.middle,) if len(result.ranks) == 1 else (s.low, s.middle, s.high)))]
+        for s in result.series
+        if s.name not in [column for _, column in PARTS]
+    ]
+    heads = ["now"] if len(result.ranks) == 1 else ["least", "median", "greatest"]
+    if rows:
+        caption = "Latest values" if len(result.ranks) == 1 else "Latest values over the ranks"
+        yield Table(caption, [Column("series"), *(Column(h, right=True) for h in heads)], rows, 20, "series")
+
+
+def _words(series: WatchedSeries) -> str:
+    known = [v for v in series.sketch if math.isfinite(v)]
+    now = f"now {steady(series.middle)}" if math.isfinite(series.middle) else "now not finite"
+    return f"{now}, from {steady(known[0])}" if known else now
+
+
+def _figure(series: WatchedSeries, figure: float) -> Inline:
+    if math.isnan(figure):
+        return Span("NaN", "bad") if series.name in ("loss", "grad_norm") else DASH
+    if series.unit == "s":
+        return duration(figure)
+    if series.unit == "B":
+        return _bytes(figure)
+    if series.unit == "%":
+        return f"{number(figure)} %"
+    return value(figure) if series.name in ("loss", "grad_norm") else number(figure, 4)
+
+
+def _bytes(figure: float | None) -> Inline:
+    return size(round(figure)) if figure is not None and math.isfinite(figure) else DASH
+
+
+def _split(by_name: dict[str, WatchedSeries]) -> Iterator[Block]:
+    there = [(label, by_name[name].middle) for label, name in PARTS if name in by_name]
+    whole = sum(v for _, v in there if v > 0)
+    if 0 < whole < math.inf:
+        parts = [Part(label, max(0.0, v) / whole, percent(max(0.0, v) / whole)) for label, v in there]
+        yield Bar("where the time of a step goes", parts)
+
+
+def _ranks(result: Watched, *, everyone: bool) -> Table:
+    furthest = max((r.step for r in result.ranks), default=0)
+    paces = sorted(r.step_s for r in result.ranks if r.step_s is not None)
+    usual = paces[(len(paces) - 1) // 2] if paces else None
+
+    def remark(rank: WatchedRank) -> Inline:
+        if rank.problem:
+            return Span(rank.problem, "warn")
+        if rank.loss is not None and not math.isfinite(rank.loss):
+            return Span(text("loss is not finite", "loss 不是有限值"), "bad")
+        if rank.step < furthest - 1:
+            return Span(text(f"{furthest - rank.step} steps behind", f"落后 {furthest - rank.step} 步"), "warn")
+        if usual and rank.step_s is not None and len(result.ranks) > 1 and rank.step_s > usual * LATE:
+            return Span(
+                text(f"{rank.step_s / usual:.1f} x the median step", f"为中位步时的 {rank.step_s / usual:.1f} 倍"),
+                "warn",
+            )
+        return ""
+
+    many = len(result.ranks) > FEW_RANKS
+    order = sorted(result.ranks, key=lambda r: (not remark(r), -(r.step_s or 0.0), r.rank)) if many else result.ranks
+    rows: list[list[Inline]] = [
+        [
+            Span(r.name, "strong"),
+            str(r.step),
+            DASH if r.behind_s is None else duration(r.behind_s),
+            value(r.loss),
+            DASH if r.step_s is None else duration(r.step_s),
+            DASH if r.data_wait_s is None or not r.step_s else percent(r.data_wait_s / r.step_s),
+            _bytes(r.rss_bytes),
+            remark(r),
+        ]
+        for r in order
+    ]
+    columns = [
+        Column("rank"),
+        Column("step", right=True),
+        Column("ago", right=True, spare=True),
+        Column("loss", right=True),
+        Column("step time", right=True),
+        Column("data wait", right=True, spare=True),
+        Column("resident", right=True, spare=True),
+        Column("remark", wrap=True),
+    ]
+    shown = ALL_ROWS if everyone else len(rows) if not many else MOST_ROWS
+    caption = "Ranks, the remarkable and the slowest first" if many else "Ranks"
+    return Table(caption, columns, rows, shown, "ranks")
+
+
+def _events(events: Sequence[WatchedEvent], most: int) -> Iterator[Block]:
+    if events:
+        items: list[Inline] = [
+            [Span(clock(e.time_s), "muted"), f" step {e.step}: {e.text}"] for e in reversed(events[-most:])
+        ]
+        yield Items(items, "Events, newest first")

@@ -1,0 +1,129 @@
+"""What a `Job` offers for watching it: its new steps, its feed, the live view, export."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .model import Diagnosis, Exported, GpuReport, NewSteps, Rank
+
+if TYPE_CHECKING:
+    from .attach.base import Link
+    from .export.metrics import MetricsServer
+    from .live import Feed
+    from .polling import Poller
+
+__all__ = ["Watchable"]
+
+
+class Watchable:
+    """The part of `Job` that is asked again and again."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._poller: Poller | None = None
+        self._feed: Feed | None = None
+        self._servers: list[MetricsServer] = []
+        self._making = threading.Lock()
+
+    @property
+    def ranks(self) -> list[Rank]:
+        raise NotImplementedError
+
+    def _open_links(self) -> list[Link]:
+        raise NotImplementedError
+
+    @property
+    def who(self) -> Mapping[int, str]:
+        """What each rank is called."""
+        return {rank.rank: f"rank {rank.rank}" for rank in self.ranks}
+
+    def poll(self, since: Mapping[int, int] | None, *, timeout: float = 1.0) -> list[NewSteps]:
+        """The steps of each rank named after the number given, over lines of their own; None: all steps of all that train. See `Feed`.
+
+        About 0.3 ms a rank. A rank that gives none says why. Raises `TargetGone` where this job is closed.
+        """
+        links = self._open_links()
+        if since is None:
+            assert self.ranks  # by their own numbers
+        with self._making:
+            if self._poller is None:
+                from .polling import Poller
+
+                self._poller = Poller(links)
+        return self._poller.poll(since, timeout)
+
+    def feed(self, *, rate_hz: float = 2.0) -> Feed:
+        """The feed of this job: one for all who watch it, running. It stops when the job is closed.
+
+        `rate_hz` is how often the ranks are asked, by whoever wants it most often.
+        """
+        feed = self._made_feed(rate_hz)
+        feed.start()
+        return feed
+
+    def _made_feed(self, rate_hz: float) -> Feed:
+        from .live import Feed
+
+        with self._making:
+            if self._feed is None:
+                self._feed = Feed(self)
+            self._feed.rate_hz = max(self._feed.rate_hz, rate_hz)
+            return self._feed
+
+    def diagnose(self, *, timeout: float) -> Diagnosis:
+        raise NotImplementedError
+
+    def gpu(self, *, timeout: float) -> GpuReport:
+        raise NotImplementedError
+
+    @property
+    def over(self) -> bool:
+        """Whether who watches this job has seen its end."""
+        return self._feed is not None and self._feed.state.code in ("finished", "detached")
+
+    def watch(self, *, view: str = "curves", rate_hz: float = 2.0) -> Any:
+        """The live view of this job as a widget for a notebook, on the tab `view`; `traindbg watch` shows the same at a terminal.
+
+        What is drawn stays when the job has ended, and in a saved notebook as a picture. Raises `MissingPiece` without anywidget.
+        """
+        from .widgets import watch
+
+        return watch(self, view=view, rate_hz=rate_hz, feed=self.feed(rate_hz=rate_hz))
+
+    def export(self, path: str) -> Exported:
+        """Write the recorded steps of all ranks to `path`: ``"run.parquet"`` or, for Perfetto, ``"trace.json"`` (or ``".json.gz"``).
+
+        All that was seen since this job is watched, or what the agents still have, 8192 steps; also when the job has ended. The file
+        appears complete or not at all. Raises `UsageError` for a path that cannot be written, `MissingPiece` without pyarrow (Parquet),
+        `NoTarget` where there is no step.
+        """
+        from .export import write
+
+        feed = self._made_feed(0.0)
+        feed.refresh()
+        return write(feed, path)
+
+    def serve_metrics(self, port: int = 0) -> MetricsServer:
+        """Serve loss, times, memory and state to Prometheus at ``.url``, on 127.0.0.1 only, until ``.close()`` or the end of this job.
+
+        `port` 0 takes a free one. Every process of this machine can read it. Raises `MissingPiece` without prometheus-client.
+        """
+        from .export.metrics import MetricsServer
+
+        server = MetricsServer(self.feed(), port)
+        self._servers.append(server)
+        return server
+
+    def _end_watching(self) -> None:
+        """Stop the feed and whatever serves it, and hang up."""
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        feed, poller, self._poller = self._feed, self._poller, None
+        if feed is not None:
+            feed.detach()
+        if poller is not None:
+            poller.close()

@@ -1,0 +1,64 @@
+"""Findings as plain data for a page, each next step with the one thing of ours that it names, if any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..language import text
+from ..model import Finding, Silent
+from ..render.clean import clean
+from ..render.grouping import compact_ranks, group_by
+
+__all__ = ["DOES", "cards", "silences"]
+
+DOES = {
+    "stacks": re.compile(r"[%`]\s*(?:traindbg )?stacks\b"),
+    "collectives": re.compile(r"[%`]\s*(?:traindbg )?nccl[_-]check\b"),
+    "checkpoint": re.compile(r"[%`]\s*(?:traindbg )?checkpoint\b(?! --(?:verify|inspect|compare))"),
+    "first_nan": re.compile(r"--first-nan\b"),
+    "learning_rate": re.compile(r"[%`]\s*(?:traindbg )?lr\b"),
+}
+"""What a button can do of that which a next step names: only our own verbs that harm nothing, or that ask once more before they act."""
+
+_WORDS = {"critical": ("CRITICAL", "严重"), "warning": ("WARNING", "警告"), "info": ("INFO", "提示")}
+
+
+def cards(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """One card per finding, in the order given (root cause first). Texts are the trainee's in part: they are to be shown as text."""
+    return [_card(finding) for finding in findings]
+
+
+def _card(finding: Finding) -> dict[str, Any]:
+    word = _WORDS.get(finding.severity)
+    return {
+        "severity": finding.severity,
+        "word": finding.severity if word is None else text(*word),
+        "code": finding.code,
+        "title": clean(finding.title),
+        "who": [clean(str(who)) for who in finding.who],
+        "where": None if finding.where is None else clean(finding.where),
+        "evidence": [clean(line) for one in finding.evidence for line in one.splitlines() if line.strip()],
+        "cause": clean(finding.cause),
+        "next_steps": [{"text": clean(step), "does": _does(step)} for step in finding.next_steps],
+        "confidence": finding.confidence,
+        "reference": finding.reference,
+    }
+
+
+def _does(step: str) -> str | None:
+    return next((name for name, said in DOES.items() if said.search(step)), None)
+
+
+def silences(silent: Sequence[Silent]) -> list[str]:
+    """Who gave no answer and why, one line for all that have the same reason."""
+    lines = []
+    for same in group_by(
+        silent, lambda s: (s.reason.replace(str(s.pid), "PID"), s.next_step.replace(str(s.pid), "PID"))
+    ):
+        ranks = [s.rank for s in same if s.rank is not None]
+        who = compact_ranks(ranks) if ranks else "pids " + ", ".join(str(s.pid) for s in same)
+        reason = same[0].reason if len(same) == 1 else same[0].reason.replace(str(same[0].pid), "…")
+        lines.append(clean(f"{who}: no answer: {reason}" + (f"; {same[0].next_step}" if same[0].next_step else "")))
+    return lines

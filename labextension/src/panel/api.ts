@@ -1,0 +1,129 @@
+// The requests to the server extension. JupyterLab's own connection adds token and XSRF header.
+
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import { Listing } from './jobs';
+
+export interface Finding {
+  code: string;
+  severity: 'critical' | 'warning' | 'info';
+  title: string;
+  who: string[];
+  where: string | null;
+  evidence: string[];
+  cause: string;
+  next_steps: string[];
+  confidence: string;
+}
+
+export interface Diagnosis {
+  findings: Finding[];
+  text: string;
+}
+
+export interface Plan {
+  directory: string;
+  kind: string;
+  bytes: number;
+  free_bytes: number | null;
+  pause_s: number | null;
+  there: string;
+  still: number[];
+  missing: number[];
+  note: string;
+}
+
+export interface Saved {
+  directory: string;
+  bytes: number;
+  duration_s: number;
+  exact: boolean;
+  verified: boolean;
+  text: string;
+}
+
+export interface Task {
+  state: 'running' | 'done' | 'failed';
+  done_bytes: number;
+  total_bytes: number;
+  result: Saved | null;
+  error: { message: string; next_step: string } | null;
+}
+
+/** What the server refused, with what to do about it. */
+export class Refused extends Error {
+  constructor(
+    message: string,
+    readonly nextStep: string,
+    readonly status: number
+  ) {
+    super(message);
+  }
+}
+
+export class Api {
+  constructor(private readonly settings = ServerConnection.makeSettings()) {}
+
+  jobs(): Promise<Listing> {
+    return this.ask('jobs');
+  }
+
+  follow(target: string): Promise<unknown> {
+    return this.ask('follow', { target });
+  }
+
+  unfollow(target: string): Promise<unknown> {
+    return this.ask('unfollow', { target });
+  }
+
+  stacks(target: string): Promise<{ text: string }> {
+    return this.ask('stacks', { target });
+  }
+
+  diagnose(target: string): Promise<Diagnosis> {
+    return this.ask('diagnose', { target });
+  }
+
+  report(target: string): Promise<{ path: string; text: string }> {
+    return this.ask('report', { target });
+  }
+
+  plan(target: string, directory?: string): Promise<Plan> {
+    return this.ask('checkpoint/plan', directory === undefined ? { target } : { target, directory });
+  }
+
+  checkpoint(target: string, directory: string): Promise<{ task: string }> {
+    return this.ask('checkpoint', { target, directory });
+  }
+
+  task(id: string): Promise<Task> {
+    return this.ask(`tasks/${encodeURIComponent(id)}`);
+  }
+
+  private async ask<T>(path: string, body?: object): Promise<T> {
+    const url = URLExt.join(this.settings.baseUrl, 'jupyter-traindbg', path);
+    const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+    let response: Response;
+    try {
+      response = await ServerConnection.makeRequest(url, init, this.settings);
+    } catch {
+      throw new Refused('the Jupyter server does not answer', 'is it still running?', 0);
+    }
+    const text = await response.text();
+    let answer: { message?: string; next_step?: string } = {};
+    try {
+      answer = JSON.parse(text);
+    } catch {
+      answer = { message: `the server answered ${response.status} without JSON` };
+    }
+    if (!response.ok) {
+      const missing = response.status === 404 && answer.next_step === undefined;
+      throw new Refused(
+        missing ? 'this server has no jupyter-traindbg extension' : (answer.message ?? response.statusText),
+        missing ? 'install jupyter-traindbg where the Jupyter server runs, and restart it' : (answer.next_step ?? ''),
+        response.status
+      );
+    }
+    return answer as T;
+  }
+}

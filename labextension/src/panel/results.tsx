@@ -1,0 +1,87 @@
+// What a question about a job gave, in a tab of the main area: text as text, findings as cards.
+
+import { MainAreaWidget, ReactWidget } from '@jupyterlab/apputils';
+import React from 'react';
+import { Diagnosis, Finding } from './api';
+import { traindbgIcon } from './icon';
+
+const SEVERITY = { critical: '■ critical', warning: '▲ warning', info: '● info' };
+
+/** A tab called `label` with `content` in it. */
+export function resultTab(id: string, label: string, content: React.ReactElement): MainAreaWidget {
+  const body = ReactWidget.create(<article className="jp-traindbg-result">{content}</article>);
+  const tab = new MainAreaWidget({ content: body });
+  tab.id = id;
+  tab.title.label = label;
+  tab.title.icon = traindbgIcon;
+  tab.title.closable = true;
+  body.node.tabIndex = 0;
+  body.node.setAttribute('role', 'document');
+  body.node.setAttribute('aria-label', label);
+  return tab;
+}
+
+export function TextResult(props: { heading: string; text: string; taken: Date }): React.ReactElement {
+  return (
+    <>
+      <h1>{props.heading}</h1>
+      <p className="jp-traindbg-note">Taken at {props.taken.toLocaleTimeString()}</p>
+      <pre>{props.text}</pre>
+    </>
+  );
+}
+
+export function DiagnosisResult(props: { heading: string; diagnosis: Diagnosis; taken: Date }): React.ReactElement {
+  const { findings, text } = props.diagnosis;
+  return (
+    <>
+      <h1>{props.heading}</h1>
+      <p className="jp-traindbg-note">Taken at {props.taken.toLocaleTimeString()}</p>
+      {findings.length === 0 && <p className="jp-traindbg-healthy">✔ Nothing wrong was found.</p>}
+      {findings.map((finding, n) => (
+        <Card key={n} finding={finding} root={n === 0} />
+      ))}
+      <details>
+        <summary>All of it as text</summary>
+        <pre>{text}</pre>
+      </details>
+    </>
+  );
+}
+
+function Card(props: { finding: Finding; root: boolean }): React.ReactElement {
+  const { finding } = props;
+  return (
+    <section className={`jp-traindbg-card jp-mod-${finding.severity}`}>
+      <h2>
+        <span className="jp-traindbg-severity">{SEVERITY[finding.severity]}</span> {finding.title}
+      </h2>
+      <p className="jp-traindbg-note">
+        {finding.code} · confidence {finding.confidence}
+        {finding.who.length > 0 && <> · to look at: {finding.who.join(', ')}</>}
+        {finding.where && (
+          <>
+            {' '}
+            · <code>{finding.where}</code>
+          </>
+        )}
+      </p>
+      {finding.cause && <p>{finding.cause}</p>}
+      <Points heading="Evidence" points={finding.evidence} />
+      <Points heading="What to do" points={finding.next_steps} numbered />
+    </section>
+  );
+}
+
+function Points(props: { heading: string; points: string[]; numbered?: boolean }): React.ReactElement | null {
+  if (props.points.length === 0) {
+    return null;
+  }
+  const items = props.points.map((point, n) => <li key={n}>{point}</li>);
+  return (
+    <>
+      <h3>{props.heading}</h3>
+      {props.numbered ? <ol>{items}</ol> : <ul>{items}</ul>}
+    </>
+  );
+}

@@ -1,0 +1,32 @@
+// The status bar: how many jobs there are, or which one is in trouble, in words and by a sign of its own shape.
+
+import { ReactWidget } from '@jupyterlab/apputils';
+import React from 'react';
+import { overall } from './jobs';
+import { JobsModel } from './model';
+
+export class JobsStatus extends ReactWidget {
+  constructor(
+    private readonly model: JobsModel,
+    private readonly open: () => void
+  ) {
+    super();
+    this.addClass('jp-traindbg-status');
+    model.changed.connect(() => this.update());
+  }
+
+  protected override render(): React.ReactElement {
+    const { text, glyph, trouble } = overall(this.model.jobs);
+    return (
+      <button
+        type="button"
+        className={trouble ? 'jp-mod-bad' : undefined}
+        title="Show the training jobs"
+        aria-label={`Training jobs: ${text}. Show them`}
+        onClick={this.open}
+      >
+        <span aria-hidden="true">{glyph}</span> {text}
+      </button>
+    );
+  }
+}

@@ -1,0 +1,113 @@
+// Findings as cards: how bad, in a word and a sign; who, where, the evidence, the cause, what to do now.
+
+import { button, Child, el } from './dom';
+
+export interface Step {
+  text: string;
+  does: string | null;
+}
+
+export interface Card {
+  severity: string;
+  word: string;
+  code: string;
+  title: string;
+  who: string[];
+  where: string | null;
+  evidence: string[];
+  cause: string;
+  next_steps: Step[];
+  confidence: string;
+  reference: string | null;
+}
+
+const MOST_WHO = 8;
+const MOST_LINES = 4;
+const SIGNS: Record<string, string> = { critical: '✖', warning: '▲', info: '●' };
+const LABELS: Record<string, string> = {
+  stacks: 'Show the stacks',
+  collectives: 'Show the collectives',
+  checkpoint: 'Save a checkpoint…',
+  first_nan: 'Arm first-NaN',
+  learning_rate: 'Learning rate…'
+};
+
+/** Cards in the order given. `act` is called with what a button does; buttons that it does not know are left out. */
+export function showCards(cards: Card[], acts: Record<string, () => void>): HTMLElement {
+  return el('div', { class: 'tdb-cards' }, ...cards.map(card => showCard(card, acts)));
+}
+
+function showCard(card: Card, acts: Record<string, () => void>): HTMLElement {
+  const known = card.severity in SIGNS ? card.severity : 'info';
+  const head = el(
+    'h4',
+    { class: 'tdb-card-head' },
+    el('span', { class: `tdb-severity tdb-is-${known}`, text: `${SIGNS[known]} ${card.word}` }),
+    ' ',
+    el('span', { class: 'tdb-card-title', text: card.title })
+  );
+  const list = el('dl', { class: 'tdb-facts' });
+  row(list, 'who', card.who.length > 0 && people(card.who));
+  row(list, 'where', card.where && el('code', { text: nearer(card.where), title: card.where }));
+  row(list, 'evidence', lines(card.evidence));
+  row(list, 'cause', card.cause);
+  row(
+    list,
+    'next steps',
+    items(
+      'ol',
+      card.next_steps.map(step => step.text)
+    )
+  );
+  row(list, 'confidence', card.confidence);
+  row(list, 'reference', card.reference);
+  const does = [...new Set(card.next_steps.map(step => step.does))].filter(
+    (name): name is string => name !== null && name in acts && name in LABELS
+  );
+  const buttons = does.map(name => button(LABELS[name], acts[name], { attrs: { 'data-does': name } }));
+  return el(
+    'section',
+    { class: `tdb-card tdb-card-${known}`, attrs: { 'aria-label': `${card.word}: ${card.title}` } },
+    head,
+    list,
+    buttons.length > 0 && el('div', { class: 'tdb-row' }, ...buttons),
+    el('div', { class: 'tdb-card-code', text: card.code })
+  );
+}
+
+function row(list: HTMLElement, name: string, value: Child): void {
+  if (value) {
+    list.append(el('dt', { text: name }), el('dd', {}, value));
+  }
+}
+
+/** "/home/ada/runs/src/train.py:3 f" -> "…/src/train.py:3 f": the whole path where the pointer rests. */
+export function nearer(where: string): string {
+  const [, path, rest] = /^(\/.*?)(:\d+ .*)?$/.exec(where) ?? [];
+  const parts = (path ?? '').split('/');
+  return parts.length > 3 ? `…/${parts.slice(-2).join('/')}${rest ?? ''}` : where;
+}
+
+/** The first ones by name; all of them where the pointer rests. */
+function people(who: string[]): HTMLElement {
+  const more = who.length > MOST_WHO ? ` and ${who.length - MOST_WHO} more` : '';
+  return el('span', { text: who.slice(0, MOST_WHO).join(', ') + more, title: more ? who.join(', ') : '' });
+}
+
+/** The first lines, and the others behind a fold: a card is to be read at a glance. */
+function lines(texts: string[]): HTMLElement | null {
+  if (texts.length <= MOST_LINES + 1) {
+    return items('ul', texts);
+  }
+  const rest = texts.slice(MOST_LINES);
+  return el(
+    'div',
+    {},
+    items('ul', texts.slice(0, MOST_LINES)),
+    el('details', {}, el('summary', { text: `${rest.length} more` }), items('ul', rest))
+  );
+}
+
+function items(kind: 'ul' | 'ol', texts: string[]): HTMLElement | null {
+  return texts.length === 0 ? null : el(kind, {}, ...texts.map(text => el('li', { text })));
+}

@@ -1,0 +1,431 @@
+// The diagnosis: what is wrong as cards, stacks with the ranks that share them, ranks by process groups, and every worker in a table.
+
+import './views.css';
+
+import { duration } from '../common/format';
+import { Card, showCards } from './cards';
+import { Column, DataTable } from './dataTable';
+import { button, el, fill, say, Trouble, keepKeys } from './dom';
+import { Channel, Mounted, View } from './view';
+
+interface Worker {
+  rank: number;
+  who: string;
+  pid: number | null;
+  state: string;
+  odd: number;
+  doing: string;
+  where: string;
+  step: number | null;
+  since_s: number | null;
+}
+
+interface Frame {
+  place: string;
+  path: string;
+  library: boolean;
+}
+
+interface StackGroup {
+  ranks: string;
+  count: number;
+  threads: number;
+  name: string;
+  role: string;
+  source: string;
+  where: string;
+  state: string;
+  note: string;
+  runs: { folded: string; frames: Frame[] }[];
+}
+
+interface Cell {
+  issued: number | null;
+  completed: number | null;
+  behind: number;
+  waits: boolean;
+}
+
+interface MatrixRow {
+  ranks: string;
+  count: number;
+  blamed: boolean;
+  cells: (Cell | null)[];
+  waits_in: string;
+  for_s: number | null;
+  at: string;
+}
+
+const SIGNS: Record<string, string> = { bad: '✖', warning: '▲', good: '✔' };
+const STATE_SIGNS: Record<string, string> = {
+  stopped: '✖',
+  ended: '✖',
+  'not seen': '▲',
+  'not known': '?',
+  computing: '▶',
+  stepping: '▶',
+  waiting: '◌',
+  starting: '…',
+  idle: '·'
+};
+
+/** "issued / completed", with an arrow down where the rank is behind the foremost, and a word where it waits. */
+export function cellWords(cell: Cell | null): string {
+  if (cell === null) {
+    return '–';
+  }
+  const figures = `${cell.issued ?? '?'} / ${cell.completed ?? '?'}`;
+  return figures + (cell.waits ? ', waits' : '') + (cell.behind > 0 ? ` ▼${cell.behind}` : '');
+}
+
+function workers(named: boolean): Column<Worker>[] {
+  return [
+    {
+      name: 'rank',
+      title: named ? 'worker' : 'rank',
+      value: row => (named && row.who ? row.who : row.rank),
+      right: !named
+    },
+    { name: 'pid', title: 'pid', value: row => row.pid, right: true },
+    {
+      name: 'state',
+      title: 'state',
+      value: row => row.odd,
+      show: row => `${STATE_SIGNS[row.state] ?? '●'} ${row.state}`
+    },
+    { name: 'doing', title: 'doing', value: row => row.doing, wrap: true },
+    { name: 'where', title: 'where', value: row => row.where || null, show: row => shortPlace(row.where), wrap: true },
+    { name: 'step', title: 'step', value: row => row.step, right: true },
+    { name: 'since', title: 'for', value: row => row.since_s, show: row => duration(row.since_s), right: true }
+  ];
+}
+
+/** The file by its name only. */
+export function shortPlace(where: string): string {
+  const [path, ...rest] = where.split(' ');
+  return where === '' ? '–' : [path.slice(path.lastIndexOf('/') + 1), ...rest].join(' ');
+}
+
+class DiagnosisPanel {
+  private buttons: Record<string, HTMLButtonElement> = {};
+  private tools = el('div', { class: 'tdb-row' });
+  private doing = el('span', { class: 'tdb-muted', attrs: { role: 'status' } });
+  private trouble = new Trouble();
+  private verdict = el('div', { attrs: { 'aria-live': 'polite' } });
+  private cards = el('div');
+  private why = el('div');
+  private stacks = el('div', { attrs: { tabindex: '-1' } });
+  private matrix = el('div', { attrs: { tabindex: '-1' } });
+  private ranks = el('div');
+  private rankTable: DataTable<Worker> | null = null;
+  private named = false;
+  private rayTable: DataTable<Worker> | null = null;
+  private ray = el('div');
+  private wanted = '';
+  private end: () => void;
+
+  constructor(
+    private root: HTMLElement,
+    private channel: Channel
+  ) {
+    this.end = channel.onMessage(content => this.receive(content));
+    const labels = { diagnose: 'Diagnose', stacks: 'Stacks', collectives: 'Collectives', workers: 'Ray workers' };
+    for (const [name, label] of Object.entries(labels)) {
+      this.buttons[name] = button(label, () => this.ask(name), { class: name === 'diagnose' ? 'tdb-primary' : '' });
+      this.tools.append(this.buttons[name]);
+    }
+    this.buttons.workers.hidden = true;
+    this.tools.append(
+      button('Save a checkpoint…', this.acts().checkpoint, { title: 'Opens its view, which asks before it writes' }),
+      this.doing
+    );
+    root.append(
+      this.tools,
+      this.trouble.node,
+      this.verdict,
+      this.cards,
+      this.why,
+      this.ranks,
+      this.ray,
+      this.stacks,
+      this.matrix
+    );
+    keepKeys(root);
+    channel.send({ do: 'hello' });
+  }
+
+  dispose(): void {
+    this.end();
+    this.root.replaceChildren();
+  }
+
+  private ask(what: string): void {
+    this.trouble.clear();
+    this.wanted = what;
+    this.channel.send({ do: what });
+  }
+
+  private receive(content: any): void {
+    const shown: Record<string, () => void> = {
+      hello: () => {
+        this.buttons.workers.hidden = !content.can.includes('workers');
+        this.busy(content.doing);
+      },
+      doing: () => this.busy(content.doing),
+      diagnosis: () => this.diagnosed(content),
+      stacks: () => this.showStacks(content),
+      collectives: () => this.showMatrix(content),
+      workers: () => this.showRay(content),
+      failed: () => this.trouble.show(content.text, content.next_step, content.what)
+    };
+    shown[content.kind]?.();
+  }
+
+  private busy(doing: string[]): void {
+    for (const [name, one] of Object.entries(this.buttons)) {
+      one.setAttribute('aria-busy', String(doing.includes(name)));
+      one.disabled = doing.includes(name);
+    }
+    const words: Record<string, string> = {
+      diagnose: 'looking at every rank for some seconds…',
+      stacks: 'reading the stacks…',
+      collectives: 'reading the flight recorders…',
+      workers: 'asking Ray…'
+    };
+    say(this.doing, doing.map(name => words[name] ?? '').join(' '));
+  }
+
+  private acts(): Record<string, () => void> {
+    const open = (view: string) => () =>
+      this.root.dispatchEvent(new CustomEvent('traindbg:open', { bubbles: true, detail: { view } }));
+    return {
+      stacks: () => this.ask('stacks'),
+      collectives: () => this.ask('collectives'),
+      checkpoint: open('checkpoint'),
+      learning_rate: open('learning_rate'),
+      first_nan: open('gradients')
+    };
+  }
+
+  private diagnosed(content: any): void {
+    this.trouble.clear();
+    const found = content.cards.length as number;
+    fill(
+      this.verdict,
+      el(
+        'p',
+        { class: `tdb-verdict tdb-tone-${content.tone}` },
+        el('span', { text: `${SIGNS[content.tone] ?? '●'} `, attrs: { 'aria-hidden': 'true' } }),
+        content.words,
+        el('span', { class: 'tdb-muted', text: ` · at ${content.at}, in ${content.took}` })
+      ),
+      found === 0 && el('p', { class: 'tdb-muted', text: 'Nothing wrong was found.' })
+    );
+    fill(this.cards, showCards(content.cards as Card[], this.acts()));
+    const judged = [...content.why, ...content.silent] as string[];
+    fill(
+      this.why,
+      judged.length > 0 &&
+        el(
+          'details',
+          { attrs: { class: 'tdb-why' } },
+          el('summary', { text: 'Judged by' }),
+          el('ul', {}, ...judged.map(text => el('li', { text })))
+        )
+    );
+    if (this.rankTable === null || this.named !== content.named) {
+      this.named = content.named;
+      this.rankTable = new DataTable<Worker>(this.named ? 'Workers' : 'Ranks', workers(this.named), {
+        keep: 'diagnosis-ranks',
+        sort: 'state',
+        noun: this.named ? 'worker' : 'rank',
+        height: '300px'
+      });
+      fill(this.ranks, this.rankTable.node);
+    }
+    this.rankTable.update(content.ranks as Worker[]);
+    this.ranks.hidden = content.ranks.length === 0;
+  }
+
+  private showRay(content: any): void {
+    if (this.rayTable === null) {
+      this.rayTable = new DataTable<Worker>('Ray workers', workers(true), {
+        keep: 'diagnosis-ray',
+        sort: 'state',
+        noun: 'worker',
+        height: '300px'
+      });
+      fill(this.ray, this.rayTable.node);
+    }
+    this.rayTable.update(content.rows as Worker[]);
+  }
+
+  private showStacks(content: any): void {
+    const open = new Set(
+      [...this.stacks.querySelectorAll('details[open]')].map(one => (one as HTMLElement).dataset.key)
+    );
+    const fresh = this.stacks.childElementCount === 0;
+    const sections = content.sections as { title: string; groups: StackGroup[] }[];
+    fill(
+      this.stacks,
+      el(
+        'h3',
+        { class: 'tdb-head3', text: 'Stacks' },
+        el('span', { class: 'tdb-muted', text: ` · at ${content.at}, in ${content.took}; identical ones once` })
+      ),
+      ...content.silent.map((text: string) => el('p', { class: 'tdb-is-warning', text })),
+      el(
+        'ul',
+        { class: 'tdb-tree', attrs: { 'aria-label': 'Stacks' } },
+        ...sections.map((section, s) => this.section(section, fresh ? s === 0 : null, open))
+      ),
+      content.more > 0 &&
+        el('p', { class: 'tdb-muted', text: `… and ${content.more} more places; job.stacks() has them all` })
+    );
+    this.reveal('stacks', this.stacks);
+  }
+
+  private section(
+    section: { title: string; groups: StackGroup[] },
+    first: boolean | null,
+    open: Set<string | undefined>
+  ): HTMLElement {
+    const threads = section.groups.reduce((sum, group) => sum + group.threads, 0);
+    const title = `${section.title} (${threads}, at ${section.groups.length} ${section.groups.length === 1 ? 'place' : 'places'})`;
+    const inner = section.groups.map((group, g) =>
+      this.group(group, `${section.title}/${group.where}/${group.ranks}`, first === true && g < 2, open)
+    );
+    return this.fold(title, [], el('ul', {}, ...inner), section.title, first ?? false, open);
+  }
+
+  private group(group: StackGroup, key: string, wide: boolean, open: Set<string | undefined>): HTMLElement {
+    const head = [
+      el('strong', { text: group.ranks }),
+      group.role === 'rank' ? '' : ` ${group.role}`,
+      group.name && group.name !== 'MainThread' ? ` ${group.name}` : '',
+      group.threads > group.count ? ` (${group.threads} threads)` : '',
+      ' ',
+      el('code', { text: group.where }),
+      el('span', {
+        class: 'tdb-muted',
+        text: ` ${[group.state, group.source === 'agent' ? '' : `by ${group.source}`, group.note].filter(Boolean).join(' · ')}`
+      })
+    ];
+    const frames = group.runs.map((run, r) => {
+      const lines = run.frames.map(frame =>
+        el(
+          'li',
+          { class: frame.library ? 'tdb-library' : 'tdb-user' },
+          el('code', { text: frame.place, title: frame.path })
+        )
+      );
+      const list = el('ol', { class: 'tdb-frames' }, ...lines);
+      return run.folded ? this.fold(run.folded, [], list, `${key}/${r}`, false, open) : el('li', {}, list);
+    });
+    return this.fold('', head, el('ul', {}, ...frames), key, wide, open);
+  }
+
+  /** A branch of the tree: what a reader has opened stays so when the stacks are read anew. */
+  private fold(
+    title: string,
+    head: (Node | string)[],
+    inner: HTMLElement,
+    key: string,
+    wide: boolean,
+    open: Set<string | undefined>
+  ): HTMLElement {
+    const details = el('details', { attrs: { 'data-key': key } }, el('summary', {}, title, ...head), inner);
+    details.open = wide || open.has(key);
+    return el('li', {}, details);
+  }
+
+  private showMatrix(content: any): void {
+    const rows = content.rows as MatrixRow[];
+    const families = content.families as string[];
+    const heads = ['ranks', ...families, 'waits in', 'for', 'at'].map(text =>
+      el('th', { text, attrs: { scope: 'col' } })
+    );
+    const body = rows.map(row =>
+      el(
+        'tr',
+        { class: row.blamed ? 'tdb-blamed' : '' },
+        el('th', { attrs: { scope: 'row' }, text: `${row.blamed ? '✖ ' : ''}${row.ranks}` }),
+        ...row.cells.map(cell => el('td', { class: cellClass(cell), text: cellWords(cell), title: cellTitle(cell) })),
+        el('td', { text: row.waits_in || '–' }),
+        el('td', { text: duration(row.for_s) }),
+        el('td', {}, el('code', { text: row.at || '–' }))
+      )
+    );
+    const notes = [content.missing, ...content.silent, ...content.notes].filter(Boolean) as string[];
+    fill(
+      this.matrix,
+      el(
+        'h3',
+        { class: 'tdb-head3', text: 'Ranks by process groups' },
+        el('span', {
+          class: 'tdb-muted',
+          text: ` · at ${content.at}, in ${content.took}; last issued / last completed; ▼ so many behind the foremost`
+        })
+      ),
+      content.cards.length > 0 && showCards(content.cards as Card[], this.acts()),
+      families.length === 0
+        ? el('p', {
+            class: 'tdb-muted',
+            text: 'This job has no process groups: it is one process, or has not made them yet.'
+          })
+        : el(
+            'div',
+            {
+              class: 'tdb-scroll',
+              attrs: {
+                tabindex: '0',
+                role: 'region',
+                'aria-label': 'Ranks by process groups, scrolls',
+                style: 'max-height: 340px'
+              }
+            },
+            el(
+              'table',
+              { class: 'tdb-table tdb-matrix' },
+              el('caption', { class: 'tdb-unseen', text: 'Ranks by process groups' }),
+              el('thead', {}, el('tr', {}, ...heads)),
+              el('tbody', {}, ...body)
+            )
+          ),
+      content.more_families > 0 &&
+        el('p', { class: 'tdb-muted', text: `… and ${content.more_families} more kinds of groups` }),
+      ...notes.map(text => el('p', { class: 'tdb-muted', text }))
+    );
+    this.reveal('collectives', this.matrix);
+  }
+
+  /** Bring to sight what this page asked for, and only that. */
+  private reveal(what: string, node: HTMLElement): void {
+    if (this.wanted === what) {
+      this.wanted = '';
+      node.focus({ preventScroll: true });
+      node.scrollIntoView?.({ block: 'nearest' });
+    }
+  }
+}
+
+function cellClass(cell: Cell | null): string {
+  return cell === null ? 'tdb-none' : cell.behind > 0 ? 'tdb-behind' : cell.waits ? 'tdb-waits' : '';
+}
+
+function cellTitle(cell: Cell | null): string {
+  if (cell === null) {
+    return 'not in this group';
+  }
+  const behind = cell.behind > 0 ? `, ${cell.behind} behind the foremost rank` : '';
+  return `issued ${cell.issued ?? 'not known'}, completed ${cell.completed ?? 'not known'}${cell.waits ? ', waits here' : ''}${behind}`;
+}
+
+export const DIAGNOSIS: View = {
+  name: 'diagnosis',
+  label: 'Diagnosis',
+  mount(root: HTMLElement, channel: Channel): Mounted {
+    const view = new DiagnosisPanel(root, channel);
+    return { show: () => undefined, hide: () => undefined, dispose: () => view.dispose() };
+  }
+};

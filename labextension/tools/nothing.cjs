@@ -1,0 +1,2 @@
+// What jest finds where the sources import a style sheet or a picture.
+module.exports = '';

@@ -1,0 +1,228 @@
+"""What a person does who finds a Ray job stuck: one command, from a cold shell or a real kernel, on clusters to which things happen.
+
+What the verbs say of each kind of trouble is tested in test_ray_diagnose.py, a job's questions and changes in test_ray_job.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from kernels import Kernel
+from ray_clusters import QUICK_DEATHS, Cluster, Submitted, line_of, living_helpers, until
+from support import SLOW_MACHINE_S
+
+PROGRAM = "ray_collector.py"
+HELPER = "ray::TraindbgHelper"
+HERE_TOO = {"TRAINDBG_RAY_HELPERS": "always"}
+"""Helpers on this machine as well, which need none."""
+STANDS_STILL = 2
+"""From this trouble on a row is one that somebody has to look at."""
+
+
+def run(
+    cluster: Cluster, *words: str, env: Mapping[str, str] | None = None, limit_s: float = 60
+) -> tuple[int, str, str]:
+    """`traindbg WORDS` in a new process: its exit status, stdout and stderr."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "jupyter_traindbg.cli", *words],
+        env={**kept, **cluster.env, "TRAINDBG_LANG": "en", **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def workers(
+    cluster: Cluster, *words: str, env: Mapping[str, str] | None = None, patience: str = "10"
+) -> dict[str, Any]:
+    status, said, error = run(cluster, "ray-workers", *words, "--json", "--timeout", patience, env=env)
+    assert status in (0, 1), error
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def at(mark: str) -> str:
+    return f"{PROGRAM}:{line_of(PROGRAM, mark)} "
+
+
+def troubled(found: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    return {row["pid"]: row for row in found["workers"] if row["trouble"] >= STANDS_STILL}
+
+
+def assert_names_both(found: Mapping[str, Any], job: Submitted, but: Collection[int] = ()) -> None:
+    """Both bad workers with file and line, in the rows as in the verdict, and nobody else; `but` are rows of other troubles."""
+    rows = {pid: row for pid, row in troubled(found).items() if row["pid"] not in but}
+    deadlocked, stuck = (int(job.said(word)[2]) for word in ("deadlocked", "stuck"))
+    assert set(rows) == {deadlocked, stuck}, [(row["who"], row["words"]) for row in rows.values()]
+    assert at("DEADLOCK") in rows[deadlocked]["where"]
+    assert "stats" in json.dumps(rows[deadlocked])
+    assert at("STUCK") in rows[stuck]["where"]
+    assert rows[stuck]["state"] == "in __init__"
+    blamed = {who: finding["where"] for finding in found["verdict"] for who in finding["who"]}
+    assert at("DEADLOCK") in blamed[rows[deadlocked]["who"]]
+    assert at("STUCK") in blamed[rows[stuck]["who"]]
+    healthy = {row["who"] for row in found["workers"] if row["kind"] == "actor"} - {row["who"] for row in rows.values()}
+    accused = {who for finding in found["verdict"] if finding["severity"] == "critical" for who in finding["who"]}
+    assert not healthy & accused
+
+
+def settled(cluster: Cluster, *words: str, patience: str = "10") -> dict[str, Any]:
+    """A look once both stand still for long enough to be called so: in ``__init__`` that is a multiple of what the others needed."""
+    until(lambda: len(troubled(workers(cluster, *words, patience=patience))) >= 2, "trouble", 120)
+    return workers(cluster, *words, patience=patience)
+
+
+def test_ten_seconds_from_a_cold_shell_to_both_bad_workers(ray_collector: Submitted) -> None:
+    settled(ray_collector.cluster, "--job", ray_collector.id)
+    began = time.monotonic()
+    found = workers(ray_collector.cluster, "--job", ray_collector.id)
+    assert time.monotonic() - began < 10 + SLOW_MACHINE_S
+    assert_names_both(found, ray_collector)
+    assert len([row for row in found["workers"] if row["kind"] == "actor"]) == 8
+
+
+@pytest.mark.parametrize("way", ["auto", "gcs", "dashboard"])
+def test_every_form_of_the_address_leads_there(ray_collector: Submitted, way: str) -> None:
+    cluster = ray_collector.cluster
+    address = {"auto": "auto", "gcs": cluster.gcs, "dashboard": cluster.dashboard}[way]
+    found = workers(
+        cluster, f"ray:{ray_collector.id}@{address}", "--tier", "0", env={} if way == "auto" else {"RAY_ADDRESS": ""}
+    )
+    assert found["address"] == cluster.gcs
+    assert len(found["workers"]) == 9  # with the driver
+
+
+def test_a_client_address_and_a_token(ray_token_cluster: Cluster) -> None:
+    cluster = ray_token_cluster
+    for address in (cluster.client, cluster.gcs, cluster.dashboard):
+        found = workers(cluster, address, "--tier", "0")
+        assert [node["node_id"] for node in found["nodes"]] == [cluster.nodes[0].node_id]
+    for wrong in ({"RAY_AUTH_TOKEN": "0" * 64}, {"RAY_AUTH_MODE": "", "RAY_AUTH_TOKEN": "", "HOME": "/nonexistent"}):
+        for verb in ("ray-workers", "diagnose", "stacks"):
+            began = time.monotonic()
+            target = cluster.gcs if verb == "ray-workers" else f"ray:@{cluster.gcs}"
+            status, said, error = run(cluster, verb, target, env=wrong)
+            assert time.monotonic() - began < 3 + SLOW_MACHINE_S
+            assert (status, said, error.count("\n")) == (3, "", 1), error
+            assert "token" in error
+            assert cluster.token not in error
+            assert "RAY_AUTH_TOKEN" in error
+
+
+def test_a_node_dies_and_then_the_dashboard(ray_start: Callable[..., Cluster]) -> None:
+    """Whatever is left of the cluster goes on telling what it knows, and says what is missing."""
+    cluster = ray_start(num_cpus=3, nodes=[2], env=QUICK_DEATHS)
+    job = cluster.submit(PROGRAM, "--workers", "4", ready="READY")
+    assert_names_both(settled(cluster), job)
+
+    actors = {a["pid"] for a in cluster.state("actors")}  # of one in __init__ it is the process that knows its node
+    gone = actors & {w["pid"] for w in cluster.state("workers") if w["node_id"] == cluster.nodes[1].node_id}
+    assert gone
+    cluster.kill_node(cluster.nodes[1])
+    until(lambda: any(n["state"] == "DEAD" for n in cluster.state("nodes")), "the node's death to be noticed")
+    found = workers(cluster)
+    dead = {row["pid"]: row for row in found["workers"] if row["state"] == "dead"}
+    assert set(dead) == gone
+    assert all("node" in row["words"] for row in dead.values())
+
+    driver = job.driver_pid
+    cluster.kill_dashboard()
+    found = workers(cluster, patience="20")
+    assert found["source"] == "GCS"
+    assert any("dashboard" in note for note in found["notes"])
+    assert {row["pid"] for row in found["workers"] if row["state"] == "dead"} == gone
+    left = {word: int(job.said(word)[2]) for word in ("deadlocked", "stuck")}
+    for word, mark in (("deadlocked", "DEADLOCK"), ("stuck", "STUCK")):
+        if left[word] not in gone:
+            (row,) = [row for row in found["workers"] if row["pid"] == left[word]]
+            assert at(mark) in row["where"]
+    assert psutil.pid_exists(driver)
+
+
+@pytest.fixture
+def notebook(ray_collector: Submitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    """A kernel of its own, whose every look goes through helpers."""
+    ray_collector.cluster.use(monkeypatch)
+    for name, value in HERE_TOO.items():
+        monkeypatch.setenv(name, value)
+    kernel = Kernel(sys.executable, tmp_path, uuid.uuid4().hex)
+    yield kernel
+    kernel.close()
+
+
+def listening(pid: int) -> list[Any]:
+    return [c for c in psutil.Process(pid).net_connections(kind="inet") if c.status == psutil.CONN_LISTEN]
+
+
+def test_a_notebook_that_is_killed_leaves_nothing_and_the_job_goes_on(
+    ray_collector: Submitted, notebook: Kernel
+) -> None:
+    """From a cold notebook; killed in the midst of watching, with helpers at work."""
+    cluster = ray_collector.cluster
+    before = cluster.processes()
+    notebook.value("%load_ext traindbg")
+    found = notebook.value(f"found = %ray_workers --job {ray_collector.id} --timeout 30")
+    assert "ray_collector.py" in found or "SelfPlayWorker" in notebook.value("print(found)")
+    notebook.run(f"%ray_workers --job {ray_collector.id} --watch --every 0.5 --timeout 30")
+    helpers = until(
+        lambda: [pid for pid, command in cluster.processes().items() if command.startswith(HELPER)], "helpers"
+    )
+    ordinary = int(ray_collector.said("deadlocked")[2])
+    assert all(len(listening(pid)) <= len(listening(ordinary)) for pid in helpers)  # what Ray itself opens in a worker
+    assert all(
+        c.laddr.ip in ("127.0.0.1", "::ffff:127.0.0.1", "::", "0.0.0.0", "::1")
+        for pid in helpers
+        for c in listening(pid)
+    )
+
+    notebook.kill()
+
+    def left() -> list[str]:
+        """Of ours: Ray itself starts idle workers as it likes."""
+        new = [command for pid, command in cluster.processes().items() if pid not in before]
+        return [command for command in new if "traindbg" in command.lower() or "py-spy" in command]
+
+    try:
+        until(lambda: not left(), "the end of what the notebook brought", 15)
+    except AssertionError as late:
+        raise AssertionError(left()) from late
+    until(
+        lambda: not living_helpers(cluster), "Ray's word that they are dead, which comes after their processes' end", 15
+    )
+    assert not list(cluster.session_dir.glob("traindbg-*"))
+    assert ray_collector.status() == "RUNNING"
+    healthy = [int(line.split()[2]) for line in ray_collector.output().splitlines() if line.startswith("healthy")]
+    moved = {pid: psutil.Process(pid).cpu_times().user for pid in healthy}
+    until(
+        lambda: all(psutil.Process(pid).cpu_times().user > moved[pid] for pid in healthy), "the healthy ones to play on"
+    )
+    assert_names_both(settled(cluster, "--job", ray_collector.id), ray_collector)
+
+
+def test_what_does_not_answer_is_told_in_one_line(ray_cluster: Cluster) -> None:
+    with socket.socket() as silent:  # accepts, and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        for address in (
+            f"127.0.0.1:{silent.getsockname()[1]}",
+            f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "127.0.0.1:9",
+        ):
+            began = time.monotonic()
+            status, said, error = run(ray_cluster, "ray-workers", address, "--timeout", "5")
+            assert time.monotonic() - began < 6 + SLOW_MACHINE_S
+            assert (status, said, error.count("\n")) == (3, "", 1), error

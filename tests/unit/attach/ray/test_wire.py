@@ -1,0 +1,98 @@
+"""What may come back from a cluster: plain data and this package's own, and nothing that would run."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+
+import pytest
+
+from jupyter_traindbg.attach.ray import wire
+from jupyter_traindbg.errors import NotPermitted, ProbeFailed
+from jupyter_traindbg.model import NotAvailable, Silent
+
+
+class Planted:
+    """What would call something when it is unpickled."""
+
+    def __init__(self, function: object, *arguments: object) -> None:
+        self.call = (function, arguments)
+
+    def __reduce__(self) -> object:
+        return self.call
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, {"a": [1, 2.5, b"x", {3}]}, (Silent(1, 2, "why"), NotAvailable("not here")), frozenset({1}), slice(1, 2)],
+)
+def test_plain_data_and_our_own_come_through(value: object) -> None:
+    assert wire.loads(wire.dumps(value)) == value
+
+
+def test_an_error_keeps_its_next_step() -> None:
+    error = wire.loads(wire.dumps(NotPermitted("the kernel forbids it", "use sudo")))
+    assert isinstance(error, NotPermitted)
+    assert (error.cause, error.next_step) == ("the kernel forbids it", "use sudo")
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        Planted(os.system, "true"),
+        Planted(eval, "1"),
+        Planted(getattr, "x", "upper"),
+        Planted(wire.function, "jupyter_traindbg.outside.procfs:processes"),
+        Planted(wire.send, 1, b""),
+    ],
+)
+def test_what_would_run_is_refused(planted: Planted) -> None:
+    with pytest.raises(pickle.UnpicklingError, match="no place"):
+        wire.loads(pickle.dumps([planted]))
+
+
+@pytest.mark.parametrize(
+    "name", ["os:system", "jupyter_traindbg", "jupyter_traindbg.errors:", "jupyter_traindbgx.y:z", ":x"]
+)
+def test_only_functions_of_this_package_are_run(name: str) -> None:
+    with pytest.raises(ValueError, match="names no function"):
+        wire.function(name)
+
+
+def test_a_request_is_answered_with_its_value_or_its_error() -> None:
+    def served(*request: object) -> object:
+        return wire.loads(wire.serve(wire.dumps(request)))
+
+    assert served("jupyter_traindbg.outside.procfs:exists", (os.getpid(),), {}) == (True, True)
+    good, error = served("jupyter_traindbg.attach.process:link", (2**22 + 1,), {})
+    assert not good
+    assert "there is no process" in str(error)
+    good, error = served("jupyter_traindbg.outside.procfs:exists", (), {})
+    assert isinstance(error, ProbeFailed)
+    assert "TypeError" in str(error)
+
+
+def test_pieces_arrive_as_they_were_sent() -> None:
+    there, here = os.pipe()
+    try:
+        for piece in (b"", b"one", b"x" * 60_000):
+            wire.send(here, piece)
+            assert wire.receive(there) == piece
+        os.close(here)
+        with pytest.raises(EOFError):
+            wire.receive(there)
+    finally:
+        os.close(there)
+
+
+def test_what_nobody_reads_is_given_up_in_time() -> None:
+    there, here = os.pipe()
+    try:
+        with pytest.raises(TimeoutError, match="were not taken in time"):
+            wire.send(here, bytes(1 << 20), time.monotonic() + 0.05)
+    finally:
+        os.close(there)
+    with pytest.raises(BrokenPipeError):
+        wire.send(here, b"x", time.monotonic() + 5)
+    os.close(here)

@@ -1,0 +1,56 @@
+"""What several hosts answered, as one result."""
+
+from __future__ import annotations
+
+from jupyter_traindbg.model import (
+    Detached,
+    Environ,
+    EnvironRow,
+    EnvironValue,
+    Finding,
+    GpuReport,
+    NotAvailable,
+    ProcessStacks,
+    Silent,
+    Stacks,
+)
+from jupyter_traindbg.ray.merging import merged
+
+
+def stacks(rank: int, taken_s: float) -> Stacks:
+    return Stacks((ProcessStacks(rank, 100 + rank, "rank", "agent", ()),), (), taken_s)
+
+
+def test_lists_are_put_together_by_rank_and_the_longest_time_counts() -> None:
+    both = merged([stacks(1, 0.5), stacks(0, 0.2)], [Silent(2, 9, "its node is gone")])
+    assert [p.rank for p in both.processes] == [0, 1]
+    assert both.taken_s == 0.5
+    assert [s.rank for s in both.silent] == [2]
+
+
+def test_one_host_alone_is_as_it_was() -> None:
+    assert merged([stacks(1, 0.5)]) == stacks(1, 0.5)
+
+
+def test_what_one_host_does_not_have_another_tells() -> None:
+    missing = NotAvailable("no NVIDIA driver")
+    finding = Finding("gpu_lost", "critical", "a GPU is lost")
+    reports = [
+        GpuReport((), missing, missing, "no NVIDIA driver"),
+        GpuReport((), "550.1", "12.4", None, verdict=(finding,)),
+    ]
+    both = merged(reports)
+    assert (both.driver, both.cuda_driver) == ("550.1", "12.4")
+    assert both.findings == (finding,)
+
+
+def test_findings_that_hosts_share_are_told_once_and_counts_are_added() -> None:
+    finding = Finding("unused", "info", "read by nobody")
+    row = EnvironRow("NCCL_DEBUG", (EnvironValue("INFO", (0,)),), "real", "NCCL", "how much it logs")
+    other = EnvironRow("NCCL_DEBUG", (EnvironValue("WARN", (1,)),), "real", "NCCL", "how much it logs")
+    both = merged([Environ("ray:x", (0,), (row,), (finding,)), Environ("ray:x", (1,), (other,), (finding,))])
+    assert both.findings == (finding,)
+    assert both.ranks == (0, 1)
+    (one,) = both.rows
+    assert [(v.value, v.ranks) for v in one.values] == [("INFO", (0,)), ("WARN", (1,))]
+    assert merged([Detached("ray:x", 2), Detached("ray:x", 3)]).processes == 5
