@@ -1,25 +1,27 @@
-# make demo   start a training and open a notebook that attaches to it (HEADLESS=1: run the notebook here and print what it found)
-# make test   everything that must hold: ruff, mypy, tsc, all tests, those of the front end and in a real browser among them
-# make check  ruff, mypy, tsc and prettier only          make format  let ruff rewrite          make clean  forget the set-up
+# make test       what decides, in CI as here: ruff, mypy, tsc, the front end's tests, tests/unit and tests/smoke; twelve minutes on two cores
+# make test-all   every test, part by part, each with its time; PART="integration scenes" runs those. PARTs are folders of tests/
+# make check      ruff, mypy, tsc and prettier only          make format  let ruff rewrite          make clean  forget the set-up
+# make demo       start a training and open a notebook that attaches to it (HEADLESS=1: run the notebook here and print what it found)
 #
 # Each does its own set-up in .venv; the second time that takes no time. Variables:
 #   PYTHON         the interpreter that .venv is made from (3.10 or newer)
 #   TORCH_INSTALL  what pip is told to install as torch; on a machine without GPU the CPU build is much smaller:
 #                  make test TORCH_INSTALL="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
-#   ARGS           words for pytest: make test ARGS="-k layering -x"; without them the tests run in two lanes side by side (scripts/test)
+#   ARGS           words for one pytest instead of the tiers: make test ARGS="-k layering -x"
 
 SHELL := /bin/bash
 PYTHON ?= python3
 TORCH_INSTALL ?= torch==2.13.0
 HEADLESS ?=
 ARGS ?=
+PART ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml hatch_build.py jupyter_traindbg/native/boot.c jupyter_traindbg/_version.py scripts/setup scripts/frontend
 
 export PYTHON TORCH_INSTALL
 
-.PHONY: demo test check format clean
+.PHONY: demo test test-all check format clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.ready-demo
@@ -29,6 +31,9 @@ demo: $(VENV)/.ready-demo
 test: $(VENV)/.ready-test check
 	scripts/frontend --npm test --silent
 	scripts/test $(ARGS)
+
+test-all: $(VENV)/.ready-all
+	scripts/test --all $(PART)
 
 check: $(VENV)/.ready-demo
 	scripts/check
@@ -46,3 +51,6 @@ $(VENV)/.ready-demo: $(INPUTS)
 
 $(VENV)/.ready-test: $(VENV)/.ready-demo
 	scripts/setup test
+
+$(VENV)/.ready-all: $(VENV)/.ready-test
+	scripts/setup all

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from support import PROGRAMS, Program, Start
@@ -25,27 +22,6 @@ def command(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess
 def losses(program: Program) -> list[str]:
     """The lines with a step and its loss."""
     return [line for line in program.output().splitlines() if "0x" in line]
-
-
-@contextlib.contextmanager
-def training(folder: Path, *args: str) -> Iterator[Program]:
-    """train.py, running, for several tests."""
-    log = folder / "train.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-u", str(PROGRAMS / "train.py"), *args],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            start_new_session=True,
-        )
-    program = Program(process, log)
-    try:
-        program.wait_for("ready")
-        yield program
-    finally:
-        program.stop()
 
 
 def unwatched(start: Start, program: Program, *args: str) -> None:

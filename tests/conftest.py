@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from demos import start_demo  # noqa: F401 - a fixture
+from planted_job import full_of_secrets  # noqa: F401 - a fixture
 from ray_clusters import (  # noqa: F401 - fixtures
     RAY_TEST_S,
     ray_cluster,
@@ -21,7 +23,12 @@ from ray_clusters import (  # noqa: F401 - fixtures
     stop_shared,
     uses_ray,
 )
-from support import PROGRAMS, Program, Start, need
+from support import PROGRAMS, Program, Start, launch, need
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in the background of a shell; the programs that tests start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -75,18 +82,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         command: list[str] | None = None,
         timeout_s: float = 60,
     ) -> Program:
-        log = tmp_path / f"{len(running)}-{Path(program).stem}.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [*(command or [python, "-u"]), str(PROGRAMS / program), *args],
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
-                start_new_session=True,
-            )
-        started = Program(process, log)
-        running.append(started)
+        running.append(started := launch(tmp_path, program, *args, env=env, python=python, command=command))
         if ready is not None:
             started.wait_for(ready, timeout_s)
         return started

@@ -274,3 +274,45 @@ def parse(output: str) -> dict[str, Any]:
     found = json.loads(output)
     assert isinstance(found, dict)
     return found
+
+
+# --- asking from a cold shell ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What ``traindbg diagnose --json`` said of one scene."""
+
+    status: int
+    said: str
+    errors: str
+    judged: Judged | None
+
+    @property
+    def first(self) -> dict[str, Any]:
+        found: dict[str, Any] = parse(self.said)["findings"][0]
+        return found
+
+
+def ask(name: str, folder: Path, *, world: int) -> Answer:
+    """Run a scene and diagnose it in a new process. Raises what `launch` does where this machine cannot be made short of something."""
+    own = scene(name).launcher
+    with running(name, folder, world=world, launcher="patient" if own == "torchrun" else own) as hang:
+        hang.wait_for("ready", 100)
+        done = subprocess.run(
+            [sys.executable, "-m", "jupyter_traindbg.cli", "diagnose", hang.target, "--json"],
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+        )
+        judged = judge(hang, parse(done.stdout)) if done.stdout else None
+        return Answer(done.returncode, done.stdout, done.stderr, judged)
+
+
+def assert_right(answer: Answer, name: str) -> None:
+    """The first finding names cause, rank and line, and the command's exit status says that there is one."""
+    assert answer.judged is not None, answer.errors
+    assert answer.judged.right, f"{answer.judged}\n{answer.said}"
+    assert (answer.status, answer.errors) == (1 if scene(name).codes else 0, "")

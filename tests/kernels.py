@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,24 @@ from support import REPO, need
 
 OLD_VENV = REPO / ".venv-ipykernel6"
 OLD_REQUIREMENTS = ["ipykernel==6.*", "matplotlib"]
+TRAINING = f"""
+import sys
+sys.path.append({sysconfig.get_path("platlib")!r})
+import time, torch
+torch.manual_seed(0)
+def train(steps):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100, 0.5)
+    for step in range(steps):
+        x = torch.randn(32, 8)
+        loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step(); scheduler.step()
+        if step == 5: print("training", flush=True)
+        time.sleep(0.005)
+    return loss.item().hex()
+"""
+"""``print(train(600))`` in a cell. An old kernel's environment has no torch: it borrows the one of this environment, last on its path."""
 
 
 def _old_python() -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from jupyter_traindbg.diagnose.log.knowledge import families
 from jupyter_traindbg.model import LogError, LogEvidence, LogFrame, LogLine, LogSeries, LogSource
 
 _RANK = re.compile(r"\[rank(\d+)\]:? ?")
@@ -31,6 +32,12 @@ def evidence(*texts: str, errors: Sequence[LogError] = (), series: Iterable[LogS
         LogSource(f"{chr(97 + i)}.log", None, len(t), len(t.strip("\n").splitlines())) for i, t in enumerate(texts)
     ]
     return LogEvidence(sources, all_lines, tuple(errors), tuple(series), total_lines=len(all_lines))
+
+
+def full_of_literals(count: int) -> LogEvidence:
+    """`count` lines of eight ranks, each with a literal of the knowledge: the worst that a reader keeps."""
+    examples = [s.example.splitlines()[0] for f in families().values() for s in f.signals if s.example]
+    return evidence("\n".join(f"[rank{n % 8}]: {examples[n % len(examples)]} {n}" for n in range(count)))
 
 
 def error(

@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ from jupyter_traindbg.outside import procfs
 
 PROGRAMS = Path(__file__).parent / "programs"
 REPO = Path(__file__).parent.parent
-SLOW_MACHINE_S = 8.0
-"""How much longer than its deadline a call may take where the machine is busy. A wait without a deadline takes minutes."""
+TORCHRUN = [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+"""In front of a port and a program: two ranks of it."""
 IN_CI = os.environ.get("CI") == "true"
 
 
@@ -80,6 +81,39 @@ class Program:
 
 
 Start = Callable[..., Program]
+
+
+def launch(
+    folder: Path,
+    program: str,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    python: str = sys.executable,
+    command: Sequence[str] | None = None,
+) -> Program:
+    """Start tests/programs/PROGRAM, its log in `folder`; the caller stops it. The keywords are those of the fixture `start`."""
+    log = folder / f"{Path(program).stem}-{uuid.uuid4().hex[:8]}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*(command or [python, "-u"]), str(PROGRAMS / program), *args],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
+            start_new_session=True,
+        )
+    return Program(process, log)
+
+
+@contextlib.contextmanager
+def running(folder: Path, program: str, *args: str, ready: str = "ready", timeout_s: float = 90) -> Iterator[Program]:
+    """tests/programs/PROGRAM from the moment it prints `ready` on, for fixtures of which several tests make use."""
+    started = launch(folder, program, *args)
+    try:
+        started.wait_for(ready, timeout_s)
+        yield started
+    finally:
+        started.stop()
 
 
 def jupyter_url(process: subprocess.Popen[bytes], directory: Path, limit_s: float) -> str:

@@ -37,7 +37,7 @@ def footprint(pid: int, *, directory: bool = True) -> Footprint:
     )
 
 
-def settled(pid: int, wanted: Footprint, timeout_s: float = 5.0, *, directory: bool = True) -> Footprint:
+def settled(pid: int, wanted: Footprint, timeout_s: float = 30.0, *, directory: bool = True) -> Footprint:
     """The footprint of `pid`, once it is as `wanted` or the time is up (a thread takes a moment to end after its last word)."""
     deadline = time.monotonic() + timeout_s
     while (seen := footprint(pid, directory=directory)) != wanted and time.monotonic() < deadline:

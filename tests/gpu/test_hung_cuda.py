@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from checkpointing import good, losses
 from cuda_support import torch
-from support import SLOW_MACHINE_S, Program, Start
+from support import Program, Start
 
 import traindbg
 from jupyter_traindbg import cli
@@ -40,9 +40,7 @@ def test_attached_before_it_hung(start: Start, tmp_path: Path, read_every: int) 
         assert finding.where.endswith(" train")
         assert "training.loss.item()" in finding.evidence[0]
 
-        began = time.monotonic()
         saved = job.checkpoint(str(tmp_path / "ck"))
-        assert time.monotonic() - began < SLOW_MACHINE_S
         assert (saved.taken, saved.exact, saved.ranks[0].steps) == ("hung", False, (HANG_AT,))
         behind = [why for why in saved.inexact if "still to do" in why]
         assert f"{read_every} optimizer step" in behind[0]

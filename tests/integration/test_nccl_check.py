@@ -54,7 +54,6 @@ def test_a_job_that_is_healthy_then_hangs_then_is_half_stopped_then_is_gone(
     status, half = nccl_check(target, capsys=capsys)
     assert status == 1
     assert [(s["rank"], s["pid"]) for s in half["silent"]] == [(1, stopped[0]), (3, stopped[1])]
-    assert half["taken_s"] < 10
 
     job.stop()
     _from_dumps(dumps, capsys)

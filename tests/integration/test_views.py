@@ -81,11 +81,17 @@ def test_gradients_are_read_while_somebody_looks_and_not_after(watch: Callable[.
     assert all(len(one) == 4 * len(layout["layers"]) * len(history["steps"]) for one in pile)
     page.show(None)
     page.show(None, "two")
-    time.sleep(1.0)  # a look that was under way
-    told = len(page.messages)
-    before = job.steps(last=1).ranks[0].steps[-1].step
-    wait_until(lambda: job.steps(last=1).ranks[0].steps[-1].step > before + 100)
-    assert [m["body"]["kind"] for m, _ in page.messages[told:] if m["view"] == "gradients"] == []
+
+    def told() -> int:
+        return len([m for m, _ in page.messages if m["view"] == "gradients"])
+
+    def still(steps: int) -> bool:
+        before, since = told(), job.steps(last=1).ranks[0].steps[-1].step
+        wait_until(lambda: job.steps(last=1).ranks[0].steps[-1].step > since + steps)
+        return told() == before
+
+    wait_until(lambda: still(50))  # a look that was under way
+    assert still(100)
 
 
 def test_first_nan_fires_for_the_module_that_makes_it(watch: Callable[..., Any], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from cases import each
 
 REPO = Path(__file__).parents[2]
 NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
@@ -39,7 +40,7 @@ def test_scripts_run(script: Path) -> None:
     subprocess.run(["bash", "-n", script], check=True, timeout=20)
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda p: p.name)
+@each("notebook", NOTEBOOKS, ids=lambda p: p.name)
 def test_notebooks_are_valid_and_kept_without_outputs(notebook: Path) -> None:
     content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     nbformat.validate(content)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import jupyter_traindbg
 import traindbg
@@ -18,7 +19,7 @@ from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.magics import base
 
 
-@pytest.mark.parametrize(
+@each(
     ("package", "name", "said"),
     [(probes, name, "COST") for name in listing.names(probes)]
     + [(actions, n, "CHANGES") for n in listing.names(actions)],
@@ -45,7 +46,7 @@ def test_an_unknown_probe_is_told_which_there_are(tmp_path: Path) -> None:
         agent.call("nonsense", {})
 
 
-@pytest.mark.parametrize("name", base.names())
+@each("name", base.names())
 def test_every_verb_has_help_and_a_parser(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     verb: Any = base.load(name)
     summary = (verb.__doc__ or "").strip()
@@ -65,7 +66,7 @@ def test_the_verbs_of_the_contract_exist() -> None:
     assert {"attach", "targets", "stacks", "grads", "lr", "gpu", "memory"} <= set(base.names())
 
 
-@pytest.mark.parametrize("module", [jupyter_traindbg, traindbg])
+@each("module", [jupyter_traindbg, traindbg])
 def test_every_public_name_exists_and_both_names_give_the_same_object(module: Any) -> None:
     for name in module.__all__:
         assert getattr(module, name) is getattr(jupyter_traindbg, name)
@@ -83,13 +84,16 @@ def test_the_folder_named_like_the_public_function_is_reachable_and_does_not_hid
     assert inspect.isfunction(jupyter_traindbg.attach)
 
 
-@pytest.mark.parametrize("module", [model, errors])
+@each("module", [model, errors])
 def test_all_is_complete(module: Any) -> None:
     defined = {
         name
         for name, value in vars(module).items()
-        if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_")
+        if inspect.isclass(value)
+        and f"{value.__module__}.".startswith(f"{module.__name__}.")
+        and not name.startswith("_")
     }
+    assert len(defined) > 10, "the classes of a package come from its modules"
     assert defined <= set(module.__all__)
     assert all(hasattr(module, name) for name in module.__all__)
 

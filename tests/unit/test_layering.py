@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cases import each
 
 REPO = Path(__file__).parents[2]
 PACKAGE = "jupyter_traindbg"
@@ -238,13 +239,13 @@ def test_every_part_has_its_place_in_the_flow() -> None:
     assert {short(module).split(".")[0] for module in MODULES} - {"__main__"} <= MAY_IMPORT.keys()
 
 
-@pytest.mark.parametrize("module", MODULES, ids=short)
+@each("module", MODULES, ids=short)
 def test_imports_follow_the_flow(module: str) -> None:
     file = MODULES[module]
     assert violations(module, file.read_text(), is_package=file.name == "__init__.py") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("module", "line"),
     [
         ("agent.core", "from ..model import Step"),
@@ -290,7 +291,7 @@ def test_nothing_of_ours_joins_a_ray_cluster_but_the_broker_and_its_helpers() ->
     assert [name for name in importers if not any(is_within(name, part) for part in MAY_IMPORT_RAY)] == []
 
 
-@pytest.mark.parametrize("name", ["agent"])
+@each("name", ["agent"])
 def test_the_agent_is_python_3_9(name: str) -> None:
     for module, file in MODULES.items():
         if is_within(short(module), name):

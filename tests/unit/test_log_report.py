@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cases import each
 
 import traindbg
 from jupyter_traindbg import cli, log_following
@@ -60,7 +61,7 @@ def test_a_name_with_a_space_is_a_file_if_there_is_one(tmp_path: Path) -> None:
     assert traindbg.diagnose_log(f"{tmp_path}/my *.txt")[0].code == "cuda_oom"
 
 
-@pytest.mark.parametrize("words", ["nowhere.log", "", " \n", "logs/*.nothing"])
+@each("words", ["nowhere.log", "", " \n", "logs/*.nothing"])
 def test_what_is_neither_is_an_error(words: str) -> None:
     with pytest.raises(BadLog) as e:
         traindbg.diagnose_log(words)
@@ -189,7 +190,7 @@ def test_a_verdict_is_the_same_in_a_log_too_long_to_keep(tmp_path: Path, capsys:
 # --- which words mean a log
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     ["4711", "self", "kernel:abc", "kernel:kernel-1.json", "torchrun:12", "ray:auto", "ray:job@host", "nonsense"],
 )
@@ -197,9 +198,7 @@ def test_targets_stay_targets(words: str) -> None:
     assert not is_log(words)
 
 
-@pytest.mark.parametrize(
-    "words", ["auto", "10.0.0.1:6379", "head:6379", "[::1]:6379", "ray://h:10001", "http://h:8265"]
-)
+@each("words", ["auto", "10.0.0.1:6379", "head:6379", "[::1]:6379", "ray://h:10001", "http://h:8265"])
 def test_the_address_of_a_cluster_is_a_target_too(words: str) -> None:
     assert is_ray(words)
     assert not is_log(words)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cases import each
 from support import REPO
 
 from jupyter_traindbg.diagnose import log as rules
@@ -53,7 +54,7 @@ def test_what_findings_refer_to_is_there() -> None:
     assert "following" in anchors_of(PAGE), "stages.py refers to docs/logs.md#following"
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/hangs.md", "docs/logs.md"])
+@each("name", ["README.md", "docs/architecture.md", "docs/hangs.md", "docs/logs.md"])
 def test_links_lead_somewhere(name: str) -> None:
     wrong = [link for link in links_of(REPO / name) if not leads_somewhere(REPO / name, link)]
     assert wrong == []

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import random
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,94 +12,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
+from resumable_jobs import LOADERS, Job, Noisy, Still, elsewhere, interrupted, resumed_losses, seal, write  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler  # noqa: E402
-from torch.utils.data.distributed import DistributedSampler  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
 import jupyter_traindbg  # noqa: E402
 from jupyter_traindbg import agent as agent_package  # noqa: E402
-from jupyter_traindbg.agent.checkpoint.collect import Found, collect  # noqa: E402
-from jupyter_traindbg.agent.checkpoint.seal import file_bytes  # noqa: E402
 from jupyter_traindbg.agent.core import Agent  # noqa: E402
 from jupyter_traindbg.errors import BadCheckpoint, UnsafeCheckpoint, UsageError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-
-
-class Noisy(Dataset[torch.Tensor]):
-    """Augments at random with all three generators."""
-
-    def __init__(self, size: int = 40) -> None:
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, i: int) -> torch.Tensor:
-        return torch.full((4,), i / self.size) + torch.rand(4) * random.random() + float(np.random.rand())
-
-
-class Stream(IterableDataset[torch.Tensor]):
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        return (torch.full((4,), i / 10) + torch.rand(4) for i in range(40))
-
-
-LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
-    "shuffled": lambda: DataLoader(Noisy(), batch_size=4, shuffle=True),
-    "workers": lambda: DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2),
-    "own generator": lambda: DataLoader(
-        Noisy(), batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(5)
-    ),
-    "batch sampler": lambda: DataLoader(Noisy(), batch_sampler=BatchSampler(RandomSampler(Noisy()), 4, drop_last=True)),
-    "with replacement": lambda: DataLoader(
-        Noisy(), batch_size=4, sampler=RandomSampler(Noisy(), replacement=True, num_samples=40)
-    ),
-    "distributed": lambda: DataLoader(Noisy(80), batch_size=4, sampler=DistributedSampler(Noisy(80), 2, 1)),
-    "iterable": lambda: DataLoader(Stream(), batch_size=4),
-    "unbatched": lambda: DataLoader(Noisy(10), batch_size=None, shuffle=True),
-}
-
-
-class Job:
-    """Ten batches an epoch, three epochs. `at(step)` is called in the forward pass of the step after `step`, when dropout has drawn."""
-
-    def __init__(self, loader: str = "shuffled", *, accumulate: int = 1, scaler: bool = False, seed: int = 0) -> None:
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed)
-        self.model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
-        self.scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=40)
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3, enabled=scaler)
-        self.loader = LOADERS[loader]()
-        self.accumulate = accumulate
-        self.losses: list[str] = []
-
-    def run(
-        self, in_forward: Callable[[int], object] = lambda taken: None, resumed: Any = None, most: int = 10**9
-    ) -> list[str]:
-        start = (resumed.epoch or 0) if resumed is not None else 0
-        for epoch in range(start, 3):
-            if hasattr(self.loader.sampler, "set_epoch"):
-                self.loader.sampler.set_epoch(epoch)
-            for i, x in enumerate(resumed.batches(self.loader) if resumed is not None else self.loader):
-                out = self.model(x)
-                in_forward(len(self.losses))
-                loss = out.square().mean()
-                self.scaler.scale(loss / self.accumulate).backward()
-                self.losses.append(loss.item().hex())
-                if len(self.losses) == most:
-                    return self.losses
-                if (i + 1) % self.accumulate == 0:
-                    self.scaler.step(self.optimizer)
-                    self.scaler.update()
-                    self.optimizer.zero_grad()
-                    self.scheduler.step()
-        return self.losses
-
-    def parts(self) -> dict[str, Any]:
-        scaler = {"scaler": self.scaler} if self.scaler.is_enabled() else {}
-        return {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler, **scaler}
 
 
 @pytest.fixture
@@ -115,91 +35,6 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
         running.stop()
 
 
-def write(agent: Agent, job: Job, directory: Path) -> None:
-    """A checkpoint of `job` as it stands, by the simplest means."""
-    found = Found(agent)
-    found.models, found.optimizers = [job.model], [job.optimizer]
-    found.schedulers, found.scalers = [(job.scheduler, 0)], [job.scaler] if job.scaler.is_enabled() else []
-    found.names = {id(p): n for n, p in job.model.named_parameters()}
-    contents = collect(agent, found, kind="replicated", weights=True, boundary=agent.boundary.for_checkpoint())
-    assert contents.notes == []
-    for place, key in contents.numbers:
-        place[key] = place[key].item()
-    directory.mkdir()
-    for name, tree in contents.files.items():
-        torch.save(tree, directory / name)
-    seal(directory)
-
-
-def seal(directory: Path, kind: str = "replicated") -> None:
-    files = {
-        f.name: {"bytes": f.stat().st_size, "sha256": hashlib.sha256(f.read_bytes()).hexdigest(), "rank": None}
-        for f in directory.iterdir()
-        if f.name != "manifest.json"
-    }
-    content = {
-        "format": "traindbg-checkpoint",
-        "version": 1,
-        "kind": kind,
-        "created_s": 1.0,
-        "world_size": 1,
-        "ranks": [0],
-    }
-    content.update(step=1, steps={"0": 1}, mixed=False, taken="hung", exact=True, files=files)
-    (directory / "manifest.json").write_bytes(file_bytes(content))
-
-
-def elsewhere(function: Callable[[], object]) -> None:
-    """Run `function` on another thread, as an agent does while the training hangs."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            function()
-        except BaseException as e:
-            errors.append(e)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(60)
-    if errors:
-        raise errors[0]
-
-
-def test_accelerates_loader_goes_on(agent: Agent, tmp_path: Path) -> None:
-    """It holds a batch back, and counts its passes itself."""
-    accelerate = pytest.importorskip("accelerate")
-    accelerator = accelerate.Accelerator(cpu=True)
-
-    def job(seed: int) -> Job:
-        made = Job(seed=seed)
-        made.loader = accelerator.prepare_data_loader(DataLoader(Still(), batch_size=4, shuffle=True))
-        return made
-
-    losses = interrupted(agent, job(0), tmp_path / "ckpt", hung_at=13)
-    agent.stop()
-    after, resumed = resumed_losses(tmp_path / "ckpt", job(9))
-    assert ["read a batch ahead" in n for n in resumed.notes] == [True], (
-        "it cannot be known that the dataset draws nothing"
-    )
-    assert after == losses[13:]
-
-
-def interrupted(agent: Agent, job: Job, directory: Path, *, hung_at: int) -> list[str]:
-    """The losses of `job`, of which a checkpoint was taken from another thread in the forward pass after `hung_at` batches."""
-
-    def in_forward(taken: int) -> None:
-        if taken == hung_at:
-            elsewhere(lambda: write(agent, job, directory))
-
-    return job.run(in_forward)
-
-
-def resumed_losses(directory: Path, job: Job, most: int = 10**9, **options: Any) -> tuple[list[str], Any]:
-    resumed = jupyter_traindbg.resume(directory, **{**job.parts(), **options})
-    return job.run(resumed=resumed, most=most), resumed
-
-
 @pytest.mark.parametrize("loader", LOADERS)
 def test_a_hung_job_goes_on_with_the_very_same_losses(agent: Agent, tmp_path: Path, loader: str) -> None:
     losses = interrupted(agent, Job(loader), tmp_path / "ckpt", hung_at=13)
@@ -209,7 +44,7 @@ def test_a_hung_job_goes_on_with_the_very_same_losses(agent: Agent, tmp_path: Pa
     assert resumed.notes == []
     assert resumed.epoch == 1
     assert resumed.step == 13
-    assert set(resumed.counters) >= {"test_resume.py:run:epoch", "test_resume.py:run:i"}
+    assert set(resumed.counters) >= {"resumable_jobs.py:run:epoch", "resumable_jobs.py:run:i"}
 
 
 @pytest.mark.parametrize("hung_at", [10, 9, 1, 29])
@@ -234,13 +69,6 @@ def test_accumulated_gradients_are_computed_again(agent: Agent, tmp_path: Path, 
     assert resumed.step == 6
     if scaler:
         assert fresh.scaler.state_dict() == job.scaler.state_dict()
-
-
-class Still(Noisy):
-    """Draws nothing."""
-
-    def __getitem__(self, i: int) -> torch.Tensor:
-        return torch.full((4,), i / self.size)
 
 
 @pytest.mark.parametrize("hung_at", [4, 13])

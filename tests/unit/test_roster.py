@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from cases import each
 
 from jupyter_traindbg.gather import roster
 from jupyter_traindbg.gather.roster import Missing, place
@@ -54,7 +54,7 @@ def test_without_a_word_on_how_many_belong_here_nothing_is_claimed() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "nproc", "nodes"),
     [
         ("torchrun --nproc-per-node 4 train.py", 4, 1),
@@ -70,7 +70,7 @@ def test_what_a_command_line_asks_for(words: str, nproc: int | None, nodes: int)
     assert roster.told_nodes(words.split()) == nodes
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "endpoint"),
     [
         ("torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29400 train.py", ("node0", 29400)),

@@ -264,9 +264,7 @@ def test_one_that_is_always_late_is_given_up(training: Training, monkeypatch: py
 
 def test_a_job_that_stops_stepping_has_it_armed(training: Training) -> None:
     training.ranks[2].faults["prepare"] = training.running.clear
-    began = time.monotonic()
     agreed = agree(links(training), "tune", {}, 1.0)
-    assert 0.9 < time.monotonic() - began < 3
     assert not agreed.done
     assert [o.done for o in agreed.ranks] == [False] * 3
     training.running.set()

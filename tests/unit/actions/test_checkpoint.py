@@ -6,7 +6,6 @@ The ranks are played at the lowest layer, `Link.call`; the real ones are in test
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +144,7 @@ def test_an_agent_that_has_just_come_in_waits_for_a_first_step(cast: Cast, tmp_p
 def test_where_no_step_comes_the_job_counts_as_hung_and_the_result_is_not_exact(cast: Cast, tmp_path: Path) -> None:
     unseen = {"since_last_step_s": None, "usual_step_s": None, "boundary": None, "marks": []}
     links = cast(1, survey=unseen, take={"where": "as found", "notes": ["came late"]})
-    began = time.monotonic()
     result = save(links, str(tmp_path / "ck"), timeout=1.0)
-    assert 0.4 < time.monotonic() - began < 5
     assert (result.taken, result.exact) == ("hung", False)
     assert [f.code for f in result.findings] == ["checkpoint_not_exact"]
     assert result.inexact == ("rank 0: came late",)

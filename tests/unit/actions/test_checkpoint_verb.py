@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg import checkpoints
 from jupyter_traindbg.errors import UsageError
@@ -45,7 +46,7 @@ def typed(words: str) -> list[Any]:
     return list(session.asked)
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "target", "directory", "options"),
     [
         ("out", None, "out", {}),
@@ -59,7 +60,7 @@ def test_a_target_and_a_directory(words: str, target: str | None, directory: str
     assert typed(words) == [("job", target), ("checkpoint", directory, wanted)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "said"),
     [
         ("", "a directory to save to is missing"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.actions.matching import Pace, Unmatched, margin, numbered_alike, offsets
 
@@ -90,9 +91,7 @@ def test_one_rank_needs_no_marks() -> None:
     assert offsets([pace([])]) == [0]
 
 
-@pytest.mark.parametrize(
-    ("step_s", "at_most_s"), [(0.001, 0.2), (0.1, 0.3), (60.0, 60.0)], ids=["1 ms", "100 ms", "a minute"]
-)
+@each(("step_s", "at_most_s"), [(0.001, 0.2), (0.1, 0.3), (60.0, 60.0)], ids=["1 ms", "100 ms", "a minute"])
 def test_the_margin_is_long_enough_to_tell_everybody_and_no_longer(step_s: float, at_most_s: float) -> None:
     paces = [pace([], mean_step_s=step_s, usual_step_s=step_s, round_trip_s=0.02)]
     ahead = margin(paces, 0.0, 0) * step_s

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.actions import ray_rescue
 from jupyter_traindbg.actions.ray_rescue import killing, leftovers, on_node, stopping
@@ -48,7 +49,7 @@ STORE = actor(1, "store")
 CASE = case(STORE, actor(2), actor(3), actor(4, "gone", state="DEAD", pid=0))
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "number"),
     [("store", 1), ("Collector[1]", 2), (f"{3:024x}{RUNNING}", 3), ("102", 2), ("gone", 4), (f"{2:024x}{RUNNING}", 2)],
 )
@@ -56,7 +57,7 @@ def test_a_worker_is_named_by_name_place_id_or_pid(words: str, number: int) -> N
     assert CASE.worker(words).actor_id == f"{number:024x}{RUNNING}"
 
 
-@pytest.mark.parametrize("words", ["Collector", "Collector[*]", "sto", "STORE", "10", "", "0", ".*"])
+@each("words", ["Collector", "Collector[*]", "sto", "STORE", "10", "", "0", ".*"])
 def test_nothing_else_names_one(words: str) -> None:
     with pytest.raises(NoTarget, match=r"there are: .*store"):
         CASE.worker(words)
@@ -120,7 +121,7 @@ def test_a_job_that_does_not_run_or_whose_driver_is_not_known_is_not_stopped() -
         stopping.stop(unknown, RUNNING, yes=True)
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         {"interrupt": "a", "kill_actor": "b"},
@@ -134,7 +135,11 @@ def test_one_rescue_at_a_time(words: dict[str, Any]) -> None:
 
 
 def test_a_driver_is_ended_and_no_younger_process_of_its_number() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    code = "import time; print(1, flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as said:
+        said.readline()  # before its program has begun it has no command line
     try:
         with pytest.raises(ActionRefused, match="began after the job"):
             on_node.end(process.pid, time.time() - 1000, 1.0)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg import evidence
 from jupyter_traindbg.actions import tuning
@@ -19,7 +20,7 @@ def wish(**given: Any) -> tuning.Change:
     return tuning.hold_or_scale("lr", **{**nothing, **given})
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "mode", "value", "words"),
     [
         ({"value": 1e-4}, "hold", 1e-4, "learning rate pinned at 0.0001"),
@@ -41,7 +42,7 @@ def test_wishes(given: dict[str, Any], mode: str, value: float | None, words: st
     assert evidence.words_of(change) == words
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "why"),
     [
         ({}, "no learning rate was given"),

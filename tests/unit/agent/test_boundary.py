@@ -6,7 +6,6 @@ import gc
 import io
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -104,19 +103,6 @@ def test_a_program_without_a_loader_keeps_what_was_after_the_step(agent: Agent) 
     last = states[-1]
     assert (last["where"], last["notes"], last["loaders"]) == (AFTER_STEP, [], [])
     assert torch.equal(last["rng"]["torch"], expected[last["step"] - 1])
-
-
-def test_accelerate_reads_one_batch_ahead(agent: Agent) -> None:
-    accelerate = pytest.importorskip("accelerate")
-    accelerator = accelerate.Accelerator(cpu=True)
-    training = Training()
-    loader = accelerator.prepare_data_loader(training.loader)
-    states: list[tuple[int, Any]] = []
-    for taken, (x,) in enumerate(loader, 1):
-        training.step(x)
-        states.append((taken, agent.boundary.for_checkpoint()["loaders"][0]))
-    assert [e["batches"] for _, e in states] == [taken for taken, _ in states] == [1, 2, 3, 4, 5, 6]
-    assert states[0][1]["iteration"] == 0
 
 
 def test_as_found_where_no_step_was_seen(agent: Agent) -> None:
@@ -317,19 +303,3 @@ def test_counters_are_small_integers_of_the_programs_functions() -> None:
         "test_boundary.py:train:epoch": 2,
         "test_boundary.py:train:step": 17,
     }
-
-
-def test_what_is_written_down_costs_little(agent: Agent) -> None:
-    """5 us a step on an idle machine: both boundaries, and the look whether an iterator is new."""
-    training = Training()
-    training.run()
-    keeper, iterator = agent.boundary, iter(training.loader)
-    times = []
-    for _ in range(7):
-        began = time.perf_counter()
-        for _ in range(300):
-            keeper._fetching(iterator)
-            keeper._after_step(training.optimizer)
-            keeper._at_boundary(NEXT_BATCH)
-        times.append((time.perf_counter() - began) / 300)
-    assert min(times) < 40e-6

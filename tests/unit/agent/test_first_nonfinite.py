@@ -3,54 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from agents import Ask
+from small_trainings import Job, Log, first, layers
 from torch import nn
 
 from jupyter_traindbg.agent import first_nonfinite
 from jupyter_traindbg.agent.core import Agent
-
-Ask = Callable[..., dict[str, Any]]
-
-
-class Log(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.log(x * 0)
-
-
-class Job:
-    def __init__(self, model: nn.Module, batch: torch.Tensor | None = None) -> None:
-        self.model = model
-        self.called: Callable[..., torch.Tensor] = model
-        self.batch = torch.ones(2, 4) if batch is None else batch
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-
-    def step(self) -> None:
-        self.optimizer.zero_grad()
-        self.called(self.batch).sum().backward()
-        self.optimizer.zero_grad()  # else the first step spoils all weights
-        self.optimizer.step()
-
-    def no_hook_is_left(self) -> bool:
-        kinds = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
-        return not any(vars(m)[kind] for m in self.model.modules() for kind in kinds)
-
-
-def first(job: Job, agent: Agent, ask_while: Ask) -> dict[str, Any]:
-    job.step()
-    hooks = list(agent.safepoints.after)
-    answer = ask_while(job.step, "grads", deadline_s=20.0, first_nan=True)["first"]
-    assert job.no_hook_is_left()
-    assert agent.safepoints.after == hooks
-    assert isinstance(answer, dict)
-    return answer
-
-
-def layers(*third: nn.Module) -> nn.Module:
-    return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), *third, nn.Linear(4, 4), nn.Linear(4, 1))
 
 
 def test_the_third_layer_takes_the_logarithm_of_zero(agent: Agent, ask_while: Ask) -> None:
@@ -144,41 +106,10 @@ def test_outputs_in_containers(agent: Agent, ask_while: Ask) -> None:
     assert first(Job(Take()), agent, ask_while)["module"] == "make"
 
 
-@pytest.mark.filterwarnings("ignore")  # torch's own, from inside of the compiler
-def test_a_compiled_model_is_seen_from_outside_and_not_compiled_again(agent: Agent, ask_while: Ask) -> None:
-    from torch._dynamo.utils import counters
-
-    job = Job(layers(Log()))
-    job.called = torch.compile(job.model, backend="eager")
-    job.step()
-    graphs = counters["stats"]["unique_graphs"]
-    answer = first(job, agent, ask_while)
-    assert (answer["module"], answer["kind"]) == ("OptimizedModule", "OptimizedModule")
-    assert "compiled" in answer["note"]
-    assert counters["stats"]["unique_graphs"] == graphs
-
-
-@pytest.mark.filterwarnings("ignore")  # torch's own, from inside of the compiler
-def test_a_model_compiled_in_place_says_so(agent: Agent, ask_while: Ask) -> None:
-    job = Job(layers(Log()))
-    job.model.compile(backend="eager")
-    answer = first(job, agent, ask_while)
-    assert answer["module"] is None
-    assert "compiled" in answer["note"]
-
-
-@pytest.mark.filterwarnings("ignore")  # torch's own, from inside of the compiler
-def test_with_compiled_layers_the_others_are_still_seen(agent: Agent, ask_while: Ask) -> None:
-    job = Job(nn.Sequential(torch.compile(nn.Linear(4, 4), backend="eager"), Log(), nn.Linear(4, 1)))
-    answer = first(job, agent, ask_while)
-    assert answer["module"] == "1"
-    assert "compiled" in answer["note"]
-
-
 def test_a_job_that_does_not_step_is_disarmed(agent: Agent) -> None:
     job = Job(layers())
     hooks = list(agent.safepoints.after)
-    answer = agent.call("grads", {"deadline_s": 1.0, "first_nan": True})
+    answer = agent.call("grads", {"deadline_s": 0.3, "first_nan": True})
     assert answer["first"]["module"] is None
     assert "no whole step passed" in answer["first"]["note"]
     assert "no module ran" in answer["first"]["note"]
@@ -248,7 +179,7 @@ def armed(agent: Agent, ask_while: Ask) -> tuple[Job, Turns]:
     turns = Turns()
     job = Job(layers(turns))
     job.step()
-    answer = ask_while(job.step, "grads", deadline_s=2.0, first_nan=100_000)["first"]
+    answer = ask_while(job.step, "grads", deadline_s=1.0, first_nan=100_000)["first"]
     assert answer["module"] is None
     assert answer["steps_seen"] > 0
     assert not job.no_hook_is_left()
@@ -283,7 +214,7 @@ def test_a_watch_of_many_steps_ends_with_its_lease(
     monkeypatch.setattr(first_nonfinite, "LEASE_S", -10.0)  # over as soon as the question is
     job = Job(layers(Turns()))
     job.step()
-    ask_while(job.step, "grads", deadline_s=2.0, first_nan=100_000)
+    ask_while(job.step, "grads", deadline_s=1.0, first_nan=100_000)
     job.step()
     assert job.no_hook_is_left()
     assert agent.watch is None

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from cases import each
 from flight_dumps import Recorder
 
 from jupyter_traindbg.agent import flight
@@ -23,7 +24,7 @@ def group(summary: dict[str, Any], name: str = "0") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("library", ["nccl", "gloo"])
+@each("library", ["nccl", "gloo"])
 def test_counts_and_states(library: str) -> None:
     recorder = Recorder(library, WORLD).call("all_reduce", times=3).call("barrier", done=False)
     summary = flight.summary([recorder.dump()], [Known("0", "default_pg", library, [0, 1])])

@@ -5,18 +5,16 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
+from agents import Ask
 from torch import nn
 from torch.utils.data import DataLoader
 
 from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.agent.refused import Refused
 
-Ask = Callable[..., dict[str, Any]]
 MIB = 1 << 20
 
 
@@ -71,7 +69,7 @@ def test_at_a_boundary_on_the_training_thread(agent: Agent, ask_while: Ask) -> N
     assert answer["cuda_reserved_before_bytes"] is None
     assert answer["gradients_dropped"] is False
     assert answer["note"] == ""
-    assert 0 < answer["took_s"] < 10
+    assert answer["took_s"] > 0
     assert all(job.seen[1:]), "nobody touched the gradients"
 
 
@@ -95,7 +93,7 @@ def test_gradients_of_the_next_step_are_not_dropped(agent: Agent, ask_while: Ask
 def test_a_job_that_stands_still(agent: Agent) -> None:
     job = Job()
     job.step()
-    answer = agent.call("free", {"zero_grad": True, "wait_s": 1.0})
+    answer = agent.call("free", {"zero_grad": True, "wait_s": 0.3})
     assert answer["where"] == "on the agent's thread, as the job stands still"
     assert answer["gradients_dropped"] is False
     assert "gradients were left" in answer["note"]
@@ -112,8 +110,8 @@ def test_a_job_that_computes_without_steps_is_left_alone(agent: Agent) -> None:
     busy = threading.Thread(target=compute)
     busy.start()
     try:
-        with pytest.raises(Refused, match=r"came to no end of an iteration in 0\.6 s"):
-            agent.call("free", {"wait_s": 0.6})
+        with pytest.raises(Refused, match=r"came to no end of an iteration in 0\.3 s"):
+            agent.call("free", {"wait_s": 0.3})
     finally:
         stop.set()
         busy.join(10)

@@ -1,20 +1,19 @@
-"""Who waits for which lock and who holds it, in threads of this very process and, for other Pythons, in processes of theirs."""
+"""Who waits for which lock and who holds it, in threads of this very process; other Pythons: tests/integration/test_agent_pythons.py."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
-from support import PROGRAMS, REPO, interpreters
 
 from jupyter_traindbg.agent.core import Agent
+
+LIMIT_S = 20.0
+Thread = Callable[[str, Callable[[], object]], AbstractContextManager[threading.Thread]]
 
 
 class Shop:
@@ -38,17 +37,32 @@ class Shop:
         return self.a
 
 
-@contextmanager
-def thread(name: str, function: Callable[[], object], *, daemon: bool = True) -> Iterator[threading.Thread]:
-    started = threading.Thread(target=function, name=name, daemon=daemon)
-    started.start()
-    time.sleep(0.15)
-    yield started
+@pytest.fixture
+def thread(agent: Agent) -> Thread:
+    """``thread("first", function)``: a thread of that name, from the moment that it waits for something on."""
+
+    @contextmanager
+    def start(name: str, function: Callable[[], object]) -> Iterator[threading.Thread]:
+        started = threading.Thread(target=function, name=name, daemon=True)
+        started.start()
+        until(lambda: asked(agent, name).get("waits_for"))
+        yield started
+
+    return start
+
+
+def until(seen: Callable[[], Any]) -> Any:
+    """The first true answer of `seen`."""
+    ends = time.monotonic() + LIMIT_S
+    while not (answer := seen()):
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+    return answer
 
 
 def asked(agent: Agent, name: str) -> dict[str, Any]:
     rows = {row["thread"]: row for row in agent.call("locks", {})["threads"]}
-    found: dict[str, Any] = rows[name]
+    found: dict[str, Any] = rows.get(name, {})
     return found
 
 
@@ -56,23 +70,23 @@ def names(locks: list[dict[str, Any]]) -> list[str]:
     return [lock["name"] for lock in locks]
 
 
-def test_a_circle_of_two_is_a_cycle_and_each_holder_is_named(agent: Agent) -> None:
-    shop, bound = Shop(), 4.0
+def test_a_circle_of_two_is_a_cycle_and_each_holder_is_named(agent: Agent, thread: Thread) -> None:
+    shop, bound, both = Shop(), LIMIT_S, threading.Barrier(2)
 
     def first() -> None:
         with shop.a:
-            time.sleep(0.4)
+            both.wait(bound)
             if shop.b.acquire(timeout=bound):
                 shop.b.release()
 
     def second() -> None:
         with shop.b:
-            time.sleep(0.4)
+            both.wait(bound)
             shop.a.acquire(timeout=bound)
 
     with thread("first", first), thread("second", second):
-        time.sleep(0.8)
-        answer = agent.call("locks", {})
+        answer = until(lambda: (seen := agent.call("locks", {}))["cycles"] and seen)
+        shop.a.release()  # so that both go on: `second` has it now, and `first` lets it go
     rows = {row["thread"]: row for row in answer["threads"]}
     assert (rows["first"]["waits_for"]["name"], rows["first"]["waits_for"]["kind"]) == ("shop.b", "RLock")
     assert [(h["thread"], h["how"]) for h in rows["first"]["waits_for"]["held_by"]] == [("second", "owner")]
@@ -83,15 +97,16 @@ def test_a_circle_of_two_is_a_cycle_and_each_holder_is_named(agent: Agent) -> No
     assert sorted(map(sorted, answer["cycles"])) == [sorted([rows["first"]["tid"], rows["second"]["tid"]])]
 
 
-def test_a_thread_that_waits_for_its_own_lock_is_a_cycle(agent: Agent) -> None:
+def test_a_thread_that_waits_for_its_own_lock_is_a_cycle(agent: Agent, thread: Thread) -> None:
     lock = threading.Lock()
 
     def alone() -> None:
         with lock:
-            lock.acquire(timeout=5)
+            lock.acquire(timeout=LIMIT_S)
 
     with thread("alone", alone):
         answer = agent.call("locks", {})
+        lock.release()
     (row,) = [row for row in answer["threads"] if row["thread"] == "alone"]
     assert [row["tid"]] in answer["cycles"]
 
@@ -114,7 +129,7 @@ def waiting_for(shop: Shop) -> dict[str, tuple[Callable[[], object], str, str]]:
 
 
 @pytest.mark.parametrize("what", waiting_for(Shop()))
-def test_a_lock_is_named_as_it_is_written_and_its_holder_is_found(agent: Agent, what: str) -> None:
+def test_a_lock_is_named_as_it_is_written_and_its_holder_is_found(agent: Agent, thread: Thread, what: str) -> None:
     shop = Shop()
     wait, name, kind = waiting_for(shop)[what]
 
@@ -129,7 +144,7 @@ def test_a_lock_is_named_as_it_is_written_and_its_holder_is_found(agent: Agent, 
     assert [h["thread"] for h in row["waits_for"]["held_by"]] == ["holder"]
 
 
-def test_a_lock_that_a_call_returns_has_no_name_but_is_a_wait(agent: Agent) -> None:
+def test_a_lock_that_a_call_returns_has_no_name_but_is_a_wait(agent: Agent, thread: Thread) -> None:
     shop = Shop()
 
     def wait() -> None:
@@ -143,7 +158,7 @@ def test_a_lock_that_a_call_returns_has_no_name_but_is_a_wait(agent: Agent) -> N
     assert (row["waits_for"]["name"], row["waits_for"]["id"], row["waits_for"]["held_by"]) == (None, None, [])
 
 
-def test_what_is_notified_is_held_by_nobody_and_lets_its_lock_go(agent: Agent) -> None:
+def test_what_is_notified_is_held_by_nobody_and_lets_its_lock_go(agent: Agent, thread: Thread) -> None:
     shop = Shop()
 
     def wait() -> None:
@@ -158,7 +173,7 @@ def test_what_is_notified_is_held_by_nobody_and_lets_its_lock_go(agent: Agent) -
     assert (row["waits_for"]["held_by"], row["holds"]) == ([], [])
 
 
-def test_a_joined_thread_is_what_is_waited_for(agent: Agent) -> None:
+def test_a_joined_thread_is_what_is_waited_for(agent: Agent, thread: Thread) -> None:
     bell = threading.Event()
     with thread("worker", lambda: bell.wait(30)) as worker, thread("waiting", lambda: worker.join(20)):
         row = asked(agent, "waiting")
@@ -167,7 +182,7 @@ def test_a_joined_thread_is_what_is_waited_for(agent: Agent) -> None:
     assert [(h["thread"], h["how"]) for h in row["waits_for"]["held_by"]] == [("worker", "itself")]
 
 
-def test_a_released_lock_is_not_held_and_a_taken_one_is(agent: Agent) -> None:
+def test_a_released_lock_is_not_held_and_a_taken_one_is(agent: Agent, thread: Thread) -> None:
     shop = Shop()
 
     def hold() -> None:
@@ -192,17 +207,9 @@ def test_a_busy_thread_that_takes_free_locks_does_not_wait(agent: Agent) -> None
             with shop.a:
                 pass
 
-    with thread("busy", work):
-        seen = [row for _ in range(20) for row in agent.call("locks", {})["threads"] if row["thread"] == "busy"]
-        stop.set()
+    busy = threading.Thread(target=work, name="busy")
+    busy.start()
+    seen = [row for _ in range(20) for row in agent.call("locks", {})["threads"] if row["thread"] == "busy"]
+    stop.set()
+    busy.join()
     assert [row for row in seen if row["waits_for"] is not None and row["waits_for"]["held_by"]] == []
-
-
-@pytest.mark.parametrize("python", interpreters().values(), ids=interpreters())
-def test_the_same_on_every_python(python: str, tmp_path: Path) -> None:
-    """Bytecode differs from one to the next."""
-    words = [python, "-B", str(PROGRAMS / "lock_scenes.py"), str(REPO / "jupyter_traindbg")]
-    seen = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
-    assert seen.returncode == 0, seen.stderr
-    for scene in map(json.loads, seen.stdout.splitlines()):
-        assert scene["seen"] == scene["wanted"], scene

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from jupyter_traindbg.agent import safepoint
 from jupyter_traindbg.agent.core import Agent
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing steps here: whether the process stands still need not be looked at for long."""
+    monkeypatch.setattr(safepoint, "IDLE_WINDOW_S", 0.02)
+
+
 def sizes(agent: Agent) -> dict[str, int]:
-    answer: dict[str, Any] = agent.call("memory", {})
+    answer: dict[str, Any] = agent.call("memory", {"deadline_s": 0.1})
     return {kind: by_device.get("cpu", 0) for kind, by_device in answer["sizes"].items()}
 
 
@@ -71,9 +79,9 @@ def test_the_curve_is_that_of_the_records(agent: Agent) -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     for _ in range(10):
         optimizer.step()
-    answer = agent.call("memory", {"points": 4})
+    answer = agent.call("memory", {"points": 4, "deadline_s": 0.1})
     assert answer["first_step"] == 7
     assert len(answer["curve"]) == 4
     assert all(rss > 1 << 20 and cuda is None for _, rss, cuda in answer["curve"])
     assert answer["peak_rss_bytes"] >= answer["rss_bytes"] > 1 << 20
-    assert agent.call("memory", {"points": 0})["curve"] == []
+    assert agent.call("memory", {"points": 0, "deadline_s": 0.1})["curve"] == []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from cases import each
+from scheduled_trainings import Make, prediction_comes_true, predicts_without_a_warning, run_on, two_groups
 from torch import nn
 from torch.optim import lr_scheduler as lrs
 from torch.optim.swa_utils import SWALR
@@ -41,20 +42,6 @@ def closed_over(warmup: int, total: int) -> Callable[[int], float]:
     return schedule
 
 
-Make = Callable[[torch.optim.Optimizer], Any]
-
-
-def two_groups(lr: Any = 0.1) -> torch.optim.Optimizer:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    groups = [{"params": model[0].parameters(), "lr": lr}, {"params": model[1].parameters(), "lr": lr * 2}]
-    return torch.optim.SGD(groups, lr=0.1, momentum=0.9)
-
-
-def transformers_cosine(optimizer: torch.optim.Optimizer) -> Any:
-    optimization = pytest.importorskip("transformers.optimization")
-    return optimization.get_cosine_schedule_with_warmup(optimizer, 3, 12)
-
-
 SCHEDULES: dict[str, Make] = {
     "step": lambda o: lrs.StepLR(o, 3, 0.5),
     "multistep": lambda o: lrs.MultiStepLR(o, [2, 5, 5], 0.3),
@@ -76,40 +63,13 @@ SCHEDULES: dict[str, Make] = {
     "sequential-lambda": lambda o: lrs.SequentialLR(o, [lrs.ConstantLR(o, 0.5, 3), lrs.LambdaLR(o, nano)], [3]),
     "chained": lambda o: lrs.ChainedScheduler([lrs.ConstantLR(o, 0.1, 3), lrs.ExponentialLR(o, 0.9)]),
     "swa": lambda o: SWALR(o, 0.05, 5, "cos"),
-    "transformers": transformers_cosine,
 }
 
 
-def run_on(optimizer: torch.optim.Optimizer, scheduler: Any, count: int) -> list[list[float]]:
-    out = []
-    for _ in range(count):
-        optimizer.step()
-        scheduler.step()
-        out.append([float(g["lr"]) for g in optimizer.param_groups])
-    return out
-
-
-@pytest.mark.parametrize("tensor", [False, True])
-@pytest.mark.parametrize("name", SCHEDULES)
+# torch's CyclicLR takes no tensors
+@each(("name", "tensor"), [(n, t) for n in SCHEDULES for t in (False, True) if not (t and n.startswith("cyclic"))])
 def test_the_prediction_comes_true(name: str, tensor: bool) -> None:
-    if tensor and name.startswith("cyclic"):
-        pytest.skip("torch's CyclicLR takes no tensors")
-    optimizer = two_groups(torch.tensor(0.1) if tensor else 0.1)
-    scheduler = SCHEDULES[name](optimizer)
-    for done in (0, 1, 2, 4, 6):
-        run_on(optimizer, scheduler, done)
-        before = {k: v for k, v in scheduler.state_dict().items() if isinstance(v, (int, float))}
-        rates = [float(g["lr"]) for g in optimizer.param_groups]
-        predicted = upcoming(scheduler, optimizer, 5)
-        assert before == {k: v for k, v in scheduler.state_dict().items() if isinstance(v, (int, float))}
-        assert rates == [float(g["lr"]) for g in optimizer.param_groups]
-        if done == 6:
-            break
-        assert isinstance(predicted, list), predicted
-        real = run_on(optimizer, scheduler, 1)
-        assert predicted[0] == pytest.approx(real[0], rel=1e-6, abs=1e-12)
-    assert isinstance(predicted, list)
-    assert predicted == [pytest.approx(r, rel=1e-5, abs=1e-12) for r in run_on(optimizer, scheduler, 5)]
+    prediction_comes_true(SCHEDULES[name], tensor=tensor)
 
 
 def test_what_cannot_be_told_says_why() -> None:
@@ -175,14 +135,7 @@ def test_a_function_with_side_effects_is_not_run_and_nothing_big_is_copied() -> 
 
 
 def test_no_warning_reaches_the_job() -> None:
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        optimizer = two_groups()
-        for make in SCHEDULES.values():
-            scheduler = make(optimizer)
-            seen.clear()
-            upcoming(scheduler, optimizer, 8)
-            assert [str(w.message) for w in seen] == []
+    predicts_without_a_warning(SCHEDULES)
 
 
 def test_the_lr_probe(agent: Agent) -> None:

@@ -16,7 +16,13 @@ torch = pytest.importorskip("torch")
 from jupyter_traindbg.agent import executing, probes  # noqa: E402
 from jupyter_traindbg.agent.core import Agent  # noqa: E402
 
-PARAMS: dict[str, dict[str, Any]] = {"counters": {"names": ["kept", "self.step"]}}
+PARAMS: dict[str, dict[str, Any]] = {
+    "counters": {"names": ["kept", "self.step"]},
+    "grads": {"deadline_s": 0.4},
+    "memory": {"deadline_s": 0.4},
+    "steps": {"deadline_s": 0.4},
+}
+"""No step comes here: a probe that waits for one need not wait long."""
 DEADLINE_S = 20
 
 

@@ -37,13 +37,6 @@ def names_of(agent: Agent, model: nn.Module) -> list[str]:
 EXPECTED = ["0.weight", "0.bias", "2.weight", "2.bias"]
 
 
-@pytest.fixture
-def frozen() -> Iterator[None]:
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 def test_locals_of_a_running_function(agent: Agent) -> None:
     model = small()
     optimizer = torch.optim.AdamW(model.parameters())
@@ -73,11 +66,8 @@ def test_what_a_cell_that_was_run_twice_has_left_is_no_optimizer_of_the_training
 def test_attributes_of_a_trainer_that_the_collector_does_not_see(agent: Agent) -> None:
     trainer = Trainer()
     gc.freeze()
-    try:
-        assert names_of(agent, trainer.model) == EXPECTED
-        assert agent.objects.schedulers(trainer.optimizer) == [trainer.schedule]
-    finally:
-        gc.unfreeze()
+    assert names_of(agent, trainer.model) == EXPECTED
+    assert agent.objects.schedulers(trainer.optimizer) == [trainer.schedule]
 
 
 def _in_a_closure(trainer: Trainer) -> Callable[[], nn.Module]:
@@ -94,13 +84,10 @@ def test_in_a_closure_and_in_a_suspended_generator_with_a_frozen_collector(agent
     generator = _in_a_generator(Trainer())
     next(generator)
     gc.freeze()
-    try:
-        agent.objects.find()
-        assert len(agent.objects.optimizers()) == 2
-        assert len(agent.objects.models()) == 2
-        assert closure() in agent.objects.models()
-    finally:
-        gc.unfreeze()
+    agent.objects.find()
+    assert len(agent.objects.optimizers()) == 2
+    assert len(agent.objects.models()) == 2
+    assert closure() in agent.objects.models()
 
 
 HIDDEN: dict[str, Trainer] = {}
@@ -134,7 +121,6 @@ def test_on_the_stack_of_a_hung_thread(agent: Agent) -> None:
         assert [type(o) for o in agent.objects.optimizers()] == [torch.optim.SGD]
         assert len(agent.objects.models()) == 1
     finally:
-        gc.unfreeze()
         lock.release()
         thread.join(10)
 
@@ -173,7 +159,7 @@ def test_nothing_is_kept_alive(agent: Agent) -> None:
     trainer.model(torch.ones(1, 3)).sum().backward()
     trainer.optimizer.step()
     agent.call("lr", {})
-    agent.call("memory", {})
+    agent.call("memory", {"deadline_s": 0.1})
     refs = [weakref.ref(trainer.model), weakref.ref(trainer.optimizer), weakref.ref(trainer.schedule)]
     del trainer
     deadline = time.monotonic() + 5
@@ -284,11 +270,8 @@ def test_a_big_data_set_in_the_globals_does_not_use_up_the_search(
     monkeypatch.setattr(sys.modules["__main__"], "traindbg_data_set", data, raising=False)
     trainer = Trainer()
     gc.freeze()
-    try:
-        agent.objects.find()
-        assert agent.objects.optimizers() == [trainer.optimizer]
-    finally:
-        gc.unfreeze()
+    agent.objects.find()
+    assert agent.objects.optimizers() == [trainer.optimizer]
 
 
 def test_activations_are_not_held_by_a_search(agent: Agent) -> None:
@@ -371,13 +354,3 @@ def test_a_stale_copy_of_the_model_is_not_a_model_of_the_job(agent: Agent) -> No
     agent.objects.find()
     assert agent.objects.models() == [trainer.model]
     assert average is not None
-
-
-def test_the_search_is_quick_and_its_stall_bounded(agent: Agent) -> None:
-    trainer = Trainer()
-    began = time.perf_counter()
-    agent.objects.find()
-    took = time.perf_counter() - began
-    tracked = len(gc.get_objects())
-    assert took < 0.5 + tracked * 1e-6
-    assert trainer.optimizer in agent.objects.optimizers()

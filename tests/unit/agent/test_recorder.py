@@ -8,40 +8,17 @@ import math
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from recorded import PARTS, Training, records
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from jupyter_traindbg.agent import recorder
 from jupyter_traindbg.agent.core import Agent
-from jupyter_traindbg.agent.recorder import CAPACITY, FIELDS
-
-PARTS = ("data_wait_s", "forward_s", "backward_s", "optimizer_s", "other_s")
-
-
-def records(agent: Agent) -> list[dict[str, Any]]:
-    return [dict(zip(FIELDS, r, strict=True)) for r in agent.recorder.since(0)]
-
-
-class Training:
-    def __init__(self, *, make: Callable[..., torch.optim.Optimizer] = torch.optim.SGD, **options: Any) -> None:
-        self.model = nn.Linear(4, 1)
-        self.optimizer = make(self.model.parameters(), **{"lr": 0.1, **options})
-
-    def loss(self, factor: float = 1.0) -> torch.Tensor:
-        return (self.model(torch.randn(2, 4)) ** 2).mean() * factor
-
-    def step(self) -> float:
-        self.optimizer.zero_grad()
-        loss = self.loss()
-        loss.backward()
-        self.optimizer.step()
-        return loss.item()
+from jupyter_traindbg.agent.recorder import CAPACITY
 
 
 def test_loss_rate_and_step_number_are_the_jobs_own(agent: Agent) -> None:
@@ -85,78 +62,6 @@ def test_the_pause_before_a_step_that_follows_a_rest_is_no_part_of_it(agent: Age
     training.step()
     assert [r["duration_s"] is None for r in records(agent)] == [True, False, True, False]
     assert all(records(agent)[2][part] is None for part in PARTS)
-
-
-def test_parts_sum_to_the_duration_and_name_what_was_slow(agent: Agent) -> None:
-    training = Training()
-
-    class Slow(torch.utils.data.Dataset):
-        def __len__(self) -> int:
-            return 6
-
-        def __getitem__(self, i: int) -> torch.Tensor:
-            time.sleep(0.1 if i >= 3 else 0)
-            return torch.randn(4)
-
-    for i, x in enumerate(DataLoader(Slow(), batch_size=1)):
-        loss = training.model(x).sum()
-        if i == 1:
-            time.sleep(0.1)  # between loader and backward: forward
-        loss.backward()
-        if i == 2:
-            time.sleep(0.1)  # between backward and optimizer
-        training.optimizer.step()
-    seen = records(agent)
-    assert all(r is None for r in (seen[0][p] for p in (*PARTS, "duration_s")))
-    for r in seen[1:]:
-        assert math.isclose(sum(r[p] for p in PARTS), r["duration_s"], rel_tol=1e-9)
-    slowest = [max(PARTS, key=lambda p, r=r: r[p]) for r in seen[1:]]
-    assert slowest == ["forward_s", "other_s", "data_wait_s", "data_wait_s", "data_wait_s"]
-
-
-def test_a_slow_backward_and_a_slow_optimizer_are_told_apart(agent: Agent) -> None:
-    class SlowStep(torch.optim.SGD):
-        def step(self, closure=None):
-            time.sleep(0.02)
-            return super().step(closure)
-
-    training = Training(make=SlowStep)
-    training.step()
-    training.step()
-    weight = training.model.weight
-    weight.register_hook(lambda grad: time.sleep(0.05))
-    training.step()
-    seen = records(agent)
-    assert seen[1]["optimizer_s"] > 0.02 > seen[1]["backward_s"]
-    assert seen[2]["backward_s"] > 0.05
-
-
-def test_our_own_time_is_in_no_part_but_other(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    training = Training()
-    training.step()
-    monkeypatch.setattr(agent.recorder, "_sample_norm", lambda *_: time.sleep(0.03))
-    training.step()
-    training.step()
-    last = records(agent)[-1]
-    assert last["other_s"] > 0.03
-    assert math.isclose(sum(last[p] for p in PARTS), last["duration_s"], rel_tol=1e-9)
-
-
-def test_forward_and_backward_inside_a_closure(agent: Agent) -> None:
-    training = Training()
-
-    def closure() -> torch.Tensor:
-        training.optimizer.zero_grad()
-        loss = training.loss()
-        time.sleep(0.02)
-        loss.backward()
-        return loss
-
-    for _ in range(2):
-        loss = training.optimizer.step(closure)
-    last = records(agent)[-1]
-    assert last["loss"] == loss.item()
-    assert last["forward_s"] > 0.02 > last["optimizer_s"]
 
 
 def test_lbfgs_has_one_record_a_step_with_all_its_evaluations(agent: Agent) -> None:
@@ -287,28 +192,6 @@ def test_a_norm_of_mixed_precision_parameters(agent: Agent) -> None:
     assert records(agent)[0]["grad_norm"] == pytest.approx(300 * math.sqrt(27))
 
 
-def test_the_norm_is_sampled_within_its_budget(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock of our own: a step takes 0.1 s, a norm 0.0095 s, so one in ten steps may have one."""
-    now = time.perf_counter() + 100.0  # later than what the recorder has seen
-    real = recorder.grads_norm
-
-    def costly(*args: Any) -> Any:
-        nonlocal now
-        now += 0.0095  # not 0.01: then rounding would decide between ten steps and eleven
-        return real(*args)
-
-    monkeypatch.setattr(recorder, "NORM_SHARE", 0.01)
-    monkeypatch.setattr(recorder, "grads_norm", costly)
-    monkeypatch.setattr(recorder.time, "perf_counter", lambda: now)
-    training = Training()
-    for _ in range(101):
-        now += 0.1
-        training.step()
-    sampled = [r["step"] for r in records(agent) if r["grad_norm"] is not None]
-    assert len(sampled) == 11
-    assert {b - a for a, b in itertools.pairwise(sampled)} == {10}, "0.0095 s of 1.0095"
-
-
 def test_several_optimizers_are_told_apart_also_short_lived_ones(agent: Agent) -> None:
     one, two = Training(), Training(make=torch.optim.Adam)
     one.step()
@@ -426,35 +309,6 @@ def test_records_are_bounded_and_so_are_losses_nobody_steps_for(agent: Agent) ->
     seen = agent.recorder.since(0)
     assert len(seen) == CAPACITY
     assert seen[-1][0] == CAPACITY + 5
-
-
-def test_compiled_model_and_compiled_step_are_not_compiled_again(agent: Agent) -> None:
-    from torch._dynamo.utils import counters
-
-    training = Training(make=torch.optim.SGD)
-    agent.boundary.close()
-    agent.recorder.close()
-    agent.safepoints.close()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = torch.compile(training.model, backend="eager")
-        step = torch.compile(training.optimizer.step, backend="eager")
-
-        def once() -> None:
-            training.optimizer.zero_grad()
-            model(torch.ones(2, 4)).mean().backward()
-            step()
-
-        for _ in range(3):
-            once()
-        before = {name: dict(counts) for name, counts in counters.items()}
-        agent.hook_torch()
-        for _ in range(3):
-            once()
-    after = {name: dict(counts) for name, counts in counters.items()}
-    assert after["stats"].get("unique_graphs") == before["stats"].get("unique_graphs")
-    assert after.get("graph_break") == before.get("graph_break")
-    assert records(agent)[-1]["loss"] is not None
 
 
 def _patched() -> list[Any]:

@@ -46,10 +46,10 @@ def test_a_request_runs_on_the_training_thread_after_a_step(safepoints: SafePoin
 
 
 def test_without_a_step_the_wait_ends(safepoints: SafePoints) -> None:
-    began = time.monotonic()
-    assert safepoints.run(lambda: None, 0.2) is None
-    assert 0.2 <= time.monotonic() - began < 2
-    optimizer().step()  # a request that was given up is not run later
+    ran: list[int] = []
+    assert safepoints.run(lambda: ran.append(1), 0.2) is None
+    optimizer().step()
+    assert ran == [], "a request that was given up is run later"
 
 
 def test_an_error_of_a_request_goes_to_whoever_asked(safepoints: SafePoints) -> None:

@@ -1,57 +1,25 @@
-"""Steps of every kind under a changed learning rate: raising, nested, wrapped, with closures, compiled, fused, skipped by a scaler."""
+"""Steps of every kind under a changed learning rate: raising, nested, wrapped, with closures, fused, skipped by a scaler."""
 
 from __future__ import annotations
 
 import copy
 import functools
-import gc
 import pickle
-import sys
 import threading
 import time
-import types
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from small_trainings import SCALE, bits, index_of, lr_of, make
 from torch import nn
 from torch.optim import lr_scheduler as lrs
 
 from jupyter_traindbg.agent.core import Agent
 
-SCALE = {"mode": "scale", "value": 0.5}
-
-
-@pytest.fixture(autouse=True)
-def _quick() -> Iterator[None]:
-    gc.freeze()  # the search for optimizers need not look at all of torch's compiler each time
-    yield
-    gc.unfreeze()
-
-
-def make(cls: Any = torch.optim.SGD, lr: Any = 0.1, **more: Any) -> torch.optim.Optimizer:
-    torch.manual_seed(0)
-    parameter = nn.Parameter(torch.randn(4))
-    parameter.grad = torch.randn(4)
-    optimizer: torch.optim.Optimizer = cls([parameter], lr=lr, **more)
-    return optimizer
-
-
-def index_of(agent: Agent, optimizer: torch.optim.Optimizer) -> list[int]:
-    return [next(i for i, o in enumerate(agent.objects.find().optimizers()) if o is optimizer)]
-
-
-def lr_of(optimizer: torch.optim.Optimizer) -> float:
-    return float(optimizer.param_groups[0]["lr"])
-
 
 def saved_lr(optimizer: torch.optim.Optimizer) -> float:
     return float(optimizer.state_dict()["param_groups"][0]["lr"])
-
-
-def bits(optimizer: torch.optim.Optimizer) -> list[bytes]:
-    return [p.detach().cpu().numpy().tobytes() for g in optimizer.param_groups for p in g["params"]]
 
 
 class Boom(Exception):
@@ -423,66 +391,6 @@ def test_load_state_dict_while_an_action_is_in_force(agent: Agent) -> None:
     assert lr_of(optimizer) == 0.4
     assert agent.recorder.last is not None
     assert agent.recorder.last[7] == [0.2]
-
-
-@pytest.fixture
-def _compiler() -> Iterator[None]:
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.mark.usefixtures("_compiler")
-@pytest.mark.filterwarnings("ignore")  # torch's own, from inside of the compiler
-@pytest.mark.parametrize("lr", [0.1, torch.tensor(0.1)], ids=["float", "tensor"])
-def test_a_compiled_step(agent: Agent, lr: Any) -> None:
-    from torch._dynamo.utils import counters
-
-    results = []
-    for live in (True, False):
-        optimizer = make(torch.optim.AdamW, lr=lr.clone() if isinstance(lr, torch.Tensor) else lr)
-        step = torch.compile(optimizer.step, backend="eager")
-        for number in range(5):
-            if number == 2 and live:
-                graphs = counters["stats"]["unique_graphs"]
-                index = index_of(agent, optimizer)
-                (row,) = agent.tuning.apply({**SCALE, "optimizers": index})
-                assert ("compiles it again" in row["note"]) == isinstance(lr, float)
-            if number == 2 and not live:
-                optimizer.param_groups[0]["lr"] = optimizer.param_groups[0]["lr"] * 0.5
-            step()
-            assert not live or lr_of(optimizer) == pytest.approx(0.1)
-        if live and not isinstance(lr, float):
-            assert counters["stats"]["unique_graphs"] == graphs, "nothing is compiled again for a tensor"
-        results.append(bits(optimizer))
-    assert results[0] == results[1]
-
-
-@pytest.mark.usefixtures("_compiler")
-@pytest.mark.filterwarnings("ignore")  # torch's own, from inside of the compiler
-def test_none_of_our_code_is_compiled(agent: Agent) -> None:
-    """All that runs in a step of ours, also what was imported after the agent had begun."""
-    entries: Callable[[Any], list[Any]] = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
-    optimizer = make(torch.optim.SGD)
-    step = torch.compile(lambda: (optimizer.step(lambda: 1.0), optimizer.step()), backend="eager")
-    step()
-    agent.call("tune", {"ident": "a", "change": SCALE})
-    agent.tuning.apply({"setting": "clip_norm", "mode": "hold", "value": 0.5})
-    agent.call("tune", {"ident": "b", "change": {"mode": "hold", "groups": [0]}, "after_step": 4})
-    for _ in range(70):
-        step()
-    assert agent.call("tune", {"do": "outcome", "ident": "b"})["done"] is True
-    functions = [
-        f
-        for name, module in list(sys.modules.items())
-        if name.startswith("jupyter_traindbg.agent")
-        for owner in [module, *(c for c in vars(module).values() if isinstance(c, type))]
-        for f in vars(owner).values()
-        if isinstance(f, types.FunctionType) and f.__module__ == name
-    ]
-    codes = [f.__code__ for f in functions]
-    codes += [c for code in codes for c in code.co_consts if isinstance(c, types.CodeType)]
-    assert len(codes) > 200
-    assert [c.co_name for c in codes if entries(c)] == []
 
 
 # --- leaving ----------------------------------------------------------------------------------------------------------

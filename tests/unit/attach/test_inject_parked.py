@@ -1,6 +1,6 @@
 """Which threads may be borrowed, judged on lines recorded from /proc/PID/task/TID/syscall."""
 
-import pytest
+from cases import each
 
 from jupyter_traindbg.attach.parked import Maps, NotParked, look, wait_of
 
@@ -12,7 +12,7 @@ def judge(line, library=LIBC, target="pipe:[1]", machine="x86_64"):
     return wait_of(line, lambda address: library, lambda fd: target, machine)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         (f"230 0x1 0x1 0x7fff681eb6a0 {REST}", ("clock_nanosleep", 0)),
@@ -26,7 +26,7 @@ def test_waits_that_hold_nothing_are_taken_best_first(line, expected):
     assert judge(line) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "reason"),
     [
         ("running", "running"),
@@ -40,7 +40,7 @@ def test_everything_else_is_refused_with_its_reason(line, reason):
     assert judge(line) == NotParked(reason)
 
 
-@pytest.mark.parametrize(
+@each(
     "library",
     ["", "/lib/libc-2.31.so", "/lib/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1", "/lib/libpthread-2.31.so"],
 )
@@ -48,20 +48,18 @@ def test_a_plain_futex_wait_in_the_c_library_or_in_no_file_is_a_lock(library):
     assert isinstance(judge(f"202 0x7f00 0x80 0x2 {REST}", library), NotParked)
 
 
-@pytest.mark.parametrize(
-    "library", ["/x/libgomp-24e2ab19.so.1.0.0", "/x/libiomp5.so", "/x/libtorch_cpu.so", "/x/ldap.so"]
-)
+@each("library", ["/x/libgomp-24e2ab19.so.1.0.0", "/x/libiomp5.so", "/x/libtorch_cpu.so", "/x/ldap.so"])
 def test_a_plain_futex_wait_of_a_thread_pool_is_taken(library):
     assert judge(f"202 0x7f00 0x80 0x2 {REST}", library) == ("futex", 1)
 
 
-@pytest.mark.parametrize("library", ["/x/libjemalloc.so.2", "/x/libtcmalloc_minimal.so.4", "/x/libmimalloc.so"])
-@pytest.mark.parametrize("operation", ["0x80", "0x189"])
+@each("library", ["/x/libjemalloc.so.2", "/x/libtcmalloc_minimal.so.4", "/x/libmimalloc.so"])
+@each("operation", ["0x80", "0x189"])
 def test_a_wait_inside_an_allocator_is_never_taken(library, operation):
     assert isinstance(judge(f"202 0x7f00 {operation} 0x2 {REST}", library), NotParked)
 
 
-@pytest.mark.parametrize("target", ["/mnt/fuse/libfoo.so", "/etc/passwd"])
+@each("target", ["/mnt/fuse/libfoo.so", "/etc/passwd"])
 def test_reading_a_file_may_be_the_loader(target):
     assert judge(f"0 0x3 0x7f00 0x10 {REST}", target=target) == NotParked("reading a file")
     assert judge(f"0 0x3 0x7f00 0x10 {REST}", target="anon_inode:[eventfd]") == ("read", 0)

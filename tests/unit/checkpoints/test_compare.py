@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg import checkpoints
 from jupyter_traindbg.errors import UsageError
@@ -67,8 +68,8 @@ PREFIXES = {
 }
 
 
-@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
-@pytest.mark.parametrize("side", ["left", "right"])
+@each("prefix", PREFIXES.values(), ids=PREFIXES)
+@each("side", ["left", "right"])
 def test_a_prefix_on_either_side_is_named_and_seen_through(prefix: str, side: str) -> None:
     wrapped = renamed(keys(), lambda n: prefix + n)
     result = checkpoints.compare(wrapped, keys()) if side == "left" else checkpoints.compare(keys(), wrapped)
@@ -152,7 +153,7 @@ def test_labels_and_positions() -> None:
     assert "number of labels 2 -> 5" in title
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(2, 4), (4, 2)])
+@each(("ours", "theirs"), [(2, 4), (4, 2)])
 def test_another_depth(ours: int, theirs: int) -> None:
     result = checkpoints.compare(keys(layers=ours), keys(layers=theirs))
     assert (only(result).code, only(result).who) == ("checkpoint_other_depth", ["model.layers"])
@@ -261,14 +262,9 @@ def test_one_chance_resemblance_is_no_prefix() -> None:
     assert checkpoints.compare(ours, theirs).renamed == ()
 
 
-def test_three_thousand_keys_are_quick_and_readable() -> None:
-    import time
-
-    began = time.monotonic()
+def test_three_thousand_keys_are_readable() -> None:
     result = checkpoints.compare(renamed(keys(layers=500), lambda n: f"module.{n}"), keys(layers=430, vocabulary=65))
-    took = time.monotonic() - began
     assert set(found(result)) == {"checkpoint_key_prefix", "checkpoint_other_depth", "checkpoint_other_config"}
-    assert took < 10
     assert len(str(result).splitlines()) < 70
 
 

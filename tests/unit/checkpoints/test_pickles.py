@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg import checkpoints
 from jupyter_traindbg.checkpoints.pickles import Limits, read_pickle
@@ -42,7 +43,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each("protocol", PROTOCOLS)
 def test_plain_data_is_read_as_python_reads_it(protocol: int) -> None:
     for value in PLAIN:
         data = pickle.dumps(value, protocol)
@@ -50,7 +51,7 @@ def test_plain_data_is_read_as_python_reads_it(protocol: int) -> None:
         assert type(read(data)) is type(value)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each("protocol", PROTOCOLS)
 def test_known_classes_become_plain_data(protocol: int) -> None:
     value = {
         "ordered": collections.OrderedDict(a=1, b=[2]),
@@ -88,7 +89,7 @@ class Config:
         raise AssertionError("run")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each("protocol", PROTOCOLS)
 def test_an_unknown_class_is_kept_inert_and_named(protocol: int) -> None:
     found = read_pickle(io.BytesIO(pickle.dumps(Config(), protocol)), "f")
     assert isinstance(found.value, Opaque)
@@ -138,12 +139,12 @@ def map_now(function: Any, values: list[Any]) -> list[Any]:
     return [function(v) for v in values]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("make", GENUINE.values(), ids=GENUINE)
+@each("protocol", PROTOCOLS)
+@each("make", GENUINE.values(), ids=GENUINE)
 def test_a_pickle_that_runs_code_is_refused_and_nothing_runs(
     make: Callable[[Path], Any], protocol: int, tmp_path: Path
 ) -> None:
-    real, ours = tmp_path / "real", tmp_path / "ours"
+    real, ours = (tmp_path / f"{name}{len(list(tmp_path.iterdir()))}" for name in ("real", "ours"))
     pickle.loads(pickle.dumps(make(real), protocol))
     assert real.exists(), "this attack is a real one"
     for name in ("model.pt", "model.pkl"):
@@ -212,7 +213,7 @@ BY_HAND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("data", BY_HAND.values(), ids=BY_HAND)
+@each("data", BY_HAND.values(), ids=BY_HAND)
 def test_attacks_made_by_hand_are_refused(data: bytes) -> None:
     with pytest.raises(UnsafeCheckpoint, match="nothing was executed"):
         read(data)
@@ -244,7 +245,7 @@ def test_no_name_is_ever_imported(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "torch._utils._rebuild_tensor_v2", "torch.serialization._get_layout", "mylib.signal.filters.Net",
@@ -301,7 +302,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
+@each("data", BROKEN.values(), ids=BROKEN)
 def test_what_is_no_pickle_or_a_bomb_is_one_clear_error(data: bytes) -> None:
     with pytest.raises(BadCheckpoint) as error:
         read(data)

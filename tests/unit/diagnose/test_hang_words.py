@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import pytest
+from cases import each
 from hang_evidence import (
     DATA,
     LOADER,
@@ -110,8 +111,8 @@ CASES: dict[str, JobEvidence] = {
 }
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("name", CASES)
+@each("language", ["en", "zh"])
+@each("name", CASES)
 def test_a_verdict_has_all_its_parts_in_the_language_asked_for(
     monkeypatch: pytest.MonkeyPatch, name: str, language: str
 ) -> None:
@@ -130,7 +131,7 @@ def test_a_verdict_has_all_its_parts_in_the_language_asked_for(
         assert foreign == []
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_whom_a_verdict_blames_is_in_the_job(name: str) -> None:
     numbers = {f"rank {r.rank}" for r in CASES[name].ranks}
     for finding in hang.diagnose(CASES[name]).findings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose.memory_growth import WARM_UP, WINDOW, findings, verdict
 from jupyter_traindbg.model import NotAvailable, RankMemory
@@ -27,7 +28,7 @@ WARMING = [min(step, WARM_UP) * 5.0 * MIB for step in range(200)]
 SAWTOOTH = [(step % 20) * 2.0 * MIB for step in range(200)]
 
 
-@pytest.mark.parametrize("seed", range(50))
+@each("seed", range(50))
 def test_leaks_are_found_and_the_rate_is_right(seed: int) -> None:
     rate = 0.05 * (1 + seed % 10)
     growth = verdict(noisy(leak(rate), seed))
@@ -35,8 +36,8 @@ def test_leaks_are_found_and_the_rate_is_right(seed: int) -> None:
     assert growth.bytes_per_step == pytest.approx(rate * MIB, rel=0.2)
 
 
-@pytest.mark.parametrize("shape", [FLAT, WARMING, SAWTOOTH], ids=["flat", "warming", "sawtooth"])
-@pytest.mark.parametrize("seed", range(50))
+@each("shape", [FLAT, WARMING, SAWTOOTH], ids=["flat", "warming", "sawtooth"])
+@each("seed", range(50))
 def test_no_alarm_where_nothing_leaks(shape: list[float], seed: int) -> None:
     assert verdict(noisy(shape, seed)).grows is False
 

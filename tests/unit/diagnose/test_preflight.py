@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose import preflight as rules
 from jupyter_traindbg.model import AllReduce, Interface, NotAvailable, Preflight, PreflightHost, PreflightPort
@@ -50,7 +51,7 @@ AT_NODE0 = (PreflightPort("node0", 29500, "free"),)
 FAILED = AllReduce("nccl", 2, problem="rank 1, init_process_group: RuntimeError: timed out", last_lines=("last",))
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "code", "severity", "title"),
     [
         (
@@ -125,8 +126,9 @@ def test_one_thing_is_wrong(
     assert finding.evidence
     assert finding.cause
     assert finding.next_steps
-    monkeypatch.setenv("TRAINDBG_LANG", "zh")
-    (chinese,) = rules.findings(look(**changes))
+    with monkeypatch.context() as speaking:
+        speaking.setenv("TRAINDBG_LANG", "zh")
+        (chinese,) = rules.findings(look(**changes))
     assert re.search("[\u4e00-\u9fff]", chinese.title)
     assert re.search("[\u4e00-\u9fff]", chinese.cause)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from cases import each
 
 from jupyter_traindbg.live.curves import FEW_RANKS, Range, Span, curve_of, thin
 from jupyter_traindbg.live.history import BUCKETS, History
@@ -40,7 +40,7 @@ class Whole:
             history.add(rows, at + 1, self.values[rows, at].copy(), self.bad[rows, at].copy())
 
 
-@pytest.mark.parametrize(("ranks", "steps"), [(1, 10), (3, 700), (2, 5000), (12, 3000)])
+@each(("ranks", "steps"), [(1, 10), (3, 700), (2, 5000), (12, 3000)])
 def test_a_curve_of_everything_has_every_spike(ranks: int, steps: int) -> None:
     whole, history = Whole(ranks, steps), History(COLUMNS)
     whole.fill(history)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg import cli
 from jupyter_traindbg.magics import base
@@ -46,7 +47,7 @@ def asked(words: str) -> tuple[str | None, str, tuple[Any, ...], dict[str, Any]]
     return session.target, *session.asked
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "target", "method", "args", "kwargs"),
     [
         ("lr", None, "lr", (), {}),
@@ -78,7 +79,7 @@ def test_words(words: str, target: str | None, method: str, args: tuple[Any, ...
     assert asked(words) == (target, method, args, kwargs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "why"),
     [
         ("lr 4711 1e-4 --scale 2", "exclude each other"),

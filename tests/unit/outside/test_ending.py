@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.model import Frame, Look, NotAvailable, ProcessStacks, Thread
 from jupyter_traindbg.outside import ending, kernel_log, launcher_log, procfs
@@ -73,7 +74,7 @@ def test_a_zombie_tells_its_exit_status(zombie: Leave) -> None:
     assert crashed.out_of_memory is False, "whatever memory there is, SIGSEGV is not its killer's"
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "said"),
     [
         (

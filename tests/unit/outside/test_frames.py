@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from cases import each
 
 from jupyter_traindbg.outside.frames import in_dataloader_worker, library_frame, waiting_for
 
@@ -30,7 +30,7 @@ ALL_REDUCE = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     "file",
     [
         f"{TORCH}/nn/modules/module.py",
@@ -49,7 +49,7 @@ def test_code_of_packages_and_interpreters_is_library(file):
     assert library_frame(file)
 
 
-@pytest.mark.parametrize(
+@each(
     "file",
     [
         "/home/ann/train.py",
@@ -64,7 +64,7 @@ def test_scripts_and_cells_are_the_users(file):
     assert not library_frame(file)
 
 
-@pytest.mark.parametrize(
+@each(
     ("frames", "call", "words"),
     [
         ([*LOADER_NEXT, USER], "poll", "the next batch from the DataLoader workers"),

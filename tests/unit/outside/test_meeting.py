@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 
 import pytest
-from support import SLOW_MACHINE_S
 
 from jupyter_traindbg.model import Joining, MeetingPoint
-from jupyter_traindbg.outside import meeting
+from jupyter_traindbg.outside import meeting, procfs
 from jupyter_traindbg.outside.meeting import meeting_points
 
 
@@ -25,7 +23,7 @@ def test_a_listener_on_this_host_is_named_without_being_asked(free_port: str) ->
         listener.setblocking(False)
         found = at("localhost", int(free_port))
         assert (found.state, found.local, found.holder_pid) == ("open", True, os.getpid())
-        assert "pytest" in found.holder_command or "python" in found.holder_command
+        assert found.holder_command == " ".join(procfs.command(os.getpid()))
         with pytest.raises(BlockingIOError):
             listener.accept()  # nobody knocked
 
@@ -46,13 +44,14 @@ def test_a_name_that_does_not_resolve(name: str) -> None:
     assert (found.state, found.addresses) == ("unresolved", ())
 
 
+@pytest.mark.timeout(30)
 def test_a_name_server_that_does_not_answer_costs_the_deadline_only(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [answered.wait(60)] * 0)
-    began = time.monotonic()
-    assert at("slow.example", 29500, deadline_s=0.2).state == "unresolved"
-    assert time.monotonic() - began < 0.2 + SLOW_MACHINE_S
-    answered.set()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [answered.wait()] * 0)
+    try:
+        assert at("slow.example", 29500, deadline_s=0.2).state == "unresolved"
+    finally:
+        answered.set()
 
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +67,7 @@ def test_another_host_is_asked_with_a_connection(monkeypatch: pytest.MonkeyPatch
     assert (found.state, found.local) == ("open", False)
 
 
+@pytest.mark.timeout(30)
 def test_no_answer_at_all(monkeypatch: pytest.MonkeyPatch, free_port: str) -> None:
     """A listener whose queue is full drops what comes, as a firewall does."""
     elsewhere(monkeypatch)

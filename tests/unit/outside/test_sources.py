@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.model import Frame, ProcessStacks, Thread
 from jupyter_traindbg.outside import sources
@@ -47,7 +48,7 @@ def at(text: str, nth: int = 0) -> int:
     return [n for n, line in LINES.items() if line == text][nth]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "takes", "within"),
     [
         ("with self.lock:", ["self.lock"], []),

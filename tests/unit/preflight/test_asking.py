@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.errors import UsageError
 from jupyter_traindbg.magics import base
@@ -24,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[look.Job]:
     return jobs
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "expected"),
     [
         ("--preflight", {}),
@@ -44,7 +45,8 @@ def test_options_are_those_of_torchrun(words: str, expected: dict[str, Any], ask
     args = parsed(words)
     assert asking.asked(args)
     asking.run(args)
-    assert asked == [look.Job(**expected)]
+    assert [asked.pop()] == [look.Job(**expected)]
+    assert asked == []
 
 
 def test_without_them_it_is_not_asked_for() -> None:
@@ -52,7 +54,7 @@ def test_without_them_it_is_not_asked_for() -> None:
     assert not asking.asked(parsed("4711 --timeout 3"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "said"),
     [
         ("--preflight 4711", "'4711' is a job or a dump"),

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from support import SLOW_MACHINE_S
 
 from jupyter_traindbg.model import NotAvailable, PreflightPort
+from jupyter_traindbg.outside import procfs
 from jupyter_traindbg.preflight import network
 
 
@@ -42,21 +42,20 @@ def saturated() -> Iterator[int]:
             one.close()
 
 
+@pytest.mark.timeout(30)
 def test_who_answers_who_refuses_and_who_is_silent(listening: int, saturated: int, free_port: str) -> None:
     assert network.knock("127.0.0.1", listening, 2)[0] == "open"
     state, why, seconds = network.knock("127.0.0.1", int(free_port), 2)
     assert (state, why) == ("refused", "Connection refused")
-    assert 0 < seconds < 2
-    began = time.monotonic()
+    assert seconds > 0
     state, why, _ = network.knock("127.0.0.1", saturated, 0.3)
     assert (state, why) == ("filtered", "no answer in 0.3 s")
-    assert 0.25 < time.monotonic() - began < 0.3 + SLOW_MACHINE_S
 
 
 def test_a_port_of_this_machine_is_looked_up_and_not_disturbed(listening: int, free_port: str) -> None:
     taken = network.port("127.0.0.1", listening, 2)
     assert (taken.state, taken.holder_pid) == ("taken", os.getpid())
-    assert "pytest" in taken.holder
+    assert taken.holder == " ".join(procfs.command(os.getpid()))
     assert network.port("localhost", int(free_port), 2) == PreflightPort("localhost", int(free_port), "free")
     again = network.port("127.0.0.1", int(free_port), 2)
     assert again.state == "free", "the trial left nothing behind"
@@ -114,13 +113,21 @@ def test_the_way_to_oneself(listening: int, free_port: str) -> None:
         assert host.problem == ""
         assert host.interface == "lo"
         assert isinstance(host.latency_s, float)
-        assert 0 < host.latency_s < 2
+        assert host.latency_s > 0
 
 
-def test_a_host_that_is_silent_is_not_waited_for_again(saturated: int) -> None:
-    began = time.monotonic()
-    host = network.host("127.0.0.1", saturated, 0.4)
-    assert time.monotonic() - began < 1.5
+@pytest.mark.timeout(30)
+def test_a_host_that_is_silent_is_not_waited_for_again(saturated: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    knocked: list[int] = []
+
+    def knock(address: str, at: int, deadline_s: float) -> tuple[str, str, float]:
+        knocked.append(at)
+        return really(address, at, deadline_s / 2)  # time is left for more
+
+    really = network.knock
+    monkeypatch.setattr(network, "knock", knock)
+    host = network.host("127.0.0.1", saturated, 0.6)
+    assert knocked == [saturated]
     assert isinstance(host.latency_s, NotAvailable)
     assert host.problem == f"nothing answers at port {saturated}: filtered"
 
@@ -133,15 +140,15 @@ def test_interfaces_of_this_machine() -> None:
     assert network.source_address("127.0.0.1") == "127.0.0.1"
 
 
+@pytest.mark.timeout(30)
 def test_one_that_does_not_answer_in_time_costs_the_others_nothing() -> None:
-    release = threading.Event()
+    released = threading.Event()
 
     def never() -> int:
-        release.wait(60)
+        released.wait()
         return 0
 
-    began = time.monotonic()
-    answers = network.all_at_once([lambda: 1, never, lambda: 3], 0.3, lambda i: -i)
-    release.set()
-    assert answers == [1, -1, 3]
-    assert time.monotonic() - began < 0.3 + SLOW_MACHINE_S
+    try:
+        assert network.all_at_once([lambda: 1, never, lambda: 3], 0.3, lambda i: -i) == [1, -1, 3]
+    finally:
+        released.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from cases import each
 from ray_facts import JOB, OTHER_JOB, actor, cluster, creation, job, task
 
 from jupyter_traindbg.model import NotAvailable, RayTrainWorker
@@ -101,7 +101,7 @@ def test_without_tasks_there_are_still_names() -> None:
     assert (who["Collector0002"], who["Collector0001"]) == ("Collector[0]", "Collector[1]")
 
 
-@pytest.mark.parametrize(
+@each(
     ("who", "words"),
     [
         ([], ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
+from cases import each
 from ray_facts import actor, cluster, creation
 
 from jupyter_traindbg.model import NotAvailable, RayLockWait, RayWorker
@@ -35,7 +35,7 @@ def trouble(one: RayWorker, init_s: float = 2.0) -> int:
 LOCK = {"waiting_for": "a lock or another thread", "still_s": 26.0}
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"still_s": 0.0},
@@ -62,7 +62,7 @@ def test_no_trouble(fields: dict[str, Any]) -> None:
     assert trouble(row(**fields)) == NONE
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "expected"),
     [
         (LOCK, STANDS),

@@ -5,20 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import random
-import time
 import urllib.parse
 from dataclasses import dataclass
 
+import hostile
 import planted
 import pytest
+from cases import each
 
 from jupyter_traindbg.model import Finding
 from jupyter_traindbg.redact import PLACEHOLDER, Redactor, redact
 from jupyter_traindbg.redact.names import is_secret, secret_kind
 
 
-@pytest.mark.parametrize("kind", planted.BY_SHAPE)
-@pytest.mark.parametrize("around", ["{}", "value is {}.", '"{}"', "a,{},b", "x={}\n", "({})", "<td>{}</td>"])
+@each("kind", planted.BY_SHAPE)
+@each("around", ["{}", "value is {}.", '"{}"', "a,{},b", "x={}\n", "({})", "<td>{}</td>"])
 def test_a_secret_with_a_shape_goes_wherever_it_stands(kind: str, around: str) -> None:
     secret = planted.BY_SHAPE[kind]
     said = redact(around.format(secret))
@@ -26,8 +27,8 @@ def test_a_secret_with_a_shape_goes_wherever_it_stands(kind: str, around: str) -
     assert said.replace(PLACEHOLDER.findall(said)[0], "{}") == around
 
 
-@pytest.mark.parametrize("kind", planted.IN_WORDS)
-@pytest.mark.parametrize("around", ["{}", "[rank3]: 2026-01-02 10:11:12 INFO {}", "loss=1\n{}\nlr: 1e-4"])
+@each("kind", planted.IN_WORDS)
+@each("around", ["{}", "[rank3]: 2026-01-02 10:11:12 INFO {}", "loss=1\n{}\nlr: 1e-4"])
 def test_a_secret_behind_its_name_goes_and_the_rest_stays(kind: str, around: str) -> None:
     line, secret = planted.IN_WORDS[kind]
     before, after = line.format("\0").split("\0")
@@ -38,7 +39,7 @@ def test_a_secret_behind_its_name_goes_and_the_rest_stays(kind: str, around: str
         assert kept in said
 
 
-@pytest.mark.parametrize("line", planted.HARMLESS)
+@each("line", planted.HARMLESS)
 def test_what_training_writes_all_the_time_stays(line: str) -> None:
     assert redact(line) == line
     assert redact(f"[rank0]: step 5 {line}, and so on") == f"[rank0]: step 5 {line}, and so on"
@@ -167,13 +168,13 @@ def test_a_working_directory_is_no_password_and_a_pod_names_its_secrets() -> Non
     assert said["env"][1] == {"name": "LR", "value": "0.1"}
 
 
-def test_it_is_quick_also_when_it_knows_many_secrets() -> None:
+def test_what_is_no_secret_stays_also_when_it_knows_many_secrets() -> None:
+    """What that costs: benchmarks/bounds.py, which has a line of each kind."""
     redactor = Redactor()
     redactor.learn_from([f"token=tok-{n:05d}-x{n * 7919:08x}" for n in range(200)])
-    text = "[rank0]: step 123 loss=0.234 lr: 1e-4 tokens/s=12345.6 max_tokens=4096 mem 12.3GiB\n" * 5000
-    began = time.process_time()
+    text = "[rank0]: step 123 loss=0.234 lr: 1e-4 tokens/s=12345.6 max_tokens=4096 mem 12.3GiB\n" * 100
     assert redactor.text(text) == text
-    assert time.process_time() - began < 3
+    assert "tok-00199" not in redactor.text(f"{text}it was tok-00199-x{199 * 7919:08x}\n")
 
 
 def test_a_result_stays_what_it_is() -> None:
@@ -202,18 +203,17 @@ def test_redacting_twice_is_redacting_once() -> None:
         assert redact(once) == once, text
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["a" * 10**5, "key" * 30_000, "password: " * 5_000, "cookie: " * 5_000, "token='" * 5_000, "\\" * 10**5, "://" * 20_000,
-     "-----BEGIN RSA PRIVATE KEY-----" * 1000, ("x" * 76 + "\n") * 2000, "secret: |\n  a\n" * 3_000, "https://a:" * 10_000, '"' * 10**5],
-)  # fmt: skip
-def test_no_text_takes_long(text: str) -> None:
-    began = time.process_time()
-    redact(text)
-    assert time.process_time() - began < 3
+@pytest.mark.timeout(60)
+@each("name", hostile.secrets(1))
+def test_a_secret_behind_hostile_text_goes_and_what_follows_stays(name: str) -> None:
+    """What that costs: benchmarks/bounds.py."""
+    said = redact(hostile.secrets(20_000)[name] + "\napi_key=first-K3y9\nloss=1")
+    assert "K3y9" not in said
+    if "private" not in name:  # whatever stands behind the beginning of a key may be the key
+        assert said.endswith("\nloss=1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kind"),
     [
         ("WANDB_API_KEY", "api-key"), ("wandbApiKey", "api-key"), ("wandb.api-key", "api-key"), ("HF_TOKEN", "token"),
@@ -229,8 +229,6 @@ def test_names(name: str, kind: str | None) -> None:
     assert secret_kind(name) == kind
 
 
-@pytest.mark.parametrize(
-    "value", ["", "None", "true", "${X}", "$X", "<token>", "****", "(hidden)", "4096", "0.1", "1.5e-3"]
-)
+@each("value", ["", "None", "true", "${X}", "$X", "<token>", "****", "(hidden)", "4096", "0.1", "1.5e-3"])
 def test_values_that_are_none(value: str) -> None:
     assert not is_secret("token", value, explicit=True)

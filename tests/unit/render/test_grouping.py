@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 from render_scenes import JOB, STD, all_different, process, stacks, thread
 
 from jupyter_traindbg.model import Frame, NotAvailable, ProcessStacks, Stacks
@@ -13,7 +14,7 @@ LIBRARY = Frame(f"{STD}/threading.py", 331, "Condition.wait", library=True)
 FORK = Frame(f"{STD}/multiprocessing/popen_fork.py", 71, "Popen._launch", library=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("ranks", "words"),
     [
         ([], "no rank"),
@@ -66,7 +67,7 @@ def test_every_thread_is_in_exactly_one_group() -> None:
         assert sum(g.threads for g in group_stacks(result)) == sum(len(p.threads) for p in result.processes)
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         thread([Frame(USER.file, 11, "main")]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import pytest
+from cases import each
 
 from jupyter_traindbg.model import Frame
 from jupyter_traindbg.render import units
@@ -16,7 +16,7 @@ from jupyter_traindbg.render.frames import place, runs
 GIB = 1024**3
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "words"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536 * 1024**2, "1.5 GiB"), (GIB - 1, "1 GiB"), (1000 * 1024**2, "1000 MiB"),
      (80 * GIB, "80 GiB"), (123.4 * GIB, "123 GiB"), (2**60 * 5, "5120 PiB"), (-2048, "-2 KiB"), (math.nan, "NaN")],
@@ -25,7 +25,7 @@ def test_size(value: float, words: str) -> None:
     assert units.size(value) == words
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "words"),
     [(0.0, "0 s"), (0.00085, "850 µs"), (0.0123, "12.3 ms"), (0.9996, "1 s"), (1.25, "1.25 s"), (59.9, "59.9 s"), (59.96, "1 min"),
      (125.0, "2 min 5 s"), (3600.0, "1 h"), (11520.0, "3 h 12 min"), (183600.0, "2 d 3 h"), (-1.5, "-1.5 s"), (math.inf, "Inf"),
@@ -35,7 +35,7 @@ def test_duration(value: float, words: str) -> None:
     assert units.duration(value) == words
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "short", "four"),
     [(0.0, "0", "0"), (1e-4, "1e-4", "1e-4"), (3e-4, "3e-4", "3e-4"), (0.00025, "2.5e-4", "2.5e-4"), (0.13, "0.13", "0.1300"),
      (1.0, "1", "1.000"), (12.3, "12.3", "12.30"), (1204.0, "1204", "1204"), (99999.0, "99999", "99999"), (320000.0, "3.2e+5", "3.2e+5"),
@@ -68,7 +68,7 @@ def test_steering_characters_are_spelled_out() -> None:
     assert clean("a\x1b[31mb\nc\u202ed\x9be\udc80\u2028") == "a\\x1b[31mb\\nc\\u202ed\\x9be\\udc80\\u2028"
 
 
-@pytest.mark.parametrize("harmless", ["", "ünïcödé", "模型.层", "مرحبا", "🔥", "<b>&", "tab\u00a0less"])
+@each("harmless", ["", "ünïcödé", "模型.层", "مرحبا", "🔥", "<b>&", "tab\u00a0less"])
 def test_everything_else_stays(harmless: str) -> None:
     assert clean(harmless) == harmless
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
+from cases import each
 from synthetic import Synthetic
 
 from jupyter_traindbg.live import Feed
@@ -141,7 +141,7 @@ def test_time_on_the_x_axis() -> None:
     assert new[-1] > x[-1]
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         {"ranks": "all", "first": "x", "last": None, "points": "many", "x": 3},

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import each
 from render_scenes import collectives, grads, lr, lr_changed, lr_in_force, stacks
 from render_scenes_diagnosis import stuck
 
@@ -59,7 +60,7 @@ def test_what_no_rank_has_is_not_there_and_no_zero() -> None:
 # --- findings --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("step", "does"),
     [
         ("`%stacks` shows where it stands", "stacks"),
@@ -91,7 +92,7 @@ def test_the_same_silence_is_told_once() -> None:
 # --- learning rate -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     [
         {"mode": "hold", "value": "fast"},
@@ -191,7 +192,7 @@ def test_every_rank_has_its_line_who_is_to_blame_first() -> None:
 # --- checkpoint ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("job", ["torchrun:4711", "ray:job@127.0.0.1:6379", "../../etc", "", "x" * 500])
+@each("job", ["torchrun:4711", "ray:job@127.0.0.1:6379", "../../etc", "", "x" * 500])
 def test_a_suggested_path_is_absolute_and_plain(job: str) -> None:
     path = checkpoint.suggested(job)
     assert path.startswith("/")

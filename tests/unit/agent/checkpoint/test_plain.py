@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import each
 
 from jupyter_traindbg.agent.checkpoint.plain import LEFT_OUT, plain
 
@@ -31,7 +32,7 @@ class ShoutingDict(dict):  # type: ignore[type-arg]
         raise AssertionError("never called")
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "expected"),
     [
         (None, None),

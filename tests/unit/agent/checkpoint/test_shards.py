@@ -1,48 +1,13 @@
-"""Shards written without a collective are a checkpoint that torch itself loads, with as many ranks as one likes."""
+"""Which rank writes which shard, and what is refused; a real job whose ranks wait for each other: tests/integration/test_shards.py."""
 
 from __future__ import annotations
 
-import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from conftest import Start
 
 from jupyter_traindbg.agent.checkpoint import shards
 from jupyter_traindbg.agent.refused import Refused
-from jupyter_traindbg.checkpoints import manifest as manifests
-
-
-def ranks(start: Start, number: int, *args: str) -> None:
-    """Run the program in `number` processes; the first one says that all went well."""
-    store = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(unused_port()), "WORLD_SIZE": str(number)}
-    rest = [start("ckpt_sharded.py", *args, env={**store, "RANK": str(i)}, ready=None) for i in range(1, number)]
-    first = start("ckpt_sharded.py", *args, env={**store, "RANK": "0"}, ready="done")
-    ended = [program.wait(60) for program in (first, *rest)]
-    assert ended == [0] * number, [program.output() for program in (first, *rest)]
-
-
-def unused_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
-def test_a_deadlocked_fsdp2_job(start: Start, tmp_path: Path) -> None:
-    """Rows that do not divide, a rank with nothing of a tensor, buffers, a frozen part, modules that show unsharded parameters."""
-    ranks(start, 2, "save", str(tmp_path))
-    ranks(start, 2, "load", str(tmp_path))
-    saved = manifests.read(tmp_path / "ck")
-    assert saved.sealed
-    assert set(saved.files) == {".metadata", "__0_0.distcp", "__1_0.distcp", "rank-0.pt", "rank-1.pt", "training.pt"}
-    full = torch.load(tmp_path / "full.pt", weights_only=True)
-    reference = torch.load(tmp_path / "reference.pt", weights_only=True)
-    assert torch.equal(full["optimizer.state.tiny.weight.exp_avg"], reference["optimizer.state.tiny.weight.exp_avg"])
-    assert full["optimizer.param_groups"][0]["params"][:2] == ["first.weight", "first.bias"]
-    training = torch.load(tmp_path / "ck" / "training.pt", weights_only=True)
-    assert training["step"] == 3
 
 
 def item(key: str, offsets: list[int], sizes: list[int], *, kind: str = "shard", size: int = 4) -> dict[str, Any]:

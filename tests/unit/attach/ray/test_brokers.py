@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from support import SLOW_MACHINE_S
 
 from jupyter_traindbg.attach.ray import brokers
 from jupyter_traindbg.attach.ray.brokers import MODULE, Broker, environment
@@ -20,6 +19,9 @@ from jupyter_traindbg.outside import procfs
 
 EXISTS = "jupyter_traindbg.outside.procfs:exists"
 SLEEP = "jupyter_traindbg.outside.standing:look"
+FOR_EVER_S = 3600.0
+"""Longer than any test may take: what waits for the answer hangs."""
+pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture
@@ -79,10 +81,8 @@ def test_a_late_answer_costs_its_caller_the_deadline_and_nobody_else_anything(
 ) -> None:
     broker.call(EXISTS, 1, timeout=30)
     first = child()
-    began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="did not answer"):
-        broker.call(SLEEP, [os.getpid()], 5.0, timeout=0.5)
-    assert time.monotonic() - began < 1 + SLOW_MACHINE_S
+        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, timeout=0.5)
     assert broker.call(EXISTS, 1, timeout=30) is True
     assert child() == first
 
@@ -94,7 +94,7 @@ def test_a_broker_that_is_stuck_is_replaced(
     broker.call(EXISTS, 1, timeout=30)
     stuck = child()
     with pytest.raises(DeadlineExceeded):
-        broker.call(SLEEP, [os.getpid()], 60.0, timeout=0.2)
+        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, timeout=0.2)
     assert broker.call(EXISTS, 1, timeout=30) is True
     assert gone(stuck)
     assert broker.starts == 2
@@ -104,7 +104,7 @@ def test_a_child_that_dies_is_told_at_once(broker: Broker, child: Callable[[], i
     broker.call(EXISTS, 1, timeout=30)
     os.kill(child(), signal.SIGKILL)
     with contextlib.suppress(TargetGone):
-        broker.call(SLEEP, [os.getpid()], 30.0, timeout=30)
+        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, timeout=30)
     assert broker.call(EXISTS, 1, timeout=30) is True
 
 

@@ -7,6 +7,7 @@ import pickle
 import time
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.attach.ray import wire
 from jupyter_traindbg.errors import NotPermitted, ProbeFailed
@@ -23,7 +24,7 @@ class Planted:
         return self.call
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [None, {"a": [1, 2.5, b"x", {3}]}, (Silent(1, 2, "why"), NotAvailable("not here")), frozenset({1}), slice(1, 2)],
 )
@@ -37,7 +38,7 @@ def test_an_error_keeps_its_next_step() -> None:
     assert (error.cause, error.next_step) == ("the kernel forbids it", "use sudo")
 
 
-@pytest.mark.parametrize(
+@each(
     "planted",
     [
         Planted(os.system, "true"),
@@ -52,9 +53,7 @@ def test_what_would_run_is_refused(planted: Planted) -> None:
         wire.loads(pickle.dumps([planted]))
 
 
-@pytest.mark.parametrize(
-    "name", ["os:system", "jupyter_traindbg", "jupyter_traindbg.errors:", "jupyter_traindbgx.y:z", ":x"]
-)
+@each("name", ["os:system", "jupyter_traindbg", "jupyter_traindbg.errors:", "jupyter_traindbgx.y:z", ":x"])
 def test_only_functions_of_this_package_are_run(name: str) -> None:
     with pytest.raises(ValueError, match="names no function"):
         wire.function(name)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose.config import estimate
 from jupyter_traindbg.diagnose.config.estimate import kv_bytes_per_token
@@ -93,7 +94,7 @@ def test_model_parallel_megatron_and_its_distributed_optimizer() -> None:
     assert states(plan("megatron", **whole, sharding="true")) == (3.75, 7.5, 22.5 / 4)
 
 
-@pytest.mark.parametrize(
+@each(
     ("optimizer", "due"), [("adamw_torch", 60), ("paged_adamw_8bit", 15), ("adafactor", 0), ("sgd", 30), ("Lion", 30)]
 )
 def test_optimizers(optimizer: str, due: float) -> None:

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose import config as rules
 from jupyter_traindbg.diagnose.config import ray_demand, ray_start
@@ -75,8 +76,8 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-@pytest.mark.parametrize("language", ["en", "zh"])
+@each("name", HEALTHY)
+@each("language", ["en", "zh"])
 def test_what_fits_is_no_finding(name: str, language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINDBG_LANG", language)
     assert [f.title for f in found(HEALTHY[name])] == []
@@ -119,8 +120,8 @@ CASES: list[tuple[Plan, str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[3][:20]}")
-@pytest.mark.parametrize("language", ["en", "zh"])
+@each("case", CASES, ids=lambda case: f"{case[1]}-{case[3][:20]}")
+@each("language", ["en", "zh"])
 def test_what_does_not_fit_is_told_with_its_sum(
     case: tuple[Plan, str, str, str], language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +165,7 @@ def test_a_strict_pack_that_would_fit_loosely_is_told_so() -> None:
     assert any("PACK" in step and "together the nodes have room" in step for step in told.next_steps)
 
 
-@pytest.mark.parametrize(
+@each(
     ("each", "has", "fits"),
     [
         ({"GPU": 0.25}, {"GPU": 2.0}, 8),
@@ -223,7 +224,7 @@ def test_a_long_start_is_no_hang() -> None:
     assert "ray_workers 100 x 24.2 s CPU / 16 CPU = 151 s" in told.title
 
 
-@pytest.mark.parametrize(
+@each(
     ("stage", "raised", "code"),
     [
         ("process", False, "ray_waiting_for_resources"),

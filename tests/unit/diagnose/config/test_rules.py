@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose import config as rules
 from jupyter_traindbg.model import (
@@ -86,8 +87,8 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-@pytest.mark.parametrize("language", ["en", "zh"])
+@each("name", HEALTHY)
+@each("language", ["en", "zh"])
 def test_what_is_well_is_no_finding(name: str, language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINDBG_LANG", language)
     assert titles(HEALTHY[name]) == []
@@ -178,9 +179,7 @@ def changed(healthy: Plan, changes: dict[str, Any]) -> Plan:
     return dataclasses.replace(healthy, **whole, **set_)
 
 
-@pytest.mark.parametrize(
-    ("healthy", "changes", "code", "severity", "said"), CASES, ids=[f"{c[2]}-{i}" for i, c in enumerate(CASES)]
-)
+@each(("healthy", "changes", "code", "severity", "said"), CASES, ids=[f"{c[2]}-{i}" for i, c in enumerate(CASES)])
 def test_a_verdict(healthy: Plan, changes: dict[str, Any], code: str, severity: str, said: str) -> None:
     found = rules.findings(changed(healthy, changes))
     (one,) = [f for f in found if f.code == code and re.search(said, f.title)]
@@ -195,9 +194,7 @@ def test_a_verdict(healthy: Plan, changes: dict[str, Any], code: str, severity: 
         assert keys & set(one.who), "it names the key that was changed"
 
 
-@pytest.mark.parametrize(
-    ("healthy", "changes", "code"), [c[:3] for c in CASES], ids=[f"{c[2]}-{i}" for i, c in enumerate(CASES)]
-)
+@each(("healthy", "changes", "code"), [c[:3] for c in CASES], ids=[f"{c[2]}-{i}" for i, c in enumerate(CASES)])
 def test_it_is_said_in_chinese_too(
     healthy: Plan, changes: dict[str, Any], code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

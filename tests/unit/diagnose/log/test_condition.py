@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose.log.condition import BadCondition, parse, render, wanted
 from jupyter_traindbg.diagnose.log.quantities import Quantity, captured
@@ -16,7 +17,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "holds"),
     [
         ("free_bytes < 1 GiB", True),
@@ -43,7 +44,7 @@ def test_a_condition_holds_of_the_values_of_a_log(text: str, holds: bool) -> Non
     assert parse(text).holds(VALUES, {"one", "other_family.three"}) is holds
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "__import__('os').system('true')",
@@ -78,7 +79,7 @@ def test_a_text_that_needs_what_the_log_does_not_say_is_not_told_and_optional_pa
     assert wanted("a {free_bytes}[[ b {asked_bytes}]]") == {"free_bytes"}
 
 
-@pytest.mark.parametrize("said", ["{free_bytes}", "{a b}", "[[{x}]]", "{(", "{__import__('os')}", "\\1 \\g<0>"])
+@each("said", ["{free_bytes}", "{a b}", "[[{x}]]", "{(", "{__import__('os')}", "\\1 \\g<0>"])
 def test_what_a_log_says_is_never_read_as_a_formula(said: str) -> None:
     assert render("it says [[{op}]] and {op}", {"op": said}) == f"it says {said} and {said}"
 
@@ -87,7 +88,7 @@ def test_other_braces_stay_as_they_are() -> None:
     assert render('ray needs {"GPU": 1} and ${HOME}', {}) == 'ray needs {"GPU": 1} and ${HOME}'
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "value"),
     [
         ("asked_bytes", "4.78 GiB", Quantity(4.78 * 2**30, "bytes")),
@@ -108,7 +109,7 @@ def test_captured_text_becomes_a_number_with_its_unit(name: str, text: str, valu
     assert captured(name, text) == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("quantity", "said"),
     [
         (Quantity(4.78 * 2**30, "bytes"), "4.78 GiB"),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 
 from jupyter_traindbg import diagnose_log
 from jupyter_traindbg.model import Finding
@@ -468,7 +469,7 @@ def test_more_sign_in_than_are_expected_means_that_two_jobs_share_a_store() -> N
     assert "same store" in found.cause
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "node2:311:400 [1] NCCL INFO Channel 03/0 : 5[1] -> 4[0] via P2P/IPC",
@@ -485,7 +486,7 @@ def test_what_healthy_runs_print_is_no_failure(line: str) -> None:
     assert judged(f"step 1 loss 2.0\n{line}\nstep 2 loss 1.9\n") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "code"),
     [
         ("ValueError: Total available GPUs 4.0 is less than total desired GPUs 12", "ray_workers_pending"),

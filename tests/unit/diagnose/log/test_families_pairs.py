@@ -6,6 +6,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.log_report import diagnose_log
 from jupyter_traindbg.model import Finding
@@ -90,7 +91,7 @@ def test_requests_that_are_put_back_are_no_lack_of_memory() -> None:
     assert codes("RuntimeError: KV cache pool is full and cannot be enlarged") == ["kv_cache_oom"]
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "n1:64904:64921 [1] NCCL INFO dlvsym failed on mlx5dv_a_call - /lib/libmlx5.so: undefined symbol: mlx5dv_a_call, version MLX5_1.25",

@@ -7,6 +7,7 @@ import math
 import random
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.log_report import diagnose_log
 from jupyter_traindbg.model import Finding
@@ -258,7 +259,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("scene", HEALTHY)
+@each("scene", HEALTHY)
 def test_frightening_lines_of_a_sound_run_give_nothing(scene: str) -> None:
     assert codes(HEALTHY[scene]) == []
 
@@ -339,7 +340,7 @@ WORDINGS = {
 }
 
 
-@pytest.mark.parametrize("scene", WORDINGS)
+@each("scene", WORDINGS)
 def test_other_wordings_of_the_same_failure(scene: str) -> None:
     code, log = WORDINGS[scene]
     assert codes(log)[:1] == [code]

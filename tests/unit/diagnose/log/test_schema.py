@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose.log.knowledge import BadKnowledge, parse
 from jupyter_traindbg.diagnose.log.schema import examples_that_fail
@@ -62,7 +63,7 @@ def test_a_family_as_it_should_be() -> None:
     assert examples_that_fail(family) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "told"),
     [
         ('code = "fan_stopped"', 'code = "fan"', "code: 'fan' has to be the name of the file"),

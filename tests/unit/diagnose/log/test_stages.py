@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose.log import stages
 from jupyter_traindbg.diagnose.log.advice import parse, stage_advice
@@ -110,7 +111,7 @@ def test_places_with_advice_of_their_own_are_lines_that_the_reader_knows() -> No
         assert set(advice.lines) <= set(STAGES[advice.name]), advice.name
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "wrong"),
     [
         ("[[stage]\n", "no TOML"),

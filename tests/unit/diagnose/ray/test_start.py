@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from cases import each
 from ray_evidence import CODE, JOB, NODE, NOW_S, OLD_JOB, Scene, died, job, node, task
 
 from jupyter_traindbg.diagnose import ray
@@ -106,9 +107,7 @@ def test_detached_actors_of_a_dead_job_are_the_root_of_the_wait() -> None:
     assert any(e.startswith("so: Collector[0] waits for CPU, held by Cache[0]") for e in found.evidence)
 
 
-@pytest.mark.parametrize(
-    "why", ["it is in use", "its job runs", "it holds nothing", "it is Ray Serve's", "not detached"]
-)
+@each("why", ["it is in use", "its job runs", "it holds nothing", "it is Ray Serve's", "not detached"])
 def test_a_detached_actor_that_serves_somebody_is_no_leftover(why: str) -> None:
     status = "RUNNING" if why == "its job runs" else "SUCCEEDED"
     scene = Scene(jobs=[job(), job(OLD_JOB, status, ended_at=NOW_S - 300)])
@@ -425,7 +424,7 @@ def test_workers_that_all_load_onto_one_gpu() -> None:
     assert only(on_gpus([0, 0], [(0,), (1,)])).code == "ray_same_gpu"
 
 
-@pytest.mark.parametrize(
+@each(
     ("workers", "gpus", "share"), [(3, 2, "0.5"), (4, 2, "0.5"), (13, 4, "0.25"), (6, 2, "0.3333"), (12, 2, "0.1666")]
 )
 def test_the_share_that_is_advised_gives_every_worker_a_place(workers: int, gpus: int, share: str) -> None:

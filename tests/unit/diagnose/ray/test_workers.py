@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from cases import each
 from ray_evidence import CODE, JOB, NOW_S, Scene, at, task, thread
 
 from jupyter_traindbg.diagnose import ray
@@ -197,7 +198,7 @@ def test_without_finished_calls_the_others_must_be_in_younger_ones() -> None:
     assert (only(scene).code, only(scene).confidence) == ("ray_worker_stuck", "medium")
 
 
-@pytest.mark.parametrize(
+@each(
     "waits",
     ["an item from a queue", "a socket", "sleep", "a condition or an event", "data from a socket", "a result from Ray"],
 )

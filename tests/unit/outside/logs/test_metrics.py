@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.model import LogLine
 from jupyter_traindbg.outside.logs.metrics import MOST_POINTS, SeriesBook, values
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         ("loss: 1.25", {"loss": 1.25}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.model import LogEvidence
 from jupyter_traindbg.outside import logs
@@ -103,7 +104,7 @@ def test_a_huge_line_is_searched_and_cut() -> None:
 
 
 def test_nothing_but_interesting_lines_stays_within_bounds() -> None:
-    text = "".join(f"[rank{i % 64}]: KindOf{i % 5000}Error: out of order {i}\n" for i in range(LINES))
+    text = "".join(f"[rank{i % 64}]: KindOf{i % 5000}Error: out of order {i}\n" for i in range(30_000))
     seen = evidence(text)
     assert len(seen.lines) < 25_000
     assert seen.dropped > 0
@@ -156,7 +157,7 @@ def test_times_of_day_are_left_out_where_there_are_dates() -> None:
     assert [line.time_s for line in evidence("08:00:00 a\n08:00:02 b\n").lines] == [28800.0, 28802.0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "launcher"),
     [
         ("torch.distributed.elastic.multiprocessing.api: failed", "torchrun"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from cases import each
 
 from jupyter_traindbg.outside.raystate import death
 
@@ -19,7 +19,7 @@ def died(message: str, reason: str = "WORKER_DIED", **more: Any) -> dict[str, An
     return {"actor_died_error_context": {"error_message": message, "reason": reason, "pid": 7, **more}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("cause", "kind", "words"),
     [
         (
@@ -142,7 +142,7 @@ def test_a_librarys_frame_is_better_than_none_and_ray_never_is() -> None:
     assert death.users_frame("no trace at all") is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("task", "kind", "words", "where"),
     [
         (

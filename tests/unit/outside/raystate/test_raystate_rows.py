@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.model import NotAvailable, RayActor, RayProcess
 from jupyter_traindbg.outside.raystate import devices, events, naming, placing, processes, train, work
@@ -120,7 +121,7 @@ def test_a_node_that_died_or_says_nothing_has_no_numbers() -> None:
     assert silent.resources_available == NotAvailable("the autoscaler's monitor has not reported")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "free"),
     [
         ("1.0/8.0 CPU", {"CPU": 7.0}),

@@ -1,12 +1,11 @@
-"""Whatever a configuration says, there is an answer, soon, in words: no key's value can break it."""
+"""Whatever a configuration says, there is an answer in words: no key's value can break it. What that costs: benchmarks/bounds.py."""
 
 from __future__ import annotations
 
 import random
-import time
 from typing import Any
 
-import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose import config as rules
 from jupyter_traindbg.model import Machine, MachineGpu
@@ -22,7 +21,7 @@ GPU = MachineGpu("NVIDIA H100 80GB HBM3", 80 * GIB, 3 * GIB)
 MACHINE = Machine("node0", 8, 64 * GIB, 32 * GIB, (GPU,) * 8, 1, GIB, GIB, {"out": GIB, "8": GIB})
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each("seed", range(60))
 def test_a_verdict_on_anything(seed: int) -> None:
     chance = random.Random(seed)
     spoken = chance.sample(dialects.every(), chance.choice((1, 1, 2, 3)))
@@ -31,10 +30,8 @@ def test_a_verdict_on_anything(seed: int) -> None:
     keys = [key for d in [*spoken, dialects.every()[-1]] for key in d.keys]
     read.entries = [Entry(m + "x" if m.endswith(".") else m, 8, "f") for m in marks if ":" not in m]
     read.entries += [Entry(key, chance.choice(ODD), "f.yaml", 1) for key in keys if chance.random() < 0.8]
-    began = time.process_time()
     plan = planning.plan_of(read, MACHINE)
     found = rules.findings(plan)
-    assert time.process_time() - began < 2
     for finding in found:
         assert finding.title
         assert all(len(line) < 3000 for line in finding.evidence)

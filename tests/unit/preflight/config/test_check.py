@@ -121,7 +121,7 @@ def test_nothing_named_is_this_machine_alone(capsys: pytest.CaptureFixture[str])
     found = config.check([])
     assert found.plan.dialects == ()
     assert found.plan.machine.cpus > 0
-    assert found.taken_s < 10
+    assert found.taken_s > 0
     assert "preflight of this machine" in render.text(found)
 
 

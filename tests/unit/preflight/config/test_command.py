@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.errors import BadConfig
 from jupyter_traindbg.preflight.config import command
@@ -15,7 +16,7 @@ def said(line: str) -> dict[str, object]:
     return {entry.path: entry.value for entry in command.of_words(shlex.split(line)).entries}
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         ("python t.py --lr 1e-6 --bf16 --n=3 --offset -5", {"lr": 1e-6, "bf16": True, "n": 3, "offset": -5}),

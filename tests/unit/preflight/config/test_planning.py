@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.errors import UsageError
 from jupyter_traindbg.model import Given, Machine, ModelShape, Plan
@@ -24,7 +25,7 @@ def values(plan: Plan) -> dict[str, object]:
     return {f.name: v.value for f in dataclasses.fields(plan) if isinstance(v := getattr(plan, f.name), Given)}
 
 
-@pytest.mark.parametrize("dialect", dialects.every(), ids=lambda d: d.name)
+@each("dialect", dialects.every(), ids=lambda d: d.name)
 def test_every_key_of_every_dialect_leads_to_a_field(dialect: dialects.Dialect) -> None:
     assert set(dialect.keys.values()) | set(dialect.defaults) <= FIELDS
     assert all(key == key.lower() and "-" not in key for key in dialect.keys), "paths are compared in this spelling"
@@ -90,7 +91,7 @@ def test_accelerate_and_what_its_command_says_after_it(tmp_path: Path) -> None:
     }.items()  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "dialect", "expected"),
     [
         ("--rollout_batch_size 64 --engine_mem_util 0.6 --fsdp", "lightrft", {"engine_memory_share": 0.6, "sharding": "True"}),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.diagnose.config.estimate import parameters
 from jupyter_traindbg.model import Machine, ModelShape
@@ -67,7 +68,7 @@ def test_the_persons_words_count_most_and_the_configurations_next(tmp_path: Path
     assert parameters(shape(model=str(tmp_path), size=5)) == 5
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "due"),
     [
         ("Qwen2.5-7B-Instruct", 7e9),

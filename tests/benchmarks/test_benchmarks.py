@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import REPO
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = REPO / "benchmarks"
 Quick = Callable[[str], str]
 
 
@@ -121,7 +122,6 @@ def test_no_peer_is_one_line_and_no_failure(tmp_path: Path) -> None:
     assert "probing==0.2.4 could not be installed" in said
 
 
-@pytest.mark.slow
 def test_peers_are_measured_beside_ours(quick: Quick) -> None:
     said = quick("peers.py")
     if "could not be installed" in said:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import interpreters
 
-SOURCE = Path(__file__).parents[3] / "jupyter_traindbg" / "agent" / "reachable.py"
+SOURCE = Path(__file__).parents[2] / "jupyter_traindbg" / "agent" / "reachable.py"
 
 SCRIPT = """
 import gc, sys, threading, weakref

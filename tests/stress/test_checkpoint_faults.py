@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from checkpointing import CLI, TWO_RANKS, command, good, training, unfinished, unwatched
-from support import Program, Start, need
+from checkpointing import CLI, TWO_RANKS, command, good, unfinished, unwatched
+from support import Program, Start, need, running
 
 import traindbg
 from jupyter_traindbg import checkpoints
@@ -29,7 +29,7 @@ WIDE = ("--width", "1000")
 """A state of 12 MB: it takes some hundredths of a second to write."""
 
 
-def wait_until(true: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def wait_until(true: Callable[[], bool], timeout_s: float = 60.0) -> None:
     ends = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < ends
@@ -48,7 +48,7 @@ def being_written(directory: Path) -> bool:
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """A training that runs through all tests that want one."""
-    with training(tmp_path_factory.mktemp("wide"), *WIDE, "--sleep", "0.1") as program:
+    with running(tmp_path_factory.mktemp("wide"), "train.py", *WIDE, "--sleep", "0.1") as program:
         yield program
 
 

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.timeout(RAY_TEST_S)
 assert hosts
 
 PATIENT_S = 30.0
+LONG_S = 600.0
+"""The deadline of a call that is to come back long before: longer than its test may take."""
 """The deadline of a look that a test waits for: the machine may be busy."""
 
 ENDS: dict[str, tuple[str, str]] = {
@@ -187,15 +189,13 @@ def no_token(ray_token_cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_pa
 @pytest.mark.parametrize("form", ["gcs", "dashboard"])
 @pytest.mark.parametrize(("token", "words"), [(None, "wants a token"), ("wrong", "refuses the token")])
 @pytest.mark.usefixtures("no_token")
-def test_a_missing_or_wrong_token_is_told_at_once(
+def test_a_missing_or_wrong_token_is_told_and_not_waited_for(
     form: str, token: str | None, words: str, ray_token_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if token is not None:
         monkeypatch.setenv("RAY_AUTH_TOKEN", token)
-    began = time.monotonic()
     with pytest.raises(NotPermitted, match=words):
-        resolve(getattr(ray_token_cluster, form))
-    assert time.monotonic() - began < 3
+        resolve(getattr(ray_token_cluster, form), LONG_S)
 
 
 def test_with_the_token_all_is_read(ray_token_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

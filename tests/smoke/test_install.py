@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,8 +26,6 @@ SOURCES = [
     "README.md",
     "LICENSE",
 ]
-IMPORT_LIMIT_S = 1.0
-"""The promise is 0.3 s; machines that run tests are noisy."""
 
 pytestmark = pytest.mark.timeout(600)
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -87,18 +84,17 @@ def test_there_is_no_torch(run: Run) -> None:
     assert run("python", "-c", "import importlib.util as u; print(u.find_spec('torch'))").stdout.strip() == "None"
 
 
-def test_import_is_quick(run: Run) -> None:
-    measure = "import time; t = time.perf_counter(); import traindbg; print(time.perf_counter() - t)"
-    run("python", "-c", measure)  # compiles the bytecode
-    best_s = min(float(run("python", "-c", measure).stdout) for _ in range(3))
-    print(f"import traindbg: {1000 * best_s:.0f} ms")
-    assert best_s < IMPORT_LIMIT_S
+def test_import_loads_nothing_but_the_standard_library_and_us(run: Run) -> None:
+    ask = (
+        "import sys; before = set(sys.modules); import traindbg\n"
+        "loaded = {name.split('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*sorted(loaded - sys.stdlib_module_names), 'asyncio' in loaded)"
+    )
+    assert run("python", "-c", ask).stdout == "jupyter_traindbg traindbg False\n"
 
 
 def test_targets_answers(run: Run) -> None:
-    began = time.monotonic()
     listed = json.loads(run("traindbg", "targets", "--json").stdout)
-    print(f"traindbg targets: {time.monotonic() - began:.2f} s")
     assert isinstance(listed["targets"], list)
     assert listed["findings"] == []
 

@@ -9,8 +9,16 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from support import Start
+from support import Program
 from traces import footprint, settled
+
+NOTHING_OF_OURS_RUNS = """
+import threading, time
+ends = time.monotonic() + 10
+while (names := [t.name for t in threading.enumerate() if "traindbg" in t.name]) and time.monotonic() < ends:
+    time.sleep(0.02)  # a thread ends a moment after its last word
+print(names)
+"""
 
 
 class Notebook:
@@ -36,12 +44,19 @@ class Notebook:
         return dict(next(o["data"] for o in self.run(source) if o.output_type == "execute_result"))
 
 
-@pytest.fixture
-def notebook() -> Iterator[Notebook]:
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Notebook]:
     it = Notebook()
     with it.client.setup_kernel():
-        assert it.run("%load_ext traindbg") == []
         yield it
+
+
+@pytest.fixture
+def notebook(kernel: Notebook) -> Iterator[Notebook]:
+    """The one kernel of these tests, with the extension loaded anew and nothing attached."""
+    assert kernel.run("%load_ext traindbg") == []
+    yield kernel
+    kernel.run("%unload_ext traindbg")
 
 
 def test_a_log_is_followed_in_one_place(notebook: Notebook, tmp_path: Path) -> None:
@@ -55,12 +70,11 @@ def test_a_log_is_followed_in_one_place(notebook: Notebook, tmp_path: Path) -> N
     assert "the time given is over" in notebook.text("print(_.over)")
 
 
-def test_a_session_from_load_to_detach(notebook: Notebook, start: Start) -> None:
-    program = start("train.py", "--sleep", "0.01")
-    before = footprint(program.pid)
+def test_a_session_from_load_to_detach(notebook: Notebook, trainee: Program) -> None:
+    before = footprint(trainee.pid)
     for magic, wanted in {
-        "%targets": str(program.pid),
-        f"%attach {program.pid}": "2.13",
+        "%targets": str(trainee.pid),
+        f"%attach {trainee.pid}": "2.13",
         "%stacks": "train.py",
         "%steps": "loss",
         "%grads": "3.weight",
@@ -71,32 +85,24 @@ def test_a_session_from_load_to_detach(notebook: Notebook, start: Start) -> None
         assert wanted in data["text/plain"], magic
         assert wanted in data["text/html"], magic
     assert notebook.text("x = %grads\nprint(type(x).__name__, len(x.ranks[0].grads))") == "Grads 6\n"
-    assert "rank" in notebook.text(f"job = __import__('traindbg').attach({program.pid}); job")
+    assert "rank" in notebook.text(f"job = __import__('traindbg').attach({trainee.pid}); job")
     notebook.run("job.close()")
     notebook.run("%detach")
-    assert settled(program.pid, before) == before
+    assert settled(trainee.pid, before) == before
 
 
-def test_without_a_gpu_the_answer_is_one_clear_line(notebook: Notebook) -> None:
-    shown = notebook.text("%gpu")
-    assert "NVIDIA" in shown
-    assert "Traceback" not in shown
-
-
-@pytest.mark.parametrize(
-    ("typed", "wanted"),
-    [
-        ("%attach nonsense", "UsageError: 'nonsense' is not a target"),
-        ("%attach 4194000", "UsageError: there is no process 4194000"),
-        ("%stacks --nonsense", "unrecognized arguments: --nonsense"),
-        ("%grads --timeout x", "--timeout"),
-        ("%detach", "attached to nothing"),
-    ],
-)
-def test_bad_input_gets_one_line(notebook: Notebook, typed: str, wanted: str) -> None:
-    shown = notebook.text(typed)
-    assert wanted in shown
-    assert "Traceback" not in shown
+def test_bad_input_and_what_is_missing_get_one_line(notebook: Notebook) -> None:
+    for typed, wanted in {
+        "%gpu": "NVIDIA",
+        "%attach nonsense": "UsageError: 'nonsense' is not a target",
+        "%attach 4194000": "UsageError: there is no process 4194000",
+        "%stacks --nonsense": "unrecognized arguments: --nonsense",
+        "%grads --timeout x": "--timeout",
+        "%detach": "attached to nothing",
+    }.items():
+        shown = notebook.text(typed)
+        assert wanted in shown, typed
+        assert "Traceback" not in shown, typed
 
 
 def test_loading_twice_under_both_names_and_unloading(notebook: Notebook) -> None:
@@ -108,14 +114,13 @@ def test_loading_twice_under_both_names_and_unloading(notebook: Notebook) -> Non
     assert "not found" in notebook.text("%stacks")
 
 
-def test_help_and_completion(notebook: Notebook, start: Start) -> None:
-    program = start("train.py", "--sleep", "0.01")
+def test_help_and_completion(notebook: Notebook, trainee: Program) -> None:
     assert "first module" in notebook.text("print(get_ipython().find_line_magic('grads').__doc__)")
     complete = "print(sorted(get_ipython().complete(None, {0!r}, {1})[1]))"
     line = "%grads --f"
     assert "--first-nan" in notebook.text(complete.format(line, len(line)))
     line = "%attach "
-    assert str(program.pid) in notebook.text(complete.format(line, len(line)))
+    assert str(trainee.pid) in notebook.text(complete.format(line, len(line)))
 
 
 def test_the_kernel_that_trains_attaches_itself(notebook: Notebook) -> None:
@@ -127,5 +132,4 @@ def test_the_kernel_that_trains_attaches_itself(notebook: Notebook) -> None:
     assert "weight" in notebook.text("%grads --timeout 2")
     assert "SGD" in notebook.text("%lr")
     notebook.run("%detach")
-    names = notebook.text("import threading; print([t.name for t in threading.enumerate() if 'traindbg' in t.name])")
-    assert names == "[]\n"
+    assert notebook.text(NOTHING_OF_OURS_RUNS) == "[]\n"

@@ -8,14 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ray_clusters import RAY_TEST_S, Cluster, Submitted, line_of, living_helpers, until
-from support import SLOW_MACHINE_S, Start, need
+from support import Start, need
 
 from jupyter_traindbg.attach.ray import hosts as hosts_module
 from jupyter_traindbg.attach.ray.hosts import HELPERS, open_hosts
@@ -31,6 +30,8 @@ pytestmark = [pytest.mark.timeout(RAY_TEST_S)]
 PROGRAM = "ray_train_two.py"
 HELPER = "ray::TraindbgHelper"
 PATIENT_S = 60.0
+LONG_S = 600.0
+"""The deadline of a call that is to come back long before: longer than its test may take."""
 """On a busy machine the first helper takes its time."""
 
 
@@ -291,17 +292,15 @@ def test_a_node_that_dies_while_it_is_asked_is_told_as_gone(
         seen = hosts.run_everywhere(where, "jupyter_traindbg.ray.part:host", deadline_s=60)
         assert len(set(map(str, seen.values()))) == 1  # simulated nodes: one machine
         cluster.kill_node(node)
-        began = time.monotonic()
         calls: dict[str, Any] = {n.node_id: (([os.getpid()], 1.0), {}) for n in nodes}
         answers = hosts.run_everywhere(calls, "jupyter_traindbg.outside.standing:look", deadline_s=8)
-        assert time.monotonic() - began < 9 + SLOW_MACHINE_S
         assert isinstance(answers[node.node_id], (TargetGone, DeadlineExceeded))
         assert isinstance(answers[cluster.nodes[0].node_id], dict)
     finally:
         hosts.end()
 
 
-def test_with_a_token_the_relay_works_and_without_it_is_told_at_once(
+def test_with_a_token_the_relay_works_and_another_is_told_and_not_waited_for(
     ray_token_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray_token_cluster.use(monkeypatch)
@@ -315,17 +314,13 @@ def test_with_a_token_the_relay_works_and_without_it_is_told_at_once(
     finally:
         hosts.end()
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
-    began = time.monotonic()
     with pytest.raises(NotPermitted):
-        connect(f"ray:@{ray_token_cluster.gcs}", timeout=PATIENT_S)
-    assert time.monotonic() - began < 3 + SLOW_MACHINE_S
+        connect(f"ray:@{ray_token_cluster.gcs}", timeout=LONG_S)
 
 
 @pytest.mark.usefixtures("client")
-def test_a_cluster_that_is_not_there_is_told_within_the_deadline() -> None:
-    began = time.monotonic()
+def test_a_cluster_that_is_not_there_is_told() -> None:
     with pytest.raises(CannotAttach):
         connect("ray:@127.0.0.1:9", timeout=5)
-    assert time.monotonic() - began < 6 + SLOW_MACHINE_S
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # ray has not been here
     assert "ray" not in sys.modules or "ray._raylet" not in sys.modules

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 import shutil
 import subprocess
 import sys
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[3] / "jupyter_traindbg" / "agent" / "harmless.py"
+SOURCE = Path(__file__).parents[2] / "jupyter_traindbg" / "agent" / "harmless.py"
 
 CASES = """
 import functools, math, os, random
@@ -266,15 +264,3 @@ def test_judgements(python: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("all 15 35")
-
-
-def test_the_reading_is_cheap() -> None:
-    import timeit
-
-    from jupyter_traindbg.agent.harmless import harmless
-
-    def schedule(step: int) -> float:
-        return 0.5 * (1 + math.cos(math.pi * step / 100))
-
-    assert harmless(functools.partial(schedule))
-    assert min(timeit.repeat(lambda: harmless(schedule), number=10, repeat=3)) / 10 < 0.002

@@ -63,7 +63,7 @@ def left_behind(mark: str) -> list[int]:
     return found
 
 
-def wait_until_gone(mark: str, limit_s: float = 20) -> list[int]:
+def wait_until_gone(mark: str, limit_s: float = 60) -> list[int]:
     ends = time.monotonic() + limit_s
     while (found := left_behind(mark)) and time.monotonic() < ends:
         time.sleep(0.1)

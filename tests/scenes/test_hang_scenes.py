@@ -1,0 +1,89 @@
+"""`traindbg diagnose`, cold, on real jobs with one real thing wrong: tests/programs/hangs/. All of them: benchmarks/hangs.py."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hangs import HERE, Answer, Hang, ask, assert_right, judge, scene, scenes
+
+SELECTED = {
+    "loader_network": 4,
+    "skipped_all_reduce": 3,
+    "empty_tensor": 2,
+    "killed": 2,
+    "gil_sleep": 2,
+    "half_stopped": 2,
+    "healthy": 2,
+}
+"""Scenes by number of ranks. Those that need scarce memory or a full disk: test_hang_scarce.py."""
+AT_ONCE = 3
+"""They wait more than they work; but each rank costs two seconds of CPU to start."""
+ALONE = "healthy"
+"""With others that start beside it one of its ranks may well be slower than the other."""
+pytestmark = pytest.mark.timeout(300)  # the scenes all run within the first test
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Answer]:
+    folders = {name: tmp_path_factory.mktemp(name) for name in SELECTED}
+
+    def of(name: str) -> Answer:
+        return ask(name, folders[name], world=SELECTED[name])
+
+    together = [name for name in SELECTED if name != ALONE]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        asked = dict(zip(together, pool.map(of, together), strict=True))
+    return {**asked, ALONE: of(ALONE)}
+
+
+@pytest.mark.parametrize("name", SELECTED)
+def test_the_first_finding_names_cause_rank_and_line(answers: Mapping[str, Answer], name: str) -> None:
+    assert_right(answers[name], name)
+
+
+def test_the_evidence_says_what_the_others_wait_in(answers: Mapping[str, Answer]) -> None:
+    assert any("all_reduce" in line or "allreduce" in line for line in answers["loader_network"].first["evidence"])
+
+
+def test_a_killed_rank_is_named_with_its_signal(answers: Mapping[str, Answer]) -> None:
+    first = answers["killed"].first
+    assert "SIGKILL" in " ".join([first["title"], first["cause"], *first["evidence"]])
+
+
+@pytest.mark.parametrize("name", [of.name for of in scenes() if of.functions])
+def test_a_scene_marks_the_line_that_it_expects(name: str) -> None:
+    of = scene(name)
+    assert of.lines, f"{of.path} has no line that ends in {HERE!r}"
+    source = of.path.read_text()
+    assert any(f"def {function}(" in source for function in of.functions), of.functions
+
+
+WRONG = {
+    "another rank": {"who": ["rank 0"]},
+    "one rank too many": {"who": ["rank 0", "rank 1"]},
+    "another line": {"where": f"{scene('sleeping').path}:1 wait_for_quota"},
+    "another function": {"where": "sleeping.py:{line} main"},
+    "another cause": {"code": "lock_wait"},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_answer_is_judged_wrong(tmp_path: Path, wrong: str) -> None:
+    of = scene("sleeping")
+    (line,) = of.lines
+    right = {"code": "python_wait", "who": ["rank 1"], "where": f"{of.path}:{line} wait_for_quota"}
+    log = tmp_path / "log"
+    log.write_text("culprit 1\nready\n")
+    with subprocess.Popen(["true"], stdin=subprocess.PIPE) as process:
+        hang = Hang(of, 2, process, log)
+        assert judge(hang, {"state": "stuck", "findings": [right]}).right
+        mistaken = {
+            key: str(value).format(line=line) if key == "where" else value for key, value in WRONG[wrong].items()
+        }
+        assert not judge(hang, {"state": "stuck", "findings": [right | mistaken]}).right
+        assert not judge(hang, {"state": "healthy", "findings": [right]}).right
+        assert not judge(hang, {"state": "stuck", "findings": []}).right

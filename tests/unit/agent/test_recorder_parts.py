@@ -1,0 +1,140 @@
+"""Where the time of a step goes, by a clock that passes only where a test says so."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from typing import Any
+
+import pytest
+import torch
+from recorded import PARTS, Training, records
+from torch.utils.data import DataLoader, TensorDataset
+
+from jupyter_traindbg.agent import recorder
+from jupyter_traindbg.agent.core import Agent
+
+
+class Clock:
+    """The recorder's time, which passes only where a test says so."""
+
+    def __init__(self) -> None:
+        self.now = time.perf_counter() + 100.0  # later than what the recorder has seen
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return time.time()
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(recorder, "time", made)
+    return made
+
+
+def parts(record: dict[str, Any]) -> dict[str, float]:
+    """The parts of a step in which time passed, after a look that all of them together are the step."""
+    assert math.isclose(sum(record[p] for p in PARTS), record["duration_s"], rel_tol=1e-9)
+    return {p: round(record[p], 6) for p in PARTS if abs(record[p]) > 1e-9}
+
+
+def test_parts_sum_to_the_duration_and_name_what_was_slow(agent: Agent, clock: Clock) -> None:
+    training = Training()
+
+    class Slow(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, i: int) -> torch.Tensor:
+            clock.passes(0.1 if i >= 3 else 0)
+            return torch.randn(4)
+
+    for i, x in enumerate(DataLoader(Slow(), batch_size=1)):
+        loss = training.model(x).sum()
+        if i == 1:
+            clock.passes(0.2)  # between loader and backward: forward
+        loss.backward()
+        if i == 2:
+            clock.passes(0.3)  # between backward and optimizer
+        training.optimizer.step()
+    seen = records(agent)
+    assert all(r is None for r in (seen[0][p] for p in (*PARTS, "duration_s")))
+    assert list(map(parts, seen[1:])) == [{"forward_s": 0.2}, {"other_s": 0.3}, *[{"data_wait_s": 0.1}] * 3]
+
+
+def test_by_the_real_clock_parts_sum_to_the_duration_too(agent: Agent) -> None:
+    training = Training()
+    for (x,) in DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2):
+        training.model(x).sum().backward()
+        training.optimizer.step()
+    for record in records(agent)[1:]:
+        assert set(parts(record)) >= {"data_wait_s", "forward_s", "backward_s", "optimizer_s"}, record
+
+
+def test_a_slow_backward_and_a_slow_optimizer_are_told_apart(agent: Agent, clock: Clock) -> None:
+    class SlowStep(torch.optim.SGD):
+        def step(self, closure=None):
+            clock.passes(0.02)
+            return super().step(closure)
+
+    training = Training(make=SlowStep)
+    training.step()
+    training.step()
+    weight = training.model.weight
+    weight.register_hook(lambda grad: clock.passes(0.05))
+    training.step()
+    seen = records(agent)
+    assert parts(seen[1]) == {"optimizer_s": 0.02}
+    assert parts(seen[2]) == {"backward_s": 0.05, "optimizer_s": 0.02}
+
+
+def test_our_own_time_is_in_no_part_but_other(agent: Agent, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Training()
+    training.step()
+    monkeypatch.setattr(agent.recorder, "_sample_norm", lambda *_: clock.passes(0.03))
+    training.step()
+    training.step()
+    assert parts(records(agent)[-1]) == {"other_s": 0.03}
+
+
+def test_forward_and_backward_inside_a_closure(agent: Agent, clock: Clock) -> None:
+    training = Training()
+
+    def closure() -> torch.Tensor:
+        training.optimizer.zero_grad()
+        loss = training.loss()
+        clock.passes(0.02)
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        loss = training.optimizer.step(closure)
+    last = records(agent)[-1]
+    assert last["loss"] == loss.item()
+    assert parts(last) == {"forward_s": 0.02}
+
+
+def test_the_norm_is_sampled_within_its_budget(agent: Agent, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of our own: a step takes 0.1 s, a norm 0.0095 s, so one in ten steps may have one."""
+    real = recorder.grads_norm
+
+    def costly(*args: Any) -> Any:
+        clock.passes(0.0095)  # not 0.01: then rounding would decide between ten steps and eleven
+        return real(*args)
+
+    monkeypatch.setattr(recorder, "NORM_SHARE", 0.01)
+    monkeypatch.setattr(recorder, "grads_norm", costly)
+    training = Training()
+    for _ in range(101):
+        clock.passes(0.1)
+        training.step()
+    sampled = [r["step"] for r in records(agent) if r["grad_norm"] is not None]
+    assert len(sampled) == 11
+    assert {b - a for a, b in itertools.pairwise(sampled)} == {10}, "0.0095 s of 1.0095"
