@@ -17,6 +17,7 @@ __all__ = ["read", "source_lines", "text_of"]
 
 LARGEST_BYTES = 2 * 2**20
 LONGEST = 200
+PARSE_TRIES = 5
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -58,16 +59,27 @@ def text_of(pid: int, file: str) -> str | None:
 def source_lines(text: str, lines: Iterable[int]) -> dict[int, SourceLine]:
     """What `lines` (counted from 1) of a module's source say. A text that is no Python gives the words alone."""
     rows = text.splitlines()
-    try:
-        tree: ast.AST | None = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        tree = None
+    tree = _parsed(text)
     found = {}
     for line in lines:
         if 1 <= line <= len(rows):
             takes, within = ([], []) if tree is None else _locks(tree, line)
             found[line] = SourceLine(rows[line - 1].strip()[:LONGEST], tuple(takes), tuple(within))
     return found
+
+
+def _parsed(text: str) -> ast.AST | None:
+    """None for what is no Python. CPython 3.11 counts the depth of a parse for all threads together, and complains where two of them parse
+    at once (python/cpython issue 106905): that says nothing of the text.
+    """
+    for _ in range(PARSE_TRIES):
+        try:
+            return ast.parse(text)
+        except SystemError:
+            continue
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+    return None
 
 
 def _locks(tree: ast.AST, line: int) -> tuple[list[str], list[str]]:

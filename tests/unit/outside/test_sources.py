@@ -97,3 +97,16 @@ def test_lines_of_the_users_files_are_read_unless_they_are_newer_than_the_proces
     )
     assert list(found) == [f"{old}:1"]
     assert list(found[f"{old}:1"].takes) == ["lock"]
+
+
+def test_a_parse_that_another_thread_disturbed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, tries = sources.ast.parse, iter([SystemError("AST constructor recursion depth mismatch")])
+
+    def disturbed(text: str) -> object:
+        for error in tries:
+            raise error
+        return parse(text)
+
+    monkeypatch.setattr(sources.ast, "parse", disturbed)
+    (found,) = sources.source_lines("lock.acquire()\n", [1]).values()
+    assert found.takes == ("lock",)
