@@ -49,8 +49,9 @@ class AgentClient:
         line.settimeout(deadline_s)
         try:
             line.connect(os.path.join(self.directory, rendezvous.SOCKET))
-        except (BlockingIOError, TimeoutError) as e:  # its queue is full of earlier clients: it is there and does nothing
+        except (BlockingIOError, TimeoutError) as e:
             line.close()
+            # Its queue is full of earlier clients: it is there, and does nothing.
             raise DeadlineExceeded(f"process {self.pid} has not taken up its earlier clients yet") from e
         except OSError as e:
             line.close()

@@ -37,6 +37,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
     scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py", "watch.py")
+    scripts += ("bounds.py", "deadlines.py")
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():
@@ -114,6 +115,18 @@ def test_watching_is_measured_for_few_and_many_ranks_and_on_a_real_training(quic
     assert "CPU of the agent's threads" in added[0]
     assert min(float(row[3].split()[0]) for row in (real, cpu)) > 0
     assert float(added[3].split()[0]) >= 1
+
+
+def test_the_cost_of_pure_code_is_told_at_two_sizes(quick: Quick) -> None:
+    rows = table(quick("bounds.py"))
+    assert len(rows) == 15
+    assert all(float(row[1].split()[0]) >= 0 for row in rows)
+
+
+def test_whoever_does_not_answer_is_told_beside_the_deadline(quick: Quick) -> None:
+    rows = table(quick("deadlines.py"))
+    assert len(rows) > 5
+    assert any("import traindbg" in row[0] for row in rows)
 
 
 def test_no_peer_is_one_line_and_no_failure(tmp_path: Path) -> None:
