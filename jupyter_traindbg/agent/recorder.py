@@ -30,6 +30,8 @@ CAPACITY = 8192
 RSS_EVERY_S = 0.02
 NORM_SHARE = 0.001
 """The share of a step's time that sampling the gradient norm may cost."""
+NORM_COSTS = 3
+"""So many samples are remembered to tell what one costs: the least, since others that use the machine only add to it."""
 LOOK_AGAIN_STEPS = 256
 """How often, in steps, to look for modules that were not imported yet."""
 MOST_BACKWARDS = 1024
@@ -82,6 +84,7 @@ class Recorder:
         self._steppers: Dict[int, _Stepper] = {}
         self._optimizers_seen = 0
         self._next_norm_s = 0.0
+        self._norm_costs: Optional[Deque[float]] = None
         self._next_rss_s = 0.0
         self._rss = 0
         self._broken: Set[str] = set()
@@ -267,8 +270,12 @@ class Recorder:
             if len(devices) == 1 and next(iter(devices)).type in ("cpu", "cuda"):
                 with torch.no_grad():
                     norm = cuda.later(grads_norm(torch, grads))
-        done = time.perf_counter()
-        self._next_norm_s = done + (done - began) / NORM_SHARE
+        if self._norm_costs is None:  # the first one had torch prepare itself, and tells nothing of the next
+            self._norm_costs = deque(maxlen=NORM_COSTS)
+        else:
+            done = time.perf_counter()
+            self._norm_costs.append(done - began)
+            self._next_norm_s = done + min(self._norm_costs) / NORM_SHARE
         return norm
 
     # -- the patches --
