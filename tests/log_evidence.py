@@ -1,12 +1,13 @@
-"""`LogEvidence` made from a few lines, without reading a file: for tests of the rules alone."""
+"""`LogEvidence` made from a few lines, without reading a file: for tests of the rules alone; and what is found in the text of a log."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
+from jupyter_traindbg import diagnose_log
 from jupyter_traindbg.diagnose.log.knowledge import families
-from jupyter_traindbg.model import LogError, LogEvidence, LogFrame, LogLine, LogSeries, LogSource
+from jupyter_traindbg.model import Finding, LogError, LogEvidence, LogFrame, LogLine, LogSeries, LogSource
 
 _RANK = re.compile(r"\[rank(\d+)\]:? ?")
 
@@ -50,3 +51,19 @@ def error(
     inner: LogError | None = None,
 ) -> LogError:
     return LogError(type_, message, tuple(frames), at, last or at.number, inner, "cause" if inner else "")
+
+
+def judged(log: str) -> list[Finding]:
+    return diagnose_log(log.strip("\n") + "\n")
+
+
+def only(log: str, code: str) -> Finding:
+    """The one finding of `log`, which is of the family `code`."""
+    found = judged(log)
+    assert [f.code for f in found] == [code], [f"{f.code}: {f.title}" for f in found]
+    return found[0]
+
+
+def said(finding: Finding) -> str:
+    """All its words."""
+    return " ".join([finding.title, finding.cause, *finding.next_steps])

@@ -8,6 +8,7 @@ import random
 
 import pytest
 from cases import each
+from log_evidence import said
 
 from jupyter_traindbg.log_report import diagnose_log
 from jupyter_traindbg.model import Finding
@@ -21,10 +22,6 @@ def first(log: str) -> Finding:
 
 def codes(log: str) -> list[str]:
     return [f.code for f in diagnose_log(log)]
-
-
-def said(finding: Finding) -> str:
-    return " ".join((finding.title, finding.cause, *finding.next_steps))
 
 
 def steps(count: int, start: int = 0, **series: list[float]) -> str:
