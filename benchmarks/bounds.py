@@ -1,4 +1,4 @@
-"""What pure code costs as its input grows: CPU at n and at 4n, their ratio (linear is 4), and what was promised.
+"""What pure code, and the agent at each step, costs as its input grows: CPU at n and at 4n, their ratio (linear: 4), and what was promised.
 
 Where a row stands for many inputs (hostile texts, patterns), it shows the one that takes longest.
 --only WORD: the rows whose name has it.
@@ -6,6 +6,7 @@ Where a row stands for many inputs (hostile texts, patterns), it shows the one t
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import itertools
@@ -27,8 +28,14 @@ sys.path.insert(0, str(REPO / "tests"))
 
 import hostile
 import many_ranks
+from checkpointing import keys, renamed
 from log_evidence import full_of_literals
 
+from jupyter_traindbg import agent, checkpoints
+from jupyter_traindbg.agent.core import Agent
+from jupyter_traindbg.agent.harmless import harmless
+from jupyter_traindbg.agent.randomness import Randomness
+from jupyter_traindbg.agent.safepoint import NEXT_BATCH
 from jupyter_traindbg.diagnose import collectives, environment, hang
 from jupyter_traindbg.diagnose import config as config_rules
 from jupyter_traindbg.diagnose.hang import case, pace, unequal
@@ -181,8 +188,102 @@ def _anchors(n: int) -> Work:
     return read
 
 
+def _compare(n: int) -> Work:
+    """One side has a prefix before every name, the other fewer layers and another vocabulary."""
+    ours = renamed(keys(layers=n // 7), lambda name: f"module.{name}")
+    theirs = keys(layers=n // 8, vocabulary=65)
+    return lambda: checkpoints.compare(ours, theirs)
+
+
 def _processes(n: int) -> Work:
     return functools.partial(procfs.uninterruptible, [os.getpid()] * n)
+
+
+# --- what the agent does at a step, and on its way in ---------------------------------------------------------------
+
+
+@functools.cache
+def _agent() -> Agent:
+    """In this process, until it ends."""
+    started = agent.start(version="benchmark", keep=True)
+    atexit.register(started.stop)
+    return started
+
+
+def _boundaries(n: int) -> Work:
+    """Two a step, and the look whether an iterator is new."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    keeper, model = _agent().boundary, torch.nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader = DataLoader(TensorDataset(torch.rand(24, 4)), batch_size=4, shuffle=True)
+    for (x,) in loader:
+        model(x).square().mean().backward()
+        optimizer.step()
+    iterator = iter(loader)
+
+    def steps() -> None:
+        for _ in range(n // 2):
+            keeper._fetching(iterator)
+            keeper._after_step(optimizer)
+            keeper._at_boundary(NEXT_BATCH)
+
+    return steps
+
+
+def _generators(n: int) -> Work:
+    import numpy as np
+    import torch
+
+    del np, torch  # they are read where they have been imported
+    read = Randomness().read
+    return lambda: [read() for _ in range(n)]
+
+
+def _generators_drawn(n: int) -> Work:
+    import numpy as np
+    import torch
+
+    read = Randomness().read
+
+    def draw_and_read() -> None:
+        for _ in range(n):
+            random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn(), torch.rand(1)
+            read()
+
+    return draw_and_read
+
+
+def _harmless(n: int) -> Work:
+    def schedule(step: int) -> float:
+        return 0.5 * (1 + math.cos(math.pi * step / 100))
+
+    return lambda: [harmless(schedule) for _ in range(n)]
+
+
+@functools.cache
+def _data() -> list[list[int]]:
+    return [[] for _ in range(1_000_000)]
+
+
+def _find(n: int) -> Work:
+    """Each as for the first time: a walk over all that the garbage collector tracks."""
+    import torch
+
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters())
+    objects = _agent().objects
+    _data()
+
+    def find() -> None:
+        for _ in range(n):
+            objects.clear()
+            found = objects.find()
+            if optimizer not in found.optimizers() or model not in found.models():
+                raise SystemExit("the training was not found")
+
+    return find
 
 
 CASES = (
@@ -201,6 +302,12 @@ CASES = (
     Case("a configuration with every key {} times, judged", 1, of(_config), 2.0),
     Case("a YAML file of {} levels of anchors, refused", 25, of(_anchors), 10.0),
     Case("{} processes, looked through for uninterruptible sleep", 250, of(_processes), 2.0),
+    Case("checkpoints of {} keys, compared", 875, of(_compare), 10.0),
+    Case("{} boundaries of steps, written down", 2_500, of(_boundaries), 0.2),
+    Case("{} readings of generators that nobody draws from", 2_500, of(_generators), 0.2),
+    Case("{} readings of generators, all drawn from in between", 250, of(_generators_drawn), 0.5),
+    Case("{} functions of a schedule, read before they are run", 25, of(_harmless), 0.2),
+    Case("{} searches for the training among a million other objects", 2, of(_find), 12.0),
 )  # fmt: skip
 
 

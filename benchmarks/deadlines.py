@@ -15,7 +15,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -24,14 +23,15 @@ from typing import Any
 from unittest import mock
 
 from common import REPO, TRAINDBG, Row, Sample, arguments, call_ms, print_table, python_ms
-from questions import Question, halted, refused, s, stop, sure, until
+from questions import Question, halted, refused, s, since_killed, stop, sure, until
 
 import traindbg
 from jupyter_traindbg import preflight
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.attach import discover, resolve
-from jupyter_traindbg.attach.inject import inject
+from jupyter_traindbg.attach.inject import inject, why_not
 from jupyter_traindbg.attach.kernel_channel import run_in_kernel
+from jupyter_traindbg.attach.ray.brokers import MODULE, Broker
 from jupyter_traindbg.errors import (
     ActionRefused,
     CannotAttach,
@@ -46,7 +46,7 @@ from jupyter_traindbg.outside import gpu, procfs, raystate, stacks
 from jupyter_traindbg.preflight.look import Job as Planned
 
 sys.path.insert(0, str(REPO / "tests"))
-from kernels import Kernel
+from kernels import TRAINING, Kernel
 from ray_clusters import start_cluster
 from support import PROGRAMS, Program, launch, running
 
@@ -109,17 +109,9 @@ def two_ranks(folder: Path) -> Iterator[list[Question]]:
 @contextlib.contextmanager
 def killed(folder: Path) -> Iterator[list[Question]]:
     def ask() -> float:
-        ended: list[float] = []
-
-        def kill() -> None:
-            ended.append(time.perf_counter())
-            os.kill(program.pid, signal.SIGKILL)
-
         with running(folder, "hung_after_steps.py") as program, traindbg.attach(program.pid) as job:
             stop(program.pid)  # so that no answer comes before its end
-            threading.Timer(0.5, kill).start()
-            refused(TargetGone, lambda: job.grads(timeout=20))()
-            return time.perf_counter() - ended[0]
+            return since_killed(program.pid, refused(TargetGone, lambda: job.grads(timeout=20)))
 
     yield [Question("a process killed in mid-request, since then", 20, ask, 5.0)]
 
@@ -220,6 +212,19 @@ def kernels(folder: Path) -> Iterator[list[Question]]:
             Question("a dead kernel", 10, refused(TargetGone, lambda: run_in_kernel(gone.file, pid, 10)), 3.0),
             Question("a kernel that dies in mid-request", 10, dies, 3.0),
         ]  # fmt: skip
+
+
+@contextlib.contextmanager
+def busy_cell(folder: Path) -> Iterator[list[Question]]:
+    def attach() -> None:
+        with traindbg.attach(kernel.pid) as again:
+            sure([rank.way for rank in again.ranks] == ["found running"], "an agent is there")
+
+    with a_kernel(folder) as kernel:
+        kernel.run(TRAINING).finish()
+        kernel.run("print(train(10**9))").wait_for("training")
+        with traindbg.attach(kernel.pid):
+            yield [Question("a kernel busy in a cell: attach, for the second time", 10, s(attach), 5.0)]
 
 
 # -- the driver of the GPUs --
@@ -341,6 +346,26 @@ def networks(folder: Path) -> Iterator[list[Question]]:
 
 
 @contextlib.contextmanager
+def broker(folder: Path) -> Iterator[list[Question]]:
+    """The child that joins clusters; no ray is needed to ask it."""
+    del folder
+    asked = Broker("10.0.0.1:6379")
+
+    def killed_while_asked() -> float:
+        asked.call("jupyter_traindbg.outside.procfs:exists", 1, timeout=30)
+        (child,) = [
+            p.pid for p in procfs.children([os.getpid()], procfs.processes()) if MODULE in procfs.command(p.pid)
+        ]
+        look = "jupyter_traindbg.outside.standing:look"
+        return since_killed(child, refused(TargetGone, lambda: asked.call(look, [os.getpid()], 3600.0, timeout=20)))
+
+    try:
+        yield [Question("the broker of a Ray cluster killed in mid-request, since then", 20, killed_while_asked, 5.0)]
+    finally:
+        asked.end("")
+
+
+@contextlib.contextmanager
 def ray_addresses(folder: Path) -> Iterator[list[Question]]:
     """Whole commands; starting and ending one takes half a second."""
     del folder
@@ -397,7 +422,12 @@ def pauses(folder: Path) -> Iterator[list[Question]]:
             pause_s: Any = job.checkpoint(str(folder / "checkpoint"), overwrite=True).ranks[0].pause_s
             return float(pause_s)
 
+        def refusals() -> None:
+            for _ in range(100):
+                sure(why_not(parked.pid) is None, "it can be entered")
+
         yield [
+            Question("whether a process can be entered, a hundred times", None, s(refusals), 0.5),
             Question("pause of an injection, a thread that waits", None, lambda: injected(parked), 1.0),
             Question("pause of an injection, a thread that computes", None, lambda: injected(computing), 1.0),
             Question("pause of a checkpoint of a small model", None, checkpoint, 1.0),
@@ -416,11 +446,11 @@ def importing(folder: Path) -> Iterator[list[Question]]:
 GROUPS: Mapping[str, tuple[Scene, ...]] = {
     "stopped": (one_process, two_ranks, killed, hung),
     "gil": (gil, from_outside),
-    "kernel": (kernels,),
+    "kernel": (kernels, busy_cell),
     "nvml": (nvml, nvml_again, real_nvml),
     "job": (odd_job, listing),
     "network": (networks,),
-    "ray": (ray_addresses, ray_cluster),
+    "ray": (broker, ray_addresses, ray_cluster),
     "pause": (pauses, importing),
 }
 QUICK = (killed, gil, nvml, ray_addresses, importing)

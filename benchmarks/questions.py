@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,3 +79,17 @@ def halted(job: traindbg.Job, pid: int, ask: Callable[[], float]) -> Callable[[]
             os.kill(pid, signal.SIGCONT)
 
     return again
+
+
+def since_killed(pid: int, ask: Callable[[], object]) -> float:
+    """How long after `pid` is killed, half a second from now, `ask` comes back."""
+    ended: list[float] = []
+
+    def kill() -> None:
+        ended.append(time.perf_counter())
+        os.kill(pid, signal.SIGKILL)
+
+    threading.Timer(0.5, kill).start()
+    ask()
+    sure(ended, "it was asked when it was killed")
+    return time.perf_counter() - ended[0]

@@ -28,7 +28,7 @@ class Randomness:
     def read(self) -> Dict[str, Any]:
         """``{"python": ..., "numpy": ... or None, "torch": uint8 tensor or None, "cuda": {index: uint8 tensor}}``, for `plain`.
 
-        1 to 2 us; 40 us after a program that draws from Python's and NumPy's generators. Must not run while a CUDA graph is captured.
+        3 to 5 us; 50 us after a program that draws from Python's and NumPy's generators. Must not run while a CUDA graph is captured.
         """
         torch = sys.modules.get("torch")
         return {

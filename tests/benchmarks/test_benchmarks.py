@@ -119,7 +119,7 @@ def test_watching_is_measured_for_few_and_many_ranks_and_on_a_real_training(quic
 
 def test_the_cost_of_pure_code_is_told_at_two_sizes(quick: Quick) -> None:
     rows = table(quick("bounds.py"))
-    assert len(rows) == 15
+    assert len(rows) == 21
     assert all(float(row[1].split()[0]) >= 0 for row in rows)
 
 
