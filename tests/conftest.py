@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from demos import start_demo  # noqa: F401 - a fixture
 from planted_job import full_of_secrets  # noqa: F401 - a fixture
-from ray_clusters import (  # noqa: F401 - fixtures
-    RAY_TEST_S,
+from ray_clusters import RAY_TEST_S
+from ray_shared import (  # noqa: F401 - fixtures
     ray_cluster,
     ray_collector,
     ray_start,

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from ray_clusters import Cluster, Submitted, _share, until
+from ray_clusters import Cluster, Submitted, until
+from ray_shared import share
 
 from jupyter_traindbg.attach import process
 from jupyter_traindbg.attach.client import AgentClient
@@ -20,7 +21,7 @@ ASK_S = 30.0
 @pytest.fixture
 def ray_rescue_scene(ray_cluster: Cluster) -> Submitted:
     """The job of actors in every state; tests that end a method take one each."""
-    return _share("rescue", lambda: ray_cluster.submit(SCENE, ready="ready", timeout_s=200))
+    return share("rescue", lambda: ray_cluster.submit(SCENE, ready="ready", timeout_s=200))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from render_scenes_checkpoints import FINDING, GIB, INFO, JOB, MIB, WARNING, checkpoint, compared, inspected, verified
+from render_scenes_checkpoints import FINDING, GIB, INFO, MIB, WARNING, checkpoint, compared, inspected, verified
 from render_scenes_collectives import collectives, without_groups
 from render_scenes_diagnosis import healthy, ray_job, stuck, unknown
 from render_scenes_environ import alone, environ, preflight
@@ -16,6 +16,7 @@ from render_scenes_plan import config_preflight, of_little, on_ray
 from render_scenes_ray import collector, nothing, thousand
 from render_scenes_report import report
 from render_scenes_rescue import nothing_left, plan, rescued
+from render_scenes_stacks import all_different, stacks
 from render_scenes_watch import exported, little, watched
 
 from jupyter_traindbg.model import (
@@ -30,7 +31,6 @@ from jupyter_traindbg.model import (
     Environ,
     Exported,
     FirstNonFinite,
-    Frame,
     Freed,
     GpuReport,
     Grads,
@@ -45,7 +45,6 @@ from jupyter_traindbg.model import (
     NotAvailable,
     OptimizerGroup,
     OptimizerLr,
-    ProcessStacks,
     Rank,
     RankChange,
     RankFreed,
@@ -61,98 +60,11 @@ from jupyter_traindbg.model import (
     Steps,
     Target,
     Targets,
-    Thread,
     Verified,
     Xid,
 )
 
-SITE = "/opt/venv/lib/python3.11/site-packages"
-STD = "/usr/lib/python3.11"
-
 NOT_HERE = NotAvailable("not measured here")
-
-
-# --- stacks --------------------------------------------------------------------------------------------------------
-
-_OUTER = [
-    Frame(f"{JOB}/train.py", 142, "main"),
-    Frame(f"{JOB}/train.py", 171, "<module>"),
-]
-_COLLECTIVE = [
-    Frame(f"{SITE}/torch/distributed/distributed_c10d.py", 3142, "all_reduce", library=True),
-    Frame(f"{SITE}/torch/distributed/c10d_logger.py", 83, "wrapper", library=True),
-    Frame(f"{JOB}/train.py", 88, "Trainer.average_loss"),
-    *_OUTER,
-]
-_LOADER = [
-    Frame(f"{STD}/threading.py", 331, "Condition.wait", library=True),
-    Frame(f"{STD}/queue.py", 180, "Queue.get", library=True),
-    Frame(f"{SITE}/torch/utils/data/dataloader.py", 1275, "_MultiProcessingDataLoaderIter._try_get_data", library=True),
-    Frame(f"{SITE}/torch/utils/data/dataloader.py", 1444, "_MultiProcessingDataLoaderIter._next_data", library=True),
-    Frame(f"{SITE}/torch/utils/data/dataloader.py", 733, "_BaseDataLoaderIter.__next__", library=True),
-    Frame(f"{JOB}/train.py", 76, "Trainer.batches"),
-    *_OUTER,
-]
-_WORKER = [
-    Frame(f"{JOB}/data.py", 31, "TextDataset.__getitem__"),
-    Frame(f"{SITE}/torch/utils/data/_utils/fetch.py", 54, "fetch", library=True),
-    Frame(f"{SITE}/torch/utils/data/_utils/worker.py", 349, "_worker_loop", library=True),
-    Frame(f"{STD}/multiprocessing/process.py", 108, "BaseProcess.run", library=True),
-    *_OUTER,
-]
-_FEEDER = [
-    Frame(f"{STD}/threading.py", 327, "Condition.wait", library=True),
-    Frame(f"{STD}/multiprocessing/queues.py", 231, "Queue._feed", library=True),
-    Frame(f"{STD}/threading.py", 982, "Thread.run", library=True),
-]
-
-
-def thread(frames: Sequence[Frame], name: str = "MainThread", **changes: Any) -> Thread:
-    settings: dict[str, Any] = {"tid": 4711, "state": "waiting", "training": name == "MainThread", **changes}
-    return Thread(name=name, frames=tuple(frames), **settings)
-
-
-def process(rank: int, threads: Sequence[Thread], **changes: Any) -> ProcessStacks:
-    settings: dict[str, Any] = {"pid": 1000 + rank, "role": "rank", "source": "agent", **changes}
-    return ProcessStacks(rank=rank, threads=tuple(threads), **settings)
-
-
-def stacks(ranks: int, odd: int = 1) -> Stacks:
-    """All ranks wait in a collective but one, which waits for its loader; each has a feeder thread and two workers."""
-    processes = []
-    for rank in range(ranks):
-        late = rank == odd
-        frames, wait = (
-            (_LOADER, "the next batch from the DataLoader workers")
-            if late
-            else (_COLLECTIVE, "the collective all_reduce")
-        )
-        feeder = thread(_FEEDER, f"QueueFeederThread-{rank}", waiting_for="idle: nothing to send")
-        processes.append(process(rank, [thread(frames, waiting_for=wait), feeder]))
-        for w in range(2):
-            state = "running" if late else "waiting"
-            working = _WORKER if late else _WORKER[1:4]
-            wait_words = None if late else "idle: waiting for indices"
-            worker = thread(working, state=state, waiting_for=wait_words)
-            processes.append(
-                process(rank, [worker], pid=9000 + 2 * rank + w, role="DataLoader worker", source="py-spy")
-            )
-    return Stacks(tuple(processes), (), 0.0082)
-
-
-def all_different(ranks: int) -> Stacks:
-    """Every rank at another line: a job that runs."""
-    return Stacks(
-        tuple(
-            process(
-                rank, [thread([Frame(f"{JOB}/train.py", rank, "step"), *_OUTER], state="running", name="MainThread")]
-            )
-            for rank in range(ranks)
-        )
-    )
-
-
-# --- everything else -----------------------------------------------------------------------------------------------
 
 
 def silent(ranks: Sequence[int]) -> tuple[Silent, ...]:

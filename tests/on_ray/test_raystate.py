@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_clusters import QUICK_DEATHS, RAY_TEST_S, Cluster, Node, Submitted, _share, line_of, until
+from ray_clusters import QUICK_DEATHS, RAY_TEST_S, Cluster, Node, Submitted, line_of, until
+from ray_shared import share
 from support import PROGRAMS
 
 from jupyter_traindbg.attach.ray import hosts  # installs the way to the GCS
@@ -39,7 +40,7 @@ ENDS: dict[str, tuple[str, str]] = {
 @pytest.fixture
 def ends(ray_cluster: Cluster) -> Submitted:
     """Shared as the cluster is: a dozen workers take their time to come up."""
-    return _share("ends", lambda: ray_cluster.submit("ray_ends.py", ready="READY"))
+    return share("ends", lambda: ray_cluster.submit("ray_ends.py", ready="READY"))
 
 
 def look(cluster: Cluster, job: str | None = None) -> RayCluster:

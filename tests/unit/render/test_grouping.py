@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from cases import each
-from render_scenes import JOB, STD, all_different, process, stacks, thread
+from render_scenes_checkpoints import JOB
+from render_scenes_stacks import STD, all_different, process, stacks, thread
 
 from jupyter_traindbg.model import Frame, NotAvailable, ProcessStacks, Stacks
 from jupyter_traindbg.render.grouping import compact_ranks, group_by, group_stacks, rank_list

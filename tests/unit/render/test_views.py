@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import render_scenes as scenes
 from render_scenes import GIB
+from render_scenes_checkpoints import JOB
+from render_scenes_stacks import process, thread
 
 from jupyter_traindbg import render
 from jupyter_traindbg.model import (
@@ -82,7 +84,7 @@ def test_a_card_says_who_waits_where_for_what() -> None:
     first = lines.index("● rank 1 · training thread · waiting for the next batch from the DataLoader workers")
     assert lines[first + 1] == "  at train.py:76 Trainer.batches"
     assert lines[first + 2].startswith("  ┆ ... 5 library frames, innermost threading.py:331")
-    assert lines[first + 3] == f"  › {scenes.JOB}/train.py:76 Trainer.batches"
+    assert lines[first + 3] == f"  › {JOB}/train.py:76 Trainer.batches"
     others = lines.index("● ranks 0, 2, 3 (3) · training thread · waiting for the collective all_reduce")
     assert others > first
 
@@ -103,16 +105,16 @@ def test_full_opens_library_frames() -> None:
 
 
 def test_the_owner_of_the_gil_and_notes_from_outside_are_said() -> None:
-    held = scenes.thread([], holds_gil=True, state="running")
-    words = text(Stacks((scenes.process(0, [held], source="py-spy", note="py-spy gave no stack"),)))
+    held = thread([], holds_gil=True, state="running")
+    words = text(Stacks((process(0, [held], source="py-spy", note="py-spy gave no stack"),)))
     assert "running · holds the GIL" in words
     assert "no Python frame" in words
     assert "from outside, by py-spy: py-spy gave no stack" in words
 
 
 def test_a_sleeping_thread_sleeps() -> None:
-    asleep = scenes.thread([scenes.stacks(1, odd=0).processes[0].threads[0].frames[-1]], waiting_for="sleep")
-    assert "rank 0 · training thread · sleeping\n" in text(Stacks((scenes.process(0, [asleep]),)))
+    asleep = thread([scenes.stacks(1, odd=0).processes[0].threads[0].frames[-1]], waiting_for="sleep")
+    assert "rank 0 · training thread · sleeping\n" in text(Stacks((process(0, [asleep]),)))
 
 
 def test_a_long_path_loses_its_beginning_not_its_end() -> None:
