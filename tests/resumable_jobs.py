@@ -16,6 +16,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from torch.utils.data.distributed import DistributedSampler
 
 import jupyter_traindbg
+from jupyter_traindbg import agent as agent_package
 from jupyter_traindbg.agent.checkpoint.collect import Found, collect
 from jupyter_traindbg.agent.checkpoint.seal import file_bytes
 from jupyter_traindbg.agent.core import Agent
@@ -48,7 +49,6 @@ class Still(Noisy):
 
 LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
     "shuffled": lambda: DataLoader(Noisy(), batch_size=4, shuffle=True),
-    "workers": lambda: DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2),
     "own generator": lambda: DataLoader(
         Noisy(), batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(5)
     ),
@@ -60,6 +60,12 @@ LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
     "iterable": lambda: DataLoader(Stream(), batch_size=4),
     "unbatched": lambda: DataLoader(Noisy(10), batch_size=None, shuffle=True),
 }
+WORKERS = "workers"
+"""Forks: for integration tests only."""
+
+
+def _loader(name: str) -> DataLoader[Any]:
+    return DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2) if name == WORKERS else LOADERS[name]()
 
 
 class Job:
@@ -73,7 +79,7 @@ class Job:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
         self.scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=40)
         self.scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3, enabled=scaler)
-        self.loader = LOADERS[loader]()
+        self.loader = _loader(loader)
         self.accumulate = accumulate
         self.losses: list[str] = []
 
@@ -168,3 +174,65 @@ def interrupted(agent: Agent, job: Job, directory: Path, *, hung_at: int) -> lis
 def resumed_losses(directory: Path, job: Job, most: int = 10**9, **options: Any) -> tuple[list[str], Any]:
     resumed = jupyter_traindbg.resume(directory, **{**job.parts(), **options})
     return job.run(resumed=resumed, most=most), resumed
+
+
+def interrupted_with_a_late_agent(job: Job, folder: Path) -> list[str]:
+    """As `interrupted` after 7 batches, of an agent that came in the third step; the checkpoint is ``folder/ckpt``."""
+    running: list[Agent] = []
+
+    def in_forward(taken: int) -> None:
+        if taken == 3:
+            (folder / "agent").mkdir(mode=0o700)
+            running.append(agent_package.start(str(folder / "agent"), keep=True))
+        if taken == 7:
+            elsewhere(lambda: write(running[0], job, folder / "ckpt"))
+
+    try:
+        losses = job.run(in_forward)
+        assert running[0].safepoints.failures == []
+    finally:
+        running[0].stop()
+    return losses
+
+
+class ByIndices:
+    """A resume that skips indices instead of batches."""
+
+    def __init__(self, resumed: Any) -> None:
+        self.resumed, self.epoch = resumed, resumed.epoch
+
+    def batches(self, loader: Any) -> Iterator[Any]:
+        batches: Iterator[Any] = self.resumed.batches(loader, fast_forward="indices")
+        return batches
+
+
+class Plain(Still):
+    """Counts what was loaded, in this process."""
+
+    loaded = 0
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        Plain.loaded += 1
+        return super().__getitem__(i)
+
+
+def skipping_indices(agent: Agent, directory: Path, workers: int) -> int:
+    """A job of `workers` goes on with the same losses where indices are skipped; how many items were loaded in this process for it."""
+
+    def job(seed: int) -> Job:
+        made = Job(seed=seed)
+        made.loader = DataLoader(Plain(), batch_size=4, shuffle=True, num_workers=workers)
+        return made
+
+    losses = interrupted(agent, job(0), directory, hung_at=17)
+    agent.stop()
+    fresh = job(9)
+    resumed = jupyter_traindbg.resume(directory, **fresh.parts())
+    Plain.loaded = 0
+    rest = resumed.batches(fresh.loader, fast_forward="indices")
+    assert Plain.loaded == 0
+    assert len(list(rest)) == 3
+    loaded = Plain.loaded
+    again = job(9)
+    assert again.run(resumed=ByIndices(jupyter_traindbg.resume(directory, **again.parts()))) == losses[17:]
+    return loaded

@@ -69,3 +69,14 @@ def first(job: Job, agent: Agent, ask_while: Ask) -> dict[str, Any]:
 
 def layers(*third: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), *third, nn.Linear(4, 4), nn.Linear(4, 1))
+
+
+class Training:
+    def __init__(self, width: int = 4) -> None:
+        self.model = nn.Linear(width, width)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        self.model(torch.randn(3, self.model.in_features)).sum().backward()
+        self.optimizer.step()

@@ -13,8 +13,9 @@ from typing import Any
 
 import nbformat
 import pytest
-from checkpointing import TWO_RANKS, command, good, losses, unwatched
+from checkpointing import TWO_RANKS, Client, Gate, begun, command, good, losses, unwatched
 from nbclient import NotebookClient
+from small_trainings import Training
 from support import Program, Start, running
 
 import traindbg
@@ -252,3 +253,18 @@ def test_in_a_notebook(healthy: Program, tmp_path: Path) -> None:
         assert "every byte" in run(f"%checkpoint --verify {ck}")
         assert "--allow-mixed" in run("print(get_ipython().find_line_magic('checkpoint').__doc__)")
     good(ck)
+
+
+def test_a_forked_child_that_ends_leaves_the_checkpoint_and_the_agent_alone(client: Client, gate: Gate) -> None:
+    training = Training(600)
+    training.step()
+    begun(client, gate)
+    child = os.fork()
+    if child == 0:
+        client.agent._at_exit()  # as it is registered; pytest's own must not run twice
+        os._exit(0)
+    os.waitpid(child, 0)
+    gate.open()
+    client.commit(client.finished())
+    good(client.directory)
+    assert os.path.isdir(client.agent.directory)

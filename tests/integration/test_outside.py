@@ -1,4 +1,4 @@
-"""Stacks without the trainee's help, of real processes that hang in each of the ways."""
+"""Stacks without the trainee's help, of real processes that hang in each of the ways; a disk that does not answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from checkpointing import unwatched
 
 from jupyter_traindbg.errors import CannotAttach, NotPermitted, TargetGone
 from jupyter_traindbg.model import NotAvailable, ProcessStacks, Thread
-from jupyter_traindbg.outside import procfs, stacks
+from jupyter_traindbg.outside import host, procfs, stacks
 
 REPO = Path(__file__).parents[2]
 PROGRAMS = REPO / "tests" / "programs"
@@ -210,3 +210,23 @@ def test_other_interpreters(start, version):
     assert (main.tid, main.training, user_frame(main)[2]) == (target.pid, True, "wait_for_ever")
     assert user_frame(idler)[2] == "idle"
     assert isinstance(idler.tid, NotAvailable) == (version in ("3.9", "3.10"))
+
+
+@pytest.mark.timeout(30)
+def test_a_disk_that_does_not_answer_is_named_and_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "helper.py"
+    slow.write_text(
+        "import signal, sys; sys.path.insert(0, sys.argv[0].rpartition('/')[0])\n"
+        f"import importlib.util as u; s = u.spec_from_file_location('h', {host.HELPER!r}); h = u.module_from_spec(s)\n"
+        "s.loader.exec_module(h); real = h.os.statvfs\n"
+        "def statvfs(d):\n    while 'dead' in d: signal.pause()\n    return real(d)\n"
+        "h.os.statvfs = statvfs; h.main(sys.argv[1:])\n"
+    )
+    monkeypatch.setattr(host, "HELPER", str(slow))
+    ends = time.monotonic() + 20
+    space, versions, silent = host._ask(["/dead/nfs", "/", "/nowhere", "/dev/shm"], [], ends)
+    assert silent == ["/dead/nfs"]
+    assert space.keys() == {"/", "/dev/shm"}
+    assert versions == {}

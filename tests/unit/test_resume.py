@@ -1,4 +1,7 @@
-"""Going on from a checkpoint gives the losses of the run that was never interrupted, bit for bit; what does not fit is refused whole."""
+"""Going on from a checkpoint gives the losses of the run that was never interrupted, bit for bit; what does not fit is refused whole.
+
+Loaders with worker processes: tests/integration/test_resume_workers.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
-from resumable_jobs import LOADERS, Job, Noisy, Still, elsewhere, interrupted, resumed_losses, seal, write  # noqa: E402
+from resumable_jobs import (  # noqa: E402
+    LOADERS,
+    Job,
+    Noisy,
+    elsewhere,
+    interrupted,
+    interrupted_with_a_late_agent,
+    resumed_losses,
+    seal,
+    skipping_indices,
+    write,
+)
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
@@ -20,8 +34,6 @@ import jupyter_traindbg  # noqa: E402
 from jupyter_traindbg import agent as agent_package  # noqa: E402
 from jupyter_traindbg.agent.core import Agent  # noqa: E402
 from jupyter_traindbg.errors import BadCheckpoint, UnsafeCheckpoint, UsageError  # noqa: E402
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.fixture
@@ -48,7 +60,7 @@ def test_a_hung_job_goes_on_with_the_very_same_losses(agent: Agent, tmp_path: Pa
 
 
 @pytest.mark.parametrize("hung_at", [10, 9, 1, 29])
-@pytest.mark.parametrize("loader", ["shuffled", "workers", "own generator"])
+@pytest.mark.parametrize("loader", ["shuffled", "own generator"])
 def test_at_either_end_of_an_epoch(agent: Agent, tmp_path: Path, loader: str, hung_at: int) -> None:
     losses = interrupted(agent, Job(loader), tmp_path / "ckpt", hung_at=hung_at)
     agent.stop()
@@ -71,38 +83,10 @@ def test_accumulated_gradients_are_computed_again(agent: Agent, tmp_path: Path, 
         assert fresh.scaler.state_dict() == job.scaler.state_dict()
 
 
-@pytest.mark.parametrize("hung_at", [4, 13])
-def test_persistent_workers_are_exact_but_for_what_they_draw(agent: Agent, tmp_path: Path, hung_at: int) -> None:
-    def job(seed: int) -> Job:
-        made = Job(seed=seed)
-        made.loader = DataLoader(Still(), batch_size=4, shuffle=True, num_workers=1, persistent_workers=True)
-        return made
-
-    losses = interrupted(agent, job(0), tmp_path / "ckpt", hung_at=hung_at)
-    agent.stop()
-    after, resumed = resumed_losses(tmp_path / "ckpt", job(9))
-    assert after == losses[hung_at:]
-    assert ["persistent" in n for n in resumed.notes] == [True] * (hung_at > 10)
-
-
-@pytest.mark.parametrize("loader", ["shuffled", "workers", "own generator", "distributed", "unbatched", "iterable"])
+@pytest.mark.parametrize("loader", ["shuffled", "own generator", "distributed", "unbatched", "iterable"])
 def test_an_agent_that_came_in_the_middle_of_an_epoch(tmp_path: Path, loader: str) -> None:
-    """It reads the order off the running iterator, and the workers' seed."""
-    running: list[Agent] = []
-    job = Job(loader)
-
-    def in_forward(taken: int) -> None:
-        if taken == 3:
-            (tmp_path / "agent").mkdir(mode=0o700)
-            running.append(agent_package.start(str(tmp_path / "agent"), keep=True))
-        if taken == 7:
-            elsewhere(lambda: write(running[0], job, tmp_path / "ckpt"))
-
-    try:
-        losses = job.run(in_forward)
-        assert running[0].safepoints.failures == []
-    finally:
-        running[0].stop()
+    """It reads the order off the running iterator."""
+    losses = interrupted_with_a_late_agent(Job(loader), tmp_path)
     after, resumed = resumed_losses(tmp_path / "ckpt", Job(loader, seed=9))
     assert resumed.notes == []
     # A generator of its own goes on by itself: everything else of later epochs is settled by the boundary.
@@ -135,40 +119,8 @@ def test_an_agent_that_came_after_the_hang_says_what_is_not_exact(tmp_path: Path
     assert torch.equal(fresh.model[0].weight, torch.load(tmp_path / "ckpt" / "model.pt", weights_only=True)["0.weight"])
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_skipping_indices_loads_nothing(agent: Agent, tmp_path: Path, workers: int) -> None:
-    class Plain(Still):
-        loaded = 0
-
-        def __getitem__(self, i: int) -> torch.Tensor:
-            Plain.loaded += 1
-            return super().__getitem__(i)
-
-    def job(seed: int) -> Job:
-        made = Job(seed=seed)
-        made.loader = DataLoader(Plain(), batch_size=4, shuffle=True, num_workers=workers)
-        return made
-
-    losses = interrupted(agent, job(0), tmp_path / "ckpt", hung_at=17)
-    agent.stop()
-    fresh = job(9)
-    resumed = jupyter_traindbg.resume(tmp_path / "ckpt", **fresh.parts())
-    Plain.loaded = 0
-    rest = resumed.batches(fresh.loader, fast_forward="indices")
-    assert Plain.loaded == 0
-    assert len(list(rest)) == 3
-    assert Plain.loaded == (0 if workers else 12), "workers count in processes of their own"
-    again = job(9)
-    after = again.run(resumed=_WithIndices(jupyter_traindbg.resume(tmp_path / "ckpt", **again.parts())))
-    assert after == losses[17:]
-
-
-class _WithIndices:
-    def __init__(self, resumed: Any) -> None:
-        self.resumed, self.epoch = resumed, resumed.epoch
-
-    def batches(self, loader: Any) -> Iterator[Any]:
-        return self.resumed.batches(loader, fast_forward="indices")
+def test_skipping_indices_loads_nothing(agent: Agent, tmp_path: Path) -> None:
+    assert skipping_indices(agent, tmp_path / "ckpt", workers=0) == 12
 
 
 # --- what does not fit ------------------------------------------------------------------------------------------------
@@ -269,7 +221,7 @@ def test_not_strict_takes_what_has_the_same_name(saved: Path) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_names_that_wrappers_add_do_not_matter(saved: Path) -> None:
     model = Job(seed=9).model
-    jupyter_traindbg.resume(saved, model=nn.DataParallel(torch.compile(model)))
+    jupyter_traindbg.resume(saved, model=nn.DataParallel(torch.compile(model, backend="eager")))
     assert torch.equal(model[0].weight, torch.load(saved / "model.pt", weights_only=True)["0.weight"])
 
 

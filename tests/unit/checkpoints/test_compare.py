@@ -8,28 +8,13 @@ from typing import Any
 
 import pytest
 from cases import each
+from checkpointing import keys, renamed
 
 from jupyter_traindbg import checkpoints
 from jupyter_traindbg.errors import UsageError
 from jupyter_traindbg.model import Compared, Finding, TensorKey
 
 WIDTH = 16
-
-
-def keys(
-    layers: int = 2, width: int = WIDTH, vocabulary: int = 64, dtype: str = "float32", prefix: str = "model."
-) -> list[list[Any]]:
-    """A small Llama's, as the agent's probe gives them."""
-    made: list[list[Any]] = [[f"{prefix}embed_tokens.weight", [vocabulary, width], dtype, None]]
-    for i in range(layers):
-        made += [[f"{prefix}layers.{i}.self_attn.{p}_proj.weight", [width, width], dtype, None] for p in "qkvo"]
-        made += [[f"{prefix}layers.{i}.mlp.{p}.weight", [2 * width, width], dtype, None] for p in ("up", "gate")]
-        made += [[f"{prefix}layers.{i}.norm.weight", [width], dtype, None]]
-    return [*made, [f"{prefix}norm.weight", [width], dtype, None], ["lm_head.weight", [vocabulary, width], dtype, None]]
-
-
-def renamed(old: list[list[Any]], change: Any) -> list[list[Any]]:
-    return [[change(name), *rest] for name, *rest in old]
 
 
 def without(old: list[list[Any]], word: str) -> list[list[Any]]:

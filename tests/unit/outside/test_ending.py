@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -226,46 +225,6 @@ def test_the_oom_killer_of_this_kernel(zombie: Leave, monkeypatch: pytest.Monkey
     inside = ending.Endings(None, []).of(pid, 0, 0)
     assert isinstance(inside.out_of_memory, NotAvailable)
     assert not any("the kernel's log" in words for words in inside.evidence)
-
-
-@pytest.fixture
-def small_group(launcher: tuple[int, Path]) -> Iterator[Path]:
-    """A control group of 48 MiB that the launcher is in."""
-    base = Path("/sys/fs/cgroup/memory")
-    group, limit = base / f"traindbg-test-{os.getpid()}", "memory.limit_in_bytes"
-    if not base.is_dir():
-        group, limit = base.parent / group.name, "memory.max"
-    try:
-        group.mkdir()
-    except OSError:
-        pytest.skip("this system lets us make no control group")
-    try:
-        (group / "cgroup.procs").write_text(str(launcher[0]))
-        (group / limit).write_text(str(48 << 20))
-        yield group
-    except OSError:
-        pytest.skip("this system lets us set no limit")
-    finally:
-        (group.parent / "cgroup.procs").write_text(str(launcher[0]))
-        group.rmdir()
-
-
-def test_a_real_kill_for_want_of_memory(
-    launcher: tuple[int, Path], small_group: Path, zombie: Leave, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    procs = str(small_group / "cgroup.procs")
-    victim = zombie(f"open({procs!r}, 'w').write('0')\nx = [bytearray(1 << 20) for _ in range(200)]")
-    assert ending.exit_status(victim) == signal.SIGKILL
-    assert ending.oom_kills(launcher[0]) == 1
-    monkeypatch.setattr(kernel_log, "read", lambda: None)
-    ended = ending.Endings(launcher[0], []).of(victim, 0, 0)
-    assert (ended.signal, ended.out_of_memory) == ("SIGKILL", True)
-    assert any("control group counts 1" in words for words in ended.evidence)
-    monkeypatch.undo()
-    if kernel_log.read() is not None and procfs.numbers_are_the_hosts():
-        ended = ending.Endings(None, []).of(victim, 0, 0)
-        assert (ended.signal, ended.out_of_memory) == ("SIGKILL", True)
-        assert any("the kernel's log" in words and str(victim) in words for words in ended.evidence)
 
 
 def test_without_witnesses_nothing_is_claimed(zombie: Leave, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,18 +6,16 @@ import copy
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
+from checkpointing import Client
 from torch import nn
 
 from jupyter_traindbg.agent.checkpoint import collect
 from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.agent.recorder import OPTIMIZER_STEP
-
-if TYPE_CHECKING:
-    from .conftest import Client
 
 OPTIMIZERS = sorted(
     (cls for cls in vars(torch.optim).values() if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer)),

@@ -10,31 +10,18 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from checkpointing import Client, Gate, begun
+from small_trainings import Training
 
-from jupyter_traindbg.agent.checkpoint import active, arena, reading, writing
+from jupyter_traindbg.agent.checkpoint import active, arena, writing
 from jupyter_traindbg.agent.refused import Refused
 from jupyter_traindbg.checkpoints import manifest as manifests
-
-if TYPE_CHECKING:
-    from .conftest import Client
-
-
-class Training:
-    def __init__(self, width: int = 4) -> None:
-        self.model = nn.Linear(width, width)
-        self.optimizer = torch.optim.Adam(self.model.parameters())
-
-    def step(self) -> None:
-        self.optimizer.zero_grad()
-        self.model(torch.randn(3, self.model.in_features)).sum().backward()
-        self.optimizer.step()
 
 
 @pytest.fixture
@@ -217,43 +204,6 @@ def test_an_error_at_the_boundary_is_the_checkpoints_and_not_the_trainings(
     assert left(client) == []
 
 
-class Gate:
-    """The write waits before its first tensor until the gate is opened."""
-
-    def __init__(self) -> None:
-        self.reached, self._open = threading.Event(), threading.Event()
-
-    def wait(self) -> None:
-        self.reached.set()
-        assert self._open.wait(20)
-
-    def open(self) -> None:
-        self._open.set()
-
-    def open_soon(self) -> None:
-        threading.Timer(0.05, self.open).start()
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    shut, pieces = Gate(), reading.from_live
-
-    def waiting(store: Any) -> Iterator[memoryview]:
-        shut.wait()
-        yield from pieces(store)
-
-    monkeypatch.setattr(reading, "from_live", waiting)
-    yield shut
-    shut.open()
-
-
-def begun(client: Client, gate: Gate) -> None:
-    client.begin()
-    client.stage("take", directory=str(client.directory))
-    client.stage("write")
-    assert gate.reached.wait(10)
-
-
 def test_a_client_that_vanishes(client: Client, large: Training, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     begun(client, gate)
     assert client.agent.needed
@@ -356,18 +306,6 @@ def test_stages_out_of_order_and_names_out_of_the_directory(client: Client, trai
     with pytest.raises(Refused, match="should have 1"):
         client.stage("commit", files=short)
     client.commit(progress)
-    assert left(client) == ["ck"]
-
-
-def test_a_forked_child_leaves_the_checkpoint_alone(client: Client, large: Training, gate: Gate) -> None:
-    begun(client, gate)
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    gate.open()
-    until(lambda: bool(client.stage("progress")["done"]))
-    client.commit(client.stage("progress"))
     assert left(client) == ["ck"]
 
 
