@@ -31,7 +31,7 @@ RSS_EVERY_S = 0.02
 NORM_SHARE = 0.001
 """The share of a step's time that sampling the gradient norm may cost."""
 NORM_COSTS = 3
-"""So many samples are remembered to tell what one costs: the least, since others that use the machine only add to it."""
+"""So many samples of an optimizer are remembered to tell what one costs: the least, since others that use the machine only add to it."""
 LOOK_AGAIN_STEPS = 256
 """How often, in steps, to look for modules that were not imported yet."""
 MOST_BACKWARDS = 1024
@@ -84,7 +84,7 @@ class Recorder:
         self._steppers: Dict[int, _Stepper] = {}
         self._optimizers_seen = 0
         self._next_norm_s = 0.0
-        self._norm_costs: Optional[Deque[float]] = None
+        self._norm_prepared = False
         self._next_rss_s = 0.0
         self._rss = 0
         self._broken: Set[str] = set()
@@ -270,12 +270,14 @@ class Recorder:
             if len(devices) == 1 and next(iter(devices)).type in ("cpu", "cuda"):
                 with torch.no_grad():
                     norm = cuda.later(grads_norm(torch, grads))
-        if self._norm_costs is None:  # the first one had torch prepare itself, and tells nothing of the next
-            self._norm_costs = deque(maxlen=NORM_COSTS)
-        else:
-            done = time.perf_counter()
-            self._norm_costs.append(done - began)
-            self._next_norm_s = done + min(self._norm_costs) / NORM_SHARE
+        if (
+            norm is not None and not self._norm_prepared
+        ):  # the first one had torch prepare itself, and tells nothing of the next
+            self._norm_prepared = True
+            return norm
+        done = time.perf_counter()
+        cost = done - began if norm is None else self._stepper(optimizer).norm_cost(done - began)
+        self._next_norm_s = done + cost / NORM_SHARE
         return norm
 
     # -- the patches --
@@ -372,6 +374,12 @@ class _Stepper:
         """A parameter whose state counts the steps."""
         self._base: Optional[cuda.Scalar] = None
         self._further = 0
+        self._norm_costs: Deque[float] = deque(maxlen=NORM_COSTS)
+
+    def norm_cost(self, took: float) -> float:
+        """What a norm of its gradients costs, in seconds, after one that took so long. One optimizer's says nothing of another's."""
+        self._norm_costs.append(took)
+        return min(self._norm_costs)
 
     def enter(self, frame: types.FrameType) -> bool:
         """True where another step of the same optimizer calls this one."""

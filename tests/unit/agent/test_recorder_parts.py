@@ -142,3 +142,26 @@ def test_the_norm_is_sampled_within_its_budget(agent: Agent, clock: Clock, monke
     assert sampled[:2] == [1, 2]
     assert len(sampled) == 11
     assert {b - a for a, b in itertools.pairwise(sampled[1:])} == {10}, "0.0095 s of 1.0095"
+
+
+def test_a_cheap_norm_of_one_optimizer_does_not_make_those_of_another_frequent(
+    agent: Agent, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two in turns, as in a GAN. Both are sampled, and all of it stays within the budget."""
+    small, large = Training(), Training()
+    cost = {id(small.optimizer): 0.0001, id(large.optimizer): 0.095}
+    real, spent = recorder.grads_norm, []
+
+    def costly(*args: Any) -> Any:
+        spent.append(cost[agent.safepoints.stepping])  # type: ignore[index]
+        clock.passes(spent[-1])
+        return real(*args)
+
+    monkeypatch.setattr(recorder, "NORM_SHARE", 0.01)
+    monkeypatch.setattr(recorder, "grads_norm", costly)
+    for _ in range(1000):
+        for training in (small, large):
+            clock.passes(0.1)
+            training.step()
+    assert set(spent) == set(cost.values())
+    assert sum(spent) <= 0.0105 * 200
