@@ -262,7 +262,7 @@ def _renumbered(model: RankEvidence, rank: int) -> RankEvidence:
 
 
 def scale_rows(names: Sequence[str], world: int, sizes: dict[int, float]) -> Iterator[Row]:
-    from jupyter_traindbg.diagnose.hang import diagnose
+    from jupyter_traindbg.diagnose.running import diagnose
 
     for name in names:
         evidence, gathered_s = recorded(name, world)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from .attach.base import Link
-from .diagnose import hang
+from .diagnose import running
 from .gather import gather
 from .model import Diagnosis, JobEvidence, NotAvailable
 from .outside import filelocks
@@ -22,13 +22,13 @@ def diagnose(name: str, links: Sequence[Link], timeout: float, launcher_pid: int
     """See `Job.diagnose`. With no links, what became of the ranks of the launcher `launcher_pid`."""
     began = time.monotonic()
     evidence = gather(name, links, launcher_pid, timeout)
-    wait_s = hang.settles_in_s(evidence)
+    wait_s = running.settles_in_s(evidence)
     if wait_s is not None and time.monotonic() - began + wait_s + AGAIN_S < timeout:
         time.sleep(wait_s)
         later_s = time.monotonic() - began
         again = gather(name, links, launcher_pid, timeout - later_s)
-        evidence = hang.over_time(evidence, again, later_s=later_s)
-    judged = hang.diagnose(dataclasses.replace(evidence, lock_holders=filelocks.holders(_want_file_locks(evidence))))
+        evidence = running.over_time(evidence, again, later_s=later_s)
+    judged = running.diagnose(dataclasses.replace(evidence, lock_holders=filelocks.holders(_want_file_locks(evidence))))
     return dataclasses.replace(judged, taken_s=time.monotonic() - began)
 
 

@@ -170,7 +170,7 @@ class Job(Tunable, Watchable):
         step (a number: so many at most, until it fires) and names the first module whose output is not finite. Costs the training
         thread one pass over the gradients.
         """
-        from .diagnose import gradients
+        from .diagnose.soundness import gradients
 
         params = {"deadline_s": timeout * 0.9, "detail": detail, "first_nan": first_nan}
         ranks, silent = self._ask("grads", params, timeout, evidence.grads)
@@ -182,18 +182,21 @@ class Job(Tunable, Watchable):
 
     def memory(self, *, timeout: float = DEADLINE_S) -> Memory:
         """Memory of every rank: resident set, CUDA allocator, who holds what, the curve over the recorded steps and its verdict."""
-        from .diagnose import memory_growth
+        from .diagnose.soundness import memory as growth
         from .outside import procfs
 
         ranks = {link.pid for link in self._open_links()}
 
-        def build(rank: int, pid: int, answer: Any) -> tuple[RankMemory, memory_growth.Growth]:
-            growth = memory_growth.verdict([p[1] for p in answer["curve"]], answer["first_step"])
+        def build(rank: int, pid: int, answer: Any) -> tuple[RankMemory, list[growth.Curve]]:
+            _, rss, cuda = zip(*answer["curve"], strict=True) if answer["curve"] else ((), (), ())
+            about = (answer["first_step"], answer["own_step"], answer["mapped_growth_bytes"])
+            curves = growth.curves(rank, pid, growth.Recorded(rss, cuda, *about))
             below = [Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(pid, apart=ranks)]
-            return evidence.memory(rank, pid, answer, below, growth.words), growth
+            return evidence.memory(rank, pid, answer, below, curves[0].growth.words), curves
 
         judged, silent = self._ask("memory", {"deadline_s": min(4.0, timeout / 2)}, timeout, build)
-        return Memory(tuple(rank for rank, _ in judged), silent, tuple(memory_growth.findings(judged)))
+        curves = [curve for _, of_rank in judged for curve in of_rank]
+        return Memory(tuple(rank for rank, _ in judged), silent, tuple(growth.findings(curves)))
 
     def _change(self, wanted: Mapping[str, Any], timeout: float) -> Changed:
         from .actions import tuning

@@ -11,7 +11,6 @@ Loss. What reaches ``torch.autograd.backward``, and before a GradScaler multipli
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import threading
 import time
@@ -24,10 +23,11 @@ from . import cuda
 from .dynamo import keep_out
 from .objects import inner_optimizers
 from .patch import Patches, Spot
+from .resident import Resident
 from .safepoint import SafePoints
+from .scaling import Scaling, roots_of
 
 CAPACITY = 8192
-RSS_EVERY_S = 0.02
 NORM_SHARE = 0.001
 """The share of a step's time that sampling the gradient norm may cost."""
 NORM_COSTS = 3
@@ -70,8 +70,8 @@ class Recorder:
         self._safepoints = safepoints
         self._records: Deque[List[Any]] = deque(maxlen=CAPACITY)
         self._patches = Patches()
-        self._statm = -1
-        self._page = os.sysconf("SC_PAGE_SIZE")
+        self.resident = Resident()
+        self.scaling = Scaling(safepoints, self._careful)
         self._on = False
         self._last_event: Optional[float] = None
         self._last_step: Optional[float] = None
@@ -79,21 +79,20 @@ class Recorder:
         self._spent = [0.0] * 5
         self._losses: Deque[cuda.Scalar] = deque(maxlen=MOST_BACKWARDS)
         self._backwards = 0
-        self._scaled: Deque[Tuple[Any, Any]] = deque(maxlen=8)
+        self.backwards = 0
+        """Backward passes seen since the agent started."""
         self._count = 0
         self._steppers: Dict[int, _Stepper] = {}
         self._optimizers_seen = 0
         self._next_norm_s = 0.0
         self._norm_prepared = False
-        self._next_rss_s = 0.0
-        self._rss = 0
         self._broken: Set[str] = set()
         self._later: Deque[Tuple[List[Any], int, List[cuda.Scalar], int]] = deque(maxlen=CAPACITY)
 
     def open(self) -> None:
         """Start recording. Needs torch, completely imported."""
-        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._on = True
+        self.resident.open()
+        self.scaling.on = self._on = True
         self._safepoints.before.append(self._before)
         self._safepoints.after.append(self._after)
         keep_out()
@@ -101,21 +100,18 @@ class Recorder:
             [
                 Spot("torch.autograd", "", "backward", self._wrap_backward),
                 Spot("torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", self._wrap_next),
-                Spot("torch.amp.grad_scaler", "GradScaler", "scale", self._wrap_scale),
-                Spot("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler", "scale", self._wrap_scale),
+                *self.scaling.spots(),
             ]
         )
 
     def close(self) -> None:
-        self._on = False
+        self.scaling.on = self._on = False
         self._patches.close()
-        if self._statm >= 0:
-            os.close(self._statm)
-            self._statm = -1
+        self.resident.close()
         self._records.clear()
         self._later.clear()
         self._losses.clear()
-        self._scaled.clear()
+        self.scaling.clear()
         self._steppers.clear()
 
     def since(self, step: int) -> List[List[Any]]:
@@ -140,6 +136,12 @@ class Recorder:
     def step(self) -> int:
         """Optimizer steps seen since the agent started."""
         return self._count
+
+    def loss_of_no_step(self) -> Optional[cuda.Scalar]:
+        """What was last given to backward since the last step; None where nothing was, or a GPU has not told yet."""
+        losses = list(self._losses)
+        last = losses[-1] if losses else None
+        return last.value() if isinstance(last, cuda.LaterScalar) else last
 
     # -- events on the training thread --
 
@@ -181,7 +183,7 @@ class Recorder:
             backwards,
             [_number(g.get("lr")) for g in optimizer.param_groups],
             None,
-            self._rss_bytes(now),
+            self.resident.bytes(now),
             *cuda.memory(),
             *parts,
             None,
@@ -206,13 +208,6 @@ class Recorder:
         scheduled = [_number(g.get("lr")) for g in optimizer.param_groups]
         if scheduled != record[LR]:
             record[LR_SCHEDULED] = scheduled
-
-    def _rss_bytes(self, now: float) -> int:
-        """Resident memory, read at most every `RSS_EVERY_S`."""
-        if now >= self._next_rss_s:
-            self._rss = int(os.pread(self._statm, 128, 0).split()[1]) * self._page
-            self._next_rss_s = now + RSS_EVERY_S
-        return self._rss
 
     def _put(self, record: List[Any], field: int, values: Sequence[Optional[cuda.Scalar]], add: int = 0) -> None:
         """Write the mean of `values`, plus `add`, into `record`: now, or once those under way from a GPU have arrived."""
@@ -310,18 +305,6 @@ class Recorder:
 
         return traindbg_next
 
-    def _wrap_scale(self, scale: Any) -> Any:
-        compiling = sys.modules["torch"].compiler.is_compiling  # a graph with a scaler in it must have nothing of ours
-
-        @functools.wraps(scale)
-        def traindbg_scale(scaler: Any, outputs: Any) -> Any:
-            scaled = scale(scaler, outputs)
-            if not compiling() and self._on and scaled is not outputs:
-                self._careful(self._note_scaled, outputs, scaled)
-            return scaled
-
-        return traindbg_scale
-
     def _careful(self, note: Callable[..., None], *args: Any) -> None:
         """Whatever goes wrong in a note of ours is ours to keep: the training never sees it. The note is not taken again."""
         if note.__name__ in self._broken:
@@ -332,33 +315,27 @@ class Recorder:
             self._broken.add(note.__name__)
             self._safepoints.failures.append(f"recorder.{note.__name__}: {type(e).__name__}: {e}")
 
-    def _note_scaled(self, outputs: Any, scaled: Any) -> None:
-        for before, after in zip(_roots(outputs), _roots(scaled)):
-            self._scaled.append((weakref.ref(after), before.detach()))
-
     def _note_loss(self, tensors: Any) -> None:
         if self._safepoints.thread_id not in (None, threading.get_ident()):
             return
         self._backwards += 1
+        self.backwards += 1
         if (
             type(tensors) is sys.modules["torch"].Tensor
             and tensors.is_cpu
             and tensors.numel() == 1
-            and not self._scaled
+            and not self.scaling.held
         ):
             self._losses.append(tensors.item())  # nearly always
             return
-        roots = _roots(tensors)
-        values = [cuda.later(self._unscaled(root).detach()) for root in roots if _readable_scalar(root)]
+        roots = roots_of(tensors)
+        values = [cuda.later(self.scaling.unscaled(root).detach()) for root in roots if _readable_scalar(root)]
         if len(values) == 1 == len(roots) and values[0] is not None:
             self._losses.append(values[0])
         elif values and len(values) == len(roots) and all(isinstance(v, float) for v in values):
             self._losses.append(
                 sum(v for v in values if isinstance(v, float))
             )  # the gradient of several roots is that of their sum
-
-    def _unscaled(self, root: Any) -> Any:
-        return next((before for after, before in self._scaled if after() is root), root)
 
 
 class _Stepper:
@@ -450,12 +427,6 @@ def grads_norm(torch: Any, grads: List[Any]) -> Any:
         norms += torch._foreach_norm(halves, 2, torch.float32)
     wide = torch.float64 if any(n.dtype == torch.float64 for n in norms) else torch.float32
     return torch.linalg.vector_norm(torch.stack([n.to(wide) for n in norms]))
-
-
-def _roots(tensors: Any) -> List[Any]:
-    if isinstance(tensors, (list, tuple)):
-        return list(tensors)
-    return [tensors] if isinstance(tensors, sys.modules["torch"].Tensor) else []
 
 
 def _readable_scalar(root: Any) -> bool:

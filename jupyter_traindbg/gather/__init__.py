@@ -12,14 +12,14 @@ time, and what it does not say is `NotAvailable` with the reason. At the deadlin
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..attach.base import Link, introduce
 from ..errors import TraindbgError
-from ..model import Activity, JobEvidence, Look, NotAvailable
+from ..model import Activity, JobEvidence, Look, Maybe, NotAvailable, Soundness
 from ..outside import activity, host, procfs, ras
 from ..outside import stacks as outside
-from . import roster
+from . import roster, soundness
 from .assembled import Parts, assemble
 from .tasks import Task
 from .watched import Plan, Watched
@@ -38,6 +38,7 @@ ALONE_S = 0.5
 """How long a launcher without ranks is watched."""
 RAS_S = 2.0
 _LOOK_S = 1.0
+_LATE = NotAvailable("it did not answer in time")
 _TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
 
 
@@ -76,6 +77,7 @@ def _gather(
     watched = [Watched(link, plan) for link in links]
     entering = [Task(one.enter, f"enter-{one.link.pid}") for one in watched]
     watching = [Task(one.watch, f"watch-{one.link.pid}") for one in watched]
+    sounding = {link.pid: Task(_sounding(link, plan), f"sound-{link.pid}") for link in links}
     asked_ras = Task(lambda: ras.report([link.pid for link in links], RAS_S), "ras")
     about_host = Task(lambda: host.facts([link.pid for link in links]), "host")
     launcher = None if launcher_pid is None else Task(lambda: _launcher_stacks(launcher_pid, began), "launcher")
@@ -91,6 +93,7 @@ def _gather(
     )
     for task in watching:
         task.wait(asked_until)
+    sound = {pid: task.result(0.0) if task.wait(asked_until) else _LATE for pid, task in sounding.items()}
     for task in (*entering, *watching):
         if task.wait(0.0):
             task.result(0.0)  # an error of our own must not pass for a silent rank
@@ -102,9 +105,14 @@ def _gather(
         launcher=launcher.in_time(asked_until) if launcher is not None else None,
         host=about_host.in_time(asked_until),
         launcher_activity=next(iter(alone.values()), NotAvailable("it has ranks, or is gone")),
-        ras=NotAvailable("it did not answer in time") if (said := asked_ras.in_time(asked_until)) is None else said,
+        soundness=sound,
+        ras=_LATE if (said := asked_ras.in_time(asked_until)) is None else said,
     )
     return assemble(parts, began, ends)
+
+
+def _sounding(link: Link, plan: Plan) -> Callable[[], Maybe[Soundness]]:
+    return lambda: soundness.look(link, plan)
 
 
 def _launcher(job_name: str, links: Sequence[Link]) -> int | None:

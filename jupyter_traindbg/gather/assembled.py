@@ -23,6 +23,7 @@ from ..model import (
     RankEvidence,
     RasReport,
     Silent,
+    Soundness,
     SourceLine,
 )
 from ..outside import blocks, meeting, procfs, sources
@@ -48,6 +49,7 @@ class Parts:
     launcher_activity: Maybe[Activity]
     host: HostFacts | None
     ras: Maybe[RasReport]
+    soundness: Mapping[int, Maybe[Soundness]]
 
 
 def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
@@ -62,7 +64,10 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
     absent = roster.missing(places, world_size, nproc, parts.launcher_pid)
     follows = _Follows(parts, places, absent)
     alive = [
-        _present(o, p, parts.doing.get(o.link.pid, ()), world_size, follows.ending(o.link.pid, ends))
+        dataclasses.replace(
+            _present(o, p, parts.doing.get(o.link.pid, ()), world_size, follows.ending(o.link.pid, ends)),
+            soundness=parts.soundness[o.link.pid],
+        )
         for o, p in zip(watched, places, strict=True)
     ]
     gone = [_absent(one, world_size, follows.ending_of_missing(one, ends)) for one in absent]
@@ -200,6 +205,7 @@ def _absent(one: roster.Missing, world_size: int, ended: Ending | None) -> RankE
         calls_in_window=nothing,
         environ=nothing,
         joining=nothing,
+        soundness=nothing,
         ending=ended,
         problem=nothing.reason,
     )

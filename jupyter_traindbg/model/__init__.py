@@ -3,12 +3,27 @@
 `base` has what all share, `observed` what was seen in a job, `changed` what was done to it, `checkpoints` what is on disk,
 `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that is still
 being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster and
-its workers do.
+its workers do, `soundness` whether a training is sound.
 """
 
 from __future__ import annotations
 
-from . import base, changed, checkpoints, environ, following, hangs, live, logs, observed, plan, preflight, ray, report
+from . import (
+    base,
+    changed,
+    checkpoints,
+    environ,
+    following,
+    hangs,
+    live,
+    logs,
+    observed,
+    plan,
+    preflight,
+    ray,
+    report,
+    soundness,
+)
 from .base import *
 from .changed import *
 from .checkpoints import *
@@ -22,6 +37,7 @@ from .plan import *
 from .preflight import *
 from .ray import *
 from .report import *
+from .soundness import *
 
 __all__ = [
     *base.__all__,
@@ -37,4 +53,5 @@ __all__ = [
     *preflight.__all__,
     *ray.__all__,
     *report.__all__,
+    *soundness.__all__,
 ]

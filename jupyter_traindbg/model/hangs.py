@@ -8,10 +8,12 @@ from typing import Literal
 
 from .base import Finding, Maybe, NotAvailable, Result, Silent
 from .observed import ProcessStacks
+from .soundness import Soundness
 
 __all__ = [
     "Activity",
     "Block",
+    "Check",
     "Collective",
     "Collectives",
     "Diagnosis",
@@ -269,6 +271,7 @@ class RankEvidence:
     """Set where the rank has ended."""
     joining: Maybe[Joining] = _NOT_MEASURED
     """Set where it is still on its way into its process group."""
+    soundness: Maybe[Soundness] = _NOT_MEASURED
     problem: str = ""
     """Why its agent did not answer, in one line; empty where it did."""
 
@@ -389,16 +392,30 @@ class RankState:
 
 
 @dataclass(frozen=True)
+class Check:
+    """Something that a diagnosis has looked at, in words; ``verb`` is the one that shows more of it."""
+
+    topic: str
+    state: Literal["fine", "trouble", "not known"]
+    words: str
+    verb: str
+
+
+@dataclass(frozen=True)
 class Diagnosis(Result):
-    """What is wrong with a job, root cause first. ``state`` answers "is it really stuck?" and ``why`` says by what it was judged."""
+    """What is wrong with a job, root cause first. ``state`` answers "is it really stuck?" and ``why`` says by what it was judged.
+
+    ``"unsound"``: it gets on, and what it trains is worth nothing. ``checks``: what else was looked at, and what could not be.
+    """
 
     target: str
-    state: Literal["stuck", "failed", "slow", "progressing", "healthy", "idle", "not known"]
+    state: Literal["stuck", "failed", "unsound", "slow", "progressing", "healthy", "idle", "not known"]
     why: Sequence[str]
     ranks: Sequence[RankState]
     verdict: Sequence[Finding] = ()
     silent: Sequence[Silent] = ()
     taken_s: float = 0.0
+    checks: Sequence[Check] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:

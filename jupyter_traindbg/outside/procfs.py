@@ -21,6 +21,7 @@ __all__ = [
     "Process",
     "SystemCall",
     "ThreadState",
+    "call_name",
     "children",
     "command",
     "descendants",
@@ -339,6 +340,11 @@ def raw_system_call(pid: int, tid: int) -> tuple[str, tuple[int, ...]]:
     if len(fields) < 7:
         return "", ()
     return _NAMES.get(int(fields[0]), ""), tuple(int(field, 16) for field in fields[1:7])
+
+
+def call_name(number: int) -> str:
+    """The name of a system call on this kind of machine; ``""`` for one that we have no use for."""
+    return _NAMES.get(number, "")
 
 
 def descriptor(pid: int, fd: int | str) -> str | None:

@@ -16,7 +16,7 @@ from .. import collective_report
 from ..actions import checkpoint, tuning
 from ..actions.checkpoint import planning
 from ..attach.ray.hosts import HERE, Call
-from ..diagnose import hang
+from ..diagnose import running
 from ..errors import DeadlineExceeded, TargetGone, TraindbgError, UsageError
 from ..job import DEADLINE_S
 from ..model import (
@@ -165,7 +165,7 @@ class RayJob(Spread):
         silent = [
             s for route, a in answers.items() if isinstance(a, TraindbgError) for s in self._silent(placed, route, a)
         ]
-        judged = hang.diagnose(one_job(good, silent))
+        judged = running.diagnose(one_job(good, silent))
         return dataclasses.replace(judged, taken_s=time.monotonic() - began)
 
     def poll(self, since: Mapping[int, int] | None, *, timeout: float = 1.0) -> list[NewSteps]:

@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "evidence": ["model", "outside"],
     "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", *DATA],
     "evidence_collectives": ["evidence", "model", "outside"],
+    "evidence_soundness": ["model", "outside"],
     "log_report": ["diagnose", "outside", *DATA],  # files, no job
     "log_following": ["diagnose", "outside", *DATA],
     "environment_report": ["attach", "diagnose", "outside", *DATA],
@@ -52,7 +53,7 @@ MAY_IMPORT = {
         "render",
         *DATA,
     ],  # asks a job by the questions that it is given
-    "gather": ["attach", "evidence", "evidence_collectives", "outside", *DATA],
+    "gather": ["attach", "evidence", "evidence_collectives", "evidence_soundness", "outside", *DATA],
     "actions": [
         "agent.agreed",
         "agent.boundary",
@@ -96,7 +97,7 @@ MAY_IMPORT = {
         "actions.tuning",
         "attach",
         "collective_report",
-        "diagnose.hang",
+        "diagnose.running",
         "job",
         "outside.raystate",
         "progress",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Set
 
 from .. import cuda
 from ..objects import named_parameters, walk
-from ..recorder import FIELDS
+from ..recorder import FIELDS, OPTIMIZER_STEP
+from ..resident import mapped_bytes, status_bytes
 from ..tensors import add_bytes, within
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, A
     columns = [FIELDS.index(f) for f in ("time_s", "rss_bytes", "cuda_allocated_bytes")]
     records = agent.recorder.since(0)[-points:] if points > 0 else []
     return {
-        "rss_bytes": _status("VmRSS"),
-        "peak_rss_bytes": _status("VmHWM"),
+        "rss_bytes": status_bytes("VmRSS"),
+        "peak_rss_bytes": status_bytes("VmHWM"),
         "sizes": sizes,
         "cuda": _cuda(),
         "curve": [[r[c] for c in columns] for r in records],
         "first_step": records[0][0] if records else 0,
+        "own_step": records[0][OPTIMIZER_STEP] if records else None,
+        "mapped_growth_bytes": mapped_bytes() - agent.recorder.resident.mapped_at_start,
         "note": note,
     }
 
@@ -60,14 +63,6 @@ def _count(agent: Agent, sizes: Dict[str, Dict[str, int]], deadline_s: float) ->
     add_bytes(sizes["optimizer"], [t for o in optimizers for t in within(dict(o.state))], seen)
     add_bytes(sizes["buffers"], [b for b in buffers if b is not None], seen)
     return "" if counted else f"gradients are not counted: no optimizer step came in {deadline_s:.1f} s"
-
-
-def _status(field: str) -> int:
-    with open("/proc/self/status", encoding="ascii", errors="replace") as f:
-        for line in f:
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 def _cuda() -> Dict[str, Dict[str, int]]:

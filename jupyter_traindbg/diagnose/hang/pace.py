@@ -22,6 +22,8 @@ __all__ = ["Arrivals", "arrivals", "rule"]
 
 LEAST_ROUNDS, MOST_ROUNDS, MOST_TIMES = 16, 400, 400_000
 """Of many ranks fewer rounds are looked at, so that a verdict on 10,000 takes less than a second."""
+FEW_ROUNDS, FAR, NEARLY_ALL, HABIT = 4, 2.0, 0.9, 2.5
+"""So few are enough where the ratio is `FAR`, nearly all waiting was for that rank, and as if in `HABIT` equal waits: no single pause."""
 RATIO = 1.5
 """The least ratio of the slowest rank's work to that of the others that is worth a word."""
 LOST = 0.2
@@ -38,7 +40,8 @@ QUARTERS = 3
 class Arrivals:
     """What the times of issuing say. ``work_s``: by rank, its own work between two calls, mean. ``lost``: the share of the time that
     a typical other rank waits. ``blame``: the share of all waiting during which `slowest` was the one waited for. ``quarters``: in how
-    many of four parts of the time its ratio was `RATIO` or more.
+    many of four parts of the time its ratio was `RATIO` or more. ``waits``: how many waits
+    for it would make up all of them, were each as long as the longest.
     """
 
     rounds: int
@@ -49,6 +52,7 @@ class Arrivals:
     quarters: int
     work_s: Mapping[int, float]
     others_s: float
+    waits: float = 0.0
 
 
 def rule(case: Case) -> list[Hit]:
@@ -62,7 +66,11 @@ def rule(case: Case) -> list[Hit]:
 
 
 def _matters(seen: Arrivals) -> bool:
-    return seen.ratio >= RATIO and seen.lost >= LOST and seen.blame >= LAST and seen.quarters >= QUARTERS
+    if seen.lost < LOST:
+        return False
+    if seen.rounds < LEAST_ROUNDS:
+        return seen.ratio >= FAR and seen.blame >= NEARLY_ALL and seen.waits >= HABIT
+    return seen.ratio >= RATIO and seen.blame >= LAST and seen.quarters >= QUARTERS
 
 
 def _starved(case: Case, seen: Arrivals) -> bool:
@@ -115,7 +123,7 @@ def arrivals(issued: Mapping[int, Mapping[int, float]]) -> Arrivals | None:
         return None
     most = max(LEAST_ROUNDS + 1, min(MOST_ROUNDS, MOST_TIMES // len(issued)))
     common = sorted(set.intersection(*(set(of) for of in issued.values())))[-most:]
-    if len(common) <= LEAST_ROUNDS:
+    if len(common) <= FEW_ROUNDS:
         return None
     rounds = [_round(issued, before, now) for before, now in pairwise(common)]
     work = _total(rounds)
@@ -123,16 +131,18 @@ def arrivals(issued: Mapping[int, Mapping[int, float]]) -> Arrivals | None:
     waited = sum(one.waited_s for one in rounds)
     span = max(of[common[-1]] for of in issued.values()) - max(of[common[0]] for of in issued.values())
     others = _others(work, slowest)
+    for_it = [one.waited_s if one.last == slowest else 0.0 for one in rounds]
     parts = [_total(rounds[len(rounds) * i // 4 : len(rounds) * (i + 1) // 4]) for i in range(4)]
     return Arrivals(
         rounds=len(rounds),
         slowest=slowest,
         ratio=work[slowest] / max(others, 1e-9),
         lost=(work[slowest] - others) / max(span, 1e-9),
-        blame=sum(one.waited_s for one in rounds if one.last == slowest) / max(waited, 1e-9),
+        blame=sum(for_it) / max(waited, 1e-9),
         quarters=sum(part[slowest] >= RATIO * _others(part, slowest) for part in parts),
         work_s={rank: w / len(rounds) for rank, w in work.items()},
         others_s=others / len(rounds),
+        waits=sum(for_it) / max(*for_it, 1e-9),
     )
 
 
@@ -186,6 +196,7 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
                 f"{seen.blame:.0%} of all waiting was for rank {slow.rank}",
                 f"全部等待时间中有 {seen.blame:.0%} 是在等 rank {slow.rank}",
             ),
+            *_gain(slow, seen),
             *([] if part is None else [_part_words(case, slow, part)]),
             *([] if at is None or at.frame is None else [text(f"seen at {case.at(at)}", f"观察到位于 {case.at(at)}")]),
         ],
@@ -194,6 +205,19 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
         confidence="high" if part is not None else "medium",
     )
     return Hit(finding, [slow.rank])
+
+
+def _gain(slow: View, seen: Arrivals) -> list[str]:
+    """What mending it would give, all else being equal."""
+    if seen.lost >= 1:
+        return []
+    faster = 1 / (1 - seen.lost)
+    return [
+        text(
+            f"were rank {slow.rank} as quick as the others, the job would be {faster:.1f} times as fast",
+            f"若 rank {slow.rank} 与其他 rank 一样快，任务速度将是现在的 {faster:.1f} 倍",
+        )
+    ]
 
 
 def _part(case: Case, slow: View) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from ...language import text
 from ...model import Finding, RankState
+from .. import soundness
 from .case import Case, Role, View
 from .doing import phrase
 from .phase import phase_of
@@ -14,12 +16,18 @@ from .words import place, ranks_words, seconds
 
 __all__ = ["rank_states", "state"]
 
-State = Literal["stuck", "failed", "slow", "progressing", "healthy", "idle", "not known"]
-_NOT_STUCK = frozenset(
-    {"straggler", "cpu_phase", "swapping", "environment", "shm_full", "disk_full", "dataloader_wait"}
-)
+State = Literal["stuck", "failed", "unsound", "slow", "progressing", "healthy", "idle", "not known"]
+_NOT_STUCK = soundness.CODES | {
+    "straggler",
+    "cpu_phase",
+    "swapping",
+    "environment",
+    "shm_full",
+    "disk_full",
+    "dataloader_wait",
+}
 """Findings of which none says that the job is stuck."""
-_SLOWS = frozenset({"straggler", "swapping", "dataloader_wait"})
+_SLOWS = soundness.SLOWS | {"straggler", "swapping", "dataloader_wait"}
 """Findings that say why a job that gets on does so slowly."""
 
 
@@ -27,13 +35,11 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
     """What to call the job, and by what that was judged."""
     codes = {f.code for f in findings}
     why = list(case.progress.why)
+    if troubled := _trouble(case, findings, codes):
+        return troubled, why
     slow = not codes.isdisjoint(_SLOWS)
-    if "rank_ended" in codes:
-        return "failed", why
-    if any(f.severity == "critical" and f.code not in _NOT_STUCK for f in findings):
-        return "stuck", why
     if at_ease := case.roles("stepping", "idle"):
-        calm: State = "idle" if at_ease[0].role == "idle" else "healthy"
+        calm: State = "idle" if at_ease[0].role == "idle" else "healthy" if not codes else "progressing"
         return ("slow" if slow else calm), why
     if not any(v.doings for v in case.views):
         return "not known", [*why, _nobody(case.evidence.launcher_running_s)]
@@ -43,6 +49,16 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
         unclear = case.overdue and all(v.now.kind == "gpu" for v in busy)  # with a history, there would be a finding
         return ("not known", [*why, _ends_or_not()]) if unclear else (gets_on, [*why, *_phases(busy)])
     return ("stuck" if case.overdue else gets_on), why
+
+
+def _trouble(case: Case, findings: Sequence[Finding], codes: AbstractSet[str]) -> State | None:
+    """What the findings alone say of the job; None where they leave it to what its ranks do."""
+    if "rank_ended" in codes:
+        return "failed"
+    if any(f.severity == "critical" and f.code not in _NOT_STUCK for f in findings):
+        return "stuck"
+    gets_on = not case.overdue or case.roles("moving")
+    return "unsound" if gets_on and not codes.isdisjoint(soundness.UNSOUND) else None
 
 
 def _phases(busy: Sequence[View]) -> list[str]:

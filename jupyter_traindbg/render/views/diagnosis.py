@@ -1,4 +1,4 @@
-"""`Diagnosis`: is it really stuck, by what was that judged, and every rank in a line; those that are alike in one row.
+"""`Diagnosis`: is it really stuck, by what was that judged, every rank in a line (those that are alike in one row), and what was looked at.
 
 The verdicts themselves come before it, as cards (`render.document`).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...language import text
-from ...model import Diagnosis, RankState
+from ...model import Check, Diagnosis, RankState
 from ...ray.workers.naming import together
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH
@@ -28,6 +28,8 @@ def view(result: Diagnosis) -> Iterator[Block]:
         yield Items(list(result.why), text("Judged by", "判断依据"))
     if result.ranks:
         yield _table(result.ranks)
+    if result.checks:
+        yield _checks(result.checks)
 
 
 def state_words(result: Diagnosis) -> tuple[str, Tone]:
@@ -41,6 +43,7 @@ def state_words(result: Diagnosis) -> tuple[str, Tone]:
     said: dict[str, tuple[str, Tone]] = {
         "stuck": (text("The job is stuck", "任务已卡死"), "bad"),
         "failed": (text("The job has failed", "任务已失败"), "bad"),
+        "unsound": (text("The job gets on, but its training is not sound", "任务在推进，但训练本身有问题"), "bad"),
         "slow": (text("The job gets on, slowly", "任务在推进，但较慢"), "warn"),
         "progressing": (text("The job gets on; it is not stuck", "任务在推进，并未卡死"), "good"),
         "healthy": (text("The job is healthy", "任务运行正常"), "good"),
@@ -74,6 +77,22 @@ def _table(ranks: Sequence[RankState]) -> Table:
         24,
         text("groups of workers", "组 worker") if named else text("groups of ranks", "组 rank"),
     )
+
+
+def _checks(checks: Sequence[Check]) -> Table:
+    columns = [
+        Column(text("what", "内容")),
+        Column(text("verdict", "结论")),
+        Column(text("seen", "观察到"), wrap=True),
+        Column(text("more by", "详见"), spare=True),
+    ]
+    said: dict[str, tuple[str, Tone]] = {
+        "fine": (text("fine", "正常"), "good"),
+        "trouble": (text("not well", "有问题"), "bad"),
+        "not known": (text("not known", "未知"), "muted"),
+    }
+    rows: list[list[Inline]] = [[c.topic, Span(*said[c.state]), c.words, Span(c.verb, "code")] for c in checks]
+    return Table(text("Also looked at", "其他检查"), columns, rows, len(rows), text("topics", "项"))
 
 
 def _oddness(state: str) -> int:

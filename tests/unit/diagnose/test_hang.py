@@ -30,7 +30,7 @@ from hang_evidence import (
     waiting,
 )
 
-from jupyter_traindbg.diagnose import hang
+from jupyter_traindbg.diagnose import hang, running
 from jupyter_traindbg.diagnose.hang import again, order
 from jupyter_traindbg.diagnose.hang.case import Hit, build
 from jupyter_traindbg.diagnose.hang.doing import kind_of
@@ -52,7 +52,7 @@ OTHERS = (waiting(0), waiting(1), waiting(3))
 
 
 def judged(*ranks: RankEvidence, **more: object) -> Diagnosis:
-    return hang.diagnose(job(*ranks, **more))  # type: ignore[arg-type]
+    return running.diagnose(job(*ranks, **more))  # type: ignore[arg-type]
 
 
 def only(found: Diagnosis) -> Finding:
@@ -401,7 +401,7 @@ def test_every_wait_that_stacks_can_tell_of_has_a_kind() -> None:
 
 def test_a_second_look_is_wanted_only_where_it_would_tell_more() -> None:
     def settles(*ranks: RankEvidence) -> float | None:
-        return hang.settles_in_s(job(*ranks))
+        return running.settles_in_s(job(*ranks))
 
     no_history = dataclasses.replace(SLEEP, collectives=NotAvailable("no process group"))
     assert settles(*OTHERS, SLEEP) is None
@@ -421,17 +421,17 @@ def test_a_second_look_is_wanted_only_where_it_would_tell_more() -> None:
 def test_two_looks_are_one_evidence_and_steps_between_them_count() -> None:
     paced = dataclasses.replace(SLEEP, pace=Pace(3, 3, 1.0, 2.0))
     later = dataclasses.replace(paced, pace=Pace(4, 4, 0.1, 2.0))
-    both = hang.over_time(job(paced), job(later), later_s=4.0)
+    both = running.over_time(job(paced), job(later), later_s=4.0)
     assert [look.at_s for look in both.ranks[0].looks] == [0.0, 0.75, 1.5, 4.0, 4.75, 5.5]
-    assert hang.diagnose(job(paced)).state == "stuck"
-    assert hang.diagnose(both).state == "healthy"
+    assert running.diagnose(job(paced)).state == "stuck"
+    assert running.diagnose(both).state == "healthy"
 
 
 def test_calls_between_two_looks_count() -> None:
     later = dataclasses.replace(waiting(0), collectives=records(0, issued=25, waits="all_reduce"))
-    both = hang.over_time(job(waiting(0)), job(later), later_s=4.0)
+    both = running.over_time(job(waiting(0)), job(later), later_s=4.0)
     assert both.ranks[0].calls_in_window == 5
-    assert hang.diagnose(both).state == "progressing"
+    assert running.diagnose(both).state == "progressing"
 
 
 def test_words() -> None:
@@ -460,7 +460,7 @@ def test_every_rule_family_is_found() -> None:
 
 
 def test_of_many_ranks_the_one_is_named() -> None:
-    found = hang.diagnose(many_ranks.hang(400, odd=234))
+    found = running.diagnose(many_ranks.hang(400, odd=234))
     assert list(found.findings[0].who) == ["rank 234"]
 
 

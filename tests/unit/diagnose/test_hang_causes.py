@@ -26,7 +26,7 @@ from hang_evidence import (
     waiting,
 )
 
-from jupyter_traindbg.diagnose import hang
+from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.model import (
     Diagnosis,
     Finding,
@@ -44,7 +44,7 @@ OTHERS = (waiting(0), waiting(1), waiting(3))
 
 
 def judged(*ranks: RankEvidence, **more: object) -> Diagnosis:
-    return hang.diagnose(job(*ranks, **more))  # type: ignore[arg-type]
+    return running.diagnose(job(*ranks, **more))  # type: ignore[arg-type]
 
 
 def only(found: Diagnosis) -> Finding:

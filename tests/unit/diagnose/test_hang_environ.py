@@ -6,7 +6,7 @@ from typing import Any
 
 from hang_evidence import ended, host, job, records, stepping, stuck, user, waiting
 
-from jupyter_traindbg.diagnose import hang
+from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.diagnose.hang import environ as rule
 from jupyter_traindbg.diagnose.hang.case import build
 from jupyter_traindbg.model import Finding, RankEvidence
@@ -20,7 +20,7 @@ def told(number: int, **more: str) -> dict[str, Any]:
 
 
 def judged(*ranks: RankEvidence) -> list[Finding]:
-    return list(hang.diagnose(job(*ranks)).findings)
+    return list(running.diagnose(job(*ranks)).findings)
 
 
 def first_wait(number: int, **more: str) -> RankEvidence:

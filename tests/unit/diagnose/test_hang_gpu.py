@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from hang_evidence import job, rank, source, thread, user, waiting
 
-from jupyter_traindbg.diagnose import hang
+from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.diagnose.hang.again import over_time
 from jupyter_traindbg.model import Pace, RankEvidence
 
@@ -22,7 +22,7 @@ def at_the_gpu(number: int, pace: Pace = HISTORY) -> RankEvidence:
 
 
 def test_longer_than_ever_before() -> None:
-    seen = hang.diagnose(job(at_the_gpu(0), sources=READS))
+    seen = running.diagnose(job(at_the_gpu(0), sources=READS))
     assert seen.state == "stuck"
     (finding,) = seen.findings
     assert (finding.code, finding.severity, tuple(finding.who)) == ("gpu_wait", "critical", ("rank 0",))
@@ -43,21 +43,21 @@ def test_longer_than_ever_before() -> None:
     ids=["long steps are usual", "nobody was there before", "it computes on the CPU", "it steps"],
 )
 def test_where_nothing_shows_that_it_hangs(pace: Pace, state: str) -> None:
-    seen = hang.diagnose(job(at_the_gpu(0, pace), sources=READS))
+    seen = running.diagnose(job(at_the_gpu(0, pace), sources=READS))
     assert (seen.findings, seen.state) == ((), state)
 
 
 def test_without_a_history_a_second_look_is_taken() -> None:
     fresh = Pace(0, None, None, None, gpu_busy=True)
     first = job(at_the_gpu(0, fresh))
-    assert hang.settles_in_s(first) is not None
+    assert running.settles_in_s(first) is not None
     done = job(at_the_gpu(0, dataclasses.replace(fresh, gpu_busy=False)))
-    seen = hang.diagnose(over_time(first, done, later_s=5.0))
+    seen = running.diagnose(over_time(first, done, later_s=5.0))
     assert seen.ranks[0].doing == "computes"
 
 
 def test_others_wait_for_it() -> None:
-    seen = hang.diagnose(job(at_the_gpu(0), waiting(1), waiting(2), waiting(3), sources=READS))
+    seen = running.diagnose(job(at_the_gpu(0), waiting(1), waiting(2), waiting(3), sources=READS))
     (finding,) = seen.findings
     assert (finding.code, tuple(finding.who)) == ("gpu_wait", ("rank 0",))
     assert any("ranks 1-3 wait in all_reduce" in line for line in finding.evidence)

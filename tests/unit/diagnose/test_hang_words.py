@@ -25,7 +25,7 @@ from hang_evidence import (
     waiting,
 )
 
-from jupyter_traindbg.diagnose import hang
+from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.model import Frame, JobEvidence, NotAvailable, RankEvidence, ThreadActivity
 
 OTHERS = (waiting(0), waiting(1), waiting(3))
@@ -117,7 +117,7 @@ def test_a_verdict_has_all_its_parts_in_the_language_asked_for(
     monkeypatch: pytest.MonkeyPatch, name: str, language: str
 ) -> None:
     monkeypatch.setenv("TRAINDBG_LANG", language)
-    found = hang.diagnose(CASES[name])
+    found = running.diagnose(CASES[name])
     assert found.findings
     assert found.why
     for finding in found.findings:
@@ -134,5 +134,5 @@ def test_a_verdict_has_all_its_parts_in_the_language_asked_for(
 @each("name", CASES)
 def test_whom_a_verdict_blames_is_in_the_job(name: str) -> None:
     numbers = {f"rank {r.rank}" for r in CASES[name].ranks}
-    for finding in hang.diagnose(CASES[name]).findings:
+    for finding in running.diagnose(CASES[name]).findings:
         assert {w for w in finding.who if w.startswith("rank ")} <= numbers

@@ -7,7 +7,7 @@ from typing import Any
 
 from hang_evidence import TRAIN, job, stepping, stuck, user, waiting
 
-from jupyter_traindbg.diagnose.hang import diagnose
+from jupyter_traindbg.diagnose.running import diagnose
 from jupyter_traindbg.model import NotAvailable, RankEvidence, RasCommunicator, RasRank, RasReport
 
 AWAY = NotAvailable("it belongs to another host")

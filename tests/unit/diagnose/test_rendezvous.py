@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hang_evidence import TORCH, activity, job, waiting
 
-from jupyter_traindbg.diagnose.hang import diagnose
+from jupyter_traindbg.diagnose.running import diagnose
 from jupyter_traindbg.model import (
     Diagnosis,
     Finding,

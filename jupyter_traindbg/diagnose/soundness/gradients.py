@@ -1,16 +1,90 @@
-"""Gradients that are not finite, named by parameter, and the module that made the first NaN where one was caught."""
+"""Gradients that are not finite, named by parameter, with the module that made the first NaN where one was caught; and zeros."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..language import text
-from ..model import Finding, FirstNonFinite, GradStat, NotAvailable, RankGrads
+from ...language import text
+from ...model import Finding, FirstNonFinite, GradStat, NotAvailable, RankGrads
+from ..hang.case import Case, Hit
+from ..hang.words import who
+from .seen import figure, seen, unseen
+
+__all__ = ["CODES", "TOPIC", "VERB", "findings", "rule", "words"]
+
+TOPIC = ("gradients", "梯度")
+VERB = "grads"
+CODES = frozenset({"nonfinite_activation", "nonfinite_gradient", "zero_gradients"})
 
 
 def findings(ranks: Sequence[RankGrads]) -> list[Finding]:
-    """The module that made the first NaN where one was caught, then the parameters whose gradients are not finite."""
-    return [*_first_module(ranks), *_not_finite(ranks)]
+    """The module that made the first NaN where one was caught, then the parameters whose gradients are not finite, then all zeros."""
+    return [*_first_module(ranks), *_not_finite(ranks), *_zero(ranks)]
+
+
+def rule(case: Case) -> list[Hit]:
+    """The same of what a diagnosis has read. Zeros at one step are none where other steps had gradients: a batch that taught nothing."""
+    moved = {v.rank for v, s in seen(case) if any(step.grad_norm for step in s.steps)}
+    ranks = _read(case)
+    found = [*_first_module(ranks), *_not_finite(ranks), *_zero([r for r in ranks if r.rank not in moved])]
+    return [Hit(f, [r.rank for r in ranks if f"rank {r.rank}" in f.who]) for f in found]
+
+
+def words(case: Case) -> str | NotAvailable:
+    """How many there are, and their norm."""
+    ranks = _read(case)
+    if not ranks:
+        reasons = [g.reason for _, s in seen(case) if isinstance(g := s.grads, NotAvailable)]
+        return NotAvailable(reasons[0]) if reasons else unseen(case)
+    grads = [g for g in ranks[0].grads if not isinstance(g.norm, NotAvailable)]
+    if not grads:
+        return NotAvailable(ranks[0].note or ranks[0].at)
+    norm = "-" if isinstance(ranks[0].total_norm, NotAvailable) else figure(ranks[0].total_norm)
+    return text(f"{len(grads)}, all finite, norm {norm} at the step", f"{len(grads)} 个，全部有限，更新时范数 {norm}")
+
+
+def _read(case: Case) -> list[RankGrads]:
+    return [s.grads for _, s in seen(case) if not isinstance(s.grads, NotAvailable)]
+
+
+def _zero(ranks: Sequence[RankGrads]) -> list[Finding]:
+    blamed = [r for r in ranks if _all_zero(r)]
+    if not blamed:
+        return []
+    count = sum(not isinstance(g.norm, NotAvailable) for g in blamed[0].grads)
+    return [
+        Finding(
+            code="zero_gradients",
+            severity="critical",
+            title=text(
+                f"All {count} gradients are zero: nothing is learned", f"全部 {count} 个梯度均为零：模型没有在学习"
+            ),
+            who=who(r.rank for r in blamed),
+            evidence=[
+                text(f"rank {r.rank}: norm 0 ({r.at})", f"rank {r.rank}：范数为 0（{r.at}）") for r in blamed[:8]
+            ],
+            cause=text(
+                "What reaches backward() does not depend on the parameters: a mask or labels that leave nothing to make a loss of, a loss "
+                "multiplied by zero, saturated activations, equal rewards in every group.",
+                "传入 backward() 的值实际上不依赖参数：掩码或标签使参与 loss 的元素为空、loss 被乘以零、激活饱和，或每组奖励都相同。",
+            ),
+            next_steps=[
+                text(
+                    "Look at one batch as the loss sees it: how many labels are left after masking, and the value of the loss (`%steps`).",
+                    "检查一个 batch 在计算 loss 时的样子：掩码之后还剩多少标签，以及 loss 的值（`%steps`）。",
+                ),
+                text(
+                    "In reinforcement learning: the spread of the rewards within a group; where they are equal, every advantage is zero.",
+                    "在强化学习中：检查组内奖励的方差；若都相同，则所有 advantage 为零。",
+                ),
+            ],
+        )
+    ]
+
+
+def _all_zero(rank: RankGrads) -> bool:
+    norms = [g.norm for g in rank.grads if not isinstance(g.norm, NotAvailable)]
+    return bool(norms) and not any(norms)
 
 
 def _first_module(ranks: Sequence[RankGrads]) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_traindbg.diagnose.gradients import findings
+from jupyter_traindbg.diagnose.soundness.gradients import findings
 from jupyter_traindbg.model import FirstNonFinite, GradStat, NotAvailable, RankGrads
 
 MISSING = NotAvailable("none")

@@ -1,0 +1,63 @@
+"""Whether a training that runs is sound: one file a topic, each with a ``rule(case)``, which blames, and ``words(case)``, which tells what
+it saw where nothing is to be blamed, or why it could not look.
+
+A topic also says which ``VERB`` shows more of it, and which ``CODES`` its findings have. Pure functions, as those of `diagnose.hang`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from ...language import text
+from ...model import Check, Finding, NotAvailable
+from ..hang.case import Case, Hit
+from . import memory
+
+__all__ = ["CODES", "SLOWS", "UNSOUND", "checks", "rules", "settles_in_s", "topics"]
+
+ORDER = ("loss", "gradients", "learning_rate", "scaler", "memory", "data", "waiting", "collections")
+SLOWS = frozenset({"data_wait", "host_wait", "full_collections"})
+"""Findings that say why a training is slow."""
+UNSOUND = frozenset(
+    {"lr_implausible", "nonfinite_activation", "nonfinite_loss", "nonfinite_gradient", "loss_diverging", "lr_differs", "lr_zero",
+     "scaler_skips", "zero_gradients"}
+)  # fmt: skip
+"""Findings that say that what a training makes is worth nothing, however well it gets on."""
+CODES = SLOWS | UNSOUND | memory.CODES
+
+
+def topics() -> list[ModuleType]:
+    """The modules here that have a ``rule``, in the order in which they are told."""
+    found = [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
+    return sorted((m for m in found if hasattr(m, "rule")), key=lambda m: ORDER.index(m.__name__.rsplit(".", 1)[-1]))
+
+
+def rules() -> list[Callable[[Case], list[Hit]]]:
+    """The ``rule`` of every topic."""
+    return [topic.rule for topic in topics()]
+
+
+def checks(case: Case, findings: Sequence[Finding]) -> list[Check]:
+    """What was looked at, topic by topic, and in which of them `findings` were made; empty for a job of which no rank runs."""
+    if not any(v.doings or v.pace for v in case.views):
+        return []
+    codes = {f.code for f in findings}
+    return [_check(topic, case, codes) for topic in topics()]
+
+
+def settles_in_s(case: Case) -> float | None:
+    """After how many seconds a second look would settle what this one leaves open; None where it leaves nothing open."""
+    return memory.settles_in_s(case)
+
+
+def _check(topic: ModuleType, case: Case, codes: set[str]) -> Check:
+    name, verb = text(*topic.TOPIC), topic.VERB
+    if codes & topic.CODES:
+        return Check(name, "trouble", text("see above", "见上"), verb)
+    said = topic.words(case)
+    if isinstance(said, NotAvailable):
+        return Check(name, "not known", said.reason, verb)
+    return Check(name, "fine", said, verb)

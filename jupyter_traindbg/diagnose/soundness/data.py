@@ -1,0 +1,176 @@
+"""Steps that wait for their data: how much of the time, where the data is made, and how many workers it would take."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...language import text
+from ...model import Finding, Frame, NotAvailable, Soundness
+from ..hang.case import Case, Hit, View
+from ..hang.words import place, short_place, who
+from .seen import recent, seen, unseen, user_frame
+
+__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+
+TOPIC = ("data", "数据")
+VERB = "steps"
+CODES = frozenset({"data_wait"})
+
+SHARE, LEAST_S, LEAST_STEPS = 0.3, 0.005, 4
+"""The least share of the time, and the least time of a step, that are worth a word."""
+LOADER = "torch/utils/data/"
+WORKER = "DataLoader worker"
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """Means of the last steps, in seconds. ``at``: where the data is made, and ``workers`` how many make it."""
+
+    view: View
+    wait_s: float
+    step_s: float
+    workers: int
+    at: Frame | None
+
+    @property
+    def share(self) -> float:
+        return self.wait_s / self.step_s
+
+
+def rule(case: Case) -> list[Hit]:
+    """The ranks that wait for data for much of their time."""
+    found = [w for v, s in seen(case) if (w := _waits(v, s)) and w.share >= SHARE and w.wait_s >= LEAST_S]
+    if not found:
+        return []
+    worst = max(found, key=lambda w: w.share)
+    finding = Finding(
+        "data_wait",
+        "warning",
+        text(
+            f"{worst.share:.0%} of a step is waiting for data: {_ms(worst.wait_s)} of {_ms(worst.step_s)}",
+            f"每步有 {worst.share:.0%} 的时间在等待数据：{_ms(worst.step_s)} 中的 {_ms(worst.wait_s)}",
+        ),
+        who(w.view.rank for w in found),
+        place(worst.at),
+        [_evidence(w) for w in found[:8]],
+        _cause(worst),
+        _next_steps(case, worst),
+    )
+    return [Hit(finding, [w.view.rank for w in found])]
+
+
+def words(case: Case) -> str | NotAvailable:
+    """The greatest share of any rank."""
+    waits = [w for v, s in seen(case) if (w := _waits(v, s))]
+    if not waits:
+        return unseen(case)
+    worst = max(waits, key=lambda w: w.share)
+    return text(f"{worst.share:.0%} of a step is waiting for it", f"每步 {worst.share:.0%} 的时间在等待数据")
+
+
+def _waits(view: View, sound: Soundness) -> _Waits | None:
+    steps = recent(sound.steps)
+    total = sum(s.duration_s or 0.0 for s in steps)
+    if len(steps) < LEAST_STEPS or total <= 0:
+        return None
+    waited = sum(s.data_wait_s or 0.0 for s in steps)
+    workers = [a for a in view.evidence.children if a.role == WORKER]
+    return _Waits(
+        view, waited / len(steps), total / len(steps), len(workers), _in_workers(view) if workers else _in_rank(sound)
+    )
+
+
+def _in_rank(sound: Soundness) -> Frame | None:
+    """The user's line below the DataLoader's in which the training thread spent the most time."""
+    if isinstance(sound.sampled, NotAvailable):
+        return None
+    spent: Counter[Frame] = Counter()
+    for one in sound.sampled.places:
+        loading = next((i for i, f in enumerate(one.frames) if LOADER in f.file), 0)
+        if (frame := user_frame(one.frames[:loading])) is not None:
+            spent[frame] += round(one.wall_s * 1e6)
+    return spent.most_common(1)[0][0] if spent else None
+
+
+def _in_workers(view: View) -> Frame | None:
+    """The user's line at which the workers were seen most often."""
+    seen_at: Counter[Frame] = Counter()
+    for look in view.evidence.looks:
+        for process in look.processes:
+            if (
+                process.role == WORKER
+                and process.threads
+                and (frame := _made_at(process.threads[0].frames)) is not None
+            ):
+                seen_at[frame] += 1
+    return seen_at.most_common(1)[0][0] if seen_at else None
+
+
+def _made_at(frames: Sequence[Frame]) -> Frame | None:
+    loading = next((i for i, f in enumerate(frames) if LOADER in f.file), 0)
+    return user_frame(frames[:loading])
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def _evidence(waits: _Waits) -> str:
+    rank = waits.view.rank
+    workers = (
+        text(f"{waits.workers} workers", f"{waits.workers} 个 worker")
+        if waits.workers
+        else text("no workers", "无 worker")
+    )
+    at = "" if waits.at is None else text(f", made at {short_place(waits.at)}", f"，数据产生于 {short_place(waits.at)}")
+    return text(
+        f"rank {rank}: {_ms(waits.wait_s)} of {_ms(waits.step_s)} a step, {workers}{at}",
+        f"rank {rank}：每步 {_ms(waits.step_s)} 中有 {_ms(waits.wait_s)}，{workers}{at}",
+    )
+
+
+def _cause(waits: _Waits) -> str:
+    if not waits.workers:
+        return text(
+            "The training thread makes its batches itself: while it does, nothing is trained.",
+            "训练线程自己准备 batch：准备期间不进行训练。",
+        )
+    return text(
+        "Its workers make fewer batches than the steps use up.",
+        "worker 产出 batch 的速度低于训练的消耗速度。",
+    )
+
+
+def _next_steps(case: Case, waits: _Waits) -> list[str]:
+    wanted = _workers_wanted(waits)
+    cpus = case.evidence.hosts[0].cpus if case.evidence.hosts else None
+    at = "" if waits.at is None else text(f" ({short_place(waits.at)})", f"（{short_place(waits.at)}）")
+    steps = []
+    if wanted > waits.workers:
+        on = "" if cpus is None else text(f" (this machine has {cpus} CPUs)", f"（本机有 {cpus} 个 CPU）")
+        steps.append(
+            text(
+                f"num_workers={wanted} would keep up, by these figures{on}.",
+                f"按以上数据，num_workers={wanted} 才能跟上{on}。",
+            )
+        )
+    steps.append(
+        text(
+            f"Make a sample cheaper where it is made{at}: decode or tokenise beforehand, read larger pieces, keep it in memory.",
+            f"降低单个样本的代价{at}：预先解码或分词、成块读取、缓存在内存中。",
+        )
+    )
+    return steps
+
+
+def _workers_wanted(waits: _Waits) -> int:
+    """As many as make a batch in the time that a step takes without waiting; what is made meanwhile is not waited for."""
+    work_s = max(1e-4, waits.step_s - waits.wait_s)
+    batch_s = waits.step_s * waits.workers if waits.workers else waits.wait_s
+    return math.ceil(batch_s / work_s)
+
+
+def _ms(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

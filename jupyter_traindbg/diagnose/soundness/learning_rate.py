@@ -1,0 +1,272 @@
+"""Learning rates that cannot be meant: other ones on other ranks, zero for ever, or a thousand times what an optimizer can take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ...language import text
+from ...model import Finding, NotAvailable, OptimizerLr, RankLr, Soundness, Step
+from ..hang.case import Case, Hit, View
+from ..hang.words import alike, ranks_words, who
+from .seen import at_step, figure, seen, unseen
+
+__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+
+TOPIC = ("learning rate", "学习率")
+VERB = "lr"
+CODES = frozenset({"lr_differs", "lr_zero", "lr_implausible"})
+
+LEAST_STEPS = 3
+"""A warm-up may begin with a step of zero."""
+COMPARED = 64
+ADAM = frozenset(
+    {"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Lion", "AdamW8bit", "Adam8bit", "FusedAdam", "DeepSpeedCPUAdam"}
+)
+"""Whose steps move each weight by about the learning rate, whatever the gradient. (Prodigy and D-Adaptation, which want 1, are others.)"""
+MOST: Mapping[str, float] = {**dict.fromkeys(ADAM, 1.0), "SGD": 100.0}
+"""From here on a learning rate cannot be meant. SGD with large batches and momentum goes up to some tens."""
+
+
+def rule(case: Case) -> list[Hit]:
+    """What cannot be meant on one rank, then what differs between ranks."""
+    ranks = seen(case)
+    return [*_implausible(ranks), *_zero(ranks), *_differs(ranks)]
+
+
+def words(case: Case) -> str | NotAvailable:
+    """The first group's, and of how many ranks it is the same."""
+    last = [rates for _, s in seen(case) if (rates := _last_rates(s))]
+    if not last:
+        return unseen(case)
+    rates = last[0]
+    many = text(f", {len(rates)} groups", f"，{len(rates)} 个参数组") if len(rates) > 1 else ""
+    equal = text(", the same on all ranks", "，各 rank 相同") if len(last) > 1 else ""
+    return figure(rates[0]) + many + equal
+
+
+def _last_rates(sound: Soundness) -> Sequence[float | None]:
+    """Those of the last step; before there was one, those that the optimizers have now."""
+    if sound.steps:
+        return sound.steps[-1].lr
+    now = [g.effective_lr for o in _optimizers(sound) for g in o.groups]
+    return [None if isinstance(rate, NotAvailable) else rate for rate in now]
+
+
+# --- too large, and zero -------------------------------------------------------------------------------------------
+
+
+def _implausible(ranks: Sequence[tuple[View, Soundness]]) -> list[Hit]:
+    found = [
+        (v, o, rate)
+        for v, s in ranks
+        for o in _optimizers(s)
+        if (rate := _greatest(o)) >= MOST.get(o.optimizer, math.inf)
+    ]
+    if not found:
+        return []
+    _, optimizer, rate = max(found, key=lambda one: one[2])
+    blamed = sorted({v.rank for v, _, _ in found})
+    adam = optimizer.optimizer in ADAM
+    cause = (
+        text(
+            "A step of this optimizer moves each weight by about the learning rate, whatever its gradient: weights of about 0.1 do not "
+            "survive one such step.",
+            "该优化器的每一步都会让每个权重移动约一个学习率的距离，与梯度大小无关：量级约 0.1 的权重承受不住这样的一步。",
+        )
+        if adam
+        else text(
+            "No model takes steps of such a size: a unit or an exponent is wrong.",
+            "没有模型能承受这么大的步长：单位或指数写错了。",
+        )
+    )
+    finding = Finding(
+        "lr_implausible",
+        "critical",
+        text(
+            f"The learning rate of {optimizer.optimizer} is {figure(rate)}",
+            f"{optimizer.optimizer} 的学习率为 {figure(rate)}",
+        ),
+        who(blamed),
+        evidence=[
+            text(f"rank {v.rank}: {o.optimizer}, {figure(r)}", f"rank {v.rank}：{o.optimizer}，{figure(r)}")
+            for v, o, r in found[:8]
+        ],
+        cause=cause,
+        next_steps=[
+            text(
+                "Look for a wrong exponent, or a factor applied twice (world size, accumulation, batch size); usual is 1e-5 to 1e-3.",
+                "检查指数是否写错，或系数（world size、累积步数、batch 大小）是否乘了两次；通常为 1e-5 到 1e-3。",
+            ),
+            text(
+                "Start again from a checkpoint before it: what was trained with it is lost. `%lr 3e-4` sets it while the job runs.",
+                "从此前的检查点重新开始：用它训练的结果已不可用。`%lr 3e-4` 可在运行中修改。",
+            ),
+        ],
+    )
+    return [Hit(finding, blamed)]
+
+
+def _optimizers(sound: Soundness) -> Sequence[OptimizerLr]:
+    return () if isinstance(sound.lr, NotAvailable) else sound.lr.optimizers
+
+
+def _greatest(optimizer: OptimizerLr) -> float:
+    rates = [g.effective_lr for g in optimizer.groups if not isinstance(g.effective_lr, NotAvailable)]
+    return max(rates, default=0.0)
+
+
+def _zero(ranks: Sequence[tuple[View, Soundness]]) -> list[Hit]:
+    blamed = [(v, s) for v, s in ranks if _stands_at_zero(s)]
+    if not blamed:
+        return []
+    sound = blamed[0][1]
+    last = sound.steps[-1]
+    scheduler = next((str(o.scheduler) for o in _optimizers(sound) if not isinstance(o.scheduler, NotAvailable)), "")
+    finding = Finding(
+        "lr_zero",
+        "critical",
+        text(
+            f"The learning rate is 0 at {at_step(last)}, and has been: no weight moves",
+            f"{at_step(last)}的学习率为 0 且一直如此：权重不再变化",
+        ),
+        who(v.rank for v, _ in blamed),
+        evidence=[
+            text(
+                f"rank {v.rank}: 0 in every group at the last {_zeros(s)} steps",
+                f"rank {v.rank}：最近 {_zeros(s)} 步所有参数组均为 0",
+            )
+            for v, s in blamed[:8]
+        ]
+        + ([text(f"its scheduler is {scheduler}", f"其调度器为 {scheduler}")] if scheduler else []),
+        cause=text(
+            "The schedule has run out: it was made for fewer steps than are trained. Or a warm-up counts something that does not advance.",
+            "调度已走到尽头：其总步数少于实际训练步数；或 warm-up 所依据的计数没有增长。",
+        ),
+        next_steps=[
+            text(
+                "Compare the schedule's number of steps with the trainer's (accumulation and world size count differently).",
+                "比较调度器的总步数与训练的总步数（梯度累积与 world size 的计法不同）。",
+            ),
+            text(
+                "`%lr VALUE` trains on with that rate, from the next step.",
+                "`%lr VALUE` 从下一步起以该学习率继续训练。",
+            ),
+        ],
+    )
+    return [Hit(finding, [v.rank for v, _ in blamed])]
+
+
+def _stands_at_zero(sound: Soundness) -> bool:
+    """At all of the last steps, and no scheduler will change it soon."""
+    following = [g.next_lr for o in _optimizers(sound) for g in o.groups if not isinstance(g.next_lr, NotAvailable)]
+    return _zeros(sound) >= LEAST_STEPS and not any(any(rates) for rates in following)
+
+
+def _zeros(sound: Soundness) -> int:
+    """At how many of the last steps every rate was zero."""
+    count = 0
+    for step in reversed(sound.steps):
+        if not step.lr or any(rate != 0 for rate in step.lr):
+            break
+        count += 1
+    return count
+
+
+# --- not the same on all ranks -------------------------------------------------------------------------------------
+
+
+def _differs(ranks: Sequence[tuple[View, Soundness]]) -> list[Hit]:
+    """Among ranks that train the same: with as many groups, of as many elements. The fewer are blamed."""
+    hits = []
+    for same in alike([(v, s) for v, s in ranks if s.steps], lambda one: _shape(one[1])):
+        if len(same) > 1 and (step := _last_in_common(same)) is not None:
+            hits += _compared(same, step)
+    return hits
+
+
+def _shape(sound: Soundness) -> tuple[object, ...]:
+    groups = tuple(tuple(g.elements for g in o.groups) for o in _optimizers(sound))
+    return groups or (len(sound.steps[-1].lr),)
+
+
+def _key(step: Step) -> tuple[int, int] | None:
+    return None if step.optimizer_step is None else (step.optimizer, step.optimizer_step)
+
+
+def _rates(sound: Soundness) -> dict[tuple[int, int], Step]:
+    return {key: s for s in sound.steps[-COMPARED:] if (key := _key(s)) is not None}
+
+
+def _last_in_common(same: Sequence[tuple[View, Soundness]]) -> dict[int, Step] | None:
+    """By rank the record of the latest step that all of them have, as their optimizers count. Of optimizers that do not count, the last
+    ones, where the rate has been the same at all steps of each.
+    """
+    by_rank = {v.rank: _rates(s) for v, s in same}
+    common = set.intersection(*(set(found) for found in by_rank.values()))
+    if common:
+        key = max(common, key=lambda k: k[1])
+        return {rank: found[key] for rank, found in by_rank.items()}
+    constant = all(len({tuple(step.lr) for step in s.steps[-COMPARED:]}) == 1 for _, s in same)
+    uncounted = not any(by_rank.values())
+    return {v.rank: s.steps[-1] for v, s in same} if constant and uncounted else None
+
+
+def _compared(same: Sequence[tuple[View, Soundness]], at: Mapping[int, Step]) -> list[Hit]:
+    groups = alike(sorted(at), lambda rank: _rounded(at[rank].lr))
+    if len(groups) < 2:
+        return []
+    most = max(groups, key=len) if len({len(g) for g in groups}) > 1 else groups[0]
+    odd = sorted(rank for g in groups if g is not most for rank in g)
+    counted = _key(at[most[0]]) is not None
+    where = (
+        text(f"at {at_step(at[most[0]])}", f"{at_step(at[most[0]])}")
+        if counted
+        else text("at every step seen", "所见每一步")
+    )
+    finding = Finding(
+        "lr_differs",
+        "critical",
+        text(
+            f"{ranks_words(odd).capitalize()} train with another learning rate than {ranks_words(most)}"
+            if len(odd) > 1
+            else f"{ranks_words(odd).capitalize()} trains with another learning rate than {ranks_words(most)}",
+            f"{ranks_words(odd)} 的学习率与 {ranks_words(most)} 不同",
+        ),
+        who(odd),
+        evidence=[f"{ranks_words(g)}: {', '.join(figure(r) for r in at[g[0]].lr)} ({where})" for g in groups[:8]]
+        + _in_force(same),
+        cause=text(
+            "Ranks that share their gradients but not their steps drift apart: from here on each trains another model.",
+            "各 rank 梯度相同而步长不同，权重会逐渐分叉：此后每个 rank 训练的是不同的模型。",
+        ),
+        next_steps=[
+            text(
+                "Set one rate on all ranks, at the same step: `%lr VALUE`.",
+                "在同一步为所有 rank 设置同一学习率：`%lr VALUE`。",
+            ),
+            text(
+                "Find what makes the rates: a schedule that counts batches of its own rank, an option read on one rank only.",
+                "找出学习率的来源：按本 rank batch 数计步的调度器，或只在个别 rank 上读取的配置。",
+            ),
+            text(
+                "The weights have drifted already: broadcast those of one rank, or go back to a checkpoint.",
+                "权重已经分叉：从一个 rank 广播权重，或回到检查点。",
+            ),
+        ],
+    )
+    return [Hit(finding, odd)]
+
+
+def _rounded(rates: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Equal for rates that differ by rounding only."""
+    return tuple(None if r is None else float(f"{r:.5g}") for r in rates)
+
+
+def _in_force(same: Sequence[tuple[View, Soundness]]) -> list[str]:
+    changed = [v.rank for v, s in same if isinstance(s.lr, RankLr) and s.lr.in_force]
+    if not changed:
+        return []
+    return [
+        text(f"a change of ours is in force on {ranks_words(changed)}", f"我们的修改在 {ranks_words(changed)} 上生效")
+    ]

@@ -1,0 +1,228 @@
+"""The loss: not a number, or out of all proportion to what it was."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...language import text
+from ...model import Finding, NotAvailable, Soundness, Step
+from ..hang.case import Case, Hit, View
+from ..hang.words import alike, who
+from .seen import at_step, figure, seen, unseen
+
+__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+
+TOPIC = ("loss", "loss")
+VERB = "steps"
+CODES = frozenset({"nonfinite_loss", "loss_diverging"})
+
+LAST = 3
+"""So many last losses have to be bad: a single bad batch may be skipped by the program."""
+PART, TIMES, SPREADS = 16, 10.0, 10.0
+"""The median of the last `PART` losses against the least one of so many before: how many times, and by how many of its spreads."""
+
+
+@dataclass(frozen=True)
+class _Bad:
+    """The loss of one rank is not finite since `step`, the first record of which that is known; `before` is the one before that."""
+
+    view: View
+    steps: Sequence[Step]
+    step: Step
+    before: Step | None
+    over: bool
+    """Whether it is finite again."""
+    count: int
+
+
+def rule(case: Case) -> list[Hit]:
+    """Not finite, on which ranks and since when; else how it has grown."""
+    ranks = [(view, losses) for view, sound in seen(case) for losses in _by_optimizer(sound)]
+    bad = [hit for view, losses in ranks if (hit := _nonfinite(view, losses))]
+    if bad:
+        return [_hit(same) for same in alike(bad, lambda b: b.over)]
+    grown = [(view, grew) for view, losses in ranks if (grew := _grown(losses))]
+    return [_diverging(grown)] if grown else []
+
+
+def words(case: Case) -> str | NotAvailable:
+    """The last loss."""
+    last = [(v, losses[-1]) for v, s in seen(case) for losses in _by_optimizer(s)]
+    if not last:
+        ranks = [s for _, s in seen(case)]
+        given = next((s.loss_of_no_step for s in ranks if s.loss_of_no_step is not None), None)
+        if given is not None and math.isfinite(given):
+            return text(
+                f"{figure(given)} was given to backward(), and no step has followed",
+                f"backward() 得到 {figure(given)}，其后没有优化器步",
+            )
+        return NotAvailable(_not_given()) if any(s.steps for s in ranks) else unseen(case)
+    _, step = last[0]
+    return text(f"finite: {figure(step.loss)} at {at_step(step)}", f"有限：{at_step(step)}为 {figure(step.loss)}")
+
+
+def _not_given() -> str:
+    return text("no loss was seen in backward()", "backward() 中没有看到 loss")
+
+
+def _by_optimizer(sound: Soundness) -> list[list[Step]]:
+    """The records that have a loss, by the optimizer that stepped."""
+    with_loss = [s for s in sound.steps if s.loss is not None]
+    return alike(with_loss, lambda s: s.optimizer)
+
+
+# --- not a number --------------------------------------------------------------------------------------------------
+
+
+def _nonfinite(view: View, losses: Sequence[Step]) -> _Bad | None:
+    bad = [s for s in losses if not _finite(s)]
+    if not bad:
+        return None
+    if all(not _finite(s) for s in losses[-LAST:]):
+        since = next(i for i in reversed(range(len(losses) + 1)) if i == 0 or _finite(losses[i - 1]))
+        return _Bad(
+            view, losses, losses[since], losses[since - 1] if since else None, over=False, count=len(losses) - since
+        )
+    first = losses.index(bad[0])
+    return _Bad(view, losses, bad[0], losses[first - 1] if first else None, over=_finite(losses[-1]), count=len(bad))
+
+
+def _finite(step: Step) -> bool:
+    return step.loss is not None and math.isfinite(step.loss)
+
+
+def _hit(same: Sequence[_Bad]) -> Hit:
+    first = min(same, key=lambda b: b.step.step)
+    ranks = sorted({b.view.rank for b in same})
+    value, at = figure(first.step.loss), at_step(first.step)
+    if first.over:
+        title = text(f"The loss was {value} at {at}, and is finite again", f"{at}的 loss 为 {value}，之后恢复有限")
+    elif first.before is None:
+        title = text(f"The loss is {value}, at every step seen", f"loss 为 {value}，所见每一步皆如此")
+    else:
+        title = text(f"The loss is {value} since {at}", f"自{at}起 loss 为 {value}")
+    finding = Finding(
+        "nonfinite_loss",
+        "warning" if first.over else "critical",
+        title,
+        who(ranks),
+        evidence=[_evidence(b) for b in same[:8]],
+        cause=_cause(first),
+        next_steps=_next_steps(first),
+    )
+    return Hit(finding, ranks)
+
+
+def _evidence(bad: _Bad) -> str:
+    rank, steps = bad.view.rank, bad.steps
+    told = text(
+        f"rank {rank}: {bad.count} of the last {len(steps)} losses are not finite",
+        f"rank {rank}：最近 {len(steps)} 个 loss 中有 {bad.count} 个非有限",
+    )
+    if bad.before is None:
+        return told
+    before = text(
+        f"; {figure(bad.before.loss)} at {at_step(bad.before)}", f"；{at_step(bad.before)}为 {figure(bad.before.loss)}"
+    )
+    norms = [s.grad_norm for s in steps if s.step <= bad.before.step and s.grad_norm is not None]
+    if not norms:
+        return told + before
+    return told + before + text(f", gradient norm there {figure(norms[-1])}", f"，当时梯度范数 {figure(norms[-1])}")
+
+
+def _cause(bad: _Bad) -> str:
+    if bad.over:
+        return text(
+            "One batch, or one overflow: a step with a loss that is not finite damages the weights unless it is skipped.",
+            "个别 batch 或一次溢出所致：若不跳过该步，非有限的 loss 会损坏权重。",
+        )
+    return text(
+        "Weights or activations have overflowed or hold NaN. No later step mends that: such gradients write NaN into the weights.",
+        "权重或激活值已溢出或含 NaN。之后的训练步无法自行恢复：使用这样的梯度更新会把 NaN 写入权重。",
+    )
+
+
+def _next_steps(bad: _Bad) -> list[str]:
+    look = text(
+        "Run `%grads --first-nan`: it names the first module whose output is not finite.",
+        "运行 `%grads --first-nan`：它会指出第一个输出非有限的模块。",
+    )
+    if bad.over:
+        return [look]
+    return [
+        look,
+        text(
+            "Go back to the last checkpoint before that step: every later one holds the damage.",
+            "回到该步之前的最后一个检查点：之后的检查点都已损坏。",
+        ),
+        text(
+            "Go on from there with a lower learning rate (`%lr --scale 0.1`), a longer warm-up, or clipped gradients.",
+            "从那里以更低的学习率（`%lr --scale 0.1`）、更长的 warm-up 或梯度裁剪继续训练。",
+        ),
+    ]
+
+
+# --- out of proportion ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Grew:
+    least: float
+    least_at: Step
+    now: float
+    now_at: Step
+
+
+def _grown(losses: Sequence[Step]) -> _Grew | None:
+    """Where the loss, positive all along, is a multiple of what it was; None where it is not, or there are too few steps to say so."""
+    values = [s.loss for s in losses if s.loss is not None]
+    if len(values) < 2 * PART or min(values) <= 0:
+        return None
+    parts = [(i, values[i : i + PART]) for i in range(0, len(values) - 2 * PART + 1, PART // 2)]
+    at, least = min(parts, key=lambda part: statistics.median(part[1]))
+    then, now = statistics.median(least), statistics.median(values[-PART:])
+    spread = statistics.median(abs(v - then) for v in least)
+    if now < TIMES * then or now - then < SPREADS * spread:
+        return None
+    return _Grew(then, losses[at + PART - 1], now, losses[-1])
+
+
+def _diverging(grown: Sequence[tuple[View, _Grew]]) -> Hit:
+    ranks = sorted({view.rank for view, _ in grown})
+    _, worst = max(grown, key=lambda one: one[1].now / one[1].least)
+    times = worst.now / worst.least
+    finding = Finding(
+        "loss_diverging",
+        "critical",
+        text(
+            f"The loss diverges: {figure(worst.now)}, {times:.3g} times what it was at {at_step(worst.least_at)}",
+            f"loss 发散：{figure(worst.now)}，是{at_step(worst.least_at)}时的 {times:.3g} 倍",
+        ),
+        who(ranks),
+        evidence=[
+            text(
+                f"rank {view.rank}: median {figure(g.least)} up to {at_step(g.least_at)}, {figure(g.now)} up to {at_step(g.now_at)}",
+                f"rank {view.rank}：截至{at_step(g.least_at)}中位数 {figure(g.least)}，截至{at_step(g.now_at)} {figure(g.now)}",
+            )
+            for view, g in grown[:8]
+        ],
+        cause=text(
+            "The steps are too large for what the model has become: the learning rate is too high, or a few batches threw it off.",
+            "对当前的模型而言步长过大：学习率过高，或个别 batch 使其偏离。",
+        ),
+        next_steps=[
+            text(
+                "Lower the learning rate while it runs, `%lr --scale 0.1`, and see whether the loss comes down.",
+                "在运行中降低学习率 `%lr --scale 0.1`，观察 loss 是否回落。",
+            ),
+            text(
+                "Where it does not: go back to a checkpoint before that step, with clipped gradients.",
+                "若不回落：回到该步之前的检查点，并裁剪梯度后继续。",
+            ),
+        ],
+        confidence="medium",
+    )
+    return Hit(finding, ranks)

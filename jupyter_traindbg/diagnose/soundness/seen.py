@@ -1,0 +1,54 @@
+"""What the rules of soundness share: the ranks that could be looked at, and how steps, places and rates are told. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ...language import text
+from ...model import Frame, NotAvailable, Soundness, Step
+from ..hang.case import Case, View
+
+__all__ = ["at_step", "figure", "recent", "seen", "unseen", "user_frame"]
+
+RECENT_STEPS = 64
+
+
+def seen(case: Case) -> list[tuple[View, Soundness]]:
+    """The ranks whose training could be looked at."""
+    return [(v, s) for v in case.views if not isinstance(s := v.evidence.soundness, NotAvailable)]
+
+
+def unseen(case: Case) -> NotAvailable:
+    """Why the training of the first rank that could not be looked at could not; where all could, that too few steps came."""
+    reasons = [s.reason for v in case.views if isinstance(s := v.evidence.soundness, NotAvailable)]
+    came = max((len(s.steps) for _, s in seen(case)), default=0)
+    few = text(f"too few steps came to tell: {came}", f"步数太少，无法判断：{came}")
+    no_step = text("no optimizer step came during the look", "观察期间没有优化器步")
+    return NotAvailable(reasons[0] if reasons else few if came else no_step)
+
+
+def recent(steps: Sequence[Step]) -> list[Step]:
+    """The latest steps whose durations are known."""
+    return [s for s in steps if s.duration_s is not None][-RECENT_STEPS:]
+
+
+def at_step(step: Step) -> str:
+    """``step 812``: the optimizer's own count where it keeps one, else ``step 12 since the attach``."""
+    if step.optimizer_step is not None:
+        return text(f"step {step.optimizer_step}", f"第 {step.optimizer_step} 步")
+    return text(f"step {step.step} since the attach", f"attach 后第 {step.step} 步")
+
+
+def figure(value: float | None) -> str:
+    """Five digits; ``NaN`` and ``Inf`` as everybody writes them."""
+    if value is None:
+        return "-"
+    if math.isnan(value):
+        return "NaN"
+    return f"{value:.5g}" if math.isfinite(value) else ("Inf" if value > 0 else "-Inf")
+
+
+def user_frame(frames: Iterable[Frame]) -> Frame | None:
+    """The innermost frame of the user's code."""
+    return next((f for f in frames if not f.library), None)

@@ -1,0 +1,138 @@
+"""A line of the user's at which the training thread waits for much of the time, with the CPU idle: a sleep, a file, a network, a child."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...language import text
+from ...model import Finding, Frame, NotAvailable, Place, Sampled, Soundness
+from ..hang.case import Case, Hit, View
+from ..hang.words import place, short_place, who
+from .seen import seen, unseen, user_frame
+
+__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+
+TOPIC = ("waiting", "等待")
+VERB = "stacks"
+CODES = frozenset({"host_wait"})
+
+SHARE, LEAST_LOOKS = 0.3, 15
+_CALLS = {
+    "nanosleep": ("sleeps", "休眠"),
+    "clock_nanosleep": ("sleeps", "休眠"),
+    "read": ("reads a file or pipe", "读取文件或管道"),
+    "pread64": ("reads a file", "读取文件"),
+    "openat": ("opens files", "打开文件"),
+    "write": ("writes a file or pipe", "写入文件或管道"),
+    "fsync": ("writes to the disk", "写入磁盘"),
+    "fdatasync": ("writes to the disk", "写入磁盘"),
+    "recvfrom": ("waits for the network", "等待网络"),
+    "recvmsg": ("waits for the network", "等待网络"),
+    "connect": ("waits for a connection", "等待连接"),
+    "accept4": ("waits for a connection", "等待连接"),
+    "wait4": ("waits for a child process", "等待子进程"),
+    "waitid": ("waits for a child process", "等待子进程"),
+    "flock": ("waits for a file lock", "等待文件锁"),
+}
+"""Waits that a program asks for itself. A futex is left out: it may be the GIL, or a wait for other ranks or a GPU."""
+_LIBRARIES_WAITS = ("torch/", "ray/")
+"""What waits inside of these is told by the rules of hangs and of data."""
+
+
+@dataclass(frozen=True)
+class _Wait:
+    view: View
+    frame: Frame
+    call: str
+    share: float
+
+
+def rule(case: Case) -> list[Hit]:
+    """The ranks that make steps and yet wait at one line for much of the time."""
+    found = [w for v, s in seen(case) if s.steps_in_window and (w := _longest(v, s)) and w.share >= SHARE]
+    if not found:
+        return []
+    worst = max(found, key=lambda w: w.share)
+    does = _does(worst)
+    finding = Finding(
+        "host_wait",
+        "warning",
+        text(
+            f"The training thread {does} at {short_place(worst.frame)} for {worst.share:.0%} of the time",
+            f"训练线程有 {worst.share:.0%} 的时间在 {short_place(worst.frame)} {does}",
+        ),
+        who(w.view.rank for w in found),
+        place(worst.frame),
+        [
+            text(
+                f"rank {w.view.rank}: {_does(w)} at {short_place(w.frame)}, {w.share:.0%} of the time, the CPU idle",
+                f"rank {w.view.rank}：在 {short_place(w.frame)} {_does(w)}，占 {w.share:.0%} 的时间，CPU 空闲",
+            )
+            for w in found[:8]
+        ],
+        text(
+            "Nothing is trained while this line waits.",
+            "该行等待期间不进行训练。",
+        ),
+        [
+            text(
+                "Take it out of the loop, or do it beside the training: a DataLoader with workers for data, a thread for writing.",
+                "把它移出训练循环，或放到训练之外并行执行：数据用带 worker 的 DataLoader，写入用线程。",
+            )
+        ],
+    )
+    return [Hit(finding, [w.view.rank for w in found])]
+
+
+def words(case: Case) -> str | NotAvailable:
+    """The longest wait of any rank."""
+    ranks = [(v, s) for v, s in seen(case) if _sampled(s)]
+    if not ranks:
+        return unseen(case)
+    waits = [w for v, s in ranks if (w := _longest(v, s))]
+    worst = max(waits, key=lambda w: w.share, default=None)
+    if worst is None or worst.share < 0.01:
+        return text("at no line of its own", "没有在自身代码行上等待")
+    return text(
+        f"{worst.share:.0%} of the time, mostly at {short_place(worst.frame)}",
+        f"{worst.share:.0%} 的时间，主要位于 {short_place(worst.frame)}",
+    )
+
+
+def _sampled(sound: Soundness) -> Sampled | None:
+    """Where there are enough looks to speak of shares."""
+    return sound.sampled if isinstance(sound.sampled, Sampled) and sound.sampled.looks >= LEAST_LOOKS else None
+
+
+def _longest(view: View, sound: Soundness) -> _Wait | None:
+    sampled = _sampled(sound)
+    if sampled is None:
+        return None
+    idle: Counter[tuple[Frame, str]] = Counter()
+    for one in sampled.places:
+        frame = _waits_at(one)
+        if frame is not None and not isinstance(one.idle_s, NotAvailable):
+            idle[frame, one.call] += round(one.idle_s * 1e6)
+    if not idle:
+        return None
+    (frame, call), microseconds = idle.most_common(1)[0]
+    return _Wait(view, frame, call, microseconds / 1e6 / sampled.wall_s)
+
+
+def _waits_at(one: Place) -> Frame | None:
+    """The user's line that asked for the wait; None where it waits for something else, or within a library that has its own rules."""
+    frame = user_frame(one.frames) if one.call in _CALLS else None
+    if frame is None:
+        return None
+    inner = _within(one.frames, frame)
+    return None if any(part in f.file for f in inner for part in _LIBRARIES_WAITS) else frame
+
+
+def _within(frames: Sequence[Frame], frame: Frame) -> Sequence[Frame]:
+    return frames[: list(frames).index(frame)]
+
+
+def _does(wait: _Wait) -> str:
+    return text(*_CALLS[wait.call])

@@ -1,0 +1,52 @@
+"""From what the probe of soundness answers (plain data) to the dataclasses of `jupyter_traindbg.model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .model import Frame, FullCollections, NotAvailable, Place, Sampled, Soundness
+from .outside import procfs
+from .outside.frames import library_frame
+
+__all__ = ["soundness"]
+
+
+def soundness(answer: Mapping[str, Any]) -> Soundness:
+    """What the probe alone knows: records, gradients and learning rates are not in it."""
+    return Soundness(
+        window_s=answer["window_s"],
+        steps_in_window=answer["steps"],
+        backwards=answer["backwards"],
+        sampled=_sampled(answer["sampled"]),
+        collections=_collections(answer["collections"]),
+        scaler_steps=answer["scaler_steps"],
+        scaler_skipped=answer["scaler_skipped"],
+        skipped_in_a_row=answer["skipped_in_a_row"],
+        scales=tuple((first, last) for first, last in answer["scales"]),
+        loss_of_no_step=answer["loss_of_no_step"],
+        mapped_growth_bytes=answer["mapped_growth_bytes"],
+    )
+
+
+def _sampled(raw: Mapping[str, Any]) -> Sampled:
+    places = (
+        Place(
+            _frames(p["frames"]),
+            p["looks"],
+            p["wall_s"],
+            NotAvailable("this kernel keeps no account of it") if p["idle_s"] is None else p["idle_s"],
+            "" if p["call"] is None else procfs.call_name(p["call"]),
+        )
+        for p in raw["stacks"]
+    )
+    return Sampled(raw["looks"], raw["wall_s"], tuple(places))
+
+
+def _collections(raw: Mapping[str, Any]) -> FullCollections:
+    places = tuple((_frames(p["frames"]), p["count"]) for p in raw["places"])
+    return FullCollections(raw["count"], raw["pause_s"], raw["longest_s"], places)
+
+
+def _frames(raw: Iterable[tuple[str, int, str]]) -> tuple[Frame, ...]:
+    return tuple(Frame(file, line, function, library_frame(file)) for file, line, function in raw)
