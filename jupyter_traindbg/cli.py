@@ -99,6 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if result.failure is not None:
         print(f"traindbg: {result.failure}", file=sys.stderr)
         return COULD_NOT
+    if result.undecided is not None:
+        print(f"traindbg: {result.undecided}", file=sys.stderr)
+        return COULD_NOT
     return FINDINGS if result.findings else DONE
 
 

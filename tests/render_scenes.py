@@ -9,7 +9,7 @@ from typing import Any
 
 from render_scenes_checkpoints import FINDING, GIB, INFO, MIB, WARNING, checkpoint, compared, inspected, verified
 from render_scenes_collectives import collectives, without_groups
-from render_scenes_diagnosis import healthy, ray_job, stuck, unknown
+from render_scenes_diagnosis import healthy, ray_job, stuck, unknown, unsound
 from render_scenes_environ import alone, environ, preflight
 from render_scenes_logs import followed, followed_quietly, healthy_log, log_diagnosis
 from render_scenes_plan import config_preflight, of_little, on_ray
@@ -343,6 +343,7 @@ SMALL: dict[str, Result] = {
     "collectives": collectives(2),
     "diagnosis": stuck(2),
     "diagnosis, nothing wrong": healthy(),
+    "diagnosis, unsound": unsound(2),
     "diagnosis of a Ray job": ray_job(8),
     "environ": environ(2),
     "preflight": preflight(2),
@@ -383,6 +384,7 @@ LARGE: dict[str, Result] = {
     "checkpoint compared": compared(330),
     "collectives": collectives(300, late=17),
     "diagnosis": stuck(300, odd=17),
+    "diagnosis, unsound": unsound(300),
     "diagnosis of a Ray job": ray_job(300),
     "environ": environ(300, odd=17),
     "preflight": preflight(300),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jupyter_traindbg.model import Diagnosis, Finding, RankState, Silent
+import dataclasses
+
+from jupyter_traindbg.model import Check, Diagnosis, Finding, RankState, Silent
 
 
 def stuck(ranks: int, odd: int = 1) -> Diagnosis:
@@ -42,7 +44,37 @@ def healthy() -> Diagnosis:
         for n in range(4)
     ]
     return Diagnosis(
-        "torchrun:99", "healthy", ("ranks 0-3: up to 5 optimizer steps during the look",), ranks, taken_s=2.5
+        "torchrun:99",
+        "healthy",
+        ("ranks 0-3: up to 5 optimizer steps during the look",),
+        ranks,
+        taken_s=2.5,
+        checks=SOUND,
+    )
+
+
+SOUND = (
+    Check("loss", "fine", "finite: 2.31 at step 812", "steps"),
+    Check("gradients", "fine", "125, all finite, norm 0.42 at the step", "grads"),
+    Check("memory", "not known", "too early to tell: 36 of 168 steps recorded", "memory"),
+)
+
+
+def unsound(ranks: int) -> Diagnosis:
+    """Every rank steps, and the loss is NaN."""
+    finding = Finding(
+        "nonfinite_loss",
+        "critical",
+        "The loss is NaN since step 812",
+        tuple(f"rank {n}" for n in range(ranks)),
+        evidence=["rank 0: 10 of the last 40 losses are not finite; 2.31 at step 811"],
+        cause="Weights or activations have overflowed or hold NaN.",
+        next_steps=["Go back to the last checkpoint before that step."],
+    )
+    lost = (Check("loss", "trouble", "see above", "steps"), *SOUND[1:])
+    job = dataclasses.replace(healthy(), state="unsound", verdict=(finding,), checks=lost)
+    return dataclasses.replace(
+        job, ranks=[dataclasses.replace(job.ranks[0], rank=n, pid=4000 + n) for n in range(ranks)]
     )
 
 

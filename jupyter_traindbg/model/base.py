@@ -92,6 +92,11 @@ class Result:
         """Why nothing could be measured at all, in one line; None where something was."""
         return None
 
+    @property
+    def undecided(self) -> str | None:
+        """Why what was measured settles nothing, in one line; None where it does."""
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """This result as JSON-ready plain data."""
         plain: dict[str, Any] = _plain(self)

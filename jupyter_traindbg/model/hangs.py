@@ -426,3 +426,7 @@ class Diagnosis(Result):
         if self.state != "not known" or self.verdict or not self.silent:
             return None
         return f"no rank could be looked at: {self.silent[0].reason}"
+
+    @property
+    def undecided(self) -> str | None:
+        return "; ".join(self.why) if self.state == "not known" and not self.verdict else None

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...language import text
-from ...model import Collective, Finding, JobEvidence, SourceLine
+from ...model import Collective, Finding, Frame, JobEvidence, SourceLine
 from .doing import Doing, phrase
 from .ranks import Role, View, busy, flows, thread_activity, training_thread, view
 from .stuck import Progress, judge
@@ -72,13 +72,20 @@ class Case:
 
     def source_of(self, seen: Doing) -> str:
         """The line of source at which `seen` stands; empty where it is not known."""
-        line = self.sources.get(f"{seen.frame.file}:{seen.frame.line}") if seen.frame else None
-        return line.text if line else ""
+        return self._source(seen.frame)
 
     def at(self, seen: Doing) -> str:
         """For evidence: ``train.py:42 load: `return queue.get()` ``."""
-        source = self.source_of(seen)
-        return short_place(seen.frame) + (f": `{source}`" if source else "")
+        return self.line(seen.frame)
+
+    def line(self, frame: Frame | None) -> str:
+        """The same of a frame."""
+        source = self._source(frame)
+        return short_place(frame) + (f": `{source}`" if source else "")
+
+    def _source(self, frame: Frame | None) -> str:
+        line = self.sources.get(f"{frame.file}:{frame.line}") if frame is not None else None
+        return line.text if line else ""
 
 
 def build(evidence: JobEvidence) -> Case:

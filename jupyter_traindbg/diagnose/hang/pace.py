@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ...language import text
-from ...model import Finding, NotAvailable
+from ...model import Finding, Frame, NotAvailable
+from ..soundness.seen import longest_at
 from .case import Case, Hit, View
 from .doing import FOR_OTHER_RANKS
 from .words import place, who
@@ -32,6 +33,8 @@ LAST = 0.7
 """The least share of all waiting that is for this rank."""
 MORE_CPU = 1.25
 """A rank that uses so many times the CPU of the others has more to do than they."""
+LEAST_SHARE = 0.2
+"""Of its time, for a line to be called the one at which a rank loses it."""
 QUARTERS = 3
 """In so many of four parts of the time it has to be as slow as that: one long pause (an evaluation, a checkpoint) is no habit."""
 
@@ -174,7 +177,7 @@ def _others(work: Mapping[int, float], slowest: int) -> float:
 
 
 def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
-    at = next((d for d in reversed(slow.doings) if d.kind not in FOR_OTHER_RANKS and d.kind != "backward"), None)
+    at = _where(slow)
     part = _part(case, slow)
     finding = Finding(
         "straggler",
@@ -184,7 +187,7 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
             f"rank {slow.rank} 的耗时是其他 rank 的 {seen.ratio:.1f} 倍，其他 rank 有 {seen.lost:.0%} 的时间在等它",
         ),
         who([slow.rank]),
-        None if at is None else place(at.frame),  # where it waits for the others is not where it loses its time
+        place(at),
         [
             text(
                 f"between two collectives, over the last {seen.rounds}: rank {slow.rank} works {_ms(seen.work_s[slow.rank])}, "
@@ -198,13 +201,23 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
             ),
             *_gain(slow, seen),
             *([] if part is None else [_part_words(case, slow, part)]),
-            *([] if at is None or at.frame is None else [text(f"seen at {case.at(at)}", f"观察到位于 {case.at(at)}")]),
+            *([] if at is None else [text(f"seen at {case.line(at)}", f"观察到位于 {case.line(at)}")]),
         ],
         _cause(part),
         _next_steps(part, slow),
         confidence="high" if part is not None else "medium",
     )
     return Hit(finding, [slow.rank])
+
+
+def _where(slow: View) -> Frame | None:
+    """Where it spends its time, other than by waiting for the others: by many looks where there are, else the last of the few."""
+    sound = slow.evidence.soundness
+    sampled = NotAvailable("not looked at") if isinstance(sound, NotAvailable) else sound.sampled
+    if not isinstance(sampled, NotAvailable) and (frame := longest_at(sampled, LEAST_SHARE)) is not None:
+        return frame
+    own = [d for d in slow.doings if d.kind not in FOR_OTHER_RANKS and d.kind != "backward"]
+    return own[-1].frame if own else None
 
 
 def _gain(slow: View, seen: Arrivals) -> list[str]:

@@ -169,7 +169,7 @@ def _workers_wanted(waits: _Waits) -> int:
     """As many as make a batch in the time that a step takes without waiting; what is made meanwhile is not waited for."""
     work_s = max(1e-4, waits.step_s - waits.wait_s)
     batch_s = waits.step_s * waits.workers if waits.workers else waits.wait_s
-    return math.ceil(batch_s / work_s)
+    return math.ceil(round(batch_s / work_s, 3))
 
 
 def _ms(value: float) -> str:

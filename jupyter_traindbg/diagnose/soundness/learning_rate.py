@@ -89,7 +89,7 @@ def _implausible(ranks: Sequence[tuple[View, Soundness]]) -> list[Hit]:
         ),
         who(blamed),
         evidence=[
-            text(f"rank {v.rank}: {o.optimizer}, {figure(r)}", f"rank {v.rank}：{o.optimizer}，{figure(r)}")
+            text(f"rank {v.rank}: {o.optimizer} with {figure(r)}", f"rank {v.rank}：{o.optimizer}，学习率 {figure(r)}")
             for v, o, r in found[:8]
         ],
         cause=cause,

@@ -42,8 +42,10 @@ WARM_UP, WINDOW = 40, 160
 ARRIVAL = 8
 """Our own agent's arrival needs memory, too."""
 Z, RISE_BYTES = 5.0, 3 * 2**20
+NOT_OVER = 0.25
+"""The share of the mean rise of a quarter that each of them has to have."""
 LEAST, SHORT_RISE_BYTES, EVEN = 40, 16 * 2**20, 0.7
-"""Of fewer steps than `WINDOW`: the least rise, and how much of the mean rise of a quarter each of them has to have."""
+"""Of fewer steps than `WINDOW`: the least rise, and that share."""
 SUSPICIOUS, SUSPICIOUS_BYTES = 8, 4 * 2**20
 """So many steps with such a rise are worth a second look."""
 
@@ -104,9 +106,11 @@ def verdict(
     if rises and mapped_bytes > rise / 2:
         said = text("grows by the mapped files that it reads: no leak", "增长来自所读取的映射文件：不是泄漏")
         return Growth(False, said, z, slope, len(usable))
-    if len(usable) < WINDOW and not (rises and len(usable) >= LEAST and rise > SHORT_RISE_BYTES and _evenly(usable)):
+    if len(usable) < WINDOW and not (
+        rises and len(usable) >= LEAST and rise > SHORT_RISE_BYTES and _least_share(usable) > EVEN
+    ):
         return _too_early(len(points), warm, wanted=LEAST - len(usable) if rises and len(usable) < LEAST else 0)
-    if z > Z and rise > RISE_BYTES:
+    if z > Z and rise > RISE_BYTES and _least_share(usable) > NOT_OVER:
         mib = slope * 1000 / 2**20
         said = text(f"grows by {mib:.1f} MiB per 1000 steps", f"每 1000 步增长 {mib:.1f} MiB")
         return Growth(True, said, z, slope, len(usable))
@@ -129,11 +133,11 @@ def _trend(points: Sequence[int]) -> tuple[float, float]:
     return s / spread, sorted(rise / gap for rise, gap in pairs)[len(pairs) // 2]
 
 
-def _evenly(points: Sequence[int]) -> bool:
-    """Whether no quarter rises much less than the mean one."""
+def _least_share(points: Sequence[int]) -> float:
+    """The rise of the quarter that rises least, by that of the mean one. Of rising points."""
     ends = [len(points) * i // 4 for i in range(5)]
     rises = [points[max(a, b - 1)] - points[a] for a, b in itertools.pairwise(ends)]
-    return min(rises) > EVEN * statistics.mean(rises)
+    return min(rises) / max(1.0, statistics.mean(rises))
 
 
 # --- the verdict ---------------------------------------------------------------------------------------------------

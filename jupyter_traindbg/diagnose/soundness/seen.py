@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ...language import text
-from ...model import Frame, NotAvailable, Soundness, Step
+from ...model import Frame, NotAvailable, Sampled, Soundness, Step
 from ..hang.case import Case, View
 
-__all__ = ["at_step", "figure", "recent", "seen", "unseen", "user_frame"]
+__all__ = ["at_step", "figure", "longest_at", "recent", "seen", "unseen", "user_frame"]
 
 RECENT_STEPS = 64
+_FOR_OTHERS = ("torch/distributed/", "torch/autograd/")
+"""Library code in which a rank may wait for others: collectives, and the backward pass that reduces gradients."""
 
 
 def seen(case: Case) -> list[tuple[View, Soundness]]:
@@ -47,6 +50,17 @@ def figure(value: float | None) -> str:
     if math.isnan(value):
         return "NaN"
     return f"{value:.5g}" if math.isfinite(value) else ("Inf" if value > 0 else "-Inf")
+
+
+def longest_at(sampled: Sampled, least_share: float) -> Frame | None:
+    """The user's line at which a thread spent the most time, at least that share of it; without the waits for other ranks in it."""
+    spent: Counter[Frame] = Counter()
+    for one in sampled.places:
+        frame = user_frame(one.frames)
+        if frame is not None and not any(part in f.file for f in one.frames for part in _FOR_OTHERS):
+            spent[frame] += round(one.wall_s * 1e6)
+    frame, microseconds = spent.most_common(1)[0] if spent else (None, 0)
+    return frame if microseconds >= least_share * sampled.wall_s * 1e6 else None
 
 
 def user_frame(frames: Iterable[Frame]) -> Frame | None:

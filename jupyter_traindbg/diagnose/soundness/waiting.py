@@ -1,7 +1,11 @@
-"""A line of the user's at which the training thread waits for much of the time, with the CPU idle: a sleep, a file, a network, a child."""
+"""A line of the user's at which the training thread waits for much of the time, with the CPU idle: a file, a network, a child process.
+
+A plain sleep in a loop is what somebody wants, and is told without a finding; one in a function that makes data is not.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +41,12 @@ _CALLS = {
     "flock": ("waits for a file lock", "等待文件锁"),
 }
 """Waits that a program asks for itself. A futex is left out: it may be the GIL, or a wait for other ranks or a GPU."""
+_SLEEPS = ("nanosleep", "clock_nanosleep")
+_DATA = re.compile(
+    r"__getitem__|__iter__|__next__|batch|collate|data|sample|load|fetch|read|token|augment|transform|decode",
+    re.IGNORECASE,
+)
+"""How functions are called that make data."""
 _LIBRARIES_WAITS = ("torch/", "ray/")
 """What waits inside of these is told by the rules of hangs and of data."""
 
@@ -51,7 +61,8 @@ class _Wait:
 
 def rule(case: Case) -> list[Hit]:
     """The ranks that make steps and yet wait at one line for much of the time."""
-    found = [w for v, s in seen(case) if s.steps_in_window and (w := _longest(v, s)) and w.share >= SHARE]
+    waits = [w for v, s in seen(case) if s.steps_in_window and (w := _longest(v, s)) and w.share >= SHARE]
+    found = [w for w in waits if w.call not in _SLEEPS or _DATA.search(w.frame.function)]
     if not found:
         return []
     worst = max(found, key=lambda w: w.share)

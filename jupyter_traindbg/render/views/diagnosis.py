@@ -29,7 +29,7 @@ def view(result: Diagnosis) -> Iterator[Block]:
     if result.ranks:
         yield _table(result.ranks)
     if result.checks:
-        yield _checks(result.checks)
+        yield from _checks(result.checks)
 
 
 def state_words(result: Diagnosis) -> tuple[str, Tone]:
@@ -79,7 +79,22 @@ def _table(ranks: Sequence[RankState]) -> Table:
     )
 
 
-def _checks(checks: Sequence[Check]) -> Table:
+def _checks(checks: Sequence[Check]) -> Iterator[Block]:
+    """What was seen, topic by topic; then what is not known, by the reason."""
+    known = [c for c in checks if c.state != "not known"]
+    if known:
+        yield _seen(known)
+    for same in group_by([c for c in checks if c.state == "not known"], lambda c: c.words):
+        topics = text(", ", "、").join(c.topic for c in same)
+        yield Line(
+            [
+                Span(text("Not known: ", "未知："), "muted"),
+                text(f"{topics} ({same[0].words})", f"{topics}（{same[0].words}）"),
+            ]
+        )
+
+
+def _seen(checks: Sequence[Check]) -> Table:
     columns = [
         Column(text("what", "内容")),
         Column(text("verdict", "结论")),
@@ -89,9 +104,10 @@ def _checks(checks: Sequence[Check]) -> Table:
     said: dict[str, tuple[str, Tone]] = {
         "fine": (text("fine", "正常"), "good"),
         "trouble": (text("not well", "有问题"), "bad"),
-        "not known": (text("not known", "未知"), "muted"),
     }
-    rows: list[list[Inline]] = [[c.topic, Span(*said[c.state]), c.words, Span(c.verb, "code")] for c in checks]
+    rows: list[list[Inline]] = [
+        [c.topic, Span(*said.get(c.state, (c.state, "warn"))), c.words, Span(c.verb, "code")] for c in checks
+    ]
     return Table(text("Also looked at", "其他检查"), columns, rows, len(rows), text("topics", "项"))
 
 

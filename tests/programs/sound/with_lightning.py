@@ -54,7 +54,7 @@ def images(count, seed):
     patterns = torch.randn(CLASSES, 1, 16, 16, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(CLASSES, (count,), generator=generator)
-    noisy = patterns[labels] + 3 * torch.randn(count, 1, 16, 16, generator=generator)
+    noisy = patterns[labels] + 2 * torch.randn(count, 1, 16, 16, generator=generator)
     wrong = torch.rand(count, generator=generator) < 0.05
     labels[wrong] = torch.randint(CLASSES, (count,), generator=generator)[wrong]
     return TensorDataset(noisy, labels)

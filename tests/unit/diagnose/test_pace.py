@@ -80,7 +80,7 @@ def test_of_many_ranks_the_slow_one_is_found() -> None:
 
 
 def test_too_few_calls_say_nothing() -> None:
-    assert pace.arrivals(times(lambda rank, _: 0.01 * (rank + 1), rounds=4)) is None
+    assert pace.arrivals(times(lambda rank, _: 0.01 * (rank + 1), rounds=3)) is None
     assert pace.arrivals({0: {1: 0.0}}) is None
     assert pace.arrivals({}) is None
 

@@ -11,6 +11,7 @@ import pytest
 import render_scenes as scenes
 from render_scenes import GIB
 from render_scenes_checkpoints import JOB
+from render_scenes_diagnosis import healthy, unsound
 from render_scenes_stacks import process, thread
 
 from jupyter_traindbg import render
@@ -316,3 +317,18 @@ def test_one_field_that_is_missing_is_a_footnote() -> None:
 def test_a_lost_gpu_is_named(fault: str) -> None:
     words = text(dataclasses.replace(scenes.gpu(), devices=(scenes.device(0, fault=fault, memory_used_bytes=GIB),)))
     assert f"0 (cuda:0) {fault}" in words
+
+
+def test_a_diagnosis_tells_what_it_looked_at_and_what_it_could_not() -> None:
+    words = render.text(healthy(), 120)
+    assert "Nothing wrong was found." in words
+    assert re.search(r"gradients +fine +125, all finite, norm 0.42 at the step +grads", words)
+    assert "Not known: memory (too early to tell: 36 of 168 steps recorded)" in words
+
+
+def test_a_training_that_is_not_sound_says_so_and_who(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = render.text(unsound(300), 120)
+    assert "The job gets on, but its training is not sound" in words
+    assert re.search(r"loss +not well +see above +steps", words)
+    monkeypatch.setenv("TRAINDBG_LANG", "zh")
+    assert "任务在推进，但训练本身有问题" in render.text(unsound(2), 120)
