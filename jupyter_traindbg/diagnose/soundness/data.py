@@ -19,8 +19,10 @@ TOPIC = ("data", "数据")
 VERB = "steps"
 CODES = frozenset({"data_wait"})
 
-SHARE, LEAST_S, LEAST_STEPS = 0.3, 0.005, 4
+SHARE, LEAST_S = 0.3, 0.005
 """The least share of the time, and the least time of a step, that are worth a word."""
+LEAST_STEPS, MANY_STEPS = 2, 8
+"""Of fewer than many steps each has to wait: one that begins an epoch may wait for its workers to start."""
 LOADER = "torch/utils/data/"
 WORKER = "DataLoader worker"
 
@@ -34,15 +36,21 @@ class _Waits:
     step_s: float
     workers: int
     at: Frame | None
+    always: bool
+    """Whether every step waited, where there were few."""
 
     @property
     def share(self) -> float:
         return self.wait_s / self.step_s
 
+    @property
+    def matters(self) -> bool:
+        return self.share >= SHARE and self.wait_s >= LEAST_S and self.always
+
 
 def rule(case: Case) -> list[Hit]:
     """The ranks that wait for data for much of their time."""
-    found = [w for v, s in seen(case) if (w := _waits(v, s)) and w.share >= SHARE and w.wait_s >= LEAST_S]
+    found = [w for v, s in seen(case) if (w := _waits(v, s)) and w.matters]
     if not found:
         return []
     worst = max(found, key=lambda w: w.share)
@@ -78,9 +86,10 @@ def _waits(view: View, sound: Soundness) -> _Waits | None:
         return None
     waited = sum(s.data_wait_s or 0.0 for s in steps)
     workers = [a for a in view.evidence.children if a.role == WORKER]
-    return _Waits(
-        view, waited / len(steps), total / len(steps), len(workers), _in_workers(view) if workers else _in_rank(sound)
-    )
+    at = _in_workers(view) if workers else _in_rank(sound)
+    each_waits = all((s.data_wait_s or 0.0) >= SHARE * (s.duration_s or 0.0) for s in steps)
+    always = len(steps) >= MANY_STEPS or each_waits
+    return _Waits(view, waited / len(steps), total / len(steps), len(workers), at, always)
 
 
 def _in_rank(sound: Soundness) -> Frame | None:

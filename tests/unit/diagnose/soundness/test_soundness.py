@@ -355,6 +355,13 @@ def test_a_little_waiting_is_nothing(data_s: float) -> None:
     assert codes(judged(sound(steps=steps(data_s=0.004, duration_s=0.006)))) == []
 
 
+def test_of_a_few_steps_each_has_to_wait() -> None:
+    few = [step(1, duration_s=None), step(2, data_s=0.04), step(3, data_s=0.04)]
+    assert codes(judged(sound(steps=few))) == ["data_wait"]
+    an_epoch_begins = [step(1, duration_s=None), step(2, data_s=0.9, duration_s=1.0), step(3, data_s=0.001)]
+    assert codes(judged(sound(steps=an_epoch_begins))) == []
+
+
 def test_a_line_that_sleeps() -> None:
     asleep = Sampled(70, WINDOW_S, (place(*user(61, "get_batch"), idle_s=1.0),))
     finding = only(judged(sound(0), sound(1, sampled=asleep)))
