@@ -2,8 +2,8 @@
 
 A window without the agent lies before and after each window with it; a ratio is a window against the mean of its two neighbours, so
 drift of the machine cancels. States: attached and idle; polled twice a second as a live view does (new steps, memory); polled and
-stacks too; detached again (against the window before the attach). Medians of the steps say what a step costs; means also see the few
-steps in which a question was answered.
+stacks too; while a diagnosis looks; detached again (against the window before the attach). Medians of the steps say what a step
+costs; means also see the few steps in which a question was answered.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from common import Row, Stamps, arguments, print_table, ratio_text, steady
 import traindbg
 
 POLL_S = 0.5
-DETACHED, IDLE, POLLED, POLLED_STACKS = (
+DETACHED, IDLE, POLLED, POLLED_STACKS, DIAGNOSED = (
     "detached again",
     "attached, idle",
     "polled at 2 Hz",
     "polled at 2 Hz, stacks too",
+    "while it is diagnosed",
 )
 SETTLE_S = 0.1
 """Left out after each attach and detach."""
@@ -82,11 +83,12 @@ def _mean(values: object) -> float:
 
 def measure(scene: Scene) -> dict[str, Pairs]:
     """All states of `scene`, in turns within one process that trains without a pause."""
-    pairs = {state: Pairs() for state in (IDLE, POLLED, POLLED_STACKS, DETACHED)}
+    pairs = {state: Pairs() for state in (IDLE, POLLED, POLLED_STACKS, DIAGNOSED, DETACHED)}
     states: list[tuple[str, Callable[[traindbg.Job, float], None]]] = [
         (IDLE, _wait),
         (POLLED, _poll),
         (POLLED_STACKS, _poll_all),
+        (DIAGNOSED, _diagnose),
     ]
     with steady(scene.kind, scene.step_ms) as (process, stamps):
         before = _window(stamps, lambda: time.sleep(scene.window_s))
@@ -141,6 +143,11 @@ def _poll(job: traindbg.Job, window_s: float, *, stacks: bool = False) -> None:
 
 def _poll_all(job: traindbg.Job, window_s: float) -> None:
     _poll(job, window_s, stacks=True)
+
+
+def _diagnose(job: traindbg.Job, window_s: float) -> None:
+    """However long it takes: all that it does is in the window."""
+    job.diagnose()
 
 
 def rows(scene: Scene, pairs: dict[str, Pairs]) -> list[Row]:

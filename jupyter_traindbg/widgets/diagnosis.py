@@ -114,6 +114,9 @@ def diagnosis_message(found: Diagnosis) -> dict[str, Any]:
         "at": clock(time.time()),
         "took": duration(found.taken_s),
         "why": [clean(line) for line in found.why],
+        "checks": [
+            {"topic": clean(c.topic), "state": c.state, "words": clean(c.words), "verb": c.verb} for c in found.checks
+        ],
         "cards": cards(found.verdict),
         "silent": silences(found.silent),
         "named": any(rank.who for rank in found.ranks),

@@ -37,7 +37,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
     scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py", "watch.py")
-    scripts += ("bounds.py", "deadlines.py")
+    scripts += ("bounds.py", "deadlines.py", "faults.py")
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():
@@ -59,6 +59,7 @@ def test_overhead_prints_every_state(quick: Quick) -> None:
         "attached, idle",
         "polled at 2 Hz",
         "polled at 2 Hz, stacks too",
+        "while it is diagnosed",
         "detached again",
     ]
     assert all(float(row[1]) > 0 and float(row[2]) > 0 for row in rows)
@@ -94,6 +95,13 @@ def test_a_hang_is_diagnosed_and_its_evidence_spread_over_many_ranks(quick: Quic
     assert what == "sleeping, 100 ranks"
     assert min(float(gathered), float(verdict)) > 0
     assert first == "python_wait rank 1"
+
+
+def test_a_training_that_is_not_sound_is_told_from_one_that_is(quick: Quick) -> None:
+    fault, sound, *totals = table(quick("faults.py"))
+    assert fault[:3] == ["lr (1 rank)", "1 of 1", "lr_implausible"]
+    assert sound[:3] == ["sound: none", "1 of 1", "nothing"]
+    assert [row[1] for row in totals] == ["1 of 1", "1 of 1"]
 
 
 def test_reading_is_measured_for_every_kind_of_log_and_the_memory_of_it(quick: Quick) -> None:

@@ -28,7 +28,7 @@ def assert_sound(target: str) -> None:
 def test_nothing_is_found_where_nothing_is_wrong(name: str, tmp_path: Path) -> None:
     if name in NEEDS:
         need(NEEDS[name], importlib.util.find_spec(NEEDS[name]) is not None)
-    program = launch(tmp_path, f"sound/{name}.py")
+    program = launch(tmp_path, f"sound/{name}.py", env={"TMPDIR": str(tmp_path)})
     try:
         program.wait_for("loss" if name != "gan" else "critic", 120)
         assert_sound(str(program.pid))

@@ -12,7 +12,7 @@ __all__ = ["with_ranks"]
 
 _BEFORE = frozenset(ROOT_FIRST[: ROOT_FIRST.index("ray_leftovers")])
 """What is wrong with workers and nodes explains what ranks wait for, and comes first."""
-_WORSE = ("failed", "stuck", "slow", "progressing", "healthy", "idle", "not known")
+_WORSE = ("failed", "stuck", "unsound", "slow", "progressing", "healthy", "idle", "not known")
 
 
 def with_ranks(ray: Diagnosis, ranks: Diagnosis | None) -> Diagnosis:
@@ -30,6 +30,7 @@ def with_ranks(ray: Diagnosis, ranks: Diagnosis | None) -> Diagnosis:
         ranks=_rows(ray.ranks, ranks.ranks),
         verdict=tuple(verdict),
         silent=(*ray.silent, *ranks.silent),
+        checks=ranks.checks,
     )
 
 

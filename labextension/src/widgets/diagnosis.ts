@@ -20,6 +20,13 @@ interface Worker {
   since_s: number | null;
 }
 
+interface Check {
+  topic: string;
+  state: string;
+  words: string;
+  verb: string;
+}
+
 interface Frame {
   place: string;
   path: string;
@@ -57,6 +64,7 @@ interface MatrixRow {
 }
 
 const SIGNS: Record<string, string> = { bad: '✖', warning: '▲', good: '✔' };
+const CHECK_SIGNS: Record<string, string> = { fine: '✔', trouble: '✖', 'not known': '?' };
 const STATE_SIGNS: Record<string, string> = {
   stopped: '✖',
   ended: '✖',
@@ -114,6 +122,7 @@ class DiagnosisPanel {
   private verdict = el('div', { attrs: { 'aria-live': 'polite' } });
   private cards = el('div');
   private why = el('div');
+  private checks = el('div');
   private stacks = el('div', { attrs: { tabindex: '-1' } });
   private matrix = el('div', { attrs: { tabindex: '-1' } });
   private ranks = el('div');
@@ -145,6 +154,7 @@ class DiagnosisPanel {
       this.verdict,
       this.cards,
       this.why,
+      this.checks,
       this.ranks,
       this.ray,
       this.stacks,
@@ -233,6 +243,7 @@ class DiagnosisPanel {
           el('ul', {}, ...judged.map(text => el('li', { text })))
         )
     );
+    this.showChecks(content.checks as Check[]);
     if (this.rankTable === null || this.named !== content.named) {
       this.named = content.named;
       this.rankTable = new DataTable<Worker>(this.named ? 'Workers' : 'Ranks', workers(this.named), {
@@ -245,6 +256,26 @@ class DiagnosisPanel {
     }
     this.rankTable.update(content.ranks as Worker[]);
     this.ranks.hidden = content.ranks.length === 0;
+  }
+
+  private showChecks(checks: Check[]): void {
+    const line = (check: Check) =>
+      el(
+        'li',
+        { class: check.state === 'not known' ? 'tdb-muted' : '' },
+        `${CHECK_SIGNS[check.state] ?? '●'} ${check.topic}: ${check.state}, ${check.words} · `,
+        el('code', { text: `%${check.verb}` })
+      );
+    fill(
+      this.checks,
+      checks.length > 0 &&
+        el(
+          'details',
+          { attrs: { class: 'tdb-why' } },
+          el('summary', { text: 'Also looked at' }),
+          el('ul', {}, ...checks.map(line))
+        )
+    );
   }
 
   private showRay(content: any): void {
