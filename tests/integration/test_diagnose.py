@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 from support import Start, need
+from visits import losses_of
 
 from jupyter_traindbg import cli
 from jupyter_traindbg.agent import rendezvous
@@ -81,6 +83,28 @@ def test_a_script_that_starts_its_own_ranks_is_rank_0_of_them(start: Start, caps
     assert (first["code"], first["who"]) == ("python_wait", ["rank 1"])
     assert first["where"].endswith("Model.wait_for_quota")
     assert {r["pid"] for r in answer["ranks"]} == {hung.pid, child.pid}
+
+
+@pytest.mark.parametrize("program", ["train.py", "amp.py"])
+def test_a_training_that_is_diagnosed_gives_the_same_losses_to_the_last_bit(start: Start, program: str) -> None:
+    """With a gradient scaler, too, whose methods are wrapped; and nothing of ours is left in it."""
+    words = ["--steps", "400", "--sleep", "0.02"]
+    undisturbed, disturbed = start(program, *words), start(program, *words)
+    with connect(disturbed.pid) as job:
+        looked = [job.diagnose() for _ in range(2)]
+    assert len(losses_of(disturbed)) < 400, "it ended before we were done with it"
+    assert [(seen.state, seen.findings) for seen in looked] == [("healthy", ())] * 2
+    assert disturbed.wait() == undisturbed.wait() == 0
+    assert losses_of(disturbed) == losses_of(undisturbed)
+
+
+def test_what_settles_nothing_is_no_success(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    """A launcher that has no ranks yet: one line says so, and the answer is there all the same."""
+    launcher = start("sleeping.py", command=[sys.executable, "-u"])
+    assert cli.main(["diagnose", f"torchrun:{launcher.pid}", "--json"]) == cli.COULD_NOT
+    out, err = capsys.readouterr()
+    assert err.count("\n") == 1
+    assert json.loads(out)["state"] == "not known"
 
 
 def test_with_little_time_the_answer_still_comes(start: Start) -> None:

@@ -76,7 +76,10 @@ def words(case: Case) -> str | NotAvailable:
     if not waits:
         return unseen(case)
     worst = max(waits, key=lambda w: w.share)
-    return text(f"{worst.share:.0%} of a step is waiting for it", f"每步 {worst.share:.0%} 的时间在等待数据")
+    took = _ms(worst.wait_s)
+    return text(
+        f"{worst.share:.0%} of a step is waiting for it ({took})", f"每步 {worst.share:.0%} 的时间在等待数据（{took}）"
+    )
 
 
 def _waits(view: View, sound: Soundness) -> _Waits | None:

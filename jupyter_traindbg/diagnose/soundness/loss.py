@@ -21,8 +21,10 @@ CODES = frozenset({"nonfinite_loss", "loss_diverging"})
 
 LAST = 3
 """So many last losses have to be bad: a single bad batch may be skipped by the program."""
-PART, TIMES, SPREADS = 16, 10.0, 10.0
-"""The median of the last `PART` losses against the least one of so many before: how many times, and by how many of its spreads."""
+BEFORE, AFTER, GAP = 32, 16, 16
+"""How many losses there have to be before a leap and after it, and how many it may take."""
+TIMES, STAYS = 10.0, 5.0
+"""How far a loss has to leap, and how far it has to stay up."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,13 @@ class _Bad:
 
 
 def rule(case: Case) -> list[Hit]:
-    """Not finite, on which ranks and since when; else how it has grown."""
+    """Not finite, on which ranks and since when; else how it has leapt. Ranks that train one model diverge together."""
     ranks = [(view, losses) for view, sound in seen(case) for losses in _by_optimizer(sound)]
     bad = [hit for view, losses in ranks if (hit := _nonfinite(view, losses))]
     if bad:
         return [_hit(same) for same in alike(bad, lambda b: b.over)]
-    grown = [(view, grew) for view, losses in ranks if (grew := _grown(losses))]
-    return [_diverging(grown)] if grown else []
+    leapt = [(view, leap) for view, losses in ranks if (leap := _leapt(losses))]
+    return [_diverging(leapt)] if leapt and len(leapt) >= len(ranks) / 2 else []
 
 
 def words(case: Case) -> str | NotAvailable:
@@ -169,45 +171,59 @@ def _next_steps(bad: _Bad) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Grew:
-    least: float
-    least_at: Step
+class _Leap:
+    """From nearly all losses up to one step to nearly all since another one, and to the last ones."""
+
+    before: float
+    up_to: Step
+    after: float
+    since: Step
     now: float
-    now_at: Step
 
 
-def _grown(losses: Sequence[Step]) -> _Grew | None:
-    """Where the loss, positive all along, is a multiple of what it was; None where it is not, or there are too few steps to say so."""
+def _leapt(losses: Sequence[Step]) -> _Leap | None:
+    """Where the loss, positive all along, has leapt within some steps and stays up. One that rises bit by bit (data in an order) has not,
+    nor has one that comes back up after a dip.
+    """
     values = [s.loss for s in losses if s.loss is not None]
-    if len(values) < 2 * PART or min(values) <= 0:
+    if len(values) < BEFORE + GAP + AFTER or min(values) <= 0:
         return None
-    parts = [(i, values[i : i + PART]) for i in range(0, len(values) - 2 * PART + 1, PART // 2)]
-    at, least = min(parts, key=lambda part: statistics.median(part[1]))
-    then, now = statistics.median(least), statistics.median(values[-PART:])
-    spread = statistics.median(abs(v - then) for v in least)
-    if now < TIMES * then or now - then < SPREADS * spread:
-        return None
-    return _Grew(then, losses[at + PART - 1], now, losses[-1])
+    now = statistics.median(values[-AFTER:])
+    for k in range(BEFORE, len(values) - GAP - AFTER + 1, AFTER // 2):
+        before = _quantile(values[:k], 0.75)
+        rest = [values[i : i + AFTER] for i in range(k + GAP, len(values) - AFTER + 1, AFTER)]
+        after = _quantile(rest[0], 0.25)
+        if after > TIMES * before and all(
+            statistics.median(part) > STAYS * before for part in [*rest, values[-AFTER:]]
+        ):
+            return _Leap(before, losses[k - 1], after, losses[k + GAP], now)
+    return None
 
 
-def _diverging(grown: Sequence[tuple[View, _Grew]]) -> Hit:
-    ranks = sorted({view.rank for view, _ in grown})
-    _, worst = max(grown, key=lambda one: one[1].now / one[1].least)
-    times = worst.now / worst.least
+def _quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[round(share * (len(values) - 1))]
+
+
+def _diverging(leapt: Sequence[tuple[View, _Leap]]) -> Hit:
+    ranks = sorted({view.rank for view, _ in leapt})
+    _, worst = max(leapt, key=lambda one: one[1].now / one[1].before)
+    times = worst.now / worst.before
     finding = Finding(
         "loss_diverging",
         "critical",
         text(
-            f"The loss diverges: {figure(worst.now)}, {times:.3g} times what it was at {at_step(worst.least_at)}",
-            f"loss 发散：{figure(worst.now)}，是{at_step(worst.least_at)}时的 {times:.3g} 倍",
+            f"The loss diverges: {figure(worst.now)}, {times:.3g} times what it was up to {at_step(worst.up_to)}",
+            f"loss 发散：{figure(worst.now)}，是截至{at_step(worst.up_to)}时的 {times:.3g} 倍",
         ),
         who(ranks),
         evidence=[
             text(
-                f"rank {view.rank}: median {figure(g.least)} up to {at_step(g.least_at)}, {figure(g.now)} up to {at_step(g.now_at)}",
-                f"rank {view.rank}：截至{at_step(g.least_at)}中位数 {figure(g.least)}，截至{at_step(g.now_at)} {figure(g.now)}",
+                f"rank {view.rank}: at most {figure(leap.before)} up to {at_step(leap.up_to)}, at least {figure(leap.after)} from "
+                f"{at_step(leap.since)} on (three quarters of them)",
+                f"rank {view.rank}：截至{at_step(leap.up_to)}不超过 {figure(leap.before)}，自{at_step(leap.since)}起不低于 "
+                f"{figure(leap.after)}（四分之三的值）",
             )
-            for view, g in grown[:8]
+            for view, leap in leapt[:8]
         ],
         cause=text(
             "The steps are too large for what the model has become: the learning rate is too high, or a few batches threw it off.",
