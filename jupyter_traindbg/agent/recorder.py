@@ -33,7 +33,7 @@ NORM_SHARE = 0.001
 NORM_COSTS = 3
 """So many samples of an optimizer are remembered to tell what one costs: the least, since others that use the machine only add to it."""
 LOOK_AGAIN_STEPS = 256
-"""How often, in steps, to look for modules that were not imported yet."""
+"""How often, in steps, to look for modules that were not imported yet, and at the mapped files."""
 MOST_BACKWARDS = 1024
 """Losses remembered for one record; a program that never steps an optimizer must not fill our memory."""
 
@@ -195,6 +195,7 @@ class Recorder:
         self._resolve()
         if self._count % LOOK_AGAIN_STEPS == 0:
             self._patches.catch_up()
+            self.resident.note_mapped()
         self._last_event = time.perf_counter()
         self._spent[OTHER] += (
             self._last_event - now

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import deque
+from typing import Deque
 
 EVERY_S = 0.02
 
@@ -15,12 +17,12 @@ class Resident:
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._next_s = 0.0
         self._bytes = 0
-        self.mapped_at_start = 0
-        """`mapped_bytes` when the agent came."""
+        self._mapped: Deque[int] = deque(maxlen=2)
+        """The resident pages of mapped files at the last two notes."""
 
     def open(self) -> None:
         self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self.mapped_at_start = mapped_bytes()
+        self.note_mapped()
 
     def close(self) -> None:
         if self._statm >= 0:
@@ -34,10 +36,13 @@ class Resident:
             self._next_s = now + EVERY_S
         return self._bytes
 
+    def note_mapped(self) -> None:
+        """To be called now and then: what has grown since is told of the time since the last note but one. 20 us."""
+        self._mapped.append(status_bytes("RssFile"))
 
-def mapped_bytes() -> int:
-    """Resident pages of mapped files: the kernel drops them when it needs the memory, so that their growth is no leak. 20 us."""
-    return status_bytes("RssFile")
+    def mapped_growth_bytes(self) -> int:
+        """By how much resident pages of mapped files have grown lately: the kernel drops them when it needs the memory. 20 us."""
+        return status_bytes("RssFile") - self._mapped[0] if self._mapped else 0
 
 
 def status_bytes(field: str) -> int:

@@ -18,7 +18,7 @@ __all__ = ["diagnose", "over_time", "settles_in_s"]
 
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:
-    """Judge a job by what was seen of it. Linear in the number of ranks; 0.1 ms a rank, and 10 ms for the memory of each."""
+    """Judge a job by what was seen of it. Linear in the number of ranks; 0.1 ms a rank, and 2 ms for the memory of each that steps."""
     case = build(evidence)
     hits = _hits(case)
     found = order.findings(hits)

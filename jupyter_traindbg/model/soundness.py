@@ -49,7 +49,7 @@ class Soundness:
     """One rank over ``window_s``. Counts are of the window; ``steps`` the latest records of optimizer steps, oldest first.
 
     ``scales``: of each gradient scaler in use, the factor at the window's two ends, None where it is not known. ``mapped_growth_bytes``:
-    what resident pages of mapped files have grown by since the attach.
+    what resident pages of mapped files have grown by in the last some hundred steps.
     """
 
     window_s: float

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Set
 from .. import cuda
 from ..objects import named_parameters, walk
 from ..recorder import FIELDS, OPTIMIZER_STEP
-from ..resident import mapped_bytes, status_bytes
+from ..resident import status_bytes
 from ..tensors import add_bytes, within
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, A
         "curve": [[r[c] for c in columns] for r in records],
         "first_step": records[0][0] if records else 0,
         "own_step": records[0][OPTIMIZER_STEP] if records else None,
-        "mapped_growth_bytes": mapped_bytes() - agent.recorder.resident.mapped_at_start,
+        "mapped_growth_bytes": agent.recorder.resident.mapped_growth_bytes(),
         "note": note,
     }
 

@@ -88,10 +88,10 @@ class Curve:
 def verdict(
     curve: Sequence[int | None], first_step: int = 1, *, own_step: int | None = None, mapped_bytes: int = 0
 ) -> Growth:
-    """Judge one curve of bytes, one point a step. Takes 10 ms.
+    """Judge one curve of bytes, one point a step. Takes 0.5 ms.
 
     `first_step`: the number of its first step since the attach; `own_step`: the same as the optimizer counts, which may have long
-    warmed up. `mapped_bytes`: what mapped files have added to it since the attach, which the kernel drops when it needs the memory.
+    warmed up. `mapped_bytes`: what mapped files have added to it lately, which the kernel drops when it needs the memory.
     """
     points = [p for p in curve if p is not None]
     warm = 0 if first_step > WARM_UP else WARM_UP - first_step + 1
@@ -126,11 +126,16 @@ def _too_early(have: int, warm: int, wanted: int = 0) -> Growth:
 
 def _trend(points: Sequence[int]) -> tuple[float, float]:
     """Mann-Kendall's z and Theil-Sen's slope."""
+    import numpy as np  # 0.1 s the first time, which nobody pays who has no steps
+
     n = len(points)
-    pairs = [(points[j] - points[i], j - i) for i in range(n) for j in range(i + 1, n)]
-    s = sum((rise > 0) - (rise < 0) for rise, _ in pairs)
+    values = np.asarray(points, dtype=np.int64)
+    earlier, later = np.triu_indices(n, 1)
+    rises = values[later] - values[earlier]
+    slopes = rises / (later - earlier)
     spread = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-    return s / spread, sorted(rise / gap for rise, gap in pairs)[len(pairs) // 2]
+    middle = len(slopes) // 2
+    return float(np.sign(rises).sum() / spread), float(np.partition(slopes, middle)[middle])
 
 
 def _least_share(points: Sequence[int]) -> float:

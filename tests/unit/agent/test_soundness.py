@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import math
+import mmap
+import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from small_trainings import Job  # noqa: E402
 
 from jupyter_traindbg.agent.collecting import Collections  # noqa: E402
 from jupyter_traindbg.agent.core import Agent  # noqa: E402
+from jupyter_traindbg.agent.resident import Resident  # noqa: E402
 from jupyter_traindbg.agent.sampling import sample  # noqa: E402
 from jupyter_traindbg.evidence_soundness import soundness  # noqa: E402
 from jupyter_traindbg.model import NotAvailable, Sampled, Soundness  # noqa: E402
@@ -214,3 +218,27 @@ def test_before_torch_is_hooked_there_is_an_answer_all_the_same() -> None:
     seen = asked(unhooked, compute)
     assert seen.steps_in_window == 0
     assert sampled(seen).looks > 0
+
+
+# --- mapped files --------------------------------------------------------------------------------------------------
+
+
+def test_pages_of_a_mapped_file_are_told_from_the_rest(tmp_path: Path) -> None:
+    size = 32 << 20
+    resident = Resident()
+    resident.open()
+    try:
+        kept = bytearray(os.urandom(1 << 20) * 32)
+        assert resident.mapped_growth_bytes() < size / 2
+        file = tmp_path / "shard.bin"
+        file.write_bytes(kept)
+        with file.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            assert sum(mapped[:: mmap.PAGESIZE]) > 0
+            assert resident.mapped_growth_bytes() > 0.9 * size
+            resident.note_mapped()
+            resident.note_mapped()
+            assert resident.mapped_growth_bytes() < size / 2, (
+                "what was there before the last note but one is not lately"
+            )
+    finally:
+        resident.close()
