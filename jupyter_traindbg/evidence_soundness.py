@@ -24,7 +24,7 @@ def soundness(answer: Mapping[str, Any]) -> Soundness:
         scaler_skipped=answer["scaler_skipped"],
         skipped_in_a_row=answer["skipped_in_a_row"],
         scales=tuple((first, last) for first, last in answer["scales"]),
-        loss_of_no_step=answer["loss_of_no_step"],
+        losses_of_no_step=tuple(answer["losses_of_no_step"]),
         mapped_growth_bytes=answer["mapped_growth_bytes"],
     )
 

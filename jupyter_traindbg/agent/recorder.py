@@ -137,11 +137,11 @@ class Recorder:
         """Optimizer steps seen since the agent started."""
         return self._count
 
-    def loss_of_no_step(self) -> Optional[cuda.Scalar]:
-        """What was last given to backward since the last step; None where nothing was, or a GPU has not told yet."""
-        losses = list(self._losses)
-        last = losses[-1] if losses else None
-        return last.value() if isinstance(last, cuda.LaterScalar) else last
+    def losses_of_no_step(self, most: int) -> List[float]:
+        """What was last given to backward since the last step, oldest first; without what a GPU has not told yet."""
+        last = list(self._losses)[-most:]
+        told = [loss.value() if isinstance(loss, cuda.LaterScalar) else loss for loss in last]
+        return [loss for loss in told if loss is not None]
 
     # -- events on the training thread --
 

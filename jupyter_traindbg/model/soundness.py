@@ -64,6 +64,6 @@ class Soundness:
     scaler_skipped: int = 0
     skipped_in_a_row: int = 0
     scales: Sequence[tuple[float | None, float | None]] = ()
-    loss_of_no_step: float | None = None
-    """What was last given to backward, where no optimizer step has followed yet."""
+    losses_of_no_step: Sequence[float] = ()
+    """What was last given to backward, oldest first, and no optimizer step has followed yet."""
     mapped_growth_bytes: int = 0

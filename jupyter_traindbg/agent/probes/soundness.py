@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 COST = "0.04 to 0.3 ms a look, 50 looks a second, for as long as was asked for; one search for the objects (0.1 ms to 100 ms)"
 GPU_S = 0.2
+LOSSES = 16
 
 
 def run(agent: Agent, window_s: float = 1.0) -> Dict[str, Any]:
@@ -37,7 +38,7 @@ def run(agent: Agent, window_s: float = 1.0) -> Dict[str, Any]:
         "scaler_skipped": skipped,
         "skipped_in_a_row": agent.recorder.scaling.skipped_in_a_row,
         "scales": [[first.get(key), scale] for key, scale in _scales(agent).items()],
-        "loss_of_no_step": agent.recorder.loss_of_no_step(),
+        "losses_of_no_step": agent.recorder.losses_of_no_step(LOSSES),
         "sampled": sampled,
         "collections": collections.report(),
         "mapped_growth_bytes": agent.recorder.resident.mapped_growth_bytes(),

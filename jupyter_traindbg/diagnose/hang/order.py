@@ -72,6 +72,7 @@ SYMPTOMS = {
     "nonfinite_loss": {"lr_implausible"},
     "loss_diverging": {"lr_implausible"},
     "nonfinite_gradient": {"lr_implausible", "nonfinite_loss", "scaler_skips"},
+    "scaler_skips": {"nonfinite_loss"},
     "data_wait": {"straggler", "dataloader_wait", "dataloader_worker_stuck"},
     "host_wait": {"straggler", "data_wait", "full_collections"},
 }  # fmt: skip

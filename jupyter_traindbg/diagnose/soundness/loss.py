@@ -46,6 +46,8 @@ def rule(case: Case) -> list[Hit]:
     bad = [hit for view, losses in ranks if (hit := _nonfinite(view, losses))]
     if bad:
         return [_hit(same) for same in alike(bad, lambda b: b.over)]
+    if unstepped := [(v, s) for v, s in seen(case) if _lost_without_a_step(s)]:
+        return [_without_a_step(unstepped)]
     leapt = [(view, leap) for view, losses in ranks if (leap := _leapt(losses))]
     return [_diverging(leapt)] if leapt and len(leapt) >= len(ranks) / 2 else []
 
@@ -55,7 +57,7 @@ def words(case: Case) -> str | NotAvailable:
     last = [(v, losses[-1]) for v, s in seen(case) for losses in _by_optimizer(s)]
     if not last:
         ranks = [s for _, s in seen(case)]
-        given = next((s.loss_of_no_step for s in ranks if s.loss_of_no_step is not None), None)
+        given = next((s.losses_of_no_step[-1] for s in ranks if s.losses_of_no_step), None)
         if given is not None and math.isfinite(given):
             return text(
                 f"{figure(given)} was given to backward(), and no step has followed",
@@ -112,8 +114,37 @@ def _hit(same: Sequence[_Bad]) -> Hit:
         title,
         who(ranks),
         evidence=[_evidence(b) for b in same[:8]],
-        cause=_cause(first),
-        next_steps=_next_steps(first),
+        cause=_cause(over=first.over),
+        next_steps=_next_steps(over=first.over),
+    )
+    return Hit(finding, ranks)
+
+
+def _lost_without_a_step(sound: Soundness) -> bool:
+    """Of a program that steps no optimizer of torch's, or none any more."""
+    last = sound.losses_of_no_step[-LAST:]
+    return not sound.steps and len(last) == LAST and not any(math.isfinite(loss) for loss in last)
+
+
+def _without_a_step(found: Sequence[tuple[View, Soundness]]) -> Hit:
+    ranks = [view.rank for view, _ in found]
+    value = figure(found[0][1].losses_of_no_step[-1])
+    finding = Finding(
+        "nonfinite_loss",
+        "critical",
+        text(f"The loss given to backward() is {value}", f"传入 backward() 的 loss 为 {value}"),
+        who(ranks),
+        evidence=[
+            text(
+                f"rank {view.rank}: the last {len(sound.losses_of_no_step)} losses; {sound.backwards} backward passes in "
+                f"{sound.window_s:.1f} s, and no step of an optimizer of torch's",
+                f"rank {view.rank}：最近 {len(sound.losses_of_no_step)} 个 loss；{sound.window_s:.1f} 秒内 {sound.backwards} 次反向传播，"
+                f"没有 torch 优化器的更新",
+            )
+            for view, sound in found[:8]
+        ],
+        cause=_cause(over=False),
+        next_steps=_next_steps(over=False),
     )
     return Hit(finding, ranks)
 
@@ -135,8 +166,8 @@ def _evidence(bad: _Bad) -> str:
     return told + before + text(f", gradient norm there {figure(norms[-1])}", f"，当时梯度范数 {figure(norms[-1])}")
 
 
-def _cause(bad: _Bad) -> str:
-    if bad.over:
+def _cause(*, over: bool) -> str:
+    if over:
         return text(
             "One batch, or one overflow: a step with a loss that is not finite damages the weights unless it is skipped.",
             "个别 batch 或一次溢出所致：若不跳过该步，非有限的 loss 会损坏权重。",
@@ -147,12 +178,12 @@ def _cause(bad: _Bad) -> str:
     )
 
 
-def _next_steps(bad: _Bad) -> list[str]:
+def _next_steps(*, over: bool) -> list[str]:
     look = text(
         "Run `%grads --first-nan`: it names the first module whose output is not finite.",
         "运行 `%grads --first-nan`：它会指出第一个输出非有限的模块。",
     )
-    if bad.over:
+    if over:
         return [look]
     return [
         look,

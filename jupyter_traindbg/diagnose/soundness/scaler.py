@@ -94,7 +94,7 @@ def _evidence(view: View, sound: Soundness) -> str:
 
 
 def _cause(sound: Soundness) -> str:
-    loss = sound.loss_of_no_step
+    loss = sound.losses_of_no_step[-1] if sound.losses_of_no_step else None
     if loss is not None and not math.isfinite(loss):
         return text(
             f"The loss itself is {figure(loss)}: every gradient made of it is not finite, whatever the scale.",

@@ -166,7 +166,7 @@ def test_a_scaler_that_skips_every_step_is_counted(agent: Agent) -> None:
     ((first, last),) = seen.scales
     assert first is None or first > (last or 0.0)
     assert seen.steps_in_window == 0
-    assert seen.loss_of_no_step is not None
+    assert seen.losses_of_no_step
 
 
 def test_a_scaler_that_steps_skips_nothing(agent: Agent) -> None:

@@ -147,6 +147,22 @@ def test_other_losses_do_not_diverge(losses: Sequence[float]) -> None:
     assert codes(judged(sound(steps=steps(losses)))) == []
 
 
+def test_a_loss_of_no_optimizer_at_all() -> None:
+    by_hand = sound(
+        steps=[], steps_in_window=0, backwards=40, losses_of_no_step=(2.0, NAN, NAN, NAN), grads=NotAvailable("no step")
+    )
+    finding = only(judged(by_hand))
+    assert (finding.code, finding.title) == ("nonfinite_loss", "The loss given to backward() is NaN")
+    assert codes(judged(sound(steps=[], losses_of_no_step=(NAN, NAN, 2.0)))) == []
+
+
+def test_a_scaler_skips_because_the_loss_is_nan() -> None:
+    skipping = sound(**SKIPS, skipped_in_a_row=30, scales=((1.0, 0.1),), losses_of_no_step=(NAN,) * 4)
+    finding = only(judged(skipping))
+    assert finding.code == "nonfinite_loss"
+    assert "so: The gradient scaler skips every step: nothing is trained" in finding.evidence
+
+
 def test_one_rank_of_many_alone_does_not_diverge() -> None:
     """They share their weights: it has other data."""
     leapt = steps([2.0] * 40 + [900.0] * 40)
@@ -302,8 +318,8 @@ def test_a_scaler_that_settles_is_not_known_to_be_well() -> None:
 
 def test_the_loss_tells_whether_it_is_the_scaling() -> None:
     skipping: dict[str, Any] = {**SKIPS, "skipped_in_a_row": 30, "scales": ((1.0, 0.1),)}
-    (finite,) = _hits("scaler", sound(**skipping, loss_of_no_step=2.5))
-    (broken,) = _hits("scaler", sound(**skipping, loss_of_no_step=NAN))
+    (finite,) = _hits("scaler", sound(**skipping, losses_of_no_step=(2.5,)))
+    (broken,) = _hits("scaler", sound(**skipping, losses_of_no_step=(NAN,)))
     assert "although the loss is 2.5" in finite.finding.cause
     assert broken.finding.cause.startswith("The loss itself is NaN")
 
@@ -449,7 +465,8 @@ BROKEN: dict[str, Callable[[], Case]] = {
     "lr": lambda: case(sound(lr=rates(0, 9e9, optimizer="SGD")), sound(1, lr=rates(1, 7.0))),
     "no lr": lambda: case(sound(steps=steps(lr=(0.0,)), lr=rates(0, 0.0, following=(0.0,)))),
     "odd lr": lambda: case(sound(0), sound(1), sound(2, steps=steps(lr=(1.0,)))),
-    "scaler": lambda: case(sound(**SKIPS, skipped_in_a_row=40, scales=((1.0, 0.5),), loss_of_no_step=1.0)),
+    "scaler": lambda: case(sound(**SKIPS, skipped_in_a_row=40, scales=((1.0, 0.5),), losses_of_no_step=(1.0,))),
+    "by hand": lambda: case(sound(steps=[], losses_of_no_step=(NAN,) * 4)),
     "memory": lambda: case(sound(steps=growing(1.0))),
     "data": lambda: case(sound(steps=steps(data_s=0.04), sampled=at_data())),
     "sleep": lambda: case(sound(sampled=Sampled(70, WINDOW_S, (place(*user(61, "load"), idle_s=1.0),)))),
