@@ -17,8 +17,7 @@ from common import REPO, Row, arguments, print_table
 
 sys.path.insert(0, str(REPO / "tests"))
 
-from faults import FAULTS, SOUND, Answer, Fault, ask, assert_right, faulty, of_fault
-from support import launch
+from faults import FAULTS, SOUND, Answer, Fault, ask, assert_right, faulty, of_fault, sound
 
 HEAD = ("training", "right", "first findings", "seconds", "goal")
 GOAL = 0.95
@@ -33,17 +32,11 @@ def right(answer: Answer, fault: Fault) -> bool:
     return True
 
 
-def sound(name: str, folder: Path) -> Answer:
+def of_sound(name: str, folder: Path) -> Answer:
     """Of a program in which nothing is wrong; the one with faults has none with the name "none"."""
-    if name == "none":
-        with faulty(name, folder, ready="iter 20:") as program:
-            return ask(str(program.pid))
-    program = launch(folder, f"sound/{name}.py", env={"TMPDIR": str(folder)})
-    try:
-        program.wait_for("critic" if name == "gan" else "loss", 120)
+    started = faulty(name, folder, ready="iter 20:") if name == "none" else sound(name, folder)
+    with started as program:
         return ask(str(program.pid))
-    finally:
-        program.stop()
 
 
 def row(name: str, answers: Sequence[Answer], good: Sequence[bool]) -> Row:
@@ -70,7 +63,7 @@ def main() -> int:
             table.append(row(f"{fault.name} ({fault.ranks} rank{'s' * (fault.ranks > 1)})", answers, good))
             found += good
         for name in names:
-            answers = [sound(name, folder) for _ in range(times)]
+            answers = [of_sound(name, folder) for _ in range(times)]
             good = [not answer.codes for answer in answers]
             table.append(row(f"sound: {name}", answers, good))
             quiet += good

@@ -246,7 +246,9 @@ class Job(Tunable, Watchable):
         """What is wrong with this job, who is to blame and where, root cause first; no findings where it is healthy.
 
         Enters every rank, watches all of them for 1.5 s (stacks, /proc, steps, flight recorders), and once more where that does not tell
-        a slow job from a stuck one. Takes 2 to 4 s, at most `timeout`. A rank that cannot be entered is judged from outside.
+        a slow job from a stuck one. Meanwhile it looks whether a training that runs is sound: loss, gradients, learning rates, scaler,
+        memory, and where the time goes; `Diagnosis.checks` tells what was looked at. Takes 2 to 4 s and the next step, at most `timeout`;
+        the training thread pays one pass over the gradients. A rank that cannot be entered is judged from outside.
         """
         from .diagnosing import diagnose
 

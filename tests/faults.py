@@ -78,6 +78,17 @@ def faulty(fault: str, folder: Path, *, ready: str, ranks: int = 1) -> Iterator[
         program.stop()
 
 
+@contextmanager
+def sound(name: str, folder: Path) -> Iterator[Program]:
+    """A program in which nothing is wrong, from the moment it has told its first loss."""
+    program = launch(folder, f"sound/{name}.py", env={"TMPDIR": str(folder)})
+    try:
+        program.wait_for("critic" if name == "gan" else "loss", 120)
+        yield program
+    finally:
+        program.stop()
+
+
 def ask(target: str) -> Answer:
     """A cold `traindbg diagnose`, as somebody at a shell asks it."""
     command = [sys.executable, "-m", "jupyter_traindbg.cli", "diagnose", target, "--json"]

@@ -54,7 +54,7 @@ def sample(thread_id: int, seconds: float, going: Callable[[], bool]) -> Dict[st
         if seen is not None:
             seen.looks += 1
             seen.wall_s += now - then
-            seen.idle_s += max(0.0, now - then - ((uses or 0.0) - (used or 0.0)))
+            seen.idle_s += 0.0 if uses is None or used is None else max(0.0, now - then - (uses - used))
         looks, then, used = looks + 1, now, uses
     return {
         "looks": looks,

@@ -2,7 +2,8 @@
 
     0 s      the agents go into all ranks that have none, side by side
     ~1 s     all are in, or have shown that they cannot be entered: the window opens
-    window   /proc is read at its two ends; stacks are taken three times, and the agents asked at both ends for steps and collectives
+    window   /proc is read at its two ends; stacks are taken three times, and the agents asked at both ends for steps and collectives;
+             beside it, over lines of their own, whether the training is sound (`soundness`), and then its gradients at the next step
     after    what follows from these: source lines, how ranks have ended that are gone, where those are to meet that are still joining
 
 Every rank has threads of its own here, which write down what they get as they get it. A rank that does not answer costs nobody else any
@@ -12,11 +13,12 @@ time, and what it does not say is `NotAvailable` with the reason. At the deadlin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from ..attach.base import Link, introduce
 from ..errors import TraindbgError
-from ..model import Activity, JobEvidence, Look, Maybe, NotAvailable, Soundness
+from ..model import Activity, JobEvidence, Look, NotAvailable
 from ..outside import activity, host, procfs, ras
 from ..outside import stacks as outside
 from . import roster, soundness
@@ -77,7 +79,7 @@ def _gather(
     watched = [Watched(link, plan) for link in links]
     entering = [Task(one.enter, f"enter-{one.link.pid}") for one in watched]
     watching = [Task(one.watch, f"watch-{one.link.pid}") for one in watched]
-    sounding = {link.pid: Task(_sounding(link, plan), f"sound-{link.pid}") for link in links}
+    sounding = {link.pid: Task(partial(soundness.look, link, plan), f"sound-{link.pid}") for link in links}
     asked_ras = Task(lambda: ras.report([link.pid for link in links], RAS_S), "ras")
     about_host = Task(lambda: host.facts([link.pid for link in links]), "host")
     launcher = None if launcher_pid is None else Task(lambda: _launcher_stacks(launcher_pid, began), "launcher")
@@ -109,10 +111,6 @@ def _gather(
         ras=_LATE if (said := asked_ras.in_time(asked_until)) is None else said,
     )
     return assemble(parts, began, ends)
-
-
-def _sounding(link: Link, plan: Plan) -> Callable[[], Maybe[Soundness]]:
-    return lambda: soundness.look(link, plan)
 
 
 def _launcher(job_name: str, links: Sequence[Link]) -> int | None:

@@ -12,7 +12,7 @@ from .. import evidence
 from ..attach.base import Link
 from ..errors import TraindbgError
 from ..evidence_soundness import soundness
-from ..model import Maybe, NotAvailable, Soundness, Step
+from ..model import Maybe, NotAvailable, RankGrads, Soundness, Step
 from .watched import Plan
 
 __all__ = ["look"]
@@ -75,7 +75,7 @@ class _Asked:
             grads=self._grads(_usual_s(steps, seen)) if seen.steps_in_window or _recent(steps) else _NO_STEP,
         )
 
-    def _grads(self, usual_s: float) -> Maybe[Any]:
+    def _grads(self, usual_s: float) -> Maybe[RankGrads]:
         wait_s = min(max(LEAST_S, USUAL_STEPS * usual_s), MOST_S, self._plan.left_s)
         if wait_s < LEAST_S / 2:
             return NotAvailable("there was no time left to wait for a step")

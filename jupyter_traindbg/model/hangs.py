@@ -429,4 +429,6 @@ class Diagnosis(Result):
 
     @property
     def undecided(self) -> str | None:
-        return "; ".join(self.why) if self.state == "not known" and not self.verdict else None
+        if self.state != "not known" or self.verdict:
+            return None
+        return "; ".join(self.why) or "nothing was seen that tells how the job does; ask again in a moment"

@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from faults import FAULTS, SOUND, Fault, ask, assert_right, faulty, of_fault
-from support import launch, need
+from faults import FAULTS, SOUND, Fault, ask, assert_right, faulty, of_fault, sound
+from support import need
 
 NEEDS = {"trainer": "transformers", "with_accelerate": "accelerate", "with_lightning": "lightning"}
 
@@ -28,12 +28,8 @@ def assert_sound(target: str) -> None:
 def test_nothing_is_found_where_nothing_is_wrong(name: str, tmp_path: Path) -> None:
     if name in NEEDS:
         need(NEEDS[name], importlib.util.find_spec(NEEDS[name]) is not None)
-    program = launch(tmp_path, f"sound/{name}.py", env={"TMPDIR": str(tmp_path)})
-    try:
-        program.wait_for("loss" if name != "gan" else "critic", 120)
+    with sound(name, tmp_path) as program:
         assert_sound(str(program.pid))
-    finally:
-        program.stop()
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

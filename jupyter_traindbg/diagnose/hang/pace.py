@@ -17,7 +17,7 @@ from ...model import Finding, Frame, NotAvailable
 from ..soundness.seen import longest_at
 from .case import Case, Hit, View
 from .doing import FOR_OTHER_RANKS
-from .words import place, who
+from .words import place, span, who
 
 __all__ = ["Arrivals", "arrivals", "rule"]
 
@@ -43,8 +43,8 @@ QUARTERS = 3
 class Arrivals:
     """What the times of issuing say. ``work_s``: by rank, its own work between two calls, mean. ``lost``: the share of the time that
     a typical other rank waits. ``blame``: the share of all waiting during which `slowest` was the one waited for. ``quarters``: in how
-    many of four parts of the time its ratio was `RATIO` or more. ``waits``: how many waits
-    for it would make up all of them, were each as long as the longest.
+    many of four parts of the time its ratio was `RATIO` or more. ``waits``: how many waits for it would make up all of them, were each
+    as long as the longest.
     """
 
     rounds: int
@@ -190,10 +190,10 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
         place(at),
         [
             text(
-                f"between two collectives, over the last {seen.rounds}: rank {slow.rank} works {_ms(seen.work_s[slow.rank])}, "
-                f"the others {_ms(seen.others_s)} (median)",
-                f"最近 {seen.rounds} 次集合通信之间：rank {slow.rank} 计算 {_ms(seen.work_s[slow.rank])}，"
-                f"其他 rank {_ms(seen.others_s)}（中位数）",
+                f"between two collectives, over the last {seen.rounds}: rank {slow.rank} works {span(seen.work_s[slow.rank])}, "
+                f"the others {span(seen.others_s)} (median)",
+                f"最近 {seen.rounds} 次集合通信之间：rank {slow.rank} 计算 {span(seen.work_s[slow.rank])}，"
+                f"其他 rank {span(seen.others_s)}（中位数）",
             ),
             text(
                 f"{seen.blame:.0%} of all waiting was for rank {slow.rank}",
@@ -259,8 +259,8 @@ def _part_words(case: Case, slow: View, part: str) -> str:
     others = [v.pace.parts.get(part, 0.0) for v in case.views if v is not slow and v.pace is not None and v.pace.parts]
     name, typical = _part_name(part), statistics.median(others)
     return text(
-        f"the difference lies in {name}: {_ms(own)} a step, the others {_ms(typical)}",
-        f"差别在于{name}：每步 {_ms(own)}，其他 rank {_ms(typical)}",
+        f"the difference lies in {name}: {span(own)} a step, the others {span(typical)}",
+        f"差别在于{name}：每步 {span(own)}，其他 rank {span(typical)}",
     )
 
 
@@ -297,7 +297,3 @@ def _next_steps(part: str | None, slow: View) -> list[str]:
             "均衡计算量（按长度组 batch）、把单个 rank 独做的工作分摊，并比较各 GPU：`traindbg gpu`。",
         ),
     ]
-
-
-def _ms(value: float) -> str:
-    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"

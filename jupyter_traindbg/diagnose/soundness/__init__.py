@@ -14,6 +14,7 @@ from types import ModuleType
 from ...language import text
 from ...model import Check, Finding, NotAvailable
 from ..hang.case import Case, Hit
+from ..hang.words import ranks_words
 from . import memory
 
 __all__ = ["CODES", "SLOWS", "UNSOUND", "checks", "rules", "settles_in_s", "topics"]
@@ -60,4 +61,12 @@ def _check(topic: ModuleType, case: Case, codes: set[str]) -> Check:
     said = topic.words(case)
     if isinstance(said, NotAvailable):
         return Check(name, "not known", said.reason, verb)
-    return Check(name, "fine", said, verb)
+    return Check(name, "fine", said + _but(case), verb)
+
+
+def _but(case: Case) -> str:
+    """Of which living ranks nothing is known."""
+    unknown = [v.rank for v in case.views if v.doings and isinstance(v.evidence.soundness, NotAvailable)]
+    if not unknown:
+        return ""
+    return text(f"; not known of {ranks_words(unknown)}", f"；{ranks_words(unknown)} 未知")

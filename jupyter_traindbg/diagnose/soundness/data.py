@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...language import text
 from ...model import Finding, Frame, NotAvailable, Soundness
 from ..hang.case import Case, Hit, View
-from ..hang.words import place, short_place, who
+from ..hang.words import place, short_place, span, who
 from .seen import recent, seen, unseen, user_frame
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
@@ -58,8 +58,8 @@ def rule(case: Case) -> list[Hit]:
         "data_wait",
         "warning",
         text(
-            f"{worst.share:.0%} of a step is waiting for data: {_ms(worst.wait_s)} of {_ms(worst.step_s)}",
-            f"每步有 {worst.share:.0%} 的时间在等待数据：{_ms(worst.step_s)} 中的 {_ms(worst.wait_s)}",
+            f"{worst.share:.0%} of a step is waiting for data: {span(worst.wait_s)} of {span(worst.step_s)}",
+            f"每步有 {worst.share:.0%} 的时间在等待数据：{span(worst.step_s)} 中的 {span(worst.wait_s)}",
         ),
         who(w.view.rank for w in found),
         place(worst.at),
@@ -76,7 +76,7 @@ def words(case: Case) -> str | NotAvailable:
     if not waits:
         return unseen(case)
     worst = max(waits, key=lambda w: w.share)
-    took = _ms(worst.wait_s)
+    took = span(worst.wait_s)
     return text(
         f"{worst.share:.0%} of a step is waiting for it ({took})", f"每步 {worst.share:.0%} 的时间在等待数据（{took}）"
     )
@@ -101,8 +101,7 @@ def _in_rank(sound: Soundness) -> Frame | None:
         return None
     spent: Counter[Frame] = Counter()
     for one in sound.sampled.places:
-        loading = next((i for i, f in enumerate(one.frames) if LOADER in f.file), 0)
-        if (frame := user_frame(one.frames[:loading])) is not None:
+        if (frame := _made_at(one.frames)) is not None:
             spent[frame] += round(one.wall_s * 1e6)
     return spent.most_common(1)[0][0] if spent else None
 
@@ -122,6 +121,7 @@ def _in_workers(view: View) -> Frame | None:
 
 
 def _made_at(frames: Sequence[Frame]) -> Frame | None:
+    """The user's innermost frame that a DataLoader has called."""
     loading = next((i for i, f in enumerate(frames) if LOADER in f.file), 0)
     return user_frame(frames[:loading])
 
@@ -138,8 +138,8 @@ def _evidence(waits: _Waits) -> str:
     )
     at = "" if waits.at is None else text(f", made at {short_place(waits.at)}", f"，数据产生于 {short_place(waits.at)}")
     return text(
-        f"rank {rank}: {_ms(waits.wait_s)} of {_ms(waits.step_s)} a step, {workers}{at}",
-        f"rank {rank}：每步 {_ms(waits.step_s)} 中有 {_ms(waits.wait_s)}，{workers}{at}",
+        f"rank {rank}: {span(waits.wait_s)} of {span(waits.step_s)} a step, {workers}{at}",
+        f"rank {rank}：每步 {span(waits.step_s)} 中有 {span(waits.wait_s)}，{workers}{at}",
     )
 
 
@@ -182,7 +182,3 @@ def _workers_wanted(waits: _Waits) -> int:
     work_s = max(1e-4, waits.step_s - waits.wait_s)
     batch_s = waits.step_s * waits.workers if waits.workers else waits.wait_s
     return math.ceil(round(batch_s / work_s, 3))
-
-
-def _ms(value: float) -> str:
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

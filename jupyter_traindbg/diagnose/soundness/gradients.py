@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from ...language import text
 from ...model import Finding, FirstNonFinite, GradStat, NotAvailable, RankGrads
 from ..hang.case import Case, Hit
-from ..hang.words import who
+from ..hang.words import ranks_words, who
 from .seen import figure, seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "findings", "rule", "words"]
 
 TOPIC = ("gradients", "梯度")
 VERB = "grads"
+SAMPLES = 2
+"""So many norms of zero besides say that it is so at every step."""
 CODES = frozenset({"nonfinite_activation", "nonfinite_gradient", "zero_gradients"})
 
 
@@ -24,9 +26,11 @@ def findings(ranks: Sequence[RankGrads]) -> list[Finding]:
 
 def rule(case: Case) -> list[Hit]:
     """The same of what a diagnosis has read. Zeros at one step are none where other steps had gradients: a batch that taught nothing."""
-    moved = {v.rank for v, s in seen(case) if any(step.grad_norm for step in s.steps)}
+    norms = {v.rank: [step.grad_norm for step in s.steps if step.grad_norm is not None] for v, s in seen(case)}
     ranks = _read(case)
-    found = [*_first_module(ranks), *_not_finite(ranks), *_zero([r for r in ranks if r.rank not in moved])]
+    still = [r for r in ranks if not any(norms[r.rank])]
+    always = all(len(norms[r.rank]) >= SAMPLES for r in still)
+    found = [*_first_module(ranks), *_not_finite(ranks), *_zero(still, always=always)]
     return [Hit(f, [r.rank for r in ranks if f"rank {r.rank}" in f.who]) for f in found]
 
 
@@ -40,25 +44,30 @@ def words(case: Case) -> str | NotAvailable:
     if not grads:
         return NotAvailable(ranks[0].note or ranks[0].at)
     norm = "-" if isinstance(ranks[0].total_norm, NotAvailable) else figure(ranks[0].total_norm)
-    return text(f"{len(grads)}, all finite, norm {norm} at the step", f"{len(grads)} 个，全部有限，更新时范数 {norm}")
+    unread = [v.rank for v, s in seen(case) if isinstance(s.grads, NotAvailable)]
+    but = text(f"; not read on {ranks_words(unread)}", f"；{ranks_words(unread)} 未读取") if unread else ""
+    return (
+        text(f"{len(grads)}, all finite, norm {norm} at the step", f"{len(grads)} 个，全部有限，更新时范数 {norm}")
+        + but
+    )
 
 
 def _read(case: Case) -> list[RankGrads]:
     return [s.grads for _, s in seen(case) if not isinstance(s.grads, NotAvailable)]
 
 
-def _zero(ranks: Sequence[RankGrads]) -> list[Finding]:
+def _zero(ranks: Sequence[RankGrads], *, always: bool = False) -> list[Finding]:
+    """`always`: not at this step alone."""
     blamed = [r for r in ranks if _all_zero(r)]
     if not blamed:
         return []
+    when = ("nothing is learned", "模型没有在学习") if always else ("this step teaches nothing", "这一步没有学到东西")
     count = sum(not isinstance(g.norm, NotAvailable) for g in blamed[0].grads)
     return [
         Finding(
             code="zero_gradients",
-            severity="critical",
-            title=text(
-                f"All {count} gradients are zero: nothing is learned", f"全部 {count} 个梯度均为零：模型没有在学习"
-            ),
+            severity="critical" if always else "warning",
+            title=text(f"All {count} gradients are zero: {when[0]}", f"全部 {count} 个梯度均为零：{when[1]}"),
             who=who(r.rank for r in blamed),
             evidence=[
                 text(f"rank {r.rank}: norm 0 ({r.at})", f"rank {r.rank}：范数为 0（{r.at}）") for r in blamed[:8]

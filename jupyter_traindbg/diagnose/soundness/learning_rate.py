@@ -35,14 +35,22 @@ def rule(case: Case) -> list[Hit]:
 
 
 def words(case: Case) -> str | NotAvailable:
-    """The first group's, and of how many ranks it is the same."""
-    last = [rates for _, s in seen(case) if (rates := _last_rates(s))]
+    """The first group's on the first rank, and whether it was compared with that of all others."""
+    ranks = seen(case)
+    last = [(v.rank, rates) for v, s in ranks if (rates := _last_rates(s))]
     if not last:
         return unseen(case)
-    rates = last[0]
+    rank, rates = last[0]
     many = text(f", {len(rates)} groups", f"，{len(rates)} 个参数组") if len(rates) > 1 else ""
-    equal = text(", the same on all ranks", "，各 rank 相同") if len(last) > 1 else ""
-    return figure(rates[0]) + many + equal
+    return figure(rates[0]) + many + (_compared_words(ranks, rank) if len(case.views) > 1 else "")
+
+
+def _compared_words(ranks: Sequence[tuple[View, Soundness]], rank: int) -> str:
+    stepped = [(v, s) for v, s in ranks if s.steps]
+    alike_all = len(stepped) == len(ranks) > 1 and len({_shape(s) for _, s in stepped}) == 1
+    if alike_all and _last_in_common(stepped) is not None:  # else there would be a finding
+        return text(", the same on all ranks", "，各 rank 相同")
+    return text(f" on rank {rank}", f"（rank {rank}）")
 
 
 def _last_rates(sound: Soundness) -> Sequence[float | None]:

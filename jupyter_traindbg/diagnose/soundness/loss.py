@@ -20,7 +20,7 @@ VERB = "steps"
 CODES = frozenset({"nonfinite_loss", "loss_diverging"})
 
 LAST = 3
-"""So many last losses have to be bad: a single bad batch may be skipped by the program."""
+"""So many last losses that are not finite are no matter of a batch any more."""
 BEFORE, AFTER, GAP = 32, 16, 16
 """How many losses there have to be before a leap and after it, and how many it may take."""
 TIMES, STAYS = 10.0, 5.0
@@ -38,6 +38,10 @@ class _Bad:
     over: bool
     """Whether it is finite again."""
     count: int
+
+    @property
+    def lasts(self) -> bool:
+        return not self.over and (self.count >= LAST or self.before is None)
 
 
 def rule(case: Case) -> list[Hit]:
@@ -85,13 +89,15 @@ def _nonfinite(view: View, losses: Sequence[Step]) -> _Bad | None:
     bad = [s for s in losses if not _finite(s)]
     if not bad:
         return None
-    if all(not _finite(s) for s in losses[-LAST:]):
-        since = next(i for i in reversed(range(len(losses) + 1)) if i == 0 or _finite(losses[i - 1]))
-        return _Bad(
-            view, losses, losses[since], losses[since - 1] if since else None, over=False, count=len(losses) - since
-        )
-    first = losses.index(bad[0])
-    return _Bad(view, losses, bad[0], losses[first - 1] if first else None, over=_finite(losses[-1]), count=len(bad))
+    over = _finite(losses[-1])
+    first = losses.index(bad[0]) if over else _first_of_the_last(losses)
+    count = len(bad) if over else len(losses) - first
+    return _Bad(view, losses, losses[first], losses[first - 1] if first else None, over, count)
+
+
+def _first_of_the_last(losses: Sequence[Step]) -> int:
+    """Where the losses that are not finite, up to the last one, begin."""
+    return next((i for i in reversed(range(len(losses))) if _finite(losses[i])), -1) + 1
 
 
 def _finite(step: Step) -> bool:
@@ -110,7 +116,7 @@ def _hit(same: Sequence[_Bad]) -> Hit:
         title = text(f"The loss is {value} since {at}", f"自{at}起 loss 为 {value}")
     finding = Finding(
         "nonfinite_loss",
-        "warning" if first.over else "critical",
+        "critical" if any(b.lasts for b in same) else "warning",
         title,
         who(ranks),
         evidence=[_evidence(b) for b in same[:8]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -178,6 +178,26 @@ def used(rank: int, cpu: float, starved: float | NotAvailable) -> dict[str, Any]
         for pid, of in zip((100 + rank, 200 + rank), halves, strict=True)
     ]
     return {"activity": both[0], "children": both[1:]}
+
+
+@pytest.mark.parametrize("rounds", [4, 8, 14])
+def test_of_a_few_rounds_a_rank_that_is_late_in_all_of_them_is_named(rounds: int) -> None:
+    late = times(lambda rank, n: 0.8 + 0.01 * (n % 3) if rank == 2 else 0.02, rounds=rounds)
+    (hit,) = pace.rule(job(collectives(late)))
+    assert list(hit.ranks) == [2]
+    assert any(line.endswith("times as fast") for line in hit.finding.evidence)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda rank, n: 4.0 if rank == 2 and n == 3 else 0.02,  # one long pause
+        lambda rank, n: 0.03 if rank == 2 else 0.02,  # a little more to do
+        lambda rank, n: 0.8 if rank == n % 4 else 0.02,  # each in turn
+    ],
+)
+def test_a_few_rounds_accuse_nobody_of_less(work: Callable[[int, int], float]) -> None:
+    assert pace.rule(job(collectives(times(work, rounds=8)))) == []
 
 
 def test_an_even_job_has_no_straggler() -> None:

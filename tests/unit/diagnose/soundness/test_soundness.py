@@ -62,7 +62,7 @@ def test_a_sound_training_is_healthy_and_tells_what_was_looked_at() -> None:
     assert told["gradient scaler"] == ("fine", "none in use", "steps")
     assert told["memory"][0] == "not known"
     assert "too early to tell" in told["memory"][1]
-    assert told["data"] == ("fine", "2% of a step is waiting for it (1 ms)", "steps")
+    assert told["data"] == ("fine", "2% of a step is waiting for it (1.0 ms)", "steps")
 
 
 def test_what_could_not_be_looked_at_is_told_with_the_reason() -> None:
@@ -74,6 +74,19 @@ def test_what_could_not_be_looked_at_is_told_with_the_reason() -> None:
 def test_gradients_that_were_not_read_are_not_called_finite() -> None:
     found = judged(sound(grads=NotAvailable("no optimizer step came")))
     assert check(found, "gradients") == ("not known", "no optimizer step came")
+
+
+def test_ranks_of_which_nothing_is_known_are_named_beside_the_others() -> None:
+    found = judged(sound(0), NotAvailable("ptrace is not permitted"), sound(2, grads=NotAvailable("late")))
+    assert check(found, "loss") == ("fine", "finite: 2 at step 1040; not known of rank 1")
+    assert check(found, "gradients")[1] == "2, all finite, norm 1 at the step; not read on rank 2; not known of rank 1"
+
+
+def test_rates_that_were_not_compared_are_not_called_the_same() -> None:
+    other_part = sound(1, lr=rates(1, elements=128))
+    assert check(judged(sound(0), other_part), "learning rate") == ("fine", "0.001 on rank 0")
+    moving = [sound(n, steps=ramp(100 + n, 20, uncounted=True)) for n in range(2)]
+    assert check(judged(*moving), "learning rate") == ("fine", "0.0012 on rank 0")
 
 
 def test_a_job_that_hangs_is_not_called_healthy_by_its_last_steps() -> None:
@@ -110,10 +123,11 @@ def test_a_loss_that_was_infinite_once_is_a_warning() -> None:
     assert (finding.severity, finding.title) == ("warning", "The loss was Inf at step 1021, and is finite again")
 
 
-def test_the_last_loss_alone_is_no_verdict_that_it_stays_so() -> None:
-    assert only(judged(sound(steps=steps([2.0] * 39 + [NAN])))).severity == "critical"
-    one = only(judged(sound(steps=steps([2.0, NAN, 2.0, NAN]))))
-    assert one.title.startswith("The loss is NaN since")
+def test_one_bad_loss_or_two_at_the_end_are_a_warning_yet() -> None:
+    one = only(judged(sound(steps=steps([2.0] * 39 + [NAN]))))
+    assert (one.severity, one.title) == ("warning", "The loss is NaN since step 1040")
+    two = only(judged(sound(steps=steps([2.0, NAN, 2.0, NAN]))))
+    assert two.title == "The loss is NaN since step 1004", "at 1003 it was finite"
 
 
 def test_one_optimizer_of_two_has_lost_its_loss() -> None:
@@ -192,9 +206,14 @@ def test_gradients_that_are_not_finite_while_the_loss_is() -> None:
 
 
 def test_gradients_of_zeros_at_every_step() -> None:
-    zeros = sound(steps=steps(grad_norm=0.0), grads=grads(0, norms=(0.0, 0.0)))
-    found = judged(zeros)
+    found = judged(sound(steps=steps(grad_norm=0.0), grads=grads(0, norms=(0.0, 0.0))))
+    assert only(found).severity == "critical"
     assert (found.state, only(found).title) == ("unsound", "All 2 gradients are zero: nothing is learned")
+
+
+def test_zeros_of_which_no_other_step_tells_are_a_warning() -> None:
+    finding = only(judged(sound(steps=steps(grad_norm=None), grads=grads(0, norms=(0.0, 0.0)))))
+    assert (finding.severity, finding.title) == ("warning", "All 2 gradients are zero: this step teaches nothing")
 
 
 def test_zeros_at_one_step_are_none_where_others_had_gradients() -> None:
@@ -364,7 +383,7 @@ def at_data(line: Frame = ITEM) -> Sampled:
 def test_data_that_the_training_thread_makes_itself() -> None:
     finding = only(judged(sound(steps=steps(data_s=0.04), sampled=at_data())))
     assert (finding.code, finding.where) == ("data_wait", "/home/ada/data.py:17 Shards.__getitem__")
-    assert finding.title == "80% of a step is waiting for data: 40 ms of 50 ms"
+    assert finding.title == "80% of a step is waiting for data: 40.0 ms of 50.0 ms"
     assert "num_workers=4 would keep up, by these figures (this machine has 8 CPUs)." in finding.next_steps
     assert any(line.startswith("so: The training thread sleeps") for line in finding.evidence)
 
@@ -471,7 +490,9 @@ BROKEN: dict[str, Callable[[], Case]] = {
     "data": lambda: case(sound(steps=steps(data_s=0.04), sampled=at_data())),
     "sleep": lambda: case(sound(sampled=Sampled(70, WINDOW_S, (place(*user(61, "load"), idle_s=1.0),)))),
     "collections": lambda: case(sound(collections=collected(30, 0.01))),
+    "zero once": lambda: case(sound(steps=steps(grad_norm=None), grads=grads(0, norms=(0.0,)))),
     "well": lambda: case(sound(0), sound(1)),
+    "some": lambda: case(sound(0), NotAvailable("不可用"), sound(2, grads=NotAvailable("不可用"))),
     "not entered": lambda: case(NotAvailable("不可用")),
 }
 
