@@ -30,6 +30,7 @@ from .outside import procfs
 from .outside.frames import RawFrame, library_frame, waiting_for
 
 NO_ANSWER = "it lies on a GPU that does not answer"
+NO_COUNT = "the optimizer keeps no count of its own"
 BUSY_SHARE = 0.5
 """A thread that used more than this share of a CPU during the look was running."""
 
@@ -67,9 +68,8 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
 
 def steps(rank: int, pid: int, answer: Mapping[str, Any]) -> RankSteps:
     fields = answer["fields"]
-    return RankSteps(
-        rank, pid, tuple(Step(**dict(zip(fields, r, strict=True))) for r in answer["records"]), answer["note"]
-    )
+    records = tuple(Step(**dict(zip(fields, r, strict=True))) for r in answer["records"])
+    return RankSteps(rank, pid, records, answer["note"], answer.get("time_s"))
 
 
 def grads(rank: int, pid: int, answer: Mapping[str, Any]) -> RankGrads:
@@ -85,6 +85,7 @@ def grads(rank: int, pid: int, answer: Mapping[str, Any]) -> RankGrads:
         answer["note"],
         after_step=_or(answer.get("after_step"), "not read"),
         cost_s=_or(answer.get("cost_s"), "not read"),
+        optimizer_step=_or(answer.get("optimizer_step"), NO_COUNT if "after_step" in answer else "not read"),
     )
 
 
@@ -107,6 +108,7 @@ def _first(raw: Mapping[str, Any]) -> FirstNonFinite:
         raw["note"],
         step=_or(raw.get("step"), unknown),
         steps_seen=raw.get("steps_seen", 0),
+        optimizer_step=_or(raw.get("optimizer_step"), unknown if raw.get("step") is None else NO_COUNT),
     )
 
 
@@ -117,8 +119,13 @@ def lr(rank: int, pid: int, answer: Mapping[str, Any]) -> RankLr:
         tuple(_optimizer(o) for o in answer["optimizers"]),
         answer["note"],
         tuple(in_force(answer["in_force"])),
-        tuple(LogEntry(e["time_s"], e["step"], words_of(e["change"]), group_changes(e["rows"])) for e in answer["log"]),
+        tuple(_entry(e) for e in answer["log"]),
     )
+
+
+def _entry(raw: Mapping[str, Any]) -> LogEntry:
+    rows = group_changes(raw["rows"])
+    return LogEntry(raw["time_s"], raw["step"], words_of(raw["change"]), rows, raw.get("optimizer_step"))
 
 
 def _optimizer(raw: Mapping[str, Any]) -> OptimizerLr:
@@ -128,6 +135,10 @@ def _optimizer(raw: Mapping[str, Any]) -> OptimizerLr:
         tuple(groups),
         _or(raw["scheduler"], "no scheduler"),
         _or(raw["scheduler_step"], "no scheduler"),
+        step=_or(raw.get("step"), "it has made no step since the attach"),
+        optimizer_step=_or(
+            raw.get("optimizer_step"), "the optimizer keeps no count, or has made no step since the attach"
+        ),
     )
 
 

@@ -166,15 +166,15 @@ class Job(Tunable, Watchable):
     def grads(self, *, detail: bool = False, first_nan: bool | int = False, timeout: float = DEADLINE_S) -> Grads:
         """Every parameter's gradient, read at the next safe point, or straight away (and said so) where the job does not step.
 
+        Several ranks are read after the same optimizer step, where it can be told which that is; `Grads.same_step` says whether they were.
         Norms of all; counts, greatest value and zeros of those that are not finite, or of all with `detail`. `first_nan` arms one
         step (a number: so many at most, until it fires) and names the first module whose output is not finite. Costs the training
         thread one pass over the gradients.
         """
-        from .diagnose.soundness import gradients
+        from . import grads_report
 
-        params = {"deadline_s": timeout * 0.9, "detail": detail, "first_nan": first_nan}
-        ranks, silent = self._ask("grads", params, timeout, evidence.grads)
-        return Grads(ranks, silent, tuple(gradients.findings(ranks)))
+        several = len(self._links) != 1  # a job on several hosts keeps its links there
+        return grads_report.read(self._ask, several=several, detail=detail, first_nan=int(first_nan), timeout=timeout)
 
     def lr(self, *, timeout: float = DEADLINE_S) -> LearningRates:
         """Learning rate, weight decay, momentum or betas of every param group, with the scheduler and its next values."""
@@ -405,12 +405,19 @@ class Job(Tunable, Watchable):
         return self._links
 
     def _ask(
-        self, method: str, params: dict[str, Any], timeout: float, build: Callable[[int, int, Any], T]
+        self,
+        method: str,
+        params: dict[str, Any],
+        timeout: float,
+        build: Callable[[int, int, Any], T],
+        *,
+        of_rank: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
-        """Ask every rank's agent at once; the answers, and who gave none."""
+        """Ask every rank's agent at once; the answers, and who gave none. `of_rank`: what else some of them are asked with."""
 
         def one(link: Link) -> T:
-            return build(link.rank, link.pid, link.call(method, params, timeout))
+            asked = {**params, **(of_rank or {}).get(link.rank, {})}
+            return build(link.rank, link.pid, link.call(method, asked, timeout))
 
         return _sort_out(each(self._open_links(), one))
 

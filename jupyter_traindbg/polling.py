@@ -67,6 +67,7 @@ class Poller:
             answer["step"],
             doings=doings,
             between_cells=answer.get("between_cells", False),
+            told_s=answer.get("time_s"),
         )
 
     def _client(self, link: Link, timeout: float) -> AgentClient | None:

@@ -177,9 +177,11 @@ def grads(ranks: int, parameters: int = 400, bad_rank: int | None = None) -> Gra
                 total,
                 tuple(stat(i, rank) for i in range(parameters)),
                 first,
+                after_step=54 + rank % 3,
+                optimizer_step=1204,
             )
         )
-    return Grads(tuple(made), (), (FINDING,) if bad_rank is not None else ())
+    return Grads(tuple(made), (), (FINDING,) if bad_rank is not None else (), same_step=True)
 
 
 def lr(ranks: int) -> LearningRates:

@@ -29,21 +29,25 @@ class Clip:
         """How often it clipped; like the other two, a tensor where the gradients are."""
         self._finite: Any = None
 
-    def apply(self, optimizer: Any) -> None:
-        """Called on the training thread, with the gradients of this step complete. Never raises into the step."""
+    def apply(self, optimizer: Any) -> Any:
+        """Called on the training thread, with the gradients of this step complete. Never raises into the step.
+
+        Returns their norm before it, a tensor with one element; None where there was nothing to clip.
+        """
         if self.failure:
-            return
+            return None
         try:
             with sys.modules["torch"].no_grad():
-                self._clip(optimizer)
+                return self._clip(optimizer)
         except Exception as e:
             self.failure = f"{type(e).__name__}: {e}".splitlines()[0]
+            return None
 
-    def _clip(self, optimizer: Any) -> None:
+    def _clip(self, optimizer: Any) -> Any:
         torch = sys.modules["torch"]
         grads = [g for g in (p.grad for group in optimizer.param_groups for p in group["params"]) if g is not None]
         if not grads:
-            return
+            return None
         norm = _total_norm(torch, grads)
         scale = getattr(optimizer, "grad_scale", None)
         if scale is not None:  # a fused optimizer under a GradScaler: it divides in its step, after us
@@ -54,6 +58,7 @@ class Clip:
         for alike in _by_device_and_dtype(grads).values():
             _multiply(torch, alike, coefficient.to(alike[0].device))
         self._count(torch, norm, coefficient < 1.0, finite)
+        return norm
 
     def _count(self, torch: Any, norm: Any, clipped: Any, finite: Any) -> None:
         if self._clipped is None or self._clipped.device != norm.device:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from .objects import WRAPPERS, walk
+from .own_count import next_count, own_count
 from .tensors import shard, within
 
 if TYPE_CHECKING:
@@ -148,6 +149,12 @@ class _Watch:
         except Exception as e:  # ours to keep: the training never sees it
             self._agent.safepoints.failures.append(f"first_nonfinite in {name}: {type(e).__name__}: {e}")
 
+    def _own_count(self, step: int) -> Optional[int]:
+        recorder = self._agent.recorder
+        if step > recorder.step:  # it has not ended, or a GradScaler skips it
+            return next_count(recorder, self._agent.safepoints)
+        return own_count(recorder, step)
+
     def report(self, note: str) -> Dict[str, Any]:
         notes = [note]
         if self._modules == 0:
@@ -162,6 +169,7 @@ class _Watch:
         hit = self._hit or {"module": None, "kind": "", "step": None, "inputs_finite": None, "weights_finite": None}
         return {
             **hit,
+            "optimizer_step": None if hit["step"] is None else self._own_count(hit["step"]),
             "modules_seen": self._seen,
             "steps_seen": seen,
             "note": "; ".join(filter(None, notes)),

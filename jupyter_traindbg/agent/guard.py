@@ -9,7 +9,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Optional, Protocol
 
 from .adjust import Window
-from .recorder import runs_above
+from .steppers import runs_above
 
 
 class Owner(Protocol):

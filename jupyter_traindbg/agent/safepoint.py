@@ -31,10 +31,11 @@ IDLE_WINDOW_S, IDLE_CPU_S = 0.2, 0.004
 
 
 class Request:
-    """A function to be run on the training thread right after an optimizer step."""
+    """A function to be run on the training thread right after an optimizer step: the first one at which it is due."""
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    def __init__(self, function: Callable[[], Any], due: Callable[[], bool] = lambda: True) -> None:
         self.function = function
+        self.due = due
         self.done = threading.Event()
         self.value: Any = None
         self.error: Optional[Exception] = None
@@ -141,21 +142,22 @@ class SafePoints:
         wanted = max(1.0, SLOWER_THAN_USUAL * max(gaps)) if gaps else WAIT_WITHOUT_HISTORY_S
         return min(wanted, deadline_s / 2)
 
-    def run(self, function: Callable[[], Any], wait_s: float) -> Optional[Request]:
-        """Run `function` on the training thread after its next optimizer step; None where no step came in `wait_s`.
+    def run(
+        self, function: Callable[[], Any], wait_s: float, due: Callable[[], bool] = lambda: True
+    ) -> Optional[Request]:
+        """Run `function` on the training thread after its next optimizer step that is `due`; None where no such step came in `wait_s`.
 
-        Called on a client's thread. Errors of `function` are raised here, never in the training thread.
+        Called on a client's thread. Errors of `function` are raised here, never in the training thread; `due` must not raise.
         """
-        return self._ask(self._requests, function, wait_s)
+        return self._ask(self._requests, Request(function, due), wait_s)
 
     def run_at_boundary(self, function: Callable[[], Any], wait_s: float) -> Optional[Request]:
         """Like `run`, at the next boundary between two iterations."""
-        return self._ask(self._boundary_requests, function, wait_s)
+        return self._ask(self._boundary_requests, Request(function), wait_s)
 
-    def _ask(self, requests: Deque[Request], function: Callable[[], Any], wait_s: float) -> Optional[Request]:
+    def _ask(self, requests: Deque[Request], request: Request, wait_s: float) -> Optional[Request]:
         if not self.active:
             return None
-        request = Request(function)
         requests.append(request)
         if not request.done.wait(wait_s):
             try:
@@ -168,20 +170,26 @@ class SafePoints:
             raise request.error
         return request
 
-    def run_safely(self, function: Callable[[], Any], deadline_s: float) -> Optional[str]:
+    def run_safely(
+        self, function: Callable[[], Any], deadline_s: float, due: Callable[[], bool] = lambda: True
+    ) -> Optional[str]:
         """Run `function`, which touches gradients, where that is harmless: ``"safe point"``, ``"idle"``, or None where it was not run.
 
         Gradients belong to C++. Asking for ``.grad`` from another thread while torch computes without the GIL can leave a Python
         object without its tensor, and the garbage collector then takes the process down (torch 2.13: within some hundred reads). So it
-        is done on the training thread between two steps, or, in a process that stands still, here.
+        is done on the training thread between two steps (the first one that is `due`), or, in a process that stands still, here.
         """
         ends = time.monotonic() + deadline_s
-        if self.run(function, self.patience_s(deadline_s)) is not None:
+        patience_s = self.patience_s(deadline_s)
+        if self.run(function, patience_s, due) is not None:
             return "safe point"
-        if is_idle() and not cuda.busy():  # what is on a GPU that does not finish would be waited for in vain
+        since = self.since_last_step_s()
+        stepping = since is not None and since < patience_s  # a step came, and was not due yet
+        # What is on a GPU that does not finish would be waited for in vain.
+        if not stepping and is_idle() and not cuda.busy():
             function()
             return "idle"
-        return "safe point" if self.run(function, max(0.0, ends - time.monotonic())) is not None else None
+        return "safe point" if self.run(function, max(0.0, ends - time.monotonic()), due) is not None else None
 
     # -- on the training thread: nothing below may raise into the training --
 
@@ -251,11 +259,15 @@ class SafePoints:
 
     @staticmethod
     def _serve(requests: Deque[Request]) -> None:
-        while requests and not cuda.capturing():  # in a capture they would become a part of the graph, or break it
+        if not requests:  # nearly always
+            return
+        for request in [request for request in list(requests) if request.due()]:
+            if cuda.capturing():  # in a capture they would become a part of the graph, or break it
+                return
             try:
-                request = requests.popleft()
-            except IndexError:
-                return  # whoever asked has just given up
+                requests.remove(request)
+            except ValueError:
+                continue  # whoever asked has just given up
             request.run()
 
 

@@ -36,9 +36,11 @@ from .adjust import (
 from .clipping import Clip
 from .guard import Guard, compiled, keep_from_compilation, makes_up_state, running
 from .objects import Objects
-from .recorder import Recorder, runs_above, step_frame
+from .own_count import next_count, own_count
+from .recorder import Recorder
 from .refused import Refused
 from .safepoint import SafePoints
+from .steppers import runs_above, step_frame
 
 CLOSE_S = 2.0
 AT_MOST = 100
@@ -57,7 +59,7 @@ class Tuning:
         self._history: Deque[Tuple[Force, Optional[str]]] = deque(maxlen=HISTORY)
         """What held before each change, and the setting that it changed."""
         self.log: Deque[Dict[str, Any]] = deque(maxlen=LOG)
-        """Every change: ``time_s``, ``step`` (the first one under it), ``change``, ``rows``."""
+        """Every change: ``time_s``, ``step`` (the first one under it), ``optimizer_step`` (its own count), ``change``, ``rows``."""
         self._windows: Dict[int, Window] = {}
         self._turns = 0
         """Counts how often a window was opened or closed: who reads meanwhile sees that it has to look again."""
@@ -103,8 +105,16 @@ class Tuning:
         return self.commit(self.plan(change))
 
     def report(self) -> Dict[str, Any]:
-        """``{"in_force": [row, ...], "log": [{"time_s", "step", "change", "rows"}, ...]}``; ``step`` is the first one under a change."""
+        """``{"in_force": [row, ...], "log": [{"time_s", "step", "optimizer_step", "change", "rows"}, ...]}``.
+
+        ``step`` is the first one under a change, counted since the agent came, ``optimizer_step`` by the optimizer's own count.
+        """
         ends = in_time()
+        for entry in list(self.log):
+            if (
+                entry["optimizer_step"] is None
+            ):  # it was not known beforehand: several optimizers, or the first step of all
+                entry["optimizer_step"] = own_count(self._recorder, entry["step"])
         return {
             "in_force": [self._row(key, self._force, self._force, ends) for key in keys(self._force)],
             "log": list(self.log),
@@ -269,8 +279,8 @@ class Tuning:
         if held is None or cuda.capturing() or makes_up_state(frame):
             return
         self._enter(optimizer, held, id(frame))
-        if held.clip is not None and not self._safepoints.with_closure:
-            held.clip.apply(optimizer)
+        if not self._safepoints.with_closure:
+            self._clip(optimizer, held)
 
     def _after(self, optimizer: Any) -> None:
         window = self._windows.get(id(optimizer))
@@ -288,6 +298,12 @@ class Tuning:
         except Exception as e:  # the step goes on with the schedule's values, and whoever asks is told
             self._leave(id(optimizer))
             held.failure = f"not in force: {e}".splitlines()[0]
+
+    def _clip(self, optimizer: Any, held: Held) -> None:
+        clip = held.clip
+        norm = None if clip is None else clip.apply(optimizer)
+        if clip is not None and norm is not None:
+            self._recorder.norms.clipped(optimizer.param_groups[0]["params"], norm, clip.max_norm)
 
     def _leave(self, key: int) -> None:
         window = self._windows.get(key)
@@ -318,8 +334,7 @@ class Tuning:
         held = self._force.get(id(optimizer))
         if held is not None:
             self._enter(optimizer, held, frame)
-            if held.clip is not None:
-                held.clip.apply(optimizer)
+            self._clip(optimizer, held)
 
     def _boundary(self, _where: str) -> None:
         self._heal_all()
@@ -408,7 +423,9 @@ class Tuning:
         return alive.index(ident) if ident in alive else held.number
 
     def _note(self, change: Dict[str, Any], rows: List[Dict[str, Any]]) -> None:
-        self.log.append({"time_s": time.time(), "step": self._recorder.step + 1, "change": change, "rows": rows})
+        own = next_count(self._recorder, self._safepoints)
+        step = self._recorder.step + 1
+        self.log.append({"time_s": time.time(), "step": step, "optimizer_step": own, "change": change, "rows": rows})
 
 
 def _effective(held: Optional[Held], group: int, setting: str, scheduled: Any) -> Any:

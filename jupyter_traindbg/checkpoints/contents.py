@@ -65,6 +65,9 @@ TOLD = (
     "arch",
     "seed",
 )
+PROGRESS = ("trainer", "training", "train_state", "state", "progress")
+"""What trainers call the figures that they go on from."""
+MOST_OPTIMIZERS = 16
 _OF_NAME = {name: role for role, names in ROLES.items() for name in names}
 _PREFIXED = (
     "random_states_",
@@ -130,6 +133,8 @@ class Contents:
     refused: list[str] = field(default_factory=list)
     exact: bool | None = None
     without: list[str] = field(default_factory=list)
+    no_step: str = ""
+    """Why nothing tells the step, where that is known better than from what is there."""
 
     def keys(self, role: str = "model") -> list[TensorKey]:
         """The tensors of all sections of `role`."""
@@ -196,6 +201,7 @@ def absorb(contents: Contents, loaded: Loaded, file: str, stem: str) -> None:
         _add(contents, loaded, whole, file, value)
     elif isinstance(value, dict):
         _tell_values(contents, loaded, value, file)  # first: the trainer's own count of steps before the optimizer's
+        _tell_step_below(contents, loaded, value, file)
         for key, part in value.items():
             _part(contents, loaded, file, word(key), part)
     elif _has_tensors(value):
@@ -300,16 +306,16 @@ def keys_of(named: Iterable[tuple[Sequence[str], TensorEntry]]) -> list[TensorKe
 
 
 def _optimizer_step(value: Any, loaded: Loaded) -> float | None:
-    """The greatest ``step`` that an optimizer (or the first of several) keeps of its parameters."""
-    if isinstance(value, list):
-        value = value[0] if value else None
-    if isinstance(value, dict) and "state" not in value and len(value) == 1:
-        value = next(iter(value.values()))
+    """The greatest ``step`` that an optimizer (or the first of several that keeps one) keeps of its parameters."""
+    if isinstance(value, list) or (isinstance(value, dict) and "state" not in value):
+        below = list(value.values() if isinstance(value, dict) else value)[:MOST_OPTIMIZERS]
+        steps = (_optimizer_step(one, loaded) for one in below if isinstance(one, dict) and "state" in one)
+        return next((step for step in steps if step is not None), None)
     state = value.get("state") if isinstance(value, dict) else None
     if not isinstance(state, dict):
         return None
-    steps = [number(s["step"], loaded) for s in list(state.values())[:1000] if isinstance(s, dict) and "step" in s]
-    known = [s for s in steps if s is not None]
+    counts = [number(s["step"], loaded) for s in list(state.values())[:1000] if isinstance(s, dict) and "step" in s]
+    known = [s for s in counts if s is not None]
     return max(known) if known else None
 
 
@@ -318,6 +324,15 @@ def number(value: Any, loaded: Loaded) -> float | None:
     if isinstance(value, TensorEntry):
         return loaded.number(value) if value.numel == 1 else None
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _tell_step_below(contents: Contents, loaded: Loaded, value: dict[Any, Any], file: str) -> None:
+    """The step that a trainer keeps together with its other figures: ``{"train_state": {"step": 7}}``."""
+    for key in PROGRESS if contents.exact is None else ():
+        below = value.get(key)
+        if isinstance(below, dict):
+            for name in STEPS:
+                contents.tell_step(number(below.get(name), loaded), f"{key}.{name} in {file}")
 
 
 def _tell_values(contents: Contents, loaded: Loaded, value: dict[Any, Any], file: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadCheckpoint
-from .contents import STEPS, TOLD, Contents, Loaded, Section, dtype_of, keys_of, number, role_of
+from .contents import PROGRESS, STEPS, TOLD, Contents, Loaded, Section, dtype_of, keys_of, number, role_of
 from .pickles import read_pickle
 from .torchfile import read_zip
 from .values import Opaque, TensorEntry, shown, word
@@ -140,7 +140,7 @@ def _small_values(
             continue
         if path[-1] == "step" and "state" in path[:-1]:
             steps.append(value)
-        elif len(path) == 1 or path[-2] in ("trainer", "training", "train_state", "state", "progress"):
+        elif len(path) == 1 or path[-2] in PROGRESS:
             contents.values.setdefault(path[-1], f"{value:g}")
             if path[-1] in STEPS:
                 contents.tell_step(value, f"{name} in {METADATA}")

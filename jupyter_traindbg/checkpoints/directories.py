@@ -210,6 +210,7 @@ def _ours(directory: Path, contents: Contents) -> None:
     absent = [name for name in about.files if not (directory / name).is_file()]
     contents.problems += [f"{name} is missing" for name in absent]
     contents.tell_step(about.step, manifest.NAME)
+    contents.no_step = manifest.no_step(about)
     contents.exact = about.exact
     contents.values |= {"taken": about.taken, "ranks": str(len(about.ranks)), "world size": str(about.world_size)}
     contents.notes += about.notes

@@ -40,7 +40,7 @@ def inspected(contents: Contents) -> Inspected:
         format=contents.format,
         bytes=contents.bytes,
         files=tuple(contents.files),
-        step=NA("nothing in it tells the step") if contents.step is None else contents.step,
+        step=NA(_no_step(contents)) if contents.step is None else contents.step,
         step_from=contents.step_from,
         keys=tuple(contents.keys()),
         parts=tuple(sorted(parts, key=lambda p: NEEDED.index(p.role) if p.role in NEEDED else len(NEEDED))),
@@ -50,6 +50,15 @@ def inspected(contents: Contents) -> Inspected:
         notes=tuple(contents.notes),
         verdict=tuple(_findings(contents)),
     )
+
+
+def _no_step(contents: Contents) -> str:
+    """Why the step is not known."""
+    if contents.no_step:
+        return contents.no_step
+    if contents.has("optimizer"):
+        return "its optimizer keeps no count of its steps (SGD keeps none), and nothing else in it tells the step"
+    return "it holds no optimizer, and nothing else in it tells the step"
 
 
 def _absent(role: str, contents: Contents) -> str:

@@ -4,6 +4,7 @@ While it is being written the directory is called ``.NAME.partial-IDENT``; under
 
     {"format": "traindbg-checkpoint", "version": 1, "kind": "replicated" | "sharded", "created_s": 1.7e9 (Unix time), "world_size": 2,
      "ranks": [0, 1], "step": 12 | null (the optimizer's own count), "steps": {"0": 12, "1": 12}, "mixed": false,
+     "since_attach": {"0": 4, "1": 4} (steps that each rank's agent had seen),
      "taken": "loop boundary" | "hung" | ..., "exact": true, "notes": [], "versions": {}, "command": [], "cwd": "", "counters": {},
      "models": [{"class", "file", "parameters"}], "optimizers": [], "schedulers": [], "actions": [],
      "files": {NAME: {"bytes": 10, "sha256": HEX, "rank": 0 | null}}, "self_sha256": HEX}
@@ -19,9 +20,11 @@ from typing import Any
 
 from ..agent.checkpoint.seal import SEAL, file_bytes, seal
 from ..errors import BadCheckpoint, UsageError
+from ..model import StepNumber
+from ..step_numbers import step_words
 from .values import shown
 
-__all__ = ["FORMAT", "NAME", "VERSION", "Manifest", "Written", "is_ours", "parse", "read"]
+__all__ = ["FORMAT", "NAME", "VERSION", "Manifest", "Written", "is_ours", "no_step", "parse", "read"]
 
 NAME = "manifest.json"
 FORMAT = "traindbg-checkpoint"
@@ -59,6 +62,8 @@ class Manifest:
     sealed: bool
     ident: str = ""
     """Of the attempt that wrote it."""
+    since_attach: Mapping[int, int] = field(default_factory=dict)
+    """By rank, how many steps its agent had seen."""
     notes: Sequence[str] = ()
     versions: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = ()
@@ -69,6 +74,13 @@ class Manifest:
     schedulers: Sequence[Any] = ()
     actions: Sequence[Any] = ()
     files: Mapping[str, Written] = field(default_factory=dict)
+
+
+def no_step(about: Manifest) -> str:
+    """Why a checkpoint of ours has no step, and what is known in place of it."""
+    why = "its optimizers keep no count of their steps"
+    seen = [StepNumber(step, None) for step in about.since_attach.values()]
+    return f"{why}; it was taken after {step_words(*seen)}" if seen else why
 
 
 def is_ours(directory: Path) -> bool:
@@ -180,6 +192,7 @@ def _manifest(path: Path, content: dict[str, Any], raw: bytes) -> Manifest:
         exact=bool(content["exact"]),
         sealed=sealed,
         ident=str(content.get("ident", "")),
+        since_attach={int(rank): int(step) for rank, step in content.get("since_attach", {}).items()},
         notes=tuple(str(note) for note in content.get("notes", ())),
         versions=dict(content.get("versions", {})),
         command=tuple(str(word) for word in content.get("command", ())),

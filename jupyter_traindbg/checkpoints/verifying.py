@@ -48,7 +48,7 @@ def verify(directory: str | os.PathLike[str]) -> Verified:
     return Verified(
         path=str(path),
         kind=found.kind,
-        step=NA("the ranks' optimizers keep no count of their own") if found.step is None else found.step,
+        step=NA(manifest.no_step(found)) if found.step is None else found.step,
         files=tuple(files),
         bytes_read=read,
         taken_s=time.monotonic() - began,

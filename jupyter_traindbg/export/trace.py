@@ -13,18 +13,12 @@ import numpy as np
 
 from ..live import Feed
 from ..model import Exported
+from ..step_parts import PARTS
 from . import table
 
 __all__ = ["write_trace"]
 
 STEPS_THREAD = 1
-PARTS = (
-    ("data wait", "data_wait_s"),
-    ("forward", "forward_s"),
-    ("backward", "backward_s"),
-    ("optimizer", "optimizer_s"),
-    ("other", "other_s"),
-)
 COUNTERS = (
     ("loss", ("loss",)),
     ("gradient norm", ("grad_norm",)),
@@ -140,11 +134,11 @@ def _slices(part: table.Columns, i: int, start: float, end: float, step: int) ->
         "args": {"step": step},
     }
     at = start
-    for name, column in PARTS:
-        took = _value(part, column, i)
+    for of_step in PARTS:
+        took = _value(part, of_step.field, i)
         until = min(end, at + (took or 0.0) * 1e6)
         if until > at:
-            yield {**common, "name": name, "cat": "part", "ts": round(at, 3), "dur": round(until - at, 3)}
+            yield {**common, "name": of_step.en, "cat": "part", "ts": round(at, 3), "dur": round(until - at, 3)}
             at = until
 
 

@@ -17,6 +17,7 @@ from ..errors import DeadlineExceeded, TraindbgError
 from ..model import Joining, Look, Maybe, NotAvailable, Pace, ProcessStacks, Rank, RankCollectives, Step
 from ..outside import procfs
 from ..outside import stacks as outside
+from ..step_parts import PARTS, StepPart
 
 __all__ = ["Plan", "Watched"]
 
@@ -28,7 +29,6 @@ PROBE_S = 2.0
 SURELY_STUCK_S = 0.3
 """A slow disk keeps a thread in uninterruptible sleep for less."""
 RECENT_STEPS = 32
-_PARTS = ("data_wait", "forward", "backward", "optimizer", "other")
 
 
 @dataclass
@@ -209,7 +209,10 @@ class Watched:
 def _to_pace(answer: Mapping[str, Any], recorded: Sequence[Step], first: Mapping[str, Any]) -> Pace:
     """`first`: what the same probe said at the beginning of the window; empty where no agent was there yet."""
     marks = answer["marks"]
-    parts = {name: [v for step in recorded if (v := getattr(step, f"{name}_s")) is not None] for name in _PARTS}
+    parts = {
+        _part_key(part, recorded): [v for step in recorded if (v := getattr(step, part.field)) is not None]
+        for part in PARTS
+    }
     return Pace(
         steps=answer["step"],
         optimizer_step=marks[-1][2] if marks else None,
@@ -220,6 +223,13 @@ def _to_pace(answer: Mapping[str, Any], recorded: Sequence[Step], first: Mapping
         gpu_busy=bool(first.get("gpu_busy") and answer["gpu_busy"]),
         parts={name: statistics.median(values) for name, values in parts.items() if values},
     )
+
+
+def _part_key(part: StepPart, recorded: Sequence[Step]) -> str:
+    """``forward``; ``before_backward`` where the calls of the model were not seen, and all before backward counts as forward."""
+    if part.field == "forward_s" and not all(step.forward_seen for step in recorded):
+        return "before_backward"
+    return part.field.removesuffix("_s")
 
 
 def _new_calls(before: Maybe[RankCollectives], after: Maybe[RankCollectives]) -> Maybe[int]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..errors import TargetGone, TraindbgError
 from ..language import text
-from ..model import Diagnosis, GpuReport, NewSteps, NotAvailable
+from ..model import Diagnosis, GpuReport, NewSteps, NotAvailable, StepNumber
+from ..step_numbers import step_title
 from .aside import Aside
 from .curves import Curve, Range, curve_of, latest_of, sparkline_of, spread_of
 from .events import Event, Marks
@@ -407,6 +408,8 @@ class Feed:
             "job": self.job.name,
             "state": {"code": state.code, "words": state.words, "since_s": state.since_s, "why": list(state.why)},
             "step": self.last_step,
+            "own_step": self.number.own,
+            "at": step_title(self.number),
             "ranks": len(tracks),
             "silent": {str(rank): why for rank, why in self.silent.items()},
             "loss": self.sparkline("loss"),
@@ -426,6 +429,22 @@ class Feed:
     def step_of(self, rank: int) -> int:
         """The latest step of a rank; 0 before its first."""
         return self._tracks[rank].step
+
+    def number_of(self, rank: int) -> StepNumber:
+        """The latest step of a rank, by the optimizer's own count, too, where it keeps one and is the only one."""
+        track = self._tracks[rank]
+        return track.number if len(track.optimizers) <= 1 else StepNumber(track.step, None)
+
+    @property
+    def number(self) -> StepNumber:
+        """The latest step of any rank."""
+        numbers = [self.number_of(rank) for rank in self.ranks]
+        owns = [number.own for number in numbers if number.own is not None]
+        return StepNumber(self.last_step, max(owns) if owns and len(owns) == len(numbers) else None)
+
+    def told_s(self, rank: int) -> float | None:
+        """When a rank told of its latest step, by its host's clock."""
+        return self._tracks[rank].told_s
 
     def step_age_s(self, rank: int) -> float | None:
         """How long the latest step of a rank is ago; None before its first."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from ..language import text
-from ..model import Watched, WatchedEvent, WatchedRank, WatchedSeries
+from ..model import StepNumber, Watched, WatchedEvent, WatchedRank, WatchedSeries
+from ..step_numbers import step_title
 from .curves import spread_of
 from .feed import Feed
 
@@ -36,6 +37,8 @@ def frame(feed: Feed, view: str = "curves") -> Watched:
             data_wait_s=latest.get("data_wait_s", {}).get(rank),
             rss_bytes=latest.get("rss_bytes", {}).get(rank),
             problem=silent.get(rank, ""),
+            optimizer_step=feed.number_of(rank).own,
+            told_s=feed.told_s(rank),
         )
         for rank in feed.ranks
     ]
@@ -53,6 +56,7 @@ def frame(feed: Feed, view: str = "curves") -> Watched:
         ranks=tuple(ranks),
         events=tuple(WatchedEvent(e.kind, e.step, e.time_s, e.text) for e in feed.events[-EVENTS:]),
         view=view,
+        optimizer_step=feed.number.own,
         verdict=tuple(diagnosis.verdict) if troubled and diagnosis is not None else (),
     )
 
@@ -66,4 +70,4 @@ def line(seen: Watched) -> str:
         if seen.steps_per_s is None
         else text(f" · {seen.steps_per_s:.3g} steps/s", f" · 每秒 {seen.steps_per_s:.3g} 步")
     )
-    return text(f"step {seen.step}{said}{pace} · {seen.words}", f"第 {seen.step} 步{said}{pace} · {seen.words}")
+    return f"{step_title(StepNumber(seen.step, seen.optimizer_step))}{said}{pace} · {seen.words}"

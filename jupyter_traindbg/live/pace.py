@@ -9,6 +9,7 @@ import numpy as np
 
 from ..diagnose.hang.pace import RATIO
 from ..language import text
+from ..step_parts import PARTS
 from .history import History
 
 __all__ = ["Pace", "pace_of"]
@@ -19,13 +20,7 @@ RECENT_S, LEAST_STEPS, MOST_STEPS = 10.0, 20, 4096
 FIRST_STEPS = 5
 RANKS = 8
 """Of so many ranks the steps are looked at: the ranks of a job step together."""
-PARTS = {
-    "data_wait_s": ("data wait", "数据等待"),
-    "forward_s": ("forward", "前向"),
-    "backward_s": ("backward", "反向"),
-    "optimizer_s": ("optimizer", "优化器"),
-    "other_s": ("other", "其他"),
-}
+NAMES = {part.field: (part.en, part.zh) for part in PARTS}
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class Pace:
 
     @property
     def words(self) -> str:
-        en, zh = PARTS.get(self.part, ("", ""))
+        en, zh = NAMES.get(self.part, ("", ""))
         ratio, now, before = f"{self.recent_s / self.before_s:.1f}", _ms(self.recent_s), _ms(self.before_s)
         return text(
             f"{now} a step, {ratio} times as long as before ({before})" + (f"; most of it {en}" if en else ""),
@@ -96,7 +91,7 @@ def _before(history: History, column: str, rows: Sequence[int], first: int) -> f
 def _grown(history: History, rows: Sequence[int], first: int, last: int) -> str:
     """The part of a step that has grown most."""
     growth: dict[str, float] = {}
-    for name in PARTS:
+    for name in NAMES:
         if history.has(name):
             values = history.raw(name, rows, first, last)[0]
             known, then = values[~np.isnan(values)], _before(history, name, rows, first)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..step_parts import PARTS
+
 __all__ = ["COLUMNS", "LOSS_LIKE", "MEASURED_ASIDE", "SERIES", "Series", "row"]
 
 Unit = Literal["", "s", "B", "%"]
@@ -26,12 +28,9 @@ SERIES: tuple[Series, ...] = (
     Series("lr", "learning rate, scheduled", "", "lr"),
     Series("lr_effective", "learning rate, effective", "", "lr"),
     Series("grad_norm", "gradient norm", "", "grad_norm"),
+    Series("clip_norm", "clipped at", "", "grad_norm"),
     Series("step_s", "step", "s", "time"),
-    Series("data_wait_s", "data wait", "s", "time"),
-    Series("forward_s", "forward", "s", "time"),
-    Series("backward_s", "backward", "s", "time"),
-    Series("optimizer_s", "optimizer", "s", "time"),
-    Series("other_s", "other", "s", "time"),
+    *(Series(part.field, part.en, "s", "time") for part in PARTS),
     Series("rss_bytes", "resident", "B", "memory"),
     Series("cuda_allocated_bytes", "CUDA allocated", "B", "memory"),
     Series("cuda_reserved_bytes", "CUDA reserved", "B", "memory"),

@@ -10,7 +10,8 @@ from typing import Literal
 from ..diagnose.hang.stuck import allowed_s
 from ..diagnose.hang.words import ranks_words, seconds
 from ..language import text
-from ..model import Diagnosis
+from ..model import Diagnosis, StepNumber
+from ..step_numbers import step_words
 from .pace import Pace
 from .tracks import Track
 
@@ -89,12 +90,12 @@ def _since(tracks: Sequence[Track], now_s: float) -> float:
 
 def _finished(tracks: Sequence[Track], now_s: float, diagnosis: Diagnosis | None) -> State:
     since_s = _since(tracks, min((t.silent_since_s or now_s) for t in tracks))
-    last = max(track.step for track in tracks)
+    last = step_words(max((track.number for track in tracks), key=lambda number: number.since_attach or 0))
     many = len(tracks) > 1
     who = text(
         "all processes have ended" if many else "the process has ended", "所有进程均已结束" if many else "进程已结束"
     )
-    words = text(f"finished: {who}, after step {last}", f"已结束：{who}，最后一步为第 {last} 步")
+    words = text(f"finished: {who}, after {last}", f"已结束：{who}，最后一步为{last}")
     failed = [f for f in diagnosis.verdict if f.severity == "critical"] if diagnosis is not None else []
     if failed:
         words = text(f"finished, not well: {failed[0].title}", f"异常结束：{failed[0].title}")
@@ -194,11 +195,10 @@ def _problems(tracks: Sequence[Track]) -> tuple[str, ...]:
 
 
 def _diverged(broken: Sequence[Track], now_s: float) -> State:
-    first = min(track.bad_since for track in broken if track.bad_since is not None)
+    earliest = min(broken, key=lambda track: track.bad_since or 0)
+    first = step_words(StepNumber(earliest.bad_since, earliest.bad_since_own))
     who = ranks_words(track.rank for track in broken)
     loss = broken[0].last_loss
     value = "NaN" if loss is None or math.isnan(loss) else text("infinite", "无穷大")
-    words = text(
-        f"diverged: the loss is {value} since step {first} ({who})", f"发散：自第 {first} 步起 loss 为 {value}（{who}）"
-    )
+    words = text(f"diverged: the loss is {value} since {first} ({who})", f"发散：自{first}起 loss 为 {value}（{who}）")
     return State("diverged", words, _since(broken, now_s))

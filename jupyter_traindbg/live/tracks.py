@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..model import NewSteps
+from ..model import NewSteps, StepNumber
 from .series import COLUMNS, row
 
 __all__ = ["Track"]
@@ -31,12 +31,20 @@ class Track:
     began_s: float = 0.0
     """When it was first asked."""
     step: int = 0
+    own_step: int | None = None
+    """Its latest step by the optimizer's own count; None where that keeps none."""
+    told_s: float | None = None
+    """When it told of it, by the clock of its host."""
+    optimizers: set[int] = field(default_factory=set)
+    """The numbers of the optimizers that were seen stepping: the counts of several say nothing of each other."""
     step_at_s: float | None = None
     """When its latest step ended."""
     longest_s: list[float] = field(default_factory=list)
     """The two longest steps, the longest first."""
     bad_since: int | None = None
     """The first step of those, up to the latest one, whose losses were not finite."""
+    bad_since_own: int | None = None
+    """The same step by the optimizer's own count."""
     bad_runs: list[int] = field(default_factory=list)
     """The first steps of such stretches, also of those that are over; emptied by who reads them."""
     last_loss: float | None = None
@@ -68,14 +76,30 @@ class Track:
             self.offset = self.step
             self.restarted = True
         self.agent_step = answer.last_step
+        self.told_s = answer.told_s
         rows = [row(answer.fields, record) for record in answer.records]
         rows = [(step + self.offset, values) for step, values in rows]
-        for step, values in rows:
+        for (step, values), own in zip(rows, self._owns(answer), strict=True):
             if step > self.step:
-                self._see(step, values)
+                self._see(step, values, own)
+            elif step == self.step:  # that of a GPU's optimizer arrives later
+                self.own_step = own
         if rows:
             self.step_at_s = self._by_our_clock(rows[-1][1][TIME], now_s)
         return rows
+
+    def _owns(self, answer: NewSteps) -> list[int | None]:
+        """The own count of each record, and which optimizers they are of."""
+        at = {name: i for i, name in enumerate(answer.fields)}
+        if "optimizer" in at:
+            self.optimizers |= {record[at["optimizer"]] for record in answer.records}
+        own = at.get("optimizer_step")
+        return [None if own is None else record[own] for record in answer.records]
+
+    @property
+    def number(self) -> StepNumber:
+        """Its latest step."""
+        return StepNumber(self.step, self.own_step)
 
     def _by_our_clock(self, ended_s: float | None, now_s: float) -> float:
         """When a step that has just been told of has ended. Of a first answer the step may be old, if the clocks agree."""
@@ -86,8 +110,8 @@ class Track:
         skew_s = 0.0 if first or abs(self._lag_s) <= SKEW_S else self._lag_s
         return min(now_s, ended_s + skew_s)
 
-    def _see(self, step: int, values: Sequence[float | None]) -> None:
-        self.step = step
+    def _see(self, step: int, values: Sequence[float | None], own: int | None) -> None:
+        self.step, self.own_step = step, own
         took, loss, rate = values[STEP_S], values[LOSS], values[LR]
         if took is not None and step - self.offset > WARM_UP:
             self.longest_s = sorted([*self.longest_s, took], reverse=True)[:2]
@@ -96,7 +120,7 @@ class Track:
             if math.isfinite(loss):
                 self.bad_since = None
             elif self.bad_since is None:
-                self.bad_since = step
+                self.bad_since, self.bad_since_own = step, own
                 self.bad_runs.append(step)
         if rate is not None:
             self._see_rate(step, rate)

@@ -1,9 +1,9 @@
 """The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
 
-`base` has what all share, `observed` what was seen in a job, `changed` what was done to it, `checkpoints` what is on disk,
-`hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that is still
-being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster and
-its workers do, `soundness` whether a training is sound.
+`base` has what all share, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it, `checkpoints` what
+is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that
+is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster
+and its workers do, `soundness` whether a training is sound.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from . import (
     checkpoints,
     environ,
     following,
+    gradients,
     hangs,
     live,
     logs,
@@ -29,6 +30,7 @@ from .changed import *
 from .checkpoints import *
 from .environ import *
 from .following import *
+from .gradients import *
 from .hangs import *
 from .live import *
 from .logs import *
@@ -45,6 +47,7 @@ __all__ = [
     *checkpoints.__all__,
     *environ.__all__,
     *following.__all__,
+    *gradients.__all__,
     *hangs.__all__,
     *live.__all__,
     *logs.__all__,

@@ -23,8 +23,10 @@ __all__ = [
     "NotAvailable",
     "Result",
     "Silent",
+    "StepNumber",
     "available",
     "set_renderer",
+    "step_number",
 ]
 
 T = TypeVar("T")
@@ -65,6 +67,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     return value
+
+
+@dataclass(frozen=True)
+class StepNumber:
+    """Which step: ``own`` is the optimizer's own count (None where it keeps none), ``since_attach`` how many our agent has seen (None where
+    there was none: a checkpoint on disk). `jupyter_traindbg.step_numbers` has the words.
+    """
+
+    since_attach: int | None
+    own: int | None
+
+
+def step_number(since_attach: Maybe[int], own: Maybe[int]) -> StepNumber | None:
+    """The number of a step; None where there is none."""
+    if isinstance(since_attach, NotAvailable):
+        return None
+    return StepNumber(since_attach, None if isinstance(own, NotAvailable) else own)
 
 
 # --- results -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .base import Finding, Maybe, Result, Silent
+from .base import Finding, Maybe, NotAvailable, Result, Silent, StepNumber
 
 __all__ = [
     "Changed",
@@ -62,6 +62,12 @@ class RankChange:
     groups: Sequence[GroupChange]
     note: str = ""
 
+    @property
+    def number(self) -> StepNumber:
+        """The first step under the change."""
+        since = None if isinstance(self.after_step, NotAvailable) else self.after_step + 1
+        return StepNumber(since, None if isinstance(self.optimizer_step, NotAvailable) else self.optimizer_step)
+
 
 @dataclass(frozen=True)
 class Changed(Result):
@@ -101,12 +107,19 @@ class InForce:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One change that was made. ``step`` is the first optimizer step under it, counted since the attach; ``time_s`` since the epoch."""
+    """One change that was made. ``step`` is the first optimizer step under it, counted since the attach, ``optimizer_step`` the same by the
+    optimizer's own count, where that is known; ``time_s`` since the epoch.
+    """
 
     time_s: float
     step: int
     change: str
     groups: Sequence[GroupChange] = ()
+    optimizer_step: int | None = None
+
+    @property
+    def number(self) -> StepNumber:
+        return StepNumber(self.step, self.optimizer_step)
 
 
 # --- memory --------------------------------------------------------------------------------------------------------
@@ -186,6 +199,12 @@ class CheckpointRank:
     boundary: Maybe[str]
     pause_s: Maybe[float]
     written_bytes: int
+
+    @property
+    def numbers(self) -> tuple[StepNumber, ...]:
+        """One for each count that its optimizers keep; the steps that we have seen where they keep none."""
+        owns = [None] if isinstance(self.steps, NotAvailable) else dict.fromkeys(self.steps)
+        return tuple(StepNumber(self.step, own) for own in owns)
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,8 @@ class Pace:
     gpu_busy: bool = False
     """True where a GPU had work of this rank left at both ends of that time."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Where the time of the last steps went: medians in seconds of ``data_wait``, ``forward``, ``backward``, ``optimizer``, ``other``."""
+    """Where the time of the last steps went: medians in seconds, by the names of `Step`'s parts; ``before_backward`` in place of
+    ``forward`` where that was not told apart."""
 
 
 @dataclass(frozen=True)

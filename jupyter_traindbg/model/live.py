@@ -28,7 +28,7 @@ class NewSteps:
     """What one rank answered. ``records`` are plain lists in the order of ``fields`` (those of `Step`), oldest first; ``last_step`` is how
     many steps its agent has counted. ``between_cells``: it trains in a kernel's cells, and none of them runs.
 
-    ``problem`` says why there is no answer; ``gone``: because the process has ended.
+    ``problem`` says why there is no answer; ``gone``: because the process has ended. ``told_s``: when it answered, by its host's clock.
     """
 
     rank: int
@@ -40,6 +40,7 @@ class NewSteps:
     gone: bool = False
     doings: Sequence[Doing] = ()
     between_cells: bool = False
+    told_s: float | None = None
 
 
 # --- a frame of the live view --------------------------------------------------------------------------------------
@@ -62,7 +63,9 @@ class WatchedSeries:
 
 @dataclass(frozen=True)
 class WatchedRank:
-    """One rank: its latest step and figures; None where there is none. ``behind_s``: how long its latest step is ago."""
+    """One rank: its latest step and figures; None where there is none. ``behind_s``: how long its latest step is ago. ``step`` counts since
+    the attach, ``optimizer_step`` is the optimizer's own count; ``told_s``: when it told of it, by its host's clock.
+    """
 
     rank: int
     name: str
@@ -73,6 +76,8 @@ class WatchedRank:
     data_wait_s: float | None
     rss_bytes: float | None
     problem: str = ""
+    optimizer_step: int | None = None
+    told_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,8 @@ class WatchedEvent:
 @dataclass(frozen=True)
 class Watched(Result):
     """What `traindbg watch` shows at one moment. ``state`` is a code (``"training"``, ``"stalled"``, ...), ``words`` says it in full.
-    ``steps_per_s``: over the latest steps. ``view``: which part of it was asked for.
+    ``steps_per_s``: over the latest steps. ``view``: which part of it was asked for. ``step`` counts since the attach, ``optimizer_step``
+    is the optimizer's own count of it.
     """
 
     target: str
@@ -102,6 +108,7 @@ class Watched(Result):
     events: Sequence[WatchedEvent] = ()
     view: str = "curves"
     verdict: Sequence[Finding] = ()
+    optimizer_step: int | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -1,12 +1,13 @@
-"""What was seen in a job: targets, ranks, stacks, steps, gradients, learning rates, memory, GPUs."""
+"""What was seen in a job: targets, ranks, stacks, steps, learning rates, memory, GPUs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Finding, Maybe, NotAvailable, Result, Silent
+from .base import Finding, Maybe, NotAvailable, Result, Silent, StepNumber, step_number
 from .changed import InForce, LogEntry
 
 __all__ = [
@@ -15,11 +16,8 @@ __all__ = [
     "Detached",
     "Device",
     "DeviceProcess",
-    "FirstNonFinite",
     "Frame",
     "GpuReport",
-    "GradStat",
-    "Grads",
     "LearningRates",
     "Memory",
     "MemoryShare",
@@ -27,7 +25,6 @@ __all__ = [
     "OptimizerLr",
     "ProcessStacks",
     "Rank",
-    "RankGrads",
     "RankLr",
     "RankMemory",
     "RankSteps",
@@ -171,10 +168,19 @@ class Stacks(Result):
 class Step:
     """One optimizer step as recorded by the agent. ``None`` marks what that step did not have.
 
-    ``step`` counts from the attach; ``optimizer_step`` is the optimizer's own count where it keeps one. ``loss`` is the mean, over the
-    step's micro-batches, of what was passed to ``backward()`` (before a GradScaler's scaling). ``grad_norm`` is the L2 norm as the
-    optimizer saw it, sampled. The five ``*_s`` parts sum to ``duration_s``; the first record has none, since nobody saw its step begin, nor
-    has the first one of a notebook's cell, where we looked while none ran.
+    ``step`` counts from the attach; ``optimizer_step`` is the optimizer's own count where it keeps one.
+
+    ``loss``: see ``loss_kind``; always before a GradScaler's scaling. ``"whole"``: the loss of all that the step was trained on. Of several
+    micro-batches it is the mean of their own losses, with the division by their number undone, and ``loss_last`` is that of the last one.
+    ``"given"``: the mean of several losses as they were given to ``backward()``, where nothing tells whether they were divided.
+    ``"evaluated"``: the first of several evaluations within the step, which is what ``step(closure)`` returns.
+
+    ``grad_norm`` is the L2 norm before clipping: what ``clip_grad_norm_`` returned, else sampled at the optimizer. ``clip_norm``: at
+    what it was clipped, None where it was not.
+
+    The ``*_s`` parts sum to ``duration_s``; the first record has none, since nobody saw its step begin, nor has the first one of a
+    notebook's cell, where we looked while none ran. ``forward_s`` begins where a module is first called with gradients on; where no call
+    was seen (``forward_seen``) it holds all that lies before backward.
     """
 
     step: int
@@ -197,90 +203,41 @@ class Step:
     other_s: float | None
     lr_scheduled: Sequence[float | None] | None = None
     """What the schedule had set, where a change of ours was in force and ``lr``, which is what the step used, differs from it."""
+    loss_last: float | None = None
+    loss_kind: Literal["whole", "given", "evaluated"] = "whole"
+    clip_norm: float | None = None
+    forward_seen: bool = True
+    generation_s: float | None = None
+    evaluation_s: float | None = None
+    saving_s: float | None = None
+
+    @property
+    def grad_norm_clipped(self) -> float | None:
+        """The norm of the gradients that the step used; None where they were not clipped, or it is not known."""
+        if self.grad_norm is None or self.clip_norm is None or not self.grad_norm > self.clip_norm:
+            return None
+        return self.clip_norm if math.isfinite(self.grad_norm) else None
+
+    @property
+    def number(self) -> StepNumber:
+        return StepNumber(self.step, self.optimizer_step)
 
 
 @dataclass(frozen=True)
 class RankSteps:
+    """``told_s``: when it answered, by the clock of its host, in seconds since the epoch."""
+
     rank: int
     pid: int
     steps: Sequence[Step]
     note: str = ""
+    told_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Steps(Result):
     ranks: Sequence[RankSteps]
     silent: Sequence[Silent] = ()
-
-
-# --- gradients -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class GradStat:
-    """One parameter's gradient. ``shape`` is the global shape; for a DTensor the figures are of the local shard.
-
-    ``norm`` is L2, in float64; ``max_abs`` ignores non-finite elements; ``zeros`` is a share in [0, 1]. Where the gradient does not exist
-    they are `NotAvailable`. Parameters whose norm was finite are not scanned element by element unless asked, and then
-    ``max_abs`` and ``zeros`` are `NotAvailable`.
-    """
-
-    name: str
-    shape: Sequence[int]
-    dtype: str
-    norm: Maybe[float]
-    max_abs: Maybe[float]
-    zeros: Maybe[float]
-    nan_count: int
-    inf_count: int
-    requires_grad: bool = True
-
-
-@dataclass(frozen=True)
-class FirstNonFinite:
-    """The first module, in execution order, whose output was not finite during the armed steps; ``module`` None where none was.
-
-    ``step`` is the step that it was in, counted since the attach; ``steps_seen`` how many went by while armed.
-    """
-
-    module: str | None
-    kind: str
-    inputs_finite: Maybe[bool]
-    weights_finite: Maybe[bool]
-    modules_seen: int
-    note: str = ""
-    step: Maybe[int] = _NOT_MEASURED
-    steps_seen: int = 0
-
-
-@dataclass(frozen=True)
-class RankGrads:
-    """The gradients of one rank. ``at`` says when they were read: ``"after optimizer step N"`` or why not at a safe point.
-
-    ``after_step``: that step, counted since the attach. ``cost_s``: how long reading them took the training thread.
-    """
-
-    rank: int
-    pid: int
-    at: str
-    safe_point: bool
-    total_norm: Maybe[float]
-    grads: Sequence[GradStat]
-    first: FirstNonFinite | None = None
-    note: str = ""
-    after_step: Maybe[int] = _NOT_MEASURED
-    cost_s: Maybe[float] = _NOT_MEASURED
-
-
-@dataclass(frozen=True)
-class Grads(Result):
-    ranks: Sequence[RankGrads]
-    silent: Sequence[Silent] = ()
-    verdict: Sequence[Finding] = ()
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        return tuple(self.verdict)
 
 
 # --- learning rate -------------------------------------------------------------------------------------------------
@@ -306,10 +263,20 @@ class OptimizerGroup:
 
 @dataclass(frozen=True)
 class OptimizerLr:
+    """``step`` is its latest step since the attach, ``optimizer_step`` the same by its own count; `NotAvailable` before the first."""
+
     optimizer: str
     groups: Sequence[OptimizerGroup]
     scheduler: Maybe[str]
     scheduler_step: Maybe[int]
+    step: Maybe[int] = _NOT_MEASURED
+    optimizer_step: Maybe[int] = _NOT_MEASURED
+
+    @property
+    def number(self) -> StepNumber | None:
+        """None where neither is known."""
+        own = None if isinstance(self.optimizer_step, NotAvailable) else self.optimizer_step
+        return step_number(self.step, self.optimizer_step) or (None if own is None else StepNumber(None, own))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .base import Maybe, NotAvailable
-from .observed import Frame, RankGrads, RankLr, Step
+from .gradients import RankGrads
+from .observed import Frame, RankLr, Step
 
 __all__ = ["FullCollections", "Place", "Sampled", "Soundness"]
 _NOT_MEASURED = NotAvailable("not measured")

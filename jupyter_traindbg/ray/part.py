@@ -160,13 +160,24 @@ def enter(roster: Roster, timeout: float) -> list[Rank]:
 
 
 def raw(
-    roster: Roster, method: str, params: Mapping[str, Any], timeout: float
+    roster: Roster,
+    method: str,
+    params: Mapping[str, Any],
+    timeout: float,
+    of_rank: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> tuple[list[tuple[int, int, Any]], list[Silent], TraindbgError | None]:
-    """What each process's agent answers to `method`, as ``(rank, pid, answer)``; who gave none, and the first reason."""
+    """What each process's agent answers to `method`, as ``(rank, pid, answer)``; who gave none, and the first reason.
+
+    `of_rank`: what else some of them are asked with.
+    """
     good: list[tuple[int, int, Any]] = []
     silent: list[Silent] = []
     first: TraindbgError | None = None
-    for link, answer in each(_links(roster), lambda link: _call(link, method, params, timeout)):
+
+    def one(link: Link) -> Any:
+        return _call(link, method, {**params, **(of_rank or {}).get(link.rank, {})}, timeout)
+
+    for link, answer in each(_links(roster), one):
         if isinstance(answer, TraindbgError):
             first = first or answer
             silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))

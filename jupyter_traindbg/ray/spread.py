@@ -160,14 +160,20 @@ class Spread(Job):
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def _ask(
-        self, method: str, params: dict[str, Any], timeout: float, build: Callable[[int, int, Any], T]
+        self,
+        method: str,
+        params: dict[str, Any],
+        timeout: float,
+        build: Callable[[int, int, Any], T],
+        *,
+        of_rank: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
-        """Ask every trainer's agent at once; the answers, and who gave none."""
+        """Ask every trainer's agent at once; the answers, and who gave none. `of_rank`: what else some of them are asked with."""
         placed = self._need_trainers(timeout)
         good: list[T] = []
         silent: list[Silent] = []
         errors: list[TraindbgError] = []
-        for route, answer in self._everywhere(placed, "raw", timeout, method, params, timeout).items():
+        for route, answer in self._everywhere(placed, "raw", timeout, method, params, timeout, of_rank).items():
             if isinstance(answer, TraindbgError):
                 errors.append(answer)
                 silent += self._silent(placed, route, answer)

@@ -9,11 +9,23 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from ..model import Maybe, NotAvailable
-from .blocks import Inline, Span
+from ..model import Maybe, NotAvailable, StepNumber
+from .blocks import Column, Inline, Span
 from .units import number, steady
 
-__all__ = ["DASH", "clock", "finite", "measured", "median", "notes_of", "setting", "short_command", "spread", "value"]
+__all__ = [
+    "DASH",
+    "clock",
+    "finite",
+    "measured",
+    "median",
+    "notes_of",
+    "setting",
+    "short_command",
+    "spread",
+    "step_columns",
+    "value",
+]
 
 T = TypeVar("T")
 DASH = Span("–", "muted")
@@ -29,11 +41,11 @@ def measured(value: Maybe[T] | None, show: Callable[[T], str]) -> Span:
     return Span(show(value))
 
 
-def value(x: float | None) -> Span:
+def value(x: float | None, show: Callable[[float], str] = steady) -> Span:
     """A measured loss or norm; one that is not finite stands out."""
     if x is None:
         return DASH
-    return Span(steady(x), "plain" if math.isfinite(x) else "bad")
+    return Span(show(x), "plain" if math.isfinite(x) else "bad")
 
 
 def setting(x: float | None) -> Span:
@@ -41,6 +53,19 @@ def setting(x: float | None) -> Span:
     if x is None:
         return DASH
     return Span(number(x, 4), "plain" if math.isfinite(x) else "bad")
+
+
+def step_columns(
+    numbers: Iterable[StepNumber], own: str = "step"
+) -> list[tuple[Column, Callable[[StepNumber], Inline]]]:
+    """The column of the optimizer's own count, headed `own`, where there is one, and that of steps since the attach; with their cells."""
+    since: tuple[Column, Callable[[StepNumber], Inline]] = (
+        Column("since the attach", right=True),
+        lambda n: measured(n.since_attach, "{:,}".format),
+    )
+    if all(n.own is None for n in numbers):
+        return [since]
+    return [(Column(own, right=True), lambda n: measured(n.own, "{:,}".format)), since]
 
 
 def finite(values: Iterable[float | None]) -> list[float]:

@@ -68,6 +68,11 @@ def steady(value: float) -> str:
     return number(value)
 
 
+def printed(value: float) -> str:
+    """A loss or norm with the four decimals that trainings print, to be compared with them: ``3.4012``, ``0.0312``, ``3.2e-5``."""
+    return f"{value:.4f}" if math.isfinite(value) and 0.01 <= abs(value) < 9999.5 else steady(value)
+
+
 def percent(share: float) -> str:
     """A share in [0, 1]: ``42 %``, ``<1 %``."""
     if not math.isfinite(share):

@@ -114,6 +114,8 @@ def _plain(snapshot: Mapping[str, Any]) -> dict[str, Any]:
         "followed": True,
         "state": snapshot["state"],
         "step": snapshot["step"],
+        "own_step": snapshot["own_step"],
+        "at": snapshot["at"],
         "loss": [v if v is not None and math.isfinite(v) else None for v in snapshot["loss"]],
         "silent": snapshot.get("silent", {}),
     }

@@ -218,7 +218,16 @@ def _line(head: Target, members: Sequence[Target]) -> dict[str, Any]:
 
 def _gone(name: str) -> dict[str, Any]:
     nobody = replace(_NOBODY, name=name)
-    return {**_line(nobody, []), "step": None, "loss": [], "rss_bytes": None, "cuda_bytes": None, "state": None}
+    return {
+        **_line(nobody, []),
+        "step": None,
+        "own_step": None,
+        "at": "",
+        "loss": [],
+        "rss_bytes": None,
+        "cuda_bytes": None,
+        "state": None,
+    }
 
 
 _NOBODY = Target(name="", pid=0, kind="process", command="", user="", running_s=0.0, framework="")

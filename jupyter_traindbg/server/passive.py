@@ -13,8 +13,9 @@ from typing import Any
 
 from ..attach.client import connect
 from ..errors import TraindbgError
-from ..model import Target
+from ..model import StepNumber, Target
 from ..outside import procfs
+from ..step_numbers import step_title
 
 __all__ = ["pace", "seen"]
 
@@ -65,15 +66,19 @@ def _memory(targets: Sequence[Target]) -> dict[str, Any]:
 def _progress(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     with_steps = [a for a in answers if a["records"]]
     if not with_steps:
-        return {"step": None, "loss": [], "cuda_bytes": None, "state": None}
+        return {"step": None, "own_step": None, "at": "", "loss": [], "cuda_bytes": None, "state": None}
     behind = min(with_steps, key=lambda a: a["records"][-1]["time_s"])
     state = pace([r["time_s"] for r in behind["records"]], with_steps[0]["records"][-1]["loss"], time.time())
     if state["code"] == "stalled" and all(a["between_cells"] for a in answers):
         state = _state("waiting", "nothing trains now: the kernel runs no cell", state["since_s"])
     cuda = [a["records"][-1]["cuda_allocated_bytes"] for a in with_steps]
     known = [c for c in cuda if c is not None]
+    last = min(with_steps, key=lambda a: a["step"])
+    number = StepNumber(last["step"], last["records"][-1].get("optimizer_step"))
     return {
-        "step": min(a["step"] for a in with_steps),
+        "step": number.since_attach,
+        "own_step": number.own,
+        "at": step_title(number),
         "loss": [_number(r["loss"]) for r in with_steps[0]["records"]],
         "cuda_bytes": sum(known) if known else None,
         "state": state,

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 from .. import checkpoints
 from ..errors import TraindbgError, UsageError
-from ..model import Checkpoint, CheckpointPlan, NotAvailable, Verified
+from ..model import Checkpoint, CheckpointPlan, NotAvailable, StepNumber, Verified
 from ..render.clean import clean
 from ..render.grouping import compact_ranks
 from ..render.units import duration, plural, size
 from ..render.views.checkpoint import going_on
+from ..step_numbers import step_words
 from .cards import cards
 from .view import Content, Host, View
 
@@ -173,7 +174,7 @@ def plan_words(plan: CheckpointPlan) -> dict[str, Any]:
         pause = (
             f"about {duration(plan.pause_s)}: one copy of the state in memory; it is written while the training goes on"
         )
-    step = "" if plan.step is None else f", now at step {plan.step:,}"
+    step = "" if plan.step is None else f", now at {step_words(StepNumber(None, plan.step))}"
     facts = [
         ("path", plan.directory),
         ("size", f"{size(plan.bytes)} ({plan.kind})"),

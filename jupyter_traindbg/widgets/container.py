@@ -13,6 +13,7 @@ import anywidget
 import traitlets
 
 from ..errors import MissingPiece, UsageError
+from ..step_numbers import step_title
 from .hub import Hub
 from .shown import Cells, Place
 from .view import View
@@ -178,4 +179,4 @@ class WatchWidget(anywidget.AnyWidget):
 
 def _state(feed: Feed) -> dict[str, Any]:
     state = feed.state
-    return {"code": str(state.code), "words": str(state.words), "step": feed.last_step}
+    return {"code": str(state.code), "words": str(state.words), "step": feed.last_step, "at": step_title(feed.number)}

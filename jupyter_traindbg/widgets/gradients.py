@@ -17,6 +17,7 @@ from ..model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGr
 from ..render.clean import clean
 from ..render.grouping import compact_ranks
 from ..render.units import duration, plural
+from ..step_numbers import read_after, step_words
 from .cards import cards, silences
 from .view import Content, Host, LookingView
 
@@ -134,17 +135,20 @@ class GradientsView(LookingView):
         self.host.send(self._latest, self._latest_buffers)
 
     def _look_message(self, grads: Grads, ranks: Sequence[RankGrads], cost_s: float) -> dict[str, Any]:
-        steps = [r.after_step for r in ranks if not isinstance(r.after_step, NotAvailable)]
+        numbers = [number for r in ranks if (number := r.number) is not None]
+        steps = [number.since_attach if number.own is None else number.own for number in numbers]
         who = compact_ranks([r.rank for r in ranks])
         notes = [
             f"{compact_ranks([r.rank for r in grads.ranks if r.note == note])}: {clean(note)}"
             for note in _notes(grads.ranks)
         ]
+        if len(ranks) > 1 and grads.same_step is False:
+            notes.insert(0, "the ranks were read after different steps: the figures are the greatest that were read")
         share = cost_s / self._every_s
         return {
             "kind": "look",
-            "step": max(steps) if steps else None,
-            "at": clean(ranks[0].at) if ranks else clean(grads.ranks[0].at) if grads.ranks else "",
+            "step": max((step for step in steps if step is not None), default=None),
+            "at": _when(ranks or grads.ranks),
             "safe_point": all(r.safe_point for r in ranks),
             "who": who,
             "detail": self._detail,
@@ -227,10 +231,18 @@ FOUND = "nonfinite_activation"
 _FIELDS = ("norms", "zeros", "bad")
 
 
+def _when(ranks: Sequence[RankGrads]) -> str:
+    """When they were read: all after some step, or as the first one says."""
+    numbers = [number for rank in ranks if rank.safe_point and (number := rank.number) is not None]
+    if numbers and len(numbers) == len(ranks):
+        return clean(f"after {step_words(*numbers)}")
+    return clean(read_after(ranks[0])) if ranks else ""
+
+
 def _fired(hits: Sequence[tuple[int, FirstNonFinite]]) -> str:
     _, first = hits[0]
     same = [rank for rank, other in hits if other.module == first.module]
-    step = "" if isinstance(first.step, NotAvailable) else f" in step {first.step:,} since the attach"
+    step = "" if first.number is None else f" in {step_words(first.number)}"
     return clean(f"{first.module} ({first.kind}){step}, on {compact_ranks(same)}")
 
 

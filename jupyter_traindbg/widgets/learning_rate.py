@@ -14,6 +14,7 @@ from ..render.clean import clean
 from ..render.common import clock
 from ..render.grouping import compact_ranks, group_by
 from ..render.units import duration, number
+from ..step_numbers import from_step, step_words
 from .cards import cards, silences
 from .view import Content, Host, LookingView
 
@@ -384,7 +385,7 @@ def _optimizer(index: int, optimizer: OptimizerLr, rank: RankLr) -> dict[str, An
 
 def _entry(entry: Any) -> dict[str, Any]:
     return {
-        "step": entry.step,
+        "step": step_words(entry.number),
         "at": clock(entry.time_s),
         "change": clean(entry.change),
         "rows": _before_after(entry.groups),
@@ -408,7 +409,7 @@ def outcome_of(changed: Changed) -> dict[str, Any]:
             {
                 "ranks": compact_ranks([r.rank for r in same]),
                 "state": same[0].state,
-                "when": _when(same),
+                "when": from_step(same),
                 "change": _before_after(same[0].groups),
                 "note": clean("; ".join(dict.fromkeys(r.note for r in same if r.note))),
             }
@@ -422,20 +423,6 @@ def outcome_of(changed: Changed) -> dict[str, Any]:
 def _alike(rank: RankChange) -> object:
     """Ranks count steps since their own attach: what makes two alike is the optimizer's count, where there is one."""
     return rank.state, None if isinstance(rank.optimizer_step, NotAvailable) else rank.optimizer_step
-
-
-def _when(same: Sequence[RankChange]) -> str:
-    """The first step under the change."""
-    ours = sorted({r.after_step + 1 for r in same if not isinstance(r.after_step, NotAvailable)})
-    own = same[0].optimizer_step
-    if not ours:
-        return "from the next step on"
-    if isinstance(own, NotAvailable):
-        if len(ours) == 1:
-            return f"from step {ours[0]:,} since the attach on"
-        return f"from one and the same step on ({ours[0]:,} to {ours[-1]:,}, as each rank counts since its own attach)"
-    since = f" (step {ours[0]:,} since the attach)" if len(ours) == 1 else ""
-    return f"from the optimizer's step {own:,} on{since}"
 
 
 def _plain(value: Maybe[float]) -> float | None:

@@ -223,7 +223,7 @@ def test_one_frame_as_text_and_as_json(start: Start, capsys: pytest.CaptureFixtu
     assert cli.main(["watch", str(program.pid), "--once"]) == 0
     said = capsys.readouterr().out
     assert "learning rate, effective" in said
-    assert re.search(r"step \d+ since the attach · 1 rank", said)
+    assert re.search(r"step [\d,]+ · [\d,]+ since the attach · 1 rank", said)
     assert cli.main(["watch", str(program.pid), "--once", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["step"] >= 3

@@ -116,7 +116,7 @@ def test_the_first_nan_is_named_while_it_is_armed(
     page.wait_for_function("() => Number(document.querySelector('canvas.tdb-heat').dataset.looks) >= 6")
     now.touch()
     expect(line).to_have_text(
-        re.compile(r"First NaN: blocks\.2\.gate \(Gate\) in step [\d,]+ since the attach, on rank 0")
+        re.compile(r"First NaN: blocks\.2\.gate \(Gate\) in step [\d,]+ (\([\d,]+ )?since the attach\)?, on rank 0")
     )
     card = watch.locator(".tdb-card-critical").filter(has_text="blocks.2.gate").first
     expect(card).to_contain_text("CRITICAL")
@@ -153,7 +153,7 @@ def test_the_slider_changes_what_the_training_uses(
     box.get_by_role("button", name="Apply").focus()
     page.keyboard.press("Enter")
     done = watch.locator(".tdb-done")
-    expect(done).to_contain_text(re.compile(r"rank 0: verified from step [\d,]+ since the attach on"))
+    expect(done).to_contain_text(re.compile(r"rank 0: verified from step [\d,]+ (\([\d,]+ )?since the attach\)? on"))
     eventually(lambda: rates_used(trained)[-1] == pytest.approx(wanted, rel=1e-6))
     expect(group).to_contain_text("in force: hold")
     expect(watch.get_by_role("region", name="SGD, group 0")).not_to_contain_text("in force")
@@ -211,7 +211,8 @@ def test_all_ranks_change_at_one_step_or_none_does(open_notebook: Open, start: S
     expect(box).to_contain_text("from one and the same optimizer step on, on all 2 ranks, or on none of them")
     box.get_by_role("button", name="Apply").click()
     done = watch.locator(".tdb-done")
-    expect(done).to_contain_text(re.compile(r"ranks 0, 1: (verified|in force) from the optimizer's step [\d,]+ on"))
+    since = r"\([\d,]+( to [\d,]+)? since the attach\)"
+    expect(done).to_contain_text(re.compile(r"ranks 0, 1: (verified|in force) from step [\d,]+ " + since + " on"))
     ranks = sorted(child.pid for child in procfs.descendants(trained.pid))
     watch.get_by_role("button", name="Release all…").click()
     box.get_by_role("button", name="Apply").wait_for()

@@ -18,18 +18,26 @@ MODULES = {
     for file in sorted((REPO / PACKAGE).rglob("*.py"))
 }
 
-LEAVES = ["_version", "errors", "language", "model", "progress"]
-DATA = ["errors", "language", "model"]
+LEAVES = ["_version", "errors", "language", "model", "progress", "step_parts"]
+DATA = ["errors", "language", "model", "step_numbers", "step_parts"]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
-    "diagnose": ["language", "model", "ray.workers.naming"],  # pure: evidence in, Findings out
+    "step_numbers": ["language", "model"],
+    "diagnose": [
+        "language",
+        "model",
+        "ray.workers.naming",
+        "step_numbers",
+        "step_parts",
+    ],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "outside", *DATA],
     "evidence": ["model", "outside"],
     "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", *DATA],
     "evidence_collectives": ["evidence", "model", "outside"],
+    "grads_report": ["actions.matching", "diagnose.soundness.gradients", "evidence", *DATA],
     "evidence_soundness": ["model", "outside"],
     "log_report": ["diagnose", "outside", *DATA],  # files, no job
     "log_following": ["diagnose", "outside", *DATA],
@@ -82,6 +90,7 @@ MAY_IMPORT = {
         "diagnosing",
         "environment_report",
         "evidence",
+        "grads_report",
         "outside",
         "progress",
         "ray.job",  # what `connect` gives for a ray: target

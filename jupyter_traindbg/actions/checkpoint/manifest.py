@@ -65,6 +65,7 @@ def manifest(outcome: Outcome) -> dict[str, Any]:
         "missing_ranks": list(found.missing),
         "step": max(known) if known else None,
         "steps": {str(rank): step for rank, step in sorted(steps.items())},
+        "since_attach": {str(rank): int(taken["step"]) for rank, taken in sorted(outcome.taken.items())},
         "mixed": outcome.unequal.mixed,
         "taken": HUNG if outcome.hung else LOOP_BOUNDARY,
         "exact": not outcome.inexact,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 from .. import first_nonfinite
 from ..dynamo import keep_out
 from ..objects import named_parameters
+from ..own_count import own_count
 from ..tensors import shard, unreadable, values
 
 if TYPE_CHECKING:
@@ -24,15 +25,20 @@ COST = (
 )
 TINY = 1e-15
 """A norm below this may have lost values whose squares are no float32."""
+ANY_STEP_S, ANY_STEPS = 1.0, 2.0
+"""When so many seconds, or usual steps, are left, gradients are read after any step rather than after none."""
 CHUNK = 1 << 22
 """Elements looked at closely at a time: temporary copies must not use up the job's memory."""
 
 
-def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan: int = 0) -> Dict[str, Any]:
+def run(
+    agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan: int = 0, after_step: int = 0
+) -> Dict[str, Any]:
     """Read at the next safe point; where no step comes in time, straight away, and ``at`` says so.
 
     `first_nan`: watch so many steps (True: one) for the first module whose output is not finite, before that; see `first_nonfinite.arm`. A
-    negative number ends a watch that stays armed.
+    negative number ends a watch that stays armed. `after_step`: not before that many steps (counted since the agent came), so that all
+    ranks read after the same one; where it does not come in time, after any.
     """
     if "torch" not in sys.modules:
         return {"at": "", "safe_point": False, "grads": [], "note": "torch has not been imported in this process"}
@@ -49,9 +55,19 @@ def run(agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan:
         out.update(_read(named, [p.grad for _, p in named], notes, detail=detail), after_step=agent.recorder.step)
 
     left_s = max(0.2, ends - time.monotonic())
-    where = agent.safepoints.run_safely(read, left_s)
+    too_late = ends - max(ANY_STEP_S, ANY_STEPS * (agent.safepoints.usual_step_s() or 0.0))
+
+    def due() -> bool:
+        return agent.recorder.step >= after_step or time.monotonic() > too_late
+
+    where = agent.safepoints.run_safely(read, left_s, due)
+    if "after_step" in out:
+        out["optimizer_step"] = own_count(agent.recorder, out["after_step"])
     if where == "safe point":
-        out.update(at=f"after optimizer step {agent.recorder.step}", safe_point=True)
+        own, ours = out["optimizer_step"], out["after_step"]
+        out.update(
+            at=f"after step {ours} since the attach" if own is None else f"after optimizer step {own}", safe_point=True
+        )
     else:
         out.update(at=_why_not(agent, where is not None, left_s), safe_point=False)
         out["note"] = "; ".join(filter(None, (out["note"], *_scaled(agent))))

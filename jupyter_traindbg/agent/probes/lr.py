@@ -4,16 +4,19 @@ it will set next; and the changes of ours that are in force."""
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ..adjust import LR, WEIGHT_DECAY, in_time, number
 from ..next_lr import upcoming
+from ..own_count import latest_of_each
+from ..recorder import FIELDS, OPTIMIZER_STEP
 
 if TYPE_CHECKING:
     from ..core import Agent
 
 COST = "microseconds a group, plus one search for the objects (0.1 ms to 100 ms)"
 NEXT = 5
+STEP = FIELDS.index("step")
 
 
 def run(agent: Agent) -> Dict[str, Any]:
@@ -22,9 +25,19 @@ def run(agent: Agent) -> Dict[str, Any]:
     if "torch" not in sys.modules:
         return {"optimizers": [], "note": "torch has not been imported in this process", "in_force": [], "log": []}
     objects = agent.objects.find()
-    optimizers = [_optimizer(agent, o) for o in objects.optimizers()]
+    latest = latest_of_each(agent.recorder)
+    optimizers = [
+        {**_optimizer(agent, o), **_step(latest.get(agent.recorder.number_of(o)))} for o in objects.optimizers()
+    ]
     note = "" if optimizers else "no optimizer was found"
     return {"optimizers": optimizers, "note": note, **agent.tuning.report()}
+
+
+def _step(record: Optional[List[Any]]) -> Dict[str, Any]:
+    """The latest step of an optimizer: since the agent came, and by its own count."""
+    if record is None:
+        return {"step": None, "optimizer_step": None}
+    return {"step": record[STEP], "optimizer_step": record[OPTIMIZER_STEP]}
 
 
 def _optimizer(agent: Agent, optimizer: Any) -> Dict[str, Any]:

@@ -38,7 +38,7 @@ def run(agent: Agent, window_s: float = 1.0) -> Dict[str, Any]:
         "scaler_skipped": skipped,
         "skipped_in_a_row": agent.recorder.scaling.skipped_in_a_row,
         "scales": [[first.get(key), scale] for key, scale in _scales(agent).items()],
-        "losses_of_no_step": agent.recorder.losses_of_no_step(LOSSES),
+        "losses_of_no_step": agent.recorder.losses.last(LOSSES),
         "sampled": sampled,
         "collections": collections.report(),
         "mapped_growth_bytes": agent.recorder.resident.mapped_growth_bytes(),

@@ -49,6 +49,7 @@ def run(
         "records": records[-last:] if last else records,
         "step": agent.recorder.step,
         "note": note,
+        "time_s": time.time(),
         "between_cells": between_cells,
     }
 

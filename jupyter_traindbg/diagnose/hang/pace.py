@@ -250,6 +250,10 @@ def _part_name(part: str) -> str:
     return {
         "data_wait": text("waiting for data", "等待数据"),
         "forward": text("forward", "前向"),
+        "before_backward": text("what comes before backward", "反向之前的部分"),
+        "generation": text("generation", "生成"),
+        "evaluation": text("evaluation", "评估"),
+        "saving": text("saving", "保存"),
         "optimizer": text("the optimizer", "优化器"),
     }.get(part, text("code outside of forward, backward and optimizer", "前向、反向与优化器之外的代码"))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import Finding, FirstNonFinite, GradStat, NotAvailable, RankGrads
+from ...step_numbers import read_after
 from ..hang.case import Case, Hit
 from ..hang.words import ranks_words, who
 from .seen import figure, seen, unseen
@@ -70,7 +71,8 @@ def _zero(ranks: Sequence[RankGrads], *, always: bool = False) -> list[Finding]:
             title=text(f"All {count} gradients are zero: {when[0]}", f"全部 {count} 个梯度均为零：{when[1]}"),
             who=who(r.rank for r in blamed),
             evidence=[
-                text(f"rank {r.rank}: norm 0 ({r.at})", f"rank {r.rank}：范数为 0（{r.at}）") for r in blamed[:8]
+                text(f"rank {r.rank}: norm 0, {read_after(r)}", f"rank {r.rank}：范数为 0，{read_after(r)}")
+                for r in blamed[:8]
             ],
             cause=text(
                 "What reaches backward() does not depend on the parameters: a mask or labels that leave nothing to make a loss of, a loss "
@@ -196,6 +198,6 @@ def _not_finite(ranks: Sequence[RankGrads]) -> list[Finding]:
 
 def _evidence(rank: RankGrads, grad: GradStat) -> str:
     return text(
-        f"rank {rank.rank}, {grad.name}: {grad.nan_count} NaN, {grad.inf_count} Inf ({rank.at})",
-        f"rank {rank.rank}，{grad.name}：{grad.nan_count} 个 NaN，{grad.inf_count} 个 Inf（{rank.at}）",
+        f"rank {rank.rank}, {grad.name}: {grad.nan_count} NaN, {grad.inf_count} Inf, {read_after(rank)}",
+        f"rank {rank.rank}，{grad.name}：{grad.nan_count} 个 NaN，{grad.inf_count} 个 Inf，{read_after(rank)}",
     )

@@ -242,7 +242,7 @@ def _compared(same: Sequence[tuple[View, Soundness]], at: Mapping[int, Step]) ->
             f"{ranks_words(odd)} 的学习率与 {ranks_words(most)} 不同",
         ),
         who(odd),
-        evidence=[f"{ranks_words(g)}: {', '.join(figure(r) for r in at[g[0]].lr)} ({where})" for g in groups[:8]]
+        evidence=[f"{ranks_words(g)}: {', '.join(figure(r) for r in at[g[0]].lr)}, {where}" for g in groups[:8]]
         + _in_force(same),
         cause=text(
             "Ranks that share their gradients but not their steps drift apart: from here on each trains another model.",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ...language import text
 from ...model import Frame, NotAvailable, Sampled, Soundness, Step
+from ...step_numbers import step_words
 from ..hang.case import Case, View
 
 __all__ = ["at_step", "figure", "longest_at", "recent", "seen", "unseen", "user_frame"]
@@ -37,10 +38,8 @@ def recent(steps: Sequence[Step]) -> list[Step]:
 
 
 def at_step(step: Step) -> str:
-    """``step 812``: the optimizer's own count where it keeps one, else ``step 12 since the attach``."""
-    if step.optimizer_step is not None:
-        return text(f"step {step.optimizer_step}", f"第 {step.optimizer_step} 步")
-    return text(f"step {step.step} since the attach", f"attach 后第 {step.step} 步")
+    """``step 812 (12 since the attach)``: the optimizer's own count where it keeps one."""
+    return step_words(step.number)
 
 
 def figure(value: float | None) -> str:

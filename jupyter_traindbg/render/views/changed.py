@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from ...model import Changed, GroupChange, NotAvailable, RankChange
+from ...model import Changed, GroupChange, RankChange
+from ...step_numbers import from_step
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured, notes_of
 from ..grouping import compact_ranks, group_by
@@ -50,25 +51,13 @@ def _key(rank: RankChange) -> Hashable:
 
 def _ranks(same: Sequence[RankChange]) -> Iterator[Block]:
     who = compact_ranks([r.rank for r in same])
-    yield Line([Span(who, "strong"), ": ", Span(same[0].state, TONES.get(same[0].state, "plain")), *_when(same)])
+    yield Line(
+        [Span(who, "strong"), ": ", Span(same[0].state, TONES.get(same[0].state, "plain")), f" {from_step(same)}"]
+    )
     if same[0].groups:
         yield _table(same[0].groups, who)
     else:
         yield Line("nothing was in force there, so nothing has changed")
-
-
-def _when(same: Sequence[RankChange]) -> list[str | Span]:
-    """The first step under the change, by the optimizer's own count where it has one; by our own where that is the same for all."""
-    rank = same[0]
-    ours = sorted({r.after_step + 1 for r in same if not isinstance(r.after_step, NotAvailable)})
-    if not ours:
-        return [" from the next step on"]
-    if isinstance(rank.optimizer_step, NotAvailable):
-        if len(ours) == 1:
-            return [f" from step {ours[0]} since the attach on"]
-        return [f" from one and the same step on ({ours[0]} to {ours[-1]} as each rank counts since its own attach)"]
-    since = f" (step {ours[0]} since the attach)" if len(ours) == 1 else ""
-    return [f" from the optimizer's step {rank.optimizer_step} on{since}"]
 
 
 def _table(groups: Sequence[GroupChange], who: str) -> Table:

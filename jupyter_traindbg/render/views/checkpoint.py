@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import Checkpoint, CheckpointRank, NotAvailable
+from ...step_numbers import step_words
 from ..blocks import Block, Column, Inline, Items, Line, Pair, Pairs, Span, Table
 from ..common import DASH, measured, median
 from ..grouping import compact_ranks, group_by
@@ -48,16 +49,15 @@ def _taken(result: Checkpoint) -> Inline:
     if result.mixed:
         words.append(Span(", at different steps or unknown ones", "warn"))
     elif result.ranks:
-        words += [", after step ", Span(_steps(result.ranks[0]), "strong")]
+        words += [", after ", Span(_steps(result.ranks[0]), "strong")]
     if result.missing_ranks:
         words.append(Span(f"; {compact_ranks(result.missing_ranks)} did not answer", "warn"))
     return words
 
 
 def _steps(rank: CheckpointRank) -> str:
-    if isinstance(rank.steps, NotAvailable):
-        return f"{rank.step:,} since we came"
-    return ", ".join(f"{step:,}" for step in dict.fromkeys(rank.steps))
+    """Several optimizers may have made different numbers of steps."""
+    return ", ".join(step_words(number) for number in rank.numbers)
 
 
 def _pause(result: Checkpoint) -> Inline:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGrads
+from ...step_numbers import read_after, step_words
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table, spans
 from ..common import DASH, measured, notes_of, spread, value
 from ..grouping import compact_ranks, group_by, rank_list
@@ -23,20 +24,36 @@ def view(result: Grads) -> Iterator[Block]:
     yield Line(
         f"gradients of {compact_ranks([r.rank for r in ranks])} · {plural(len(parameters), 'parameter')}", title=True
     )
+    compared = len(ranks) <= 1 or result.same_step is True
+    if not compared:
+        yield _not_compared(result)
     for same in group_by([r for r in ranks if r.first is not None], lambda r: _first_key(r.first)):
         yield from _first(same)
     if ranks:
         yield _ranks(ranks)
-        if len(ranks) > RANK_ROWS:
+        if len(ranks) > RANK_ROWS and compared:
             totals = [(r.rank, r.total_norm) for r in ranks if not isinstance(r.total_norm, NotAvailable)]
             yield Line(["total norm: ", *spans(spread(totals, steady))])
     yield from _counts(parameters)
     with_gradient = sorted((p for p in parameters if p.norm is not None), key=_interest)
     if with_gradient:
-        yield _table(with_gradient)
+        yield _table(with_gradient, compared=compared)
     notes = notes_of((r.rank, r.note) for r in ranks)
     if notes:
         yield Items(notes)
+
+
+def _not_compared(result: Grads) -> Line:
+    """Gradients of different steps differ anyhow: no rank is called the worst of them."""
+    words: list[str | Span]
+    if isinstance(result.same_step, NotAvailable):
+        words = [
+            "that all ranks were read after the same step is not known",
+            Span("", "muted", why=result.same_step.reason),
+        ]
+    else:
+        words = ["the ranks were read after different steps"]
+    return Line([Span("not compared", "warn"), ": ", *words])
 
 
 # --- the first module whose output was not finite ------------------------------------------------------------------
@@ -44,7 +61,16 @@ def view(result: Grads) -> Iterator[Block]:
 
 def _first_key(first: FirstNonFinite | None) -> Hashable:
     assert first is not None
-    return first.module, first.kind, str(first.inputs_finite), str(first.weights_finite), first.modules_seen, first.note
+    number = None if first.number is None else step_words(first.number)
+    return (
+        first.module,
+        first.kind,
+        number,
+        str(first.inputs_finite),
+        str(first.weights_finite),
+        first.modules_seen,
+        first.note,
+    )
 
 
 def _first(same: Sequence[RankGrads]) -> Iterator[Block]:
@@ -63,7 +89,8 @@ def _first(same: Sequence[RankGrads]) -> Iterator[Block]:
         ": the first output that is not finite came from ",
         Span(first.module or "the model", "code"),
     ]
-    yield Line([*words, f" ({first.kind}): ", *inputs, ", ", *weights, f"{seen}{note}"])
+    step = "" if first.number is None else f" in {step_words(first.number)}"
+    yield Line([*words, f" ({first.kind}){step}: ", *inputs, ", ", *weights, f"{seen}{note}"])
 
 
 def _finite_words(what: str, answer: Maybe[bool]) -> list[str | Span]:
@@ -76,14 +103,14 @@ def _finite_words(what: str, answer: Maybe[bool]) -> list[str | Span]:
 
 
 def _ranks(ranks: Sequence[RankGrads]) -> Table:
-    groups = group_by(ranks, lambda r: (repr(r.total_norm), r.at, r.safe_point, _bad(r)))
+    groups = group_by(ranks, lambda r: (repr(r.total_norm), read_after(r), r.safe_point, _bad(r)))
     groups.sort(key=lambda same: (_bad(same[0]) == 0, len(same), same[0].rank))
     rows: list[list[Inline]] = [
         [
             Span(compact_ranks([r.rank for r in same]), "strong"),
             _norm(same[0].total_norm),
             str(_bad(same[0])) if not _bad(same[0]) else Span(str(_bad(same[0])), "bad"),
-            [same[0].at, *([] if same[0].safe_point else [Span(" (not at a safe point)", "warn")])],
+            [read_after(same[0]), *([] if same[0].safe_point else [Span(" (not at a safe point)", "warn")])],
         ]
         for same in groups
     ]
@@ -183,10 +210,11 @@ def _counts(parameters: Sequence[_Parameter]) -> Iterator[Block]:
         yield Items(items)
 
 
-def _table(parameters: Sequence[_Parameter]) -> Table:
+def _table(parameters: Sequence[_Parameter], *, compared: bool) -> Table:
     scanned = any(not isinstance(p.worst.max_abs, NotAvailable) for p in parameters)
     bad = any(p.bad_ranks for p in parameters)
-    differ = any(_differs(p) for p in parameters)
+    differ = compared and any(_differs(p) for p in parameters)
+    bad_on = bad and not compared
     columns = [
         Column("parameter", wrap=True),
         Column("shape", spare=True),
@@ -194,6 +222,7 @@ def _table(parameters: Sequence[_Parameter]) -> Table:
         Column("norm", right=True),
     ]
     columns += [Column("least", right=True), Column("worst on rank")] if differ else []
+    columns += [Column("not finite on rank")] if bad_on else []
     columns += [Column("max |g|", right=True), Column("zeros", right=True, spare=True)] if scanned else []
     columns += [Column("NaN", right=True), Column("Inf", right=True)] if bad else []
 
@@ -202,6 +231,8 @@ def _table(parameters: Sequence[_Parameter]) -> Table:
         cells: list[Inline] = [Span(p.name, "strong"), shape, p.worst.dtype, value(p.norm)]
         if differ:
             cells += [value(p.least) if _differs(p) else DASH, _worst_on(p)]
+        if bad_on:
+            cells.append(rank_list(p.bad_ranks) if p.bad_ranks else DASH)
         if scanned:
             cells += [measured(p.worst.max_abs, steady), measured(p.worst.zeros, percent)]
         if bad:
@@ -211,6 +242,8 @@ def _table(parameters: Sequence[_Parameter]) -> Table:
     caption = "Parameters: not finite first, then by norm" if bad else "Parameters with the largest gradients"
     if differ:
         caption += " (the greatest norm of all ranks, and the least)"
+    elif not compared:
+        caption += " (the greatest norm that was read)"
     return Table(caption, columns, [row(p) for p in parameters], SHOWN, "parameters")
 
 

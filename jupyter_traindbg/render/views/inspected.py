@@ -19,7 +19,7 @@ NAMED = 30
 
 def view(result: Inspected) -> Iterator[Block]:
     yield Line([Span(result.path, "code"), f" · {result.format}"], title=True)
-    step: list[str | Span] = ["step ", measured(result.step, str)]
+    step: list[str | Span] = ["step ", measured(result.step, "{:,}".format)]
     if not isinstance(result.step, NotAvailable) and result.step_from:
         step.append(f" ({result.step_from})")
     sizes = f" · {size(result.bytes)} in {plural(len(result.files), 'file')} · torch.load(weights_only=True): "

@@ -17,8 +17,9 @@ from ...model import (
     OptimizerLr,
     RankLr,
 )
+from ...step_numbers import step_words
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table
-from ..common import DASH, clock, measured, notes_of, setting
+from ..common import DASH, clock, measured, notes_of, setting, step_columns
 from ..grouping import compact_ranks, group_by
 from ..units import count, number
 
@@ -52,8 +53,10 @@ def _ranks(same: Sequence[RankLr]) -> Iterator[Block]:
     who = compact_ranks([r.rank for r in same])
     if not same[0].optimizers:
         yield Line([Span(who, "strong"), ": no optimizer"])
-    for optimizer in same[0].optimizers:
-        yield _table(optimizer, f"{optimizer.optimizer} of {who} · {_scheduler(optimizer)}")
+    for n, optimizer in enumerate(same[0].optimizers):
+        numbers = [number for rank in same if (number := rank.optimizers[n].number) is not None]
+        at = f" · at {step_words(*numbers)}" if numbers else ""
+        yield _table(optimizer, f"{optimizer.optimizer} of {who}{at} · {_scheduler(optimizer)}")
     if same[0].in_force:
         yield Items([in_force(action) for action in same[0].in_force], lead=[Span("in force", "warn"), f" on {who}"])
     if same[0].log:
@@ -78,11 +81,12 @@ def whose(row: InForce | GroupChange) -> str:
 def _log(same: Sequence[RankLr]) -> Table:
     """The changes, newest first. Ranks count steps from when their agents came: the steps are those of the first rank shown."""
     entries = list(reversed(same[0].log))
-    columns = [Column("from step", right=True), Column("at", right=True, spare=True)]
+    numbered = step_columns((e.number for e in entries), "from step")
+    columns = [*(column for column, _ in numbered), Column("at", right=True, spare=True)]
     columns += [Column("change", wrap=True), Column("before → after", wrap=True)]
-    of = f", steps as rank {same[0].rank} counts them since the attach" if len(same) > 1 else ", steps since the attach"
+    of = f" (rank {same[0].rank}'s attach)" if len(same) > 1 else ""
     rows: list[list[Inline]] = [
-        [Span(f"{e.step:,}", "strong"), clock(e.time_s), e.change, _before_after(e)] for e in entries
+        [*(show(e.number) for _, show in numbered), clock(e.time_s), e.change, _before_after(e)] for e in entries
     ]
     return Table(f"changes, newest first{of}", columns, rows, LOG, "changes")
 

@@ -7,22 +7,18 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from ...model import RankSteps, Step, Steps
+from ...step_numbers import behind, step_title, step_words
+from ...step_parts import PARTS, StepPart
 from ..blocks import Bar, Block, Column, Curve, Fold, Inline, Items, Line, Part, Span, Table, spans
-from ..common import DASH, clock, finite, measured, median, notes_of, spread, value
+from ..common import DASH, clock, finite, measured, median, notes_of, spread, step_columns, value
 from ..grouping import compact_ranks
-from ..units import duration, number, percent, plural, size, steady
+from ..units import duration, number, percent, plural, printed, size
 
 LAST = 8
 FEW = 4
-PARTS = (
-    ("data wait", "data_wait_s"),
-    ("forward", "forward_s"),
-    ("backward", "backward_s"),
-    ("optimizer", "optimizer_s"),
-    ("other", "other_s"),
-)
-SLOWER = 1.02
-"""A rank is called slow when its median step takes this many times the median of all ranks."""
+SLOWER, TIMED = 1.25, 5
+"""A rank is called slow when its median step takes this many times the median of all ranks, and three quarters of its steps took longer
+than the others' median: of so many timed steps each. Less is noise."""
 
 
 def view(result: Steps) -> Iterator[Block]:
@@ -50,11 +46,10 @@ def _title(result: Steps, stepped: Sequence[RankSteps]) -> str:
     who = compact_ranks([r.rank for r in result.ranks])
     if not stepped:
         return f"no step recorded yet · {who}"
-    lasts = [r.steps[-1].step for r in stepped]
-    at = f"step {max(lasts)}" if min(lasts) == max(lasts) else f"steps {min(lasts)} to {max(lasts)}"
+    at = step_title(*(r.steps[-1].number for r in stepped))
     middle = median(s.duration_s for r in stepped for s in r.steps)
     pace = "" if middle is None else f" · median {duration(middle)} a step"
-    return f"{at} since the attach · {who}{pace}"
+    return f"{at} · {who}{pace}"
 
 
 # --- one rank ------------------------------------------------------------------------------------------------------
@@ -64,6 +59,8 @@ def _one(rank: RankSteps) -> Iterator[Block]:
     curve = _loss(rank, "loss")
     if curve:
         yield curve
+        if how := _loss_kind(rank.steps):
+            yield Line([Span(f"loss: {how}", "muted")])
     yield from _split(rank)
     yield _latest(rank)
 
@@ -73,40 +70,62 @@ def _loss(rank: RankSteps, label: str) -> Curve | None:
     if not losses:
         return None
     known = finite(losses)
-    words = f"latest {steady(losses[-1])}"
+    words = f"latest {printed(losses[-1])}"
     if known:
-        words += f", least {steady(min(known))}, greatest {steady(max(known))}"
+        words += f", least {printed(min(known))}, greatest {printed(max(known))}"
     if len(known) < len(losses):
-        words += f", {len(losses) - len(known)} not finite (first at step {_first_bad(rank)})"
+        words += f", {len(losses) - len(known)} not finite (first at {_first_bad(rank)})"
     return Curve(label, losses, f"{words}, {plural(len(losses), 'step')}")
 
 
-def _first_bad(rank: RankSteps) -> int:
-    return next(s.step for s in rank.steps if s.loss is not None and not math.isfinite(s.loss))
+def _loss_kind(steps: Sequence[Step]) -> str:
+    """What the loss of a step is, where a step has several; nothing where it has one."""
+    last = next((s for s in reversed(steps) if s.micro_batches > 1), None)
+    if last is None:
+        return ""
+    n = last.micro_batches
+    if last.loss_kind == "evaluated":
+        return f"the first of {n} evaluations in the step, as step(closure) returns it"
+    if last.loss_kind == "given":
+        return f"the mean of what backward() was given, {n} times a step; whether it had been divided is not known"
+    return f"the mean over the {n} micro-batches of a step"
+
+
+def _first_bad(rank: RankSteps) -> str:
+    return next(step_words(s.number) for s in rank.steps if s.loss is not None and not math.isfinite(s.loss))
 
 
 def _split(rank: RankSteps) -> Iterator[Block]:
     shares = _shares(rank)
-    if shares:
-        parts = [Part(name, share, percent(share)) for (name, _), share in zip(PARTS, shares, strict=True)]
-        yield Bar("where the time of a step goes (medians)", parts)
+    if not shares:
+        return
+    seen = any(s.forward_seen for s in rank.steps)
+    names = {"forward_s": "forward"} if seen else {"forward_s": "forward and all before it"}
+    parts = [Part(names.get(part.field, part.en), share, percent(share)) for part, share in shares]
+    yield Bar("where the time of a step goes (medians)", parts)
+    shown = {part.field for part, _ in shares}
+    for part in PARTS:
+        took = [v for s in rank.steps if (v := getattr(s, part.field)) is not None]
+        if part.field not in shown and took:
+            yield Line(f"besides: {part.en}, {duration(sum(took))} in {len(took)} of {plural(len(rank.steps), 'step')}")
 
 
-def _shares(rank: RankSteps) -> list[float]:
-    """The share of each part in a step, from the medians of the parts; empty where no step was timed."""
-    middles = [median(getattr(s, field) for s in rank.steps) for _, field in PARTS]
-    whole = sum(finite(middles))
-    return [(m or 0.0) / whole for m in middles] if whole > 0 else []
+def _shares(rank: RankSteps) -> list[tuple[StepPart, float]]:
+    """The share of each part in a step, from the medians of the parts; empty where no step was timed. What few steps have is left out."""
+    timed = [s for s in rank.steps if s.duration_s is not None]
+    middles = [(part, median(getattr(s, part.field) or 0.0 for s in timed) or 0.0) for part in PARTS]
+    whole = sum(m for _, m in middles)
+    return [(part, m / whole) for part, m in middles if part.always or m] if whole > 0 else []
 
 
 def _latest(rank: RankSteps) -> Table:
     steps = rank.steps[-LAST:]
     fields: list[tuple[Column, Callable[[Step], Inline]]] = [
-        (Column("step", right=True), lambda s: str(s.step)),
+        *((column, lambda s, show=show: show(s.number)) for column, show in step_columns(s.number for s in steps)),
         (Column("at", right=True, spare=True), lambda s: clock(s.time_s)),
         (Column("took", right=True), lambda s: measured(s.duration_s, duration)),
-        (Column("loss", right=True), lambda s: value(s.loss)),
-        (Column("gradient norm", right=True), lambda s: value(s.grad_norm)),
+        (Column("loss", right=True), lambda s: value(s.loss, printed)),
+        (Column("gradient norm", right=True), lambda s: value(s.grad_norm, printed)),
         (Column("lr", right=True), lambda s: _lrs(s.lr)),
         (Column("data wait", right=True, spare=True), _waited),
         (Column("resident", right=True, spare=True), lambda s: size(s.rss_bytes)),
@@ -115,11 +134,22 @@ def _latest(rank: RankSteps) -> Table:
         fields.append((Column("CUDA", right=True), lambda s: measured(s.cuda_allocated_bytes, size)))
         fields.append((Column("CUDA peak", right=True), lambda s: measured(s.cuda_peak_bytes, size)))
     if any(s.micro_batches > 1 for s in steps):
+        fields.insert(
+            _after(fields, "loss"), (Column("last batch's", right=True), lambda s: value(s.loss_last, printed))
+        )
         fields.append((Column("batches", right=True), lambda s: str(s.micro_batches)))
+    if any(s.clip_norm is not None for s in steps):
+        fields.insert(
+            _after(fields, "gradient norm"), (Column("clipped to", right=True), lambda s: value(s.grad_norm_clipped))
+        )
     if len({s.optimizer for s in steps}) > 1:
         fields.append((Column("optimizer", right=True), lambda s: str(s.optimizer)))
     rows = [[show(s) for _, show in fields] for s in reversed(steps)]
     return Table("Latest steps, newest first", [column for column, _ in fields], rows, LAST, "steps")
+
+
+def _after(fields: Sequence[tuple[Column, Callable[[Step], Inline]]], name: str) -> int:
+    return next(i for i, (column, _) in enumerate(fields) if column.name == name) + 1
 
 
 def _lrs(lrs: Sequence[float | None]) -> Inline:
@@ -141,32 +171,33 @@ def _waited(step: Step) -> Inline:
 def _summary(ranks: Sequence[RankSteps]) -> Table:
     paces = {r.rank: median(s.duration_s for s in r.steps) for r in ranks}
     known = finite(paces.values())
-    usual = statistics.median(known) if known else math.inf
-    slowest = max(known, default=math.inf)
-    furthest = max((r.steps[-1].step for r in ranks if r.steps), default=0)
+    usual = statistics.median(known) if known else None
+    slow = _slowest(ranks)
+    late = _behind(ranks, usual)
 
     def remark(r: RankSteps) -> Inline:
         words: list[str | Span] = []
-        pace = paces[r.rank]
         if not r.steps:
             return Span("no step yet", "warn")
-        if pace is not None and pace == slowest and pace > usual * SLOWER:
-            words.append(Span(f"slowest, {number(pace / usual)} x the median", "warn"))
-        if r.steps[-1].step < furthest:
-            words.append(Span(f"{plural(furthest - r.steps[-1].step, 'step')} behind", "warn"))
+        if slow is not None and r.rank == slow[0]:
+            words.append(Span(f"slowest, {number(slow[1])} x the median", "warn"))
+        if r.rank in late:
+            words.append(Span(f"{plural(late[r.rank], 'step')} behind", "warn"))
         loss = r.steps[-1].loss
         if loss is not None and not math.isfinite(loss):
             words.append(Span("loss is not finite", "bad"))
         return [part for i, word in enumerate(words) for part in ((", ", word) if i else (word,))]
+
+    numbered = step_columns([r.steps[-1].number for r in ranks if r.steps], "last step")
 
     def row(r: RankSteps) -> list[Inline]:
         shares = _shares(r)
         last = r.steps[-1] if r.steps else None
         return [
             Span(f"rank {r.rank}", "strong"),
-            str(last.step) if last else DASH,
+            *(show(last.number) if last else DASH for _, show in numbered),
             measured(paces[r.rank], duration),
-            percent(shares[0]) if shares else DASH,
+            percent(shares[0][1]) if shares else DASH,
             value(last.loss if last else None),
             _lrs(last.lr if last else ()),
             remark(r),
@@ -175,9 +206,8 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
     remarkable = (
         sorted(ranks, key=lambda r: (not remark(r), -(paces[r.rank] or 0.0), r.rank)) if len(ranks) > 20 else ranks
     )
-    columns = [Column("rank")] + [
-        Column(n, right=True) for n in ("last step", "median step", "data wait", "last loss", "lr")
-    ]
+    columns = [Column("rank"), *(column for column, _ in numbered)]
+    columns += [Column(n, right=True) for n in ("median step", "data wait", "last loss", "lr")]
     caption = "Ranks, the remarkable and the slowest first" if len(ranks) > 20 else "Ranks"
     return Table(
         caption,
@@ -186,3 +216,28 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
         20 if len(ranks) <= 20 else 12,
         "ranks",
     )
+
+
+def _slowest(ranks: Sequence[RankSteps]) -> tuple[int, float] | None:
+    """The rank that is clearly slower than the others, and by what factor; None where there is none."""
+    timed = {r.rank: finite(s.duration_s for s in r.steps) for r in ranks}
+    timed = {rank: took for rank, took in timed.items() if len(took) >= TIMED}
+    if len(timed) < 2:
+        return None
+    middles = {rank: statistics.median(took) for rank, took in timed.items()}
+    slowest = max(middles, key=lambda rank: middles[rank])
+    others = statistics.median(middle for rank, middle in middles.items() if rank != slowest)
+    usual = statistics.median(middles.values())
+    if usual <= 0:
+        return None
+    times = middles[slowest] / usual
+    clearly = statistics.quantiles(timed[slowest], n=4)[0] > others
+    return (slowest, times) if times >= SLOWER and clearly else None
+
+
+def _behind(ranks: Sequence[RankSteps], usual: float | None) -> dict[int, int]:
+    """By rank, how many steps it is behind. Counts of several optimizers say nothing of each other."""
+    stepped = [r for r in ranks if r.steps]
+    if len({s.optimizer for r in stepped for s in r.steps}) > 1:
+        return {}
+    return behind({r.rank: r.steps[-1].optimizer_step for r in stepped}, [r.told_s for r in stepped], usual)

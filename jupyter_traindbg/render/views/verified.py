@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...model import CheckedFile, NotAvailable, Verified
+from ...model import CheckedFile, NotAvailable, StepNumber, Verified
+from ...step_numbers import step_words
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured
 from ..units import duration, plural, size
@@ -19,7 +20,7 @@ def view(result: Verified) -> Iterator[Block]:
     yield Line(words, title=True)
     about = [f"{result.kind} checkpoint"] if result.kind else []
     if not isinstance(result.step, NotAvailable):
-        about.append(f"optimizer step {result.step}")
+        about.append(step_words(StepNumber(None, result.step)))
     about.append(f"{plural(len(result.files), 'file')}, {size(result.bytes_read)} read in {duration(result.taken_s)}")
     line: list[str | Span] = [" · ".join(about)]
     yield Line([*line, " · step ", measured(result.step, str)] if isinstance(result.step, NotAvailable) else line)

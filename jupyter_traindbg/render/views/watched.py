@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...language import text
-from ...model import Watched, WatchedEvent, WatchedRank, WatchedSeries
+from ...model import StepNumber, Watched, WatchedEvent, WatchedRank, WatchedSeries
+from ...step_numbers import behind, step_title
+from ...step_parts import PARTS
 from ..blocks import Bar, Block, Column, Curve, Inline, Items, Line, Part, Span, Table, Tone
-from ..common import DASH, clock, value
+from ..common import DASH, clock, step_columns, value
 from ..units import duration, number, percent, plural, size, steady
 
 SIGNS: dict[str, tuple[str, Tone]] = {
@@ -24,13 +26,6 @@ SIGNS: dict[str, tuple[str, Tone]] = {
 }
 FEW_RANKS, MOST_ROWS, ALL_ROWS = 16, 12, 100
 LATEST_EVENTS, ALL_EVENTS = 4, 40
-PARTS = (
-    ("data wait", "data_wait_s"),
-    ("forward", "forward_s"),
-    ("backward", "backward_s"),
-    ("optimizer", "optimizer_s"),
-    ("other", "other_s"),
-)
 LATE = 1.2
 
 
@@ -53,7 +48,7 @@ def view(result: Watched) -> Iterator[Block]:
 def _title(result: Watched) -> str:
     ranks = plural(len(result.ranks), "rank")
     pace = "" if result.steps_per_s is None else f" · {number(result.steps_per_s)} steps/s"
-    return f"{result.target} · step {result.step} since the attach · {ranks}{pace}"
+    return f"{result.target} · {step_title(StepNumber(result.step, result.optimizer_step))} · {ranks}{pace}"
 
 
 def _state(result: Watched) -> Inline:
@@ -72,7 +67,7 @@ def _curves(result: Watched) -> Iterator[Block]:
     rows = [
         [s.label, *(_figure(s, v) for v in ((s.middle,) if len(result.ranks) == 1 else (s.low, s.middle, s.high)))]
         for s in result.series
-        if s.name not in [column for _, column in PARTS]
+        if s.name not in [part.field for part in PARTS]
     ]
     heads = ["now"] if len(result.ranks) == 1 else ["least", "median", "greatest"]
     if rows:
@@ -103,7 +98,7 @@ def _bytes(figure: float | None) -> Inline:
 
 
 def _split(by_name: dict[str, WatchedSeries]) -> Iterator[Block]:
-    there = [(label, by_name[name].middle) for label, name in PARTS if name in by_name]
+    there = [(part.en, by_name[part.field].middle) for part in PARTS if part.field in by_name]
     whole = sum(v for _, v in there if v > 0)
     if 0 < whole < math.inf:
         parts = [Part(label, max(0.0, v) / whole, percent(max(0.0, v) / whole)) for label, v in there]
@@ -111,17 +106,19 @@ def _split(by_name: dict[str, WatchedSeries]) -> Iterator[Block]:
 
 
 def _ranks(result: Watched, *, everyone: bool) -> Table:
-    furthest = max((r.step for r in result.ranks), default=0)
     paces = sorted(r.step_s for r in result.ranks if r.step_s is not None)
     usual = paces[(len(paces) - 1) // 2] if paces else None
+    answering = [r for r in result.ranks if not r.problem and r.step]
+    late = behind({r.rank: r.optimizer_step for r in answering}, [r.told_s for r in answering], usual)
+    numbered = step_columns(_number(r) for r in result.ranks)
 
     def remark(rank: WatchedRank) -> Inline:
         if rank.problem:
             return Span(rank.problem, "warn")
         if rank.loss is not None and not math.isfinite(rank.loss):
             return Span(text("loss is not finite", "loss 不是有限值"), "bad")
-        if rank.step < furthest - 1:
-            return Span(text(f"{furthest - rank.step} steps behind", f"落后 {furthest - rank.step} 步"), "warn")
+        if steps := late.get(rank.rank):
+            return Span(text(f"{steps} steps behind", f"落后 {steps} 步"), "warn")
         if usual and rank.step_s is not None and len(result.ranks) > 1 and rank.step_s > usual * LATE:
             return Span(
                 text(f"{rank.step_s / usual:.1f} x the median step", f"为中位步时的 {rank.step_s / usual:.1f} 倍"),
@@ -134,7 +131,7 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
     rows: list[list[Inline]] = [
         [
             Span(r.name, "strong"),
-            str(r.step),
+            *(show(_number(r)) for _, show in numbered),
             DASH if r.behind_s is None else duration(r.behind_s),
             value(r.loss),
             DASH if r.step_s is None else duration(r.step_s),
@@ -146,7 +143,7 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
     ]
     columns = [
         Column("rank"),
-        Column("step", right=True),
+        *(column for column, _ in numbered),
         Column("ago", right=True, spare=True),
         Column("loss", right=True),
         Column("step time", right=True),
@@ -159,9 +156,13 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
     return Table(caption, columns, rows, shown, "ranks")
 
 
+def _number(rank: WatchedRank) -> StepNumber:
+    return StepNumber(rank.step, rank.optimizer_step)
+
+
 def _events(events: Sequence[WatchedEvent], most: int) -> Iterator[Block]:
     if events:
         items: list[Inline] = [
             [Span(clock(e.time_s), "muted"), f" step {e.step}: {e.text}"] for e in reversed(events[-most:])
         ]
-        yield Items(items, "Events, newest first")
+        yield Items(items, "Events, newest first; steps since the attach")

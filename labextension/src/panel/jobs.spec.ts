@@ -16,6 +16,8 @@ function job(more: Partial<Job> = {}): Job {
     followed: false,
     gone: false,
     step: 3,
+    own_step: null,
+    at: 'step 3 since the attach',
     loss: [1],
     rss_bytes: 1024 ** 3,
     cuda_bytes: null,

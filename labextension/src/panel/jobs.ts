@@ -24,7 +24,10 @@ export interface Job {
   why_not: string | null;
   followed: boolean;
   gone: boolean;
+  /** Counted since the attach; `own_step` is the optimizer's own count, where it keeps one, `at` both in words. */
   step: number | null;
+  own_step: number | null;
+  at: string;
   loss: (number | null)[];
   rss_bytes: number | null;
   cuda_bytes: number | null;

@@ -179,7 +179,7 @@ function Figures(props: { job: Job }): React.ReactElement {
       {job.step !== null && (
         <div>
           <dt>step</dt>
-          <dd>{job.step}</dd>
+          <dd title={job.at}>{(job.own_step ?? job.step).toLocaleString('en')}</dd>
         </div>
       )}
       {line && (

@@ -15,7 +15,7 @@ class Model implements WidgetModel {
       paused: false,
       stopped: false
     },
-    state: { code: 'training', words: 'training', step: 7 }
+    state: { code: 'training', words: 'training', step: 7, at: 'step 7 since the attach' }
   };
   get(name: string): any {
     return this.values[name];
@@ -105,11 +105,11 @@ test('a message reaches the view it is for, and only in the page it is for', () 
 test('the state is shown each time and read aloud only when it becomes another one', () => {
   const { model, el } = scene();
   const aloud = el.querySelector('[role=status][aria-live=polite]') as HTMLElement;
-  model.set('state', { code: 'stalled', words: 'stalled for 12 s', step: 9 });
+  model.set('state', { code: 'stalled', words: 'stalled for 12 s', step: 9, at: 'step 9 since the attach' });
   model.fire('msg:custom', {
     view: '',
     to: null,
-    body: { kind: 'state', code: 'stalled', words: 'stalled for 13 s', step: 9 }
+    body: { kind: 'state', code: 'stalled', words: 'stalled for 13 s', step: 9, at: 'step 9 since the attach' }
   });
   expect(el.querySelector('.tdb-state-words')?.textContent).toBe('stalled for 13 s');
   expect(aloud.textContent).toBe('stalled for 12 s');
@@ -160,7 +160,7 @@ test('where no kernel hears the page, it says so and shows the last picture unti
   expect(el.querySelector('.tdb-note')?.textContent).toContain('No kernel hears this page');
   expect(picture.hidden).toBe(false);
   expect(picture.alt).toBe('The last state: training');
-  const state = { kind: 'state', code: 'training', words: 'training', step: 8 };
+  const state = { kind: 'state', code: 'training', words: 'training', step: 8, at: 'step 8 since the attach' };
   model.fire('msg:custom', { view: '', body: state });
   expect(picture.hidden).toBe(true);
   expect(el.querySelector('.tdb-note')?.textContent).toContain('No kernel hears this page');

@@ -243,7 +243,7 @@ class LearningRate {
     this.controls.forEach(control => control?.reset());
   }
 
-  private showLog(log: { step: number; at: string; change: string; rows: string }[]): void {
+  private showLog(log: { step: string; at: string; change: string; rows: string }[]): void {
     if (log.length === 0) {
       fill(this.log);
       return;
@@ -257,15 +257,13 @@ class LearningRate {
       el(
         'tr',
         {},
-        el('td', { class: 'tdb-right', text: entry.step.toLocaleString('en') }),
+        el('td', { text: entry.step }),
         el('td', { text: entry.at }),
         el('td', { text: entry.change }),
         el('td', { text: entry.rows })
       )
     );
-    const heads = ['from step', 'at', 'change', 'before → after'].map((text, i) =>
-      el('th', { text, class: i === 0 ? 'tdb-right' : '', attrs: { scope: 'col' } })
-    );
+    const heads = ['from', 'at', 'change', 'before → after'].map(text => el('th', { text, attrs: { scope: 'col' } }));
     fill(
       this.log,
       el('h3', { class: 'tdb-head3', text: 'Changes, newest first' }),

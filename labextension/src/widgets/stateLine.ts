@@ -4,6 +4,8 @@ export interface JobState {
   code: string;
   words: string;
   step: number;
+  /** The step in words: by the optimizer's own count, and since the attach. */
+  at: string;
 }
 
 const SIGNS: Record<string, string> = {
@@ -53,7 +55,7 @@ export class StateLine {
     this.node.dataset.kind = KINDS[state.code] ?? 'neutral';
     this.sign.textContent = SIGNS[state.code] ?? '•';
     this.words.textContent = state.words;
-    this.step.textContent = state.step > 0 ? `step ${state.step}` : '';
+    this.step.textContent = state.step > 0 ? state.at : '';
     if (state.code !== this.code) {
       this.code = state.code;
       this.aloud.textContent = state.words;

@@ -1,8 +1,9 @@
 """A sound training by transformers' own Trainer: a tiny random GPT-2 that learns sequences, four micro-batches a step.
 
-Prints ``step N: {...}`` with what the Trainer logs, every ten steps, for ever.
+Prints ``step N: {...}`` with what the Trainer logs, for ever: every ten steps, or as many as its argument says.
 """
 
+import sys
 import tempfile
 
 import torch
@@ -45,7 +46,7 @@ def main():
         arguments = TrainingArguments(
             directory, max_steps=1_000_000, per_device_train_batch_size=4, gradient_accumulation_steps=4, use_cpu=True,
             learning_rate=1e-3, weight_decay=0.01, warmup_steps=100, lr_scheduler_type="cosine", max_grad_norm=1.0,
-            logging_steps=10, save_strategy="no", report_to=[], disable_tqdm=True,
+            logging_steps=int((sys.argv[1:] or [10])[0]), save_strategy="no", report_to=[], disable_tqdm=True,
         )  # fmt: skip
         trainer = Trainer(GPT2LMHeadModel(config), arguments, train_dataset=Walks(), callbacks=[Printing()])
         trainer.remove_callback(PrinterCallback)

@@ -224,3 +224,26 @@ def test_a_watch_of_many_steps_goes_with_the_agent(agent: Agent, ask_while: Ask)
     job, _ = armed(agent, ask_while)
     agent.stop()
     assert job.no_hook_is_left()
+
+
+def test_the_step_is_told_by_the_optimizers_own_count_too(agent: Agent, ask_while: Ask) -> None:
+    job = Job(layers(Log()))
+    job.optimizer = torch.optim.AdamW(job.model.parameters(), lr=0.0)
+    before = 5
+    for p in job.model.parameters():  # a count from before the agent came
+        job.optimizer.state[p] = {
+            "step": torch.tensor(float(before)), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)
+        }  # fmt: skip
+        p.grad = torch.zeros_like(p)
+
+    def step() -> None:
+        job.called(job.batch).sum().backward()
+        for p in job.model.parameters():
+            p.grad = torch.zeros_like(p)
+        job.optimizer.step()
+
+    came = agent.recorder.step
+    step()
+    answer = ask_while(step, "grads", deadline_s=20.0, first_nan=True)["first"]
+    assert answer["module"] is not None
+    assert answer["optimizer_step"] == before + answer["step"] - came

@@ -226,9 +226,9 @@ def test_read_at_a_safe_point_the_gradients_belong_together(agent: Agent, ask_wh
         model.weight.grad.fill_(-1.0)  # never seen at a safe point
 
     answer = ask_while(step, "grads", deadline_s=20.0)
-    seen = int(answer["at"].rsplit(" ", 1)[1])
+    seen = answer["after_step"]
     assert answer["safe_point"]
-    assert answer["at"] == f"after optimizer step {seen}"
+    assert answer["at"] == f"after step {seen} since the attach"
     assert answer["grads"][0]["norm"] == pytest.approx(seen * math.sqrt(3))
 
 
@@ -271,3 +271,55 @@ def test_a_user_error_in_reading_is_the_askers_not_the_trainings(
     optimizer.step()
     assert len(agent.recorder.since(0)) == agent.recorder.step
     del model
+
+
+# --- after which step ------------------------------------------------------------------------------------------------
+
+
+def stepping(cls: Any = torch.optim.AdamW, before: int = 0) -> tuple[torch.optim.Optimizer, Any]:
+    """An optimizer that has made some steps, and what makes one more: the gradient is the number of the step."""
+    parameter = nn.Parameter(torch.zeros(1))
+    optimizer = cls([parameter], lr=0.1)
+    made = 0
+
+    def step() -> None:
+        nonlocal made
+        made += 1
+        parameter.grad = torch.full((1,), float(made))
+        optimizer.step()
+
+    for _ in range(before):
+        step()
+    return optimizer, step
+
+
+def test_it_reads_after_the_step_that_it_is_asked_for_and_says_both_numbers(agent: Agent, ask_while: Ask) -> None:
+    _, step = stepping()
+    step()
+    count = agent.recorder.step
+    answer = ask_while(step, "grads", deadline_s=20.0, after_step=count + 40)
+    assert answer["after_step"] == count + 40
+    assert answer["optimizer_step"] == 41
+    assert answer["total_norm"] == 41.0, "the gradient of that step"
+    assert answer["at"] == "after optimizer step 41"
+
+
+def test_a_step_that_was_long_ago_is_not_waited_for(agent: Agent, ask_while: Ask) -> None:
+    _, step = stepping(before=9)
+    answer = ask_while(step, "grads", deadline_s=20.0, after_step=3)
+    assert answer["safe_point"]
+    assert answer["optimizer_step"] == answer["total_norm"] >= 10
+
+
+def test_any_step_will_do_where_the_one_asked_for_does_not_come(agent: Agent, ask_while: Ask) -> None:
+    _, step = stepping(before=3)
+    answer = ask_while(step, "grads", deadline_s=0.5, after_step=10**9)
+    assert answer["safe_point"]
+    assert answer["optimizer_step"] == answer["total_norm"]
+
+
+def test_an_optimizer_without_a_count_has_the_steps_since_the_attach_alone(agent: Agent, ask_while: Ask) -> None:
+    _, step = stepping(torch.optim.SGD)
+    answer = ask_while(step, "grads", deadline_s=20.0)
+    assert answer["optimizer_step"] is None
+    assert answer["at"] == f"after step {answer['after_step']} since the attach"

@@ -147,6 +147,8 @@ def test_the_lr_probe(agent: Agent) -> None:
     by_name = {o["optimizer"]: o for o in agent.call("lr", {})["optimizers"]}
     assert by_name["AdamW"] == {
         "optimizer": "AdamW",
+        "step": None,
+        "optimizer_step": None,
         "scheduler": "StepLR",
         "scheduler_step": 0,
         "groups": [

@@ -3,46 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import math
-import time
 from typing import Any
 
 import pytest
 import torch
-from recorded import PARTS, Training, records
+from recorded import PARTS, Clock, Training, parts, records
 from torch.utils.data import DataLoader, TensorDataset
 
-from jupyter_traindbg.agent import recorder
+from jupyter_traindbg.agent import norms
 from jupyter_traindbg.agent.core import Agent
-
-
-class Clock:
-    """The recorder's time, which passes only where a test says so."""
-
-    def __init__(self) -> None:
-        self.now = time.perf_counter() + 100.0  # later than what the recorder has seen
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return time.time()
-
-    def passes(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(recorder, "time", made)
-    return made
-
-
-def parts(record: dict[str, Any]) -> dict[str, float]:
-    """The parts of a step in which time passed, after a look that all of them together are the step."""
-    assert math.isclose(sum(record[p] for p in PARTS), record["duration_s"], rel_tol=1e-9)
-    return {p: round(record[p], 6) for p in PARTS if abs(record[p]) > 1e-9}
 
 
 def test_parts_sum_to_the_duration_and_name_what_was_slow(agent: Agent, clock: Clock) -> None:
@@ -98,7 +67,7 @@ def test_a_slow_backward_and_a_slow_optimizer_are_told_apart(agent: Agent, clock
 def test_our_own_time_is_in_no_part_but_other(agent: Agent, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training()
     training.step()
-    monkeypatch.setattr(agent.recorder, "_sample_norm", lambda *_: clock.passes(0.03))
+    monkeypatch.setattr(agent.recorder.norms, "_sample", lambda *_: clock.passes(0.03))
     training.step()
     training.step()
     assert parts(records(agent)[-1]) == {"other_s": 0.03}
@@ -125,15 +94,15 @@ def test_the_norm_is_sampled_within_its_budget(agent: Agent, clock: Clock, monke
     """By a clock of our own: a step takes 0.1 s, a norm 0.0095 s (not 0.01: then rounding would decide between ten steps and eleven), so
     one in ten steps may have one. The first one, and one that another process held up, say nothing of the next.
     """
-    real = recorder.grads_norm
+    real = norms.grads_norm
     costs = iter([20.0, 0.0095, 0.0095, 5.0, *[0.0095] * 20])
 
     def costly(*args: Any) -> Any:
         clock.passes(next(costs))
         return real(*args)
 
-    monkeypatch.setattr(recorder, "NORM_SHARE", 0.01)
-    monkeypatch.setattr(recorder, "grads_norm", costly)
+    monkeypatch.setattr(norms, "NORM_SHARE", 0.01)
+    monkeypatch.setattr(norms, "grads_norm", costly)
     training = Training()
     for _ in range(101):
         clock.passes(0.1)
@@ -150,15 +119,15 @@ def test_a_cheap_norm_of_one_optimizer_does_not_make_those_of_another_frequent(
     """Two in turns, as in a GAN. Both are sampled, and all of it stays within the budget."""
     small, large = Training(), Training()
     cost = {id(small.optimizer): 0.0001, id(large.optimizer): 0.095}
-    real, spent = recorder.grads_norm, []
+    real, spent = norms.grads_norm, []
 
     def costly(*args: Any) -> Any:
         spent.append(cost[agent.safepoints.stepping])  # type: ignore[index]
         clock.passes(spent[-1])
         return real(*args)
 
-    monkeypatch.setattr(recorder, "NORM_SHARE", 0.01)
-    monkeypatch.setattr(recorder, "grads_norm", costly)
+    monkeypatch.setattr(norms, "NORM_SHARE", 0.01)
+    monkeypatch.setattr(norms, "grads_norm", costly)
     for _ in range(1000):
         for training in (small, large):
             clock.passes(0.1)

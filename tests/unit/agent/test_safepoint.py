@@ -127,3 +127,35 @@ def test_patience_follows_the_usual_step(safepoints: SafePoints) -> None:
     for _ in range(5):
         stepping.step()
     assert safepoints.patience_s(10) == 1.0, "a fast job that does not step for a second does not step"
+
+
+def test_what_is_not_due_yet_waits_for_its_step_and_holds_up_nobody_else(safepoints: SafePoints) -> None:
+    ran: list[tuple[str, int]] = []
+    stepping = optimizer()
+    begun = safepoints.steps
+    due_at = begun + 5
+    later = in_background(
+        lambda: safepoints.run(lambda: ran.append(("later", safepoints.steps)), 10, lambda: safepoints.steps >= due_at)
+    )
+    at_once = in_background(lambda: safepoints.run(lambda: ran.append(("at once", safepoints.steps)), 10))
+    deadline = time.monotonic() + 10
+    while len(safepoints._requests) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    for _ in range(8):
+        stepping.step()
+    later.join(10)
+    at_once.join(10)
+    assert ran == [("at once", begun + 1), ("later", due_at)]
+
+
+def test_a_process_whose_steps_are_not_due_yet_does_not_stand_still(safepoints: SafePoints) -> None:
+    """Nothing but its steps uses any CPU here, and no step is due: gradients must not be touched from another thread."""
+    where: list[str | None] = []
+    stepping = optimizer()
+    for _ in range(3):
+        stepping.step()
+    asker = in_background(lambda: where.append(safepoints.run_safely(lambda: None, 2.5, lambda: False)))
+    while asker.is_alive():
+        stepping.step()
+        asker.join(0.1)
+    assert where == [None]

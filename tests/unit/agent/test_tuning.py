@@ -142,6 +142,22 @@ def test_the_log_has_step_numbers(agent: Agent, job: Job) -> None:
     json.dumps(log)
 
 
+def test_the_log_and_the_lr_probe_have_the_optimizers_own_count(agent: Agent) -> None:
+    parameter = nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.AdamW([parameter], lr=0.1)
+    parameter.grad = torch.ones(4)
+    optimizer.state[parameter] = {"step": torch.tensor(100.0), "exp_avg": torch.zeros(4), "exp_avg_sq": torch.zeros(4)}
+    agent.tuning.apply({"mode": "scale", "value": 0.5})
+    assert agent.tuning.report()["log"][0]["optimizer_step"] is None, "before its first step it is not known"
+    for _ in range(3):
+        optimizer.step()
+    agent.tuning.apply({"mode": "release"})
+    log = agent.tuning.report()["log"]
+    assert [(entry["step"], entry["optimizer_step"]) for entry in log] == [(1, 101), (4, 104)]
+    (told,) = [o for o in agent.call("lr", {})["optimizers"] if o["optimizer"] == "AdamW"]
+    assert (told["step"], told["optimizer_step"]) == (3, 103)
+
+
 def test_groups_added_later_are_under_what_was_meant_for_all(agent: Agent, job: Job) -> None:
     agent.tuning.apply({"mode": "scale", "value": 0.5})
     for lr in (1.0, 2.0):

@@ -130,6 +130,41 @@ def test_the_step_is_read_where_it_lies(tmp_path: Path) -> None:
         assert isinstance(inspect(tmp_path / "c.pt").step, NotAvailable), odd
 
 
+def saved_after_steps(make: Any, file: Path, **more: Any) -> Inspected:
+    """A checkpoint as programs write it, after seven steps."""
+    model = torch.nn.Linear(4, 2)
+    optimizer = make(model.parameters(), lr=0.1)
+    for _ in range(7):
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), **more}, file)
+    return inspect(file)
+
+
+def test_the_step_of_usual_checkpoints_or_why_there_is_none(tmp_path: Path) -> None:
+    adam = saved_after_steps(torch.optim.AdamW, tmp_path / "adam.pt")
+    assert (adam.step, adam.step_from) == (7, "the optimizer's own count (adam.pt: optimizer)")
+    nano = saved_after_steps(torch.optim.SGD, tmp_path / "nano.pt", iter_num=9)
+    assert (nano.step, nano.step_from) == (9, "iter_num in nano.pt")
+    kept = saved_after_steps(torch.optim.SGD, tmp_path / "kept.pt", train_state={"step": 11})
+    assert (kept.step, kept.step_from) == (11, "train_state.step in kept.pt")
+    sgd = saved_after_steps(torch.optim.SGD, tmp_path / "sgd.pt", epoch=3)
+    assert isinstance(sgd.step, NotAvailable)
+    assert "keeps no count of its steps" in sgd.step.reason
+    torch.save({"weight": torch.ones(2)}, tmp_path / "weights.pt")
+    weights = inspect(tmp_path / "weights.pt").step
+    assert isinstance(weights, NotAvailable)
+    assert "it holds no optimizer" in weights.reason
+
+
+def test_several_optimizers_under_one_name_tell_their_step(tmp_path: Path) -> None:
+    one = saved_after_steps(torch.optim.AdamW, tmp_path / "a.pt")
+    assert one.step == 7
+    whole = torch.load(tmp_path / "a.pt", weights_only=True)
+    torch.save({**whole, "optimizer": {"adam": whole["optimizer"], "sched": {"last_epoch": 3}}}, tmp_path / "b.pt")
+    assert inspect(tmp_path / "b.pt").step == 7
+
+
 def test_what_an_exact_resume_would_miss(made: Path) -> None:
     (finding,) = inspect(made / "weights.pth").findings
     assert (finding.code, finding.severity) == ("checkpoint_not_resumable", "info")

@@ -84,6 +84,19 @@ def test_the_manifest_is_read(ours: Path) -> None:
     assert found.counters == {"lr": 1e-05}
 
 
+def test_without_an_own_count_the_steps_since_the_attach_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINDBG_LANG", "en")
+    none = {"step": None, "steps": {"0": None, "1": None}}
+    sgd = write(tmp_path / "sgd", **none, since_attach={"0": 4, "1": 6})
+    said = "its optimizers keep no count of their steps; it was taken after steps 4 to 6 since the attach"
+    assert checkpoints.verify(sgd).step == NotAvailable(said)
+    assert checkpoints.inspect(sgd).step == NotAvailable(said)
+    before = write(tmp_path / "before", **none)  # written by a version that did not say
+    assert checkpoints.verify(before).step == NotAvailable("its optimizers keep no count of their steps")
+
+
 def test_what_is_no_checkpoint_of_ours_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no"):
         checkpoints.verify(tmp_path / "nothing")

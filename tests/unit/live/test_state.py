@@ -12,7 +12,7 @@ from jupyter_traindbg.live.events import Marks
 from jupyter_traindbg.live.pace import Pace
 from jupyter_traindbg.live.state import judge, needs_diagnosis, overdue_s
 from jupyter_traindbg.live.tracks import Track
-from jupyter_traindbg.model import Diagnosis, Doing, Finding, NewSteps, RankState
+from jupyter_traindbg.model import Diagnosis, Doing, Finding, NewSteps, RankState, StepNumber
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,20 @@ STUCK = Diagnosis(
 def test_steps_that_come_are_training() -> None:
     state = judge([stepped(0), stepped(1)], NOW)
     assert (state.code, state.words) == ("training", "training")
+
+
+def test_steps_are_told_by_the_optimizers_own_count() -> None:
+    track = Track(0, 100, BEGAN_S)
+    losses = [1.0, 0.5, math.nan, math.nan]
+    records = [record(i, loss=loss, optimizer_step=8000 + i) for i, loss in enumerate(losses, 1)]
+    track.take(NewSteps(0, 100, FIELDS, records, 4, told_s=BEGAN_S + 7), BEGAN_S + 0.4)
+    assert (track.number, track.told_s, track.optimizers) == (StepNumber(4, 8004), BEGAN_S + 7, {0})
+    assert (
+        judge([track], BEGAN_S + 0.5).words
+        == "diverged: the loss is NaN since step 8,003 (3 since the attach) (rank 0)"
+    )
+    track.gone = True
+    assert judge([track], NOW).words == "finished: the process has ended, after step 8,004 (4 since the attach)"
 
 
 def test_before_the_first_step_it_waits_and_after_long_somebody_looks() -> None:
@@ -121,7 +135,10 @@ def test_a_loss_that_is_not_finite_is_divergence_until_it_is_again(loss: float, 
     track = stepped(steps=10)
     track.take(NewSteps(0, 100, FIELDS, [record(11, loss=loss), record(12, loss=loss)], 12), NOW)
     state = judge([track], NOW)
-    assert (state.code, state.words) == ("diverged", f"diverged: the loss is {word} since step 11 (rank 0)")
+    assert (state.code, state.words) == (
+        "diverged",
+        f"diverged: the loss is {word} since step 11 since the attach (rank 0)",
+    )
     track.take(NewSteps(0, 100, FIELDS, [record(13)], 13), NOW)
     assert judge([track], NOW).code == "training"
 
@@ -133,7 +150,7 @@ def test_a_rank_that_is_gone_is_lost_and_all_of_them_are_the_end() -> None:
     assert (state.code, state.words) == ("lost", "lost rank 1: the others make no steps")
     assert state.why == ("process 101 has ended",)
     tracks[0].take(NewSteps(0, 100, problem="process 100 has ended", gone=True), NOW)
-    assert judge(tracks, NOW).words == "finished: all processes have ended, after step 20"
+    assert judge(tracks, NOW).words == "finished: all processes have ended, after step 20 since the attach"
     failed = Diagnosis("made", "failed", (), (), (Finding("rank_ended", "critical", "Rank 1 was killed by SIGKILL"),))
     assert judge(tracks, NOW, diagnosis=failed).words == "finished, not well: Rank 1 was killed by SIGKILL"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import render_scenes as scenes
+import render_scenes_watch as watch_scenes
 from render_scenes import GIB
 from render_scenes_checkpoints import JOB
 from render_scenes_diagnosis import healthy, unsound
@@ -129,26 +130,80 @@ def test_a_long_path_loses_its_beginning_not_its_end() -> None:
 
 def test_steps_of_one_rank() -> None:
     words = text(scenes.steps(1))
-    assert "step 120 since the attach · rank 0 · median 12.3 ms a step" in words
+    assert "step 120 · 120 since the attach · rank 0 · median 12.3 ms a step" in words
     assert "data wait 8 %   ▓ forward 31 %   ▒ backward 49 %   ░ optimizer 10 %   · other 2 %" in words
-    assert re.search(r"^ 120 \S+ 12\.3 ms 0\.1545 2\.314 2\.99e-4, 1e-4 8 % 900 MiB$", row(words, " 120"))
+    assert re.search(r"^ 120 120 \S+ 12\.3 ms 0\.1545 2\.3142 2\.99e-4, 1e-4 8 % 900 MiB$", row(words, " 120"))
     assert len(re.findall(r"12\.3 ms", words)) == 9, "the median and the last eight"
 
 
 def test_the_slowest_rank_and_one_that_is_behind_are_named_in_words() -> None:
-    result = scenes.steps(4)
-    behind = dataclasses.replace(result.ranks[3], steps=result.ranks[3].steps[:-5])
-    words = text(Steps((*result.ranks[:3], behind)))
+    words = text(lagging(5))
     assert "slowest, 1.4 x the median" in row(words, "rank 1")
     assert "5 steps behind" in row(words, "rank 3")
     assert row(words, "rank 0").endswith("1e-4")
+
+
+def lagging(by: int, *, told_late_s: float = 0.0, **of_last: object) -> Steps:
+    """Four ranks, of which the last has made `by` steps less by the optimizers' own counts, when all told of theirs."""
+    ranks = [dataclasses.replace(r, told_s=1.79e9) for r in scenes.steps(4).ranks]
+    short = ranks[3].steps[: len(ranks[3].steps) - by]
+    changed = [dataclasses.replace(s, **of_last) for s in short]  # type: ignore[arg-type]
+    return Steps((*ranks[:3], dataclasses.replace(ranks[3], steps=changed, told_s=1.79e9 + told_late_s)))
+
+
+def test_a_rank_is_behind_by_more_than_the_moments_of_asking_explain_or_not_at_all() -> None:
+    assert "behind" not in text(lagging(1)), "one has ended a step that the other is about to end"
+    assert "2 steps behind" in text(lagging(2))
+    assert "behind" not in text(lagging(5, told_late_s=0.06)), "four more steps of 12 ms in between"
+    assert "5 steps behind" in text(lagging(5, told_late_s=0.03))
+
+
+def test_ranks_are_not_compared_by_counts_since_their_attaches() -> None:
+    result = lagging(0)
+    late = [dataclasses.replace(s, step=s.step - 100, optimizer_step=s.optimizer_step) for s in result.ranks[3].steps]
+    attached_later = dataclasses.replace(result.ranks[3], steps=late)
+    words = text(Steps((*result.ranks[:3], attached_later)))
+    assert "behind" not in words
+    assert "step 120 · 20 to 120 since the attach · ranks 0-3" in words
+    assert row(words, "rank 3").startswith("rank 3 120 20 ")
+    without = [
+        dataclasses.replace(r, steps=[dataclasses.replace(s, optimizer_step=None) for s in r.steps])
+        for r in lagging(9).ranks
+    ]
+    words = text(Steps(tuple(without)))
+    assert "behind" not in words, "SGD keeps no count: nothing tells which step is which"
+    assert "steps 111 to 120 since the attach" in words
+
+
+def test_counts_of_several_optimizers_are_not_compared() -> None:
+    assert "behind" not in text(lagging(5, optimizer=1))
+
+
+def timed(*of_ranks: list[float]) -> str:
+    """What is said of ranks whose steps took so long; the first one of each was not timed."""
+    made = [
+        RankSteps(n, n, [scenes.step(i, duration_s=took) for i, took in enumerate([None, *durations], 1)], told_s=1.0)
+        for n, durations in enumerate(of_ranks)
+    ]
+    return text(Steps(tuple(made)))
+
+
+def test_slow_is_said_of_what_is_no_noise() -> None:
+    usual = [0.1] * 9
+    assert "slowest" not in timed(usual, usual, [0.102] * 9), "1.02 x the median is noise"
+    assert "slowest" not in timed(usual, usual, [0.124] * 9)
+    assert "slowest, 1.3 x the median" in timed(usual, usual, [0.13] * 9)
+    assert "slowest" not in timed(usual, usual, [0.09, 0.09, 0.09, 0.13, 0.13, 0.13, 0.13, 0.13, 0.13]), (
+        "a quarter is quicker"
+    )
+    assert "slowest" not in timed(usual, usual, [0.2] * 4), "of four steps nothing follows"
 
 
 def test_a_loss_that_is_not_finite_is_dated() -> None:
     steps = [scenes.step(n, loss=math.nan if n >= 7 else 1.0) for n in range(1, 11)]
     words = text(Steps((RankSteps(0, 1, steps),)))
     assert "latest NaN" in words
-    assert "4 not finite (first at step 7)" in words
+    assert "4 not finite (first at step 7 (7 since the attach))" in words
     assert "××××" in words
     assert "traindbg-mark" in re.sub(r"(?s)<style>.*</style>", "", render.html(Steps((RankSteps(0, 1, steps),))))
 
@@ -181,7 +236,8 @@ def grads_of(*ranks: dict[str, float]) -> Grads:
         tuple(
             RankGrads(i, i, "after optimizer step 1", True, math.hypot(*r.values()), made[i])
             for i, r in enumerate(ranks)
-        )
+        ),
+        same_step=True,
     )
 
 
@@ -206,6 +262,22 @@ def test_ranks_that_are_not_finite_are_named() -> None:
     words = text(grads_of({"w": 1.0}, {"w": math.nan}, {"w": 3.0}, {"w": math.nan}))
     assert row(words, "w ").startswith("w 2 float32 NaN 1.000 1, 3")
     assert row(words, "ranks 1, 3").startswith("ranks 1, 3 NaN 1 after optimizer step 1")
+
+
+def test_ranks_that_were_read_after_different_steps_are_not_compared() -> None:
+    read = grads_of({"w": 1.0, "v": 2.0}, {"w": 4.0, "v": math.nan})
+    apart = [dataclasses.replace(rank, after_step=12 - n, optimizer_step=8123 + n) for n, rank in enumerate(read.ranks)]
+    words = text(dataclasses.replace(read, ranks=apart, same_step=False))
+    assert "not compared: the ranks were read after different steps" in words
+    assert "worst on rank" not in words
+    assert row(words, "w ") == "w 2 float32 4.000 – 0 0"
+    assert row(words, "v ") == "v 2 float32 NaN 1 1 0", "that one is not finite needs no comparison"
+    assert "after step 8,123 (12 since the attach)" in row(words, "rank 0")
+    assert "after step 8,124 (11 since the attach)" in row(words, "rank 1")
+    unknown = text(dataclasses.replace(read, ranks=apart, same_step=NotAvailable("it keeps no count")))
+    assert "that all ranks were read after the same step is not known" in unknown
+    assert "it keeps no count" in unknown
+    assert "not compared" not in text(read)
 
 
 def test_first_non_finite_module_is_on_top() -> None:
@@ -332,3 +404,58 @@ def test_a_training_that_is_not_sound_says_so_and_who(monkeypatch: pytest.Monkey
     assert re.search(r"loss +not well +see above +steps", words)
     monkeypatch.setenv("TRAINDBG_LANG", "zh")
     assert "任务在推进，但训练本身有问题" in render.text(unsound(2), 120)
+
+
+def test_what_the_loss_of_a_step_is_where_it_has_several() -> None:
+    def told(**more: object) -> str:
+        return text(Steps((RankSteps(0, 1, [scenes.step(n, **more) for n in range(1, 5)]),)))
+
+    whole = told(micro_batches=4, loss=3.40118, loss_last=3.5, loss_kind="whole")
+    assert "loss: the mean over the 4 micro-batches of a step" in whole
+    assert "3.4012" in whole
+    assert "3.5000" in whole
+    assert "the mean of what backward() was given, 4 times a step" in told(micro_batches=4, loss_kind="given")
+    assert "the first of 20 evaluations in the step" in told(micro_batches=20, loss_kind="evaluated")
+    assert "loss:" not in told(micro_batches=1)
+
+
+def test_the_gradient_norm_before_and_after_clipping() -> None:
+    norms = [(1.38, 1.0), (0.5, 1.0), (math.nan, 1.0), (None, 1.0)]
+    steps = [scenes.step(n, grad_norm=norm, clip_norm=most) for n, (norm, most) in enumerate(norms, 1)]
+    assert [s.grad_norm_clipped for s in steps] == [1.0, None, None, None]
+    words = text(Steps((RankSteps(0, 1, steps),)))
+    assert "clipped to" in words
+    assert "1.3800" in words
+
+
+def test_parts_that_few_steps_have_stand_beside_and_an_unseen_forward_is_called_so() -> None:
+    steps = [scenes.step(n, evaluation_s=2.5 if n == 3 else None, generation_s=0.01) for n in range(1, 9)]
+    words = text(Steps((RankSteps(0, 1, steps),)))
+    assert "besides: evaluation, 2.5 s in 1 of 8 steps" in words
+    assert re.search(r"· generation \d+ %", words)
+    unseen = text(Steps((RankSteps(0, 1, [scenes.step(n, forward_seen=False) for n in range(1, 9)]),)))
+    assert "forward and all before it" in unseen
+
+
+# --- watching --------------------------------------------------------------------------------------------------------
+
+
+def test_a_watched_rank_is_behind_by_the_optimizers_own_counts_or_not_at_all() -> None:
+    seen = watch_scenes.watched(2)
+    first, second = (dataclasses.replace(r, step=n, told_s=5.0) for r, n in zip(seen.ranks, (1200, 900), strict=True))
+
+    def shown(own: tuple[int | None, int | None], late_s: float = 0.0) -> str:
+        ranks = (
+            dataclasses.replace(first, optimizer_step=own[0]),
+            dataclasses.replace(second, optimizer_step=own[1], told_s=5.0 + late_s),
+        )
+        return text(dataclasses.replace(seen, ranks=ranks, optimizer_step=own[0]))
+
+    same = shown((8123, 8123))
+    assert "behind" not in same, "its agent came 300 steps later"
+    assert "step 8,123 · 1,200 since the attach · 2 ranks" in same
+    assert row(same, "rank 1").startswith("rank 1 8,123 900 ")
+    assert "3 steps behind" in row(shown((8123, 8120)), "rank 1")
+    assert "behind" not in shown((8123, 8120), late_s=0.3)
+    assert "behind" not in shown((None, None))
+    assert "step 1,200 since the attach · 2 ranks" in shown((None, None))

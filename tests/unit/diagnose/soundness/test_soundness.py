@@ -56,7 +56,7 @@ def test_a_sound_training_is_healthy_and_tells_what_was_looked_at() -> None:
     found = judged(sound(0), sound(1))
     assert (found.state, codes(found)) == ("healthy", [])
     told = {c.topic: (c.state, c.words, c.verb) for c in found.checks}
-    assert told["loss"] == ("fine", "finite: 2 at step 1040", "steps")
+    assert told["loss"] == ("fine", "finite: 2 at step 1,040 (40 since the attach)", "steps")
     assert told["gradients"] == ("fine", "2, all finite, norm 1 at the step", "grads")
     assert told["learning rate"] == ("fine", "0.001, the same on all ranks", "lr")
     assert told["gradient scaler"] == ("fine", "none in use", "steps")
@@ -78,7 +78,7 @@ def test_gradients_that_were_not_read_are_not_called_finite() -> None:
 
 def test_ranks_of_which_nothing_is_known_are_named_beside_the_others() -> None:
     found = judged(sound(0), NotAvailable("ptrace is not permitted"), sound(2, grads=NotAvailable("late")))
-    assert check(found, "loss") == ("fine", "finite: 2 at step 1040; not known of rank 1")
+    assert check(found, "loss") == ("fine", "finite: 2 at step 1,040 (40 since the attach); not known of rank 1")
     assert check(found, "gradients")[1] == "2, all finite, norm 1 at the step; not read on rank 2; not known of rank 1"
 
 
@@ -107,8 +107,11 @@ def test_every_topic_has_its_place_its_verb_and_its_codes() -> None:
 def test_a_loss_that_is_nan_since_some_step() -> None:
     finding = only(judged(sound(steps=steps([2.0] * 30 + [NAN] * 10))))
     assert (finding.code, finding.severity) == ("nonfinite_loss", "critical")
-    assert finding.title == "The loss is NaN since step 1031"
-    assert "rank 0: 10 of the last 40 losses are not finite; 2 at step 1030, gradient norm there 1" in finding.evidence
+    assert finding.title == "The loss is NaN since step 1,031 (31 since the attach)"
+    assert (
+        "rank 0: 10 of the last 40 losses are not finite; 2 at step 1,030 (30 since the attach), gradient norm there 1"
+        in finding.evidence
+    )
 
 
 def test_a_loss_that_was_nan_when_we_came() -> None:
@@ -120,14 +123,17 @@ def test_a_loss_that_was_nan_when_we_came() -> None:
 
 def test_a_loss_that_was_infinite_once_is_a_warning() -> None:
     finding = only(judged(sound(steps=steps([2.0] * 20 + [math.inf] + [2.0] * 19))))
-    assert (finding.severity, finding.title) == ("warning", "The loss was Inf at step 1021, and is finite again")
+    assert (finding.severity, finding.title) == (
+        "warning",
+        "The loss was Inf at step 1,021 (21 since the attach), and is finite again",
+    )
 
 
 def test_one_bad_loss_or_two_at_the_end_are_a_warning_yet() -> None:
     one = only(judged(sound(steps=steps([2.0] * 39 + [NAN]))))
-    assert (one.severity, one.title) == ("warning", "The loss is NaN since step 1040")
+    assert (one.severity, one.title) == ("warning", "The loss is NaN since step 1,040 (40 since the attach)")
     two = only(judged(sound(steps=steps([2.0, NAN, 2.0, NAN]))))
-    assert two.title == "The loss is NaN since step 1004", "at 1003 it was finite"
+    assert two.title == "The loss is NaN since step 1,004 (4 since the attach)", "at 1003 it was finite"
 
 
 def test_one_optimizer_of_two_has_lost_its_loss() -> None:
@@ -139,8 +145,11 @@ def test_a_loss_out_of_proportion_diverges() -> None:
     rising = [2.0 + 0.1 * (n % 3) for n in range(40)] + [300.0 + n for n in range(40)]
     finding = only(judged(sound(steps=steps(rising))))
     assert (finding.code, finding.severity) == ("loss_diverging", "critical")
-    assert finding.title == "The loss diverges: 331.5, 151 times what it was up to step 1032"
-    told = "rank 0: at most 2.2 up to step 1032, at least 312 from step 1049 on (three quarters of them)"
+    assert finding.title == "The loss diverges: 331.5, 151 times what it was up to step 1,032 (32 since the attach)"
+    told = (
+        "rank 0: at most 2.2 up to step 1,032 (32 since the attach), "
+        "at least 312 from step 1,049 (49 since the attach) on (three quarters of them)"
+    )
     assert list(finding.evidence) == [told]
 
 
@@ -248,7 +257,7 @@ def test_a_nan_loss_follows_from_such_a_rate() -> None:
 
 def test_a_rate_of_zero_for_ever() -> None:
     finding = only(judged(sound(steps=steps(lr=(0.0, 0.0)), lr=rates(0, 0.0, 0.0, following=(0.0, 0.0)))))
-    assert finding.title == "The learning rate is 0 at step 1040, and has been: no weight moves"
+    assert finding.title == "The learning rate is 0 at step 1,040 (40 since the attach), and has been: no weight moves"
     assert "its scheduler is LambdaLR" in finding.evidence
 
 
@@ -271,7 +280,7 @@ def test_ranks_with_another_rate_are_named_at_the_same_step() -> None:
     finding = only(judged(*others, odd))
     assert (finding.code, list(finding.who)) == ("lr_differs", ["rank 3"])
     assert finding.title == "Rank 3 trains with another learning rate than ranks 0-2"
-    assert "rank 3: 0.003 (at step 1038)" in finding.evidence
+    assert "rank 3: 0.003, at step 1,038 (38 since the attach)" in finding.evidence
 
 
 def ramp(first: int, count: int, **more: Any) -> list[Any]:
