@@ -107,9 +107,8 @@ class Norms:
             if len(devices) == 1 and next(iter(devices)).type in ("cpu", "cuda"):
                 with torch.no_grad():
                     norm = cuda.later(grads_norm(torch, grads))
-        if (
-            norm is not None and not self._prepared
-        ):  # the first one had torch prepare itself, and tells nothing of the next
+        # The first one had torch prepare itself, and tells nothing of the next.
+        if norm is not None and not self._prepared:
             self._prepared = True
             return norm
         done = time.perf_counter()

@@ -49,8 +49,9 @@ PHASES = (
     ("torch.distributed.checkpoint.state_dict_saver", "", "save", SAVING),
 )
 """Functions that are a part of their own: module, class or "", name, part."""
-MOST_WITHOUT_GRAD = 64
-"""So many calls of modules without gradients (an evaluation, a rollout) are let pass before a step's forward; then it is not told apart."""
+MOST_OTHER_CALLS = 64
+"""So many calls of modules without gradients (an evaluation, a rollout), or of other threads, are let pass before a step's forward; then it
+is not told apart."""
 COMPILER = "torch._dynamo.eval_frame"
 
 
@@ -72,15 +73,15 @@ class Split:
         """torch's hooks on the call of any module, by number."""
         self._key = 0
         self._grad_enabled: Callable[[], bool] = lambda: False
-        self._without_grad = 0
+        self._other_calls = 0
 
     def open(self) -> None:
         """Needs torch, completely imported."""
-        module = sys.modules["torch"].nn.modules.module
-        handle = module.register_module_forward_pre_hook(self._module_called)
-        handle.remove()  # its number stays ours
-        self._grad_enabled = sys.modules["torch"].is_grad_enabled
-        self._hooks, self._key = getattr(module, "_global_forward_pre_hooks", None), handle.id
+        torch = sys.modules["torch"]
+        self._grad_enabled = torch.is_grad_enabled
+        self._hooks = getattr(torch.nn.modules.module, "_global_forward_pre_hooks", None)
+        if self._hooks is not None:
+            self._key = torch.utils.hooks.RemovableHandle(self._hooks).id  # a number that nobody else has
         compiler = sys.modules.get(COMPILER)
         backends = {} if compiler is None else getattr(compiler, "cached_backends", {0: "not known"})
         self._compiled = any(backend is not None for backend in backends.values())
@@ -121,13 +122,13 @@ class Split:
     def forward_due(self) -> None:
         """A forward pass comes next: after a step, and after a backward pass. 1 us."""
         self._begun = False
-        if self._hooks is not None and not self._compiled and self._without_grad < MOST_WITHOUT_GRAD:
+        if self._hooks is not None and not self._compiled and self._other_calls < MOST_OTHER_CALLS:
             self._hooks[self._key] = self._module_called
 
     def take(self) -> List[float]:
         """The parts of the step that ends with the last event, which begin at zero again."""
         spent, self._spent = self._spent, [0.0] * len(PARTS)
-        self._without_grad = 0
+        self._other_calls = 0
         return spent
 
     def forward_seen(self) -> bool:
@@ -146,15 +147,13 @@ class Split:
 
     def _module_called(self, _module: Any, _args: Any) -> None:
         """Torch's hook: plain bookkeeping, nothing in which can fail."""
-        if self._safepoints.thread_id not in (None, threading.get_ident()):
-            return
-        if self._grad_enabled():
+        if self._safepoints.thread_id in (None, threading.get_ident()) and self._grad_enabled():
             self._stand_down()
             self.mark(OTHER)
             self._begun = self._begun_in_step = True
             return
-        self._without_grad += 1
-        if self._without_grad >= MOST_WITHOUT_GRAD:
+        self._other_calls += 1
+        if self._other_calls >= MOST_OTHER_CALLS:
             self._stand_down()
 
     # -- the patches --

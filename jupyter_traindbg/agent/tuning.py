@@ -111,9 +111,7 @@ class Tuning:
         """
         ends = in_time()
         for entry in list(self.log):
-            if (
-                entry["optimizer_step"] is None
-            ):  # it was not known beforehand: several optimizers, or the first step of all
+            if entry["optimizer_step"] is None:  # not known beforehand: several optimizers, or the first step of all
                 entry["optimizer_step"] = own_count(self._recorder, entry["step"])
         return {
             "in_force": [self._row(key, self._force, self._force, ends) for key in keys(self._force)],

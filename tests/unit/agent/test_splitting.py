@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 import warnings
 from typing import Any
@@ -49,7 +50,7 @@ def test_after_many_calls_without_gradients_forward_is_not_told_apart_in_that_st
     training = Training()
     training.step()
     with torch.no_grad():
-        for _ in range(splitting.MOST_WITHOUT_GRAD):
+        for _ in range(splitting.MOST_OTHER_CALLS):
             training.model(torch.randn(2, 4))
     assert not hooks(), "what an evaluation costs is bounded"
     clock.passes(0.3)
@@ -58,6 +59,22 @@ def test_after_many_calls_without_gradients_forward_is_not_told_apart_in_that_st
     seen = records(agent)
     assert [r["forward_seen"] for r in seen[1:]] == [False, True]
     assert parts(seen[1]) == {"forward_s": 0.3}
+
+
+def test_calls_of_other_threads_neither_begin_it_nor_cost_them_for_long(agent: Agent, clock: Clock) -> None:
+    training, other = Training(), Training()
+    training.step()
+
+    def calls() -> None:
+        for _ in range(splitting.MOST_OTHER_CALLS):
+            other.model(torch.randn(2, 4))
+
+    thread = threading.Thread(target=calls)
+    thread.start()
+    thread.join(30)
+    assert not hooks()
+    training.step()
+    assert not records(agent)[-1]["forward_seen"]
 
 
 def test_without_modules_all_before_backward_is_forward_and_said_so(agent: Agent, clock: Clock) -> None:
