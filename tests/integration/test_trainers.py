@@ -14,6 +14,7 @@ from traces import footprint, settled
 
 import traindbg
 from jupyter_traindbg.model import Step, available
+from jupyter_traindbg.step_parts import PARTS
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,8 @@ def check_steps(steps: list[Step], losses: list[float], case: Expected) -> None:
     matching = [s for s in complete[:-2] if s.loss is not None and round(s.loss, 9) in known]
     assert len(matching) == len(complete[:-2])
     for s in steps[1:]:
-        parts = (s.data_wait_s, s.forward_s, s.backward_s, s.optimizer_s, s.other_s)
-        assert s.duration_s == pytest.approx(sum(p or 0.0 for p in parts), rel=1e-6)
+        assert s.duration_s == pytest.approx(sum(getattr(s, part.field) or 0.0 for part in PARTS), rel=1e-6)
+        assert s.forward_seen
         assert (s.forward_s or 0) > 0
         assert (s.backward_s or 0) > 0
     assert any((s.data_wait_s or 0) > 0 for s in steps)

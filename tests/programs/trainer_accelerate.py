@@ -1,6 +1,6 @@
 """A loop written with accelerate: prepared model, optimizer, loader and scheduler, gradients accumulated over two batches.
 
-Prints ``ready``, then ``loss STEP HEX`` for every optimizer step: the mean of what its two backward passes were given.
+Prints ``ready``, then ``loss STEP HEX`` for every optimizer step: the mean of its two micro-batches' own losses.
 """
 
 import time
@@ -25,7 +25,7 @@ def main():
             with accelerator.accumulate(model):
                 loss = model(x).square().mean()
                 accelerator.backward(loss)
-                losses.append(loss.item() / 2)
+                losses.append(loss.item())
                 optimizer.step()
                 scheduler.step()
                 optimizer.zero_grad()
