@@ -79,9 +79,9 @@ def faulty(fault: str, folder: Path, *, ready: str, ranks: int = 1) -> Iterator[
 
 
 @contextmanager
-def sound(name: str, folder: Path) -> Iterator[Program]:
+def sound(name: str, folder: Path, *args: str) -> Iterator[Program]:
     """A program in which nothing is wrong, from the moment it has told its first loss."""
-    program = launch(folder, f"sound/{name}.py", env={"TMPDIR": str(folder)})
+    program = launch(folder, f"sound/{name}.py", *args, env={"TMPDIR": str(folder)})
     try:
         program.wait_for("critic" if name == "gan" else "loss", 120)
         yield program

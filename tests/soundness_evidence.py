@@ -8,8 +8,11 @@ from typing import Any
 
 import hang_evidence as hangs
 
+from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.diagnose.hang.case import Case, build
 from jupyter_traindbg.model import (
+    Diagnosis,
+    Finding,
     Frame,
     FullCollections,
     GradStat,
@@ -28,6 +31,7 @@ from jupyter_traindbg.model import (
 WINDOW_S = 1.5
 STEP_S = 0.05
 MIB = 2**20
+SKIPS: dict[str, Any] = {"steps": [], "steps_in_window": 0, "scaler_steps": 30, "scaler_skipped": 30}
 
 
 def step(number: int, *, loss: float | None = 2.0, data_s: float = 0.001, **more: Any) -> Step:
@@ -115,3 +119,21 @@ def ranks(*seen: Any, **more: Any) -> list[RankEvidence]:
 
 def case(*seen: Any, **more: Any) -> Case:
     return build(hangs.job(*ranks(*seen, **more)))
+
+
+def judged(*seen: Any, **more: Any) -> Diagnosis:
+    return running.diagnose(hangs.job(*ranks(*seen, **more)))
+
+
+def codes(found: Diagnosis) -> list[str]:
+    return [f.code for f in found.findings]
+
+
+def only(found: Diagnosis) -> Finding:
+    assert len(found.findings) == 1, codes(found)
+    return found.findings[0]
+
+
+def check(found: Diagnosis, topic: str) -> tuple[str, str]:
+    one = next(c for c in found.checks if c.topic == topic)
+    return one.state, one.words

@@ -21,7 +21,6 @@ MOST_BACKWARDS = 1024
 """Losses remembered for one record; a program that never steps an optimizer must not fill our memory."""
 WHOLE, GIVEN, EVALUATED = "whole", "given", "evaluated"
 MOST_LAST = 16
-NOT_LOOKED_AT: Divisors = (0.0,)
 FRAMES_TO_TRAINER = 40
 TRAINER = "transformers.trainer"
 
@@ -73,24 +72,22 @@ class Losses:
 
     # -- on the training thread --
 
-    def look(self, tensors: Any) -> Divisors:
+    def look(self, tensors: Any) -> Optional[Divisors]:
         """What the loss that backward is about to be given was divided by; its graph is gone afterwards.
 
-        3 us, where a step has several backward passes; not looked for at the first one of a training that may have one only.
+        3 us, where a step has several backward passes; None, not looked for, at the first one of a training that may have one only.
         """
         if not self.backwards and not self._several:
-            return NOT_LOOKED_AT
+            return None
         roots = roots_of(tensors)
         return self._scaling.divided(roots[0]) if len(roots) == 1 else ()
 
-    def note(self, tensors: Any, divisors: Divisors) -> None:
-        """A backward pass that began at `tensors` is done."""
+    def note(self, tensors: Any, divisors: Optional[Divisors]) -> None:
+        """A backward pass that began at `tensors` is done; `divisors` is what `look` said."""
         self.backwards += 1
-        if divisors is NOT_LOOKED_AT:
-            pass
-        elif self._divisors is None:
+        if self._divisors is None:
             self._divisors = divisors
-        elif self._divisors != divisors:
+        elif divisors is not None and self._divisors != divisors:
             self._divisors = tuple(d for d in self._divisors if d in divisors)
         value = self._value(tensors)
         if value is not None:
@@ -131,9 +128,8 @@ class Losses:
         last = values[-1] if values and backwards > 1 else None
         if backwards > 1 and backwards in divisors:
             self._accumulated = float(backwards)
-        if (
-            self._accumulated and self._accumulated in divisors
-        ):  # also where a pass over the data ends with fewer of them
+        # Also where a pass over the data ends with fewer of them.
+        if self._accumulated and self._accumulated in divisors:
             return StepLoss(values, last, self._accumulated, WHOLE), backwards
         if backwards > 1 and _trainer_sums(stepper, frame):
             return StepLoss(values, last, float(backwards), WHOLE), backwards

@@ -11,7 +11,8 @@ import math
 import sys
 import threading
 import time
-from typing import Any, List, Optional, Tuple
+from collections import deque
+from typing import Any, Deque, List, Optional, Tuple
 
 from . import cuda
 from .patch import Spot
@@ -19,6 +20,8 @@ from .safepoint import SafePoints
 from .scaling import Careful
 from .steppers import Stepper
 
+MOST_CLIPS = 4096
+"""So often a training may clip in a step: parameter by parameter."""
 NORM_SHARE = 0.001
 """The share of a step's time that sampling the gradient norm may cost."""
 
@@ -29,8 +32,10 @@ class Norms:
     def __init__(self, safepoints: SafePoints, careful: Careful) -> None:
         self._safepoints, self._careful = safepoints, careful
         self.on = False
-        self._clips: List[Tuple[Any, float, Any]] = []
+        self._clips: Deque[Tuple[Any, float, int]] = deque(maxlen=MOST_CLIPS)
         """Since the last backward pass: the norm, what it was clipped at, and which parameters (their first one's ``id``)."""
+        self._stepped = False
+        """Whether a step has used these gradients; another one may, of a second optimizer."""
         self._scale: Any = None
         """What a GradScaler had multiplied the gradients by when they were clipped, where nobody unscaled them before."""
         self._next_sample_s = 0.0
@@ -56,13 +61,14 @@ class Norms:
         return [Spot(sharded, "FullyShardedDataParallel", "clip_grad_norm_", self._wrap_clip)]
 
     def clear(self) -> None:
-        self._clips = []
+        self._clips.clear()
 
     # -- on the training thread --
 
     def backward_begins(self) -> None:
         """Gradients change: what was clipped before is no matter of the next step."""
-        self._clips, self._scale = [], None
+        self._clips.clear()
+        self._scale, self._stepped = None, False
 
     def clipped(self, parameters: Any, norm: Any, max_norm: Any) -> None:
         """Gradients of `parameters` whose L2 norm is the tensor `norm` were, or are about to be, clipped at `max_norm`."""
@@ -70,6 +76,8 @@ class Norms:
             return
         tensor = sys.modules["torch"].Tensor
         if type(norm) is tensor and norm.numel() == 1 and isinstance(max_norm, (int, float)):
+            if self._stepped:  # gradients that came by another way than backward
+                self.backward_begins()
             first = parameters if isinstance(parameters, tensor) else next(iter(parameters), None)
             self._clips.append((norm.detach(), float(max_norm), id(first)))
 
@@ -82,10 +90,12 @@ class Norms:
         """The L2 norm of the gradients of the step that `optimizer` has done, and what it was clipped at: None where it was not."""
         if not self._clips:
             return self._sample(optimizer, stepper, now), None
+        self._stepped = True
+        if cuda.capturing():
+            return None, None
         torch = sys.modules["torch"]
-        norms = {
-            first: norm for norm, _, first in reversed(self._clips)
-        }  # clipped twice: the norm before the first time
+        # Of parameters that were clipped twice: the norm before the first time.
+        norms = {first: norm for norm, _, first in reversed(self._clips)}
         scale = self._scale
         with torch.no_grad():
             total = next(iter(norms.values())) if len(norms) == 1 else _together(torch, list(norms.values()))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from .recorder import FIELDS, OF_OPTIMIZER, OPTIMIZER_STEP, Recorder
+from .recorder import OF_OPTIMIZER, OPTIMIZER_STEP, STEP, Recorder
 from .safepoint import SafePoints
 
 __all__ = ["latest_of_each", "next_count", "own_count"]
-
-STEP = FIELDS.index("step")
 
 
 def own_count(recorder: Recorder, step: int) -> Optional[int]:

@@ -51,7 +51,7 @@ FIELDS = [
 ]
 OF_OPTIMIZER, LR, LR_SCHEDULED = FIELDS.index("optimizer"), FIELDS.index("lr"), FIELDS.index("lr_scheduled")
 OPTIMIZER_STEP, LOSS, GRAD_NORM = FIELDS.index("optimizer_step"), FIELDS.index("loss"), FIELDS.index("grad_norm")
-LOSS_LAST, MICRO_BATCHES = FIELDS.index("loss_last"), FIELDS.index("micro_batches")
+STEP, LOSS_LAST, MICRO_BATCHES = FIELDS.index("step"), FIELDS.index("loss_last"), FIELDS.index("micro_batches")
 
 
 class _Figure(NamedTuple):
@@ -76,6 +76,8 @@ class Recorder:
         self.losses = Losses(self.scaling)
         self.norms = Norms(safepoints, self._careful)
         self._split = Split(safepoints, self._careful)
+        self.scaling.unscaling.append(self.norms.still_scaled)
+        self.scaling.skipping.append(self.losses.skip)
         self._on = False
         self._last_step: Optional[float] = None
         self._rested = False
@@ -96,8 +98,6 @@ class Recorder:
         self.resident.open()
         self._split.open()
         self.scaling.on = self.norms.on = self._on = True
-        self.scaling.unscaling.append(self.norms.still_scaled)
-        self.scaling.skipping.append(self.losses.skip)
         self._safepoints.before.append(self._before)
         self._safepoints.after.append(self._after)
         keep_out()
@@ -169,7 +169,7 @@ class Recorder:
         now = split.last or time.perf_counter()
         duration = None if self._last_step is None or self._rested else now - self._last_step
         self._last_step, self._rested = now, False
-        spent, seen = split.take(), split.forward_seen()
+        spent, seen = split.take()
         loss, backwards = self.losses.take(stepper, frame)
         self._count += 1
         own_step, further = stepper.step(optimizer)
@@ -285,7 +285,7 @@ class Recorder:
             tensors = args[0] if args else kwargs.get("tensors")
             self._split.backward_begins()
             self.norms.backward_begins()
-            divisors = self._careful(self.losses.look, tensors) or ()
+            divisors = self._careful(self.losses.look, tensors)
             try:
                 return backward(*args, **kwargs)
             finally:

@@ -17,7 +17,7 @@ import functools
 import sys
 import threading
 import time
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 from .patch import Spot
 from .safepoint import SafePoints
@@ -46,7 +46,7 @@ PHASES = (
     ("lightning.pytorch.trainer.trainer", "Trainer", "save_checkpoint", SAVING),
     ("pytorch_lightning.trainer.trainer", "Trainer", "save_checkpoint", SAVING),
     ("torch", "", "save", SAVING),
-    ("torch.distributed.checkpoint.state_dict_saver", "", "save", SAVING),
+    ("torch.distributed.checkpoint", "", "save", SAVING),
 )
 """Functions that are a part of their own: module, class or "", name, part."""
 MOST_OTHER_CALLS = 64
@@ -90,7 +90,6 @@ class Split:
     def close(self) -> None:
         self.on = False
         self._stand_down()
-        self._hooks = None
 
     def spots(self) -> List[Spot]:
         """What to patch."""
@@ -122,19 +121,19 @@ class Split:
     def forward_due(self) -> None:
         """A forward pass comes next: after a step, and after a backward pass. 1 us."""
         self._begun = False
-        if self._hooks is not None and not self._compiled and self._other_calls < MOST_OTHER_CALLS:
+        if self.on and self._hooks is not None and not self._compiled and self._other_calls < MOST_OTHER_CALLS:
             self._hooks[self._key] = self._module_called
+            if (
+                not self.on or self._compiled
+            ):  # another thread has closed us, or compiled something, in this very moment
+                self._stand_down()
 
-    def take(self) -> List[float]:
-        """The parts of the step that ends with the last event, which begin at zero again."""
-        spent, self._spent = self._spent, [0.0] * len(PARTS)
-        self._other_calls = 0
-        return spent
-
-    def forward_seen(self) -> bool:
-        """Whether a forward pass was seen to begin in the step that ends. If not, all before backward counts as forward. Asked once."""
-        seen, self._begun_in_step = self._begun_in_step, False
-        return seen
+    def take(self) -> Tuple[List[float], bool]:
+        """The parts of the step that ends with the last event, which begin at zero again, and whether a forward pass was seen to begin
+        in it. If not, all before backward counts as forward."""
+        spent, seen = self._spent, self._begun_in_step
+        self._spent, self._begun_in_step, self._other_calls = [0.0] * len(PARTS), False, 0
+        return spent, seen
 
     def ours(self, since: float) -> None:
         """What has passed since then was our own doing: a part of the next step, and not to pass for its data wait."""

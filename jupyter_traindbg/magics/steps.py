@@ -10,7 +10,7 @@ from .base import Session, add_target
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--since", type=int, default=0, metavar="N", help="only steps after number N")
+    parser.add_argument("--since", type=int, default=0, metavar="N", help="only steps after number N since the attach")
     parser.add_argument("--last", type=int, default=20, metavar="N", help="at most the last N (default 20; 0: all)")
 
 

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from faults import NANOGPT
-from support import Program, launch, need
+from faults import NANOGPT, sound
+from support import Program, need, running
 
 import traindbg
 from jupyter_traindbg.model import Step
@@ -27,13 +27,9 @@ def recorded(program: Program, line: str) -> list[Step]:
 
 
 def test_nanogpts_loss_of_the_last_micro_batch_and_the_mean_of_all(tmp_path: Path) -> None:
-    program = launch(tmp_path, NANOGPT, "--sleep", "0.02")
-    try:
-        program.wait_for("iter 20:", 120)
+    with running(tmp_path, NANOGPT, "--sleep", "0.02", ready="iter 20:") as program:
         steps = recorded(program, "iter {}:")
         lines = dict(re.findall(r"iter (\d+): loss ([\d.]+), time", program.output()))
-    finally:
-        program.stop()
     for step in steps:
         assert step.optimizer_step is not None
         assert step.micro_batches == 4
@@ -47,13 +43,9 @@ def test_nanogpts_loss_of_the_last_micro_batch_and_the_mean_of_all(tmp_path: Pat
 
 def test_the_trainers_loss_and_its_norm_before_clipping(tmp_path: Path) -> None:
     need("transformers", importlib.util.find_spec("transformers") is not None)
-    program = launch(tmp_path, "sound/trainer.py", "1", env={"TMPDIR": str(tmp_path)})
-    try:
-        program.wait_for("step 20:", 120)
+    with sound("trainer", tmp_path, "1") as program:
         steps = recorded(program, "step {}:")
         lines = dict(re.findall(r"step (\d+): (\{.*\})", program.output()))
-    finally:
-        program.stop()
     for step in steps:
         assert step.optimizer_step is not None
         logged = ast.literal_eval(lines[str(step.optimizer_step)])

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 from ..adjust import LR, WEIGHT_DECAY, in_time, number
 from ..next_lr import upcoming
 from ..own_count import latest_of_each
-from ..recorder import FIELDS, OPTIMIZER_STEP
+from ..recorder import OPTIMIZER_STEP, STEP
 
 if TYPE_CHECKING:
     from ..core import Agent
 
 COST = "microseconds a group, plus one search for the objects (0.1 ms to 100 ms)"
 NEXT = 5
-STEP = FIELDS.index("step")
 
 
 def run(agent: Agent) -> Dict[str, Any]:

@@ -198,7 +198,7 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
             *(show(last.number) if last else DASH for _, show in numbered),
             measured(paces[r.rank], duration),
             percent(shares[0][1]) if shares else DASH,
-            value(last.loss if last else None),
+            value(last.loss if last else None, printed),
             _lrs(last.lr if last else ()),
             remark(r),
         ]

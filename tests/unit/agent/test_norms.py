@@ -100,6 +100,19 @@ def test_what_was_clipped_before_another_backward_pass_says_nothing(agent: Agent
     assert records(agent)[0]["clip_norm"] is None
 
 
+def test_gradients_that_do_not_come_from_backward_are_clipped_anew_at_every_step(agent: Agent) -> None:
+    training = Training()
+    parameters = list(training.model.parameters())
+    norms = []
+    for _ in range(3):
+        for p, grad in zip(parameters, torch.autograd.grad(training.loss(100.0), parameters), strict=True):
+            p.grad = grad
+        norms.append(nn.utils.clip_grad_norm_(parameters, 1e9).item())
+        training.optimizer.step()
+    assert [r["grad_norm"] for r in records(agent)] == norms
+    assert len(set(norms)) == 3
+
+
 def test_two_optimizers_behind_one_clipping_have_its_norm_both(agent: Agent) -> None:
     training = Training()
     biases = torch.optim.SGD([training.model.bias], lr=0.1)

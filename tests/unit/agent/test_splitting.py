@@ -166,6 +166,15 @@ def test_frameworks_phases_are_parts_of_their_own(agent: Agent, clock: Clock, mo
     assert seen[2]["generation_s"] is None
 
 
+def test_a_backward_pass_that_ends_after_we_left_leaves_no_hook(agent: Agent) -> None:
+    before = dict(hooks())
+    training = Training()
+    training.step()
+    training.model.weight.register_hook(lambda grad: agent.stop())
+    training.loss().backward()
+    assert hooks() == before
+
+
 def test_saving_is_a_part_of_its_own_and_passes_its_errors_on(agent: Agent, clock: Clock) -> None:
     class Slow:
         def __reduce__(self) -> Any:
