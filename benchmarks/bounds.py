@@ -238,7 +238,7 @@ def _generators(n: int) -> Work:
 
     del np, torch  # they are read where they have been imported
     read = Randomness().read
-    return lambda: [read() for _ in range(n)]
+    return lambda: [read(on_cuda=False) for _ in range(n)]
 
 
 def _generators_drawn(n: int) -> Work:
@@ -250,7 +250,7 @@ def _generators_drawn(n: int) -> Work:
     def draw_and_read() -> None:
         for _ in range(n):
             random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn(), torch.rand(1)
-            read()
+            read(on_cuda=False)
 
     return draw_and_read
 

@@ -144,16 +144,16 @@ class Agreed:
 
     def _boundary(self, where: str) -> None:
         self._passed = self._recorder.step
-        self._come_to(self._passed, exact_only=False)
+        if self._pending:
+            self._come_to(self._passed, exact_only=False)
 
     def _unmarked(self, where: str) -> None:
         """A step begins and no boundary was seen since the last one: this rank alone has just evaluated with a DataLoader, perhaps."""
         self._begun = self._recorder.step
-        self._come_to(self._begun, exact_only=True)
+        if self._pending:
+            self._come_to(self._begun, exact_only=True)
 
     def _come_to(self, step: int, *, exact_only: bool) -> None:
-        if not self._pending:
-            return
         due = [p for p in list(self._pending) if p.after_step <= step and (p.exact or not exact_only)]
         for pending in due:
             self.drop(pending)

@@ -11,15 +11,15 @@ from typing import Any, Iterator, Optional, Tuple, Union
 MEMORY_EVERY_S = 0.05
 RELAXED, NON_BLOCKING = 2, 1
 """CU_STREAM_CAPTURE_MODE_RELAXED and CU_STREAM_NON_BLOCKING, of cuda.h."""
-_NOTHING: Tuple[Optional[int], Optional[int], Optional[int]] = (None, None, None)
+NO_MEMORY: Tuple[Optional[int], Optional[int], Optional[int]] = (None, None, None)
 _mine = threading.local()
-_last: Tuple[float, Tuple[Optional[int], Optional[int], Optional[int]]] = (0.0, _NOTHING)
+_last: Tuple[float, Tuple[Optional[int], Optional[int], Optional[int]]] = (0.0, NO_MEMORY)
 
 
 def in_use() -> bool:
     """True where this process has a CUDA context already; asking must not create one."""
-    torch = sys.modules.get("torch")
-    return bool(torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized())
+    module = sys.modules.get("torch.cuda")
+    return module is not None and module._initialized and bool(module.is_initialized())
 
 
 def capturing() -> bool:
@@ -45,10 +45,8 @@ def stand_aside() -> None:
 
 
 def memory() -> Tuple[Optional[int], Optional[int], Optional[int]]:
-    """Bytes allocated, reserved and at peak by torch's allocator on the current device; cached for `MEMORY_EVERY_S`."""
+    """Bytes allocated, reserved and at peak by torch's allocator on the current device, which is `in_use`; kept for `MEMORY_EVERY_S`."""
     global _last
-    if not in_use():
-        return _NOTHING
     now = time.monotonic()
     if now - _last[0] > MEMORY_EVERY_S:
         stats = sys.modules["torch"].cuda.memory_stats_as_nested_dict()

@@ -25,6 +25,7 @@ class GpuSteps:
 
     def __init__(self, safepoints: SafePoints) -> None:
         self._safepoints = safepoints
+        self._on = False
         self._devices: Dict[int, List[Any]] = {}
         """The CUDA devices of an optimizer's parameters, by its ``id``."""
         self._events: Dict[Any, Deque[Any]] = {}
@@ -32,9 +33,12 @@ class GpuSteps:
         self._begun: Events = []
         self._steps: Deque[Tuple[Events, Events]] = deque(maxlen=STEPS)
 
-    def open(self) -> None:
-        self._safepoints.before.append(self._before)
-        self._safepoints.after.append(self._after)
+    def look(self) -> None:
+        """Begin once this process uses a GPU. On the agent's thread, now and then."""
+        if not self._on and self._safepoints.active and cuda.in_use():
+            self._on = True
+            self._safepoints.before.append(self._before)
+            self._safepoints.after.append(self._after)
 
     def close(self) -> None:
         self._devices.clear()
@@ -68,7 +72,7 @@ class GpuSteps:
             self._begun = []
 
     def _record(self, optimizer: Any) -> Events:
-        if not cuda.in_use() or cuda.capturing():
+        if cuda.capturing():
             return []
         devices = self._devices.get(id(optimizer))
         if devices is None:

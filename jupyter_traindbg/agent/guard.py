@@ -9,7 +9,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Optional, Protocol
 
 from .adjust import Window
-from .steppers import runs_above
+from .safepoint import runs_above
 
 
 class Owner(Protocol):

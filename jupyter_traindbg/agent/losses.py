@@ -15,6 +15,7 @@ from typing import Any, Deque, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import cuda
 from .scaling import Divisors, Scaling, roots_of
+from .safepoint import step_frame
 from .steppers import Stepper
 
 MOST_BACKWARDS = 1024
@@ -44,6 +45,8 @@ class Losses:
 
     def __init__(self, scaling: Scaling) -> None:
         self._scaling = scaling
+        self._tensor: Any = None
+        """torch's class of plain tensors."""
         self._values: Deque[cuda.Scalar] = deque(maxlen=MOST_BACKWARDS)
         self._last: Deque[cuda.Scalar] = deque(maxlen=MOST_LAST)
         """The last ones since the last step, also those of steps that were skipped."""
@@ -53,10 +56,14 @@ class Losses:
         """The number of micro-batches that losses were last seen to be divided by."""
         self._several = False
         """Whether the last step had several backward passes."""
-        self._before_step = 0
+        self.before_step = 0
         """Backward passes that were done when the step under way began."""
         self.backwards = 0
         """Backward passes since the last step."""
+
+    def open(self) -> None:
+        """Needs torch, completely imported."""
+        self._tensor = sys.modules["torch"].Tensor
 
     def clear(self) -> None:
         self._values.clear()
@@ -72,33 +79,31 @@ class Losses:
 
     # -- on the training thread --
 
-    def look(self, tensors: Any) -> Optional[Divisors]:
-        """What the loss that backward is about to be given was divided by; its graph is gone afterwards.
+    @property
+    def may_be_divided(self) -> bool:
+        """False at the first backward pass of a step, where the last step had one only."""
+        return self._several or self.backwards > 0
 
-        3 us, where a step has several backward passes; None, not looked for, at the first one of a training that may have one only.
-        """
-        if not self.backwards and not self._several:
-            return None
+    def look(self, tensors: Any) -> Divisors:
+        """What the loss that backward is about to be given was divided by; its graph is gone afterwards. 3 us."""
         roots = roots_of(tensors)
         return self._scaling.divided(roots[0]) if len(roots) == 1 else ()
 
     def note(self, tensors: Any, divisors: Optional[Divisors]) -> None:
-        """A backward pass that began at `tensors` is done; `divisors` is what `look` said."""
+        """A backward pass that began at `tensors` is done; `divisors` is what `look` said, None where it was not asked."""
         self.backwards += 1
         if self._divisors is None:
             self._divisors = divisors
         elif divisors is not None and self._divisors != divisors:
             self._divisors = tuple(d for d in self._divisors if d in divisors)
-        value = self._value(tensors)
+        plain = type(tensors) is self._tensor and tensors.is_cpu and not self._scaling.held
+        value = float(tensors.item()) if plain and tensors.numel() == 1 else self._value(tensors)
         if value is not None:
             self._values.append(value)
             self._last.append(value)
 
     def _value(self, tensors: Any) -> Optional[cuda.Scalar]:
-        scaling, tensor = self._scaling, sys.modules["torch"].Tensor
-        if type(tensors) is tensor and tensors.is_cpu and tensors.numel() == 1 and not scaling.held:
-            return float(tensors.item())  # nearly always
-        roots = roots_of(tensors)
+        scaling, roots = self._scaling, roots_of(tensors)
         values = [cuda.later(scaling.unscaled(root).detach()) for root in roots if _readable_scalar(root)]
         if len(values) == 1 == len(roots):
             return values[0]
@@ -109,16 +114,21 @@ class Losses:
     def skip(self) -> None:
         """What was given to backward so far is no matter of the next step."""
         self._values.clear()
-        self.backwards, self._divisors, self._before_step = 0, None, 0
+        self.backwards, self._divisors, self.before_step = 0, None, 0
 
-    def step_begins(self) -> None:
-        """A call of an optimizer's ``step`` begins; what backward is given in it comes from its closure."""
-        self._before_step = self.backwards
+    def take_one(self) -> Optional[float]:
+        """The loss of the step that ends, where it had one backward pass and no accumulation: then it begins anew, and else `take` tells."""
+        values = self._values
+        if self.backwards != 1 or self._accumulated or len(values) != 1 or values[0].__class__ is not float:
+            return None
+        self._several, self._divisors, self.backwards, self.before_step = False, None, 0, 0
+        self._last.clear()
+        return values.pop()  # type: ignore[return-value]
 
-    def take(self, stepper: Stepper, frame: FrameType) -> Tuple[StepLoss, int]:
-        """The loss of the step that ends, and its backward passes; both begin anew. `frame`: the call of that step."""
+    def take(self, stepper: Stepper) -> Tuple[StepLoss, int]:
+        """The loss of the step that ends, and its backward passes; both begin anew. In a hook of that step."""
         values, backwards, divisors = list(self._values), self.backwards, self._divisors or ()
-        inside = backwards - self._before_step
+        inside = backwards - self.before_step
         self._several = backwards > 1
         self._last.clear()
         self.skip()
@@ -131,15 +141,15 @@ class Losses:
         # Also where a pass over the data ends with fewer of them.
         if self._accumulated and self._accumulated in divisors:
             return StepLoss(values, last, self._accumulated, WHOLE), backwards
-        if backwards > 1 and _trainer_sums(stepper, frame):
+        if backwards > 1 and _trainer_sums(stepper):
             return StepLoss(values, last, float(backwards), WHOLE), backwards
         return StepLoss(values, last, 1.0, GIVEN if backwards > 1 else WHOLE), backwards
 
 
-def _trainer_sums(stepper: Stepper, frame: FrameType) -> bool:
+def _trainer_sums(stepper: Stepper) -> bool:
     """Whether the step is taken by a trainer that divides by what all micro-batches have together. Looked for once an optimizer."""
     if stepper.trainer_sums is None:
-        caller: Optional[FrameType] = frame
+        caller: Optional[FrameType] = step_frame()
         for _ in range(FRAMES_TO_TRAINER):
             if caller is None or caller.f_globals.get("__name__") == TRAINER:
                 break

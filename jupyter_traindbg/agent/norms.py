@@ -32,7 +32,7 @@ class Norms:
     def __init__(self, safepoints: SafePoints, careful: Careful) -> None:
         self._safepoints, self._careful = safepoints, careful
         self.on = False
-        self._clips: Deque[Tuple[Any, float, int]] = deque(maxlen=MOST_CLIPS)
+        self.clips: Deque[Tuple[Any, float, int]] = deque(maxlen=MOST_CLIPS)
         """Since the last backward pass: the norm, what it was clipped at, and which parameters (their first one's ``id``)."""
         self._stepped = False
         """Whether a step has used these gradients; another one may, of a second optimizer."""
@@ -61,13 +61,13 @@ class Norms:
         return [Spot(sharded, "FullyShardedDataParallel", "clip_grad_norm_", self._wrap_clip)]
 
     def clear(self) -> None:
-        self._clips.clear()
+        self.clips.clear()
 
     # -- on the training thread --
 
-    def backward_begins(self) -> None:
-        """Gradients change: what was clipped before is no matter of the next step."""
-        self._clips.clear()
+    def forget(self) -> None:
+        """Gradients change: what was clipped before is no matter of the next step. To be called where there are `clips`."""
+        self.clips.clear()
         self._scale, self._stepped = None, False
 
     def clipped(self, parameters: Any, norm: Any, max_norm: Any) -> None:
@@ -77,35 +77,35 @@ class Norms:
         tensor = sys.modules["torch"].Tensor
         if type(norm) is tensor and norm.numel() == 1 and isinstance(max_norm, (int, float)):
             if self._stepped:  # gradients that came by another way than backward
-                self.backward_begins()
+                self.forget()
             first = parameters if isinstance(parameters, tensor) else next(iter(parameters), None)
-            self._clips.append((norm.detach(), float(max_norm), id(first)))
+            self.clips.append((norm.detach(), float(max_norm), id(first)))
 
     def still_scaled(self, scale: Any) -> None:
         """A GradScaler is about to unscale gradients by the tensor `scale`: they were clipped with it still in them."""
-        if self._clips:
+        if self.clips:
             self._scale = scale
 
     def take(self, optimizer: Any, stepper: Stepper, now: float) -> Tuple[Optional[cuda.Scalar], Optional[float]]:
         """The L2 norm of the gradients of the step that `optimizer` has done, and what it was clipped at: None where it was not."""
-        if not self._clips:
-            return self._sample(optimizer, stepper, now), None
+        if not self.clips:
+            return None if now < self._next_sample_s else self._sample(optimizer, stepper), None
         self._stepped = True
         if cuda.capturing():
             return None, None
         torch = sys.modules["torch"]
         # Of parameters that were clipped twice: the norm before the first time.
-        norms = {first: norm for norm, _, first in reversed(self._clips)}
+        norms = {first: norm for norm, _, first in reversed(self.clips)}
         scale = self._scale
         with torch.no_grad():
             total = next(iter(norms.values())) if len(norms) == 1 else _together(torch, list(norms.values()))
             norm = cuda.later(total if scale is None else total / scale.to(total.device))
-        least = min(max_norm for _, max_norm, _ in self._clips)
+        least = min(max_norm for _, max_norm, _ in self.clips)
         return norm, least if len(norms) == 1 and scale is None and math.isfinite(least) else None
 
-    def _sample(self, optimizer: Any, stepper: Stepper, now: float) -> Optional[cuda.Scalar]:
+    def _sample(self, optimizer: Any, stepper: Stepper) -> Optional[cuda.Scalar]:
         """The L2 norm of all gradients of `optimizer` now and then, so that it costs `NORM_SHARE` of the time at most."""
-        if now < self._next_sample_s or cuda.capturing():
+        if cuda.capturing():
             return None
         torch = sys.modules["torch"]
         began = time.perf_counter()

@@ -14,7 +14,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Seque
 
 from . import cuda
 from .dynamo import keep_out
-from .losses import Losses
+from .losses import WHOLE, Losses, StepLoss
 from .norms import Norms
 from .objects import inner_optimizers
 from .patch import Patches, Spot
@@ -22,7 +22,7 @@ from .resident import Resident
 from .safepoint import SafePoints
 from .scaling import Scaling
 from .splitting import BACKWARD, DATA_WAIT, FIRST_PHASE, OPTIMIZER, OTHER, PARTS, Split
-from .steppers import Stepper, step_frame
+from .steppers import Stepper
 
 CAPACITY = 8192
 LOOK_AGAIN_STEPS = 256
@@ -54,6 +54,12 @@ OPTIMIZER_STEP, LOSS, GRAD_NORM = FIELDS.index("optimizer_step"), FIELDS.index("
 STEP, LOSS_LAST, MICRO_BATCHES = FIELDS.index("step"), FIELDS.index("loss_last"), FIELDS.index("micro_batches")
 
 
+NO_PARTS = [None] * len(PARTS)
+FIRST_RARE, BEHIND_RARE = FIELDS.index(PARTS[FIRST_PHASE]), FIELDS.index(PARTS[-1]) + 1
+"""The parts that most trainings do not have."""
+AT_HAND = (int, float, type(None))
+
+
 class _Figure(NamedTuple):
     """What belongs into a field of a record: the mean of `values`, times `factor`, plus `add`."""
 
@@ -83,7 +89,10 @@ class Recorder:
         self._rested = False
         self.backwards = 0
         """Backward passes seen since the agent started."""
-        self._count = 0
+        self.step = 0
+        """Optimizer steps seen since the agent started."""
+        self.last: Optional[List[Any]] = None
+        """The latest record, or None before the first step."""
         self._steppers: Dict[int, Stepper] = {}
         self._optimizers_seen = 0
         self._broken: Set[str] = set()
@@ -97,6 +106,7 @@ class Recorder:
         """Start recording. Needs torch, completely imported."""
         self.resident.open()
         self._split.open()
+        self.losses.open()
         self.scaling.on = self.norms.on = self._on = True
         self._safepoints.before.append(self._before)
         self._safepoints.after.append(self._after)
@@ -117,6 +127,7 @@ class Recorder:
         self._split.close()
         self.resident.close()
         self._records.clear()
+        self.last = None
         self._later.clear()
         self.losses.clear()
         self.norms.clear()
@@ -130,21 +141,11 @@ class Recorder:
         first = len(records)
         while first and records[first - 1][0] > step:  # from the end: a few of thousands are new, four times a second
             first -= 1
-        return [list(r) for r in records[first:]]
+        return [_told(r) for r in records[first:]]
 
     def rest(self) -> None:
         """No step is under way, and none is due: how long the next one takes is not known. On any thread."""
         self._rested = True
-
-    @property
-    def last(self) -> Optional[List[Any]]:
-        """The latest record, or None before the first step."""
-        return self._records[-1] if self._records else None
-
-    @property
-    def step(self) -> int:
-        """Optimizer steps seen since the agent started."""
-        return self._count
 
     def number_of(self, optimizer: Any) -> Optional[int]:
         """The number by which records name `optimizer`; None before its first step."""
@@ -154,69 +155,78 @@ class Recorder:
     # -- events on the training thread --
 
     def _before(self, optimizer: Any) -> None:
-        nested = self._stepper(optimizer).enter(step_frame())
-        self._split.mark(OPTIMIZER if nested else OTHER)
-        if not nested:
-            self.losses.step_begins()
+        if self._safepoints.nested:
+            self._split.mark(OPTIMIZER)
+        else:
+            self._split.mark(OTHER)
+            self.losses.before_step = self.losses.backwards
 
     def _after(self, optimizer: Any) -> None:
-        if not self._on:
+        if not self._on or self._safepoints.nested:
             return
-        stepper, frame, split = self._stepper(optimizer), step_frame(), self._split
-        if stepper.leave(frame) or self._recorded_inside(stepper, optimizer):
+        stepper = self._steppers.get(id(optimizer))
+        if stepper is None or stepper.optimizer() is not optimizer:
+            stepper = self._new_stepper(optimizer)
+        if self._recorded_inside(stepper, optimizer):
             return
-        split.mark(OPTIMIZER)
-        now = split.last or time.perf_counter()
+        resident = self.resident
+        now, spent, seen = self._split.step_ends()
         duration = None if self._last_step is None or self._rested else now - self._last_step
         self._last_step, self._rested = now, False
-        spent, seen = split.take()
-        loss, backwards = self.losses.take(stepper, frame)
-        self._count += 1
-        own_step, further = stepper.step(optimizer)
+        self.step += 1
+        one_loss = self.losses.take_one()
+        loss, backwards = (None, 1) if one_loss is not None else self.losses.take(stepper)
+        own_step = stepper.step(optimizer)
         norm, clip_norm = self.norms.take(optimizer, stepper, now)
+        if now >= resident.due_s:
+            resident.read(now)
         record = [
-            self._count,
+            self.step,
             time.time(),
             duration,
             stepper.index,
-            None,
-            None,
+            own_step,
+            one_loss,
             backwards,
-            [_number(g.get("lr")) for g in optimizer.param_groups],
+            _rates(optimizer, stepper),
+            norm,
+            resident.bytes,
+            *(cuda.memory() if self._safepoints.on_cuda else cuda.NO_MEMORY),
+            *(spent if duration is not None else NO_PARTS),
             None,
-            self.resident.bytes(now),
-            *cuda.memory(),
-            *([None] * len(PARTS) if duration is None else _parts(spent)),
             None,
-            None,
-            loss.kind,
+            WHOLE if loss is None else loss.kind,
             clip_norm,
             seen,
         ]
-        for field, values, factor, add in (
-            (OPTIMIZER_STEP, (own_step,), 1, further),
-            (LOSS, loss.values, loss.factor, 0),
-            (LOSS_LAST, (loss.last,), loss.factor, 0),
-            (GRAD_NORM, (norm,), 1, 0),
-        ):
-            value = values[0] if len(values) == 1 else None
-            if isinstance(value, (float, int)):  # nearly always
-                record[field] = value * factor + add
-            elif len(values) > 1 or value is not None:
-                self._put(_Figure(record, field, values, add, factor))
+        if loss is not None or own_step.__class__ not in AT_HAND or norm.__class__ not in AT_HAND:
+            self._put_figures(record, loss, stepper.further)
+        self.last = record
         self._records.append(record)
-        self._resolve()
-        self._judge_first(record)
-        if self._count % LOOK_AGAIN_STEPS == 0:
+        if self._later:
+            self._resolve()
+        if self._first is not None or self.step == 1:
+            self._judge_first(record)
+        if self.step % LOOK_AGAIN_STEPS == 0:
             self._patches.catch_up()
-            self.resident.note_mapped()
-        split.forward_due()
-        split.ours(since=now)
+            resident.note_mapped()
+        self._split.step_noted()
+
+    def _put_figures(self, record: List[Any], loss: Optional[StepLoss], further: int) -> None:
+        """Put those figures of `record` in their place of which there are several, none, or one that is still on its way."""
+        own_step, norm = record[OPTIMIZER_STEP], record[GRAD_NORM]
+        record[OPTIMIZER_STEP] = record[GRAD_NORM] = None
+        add = further if isinstance(own_step, cuda.LaterScalar) else 0
+        self._put(_Figure(record, OPTIMIZER_STEP, (own_step,), add))
+        self._put(_Figure(record, GRAD_NORM, (norm,)))
+        if loss is not None:
+            self._put(_Figure(record, LOSS, loss.values, factor=loss.factor))
+            self._put(_Figure(record, LOSS_LAST, (loss.last,), factor=loss.factor))
 
     def _judge_first(self, record: List[Any]) -> None:
         """Of the first step the agent may have seen the last micro-batches only, which the next one tells: then its loss is not known."""
         first = self._first
-        if self._count == 1:
+        if self.step == 1:
             self._first = record
         elif first is not None and first[OF_OPTIMIZER] == record[OF_OPTIMIZER]:
             self._first = None
@@ -227,7 +237,7 @@ class Recorder:
     def note_scheduled(self, optimizer: Any) -> None:
         """`optimizer`, whose step was just recorded, has the learning rates of its schedule again: note them where they differ."""
         record, stepper = self.last, self._steppers.get(id(optimizer))
-        if record is None or stepper is None or record[0] != self._count or record[OF_OPTIMIZER] != stepper.index:
+        if record is None or stepper is None or record[0] != self.step or record[OF_OPTIMIZER] != stepper.index:
             return
         scheduled = [_number(g.get("lr")) for g in optimizer.param_groups]
         if scheduled != record[LR]:
@@ -258,12 +268,10 @@ class Recorder:
             except IndexError:
                 return  # a client's thread does the same at the same time
 
-    def _stepper(self, optimizer: Any) -> Stepper:
-        known = self._steppers.get(id(optimizer))
-        if known is None or known.optimizer() is not optimizer:
-            self._steppers = {key: s for key, s in self._steppers.items() if s.optimizer() is not None}
-            known = self._steppers[id(optimizer)] = Stepper(optimizer)
-        return known
+    def _new_stepper(self, optimizer: Any) -> Stepper:
+        self._steppers = {key: s for key, s in self._steppers.items() if s.optimizer() is not None}
+        made = self._steppers[id(optimizer)] = Stepper(optimizer)
+        return made
 
     def _recorded_inside(self, stepper: Stepper, optimizer: Any) -> bool:
         """True for an optimizer that steps another one (ZeRO, SAM): that one has been recorded. Numbers those that are not."""
@@ -278,41 +286,46 @@ class Recorder:
     # -- the patches --
 
     def _wrap_backward(self, backward: Any) -> Any:
+        split, norms, losses, safepoints = self._split, self.norms, self.losses, self._safepoints
+
         @functools.wraps(backward)
         def traindbg_backward(*args: Any, **kwargs: Any) -> Any:
-            if not self._on or self._safepoints.thread_id not in (None, threading.get_ident()):
+            if not self._on or safepoints.thread_id not in (None, threading.get_ident()):
                 return backward(*args, **kwargs)
             tensors = args[0] if args else kwargs.get("tensors")
-            self._split.backward_begins()
-            self.norms.backward_begins()
-            divisors = self._careful(self.losses.look, tensors)
+            split.backward_begins()
+            if norms.clips:
+                norms.forget()
+            divisors = self._careful(losses.look, tensors) if losses.may_be_divided else None
             try:
                 return backward(*args, **kwargs)
             finally:
-                self._split.mark(BACKWARD)
+                split.backward_ends()
                 self.backwards += 1
-                self._careful(self.losses.note, tensors, divisors)
-                self._split.forward_due()
+                self._careful(losses.note, tensors, divisors)
 
         return traindbg_backward
 
     def _wrap_next(self, fetch: Any) -> Any:
+        split, safepoints = self._split, self._safepoints
+
         @functools.wraps(fetch)
         def traindbg_next(iterator: Any) -> Any:
-            if not self._on:
+            if not self._on or safepoints.thread_id not in (None, threading.get_ident()):
                 return fetch(iterator)
-            self._split.mark(OTHER)
-            self._safepoints.before_fetch(iterator)
+            split.mark(OTHER)
+            if safepoints.thread_id is not None:
+                safepoints.before_fetch(iterator)
             try:
                 return fetch(iterator)
             finally:
-                self._split.mark(DATA_WAIT)
+                split.mark(DATA_WAIT)
 
         return traindbg_next
 
     def _careful(self, note: Callable[..., Any], *args: Any) -> Any:
         """Whatever goes wrong in a note of ours is ours to keep: the training never sees it. The note is not taken again."""
-        if note.__qualname__ in self._broken:
+        if self._broken and note.__qualname__ in self._broken:
             return None
         try:
             return note(*args)
@@ -322,9 +335,18 @@ class Recorder:
             return None
 
 
-def _parts(spent: Sequence[float]) -> List[Optional[float]]:
-    """The parts of a step; those that most trainings do not have are None where they took no time."""
-    return [s if part < FIRST_PHASE or s else None for part, s in enumerate(spent)]
+def _told(record: List[Any]) -> List[Any]:
+    """`record` for others: the parts of a step that most trainings do not have are None where they took no time."""
+    rare = [part or None for part in record[FIRST_RARE:BEHIND_RARE]]
+    return [*record[:FIRST_RARE], *rare, *record[BEHIND_RARE:]]
+
+
+def _rates(optimizer: Any, stepper: Stepper) -> List[Optional[float]]:
+    """The learning rates of the groups; the same list as the last time, where they are the same."""
+    rates = [_number(group.get("lr")) for group in optimizer.param_groups]
+    if rates != stepper.lr:
+        stepper.lr = rates
+    return stepper.lr
 
 
 def _number(value: Any) -> Optional[float]:

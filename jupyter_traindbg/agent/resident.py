@@ -10,13 +10,14 @@ EVERY_S = 0.02
 
 
 class Resident:
-    """`bytes` is for the training thread; the rest is for clients."""
+    """`read` is for the training thread; the rest is for clients."""
 
     def __init__(self) -> None:
         self._statm = -1
         self._page = os.sysconf("SC_PAGE_SIZE")
-        self._next_s = 0.0
-        self._bytes = 0
+        self.due_s = 0.0
+        """When to `read` it again, by `time.perf_counter`."""
+        self.bytes = 0
         self._mapped: Deque[int] = deque(maxlen=2)
         """The resident pages of mapped files at the last two notes."""
 
@@ -29,12 +30,10 @@ class Resident:
             os.close(self._statm)
             self._statm = -1
 
-    def bytes(self, now: float) -> int:
-        """Resident bytes at `now`, of the clock of `time.perf_counter`; read at most every `EVERY_S`, 2 us."""
-        if now >= self._next_s:
-            self._bytes = int(os.pread(self._statm, 128, 0).split()[1]) * self._page
-            self._next_s = now + EVERY_S
-        return self._bytes
+    def read(self, now: float) -> None:
+        """Read `bytes` anew at `now`, of the clock of `time.perf_counter`; the next time is `due_s`. 2 us."""
+        self.bytes = int(os.pread(self._statm, 128, 0).split()[1]) * self._page
+        self.due_s = now + EVERY_S
 
     def note_mapped(self) -> None:
         """To be called now and then: what has grown since is told of the time since the last note but one. 20 us."""

@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from types import FrameType
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from . import cuda
@@ -72,8 +73,12 @@ class SafePoints:
         self.with_closure = False
         """True where the step that has just begun was given a closure, which makes its gradients."""
         self.steps = 0
-        self.stepping: Optional[int] = None
-        """The ``id`` of the optimizer that is inside its ``step``, as far as hooks can tell: a step that raised has no end."""
+        self.running: List[int] = []
+        """The ``id`` of each optimizer inside its ``step``, outermost first, as far as hooks can tell: a step that raised has no end."""
+        self.nested = False
+        """Whether the step that begins, or ends, was called by another one of the same optimizer: a subclass calls its parent's."""
+        self.on_cuda = False
+        """Whether this process used a GPU when the last step began."""
         self.thread_id: Optional[int] = None
         self.optimizers: Dict[int, Any] = {}
         """Live optimizers in the order first seen stepping: id -> weak reference."""
@@ -194,9 +199,7 @@ class SafePoints:
     # -- on the training thread: nothing below may raise into the training --
 
     def before_fetch(self, iterator: Any) -> None:
-        """The recorder's word that `iterator` of a DataLoader is about to fetch a batch."""
-        if self.thread_id != threading.get_ident():
-            return
+        """The recorder's word that `iterator` of a DataLoader is about to fetch a batch for the training thread."""
         self._inside.append(1)
         try:
             self._call(self.fetching, iterator)
@@ -209,45 +212,67 @@ class SafePoints:
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Optional[Tuple[Any, Any]]:
         self._inside.append(1)
         try:
-            self.thread_id = threading.get_ident()
-            # With several optimizers (a GAN) only the first one of a round begins a new iteration.
-            gone = (
-                self._steps_without_first >= STEPS_WITHOUT_A_BATCH
-            )  # and one that the program has dropped begins none
-            if self._stepped_first == id(optimizer) or (self._stepped_first is not None and gone):
-                if self._steps_without_batch >= STEPS_WITHOUT_A_BATCH:
-                    self._pass_boundary(NEXT_STEP)
-                else:
-                    self._call(self.unmarked, NEXT_STEP)
-            self.stepping = id(optimizer)
-            self.with_closure = kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
+            key = id(optimizer)
+            self.thread_id, self.on_cuda = threading.get_ident(), cuda.in_use()
+            if self.running:
+                self._forget_ended()
+            self.nested = key in self.running
+            self.running.append(key)
+            if self._stepped_first is not None:
+                self._step_without_boundary(key)
+            self.with_closure = len(args) > 1 and callable(args[1]) or kwargs.get("closure") is not None
             self._call(self.before, optimizer)
             return None if self.wrap_closure is None else _with_closure(self.wrap_closure, optimizer, args, kwargs)
         finally:
             self._inside.pop()
 
+    def _step_without_boundary(self, optimizer: int) -> None:
+        """A step begins, and there was one already since the last boundary."""
+        # With several optimizers (a GAN) only the first one of a round begins a new iteration, and one that the program has dropped none.
+        if self._stepped_first == optimizer or self._steps_without_first >= STEPS_WITHOUT_A_BATCH:
+            if self._steps_without_batch >= STEPS_WITHOUT_A_BATCH:
+                self._pass_boundary(NEXT_STEP)
+            else:
+                self._call(self.unmarked, NEXT_STEP)
+
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._inside.append(1)
         try:
-            known = self.optimizers.get(id(optimizer))
+            key = id(optimizer)
+            if len(self.running) > 1:
+                self._forget_ended()
+            else:
+                self.running.clear()
+            self.nested = key in self.running
+            known = self.optimizers.get(key)
             if known is None or known() is not optimizer:
-                self.optimizers[id(optimizer)] = weakref.ref(optimizer)
+                self.optimizers[key] = weakref.ref(optimizer)
             self.steps += 1
             self._steps_without_batch += 1
             if self._stepped_first is None:
-                self._stepped_first = id(optimizer)
-            self._steps_without_first = 0 if self._stepped_first == id(optimizer) else self._steps_without_first + 1
+                self._stepped_first = key
+            self._steps_without_first = 0 if self._stepped_first == key else self._steps_without_first + 1
             self._recent.append(time.perf_counter())
             self._call(self.after, optimizer)
-            self.stepping = None
-            self._serve(self._requests)
+            if self._requests:
+                self._serve(self._requests)
         finally:
             self._inside.pop()
+
+    def _forget_ended(self) -> None:
+        """Leave in `running` the steps that truly run the one whose hook this is. As many as there are frames of torch's wrapper."""
+        wrapper = step_frame()
+        outer, frames = 0, wrapper.f_back
+        while frames is not None:
+            outer += frames.f_code is wrapper.f_code
+            frames = frames.f_back
+        del self.running[outer:]
 
     def _pass_boundary(self, where: str) -> None:
         self._stepped_first, self.where = None, where
         self._call(self.at_boundary, where)
-        self._serve(self._boundary_requests)
+        if self._boundary_requests:
+            self._serve(self._boundary_requests)
 
     def _call(self, hooks: List[Hook], argument: Any) -> None:
         for hook in list(hooks):
@@ -259,8 +284,6 @@ class SafePoints:
 
     @staticmethod
     def _serve(requests: Deque[Request]) -> None:
-        if not requests:  # nearly always
-            return
         for request in [request for request in list(requests) if request.due()]:
             if cuda.capturing():  # in a capture they would become a part of the graph, or break it
                 return
@@ -271,6 +294,14 @@ class SafePoints:
             request.run()
 
 
+def step_frame() -> FrameType:
+    """The frame, of torch, that called our hook."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    return frame
+
+
 def _with_closure(wrap: Any, optimizer: Any, args: Any, kwargs: Any) -> Optional[Tuple[Any, Any]]:
     """The arguments of ``step`` with its closure wrapped; None where it has none. ``args[0]`` is the optimizer."""
     if kwargs.get("closure") is not None:
@@ -278,6 +309,14 @@ def _with_closure(wrap: Any, optimizer: Any, args: Any, kwargs: Any) -> Optional
     if len(args) > 1 and callable(args[1]):
         return (args[0], wrap(optimizer, args[1]), *args[2:]), kwargs
     return None
+
+
+def runs_above(ident: int, frame: FrameType) -> bool:
+    """True where the frame with that ``id`` has, through others or directly, called `frame`."""
+    caller = frame.f_back
+    while caller is not None and id(caller) != ident:
+        caller = caller.f_back
+    return caller is not None
 
 
 def is_idle() -> bool:

@@ -68,7 +68,8 @@ class Split:
         self._begun = False
         """Whether the forward pass under way was seen to begin."""
         self._begun_in_step = False
-        self._compiled = False
+        self._apart = False
+        """Whether forward passes are told apart: not once anything has been compiled."""
         self._hooks: Any = None
         """torch's hooks on the call of any module, by number."""
         self._key = 0
@@ -84,11 +85,11 @@ class Split:
             self._key = torch.utils.hooks.RemovableHandle(self._hooks).id  # a number that nobody else has
         compiler = sys.modules.get(COMPILER)
         backends = {} if compiler is None else getattr(compiler, "cached_backends", {0: "not known"})
-        self._compiled = any(backend is not None for backend in backends.values())
         self.on = True
+        self._apart = self._hooks is not None and all(backend is None for backend in backends.values())
 
     def close(self) -> None:
-        self.on = False
+        self.on = self._apart = False
         self._stand_down()
 
     def spots(self) -> List[Spot]:
@@ -106,8 +107,6 @@ class Split:
 
     def mark(self, part: int) -> None:
         """An event that ends an interval of `part`."""
-        if self._safepoints.thread_id not in (None, threading.get_ident()):
-            return
         now = time.perf_counter()
         if self.last is not None:
             self._spent[part if self._phase is None else self._phase] += now - self.last
@@ -116,29 +115,37 @@ class Split:
     def backward_begins(self) -> None:
         """Ends a forward pass, or what lies between two backward passes where no module was called."""
         self.mark(OTHER if self._begun_in_step and not self._begun else FORWARD)
-        self._stand_down()
+        if self._hooks:
+            self._stand_down()
+
+    def backward_ends(self) -> None:
+        self.mark(BACKWARD)
+        self.forward_due()
 
     def forward_due(self) -> None:
-        """A forward pass comes next: after a step, and after a backward pass. 1 us."""
+        """A forward pass comes next: after a step, and after a backward pass."""
         self._begun = False
-        if self.on and self._hooks is not None and not self._compiled and self._other_calls < MOST_OTHER_CALLS:
+        if self._apart and self._other_calls < MOST_OTHER_CALLS:
             self._hooks[self._key] = self._module_called
-            if (
-                not self.on or self._compiled
-            ):  # another thread has closed us, or compiled something, in this very moment
+            if not self._apart:  # another thread has closed us, or compiled something, in this very moment
                 self._stand_down()
 
-    def take(self) -> Tuple[List[float], bool]:
-        """The parts of the step that ends with the last event, which begin at zero again, and whether a forward pass was seen to begin
-        in it. If not, all before backward counts as forward."""
-        spent, seen = self._spent, self._begun_in_step
+    def step_ends(self) -> Tuple[float, List[float], bool]:
+        """When that was, the parts of the step, which begin at zero again, and whether a forward pass was seen to begin in it. If not, all
+        before backward counts as forward."""
+        spent, seen, now = self._spent, self._begun_in_step, time.perf_counter()
+        if self.last is not None:
+            spent[OPTIMIZER if self._phase is None else self._phase] += now - self.last
+        self.last = now
         self._spent, self._begun_in_step, self._other_calls = [0.0] * len(PARTS), False, 0
-        return spent, seen
+        return now, spent, seen
 
-    def ours(self, since: float) -> None:
-        """What has passed since then was our own doing: a part of the next step, and not to pass for its data wait."""
-        self.last = time.perf_counter()
-        self._spent[OTHER] += self.last - since
+    def step_noted(self) -> None:
+        """What has passed since the step's end was our own doing: a part of the next step, and not to pass for its data wait."""
+        now = time.perf_counter()
+        self._spent[OTHER] += now - (self.last or now)
+        self.last = now
+        self.forward_due()
 
     def _stand_down(self) -> None:
         if self._hooks is not None:
@@ -146,8 +153,8 @@ class Split:
 
     def _module_called(self, _module: Any, _args: Any) -> None:
         """Torch's hook: plain bookkeeping, nothing in which can fail."""
-        if self._safepoints.thread_id in (None, threading.get_ident()) and self._grad_enabled():
-            self._stand_down()
+        if self._grad_enabled() and self._safepoints.thread_id in (None, threading.get_ident()):
+            self._hooks.pop(self._key, None)
             self.mark(OTHER)
             self._begun = self._begun_in_step = True
             return
@@ -161,7 +168,7 @@ class Split:
         @functools.wraps(init)
         def traindbg_compile(context: Any, callback: Any, *args: Any, **kwargs: Any) -> None:
             if callable(callback) and self.on:  # None: something is kept from being compiled
-                self._compiled = True
+                self._apart = False
                 self._stand_down()
             init(context, callback, *args, **kwargs)
 

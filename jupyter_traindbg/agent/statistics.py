@@ -20,50 +20,49 @@ class Statistics:
     """`watch` finds the modules, on any thread; `copy` runs at boundaries; `as_of_boundary` is what a checkpoint takes."""
 
     def __init__(self) -> None:
-        self._modules: List[_Kept] = []
+        self.kept: List[_Kept] = []
+        """Nothing, in a program without such modules."""
 
     def watch(self, models: Iterable[Any]) -> None:
         """From the next boundary on, keep the statistics of `models`. Nothing is kept where they are too many, or too large."""
         base = getattr(sys.modules.get("torch.nn.modules.batchnorm"), "_NormBase", None)
         if base is None:
             return
-        known = {id(kept.module()) for kept in self._modules}
+        known = {id(kept.module()) for kept in self.kept}
         found = [
             _Kept(m) for model in models for _, m in walk(model) if issubclass(type(m), base) and id(m) not in known
         ]
-        kept = [k for k in self._modules if k.module() is not None] + list({id(k.module()): k for k in found}.values())
+        kept = [k for k in self.kept if k.module() is not None] + list({id(k.module()): k for k in found}.values())
         buffers = [b for k in kept for b in k.buffers().values()]
         if len(buffers) > MOST_TENSORS or sum(b.numel() * b.element_size() for b in buffers) > MOST_BYTES:
             kept = []
-        self._modules = kept
+        self.kept = kept
 
     def copy(self) -> None:
         """Copy what has changed. On the training thread, not while a CUDA graph is captured."""
-        if not self._modules:
-            return
         torch = sys.modules["torch"]
         copies: List[Any] = []
         sources: List[Any] = []
         with torch.no_grad():
-            for kept in self._modules:
+            for kept in self.kept:
                 kept.changed(torch, copies, sources)
             if sources:
                 torch._foreach_copy_(copies, sources)
 
     def as_of_boundary(self) -> Dict[int, Any]:
         """``id`` of a live buffer -> its value at the boundary, for as many as are kept."""
-        return {id(live): copy for kept in self._modules for live, copy in kept.pairs()}
+        return {id(live): copy for kept in self.kept for live, copy in kept.pairs()}
 
     def covers(self, model: Any) -> bool:
         """True where all statistics of `model` that a forward pass changes are kept."""
         base = getattr(sys.modules.get("torch.nn.modules.batchnorm"), "_NormBase", None)
-        known = {id(kept.module()) for kept in self._modules if kept.pairs()}
+        known = {id(kept.module()) for kept in self.kept if kept.pairs()}
         return base is None or all(
             id(m) in known for _, m in walk(model) if issubclass(type(m), base) and m.training and _buffers(m)
         )
 
     def clear(self) -> None:
-        self._modules = []
+        self.kept = []
 
 
 class _Kept:

@@ -39,8 +39,7 @@ from .objects import Objects
 from .own_count import next_count, own_count
 from .recorder import Recorder
 from .refused import Refused
-from .safepoint import SafePoints
-from .steppers import runs_above, step_frame
+from .safepoint import SafePoints, runs_above, step_frame
 
 CLOSE_S = 2.0
 AT_MOST = 100

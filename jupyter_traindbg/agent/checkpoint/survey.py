@@ -36,7 +36,7 @@ def survey(agent: Agent) -> Dict[str, Any]:
         "world_size": world_size,
         "step": agent.recorder.step,
         "updating": agent.boundary.updating(),
-        "marks": [list(mark) for mark in list(agent.boundary.marks)],
+        "marks": agent.boundary.marks(),
         "boundary": _boundary(agent),
         "since_last_step_s": agent.safepoints.since_last_step_s(),
         "usual_step_s": agent.safepoints.usual_step_s(),
@@ -76,7 +76,7 @@ def _nothing(why: str) -> Dict[str, Any]:
 
 def _boundary(agent: Agent) -> Optional[Dict[str, Any]]:
     state = agent.boundary.state()
-    return None if state is None else {"step": state["step"], "where": state["where"]}
+    return None if state is None else {"step": state.step, "where": state.where}
 
 
 def unsupported(agent: Agent, found: Found) -> Optional[str]:

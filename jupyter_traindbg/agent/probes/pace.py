@@ -9,15 +9,14 @@ from .. import cuda
 if TYPE_CHECKING:
     from ..core import Agent
 
-COST = "microseconds"
+COST = "0.3 ms; nothing on the training thread"
 
 
 def run(agent: Agent) -> Dict[str, Any]:
-    """``marks`` are ``[step, optimizer index, the optimizer's own step count, sequence number of the default process group]`` of the
-    last steps, oldest first; the latter two are None where there is no such thing."""
+    """``marks``: see `Boundary.marks`."""
     return {
         "step": agent.recorder.step,
-        "marks": [list(mark) for mark in list(agent.boundary.marks)],
+        "marks": agent.boundary.marks(),
         "usual_step_s": agent.safepoints.usual_step_s(),
         "mean_step_s": agent.safepoints.mean_step_s(),
         "since_last_step_s": agent.safepoints.since_last_step_s(),

@@ -49,9 +49,9 @@ DRAWS: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("name", DRAWS)
 def test_what_was_drawn_meanwhile_is_in_the_next_reading(name: str) -> None:
     reader = Randomness()
-    reader.read()
+    reader.read(on_cuda=False)
     DRAWS[name]()
-    state = reader.read()
+    state = reader.read(on_cuda=False)
     expected = draw()
     draw()
     assert position.restore(plain(state)) == []
@@ -60,7 +60,7 @@ def test_what_was_drawn_meanwhile_is_in_the_next_reading(name: str) -> None:
 
 def test_it_loads_without_executing_anything() -> None:
     buffer = io.BytesIO()
-    torch.save(plain(Randomness().read()), buffer)
+    torch.save(plain(Randomness().read(on_cuda=False)), buffer)
     buffer.seek(0)
     expected = draw()
     position.restore(torch.load(buffer, weights_only=True))
@@ -73,7 +73,7 @@ def test_a_numpy_generator_of_another_kind() -> None:
     try:
         np.random.set_bit_generator(np.random.PCG64(5))
         buffer = io.BytesIO()
-        torch.save(plain(Randomness().read()), buffer)
+        torch.save(plain(Randomness().read(on_cuda=False)), buffer)
         buffer.seek(0)
         expected = draw()
         assert position.restore(torch.load(buffer, weights_only=True)) == []
@@ -86,25 +86,25 @@ def test_a_numpy_generator_of_another_kind() -> None:
 
 
 def test_a_device_that_is_not_here_is_said() -> None:
-    state = plain(Randomness().read())
+    state = plain(Randomness().read(on_cuda=False))
     state["cuda"] = {99: torch.zeros(16, dtype=torch.uint8)}
     assert "CUDA device 99" in position.restore(state)[0]
 
 
 def test_a_process_without_numpy_or_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "numpy.random.mtrand")
-    assert Randomness().read()["numpy"] is None
+    assert Randomness().read(on_cuda=False).numpy is None
     monkeypatch.delitem(sys.modules, "torch")
-    state = Randomness().read()
-    assert (state["torch"], state["cuda"]) == (None, {})
+    state = Randomness().read(on_cuda=False)
+    assert (state.torch, state.cuda) == (None, {})
 
 
 def test_what_nobody_has_drawn_from_is_not_read_again() -> None:
     reader = Randomness()
-    first, second = reader.read(), reader.read()
+    first, second = reader.read(on_cuda=False), reader.read(on_cuda=False)
     for name in ("python", "numpy"):
-        assert second[name] is first[name], f"the state of {name} is converted anew"
+        assert getattr(second, name) is getattr(first, name), f"the state of {name} is converted anew"
     draw()
-    third = reader.read()
+    third = reader.read(on_cuda=False)
     for name in ("python", "numpy"):
-        assert third[name] is not first[name], name
+        assert getattr(third, name) is not getattr(first, name), name
