@@ -4,22 +4,28 @@ A window without the agent lies before and after each window with it; a ratio is
 drift of the machine cancels. States: attached and idle; polled twice a second as a live view does (new steps, memory); polled and
 stacks too; while a diagnosis looks; detached again (against the window before the attach). Medians of the steps say what a step
 costs; means also see the few steps in which a question was answered.
+
+--before CHECKOUT: in turns with them, idle windows of another checkout of this project (a git worktree of an earlier commit, say).
 """
 
 from __future__ import annotations
 
+import functools
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from common import Row, Stamps, arguments, print_table, ratio_text, steady
 
 import traindbg
 
 POLL_S = 0.5
+BEFORE = "attached by the other checkout, idle"
 DETACHED, IDLE, POLLED, POLLED_STACKS, DIAGNOSED = (
     "detached again",
     "attached, idle",
@@ -27,6 +33,16 @@ DETACHED, IDLE, POLLED, POLLED_STACKS, DIAGNOSED = (
     "polled at 2 Hz, stacks too",
     "while it is diagnosed",
 )
+ATTACH_AND_WAIT = """
+import sys, traindbg
+if not traindbg.__file__.startswith(sys.argv[2]):
+    sys.exit(f"{traindbg.__file__} is not in {sys.argv[2]}")
+with traindbg.attach(int(sys.argv[1])) as job:
+    if job.ranks[0].agent:
+        print("attached", flush=True)
+    sys.stdin.read()
+"""
+Visit = Callable[[subprocess.Popen[bytes], Stamps, float], "Window"]
 SETTLE_S = 0.1
 """Left out after each attach and detach."""
 HEAD = ("state", "ours, ms a step", "without us, ms a step", "ratio of medians (95 %), of means (95 %)", "goal")
@@ -81,20 +97,22 @@ def _mean(values: object) -> float:
     return statistics.fmean(values)  # type: ignore[arg-type]
 
 
-def measure(scene: Scene) -> dict[str, Pairs]:
-    """All states of `scene`, in turns within one process that trains without a pause."""
-    pairs = {state: Pairs() for state in (IDLE, POLLED, POLLED_STACKS, DIAGNOSED, DETACHED)}
-    states: list[tuple[str, Callable[[traindbg.Job, float], None]]] = [
-        (IDLE, _wait),
-        (POLLED, _poll),
-        (POLLED_STACKS, _poll_all),
-        (DIAGNOSED, _diagnose),
+def measure(scene: Scene, before_us: Path | None) -> dict[str, Pairs]:
+    """All states of `scene`, in turns within one process that trains without a pause. `before_us`: the other checkout."""
+    states: list[tuple[str, Visit]] = [
+        (IDLE, functools.partial(_attached_window, _wait)),
+        (POLLED, functools.partial(_attached_window, _poll)),
+        (POLLED_STACKS, functools.partial(_attached_window, _poll_all)),
+        (DIAGNOSED, functools.partial(_attached_window, _diagnose)),
     ]
+    if before_us is not None:
+        states.insert(0, (BEFORE, functools.partial(_others_window, before_us)))
+    pairs = {state: Pairs() for state in (*(state for state, _ in states), DETACHED)}
     with steady(scene.kind, scene.step_ms) as (process, stamps):
         before = _window(stamps, lambda: time.sleep(scene.window_s))
         for i in range(scene.rounds):
             for state, visit in states if i % 2 == 0 else reversed(states):
-                ours = _attached_window(process, stamps, visit, scene.window_s)
+                ours = visit(process, stamps, scene.window_s)
                 time.sleep(SETTLE_S)
                 after = _window(stamps, lambda: time.sleep(scene.window_s))
                 pairs[state].add(before, ours, after)
@@ -104,13 +122,28 @@ def measure(scene: Scene) -> dict[str, Pairs]:
 
 
 def _attached_window(
-    process: subprocess.Popen[bytes], stamps: Stamps, visit: Callable[[traindbg.Job, float], None], window_s: float
+    spend: Callable[[traindbg.Job, float], None], process: subprocess.Popen[bytes], stamps: Stamps, window_s: float
 ) -> Window:
     with traindbg.attach(process.pid) as job:
         if not job.ranks[0].agent:
             raise SystemExit(f"could not attach: {job.ranks[0].note}")
         time.sleep(SETTLE_S)
-        return _window(stamps, lambda: visit(job, window_s))
+        return _window(stamps, lambda: spend(job, window_s))
+
+
+def _others_window(checkout: Path, process: subprocess.Popen[bytes], stamps: Stamps, window_s: float) -> Window:
+    """Another checkout attaches in a process of its own, and leaves when its standard input ends."""
+    env = {**os.environ, "PYTHONPATH": str(checkout)}
+    command = [sys.executable, "-c", ATTACH_AND_WAIT, str(process.pid), str(checkout)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=checkout) as other:
+        assert other.stdin is not None
+        if other.stdout is None or other.stdout.readline().strip() != b"attached":
+            raise SystemExit(f"{checkout} could not attach")
+        time.sleep(SETTLE_S)
+        window = _window(stamps, lambda: time.sleep(window_s))
+        other.stdin.close()
+        other.wait(10)
+    return window
 
 
 def _window(stamps: Stamps, spend: Callable[[], None]) -> Window:
@@ -177,11 +210,13 @@ def rows(scene: Scene, pairs: dict[str, Pairs]) -> list[Row]:
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--only", choices=[s.name for s in SCENES], help="one scene only")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="compare with another checkout of this project")
     args = parser.parse_args()
+    before = None if args.before is None else args.before.resolve()
     scenes = [s for s in SCENES if args.only in (None, s.name)]
     if args.quick:
         scenes = [Scene("5 ms steps, quick", "torch", 5, 0.6, 1, (1.005, 1.01))]
-    table = [row for scene in scenes for row in rows(scene, measure(scene))]
+    table = [row for scene in scenes for row in rows(scene, measure(scene, before))]
     ns = ", ".join(f"{s.name} {s.rounds} x {s.window_s:g} s" for s in scenes)
     print_table("Overhead per step", HEAD, table, [f"n (windows in each state, paired): {ns}."])
     return 0

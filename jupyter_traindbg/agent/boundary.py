@@ -1,7 +1,8 @@
 """What belonged to the last boundary between two iterations, written down when it came: random generators, DataLoader positions, marks.
 
 A job that hangs does so in the middle of an iteration, when dropout has drawn numbers and a batch has been taken. Its parameters are still
-those of the last step; with what is kept here a checkpoint taken then continues as if nothing had happened. 5 us a boundary, two a step.
+those of the last step; with what is kept here a checkpoint taken then continues as if nothing had happened. 4 us each: one before
+every batch, and where not every step is followed by a fetch, one after every step.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SCHEDULER_IN_DOUBT = (
     "the program stopped after optimizer.step() and before its next batch: a scheduler.step() that follows the step"
     " may be missing"
 )
-
+GENERATORS_AS_FOUND = "random generators are those of the moment, not of the step's end"
 ORDER_UNKNOWN = (
     "the debugger came in the middle of this pass and its sampler keeps its order to itself: the remaining batches are"
     " not those of the saved job"
@@ -85,11 +86,15 @@ class Boundary:
         self._patches = Patches()
         self._on = False
         self._state: Optional[Written] = None
+        self._ended: Optional[Tuple[int, float]] = None
+        """The last step and when it ended, where nothing has been written down since: what follows a step is still to come."""
         self._numbers: Deque[Tuple[int, int]] = deque(maxlen=MARKS)
         """Steps, and how many collectives the default process group had begun by then."""
+        self._distributed: Any = None
 
     def open(self) -> None:
         self._on = True
+        self._randomness.open()
         self._safepoints.after.append(self._after_step)
         self._safepoints.fetching.append(self._fetching)
         self._safepoints.at_boundary.append(self._at_boundary)
@@ -105,11 +110,14 @@ class Boundary:
         self._randomness = Randomness()
         self.statistics.clear()
         self._numbers.clear()
-        self._state = None
+        self._state = self._ended = None
 
-    def state(self) -> Optional[Written]:
-        """The last boundary; None before the first step. For `for_checkpoint`."""
-        return self._state
+    def place(self) -> Optional[Tuple[int, str]]:
+        """The step and the ``where`` of the last boundary; None before the first step. For `for_checkpoint`."""
+        ended, state = self._ended, self._state
+        if ended is not None:
+            return ended[0], AFTER_STEP
+        return None if state is None else (state.step, state.where)
 
     def marks(self) -> List[List[Optional[int]]]:
         """``[step, optimizer index, the optimizer's own step count, sequence number of the default process group]`` of the last
@@ -129,13 +137,16 @@ class Boundary:
         one, ``ahead`` where a batch is fetched ahead of the program, ``generators`` at the boundary, ``begun_since``: passes begun after
         it, ``trained``: whether the last step's batch was its. ``notes``: why a resume will not be exact, one sentence each.
         """
-        state = self._state
+        ended = self._ended
+        state = self._state if ended is None else self._written(*ended, AFTER_STEP)
         if state is None:
             return self._as_found()
         loaders = [_plain_loader(position, self._trained) for position in state.loaders]
         notes = [note for entry in loaders if entry["trained"] for note in _doubts(entry)]
         if state.where == AFTER_STEP and not state.passed:
             notes.append(SCHEDULER_IN_DOUBT)
+            if ended is not None and self._training_thread() != threading.get_ident():
+                notes.append(GENERATORS_AS_FOUND)
         return {
             "step": state.step,
             "time_s": state.time_s,
@@ -184,8 +195,13 @@ class Boundary:
         if self._safepoints.on_cuda and cuda.capturing():
             return
         self._trained = self._fetched
-        self._write_down(AFTER_STEP)
-        step, number = self._recorder.step, _sequence_number()
+        step = self._recorder.step
+        self._ended = (step, time.time())
+        if self.statistics.kept:
+            self.statistics.copy()
+        if not self._safepoints.step_a_batch:  # before the next boundary dropout, or the other half of a GAN, draws
+            self._state, self._ended = self._written(*self._ended, AFTER_STEP), None
+        number = self._sequence_number()
         if number is not None and (not self._numbers or self._numbers[-1][0] != step):
             self._numbers.append((step, number))
 
@@ -193,13 +209,15 @@ class Boundary:
         state = self._state
         if where == NEXT_BATCH:
             if not (self._safepoints.on_cuda and cuda.capturing()):
-                self._write_down(where)
+                self._state, self._ended = self._written(self._recorder.step, time.time(), where), None
+                if self.statistics.kept:
+                    self.statistics.copy()
         elif state is not None and not state.passed:  # dropout has drawn since: what was read after the step stays
             self._state = state._replace(passed=True)
-        if self._patches.waiting:
+        if self._patches.spots:
             self._patches.catch_up()
 
-    def _write_down(self, where: str) -> None:
+    def _written(self, step: int, time_s: float, where: str) -> Written:
         positions: List[Position] = []
         for loader in self._loaders:
             epoch = loader.epoch
@@ -207,9 +225,21 @@ class Boundary:
                 own = loader.own_states() if loader.generators else {}
                 positions.append((loader, epoch, epoch.batches(), loader.begun, own))
         rng = self._randomness.read(on_cuda=self._safepoints.on_cuda)
-        self._state = Written(self._recorder.step, time.time(), where, where == NEXT_BATCH, rng, positions)
-        if self.statistics.kept:
-            self.statistics.copy()
+        return Written(step, time_s, where, where == NEXT_BATCH, rng, positions)
+
+    def _sequence_number(self) -> Optional[int]:
+        """How many collectives the default process group has begun: the same number at the same point of the program on all ranks."""
+        distributed = self._distributed
+        if distributed is None:
+            distributed = self._distributed = sys.modules.get("torch.distributed.distributed_c10d")
+        world = None if distributed is None else distributed.GroupMember.WORLD
+        if world is None:
+            return None
+        try:
+            number: int = world._get_sequence_number_for_group()
+        except (AttributeError, RuntimeError):  # a backend without numbers
+            return None
+        return number
 
     def _fetching(self, iterator: Any) -> None:
         """A batch is about to be fetched. Its iterator is new to us where it was begun before we came."""
@@ -257,6 +287,8 @@ class Boundary:
     def _begun(self, like: Any) -> Optional[Tuple[Loader, Dict[str, Any]]]:
         if cuda.capturing():
             return None
+        if self._ended is not None:  # its seed is about to be drawn
+            self._state, self._ended = self._written(*self._ended, AFTER_STEP), None
         loader = self._known(like)
         samplers = loader.saw(like)
         began = {
@@ -371,19 +403,6 @@ def _doubts(entry: Dict[str, Any]) -> List[str]:
     if entry["ahead"] and entry["num_workers"] == 0:
         notes.append(READ_AHEAD)
     return notes
-
-
-def _sequence_number() -> Optional[int]:
-    """How many collectives the default process group has begun: the same number at the same point of the program on all ranks."""
-    distributed = sys.modules.get("torch.distributed.distributed_c10d")
-    world = None if distributed is None else distributed.GroupMember.WORLD
-    if world is None:
-        return None
-    try:
-        number: int = world._get_sequence_number_for_group()
-    except (AttributeError, RuntimeError):  # a backend without numbers
-        return None
-    return number
 
 
 __all__ = ["AFTER_STEP", "AS_FOUND", "Boundary"]

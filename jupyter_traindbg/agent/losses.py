@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any, Deque, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import cuda
-from .scaling import Divisors, Scaling, roots_of
 from .safepoint import step_frame
+from .scaling import Divisors, Scaling, roots_of
 from .steppers import Stepper
 
 MOST_BACKWARDS = 1024
@@ -117,7 +117,7 @@ class Losses:
         self.backwards, self._divisors, self.before_step = 0, None, 0
 
     def take_one(self) -> Optional[float]:
-        """The loss of the step that ends, where it had one backward pass and no accumulation: then it begins anew, and else `take` tells."""
+        """The loss of the step that ends, where it had one backward pass, without accumulation; None where it is for `take` to tell."""
         values = self._values
         if self.backwards != 1 or self._accumulated or len(values) != 1 or values[0].__class__ is not float:
             return None

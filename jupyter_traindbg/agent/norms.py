@@ -38,7 +38,8 @@ class Norms:
         """Whether a step has used these gradients; another one may, of a second optimizer."""
         self._scale: Any = None
         """What a GradScaler had multiplied the gradients by when they were clipped, where nobody unscaled them before."""
-        self._next_sample_s = 0.0
+        self.due_s = 0.0
+        """When the next sample may be taken, by `time.perf_counter`. Before that, and without `clips`, `take` has nothing to tell."""
         self._prepared = False
 
     def spots(self) -> List[Spot]:
@@ -86,10 +87,10 @@ class Norms:
         if self.clips:
             self._scale = scale
 
-    def take(self, optimizer: Any, stepper: Stepper, now: float) -> Tuple[Optional[cuda.Scalar], Optional[float]]:
+    def take(self, optimizer: Any, stepper: Stepper) -> Tuple[Optional[cuda.Scalar], Optional[float]]:
         """The L2 norm of the gradients of the step that `optimizer` has done, and what it was clipped at: None where it was not."""
         if not self.clips:
-            return None if now < self._next_sample_s else self._sample(optimizer, stepper), None
+            return self._sample(optimizer, stepper), None
         self._stepped = True
         if cuda.capturing():
             return None, None
@@ -123,7 +124,7 @@ class Norms:
             return norm
         done = time.perf_counter()
         cost = done - began if norm is None else stepper.norm_cost(done - began)
-        self._next_sample_s = done + cost / NORM_SHARE
+        self.due_s = done + cost / NORM_SHARE
         return norm
 
     # -- the patches --

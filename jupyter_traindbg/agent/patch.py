@@ -40,30 +40,26 @@ class Patches:
     """Spots of one owner: those that could be patched already, and those still to come."""
 
     def __init__(self) -> None:
-        self._spots: List[Spot] = []
+        self.spots: List[Spot] = []
+        """Those whose module has not been imported yet."""
         self._patches: List[Patch] = []
 
     def open(self, spots: List[Spot]) -> None:
         self.close()
-        self._spots = list(spots)
+        self.spots = list(spots)
         self.catch_up()
-
-    @property
-    def waiting(self) -> bool:
-        """True where a module of a spot has not been imported yet."""
-        return bool(self._spots)
 
     def catch_up(self) -> None:
         """Patch what has come into being since."""
-        for spot in list(self._spots):
+        for spot in list(self.spots):
             patch = spot.patch()
             if patch is not None:
                 self._patches.append(patch)
-                self._spots.remove(spot)
+                self.spots.remove(spot)
 
     def close(self) -> None:
         """Put everything back."""
-        self._spots.clear()
+        self.spots.clear()
         for patch in self._patches:
             patch.remove()
         self._patches.clear()

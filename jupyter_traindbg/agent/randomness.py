@@ -1,8 +1,8 @@
 """The state of the random generators of this process: Python's, NumPy's, torch's on the CPU and on every CUDA device in use.
 
-Reading all of them costs 40 us, most of it to convert Mersenne Twisters that hardly any program changes at every step. Such a one makes all
-of its 624 words anew at a time, and its position among them moves with every draw. So a few words and the position are compared with those
-of the last time (0.2 us), and only what changed is read again.
+Asking all of them costs 50 us, most of it to convert Mersenne Twisters. Such a one makes all of its 624 words anew at a time, and moves its
+position among them with every draw. So some of its bytes in memory are compared with those of the last time (0.1 us); where they have
+changed, Python's and torch's are copied, to be converted when somebody wants to have them, and NumPy's is asked.
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ import random
 import sys
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
+from .engine import Engine
+
 HEADER_BYTES = object.__basicsize__
 """Reference count and type, at the head of every Python object."""
 WORDS = 625
 """Of a Mersenne Twister in memory, as Python and NumPy keep it: 624, and the position among them, the first or the last."""
 BETWEEN = 312
 """So far apart are the words that are compared: the first, one in the middle, the last."""
+NO_CUDA: Dict[int, Any] = {}
 Look = Callable[[], bytes]
 
 
 class Generators(NamedTuple):
-    """What `Randomness.read` found, for `plain`. ``cuda``: by the device's number."""
+    """What `Randomness.read` found, for `plain`. ``engine``: what can tell torch's; ``cuda``: by the device's number."""
 
     python: Any
     numpy: Any
     torch: Any
+    engine: Optional[Engine]
     cuda: Dict[int, Any]
 
 
@@ -47,6 +51,14 @@ class Randomness:
         self._numpy_seen: Optional[bytes] = None
         self._numpy_rest_seen: Optional[bytes] = None
         self._numpy_state: Any = None
+        self._engine: Optional[Engine] = None
+
+    def open(self) -> None:
+        """Needs torch, completely imported; 0.5 ms. Without it torch is asked each time."""
+        try:
+            self._engine = Engine(sys.modules["torch"].random.default_generator)
+        except Exception:  # another torch, another architecture: whatever it is, asking works
+            self._engine = None
 
     def read(self, *, on_cuda: bool) -> Generators:
         """2 us; 40 us after a program that draws from NumPy's generator. Must not run while a CUDA graph is captured.
@@ -70,18 +82,22 @@ class Randomness:
             or self._numpy[0] is not mtrand._rand
         ):
             self._read_numpy(mtrand._rand)
-        torch = sys.modules.get("torch")
+        engine = self._engine
         return Generators(
             self._python_state,
             self._numpy_state,
-            None if torch is None else torch.random.default_generator.get_state(),
-            _cuda(torch) if on_cuda else {},
+            _ask_torch() if engine is None else engine.state(),
+            engine,
+            _cuda() if on_cuda else NO_CUDA,
         )
 
     def _read_python(self, generator: Any) -> None:
         """Its words, and the half of a pair of normal numbers that it keeps; or its whole state, as it tells it."""
         if generator is not self._python:
-            self._python, plain_one = generator, _random.Random.__basicsize__ - HEADER_BYTES in (4 * WORDS, 4 * WORDS + 4)
+            self._python, plain_one = (
+                generator,
+                _random.Random.__basicsize__ - HEADER_BYTES in (4 * WORDS, 4 * WORDS + 4),
+            )
             self._python_words = _look(_words(id(generator) + HEADER_BYTES)) if plain_one else bytes
         if self._python_words is bytes:
             self._python_state = generator.getstate()
@@ -113,12 +129,12 @@ def _look(words: memoryview) -> Look:
 
 
 def plain(state: Generators) -> Dict[str, Any]:
-    """What `Randomness.read` gave, of tensors and plain values only, as ``torch.load(weights_only=True)`` takes them. 0.1 ms."""
+    """What `Randomness.read` gave, of tensors and plain values only, as ``torch.load(weights_only=True)`` takes them. 0.2 ms."""
     version, words, gauss = _told(*state.python) if len(state.python) == 2 else state.python
     return {
         "python": {"version": version, "words": _tensor(words), "gauss": gauss},
         "numpy": None if state.numpy is None else _without_arrays(state.numpy),
-        "torch": state.torch,
+        "torch": state.torch if state.engine is None else state.engine.told(state.torch),
         "cuda": dict(state.cuda),
     }
 
@@ -145,6 +161,12 @@ def _tensor(words: Any) -> Any:
     return torch.tensor(words, dtype=torch.int64, device="cpu")
 
 
-def _cuda(torch: Any) -> Dict[int, Any]:
+def _ask_torch() -> Any:
+    torch = sys.modules.get("torch")
+    return None if torch is None else torch.random.default_generator.get_state()
+
+
+def _cuda() -> Dict[int, Any]:
     """The states of the generators of all devices in this process; the states lie in host memory and are read without synchronising."""
-    return {index: generator.get_state() for index, generator in enumerate(torch.cuda.default_generators)}
+    generators = sys.modules["torch"].cuda.default_generators
+    return {index: generator.get_state() for index, generator in enumerate(generators)}

@@ -21,7 +21,7 @@ from .patch import Patches, Spot
 from .resident import Resident
 from .safepoint import SafePoints
 from .scaling import Scaling
-from .splitting import BACKWARD, DATA_WAIT, FIRST_PHASE, OPTIMIZER, OTHER, PARTS, Split
+from .splitting import DATA_WAIT, FIRST_PHASE, OPTIMIZER, OTHER, PARTS, Split
 from .steppers import Stepper
 
 CAPACITY = 8192
@@ -57,6 +57,8 @@ STEP, LOSS_LAST, MICRO_BATCHES = FIELDS.index("step"), FIELDS.index("loss_last")
 NO_PARTS = [None] * len(PARTS)
 FIRST_RARE, BEHIND_RARE = FIELDS.index(PARTS[FIRST_PHASE]), FIELDS.index(PARTS[-1]) + 1
 """The parts that most trainings do not have."""
+RECORDED_INSIDE = -1
+"""In place of its number, of an optimizer that steps another one (ZeRO, SAM): that one is recorded."""
 AT_HAND = (int, float, type(None))
 
 
@@ -167,9 +169,11 @@ class Recorder:
         stepper = self._steppers.get(id(optimizer))
         if stepper is None or stepper.optimizer() is not optimizer:
             stepper = self._new_stepper(optimizer)
-        if self._recorded_inside(stepper, optimizer):
+        if stepper.index is None:
+            self._number(stepper, optimizer)
+        if stepper.index == RECORDED_INSIDE:
             return
-        resident = self.resident
+        norms, resident = self.norms, self.resident
         now, spent, seen = self._split.step_ends()
         duration = None if self._last_step is None or self._rested else now - self._last_step
         self._last_step, self._rested = now, False
@@ -177,7 +181,7 @@ class Recorder:
         one_loss = self.losses.take_one()
         loss, backwards = (None, 1) if one_loss is not None else self.losses.take(stepper)
         own_step = stepper.step(optimizer)
-        norm, clip_norm = self.norms.take(optimizer, stepper, now)
+        norm, clip_norm = norms.take(optimizer, stepper) if norms.clips or now >= norms.due_s else (None, None)
         if now >= resident.due_s:
             resident.read(now)
         record = [
@@ -273,15 +277,12 @@ class Recorder:
         made = self._steppers[id(optimizer)] = Stepper(optimizer)
         return made
 
-    def _recorded_inside(self, stepper: Stepper, optimizer: Any) -> bool:
-        """True for an optimizer that steps another one (ZeRO, SAM): that one has been recorded. Numbers those that are not."""
-        if stepper.index is None:
-            if any(id(inner) in self._steppers for inner in inner_optimizers(optimizer)):
-                stepper.index = -1
-            else:
-                stepper.index = self._optimizers_seen
-                self._optimizers_seen += 1
-        return stepper.index < 0
+    def _number(self, stepper: Stepper, optimizer: Any) -> None:
+        if any(id(inner) in self._steppers for inner in inner_optimizers(optimizer)):
+            stepper.index = RECORDED_INSIDE
+        else:
+            stepper.index = self._optimizers_seen
+            self._optimizers_seen += 1
 
     # -- the patches --
 
@@ -343,7 +344,8 @@ def _told(record: List[Any]) -> List[Any]:
 
 def _rates(optimizer: Any, stepper: Stepper) -> List[Optional[float]]:
     """The learning rates of the groups; the same list as the last time, where they are the same."""
-    rates = [_number(group.get("lr")) for group in optimizer.param_groups]
+    given = [group.get("lr") for group in optimizer.param_groups]
+    rates = [lr if lr.__class__ is float else _number(lr) for lr in given]
     if rates != stepper.lr:
         stepper.lr = rates
     return stepper.lr

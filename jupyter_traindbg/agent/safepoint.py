@@ -91,6 +91,8 @@ class SafePoints:
         """The ``id`` of the optimizer that stepped first since the last boundary; None where none did."""
         self._steps_without_batch = STEPS_WITHOUT_A_BATCH
         self._steps_without_first = 0
+        self._several_steps = False
+        """Whether a step has followed another one without a batch in between."""
         self._recent: Deque[float] = deque(maxlen=32)
         self.failures: List[str] = []
         """Errors of our own hooks. A hook that fails once is dropped: the training never sees it."""
@@ -124,6 +126,11 @@ class SafePoints:
         self.wrap_closure = None
         self._requests.clear()
         self._boundary_requests.clear()
+
+    @property
+    def step_a_batch(self) -> bool:
+        """Whether a batch is asked for after each step, as far as has been seen."""
+        return not self._several_steps and self._steps_without_batch < STEPS_WITHOUT_A_BATCH
 
     def usual_step_s(self) -> Optional[float]:
         """Median seconds between the last steps, or None with fewer than two."""
@@ -220,7 +227,7 @@ class SafePoints:
             self.running.append(key)
             if self._stepped_first is not None:
                 self._step_without_boundary(key)
-            self.with_closure = len(args) > 1 and callable(args[1]) or kwargs.get("closure") is not None
+            self.with_closure = (len(args) > 1 and callable(args[1])) or kwargs.get("closure") is not None
             self._call(self.before, optimizer)
             return None if self.wrap_closure is None else _with_closure(self.wrap_closure, optimizer, args, kwargs)
         finally:
@@ -228,6 +235,7 @@ class SafePoints:
 
     def _step_without_boundary(self, optimizer: int) -> None:
         """A step begins, and there was one already since the last boundary."""
+        self._several_steps = True
         # With several optimizers (a GAN) only the first one of a round begins a new iteration, and one that the program has dropped none.
         if self._stepped_first == optimizer or self._steps_without_first >= STEPS_WITHOUT_A_BATCH:
             if self._steps_without_batch >= STEPS_WITHOUT_A_BATCH:

@@ -75,8 +75,8 @@ def _nothing(why: str) -> Dict[str, Any]:
 
 
 def _boundary(agent: Agent) -> Optional[Dict[str, Any]]:
-    state = agent.boundary.state()
-    return None if state is None else {"step": state.step, "where": state.where}
+    place = agent.boundary.place()
+    return None if place is None else dict(zip(("step", "where"), place))
 
 
 def unsupported(agent: Agent, found: Found) -> Optional[str]:

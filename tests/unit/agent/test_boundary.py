@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from jupyter_traindbg.agent import counters
-from jupyter_traindbg.agent.boundary import AFTER_STEP, AS_FOUND
+from jupyter_traindbg.agent.boundary import AFTER_STEP, AS_FOUND, GENERATORS_AS_FOUND
 from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.agent.safepoint import NEXT_BATCH
 
@@ -64,6 +64,58 @@ def test_the_place_after_a_step_and_before_the_next_batch(agent: Agent) -> None:
     )
     assert entry["trained"]
     assert entry["begun_since"] == 0
+
+
+def test_where_each_step_has_its_batch_the_generators_are_read_once_a_step(agent: Agent) -> None:
+    """After the step they are read by whoever asks, and one who asks from outside is told what that means."""
+    training = Training()
+    read: list[str] = []
+    written = agent.boundary._written
+
+    def noted(step: int, time_s: float, where: str) -> Any:
+        read.append(where)
+        return written(step, time_s, where)
+
+    agent.boundary._written = noted  # type: ignore[method-assign]
+    passing = iter(training.loader)
+    for _ in range(5):
+        training.step(next(passing)[0])
+    assert read == [AFTER_STEP, *[NEXT_BATCH] * 4], "that batches are fetched is not known at the first step"
+    with ThreadPoolExecutor() as other:
+        outside = other.submit(agent.boundary.for_checkpoint).result()
+    own = agent.boundary.for_checkpoint()
+    assert (own["step"], own["where"], own["loaders"][0]["batches"]) == (5, AFTER_STEP, 5)
+    assert outside["notes"] == [*own["notes"], GENERATORS_AS_FOUND]
+    assert torch.equal(own["rng"]["torch"], torch.get_rng_state())
+
+
+def test_a_pass_that_begins_without_a_fetch_leaves_what_was_after_the_step(agent: Agent) -> None:
+    """Making an iterator draws a seed, and may be where it hangs: it starts the workers."""
+    training = Training()
+    first = iter(training.loader)
+    for _ in range(3):
+        training.step(next(first)[0])
+    expected = torch.get_rng_state()
+    second = iter(training.loader)
+    assert not torch.equal(torch.get_rng_state(), expected)
+    state = agent.boundary.for_checkpoint()
+    assert torch.equal(state["rng"]["torch"], expected)
+    assert (state["where"], state["loaders"][0]["batches"], state["loaders"][0]["begun_since"]) == (AFTER_STEP, 3, 1)
+    del first, second
+
+
+def test_with_several_steps_a_batch_each_is_written_down(agent: Agent) -> None:
+    """A GAN draws its noise between them."""
+    one, other = Training(), Training()
+    seen: list[tuple[torch.Tensor, dict[str, Any]]] = []
+    for (x,) in one.loader:
+        for training in (one, other):
+            training.step(x)
+            ended = torch.get_rng_state()
+            torch.rand(3)
+            seen.append((ended, agent.boundary.for_checkpoint()))
+    for expected, state in seen[2:]:
+        assert torch.equal(state["rng"]["torch"], expected)
 
 
 def test_it_loads_without_executing_anything(agent: Agent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import random
 import sys
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from jupyter_traindbg.agent import engine
+from jupyter_traindbg.agent.engine import Engine
 from jupyter_traindbg.agent.randomness import Randomness, plain
 from jupyter_traindbg.resume import position
 
@@ -42,13 +45,18 @@ DRAWS: dict[str, Callable[[], object]] = {
     "half a pair of numpy's normals": np.random.randn,
     "torch": lambda: torch.rand(1),
     "torch's normals": lambda: torch.randn(1),
+    "half a pair of torch's normals of double precision": lambda: torch.randn((), dtype=torch.float64),
+    "all words of all three": lambda: [draw() for _ in range(700)],
     "a new seed": lambda: (random.seed(3), np.random.seed(3), torch.manual_seed(3)),
 }
 
 
+@pytest.mark.parametrize("opened", [True, False], ids=["in memory", "asked"])
 @pytest.mark.parametrize("name", DRAWS)
-def test_what_was_drawn_meanwhile_is_in_the_next_reading(name: str) -> None:
+def test_what_was_drawn_meanwhile_is_in_the_next_reading(name: str, opened: bool) -> None:
     reader = Randomness()
+    if opened:
+        reader.open()
     reader.read(on_cuda=False)
     DRAWS[name]()
     state = reader.read(on_cuda=False)
@@ -101,10 +109,53 @@ def test_a_process_without_numpy_or_torch(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_nobody_has_drawn_from_is_not_read_again() -> None:
     reader = Randomness()
+    reader.open()
     first, second = reader.read(on_cuda=False), reader.read(on_cuda=False)
-    for name in ("python", "numpy"):
+    for name in ("python", "numpy", "torch"):
         assert getattr(second, name) is getattr(first, name), f"the state of {name} is converted anew"
     draw()
     third = reader.read(on_cuda=False)
-    for name in ("python", "numpy"):
+    for name in ("python", "numpy", "torch"):
         assert getattr(third, name) is not getattr(first, name), name
+
+
+def test_pythons_generator_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Randomness()
+    reader.read(on_cuda=False)
+    other = random.Random(7)
+    monkeypatch.setattr(random, "_inst", other)
+    state = plain(reader.read(on_cuda=False))["python"]
+    assert (state["version"], tuple(state["words"].tolist()), state["gauss"]) == other.getstate()
+
+
+class Elsewhere:
+    """A generator of torch's that keeps its words where nobody looks for them."""
+
+    def __init__(self) -> None:
+        self._generator = torch.Generator()
+        self._memory = ctypes.create_string_buffer(4096)
+        self._cdata = ctypes.addressof(self._memory)
+
+    def get_state(self) -> torch.Tensor:
+        return self._generator.get_state()
+
+
+def test_a_generator_that_lies_otherwise_in_memory_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = Elsewhere()
+    with pytest.raises(LookupError, match="where they are looked for"):
+        Engine(generator)
+    with monkeypatch.context() as patched:  # what puts the generators back comes later
+        patched.setattr(torch.random, "default_generator", generator)
+        reader = Randomness()
+        reader.open()
+        state = reader.read(on_cuda=False)
+    assert state.engine is None
+    assert torch.equal(plain(state)["torch"], generator.get_state())
+
+
+def test_a_generator_whose_bytes_are_not_all_of_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies that do not go on as their originals do: without the half of a pair of normal numbers."""
+    monkeypatch.setattr(engine, "TAIL_BYTES", 4)
+    monkeypatch.setattr(engine, "BYTES", engine.BYTES - 24)
+    with pytest.raises(LookupError, match="does not go on like that one"):
+        Engine(torch.random.default_generator)

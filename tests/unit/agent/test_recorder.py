@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import math
@@ -236,6 +237,47 @@ def test_a_step_that_raises_goes_through_and_the_next_is_recorded(agent: Agent) 
     assert [r["step"] for r in records(agent)] == [1]
 
 
+def test_a_step_within_a_step_is_one_record_also_where_the_inner_one_raised(agent: Agent) -> None:
+    torch.optim.SGD([nn.Parameter(torch.zeros(1))])  # its own step has hooks from now on
+
+    def fails() -> float:
+        raise ArithmeticError("theirs")
+
+    class TriesTwice(torch.optim.SGD):
+        def step(self, closure=None):
+            with contextlib.suppress(ArithmeticError):
+                super().step(fails)
+            return super().step(closure)
+
+    training = Training(make=TriesTwice)
+    losses = [training.step() for _ in range(3)]
+    assert [r["loss"] for r in records(agent)] == losses
+    assert agent.safepoints.running == []
+
+
+def test_a_step_that_raised_within_another_optimizers_step_is_over(agent: Agent) -> None:
+    class Fails(torch.optim.SGD):
+        broken = True
+
+        def step(self, closure=None):
+            if self.broken:
+                raise ArithmeticError("theirs")
+            return super().step(closure)
+
+    training = Training(make=Fails)
+    inner = training.optimizer
+    training.optimizer = Outer(inner)
+    with pytest.raises(ArithmeticError, match="theirs"):
+        training.step()
+    assert len(agent.safepoints.running) == 2, "the end of neither was seen"
+    inner.broken = False  # type: ignore[attr-defined]
+    losses = [training.step() for _ in range(3)]
+    seen = records(agent)
+    assert [r["micro_batches"] for r in seen] == [2, 1, 1], "with what the step that raised was given"
+    assert [r["loss"] for r in seen[1:]] == losses[1:]
+    assert agent.safepoints.running == []
+
+
 def test_a_backward_that_raises_goes_through(agent: Agent) -> None:
     training = Training()
     loss = training.loss()
@@ -351,7 +393,7 @@ def test_modules_imported_later_are_patched_later(agent: Agent, monkeypatch: pyt
     late.ShardedGradScaler = ShardedGradScaler  # type: ignore[attr-defined]
     monkeypatch.setattr(recorder, "LOOK_AGAIN_STEPS", 2)
     monkeypatch.setitem(sys.modules, late.__name__, late)
-    if not agent.recorder._patches.waiting:
+    if not agent.recorder._patches.spots:
         pytest.skip("this torch imports everything at once")
     training = Training()
     training.step()
