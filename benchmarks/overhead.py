@@ -38,8 +38,9 @@ import sys, traindbg
 if not traindbg.__file__.startswith(sys.argv[2]):
     sys.exit(f"{traindbg.__file__} is not in {sys.argv[2]}")
 with traindbg.attach(int(sys.argv[1])) as job:
-    if job.ranks[0].agent:
-        print("attached", flush=True)
+    if not job.ranks[0].agent:
+        sys.exit(f"could not attach: {job.ranks[0].note}")
+    print("attached", flush=True)
     sys.stdin.read()
 """
 Visit = Callable[[subprocess.Popen[bytes], Stamps, float], "Window"]

@@ -68,7 +68,7 @@ class Agent:
                 self._hooked = True
                 self.recorder.open()
                 self.boundary.open()
-                self.gpu_steps.look()
+                self.gpu_steps.open()
                 self.agreed.open()
         except Exception as e:  # a torch we do not know: the rest still works, and `info` says what does not
             self.safepoints.failures.append(f"no safe points: {type(e).__name__}: {e}")
@@ -81,7 +81,6 @@ class Agent:
         if self._checkpoints is not None:
             self._checkpoints.tick()
         self.boundary.look()
-        self.gpu_steps.look()
         if clients or self.needed:
             self._lonely_since = None
         elif self._lonely_since is None:

@@ -19,7 +19,7 @@ _last: Tuple[float, Tuple[Optional[int], Optional[int], Optional[int]]] = (0.0, 
 def in_use() -> bool:
     """True where this process has a CUDA context already; asking must not create one."""
     module = sys.modules.get("torch.cuda")
-    return module is not None and module._initialized and bool(module.is_initialized())
+    return bool(getattr(module, "_initialized", False) and module.is_initialized())  # type: ignore[union-attr]
 
 
 def capturing() -> bool:

@@ -25,7 +25,6 @@ class GpuSteps:
 
     def __init__(self, safepoints: SafePoints) -> None:
         self._safepoints = safepoints
-        self._on = False
         self._devices: Dict[int, List[Any]] = {}
         """The CUDA devices of an optimizer's parameters, by its ``id``."""
         self._events: Dict[Any, Deque[Any]] = {}
@@ -33,12 +32,8 @@ class GpuSteps:
         self._begun: Events = []
         self._steps: Deque[Tuple[Events, Events]] = deque(maxlen=STEPS)
 
-    def look(self) -> None:
-        """Begin once this process uses a GPU. On the agent's thread, now and then."""
-        if not self._on and self._safepoints.active and cuda.in_use():
-            self._on = True
-            self._safepoints.before.append(self._before)
-            self._safepoints.after.append(self._after)
+    def open(self) -> None:
+        self._safepoints.gpu_begins.append(self._begin)
 
     def close(self) -> None:
         self._devices.clear()
@@ -62,6 +57,10 @@ class GpuSteps:
         return left, inside
 
     # -- on the training thread --
+
+    def _begin(self, optimizer: Any) -> None:
+        self._safepoints.before.append(self._before)
+        self._safepoints.after.append(self._after)
 
     def _before(self, optimizer: Any) -> None:
         self._begun = self._record(optimizer)

@@ -79,6 +79,8 @@ class SafePoints:
         """Whether the step that begins, or ends, was called by another one of the same optimizer: a subclass calls its parent's."""
         self.on_cuda = False
         """Whether this process used a GPU when the last step began."""
+        self.gpu_begins: List[Hook] = []
+        """Called once, before the first step of a process that uses a GPU."""
         self.thread_id: Optional[int] = None
         self.optimizers: Dict[int, Any] = {}
         """Live optimizers in the order first seen stepping: id -> weak reference."""
@@ -121,7 +123,7 @@ class SafePoints:
         while self._inside and time.monotonic() < ends:
             time.sleep(0.001)
         self.active = False
-        for hooks in (self.before, self.after, self.fetching, self.at_boundary, self.unmarked):
+        for hooks in (self.before, self.after, self.fetching, self.at_boundary, self.unmarked, self.gpu_begins):
             hooks.clear()
         self.wrap_closure = None
         self._requests.clear()
@@ -220,7 +222,10 @@ class SafePoints:
         self._inside.append(1)
         try:
             key = id(optimizer)
-            self.thread_id, self.on_cuda = threading.get_ident(), cuda.in_use()
+            self.thread_id = threading.get_ident()
+            if not self.on_cuda and cuda.in_use():
+                self.on_cuda = True
+                self._call(self.gpu_begins, optimizer)
             if self.running:
                 self._forget_ended()
             self.nested = key in self.running

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from jupyter_traindbg.agent import cuda
 from jupyter_traindbg.agent.safepoint import SafePoints
 
 
@@ -118,6 +119,24 @@ def test_the_hooks_are_gone_after_closing(safepoints: SafePoints) -> None:
     safepoints.close()
     after = (len(module._global_optimizer_pre_hooks), len(module._global_optimizer_post_hooks))
     assert after == (before[0] - 1, before[1] - 1)
+
+
+def test_what_is_for_gpus_begins_with_the_first_step_that_has_one(
+    safepoints: SafePoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def begin(optimizer: object) -> None:
+        seen.append("begins")
+        safepoints.before.append(lambda _: seen.append("step"))
+
+    safepoints.gpu_begins.append(begin)
+    optimizer().step()
+    assert seen == []
+    monkeypatch.setattr(cuda, "in_use", lambda: True)
+    optimizer().step()
+    optimizer().step()
+    assert seen == ["begins", "step", "step"]
 
 
 def test_patience_follows_the_usual_step(safepoints: SafePoints) -> None:
