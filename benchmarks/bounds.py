@@ -36,7 +36,7 @@ from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.agent.harmless import harmless
 from jupyter_traindbg.agent.randomness import Randomness
 from jupyter_traindbg.agent.safepoint import NEXT_BATCH
-from jupyter_traindbg.diagnose import collectives, environment, hang
+from jupyter_traindbg.diagnose import collectives, environment, running
 from jupyter_traindbg.diagnose import config as config_rules
 from jupyter_traindbg.diagnose.hang import case, pace, unequal
 from jupyter_traindbg.diagnose.log import judge
@@ -137,7 +137,7 @@ def _environment(n: int) -> Work:
 
 
 def _hang(n: int) -> Work:
-    return functools.partial(hang.diagnose, many_ranks.hang(n, odd=n // 2))
+    return functools.partial(running.diagnose, many_ranks.hang(n, odd=n // 2))
 
 
 def _unequal(n: int) -> Work:
@@ -237,7 +237,9 @@ def _generators(n: int) -> Work:
     import torch
 
     del np, torch  # they are read where they have been imported
-    read = Randomness().read
+    reader = Randomness()
+    reader.open()
+    read = reader.read
     return lambda: [read(on_cuda=False) for _ in range(n)]
 
 
@@ -245,7 +247,9 @@ def _generators_drawn(n: int) -> Work:
     import numpy as np
     import torch
 
-    read = Randomness().read
+    reader = Randomness()
+    reader.open()
+    read = reader.read
 
     def draw_and_read() -> None:
         for _ in range(n):

@@ -1,7 +1,7 @@
 """What belonged to the last boundary between two iterations, written down when it came: random generators, DataLoader positions, marks.
 
 A job that hangs does so in the middle of an iteration, when dropout has drawn numbers and a batch has been taken. Its parameters are still
-those of the last step; with what is kept here a checkpoint taken then continues as if nothing had happened. 4 us each: one before
+those of the last step; with what is kept here a checkpoint taken then continues as if nothing had happened. 2 us each: one before
 every batch, and where not every step is followed by a fetch, one after every step.
 """
 

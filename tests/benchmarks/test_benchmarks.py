@@ -37,7 +37,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
     scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py", "watch.py")
-    scripts += ("bounds.py", "deadlines.py", "faults.py")
+    scripts += ("bounds.py", "deadlines.py", "faults.py", "step_cost.py")
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():
@@ -63,6 +63,12 @@ def test_overhead_prints_every_state(quick: Quick) -> None:
         "detached again",
     ]
     assert all(float(row[1]) > 0 and float(row[2]) > 0 for row in rows)
+
+
+def test_the_cost_of_a_step_is_told_for_every_kind_of_step(quick: Quick) -> None:
+    rows = table(quick("step_cost.py"))
+    assert [row[0] for row in rows] == ["5 ms of a transformer layer", "5 ms of pure Python", "a bare step"]
+    assert all(row[1].endswith(")") and row[4].endswith("ms") for row in rows), rows
 
 
 def test_attach_prints_every_way_in(quick: Quick) -> None:
