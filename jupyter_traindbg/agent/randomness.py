@@ -95,7 +95,8 @@ class Randomness:
         """Its words, and the half of a pair of normal numbers that it keeps; or its whole state, as it tells it."""
         if generator is not self._python:
             self._python, self._python_words = generator, bytes
-            if isinstance(generator, _random.Random) and _random.Random.__basicsize__ >= HEADER_BYTES + 4 * WORDS:
+            mersenne = issubclass(type(generator), _random.Random)
+            if mersenne and _random.Random.__basicsize__ >= HEADER_BYTES + 4 * WORDS:
                 words = _words(id(generator) + HEADER_BYTES)
                 if _told(words.tobytes(), generator.gauss_next) == generator.getstate():
                     self._python_words = _look(words)
