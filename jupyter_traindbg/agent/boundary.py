@@ -94,7 +94,7 @@ class Boundary:
 
     def open(self) -> None:
         self._on = True
-        self._randomness.open()
+        self._careful(self._randomness.open)
         self._safepoints.after.append(self._after_step)
         self._safepoints.fetching.append(self._fetching)
         self._safepoints.at_boundary.append(self._at_boundary)
@@ -232,7 +232,7 @@ class Boundary:
         distributed = self._distributed
         if distributed is None:
             distributed = self._distributed = sys.modules.get("torch.distributed.distributed_c10d")
-        world = None if distributed is None else distributed.GroupMember.WORLD
+        world = getattr(getattr(distributed, "GroupMember", None), "WORLD", None)  # it may be half imported
         if world is None:
             return None
         try:

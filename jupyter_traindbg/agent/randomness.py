@@ -54,10 +54,13 @@ class Randomness:
         self._engine: Optional[Engine] = None
 
     def open(self) -> None:
-        """Needs torch, completely imported; 0.5 ms. Without it torch is asked each time."""
+        """Needs torch, completely imported; 0.5 ms. Without it, and where it raises, torch is asked each time."""
         try:
             self._engine = Engine(sys.modules["torch"].random.default_generator)
-        except Exception:  # another torch, another architecture: whatever it is, asking works
+        except (
+            LookupError,
+            AttributeError,
+        ):  # another torch: its generator lies otherwise in memory, or does not tell where
             self._engine = None
 
     def read(self, *, on_cuda: bool) -> Generators:

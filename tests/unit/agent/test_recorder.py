@@ -220,15 +220,16 @@ def test_tensor_learning_rates(agent: Agent) -> None:
     assert records(agent)[0]["lr"] == [0.25]
 
 
+class Fails(torch.optim.SGD):
+    broken = True
+
+    def step(self, closure=None):
+        if self.broken:
+            raise ArithmeticError("theirs")
+        return super().step(closure)
+
+
 def test_a_step_that_raises_goes_through_and_the_next_is_recorded(agent: Agent) -> None:
-    class Fails(torch.optim.SGD):
-        broken = True
-
-        def step(self, closure=None):
-            if self.broken:
-                raise ArithmeticError("theirs")
-            return super().step(closure)
-
     training = Training(make=Fails)
     with pytest.raises(ArithmeticError, match="theirs"):
         training.step()
@@ -256,14 +257,6 @@ def test_a_step_within_a_step_is_one_record_also_where_the_inner_one_raised(agen
 
 
 def test_a_step_that_raised_within_another_optimizers_step_is_over(agent: Agent) -> None:
-    class Fails(torch.optim.SGD):
-        broken = True
-
-        def step(self, closure=None):
-            if self.broken:
-                raise ArithmeticError("theirs")
-            return super().step(closure)
-
     training = Training(make=Fails)
     inner = training.optimizer
     training.optimizer = Outer(inner)
