@@ -69,7 +69,7 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
 def steps(rank: int, pid: int, answer: Mapping[str, Any]) -> RankSteps:
     fields = answer["fields"]
     records = tuple(Step(**dict(zip(fields, r, strict=True))) for r in answer["records"])
-    return RankSteps(rank, pid, records, answer["note"], answer.get("time_s"))
+    return RankSteps(rank, pid, records, answer["note"], answer.get("time_s"), answer.get("run_began") or 1)
 
 
 def grads(rank: int, pid: int, answer: Mapping[str, Any]) -> RankGrads:
@@ -119,11 +119,12 @@ def lr(rank: int, pid: int, answer: Mapping[str, Any]) -> RankLr:
         tuple(_optimizer(o) for o in answer["optimizers"]),
         answer["note"],
         tuple(in_force(answer["in_force"])),
-        tuple(_entry(e) for e in answer["log"]),
+        tuple(log_entry(e) for e in answer["log"]),
     )
 
 
-def _entry(raw: Mapping[str, Any]) -> LogEntry:
+def log_entry(raw: Mapping[str, Any]) -> LogEntry:
+    """One entry of `Tuning.report`."""
     rows = group_changes(raw["rows"])
     return LogEntry(raw["time_s"], raw["step"], words_of(raw["change"]), rows, raw.get("optimizer_step"))
 
@@ -161,6 +162,13 @@ def _group(raw: Mapping[str, Any]) -> OptimizerGroup:
 NAMES = {"lr": "learning rate", "weight_decay": "weight decay", "clip_norm": "gradient clipping", None: "everything"}
 """The settings that can be changed; None is all of them."""
 
+BECAME = {
+    "carried": "went over to the new {to}, which takes the place of the {of}",
+    "ended": "ended with its optimizer: no {of} has come in its place",
+    "beside": "a new {to} steps, on which nothing is in force",
+}
+"""What became of what was in force."""
+
 
 def words_of(change: Mapping[str, Any]) -> str:
     """``learning rate pinned at 0.0001``, ``weight decay: the schedule x 0.5``, ``gradients clipped at norm 1``, and for which groups."""
@@ -171,6 +179,8 @@ def words_of(change: Mapping[str, Any]) -> str:
         said = f"{name} released"
     elif mode == "adopt":
         said = "taken over from a checkpoint"
+    elif mode in BECAME:
+        said = BECAME[mode].format(**change) + (f": {change['why']}" if change["why"] else "")
     elif mode == "scale":
         said = f"{name}: the schedule x {value:g}"
     elif change["setting"] == "clip_norm":
@@ -265,7 +275,16 @@ def _share(device: str, answer: Mapping[str, Any]) -> MemoryShare:
     elif device in answer["cuda"]:
         in_use = answer["cuda"][device]["allocated_bytes.all.current"]
     rest = in_use if isinstance(in_use, NotAvailable) else max(0, in_use - sum(held.values()))
-    return MemoryShare(device, held["parameters"], held["gradients"], held["optimizer"], held["buffers"], in_use, rest)
+    return MemoryShare(
+        device,
+        held["parameters"],
+        held["gradients"],
+        held["optimizer"],
+        held["buffers"],
+        in_use,
+        rest,
+        held.get("earlier", 0),
+    )
 
 
 def _or(value: Any, reason: str) -> Any:

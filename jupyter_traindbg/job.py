@@ -158,9 +158,12 @@ class Job(Tunable, Watchable):
         good, silent = _sort_out(answers)
         return Stacks(tuple(p for many in good for p in many), silent, time.monotonic() - began)
 
-    def steps(self, *, since: int = 0, last: int = 0, timeout: float = DEADLINE_S) -> Steps:
-        """The optimizer steps recorded since the attach: those after number `since`, at most the `last` ones (0: all, up to 8192)."""
-        params = {"since": since, "last": last, "deadline_s": timeout * 0.9}
+    def steps(self, *, since: int = 0, last: int = 0, this_run: bool = False, timeout: float = DEADLINE_S) -> Steps:
+        """The optimizer steps recorded since the attach: those after number `since`, at most the `last` ones (0: all, up to 8192).
+
+        With `this_run` none of an earlier run in the same process: of a cell that was run again, say.
+        """
+        params = {"since": since, "last": last, "this_run": this_run, "deadline_s": timeout * 0.9}
         return Steps(*self._ask("steps", params, timeout, evidence.steps))
 
     def grads(self, *, detail: bool = False, first_nan: bool | int = False, timeout: float = DEADLINE_S) -> Grads:

@@ -50,12 +50,17 @@ class Held:
 
     def __init__(self, optimizer: Any, number: int) -> None:
         self.optimizer = weakref.ref(optimizer)
-        self.number = number
+        self.number, self.name = number, type(optimizer).__name__
+        self.variables = [name for name, value in list(vars(sys.modules["__main__"]).items()) if value is optimizer]
+        """What the program calls it."""
+        self.shapes = [tuple(p.shape) for g in optimizer.param_groups for p in g["params"]]
         self.groups: Dict[Tuple[str, int], Action] = {}
         self.later: Dict[str, Action] = {}
         """For param groups that are added while an action on all of them is in force."""
         self.known_groups = len(optimizer.param_groups)
         self.clip: Optional[Clip] = None
+        self.gone_at: Optional[int] = None
+        """The number of the last step when the optimizer was first missed."""
         self.failure = ""
         """Why the last step did not get its values, where something went wrong."""
 
@@ -65,7 +70,16 @@ class Held:
         return twin
 
     def __bool__(self) -> bool:
-        return bool(self.groups or self.later or self.clip) and self.optimizer() is not None
+        return bool(self.groups or self.later or self.clip)
+
+    def for_another(self, optimizer: Any, number: int) -> Held:
+        """The same for `optimizer`, which takes the place of this one's, as far as it has such groups."""
+        twin, count = Held(optimizer, number), len(optimizer.param_groups)
+        twin.groups = {(setting, group): action for (setting, group), action in self.groups.items() if group < count}
+        twin.later, twin.known_groups = dict(self.later), min(count, self.known_groups)
+        twin.clip = None if self.clip is None else Clip(self.clip.max_norm)
+        twin.meet(count)
+        return twin
 
     def action(self, setting: str, group: int) -> Optional[Action]:
         if group >= self.known_groups:

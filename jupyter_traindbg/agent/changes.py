@@ -35,11 +35,19 @@ class Plan:
     def settings(self) -> Tuple[str, ...]:
         return SETTINGS if self.change["setting"] is None else (self.change["setting"],)
 
+    @property
+    def releases_all(self) -> bool:
+        """Whether it is for every optimizer on which anything is in force, also for those that step no more."""
+        return self.mode == RELEASE and self.change["optimizers"] is None
 
-def plan(change: Any, optimizers: Sequence[Any]) -> Plan:
-    """`change` made complete and resolved against the live `optimizers`. Raises `Refused`."""
+
+def plan(change: Any, optimizers: Sequence[Any], *, others_held: bool = False) -> Plan:
+    """`change` made complete and resolved against the live `optimizers`. Raises `Refused`.
+
+    `others_held`: something is in force on optimizers that are not among them, and may be released.
+    """
     full = _complete(change)
-    if full["mode"] == UNDO:
+    if full["mode"] == UNDO or (full["mode"] == RELEASE and not optimizers and others_held):
         return Plan(full, [])
     if not optimizers:
         raise Refused(
@@ -53,7 +61,7 @@ def plan(change: Any, optimizers: Sequence[Any]) -> Plan:
     targets = [_target(number, optimizers, groups) for number in wanted]
     if full["mode"] != RELEASE:
         for target in targets:
-            _fits(full["setting"], target, optimizers)
+            fits(full["setting"], target.number, optimizers[target.number], target.groups)
     return Plan(full, targets)
 
 
@@ -139,13 +147,13 @@ def _named(optimizers: Sequence[Any]) -> str:
     return ", ".join(f"{i} ({type(o).__name__})" for i, o in enumerate(optimizers))
 
 
-def _fits(setting: str, target: Target, optimizers: Sequence[Any]) -> None:
-    optimizer = optimizers[target.number]
-    name = f"optimizer {target.number} ({type(optimizer).__name__})"
+def fits(setting: str, number: int, optimizer: Any, groups: Optional[List[int]]) -> None:
+    """Raise `Refused` where `setting` cannot be changed in these `groups` of an optimizer (None: in all)."""
+    name = f"optimizer {number} ({type(optimizer).__name__})"
     if setting == CLIP_NORM:
         _one_rank_sees_the_norm(name, optimizer)
         return
-    indices = range(len(optimizer.param_groups)) if target.groups is None else target.groups
+    indices = range(len(optimizer.param_groups)) if groups is None else groups
     for index in indices:
         value = optimizer.param_groups[index].get(setting)
         own = setting == LR and optimizer.param_groups[index].get(
@@ -201,4 +209,4 @@ def refuse_jump(setting: str, name: str, before: Optional[float], after: Optiona
         )
 
 
-__all__ = ["SETTINGS", "VALUES", "Plan", "Target", "plan", "refuse_jump", "refuse_shards"]
+__all__ = ["SETTINGS", "VALUES", "Plan", "Target", "fits", "plan", "refuse_jump", "refuse_shards"]

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import actions, first_nonfinite, listing, probes, rendezvous
 from .agreed import Agreed
@@ -40,10 +40,12 @@ class Agent:
         self.started_s = time.time()
         self.safepoints = SafePoints()
         self.recorder = Recorder(self.safepoints)
-        self.objects = Objects(self.safepoints)
+        self.objects = Objects(self.safepoints, self.recorder)
         self.boundary = Boundary(self.safepoints, self.recorder)
         self.gpu_steps = GpuSteps(self.safepoints)
         self.agreed = Agreed(self.safepoints, self.recorder)
+        self.listeners: List[Callable[[Dict[str, Any]], None]] = []
+        """See `Tuning`; for those in this very process."""
         self.watch: Any = None
         """Of `first_nonfinite`, where it is armed for more than one step."""
         self._tuning: Optional[Tuning] = None
@@ -104,7 +106,7 @@ class Agent:
         if self._tuning is None:
             from .tuning import Tuning
 
-            self._tuning = Tuning(self.safepoints, self.objects, self.recorder)
+            self._tuning = Tuning(self.safepoints, self.objects, self.recorder, self.listeners)
             self._mark_new()
         return self._tuning
 

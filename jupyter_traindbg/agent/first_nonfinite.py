@@ -65,6 +65,8 @@ class _Watch:
         self._seen = 0
         self._compiled = False
         self._steps_left = 1
+        self._left: Set[int] = set()
+        """The ``id`` of each optimizer that an earlier run left, and that will not step."""
         self._hit: Optional[Dict[str, Any]] = None
         self._hit_path = ""
         self.finished = threading.Event()
@@ -102,7 +104,8 @@ class _Watch:
             self.finished.set()
 
     def _optimizers(self) -> int:
-        return max(1, sum(ref() is not None for ref in self._agent.safepoints.optimizers.values()))
+        stepping = [o for o in (ref() for ref in self._agent.safepoints.optimizers.values()) if o is not None]
+        return max(1, sum(id(o) not in self._left for o in stepping))
 
     def disarm(self) -> None:
         handles, self._handles = self._handles, []

@@ -27,10 +27,9 @@ class Guard:
 
     def __init__(self, owner: Owner, optimizer: Any) -> None:
         self._optimizer = weakref.ref(optimizer)
-        step = _guarded(owner, id(optimizer), optimizer.step)
-        step._traindbg_had = vars(optimizer).get("step")
-        self._step = weakref.ref(step)
-        optimizer.step = types.MethodType(step, optimizer)
+        self._had = vars(optimizer).get("step")
+        self._step = _guarded(owner, optimizer)
+        optimizer.step = self._step
         register = getattr(optimizer, "register_state_dict_post_hook", None)  # torch >= 2.1
         self._handle = None if register is None else register(_scheduled_state(owner))
 
@@ -38,27 +37,37 @@ class Guard:
         if self._handle is not None:
             self._handle.remove()
         optimizer: Any = self._optimizer()
-        step = self._step()
-        if step is None or getattr(vars(optimizer).get("step"), "__func__", None) is not step:
+        if optimizer is None or vars(optimizer).get("step") is not self._step:
             return  # somebody has wrapped it meanwhile: it stays in the middle, and only passes on
-        had = getattr(step, "_traindbg_had", None)
-        if had is None:
+        if self._had is None:
             del optimizer.step
         else:
-            optimizer.step = had
+            optimizer.step = self._had
 
 
-def _guarded(owner: Owner, key: int, inner: Callable[..., Any]) -> Any:
-    """A ``step`` that has the values put back at once where `inner` raises: a KeyboardInterrupt in a notebook, say."""
+def _guarded(owner: Owner, optimizer: Any) -> Any:
+    """A ``step`` that has the values put back at once where its own raises: a KeyboardInterrupt in a notebook, say.
 
-    @functools.wraps(getattr(inner, "__func__", inner))
-    def traindbg_step(_: Any, *args: Any, **kwargs: Any) -> Any:
+    It holds its optimizer weakly, as the wrapper of torch's schedulers does: in an attribute of that one a bound method would be a cycle,
+    and a model that a cell has replaced would stay in memory until the garbage collector comes by. Who wraps it finds what a method has.
+    """
+    key, reference = id(optimizer), weakref.ref(optimizer)
+    had = vars(optimizer).get("step")
+    inner = type(optimizer).step if had is None else had
+
+    def traindbg_call(_: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return inner(*args, **kwargs)
+            return inner(reference(), *args, **kwargs) if had is None else inner(*args, **kwargs)
         except BaseException:
             owner.heal(key)
             raise
 
+    @functools.wraps(getattr(inner, "__func__", inner))
+    def traindbg_step(*args: Any, **kwargs: Any) -> Any:
+        return traindbg_call(None, *args, **kwargs)
+
+    traindbg_step.__func__ = keep_from_compilation(traindbg_call)  # type: ignore[attr-defined]
+    traindbg_step.__self__ = weakref.proxy(optimizer)  # type: ignore[attr-defined]
     return keep_from_compilation(traindbg_step)
 
 

@@ -10,16 +10,18 @@ import math
 import sys
 import time
 import weakref
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
-from . import reachable
+from . import reachable, runs
 from .safepoint import SafePoints
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 SEARCH_EVERY_S = 2.0
 SCAN_SHARE = 0.02
-"""The share of the time that walks over the collector's objects may take while something is still missing."""
-STEPS_WITHOUT_LEFTOVERS = 8
-"""Before we have seen so many steps, an optimizer that does not step may well be one of the training."""
+"""The share of the time that walks over the collector's objects may take while something is still missing, and searches while optimizers
+are replaced."""
 
 WRAPPERS = {
     "DistributedDataParallel": "module",
@@ -42,16 +44,18 @@ KINDS: Dict[str, Tuple[str, str]] = {
 class Objects:
     """The live training objects. `find` fills it; the other methods read it."""
 
-    def __init__(self, safepoints: SafePoints) -> None:
-        self._safepoints = safepoints
+    def __init__(self, safepoints: SafePoints, recorder: Recorder) -> None:
+        self._safepoints, self._recorder = safepoints, recorder
         self._found: Dict[str, Dict[int, Any]] = {kind: {} for kind in KINDS}
+        self._near: Set[int] = set()
+        """The ``id`` of everything that the program's variables led to when we searched last."""
         self._names: Dict[int, Tuple[Any, str]] = {}
         self._searched_s = -math.inf
-        self._scan_again_s = -math.inf
+        self._scan_again_s = self._ask_again_s = -math.inf
         self._scanned_for: Optional[Set[int]] = None
 
     def clear(self) -> None:
-        self.__init__(self._safepoints)  # type: ignore[misc]
+        self.__init__(self._safepoints, self._recorder)  # type: ignore[misc]
 
     def find(self) -> Objects:
         """Search, unless what an earlier search found still serves. Costs 0.1 ms to 10 ms by frames, 0.1 us per object by gc.
@@ -65,7 +69,7 @@ class Objects:
         classes = _classes()
         if not classes:
             return self
-        self._keep(classes, reachable.from_frames())
+        self._near = self._keep(classes, reachable.from_frames())
         missing = not self._complete()
         unseen = not (self._live("schedulers") and self._live("loaders"))  # they may well not exist: one look is enough
         if (missing and now > self._scan_again_s) or ((missing or unseen) and stepping != self._scanned_for):
@@ -80,16 +84,52 @@ class Objects:
         return [o for o in self._held() if id(o) not in leftovers]
 
     def leftovers(self) -> List[Any]:
-        """Optimizers of parameters that belong to no model found, and that have not stepped while others did.
-
-        A notebook whose cells were run twice is full of them. Where nothing steps, as in a hung job, none is taken for one.
-        """
-        if self._safepoints.steps < STEPS_WITHOUT_LEFTOVERS:
+        """Optimizers that an earlier run left, see `runs.left_over`. Microseconds where every optimizer steps, else as a search."""
+        held, now = self._held(), self._recorder.step
+        if len(held) < 2:
             return []
-        stepped = {id(o) for o in self._stepped()}
-        waiting = [o for o in self._held() if id(o) not in stepped]
-        names = self.names() if waiting else {}
-        return [o for o in waiting if not any(id(p) in names for g in o.param_groups for p in g["params"])]
+        turns = self._recorder.turns()
+        numbers = {id(o): self._recorder.number_of(o) for o in held}
+        of = {key: None if number is None else turns.get(number) for key, number in numbers.items()}
+        stepping = [o for o in held if (turn := of[id(o)]) is not None and not turn.is_over(now)]
+        if not stepping or len(stepping) == len(held):
+            return []
+        names = self.names()
+        trained = {id(p) for model in self._roots(stepping) for _, p in named_parameters(model)}
+        return runs.left_over(
+            [
+                runs.Standing(
+                    optimizer,
+                    of[id(optimizer)],
+                    near=id(optimizer) in self._near,
+                    kin=any(id(p) in trained for g in optimizer.param_groups for p in g["params"]),
+                    known=any(id(p) in names for g in optimizer.param_groups for p in g["params"]),
+                )
+                for optimizer in held
+            ],
+            now,
+        )
+
+    def run_began(self) -> int:
+        """The number of the first recorded step of this run; 0 where no earlier one was recorded. Milliseconds at most."""
+        turns = self._recorder.turns()
+        if len(turns) < 2:
+            return 0
+        left = {id(o) for o in self.leftovers()}
+        alive = {self._recorder.number_of(o) for o in self._stepped() if id(o) not in left}
+        return runs.began(turns, set(turns) - alive)
+
+    def forgotten(self, optimizer: Any) -> bool:
+        """True where no variable of the program leads to `optimizer` just now. As long as a search by frames; on any thread.
+
+        False where the last such search was so short a time ago that another one would be a burden to who makes optimizers all the time.
+        """
+        began = time.monotonic()
+        if began < self._ask_again_s:
+            return False
+        near = self._near = self._keep(_classes(), reachable.from_frames())
+        self._ask_again_s = began + (time.monotonic() - began) / SCAN_SHARE
+        return id(optimizer) not in near
 
     def _stepped(self) -> List[Any]:
         return [o for o in (r() for r in list(self._safepoints.optimizers.values())) if o is not None]
@@ -105,11 +145,21 @@ class Objects:
         """Every live optimizer, wrappers and all."""
         return self._live("optimizers")
 
+    def everyone(self) -> List[Any]:
+        """Every live optimizer that was found or has stepped."""
+        return [*self._live("optimizers"), *self._stepped()]
+
     def models(self) -> List[Any]:
-        """Root modules with parameters, the one that best covers the optimizers' parameters first."""
+        """Root modules with parameters, the one that best covers the optimizers' parameters first; without those of an earlier run."""
+        roots = self._roots(self.optimizers())
+        near = [model for model in roots if id(model) in self._near]
+        return near if near and not self._held() else roots
+
+    def _roots(self, optimizers: List[Any]) -> List[Any]:
+        """Root modules that have a parameter of `optimizers`, the one with most of them first; with none, all."""
         modules = self._live("models")
         children = {id(c) for m in modules for c in list(vars(m)["_modules"].values())}
-        wanted = {id(p) for o in self._held() for g in o.param_groups for p in g["params"]}
+        wanted = {id(p) for o in optimizers for g in o.param_groups for p in g["params"]}
         roots = []
         for module in modules:
             if id(module) in children:
@@ -122,7 +172,7 @@ class Objects:
 
     def schedulers(self, optimizer: Any) -> List[Any]:
         """The learning-rate schedulers of `optimizer`; members of a SequentialLR or ChainedScheduler are left to it."""
-        own = [s for s in self._live("schedulers") if _acts_on(getattr(s, "optimizer", None), optimizer)]
+        own = self._nearest([s for s in self._live("schedulers") if _acts_on(getattr(s, "optimizer", None), optimizer)])
         members = {id(m) for s in own for m in getattr(s, "_schedulers", ())}
         return [s for s in own if id(s) not in members]
 
@@ -130,12 +180,18 @@ class Objects:
         return self._live("loaders")
 
     def scalers(self) -> List[Any]:
-        return self._live("scalers")
+        return self._nearest(self._live("scalers"))
+
+    def _nearest(self, found: List[Any]) -> List[Any]:
+        """Of several, those that the program's variables lead to, where there are any: others are an earlier run's."""
+        return [one for one in found if id(one) in self._near] or found
 
     def names(self) -> Dict[int, str]:
         """The qualified name of each parameter by its ``id``, remembered: FSDP2 shows other tensors in the middle of a forward pass."""
         self._names = {key: known for key, known in self._names.items() if known[0]() is not None}
-        for model in reversed(self.models()):  # where two share a parameter, the model that covers more names it
+        for model in reversed(
+            self._roots(self._held())
+        ):  # where two share a parameter, the model that covers more names it
             named = {id(p): (weakref.ref(p), name) for name, p in reversed(list(named_parameters(model)))}
             self._names.update(named)
         return {key: name for key, (ref, name) in self._names.items() if ref() is not None}
@@ -148,7 +204,9 @@ class Objects:
     def _live(self, kind: str) -> List[Any]:
         return [o for o in (r() for r in list(self._found[kind].values())) if o is not None]
 
-    def _keep(self, classes: List[Tuple[str, type]], candidates: Iterable[Any]) -> None:
+    def _keep(self, classes: List[Tuple[str, type]], candidates: Iterable[Any]) -> Set[int]:
+        """Remember those of `candidates` that are of `classes`; the ``id`` of each."""
+        kept: Set[int] = set()
         for found in self._found.values():
             for key in [key for key, ref in list(found.items()) if ref() is None]:
                 found.pop(key, None)
@@ -158,8 +216,10 @@ class Objects:
                 if issubclass(cls, wanted):
                     try:
                         self._found[kind][id(candidate)] = weakref.ref(candidate)
+                        kept.add(id(candidate))
                     except TypeError:
                         pass  # a class with __slots__ and no __weakref__ cannot be followed without keeping it alive
+        return kept
 
 
 def walk(root: Any) -> Iterator[Tuple[str, Any]]:

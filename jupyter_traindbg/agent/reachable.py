@@ -9,6 +9,7 @@ import dis
 import functools
 import gc
 import itertools
+import re
 import sys
 import threading
 import types
@@ -16,6 +17,8 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Set, Tuple
 
 CO_OPTIMIZED = 0x1
+OUTPUT = re.compile(r"_+|_\d+|_oh")
+"""The names by which IPython keeps what cells have shown."""
 ATTRIBUTE_DEPTH = 3
 MOST_OBJECTS = 20_000
 MOST_ITEMS = 64
@@ -32,13 +35,19 @@ LEAVES = (
     float,
     type(None),
 )
+OURS = (__package__, f"{__package__}.probes", f"{__package__}.actions", f"{__package__}.checkpoint")
+"""Packages whose frames hold objects only because somebody asked for them."""
 EVENTS = ("RESUME", "RETURN", "YIELD", "GEN_START", "RETURN_GENERATOR")
 """Where a frame stands when a profiler or tracer written in Python is called for it, other than at a line."""
 
 
 def from_frames() -> Iterator[Any]:
-    """What the locals and globals of all running frames hold, by a few attributes, nearest first. About 1 us an object."""
-    seen: Set[int] = set()
+    """What the locals and globals of all running frames hold, by a few attributes, nearest first. About 1 us an object.
+
+    Without what IPython keeps of the outputs of earlier cells.
+    """
+    main = vars(sys.modules["__main__"])
+    seen: Set[int] = {id(main), id(main.get("Out"))}
     queue: Deque[Tuple[Any, int]] = deque()
     leaves = (*LEAVES, sys.modules["torch"].Tensor) if hasattr(sys.modules.get("torch"), "Tensor") else LEAVES
     is_leaf: Dict[int, bool] = {}  # by id: a metaclass may run user code when its class is hashed or compared
@@ -53,8 +62,8 @@ def from_frames() -> Iterator[Any]:
                 queue.append((value, depth))
 
     namespaces = _look_at_frames(lambda values: add(values, 0))
-    for namespace in [vars(sys.modules["__main__"]), *namespaces]:
-        add(list(namespace.values()), 0)
+    for namespace in [main, *namespaces]:
+        add(_variables(namespace), 0)
     while queue and len(seen) < MOST_OBJECTS:
         value, depth = queue.popleft()
         yield value
@@ -82,14 +91,24 @@ def from_gc(classes: List[type]) -> List[Any]:
 
 
 def _look_at_frames(add: Callable[[List[Any]], None]) -> List[Dict[str, Any]]:
-    """Add the locals of every running function; the globals of all of them are returned."""
+    """Add the locals of every running function but our own; the globals of all of them are returned."""
     namespaces = {}
     for frame in (*frames_of_others().values(), sys._getframe(1)):
         for f, local in look_at_stack(frame):
-            add(list(local.values()))
+            ours = f.f_globals.get("__package__") in OURS
+            if not ours and (f.f_code.co_flags & CO_OPTIMIZED or f.f_locals is not f.f_globals):
+                add(list(local.values()))
             namespaces[id(f.f_globals)] = f.f_globals
     del frame, f, local
     return list(namespaces.values())
+
+
+def _variables(namespace: Dict[str, Any]) -> List[Any]:
+    """What the names of a module stand for; in IPython's without its outputs."""
+    items = list(namespace.items())
+    if "Out" in namespace and "In" in namespace:
+        items = [(name, value) for name, value in items if not (isinstance(name, str) and OUTPUT.fullmatch(name))]
+    return [value for _, value in items]
 
 
 def frames_of_others() -> Dict[int, types.FrameType]:

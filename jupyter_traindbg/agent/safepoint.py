@@ -259,7 +259,8 @@ class SafePoints:
             self.nested = key in self.running
             known = self.optimizers.get(key)
             if known is None or known() is not optimizer:
-                self.optimizers[key] = weakref.ref(optimizer)
+                alive = {k: ref for k, ref in self.optimizers.items() if k != key and ref() is not None}
+                self.optimizers = {**alive, key: weakref.ref(optimizer)}
             self.steps += 1
             self._steps_without_batch += 1
             if self._stepped_first is None:

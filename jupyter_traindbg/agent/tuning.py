@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sys
 import time
+import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from . import changes, cuda
+from . import carrying, changes, cuda
 from .adjust import (
     CLIP_NORM,
     HOLD,
-    LR,
     RELEASE,
     SCALE,
     UNDO,
@@ -24,21 +24,19 @@ from .adjust import (
     Action,
     Force,
     Held,
-    Key,
     Window,
     in_time,
     is_tensor,
     keys,
     number,
-    same,
-    short,
 )
 from .clipping import Clip
-from .guard import Guard, compiled, keep_from_compilation, makes_up_state, running
-from .objects import Objects
+from .guard import Guard, keep_from_compilation, makes_up_state, running
+from .objects import Objects, inner_optimizers
 from .own_count import next_count, own_count
 from .recorder import Recorder
 from .refused import Refused
+from .rows import Rows, effective
 from .safepoint import SafePoints, runs_above, step_frame
 
 CLOSE_S = 2.0
@@ -46,14 +44,28 @@ AT_MOST = 100
 """Tries to read a value while no step begins or ends; nearly always the first one does."""
 LOG, HISTORY = 1024, 256
 CAPTURED = "not in force in the step that is captured into a CUDA graph, nor where that one is replayed"
-COMPILED = "the step is compiled: torch compiles it again for another float learning rate, which may take long"
 
 
 class Tuning:
     """What is in force, what was, and the hooks that make it so."""
 
-    def __init__(self, safepoints: SafePoints, objects: Objects, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        safepoints: SafePoints,
+        objects: Objects,
+        recorder: Recorder,
+        listeners: Sequence[Callable[[Dict[str, Any]], None]] = (),
+    ) -> None:
         self._safepoints, self._objects, self._recorder = safepoints, objects, recorder
+        self._rows = Rows(objects, self.scheduled)
+        self._listeners = listeners
+        """Called on the training thread with the log's entry when what is in force goes over to a new optimizer, or ends."""
+        self._met: Dict[int, Any] = {}
+        """The optimizers that were there when something was put in force, or have stepped since, by ``id``, weakly."""
+        self._beside: Set[type] = set()
+        """The classes of those on which nothing was in force; it is said once of each."""
+        self._replaced = False
+        """Whether a new optimizer has begun to step since the last boundary."""
         self._force: Force = {}
         self._history: Deque[Tuple[Force, Optional[str]]] = deque(maxlen=HISTORY)
         """What held before each change, and the setting that it changed."""
@@ -75,7 +87,7 @@ class Tuning:
     def plan(self, change: Dict[str, Any]) -> changes.Plan:
         """Check `change` against the live optimizers. Raises `Refused`, with one line; changes nothing."""
         optimizers = self._objects.find().optimizers() if "torch" in sys.modules else []
-        plan = changes.plan(change, optimizers)
+        plan = changes.plan(change, optimizers, others_held=self.active)
         if plan.mode == UNDO and not self._history:
             raise Refused("nothing has been changed, so there is nothing to undo")
         if plan.mode == UNDO:
@@ -93,7 +105,7 @@ class Tuning:
     def preview(self, plan: changes.Plan) -> List[Dict[str, Any]]:
         """The rows that `commit` would give now."""
         following = self._following(plan)
-        return self._rows(plan, self._force, following)
+        return self._rows.of(plan, self._force, following)
 
     def check(self, change: Dict[str, Any]) -> List[Dict[str, Any]]:
         """What `change` would do: a row for every group of every optimizer it concerns. Raises `Refused`; changes nothing."""
@@ -113,7 +125,7 @@ class Tuning:
             if entry["optimizer_step"] is None:  # not known beforehand: several optimizers, or the first step of all
                 entry["optimizer_step"] = own_count(self._recorder, entry["step"])
         return {
-            "in_force": [self._row(key, self._force, self._force, ends) for key in keys(self._force)],
+            "in_force": [self._rows.row(key, self._force, self._force, ends) for key in keys(self._force)],
             "log": list(self.log),
         }
 
@@ -121,8 +133,8 @@ class Tuning:
         """All that is in force, as plain data for `adopt`. A ``group`` of None is for groups still to come, or for clipping."""
         out, ends = [], in_time()
         for key, held in list(self._force.items()):
-            if held:
-                optimizer = {"optimizer": self._number(key, held), "class": type(held.optimizer()).__name__}
+            if held and held.optimizer() is not None:
+                optimizer = {"optimizer": self._rows.number(key, held), "class": held.name}
                 out += [{**optimizer, **part} for part in _plain(held, ends)]
         return out
 
@@ -140,7 +152,7 @@ class Tuning:
 
     def effective(self, optimizer: Any, group: int, setting: str) -> Any:
         """What the next step uses: a number or a tensor; None where there is no such thing."""
-        return _effective(self._force.get(id(optimizer)), group, setting, self.scheduled(optimizer, group, setting))
+        return effective(self._force.get(id(optimizer)), group, setting, self.scheduled(optimizer, group, setting))
 
     def scheduled_groups(self, optimizer: Any) -> List[Dict[str, Any]]:
         """The param groups of `optimizer` without their ``params``, as the schedule has set them, also in the middle of a step."""
@@ -157,7 +169,7 @@ class Tuning:
         """Put `plan` into force; the rows of what has changed. Must not run inside a ``step``, see `apply`."""
         self._heal_all()
         following = self._following(plan)
-        rows = self._rows(plan, self._force, following)
+        rows = self._rows.of(plan, self._force, following)
         if plan.mode == UNDO:
             if self._history:
                 self._history.pop()
@@ -181,7 +193,7 @@ class Tuning:
             _adopt(_held(following, optimizers[number], number), changes.sensible_part(part))
         change = {"mode": "adopt", "setting": None, "value": None, "optimizers": None, "groups": None, "force": True}
         ends = in_time()
-        rows = [self._row(key, self._force, following, ends) for key in keys(following)]
+        rows = [self._rows.row(key, self._force, following, ends) for key in keys(following)]
         self._history.append((self._force, None))
         self._put(following)
         self._note(change, rows)
@@ -204,6 +216,10 @@ class Tuning:
             optimizer = target.optimizer()
             if optimizer is not None:
                 self._change(_held(following, optimizer, target.number), optimizer, plan, target.groups)
+        if plan.releases_all:
+            groups = plan.change["groups"]
+            for held in following.values():
+                _release(held, plan.settings(), groups)
         return following
 
     def _change(self, held: Held, optimizer: Any, plan: changes.Plan, groups: Optional[List[int]]) -> None:
@@ -239,8 +255,9 @@ class Tuning:
             self._guards.pop(key).remove()
         self._force = force
         for key, held in force.items():
-            if key not in self._guards:
-                self._guards[key] = Guard(self, held.optimizer())
+            optimizer = held.optimizer()
+            if key not in self._guards and optimizer is not None:
+                self._guards[key] = Guard(self, optimizer)
         if bool(force) != self._hooked:
             (self._hook if force else self._unhook)()
 
@@ -264,6 +281,8 @@ class Tuning:
         held, window = self._force.get(key), self._windows.get(key)
         if held is not None and held.optimizer() is not optimizer:
             held = None
+        if held is None:
+            held = self._meet(optimizer)
         if held is None and window is None:
             return
         frame = step_frame()
@@ -278,6 +297,52 @@ class Tuning:
         self._enter(optimizer, held, id(frame))
         if not self._safepoints.with_closure:
             self._clip(optimizer, held)
+
+    def _meet(self, optimizer: Any) -> Optional[Held]:
+        """An optimizer begins to step on which nothing is in force: what goes over to it, where it takes another one's place."""
+        known = self._met.get(id(optimizer))
+        if known is not None and known() is optimizer:
+            return None
+        alive = {key: ref for key, ref in self._met.items() if ref() is not None}
+        self._met = {**alive, id(optimizer): weakref.ref(optimizer)}
+        try:
+            self._succeed(optimizer)
+        except Exception as e:
+            self._safepoints.failures.append(f"what was in force could not go over: {type(e).__name__}: {e}")
+        return self._force.get(id(optimizer))
+
+    def _succeed(self, optimizer: Any) -> None:
+        if inner_optimizers(optimizer):
+            return  # the one that it holds is that which steps
+        self._replaced = True
+        before = self._force
+        key = carrying.takes_place_of(optimizer, before, self._objects)
+        why = "" if key is None else carrying.why_not(before[key], optimizer)
+        if key is None or why:
+            held = next((h for h in before.values() if h and h.optimizer() is not None), None)
+            if held is not None and type(optimizer) not in self._beside:
+                self._beside.add(type(optimizer))
+                self._log(carrying.logged(carrying.BESIDE, held, optimizer, why), [])
+            return
+        held, leave = before[key], before[key].optimizer() is not None
+        following = carrying.go_over(before, key, optimizer, leave=leave)
+        for index, (old, setting) in enumerate(list(self._history)):
+            self._history[index] = carrying.go_over(old, key, optimizer, leave=leave), setting
+        ends = in_time()
+        mine = [k for k in keys(following) if k[0] == id(optimizer)]
+        rows = [self._rows.row(k, {}, following, ends) for k in mine]
+        self._put(following)
+        self._log(carrying.logged(carrying.CARRIED, held, optimizer), rows)
+
+    def _end_abandoned(self) -> None:
+        """What was in force on optimizers that are gone ends where it went over to none of those that have begun to step, or none came."""
+        replaced, self._replaced = self._replaced, False
+        for key, held in list(self._force.items()):
+            if held.optimizer() is None:
+                held.gone_at = self._recorder.step if held.gone_at is None else held.gone_at
+                if replaced or self._recorder.step - held.gone_at > carrying.WAIT_STEPS:
+                    self._put({k: h for k, h in self._force.items() if k != key})
+                    self._log(carrying.logged(carrying.ENDED, held), [])
 
     def _after(self, optimizer: Any) -> None:
         window = self._windows.get(id(optimizer))
@@ -335,8 +400,7 @@ class Tuning:
 
     def _boundary(self, _where: str) -> None:
         self._heal_all()
-        if not all(self._force.values()):  # an optimizer is gone
-            self._put(self._force)
+        self._end_abandoned()
 
     def _heal_all(self) -> None:
         """Put back what was left by steps that raised."""
@@ -362,84 +426,36 @@ class Tuning:
         except Exception as e:
             self._safepoints.failures.append(f"{function.__qualname__}: {type(e).__name__}: {e}")
 
-    # -- rows --
-
-    def _rows(self, plan: changes.Plan, before: Force, after: Force) -> List[Dict[str, Any]]:
-        concerned = list(keys(before))
-        concerned += [k for k in keys(after) if k not in concerned]
-        if plan.mode == UNDO:
-            concerned = [k for k in concerned if not same(k, before, after)]
-        else:
-            wanted = {id(t.optimizer()): t.groups for t in plan.targets}
-            concerned = [
-                (ident, setting, group)
-                for ident, setting, group in concerned
-                if ident in wanted
-                and setting in plan.settings()
-                and (wanted[ident] is None or group in (wanted[ident] or ()))
-            ]
-        ends = in_time()
-        return [
-            self._row(key, before, after, ends)
-            for key in sorted(concerned, key=lambda k: self._order(k, before, after))
-        ]
-
-    def _order(self, key: Key, before: Force, after: Force) -> Tuple[int, int, int]:
-        held = after.get(key[0]) or before[key[0]]
-        return self._number(key[0], held), changes.SETTINGS.index(key[1]), -1 if key[2] is None else key[2]
-
-    def _row(self, key: Key, before: Force, after: Force, ends: float) -> Dict[str, Any]:
-        ident, setting, group = key
-        held, old = after.get(ident), before.get(ident)
-        known = held or old
-        optimizer: Any = known.optimizer() if known is not None else None
-        row = {
-            "optimizer": self._number(ident, known) if known is not None else -1,
-            "class": type(optimizer).__name__,
-            "group": group,
-            "setting": setting,
-            "note": held.failure if held is not None else "",
-        }
-        if group is None:
-            return {**row, **_clip_row(old, held)}
-        scheduled = self.scheduled(optimizer, group, setting) if group < len(optimizer.param_groups) else None
-        action = held.action(setting, group) if held is not None else None
-        if setting == LR and not row["note"] and not is_tensor(scheduled) and compiled(optimizer):
-            row["note"] = COMPILED
-        return {
-            **row,
-            "scheduled": number(scheduled, ends),
-            "before": number(_effective(old, group, setting, scheduled), ends),
-            "after": number(_effective(held, group, setting, scheduled), ends),
-            "action": "released" if action is None else f"{action.mode} {short(number(action.value, ends))}",
-        }
-
-    def _number(self, ident: int, held: Held) -> int:
-        """The number of an optimizer among those that are alive now; the one it had when it was changed, where it cannot be told."""
-        alive = [id(o) for o in self._objects.optimizers()]
-        return alive.index(ident) if ident in alive else held.number
+    # -- the log --
 
     def _note(self, change: Dict[str, Any], rows: List[Dict[str, Any]]) -> None:
-        own = next_count(self._recorder, self._safepoints)
+        self._beside.clear()
+        self._met = {id(o): weakref.ref(o) for o in self._objects.everyone()}
+        self._enter_log(change, rows, next_count(self._recorder, self._safepoints))
+
+    def _log(self, change: Dict[str, Any], rows: List[Dict[str, Any]]) -> None:
+        """Note what has become of something in force, and tell who listens."""
+        entry = self._enter_log(change, rows, None)
+        for listener in list(self._listeners):
+            self._careful(listener, entry)
+
+    def _enter_log(self, change: Dict[str, Any], rows: List[Dict[str, Any]], own: Optional[int]) -> Dict[str, Any]:
         step = self._recorder.step + 1
-        self.log.append({"time_s": time.time(), "step": step, "optimizer_step": own, "change": change, "rows": rows})
+        entry = {"time_s": time.time(), "step": step, "optimizer_step": own, "change": change, "rows": rows}
+        self.log.append(entry)
+        return entry
 
 
-def _effective(held: Optional[Held], group: int, setting: str, scheduled: Any) -> Any:
-    action = held.action(setting, group) if held else None
-    return scheduled if action is None or scheduled is None else action.of(scheduled)
-
-
-def _clip_row(old: Optional[Held], held: Optional[Held]) -> Dict[str, Any]:
-    before, after = (None if h is None else h.clip for h in (old, held))
-    figures = {} if after is None or after is not before else after.report()
-    return {
-        "scheduled": None,
-        "before": None if before is None else before.max_norm,
-        "after": None if after is None else after.max_norm,
-        "action": "released" if after is None else f"hold {short(after.max_norm)}",
-        **figures,
-    }
+def _release(held: Held, settings: Sequence[str], groups: Optional[Sequence[int]]) -> None:
+    """Take `settings` off, of all groups or those named, whether or not the optimizer is still there."""
+    for setting in settings:
+        if setting == CLIP_NORM:
+            held.clip = held.clip if groups is not None else None
+            continue
+        for group in range(held.known_groups) if groups is None else groups:
+            held.put(setting, group, None)
+        if groups is None:
+            held.later.pop(setting, None)
 
 
 def _held(force: Force, optimizer: Any, number: int) -> Held:

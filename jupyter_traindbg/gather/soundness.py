@@ -65,12 +65,15 @@ class _Asked:
         window_s = max(0.1, plan.opened_at + plan.window_s - time.monotonic())
         seen = soundness(line.call("soundness", {"window_s": window_s}, min(window_s + LATE_S, max(0.05, plan.left_s))))
         recorded = self._ask(
-            "steps", {"last": STEPS, "deadline_s": 0.0}, lambda a: evidence.steps(line.rank, line.pid, a).steps
+            "steps",
+            {"last": STEPS, "deadline_s": 0.0, "this_run": True},
+            lambda a: evidence.steps(line.rank, line.pid, a),
         )
-        steps: Sequence[Step] = () if isinstance(recorded, NotAvailable) else recorded
+        steps: Sequence[Step] = () if isinstance(recorded, NotAvailable) else recorded.steps
         return dataclasses.replace(
             seen,
             steps=steps,
+            run_began=1 if isinstance(recorded, NotAvailable) else recorded.run_began,
             lr=self._ask("lr", {}, lambda a: evidence.lr(line.rank, line.pid, a)),
             grads=self._grads(_usual_s(steps, seen)) if seen.steps_in_window or _recent(steps) else _NO_STEP,
         )

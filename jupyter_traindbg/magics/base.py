@@ -15,7 +15,7 @@ from ..model import Result
 
 __all__ = ["Session", "Verb", "add_target", "complete_parser", "load", "names", "run"]
 
-_NOT_VERBS = {"base", "ipython", "tuning"}
+_NOT_VERBS = {"base", "hearing", "ipython", "tuning"}
 
 
 class Session(Protocol):

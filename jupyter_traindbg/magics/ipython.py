@@ -12,7 +12,7 @@ from IPython.core.magic_arguments import MagicArgumentParser
 from ..errors import NoTarget, TraindbgError
 from ..job import Job, attach
 from ..model import Result
-from . import base
+from . import base, hearing
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -37,6 +37,7 @@ class NotebookSession:
         else:
             with attach(target, timeout=timeout) as job:
                 yield job
+        hearing.listen()
 
     def stay(self, target: str | None, timeout: float) -> Job:
         """The job to watch, which stays attached as long as this notebook is: the current one, or one beside it."""
@@ -49,12 +50,14 @@ class NotebookSession:
             beside = None
         if beside is None:
             beside = self._beside[target] = attach(target, timeout=timeout)
+            hearing.listen()
         return beside
 
     def attach(self, target: str | None, timeout: float) -> Result:
         job = attach(target, timeout=timeout)
         self.close()
         self.current = job
+        hearing.listen()
         return job.attached()
 
     def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
@@ -88,6 +91,7 @@ class NotebookSession:
         beside = list(self._beside.values()) if everything else []
         if everything:
             self._beside.clear()
+            hearing.stop()
         for left in ([job] if job is not None else []) + beside:
             left.close()
 
@@ -95,6 +99,7 @@ class NotebookSession:
 def load(shell: InteractiveShell) -> NotebookSession:
     """Register every verb as a magic. Returns the session to give to `unload`."""
     session = NotebookSession()
+    shell.events.register("pre_run_cell", hearing.begin)
     for name in base.names():
         shell.register_magic_function(_magic(name, session), "line", name)
         shell.set_hook("complete_command", _completer(name), str_key=f"%{name}")
@@ -104,6 +109,7 @@ def load(shell: InteractiveShell) -> NotebookSession:
 def unload(shell: InteractiveShell, session: NotebookSession) -> None:
     """Take the magics out again and leave the jobs."""
     session.close(everything=True)
+    shell.events.unregister("pre_run_cell", hearing.begin)
     for name in base.names():
         shell.magics_manager.magics["line"].pop(name, None)
         shell.strdispatchers["complete_command"].strs.pop(f"%{name}", None)

@@ -10,10 +10,16 @@ from .base import Session, add_target
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--since", type=int, default=0, metavar="N", help="only steps after number N since the attach")
+    parser.add_argument(
+        "--since",
+        type=int,
+        metavar="N",
+        help="only steps after number N since the attach (default: those of this run; 0: of earlier ones in this process, too)",
+    )
     parser.add_argument("--last", type=int, default=20, metavar="N", help="at most the last N (default 20; 0: all)")
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
     with session.job(args.target, args.timeout) as job:
-        return job.steps(since=args.since, last=args.last, timeout=args.timeout)
+        this_run = args.since is None
+        return job.steps(since=args.since or 0, last=args.last, this_run=this_run, timeout=args.timeout)

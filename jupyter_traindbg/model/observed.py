@@ -225,13 +225,16 @@ class Step:
 
 @dataclass(frozen=True)
 class RankSteps:
-    """``told_s``: when it answered, by the clock of its host, in seconds since the epoch."""
+    """``told_s``: when it answered, by the clock of its host, in seconds since the epoch. ``run_began``: the number, since the attach, of
+    this run's first step; those before it were an earlier one's in the same process, and were left out where it is not 1.
+    """
 
     rank: int
     pid: int
     steps: Sequence[Step]
     note: str = ""
     told_s: float | None = None
+    run_began: int = 1
 
 
 @dataclass(frozen=True)
@@ -302,7 +305,9 @@ class LearningRates(Result):
 
 @dataclass(frozen=True)
 class MemoryShare:
-    """Bytes held by the live training objects on one device (``"cpu"``, ``"cuda:0"``). ``rest_bytes`` is all else in use there."""
+    """Bytes held by the live training objects on one device (``"cpu"``, ``"cuda:0"``). ``earlier_bytes``: by optimizers that an earlier run
+    in this process has left, with their parameters. ``rest_bytes`` is all else in use there.
+    """
 
     device: str
     parameters_bytes: int
@@ -311,6 +316,7 @@ class MemoryShare:
     buffers_bytes: int
     in_use_bytes: Maybe[int]
     rest_bytes: Maybe[int]
+    earlier_bytes: int = 0
 
 
 @dataclass(frozen=True)

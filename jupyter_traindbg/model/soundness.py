@@ -47,7 +47,8 @@ class FullCollections:
 
 @dataclass(frozen=True)
 class Soundness:
-    """One rank over ``window_s``. Counts are of the window; ``steps`` the latest records of optimizer steps, oldest first.
+    """One rank over ``window_s``. Counts are of the window; ``steps`` the latest records of optimizer steps, oldest first, of this run
+    alone, whose first one since the attach was number ``run_began``.
 
     ``scales``: of each gradient scaler in use, the factor at the window's two ends, None where it is not known. ``mapped_growth_bytes``:
     what resident pages of mapped files have grown by in the last some hundred steps.
@@ -57,6 +58,7 @@ class Soundness:
     steps_in_window: int
     backwards: int
     steps: Sequence[Step] = ()
+    run_began: int = 1
     grads: Maybe[RankGrads] = _NOT_MEASURED
     lr: Maybe[RankLr] = _NOT_MEASURED
     sampled: Maybe[Sampled] = _NOT_MEASURED

@@ -131,9 +131,11 @@ MAY_IMPORT = {
     "render": ["ray.workers.naming", "ray.workers.words", *DATA],  # draws what it is given and fetches nothing
     "magics": [
         "actions",
+        "agent",  # of this very kernel: what becomes of a change is said in the cell
         "attach.discover",
         "checkpoints",
         "collective_report",
+        "evidence",
         "job",
         "log_following",
         "live",

@@ -99,7 +99,7 @@ def collect(agent: Agent, found: Found, *, kind: str, weights: bool, boundary: O
     contents = Contents()
     for optimizer in found.left_out:
         contents.note(
-            f"left out: an {type(optimizer).__name__} that does not step and whose parameters belong to no model found here"
+            f"left out: an optimizer that an earlier run in this process left ({type(optimizer).__name__}); it does not step any more"
         )
     if kind == SHARDED:
         _flat(agent, found, contents)

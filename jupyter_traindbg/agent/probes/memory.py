@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Set
 
 from .. import cuda
 from ..objects import named_parameters, walk
-from ..recorder import FIELDS, OPTIMIZER_STEP
+from ..recorder import FIELDS, OPTIMIZER_STEP, STEP
 from ..resident import status_bytes
 from ..tensors import add_bytes, within
 
@@ -27,18 +27,23 @@ CUDA_KEYS = (
 
 
 def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, Any]:
-    """`points`: at most so many points of the curve, the newest. `deadline_s`: how long to wait for a step, to count gradients."""
-    sizes = {kind: {} for kind in ("parameters", "gradients", "optimizer", "buffers")}  # type: Dict[str, Dict[str, int]]
+    """`points`: at most so many points of the curve, the newest. `deadline_s`: how long to wait for a step, to count gradients.
+
+    The curve is that of this run (`Objects.run_began`), in which ``first_step`` is counted; ``sizes["earlier"]`` is what optimizers of
+    earlier ones hold, with their parameters.
+    """
+    sizes = {kind: {} for kind in ("parameters", "gradients", "optimizer", "buffers", "earlier")}  # type: Dict[str, Dict[str, int]]
     note = _count(agent, sizes, deadline_s) if "torch" in sys.modules else "torch has not been imported in this process"
     columns = [FIELDS.index(f) for f in ("time_s", "rss_bytes", "cuda_allocated_bytes")]
-    records = agent.recorder.since(0)[-points:] if points > 0 else []
+    began = agent.objects.run_began()
+    records = agent.recorder.since(max(0, began - 1))[-points:] if points > 0 else []
     return {
         "rss_bytes": status_bytes("VmRSS"),
         "peak_rss_bytes": status_bytes("VmHWM"),
         "sizes": sizes,
         "cuda": _cuda(),
         "curve": [[r[c] for c in columns] for r in records],
-        "first_step": records[0][0] if records else 0,
+        "first_step": records[0][STEP] - max(0, began - 1) if records else 0,
         "own_step": records[0][OPTIMIZER_STEP] if records else None,
         "mapped_growth_bytes": agent.recorder.resident.mapped_growth_bytes(),
         "note": note,
@@ -62,6 +67,9 @@ def _count(agent: Agent, sizes: Dict[str, Dict[str, int]], deadline_s: float) ->
     counted = not leaves or agent.safepoints.run_safely(count, deadline_s)
     add_bytes(sizes["optimizer"], [t for o in optimizers for t in within(dict(o.state))], seen)
     add_bytes(sizes["buffers"], [b for b in buffers if b is not None], seen)
+    for optimizer in objects.leftovers():
+        left = [p for g in optimizer.param_groups for p in g["params"]]
+        add_bytes(sizes["earlier"], [*left, *within(dict(optimizer.state))], seen)
     return "" if counted else f"gradients are not counted: no optimizer step came in {deadline_s:.1f} s"
 
 

@@ -27,10 +27,13 @@ def run(
     agent: Agent,
     since: int = 0,
     last: int = 0,
+    *,
+    this_run: bool = False,
     deadline_s: float = 10.0,
     changes_since_s: Optional[float] = None,
 ) -> Dict[str, Any]:
-    """`since`: only records after that step. `last`: at most that many, the newest (0: all). With `changes_since_s`, in seconds since
+    """`since`: only records after that step. `last`: at most that many, the newest (0: all). `this_run`: none of an earlier
+    run in this process, see `Objects.run_began`. With `changes_since_s`, in seconds since
     the epoch, also what was changed, and saved, by our doing after that time.
 
     An agent that has just arrived waits for its first `FEW` steps, as long as that is worth while.
@@ -38,7 +41,8 @@ def run(
     ends = time.monotonic() + agent.safepoints.patience_s(deadline_s)
     while agent.safepoints.active and agent.recorder.step < FEW and time.monotonic() < ends:
         time.sleep(0.01)
-    records = agent.recorder.since(since)
+    began = agent.objects.run_began() if this_run else 0
+    records = agent.recorder.since(max(since, began - 1))
     note = "" if agent.recorder.step else _why_none(agent)
     changes = {} if changes_since_s is None else agent.doings(changes_since_s)
     if between_cells := _between_cells(agent):
@@ -48,6 +52,7 @@ def run(
         "fields": FIELDS,
         "records": records[-last:] if last else records,
         "step": agent.recorder.step,
+        "run_began": began,
         "note": note,
         "time_s": time.time(),
         "between_cells": between_cells,

@@ -90,8 +90,9 @@ def verdict(
 ) -> Growth:
     """Judge one curve of bytes, one point a step. Takes 0.5 ms.
 
-    `first_step`: the number of its first step since the attach; `own_step`: the same as the optimizer counts, which may have long
-    warmed up. `mapped_bytes`: what mapped files have added to it lately, which the kernel drops when it needs the memory.
+    `first_step`: the number of its first step since the attach, or since this run began; `own_step`: the same as the optimizer counts,
+    which may have long warmed up. `mapped_bytes`: what mapped files have added to it lately, which the kernel drops when it needs the
+    memory.
     """
     points = [p for p in curve if p is not None]
     warm = 0 if first_step > WARM_UP else WARM_UP - first_step + 1
@@ -232,7 +233,7 @@ def _curves(view: View, sound: Soundness) -> list[Curve]:
     recorded = Recorded(
         [s.rss_bytes for s in steps],
         [s.cuda_allocated_bytes for s in steps],
-        steps[0].step,
+        steps[0].step - sound.run_began + 1,
         steps[0].optimizer_step,
         sound.mapped_growth_bytes,
     )

@@ -91,13 +91,26 @@ def _log(same: Sequence[RankLr]) -> Table:
     return Table(f"changes, newest first{of}", columns, rows, LOG, "changes")
 
 
+def succession(entry: LogEntry) -> str:
+    """What became of what was in force, in one line for a cell's output: ``lr (0.01 → 1e-3) went over to ...``."""
+    names = dict.fromkeys(row.setting.replace("_", " ") for row in entry.groups)
+    pairs = "; ".join(f"{before.text} → {after.text}" for before, after in _pairs(entry))
+    what = " and ".join(names) or "what was in force"
+    return f"{what}{f' ({pairs})' if pairs else ''} {entry.change}" + (
+        "; `%lr --release` ends it" if entry.groups else ""
+    )
+
+
 def _before_after(entry: LogEntry) -> Inline:
-    rows = [r for r in entry.groups if r.setting != "clip_norm"]
-    pairs = dict.fromkeys((measured(r.before, _figure), measured(r.after, _figure)) for r in rows)
     words: list[str | Span] = []
-    for before, after in list(pairs)[:LOG]:
+    for before, after in _pairs(entry):
         words += [*(["; "] if words else []), before, " → ", after]
     return words or DASH
+
+
+def _pairs(entry: LogEntry) -> list[tuple[Span, Span]]:
+    rows = [r for r in entry.groups if r.setting != "clip_norm"]
+    return list(dict.fromkeys((measured(r.before, _figure), measured(r.after, _figure)) for r in rows))[:LOG]
 
 
 def _figure(value: float) -> str:

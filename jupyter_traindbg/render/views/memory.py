@@ -18,6 +18,8 @@ HOLDERS = (
     ("optimizer state", "optimizer_bytes"),
     ("buffers", "buffers_bytes"),
 )
+EARLIER = ("an earlier run's", "earlier_bytes")
+"""Most processes have had none: shown where there is any."""
 CUDA_WORDS = {
     "allocated_bytes.all.current": "allocated",
     "allocated_bytes.all.peak": "allocated at peak",
@@ -80,6 +82,8 @@ def _figures(rank: RankMemory) -> list[Pair]:
 def _holders(share: MemoryShare) -> Bar:
     """Who holds what. Where the whole is not known, shares are of what is."""
     held = [(name, float(getattr(share, field))) for name, field in HOLDERS]
+    if share.earlier_bytes:
+        held.append((EARLIER[0], float(share.earlier_bytes)))
     if not isinstance(share.rest_bytes, NotAvailable):
         held.append(("all else", float(share.rest_bytes)))
     whole = sum(finite(v for _, v in held)) or 1.0
@@ -153,7 +157,7 @@ def _many(ranks: Sequence[RankMemory]) -> Iterator[Block]:
     below = [(r.rank, float(sum(c.rss_bytes for c in r.children))) for r in ranks]
     if any(total for _, total in below):
         pairs.append(Pair("children", [spread(below, size)]))
-    for name, field in (*HOLDERS, ("all else", "rest_bytes")):
+    for name, field in (*HOLDERS, EARLIER, ("all else", "rest_bytes")):
         held = [(r.rank, float(total)) for r in ranks if (total := _sum(r, field)) is not None]
         if any(total for _, total in held):
             pairs.append(Pair(name, [spread(held, size)]))

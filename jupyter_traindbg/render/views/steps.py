@@ -37,9 +37,14 @@ def view(result: Steps) -> Iterator[Block]:
         else:
             first = stepped[0]
             yield from (c for c in [_loss(first, f"loss of rank {first.rank}")] if c)
-    notes = notes_of((r.rank, r.note) for r in result.ranks)
+    notes = notes_of((r.rank, note) for r in result.ranks for note in (r.note, _earlier(r)))
     if notes:
         yield Items(notes)
+
+
+def _earlier(rank: RankSteps) -> str:
+    before = rank.run_began - 1
+    return f"{plural(before, 'step')} before these were an earlier run's; --since 0 shows them, too" if before else ""
 
 
 def _title(result: Steps, stepped: Sequence[RankSteps]) -> str:

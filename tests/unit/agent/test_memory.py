@@ -27,7 +27,7 @@ def test_parameters_gradients_state_and_buffers(agent: Agent) -> None:
     model = nn.Sequential(nn.Linear(100, 50), nn.BatchNorm1d(50))
     optimizer = torch.optim.Adam(model.parameters())
     elements = 100 * 50 + 50 + 50 + 50
-    assert sizes(agent) == {"parameters": elements * 4, "gradients": 0, "optimizer": 0, "buffers": 50 * 8 + 8}
+    assert sizes(agent) == {"parameters": elements * 4, "gradients": 0, "optimizer": 0, "buffers": 50 * 8 + 8, "earlier": 0}
     model(torch.randn(4, 100)).sum().backward()
     optimizer.step()
     held = sizes(agent)
@@ -44,7 +44,7 @@ def test_tied_weights_and_views_of_one_storage_count_once(agent: Agent) -> None:
     model.tied = model.one
     model.one.grad = torch.zeros(1, 1).expand(20, 20)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    assert sizes(agent) == {"parameters": 4000, "gradients": 4, "optimizer": 0, "buffers": 0}
+    assert sizes(agent) == {"parameters": 4000, "gradients": 4, "optimizer": 0, "buffers": 0, "earlier": 0}
     del optimizer
 
 

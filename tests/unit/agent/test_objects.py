@@ -15,7 +15,8 @@ from torch import nn
 
 from jupyter_traindbg.agent import reachable
 from jupyter_traindbg.agent.core import Agent
-from jupyter_traindbg.agent.objects import STEPS_WITHOUT_LEFTOVERS, named_parameters, walk
+from jupyter_traindbg.agent.objects import named_parameters, walk
+from jupyter_traindbg.agent.runs import FEW_STEPS
 
 
 def small() -> nn.Module:
@@ -55,7 +56,7 @@ def test_what_a_cell_that_was_run_twice_has_left_is_no_optimizer_of_the_training
     assert set(agent.objects.find().optimizers()) == {left, optimizer, later}, (
         "a hung job: nobody knows which will step"
     )
-    for _ in range(STEPS_WITHOUT_LEFTOVERS):
+    for _ in range(FEW_STEPS):
         optimizer.step()
     assert agent.objects.find().optimizers() == [optimizer, later]
     assert agent.objects.leftovers() == [left]

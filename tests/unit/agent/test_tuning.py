@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from jupyter_traindbg.agent.carrying import WAIT_STEPS
 from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.agent.refused import Refused
 
@@ -201,7 +202,7 @@ def test_one_of_two_optimizers(agent: Agent) -> None:
 def test_weight_decay(agent: Agent) -> None:
     for cls in (torch.optim.SGD, torch.optim.AdamW, torch.optim.Adam):
         results = []
-        for live in (True, False):
+        for live in (False, True):  # in force until released: also on one that takes its place
             torch.manual_seed(1)
             parameter = nn.Parameter(torch.randn(5))
             optimizer = cls([parameter], lr=0.1, weight_decay=0.1)  # type: ignore[operator]
@@ -254,15 +255,19 @@ def test_an_optimizer_that_is_given_up_is_not_kept(agent: Agent) -> None:
     del job
     gc.collect()
     assert gone() is None
-    assert {r["optimizer"] for r in agent.tuning.report()["in_force"]} == {0}
-    other.step()
-    assert other.used == [[0.05, 0.1]]
+    notes = [r["note"] for r in agent.tuning.report()["in_force"]]
+    assert sorted(set(notes)) == ["", "its optimizer is gone: it goes over to the SGD that takes its place"]
+    for _ in range(WAIT_STEPS + 2):
+        other.step()
+    assert other.used[:1] == [[0.05, 0.1]]
+    assert {r["optimizer"] for r in agent.tuning.report()["in_force"]} == {0}, "none came in its place"
     gone = weakref.ref(other.optimizer)
     del other
     gc.collect()
     assert gone() is None
-    assert not agent.tuning.active
     assert agent.tuning.export() == []
+    assert agent.tuning.apply({"mode": "release", "setting": None}) != []
+    assert not agent.tuning.active
 
 
 def test_the_lr_probe_shows_both(agent: Agent, job: Job) -> None:

@@ -1,0 +1,45 @@
+"""Says in the cell that runs what becomes of a change in force, when the training of this very kernel makes a new optimizer. No verb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import agent, evidence
+from ..render.views.learning_rates import succession
+
+__all__ = ["listen", "stop"]
+
+MOST = 5
+"""Lines for one cell."""
+_said = 0
+
+
+def begin() -> None:
+    """Another cell begins."""
+    global _said
+    _said = 0
+
+
+def listen() -> None:
+    """From now on, where this process has an agent. Again and again does no harm."""
+    here = agent.running()
+    if here is not None and say not in here.listeners:
+        here.listeners.append(say)
+
+
+def stop() -> None:
+    here = agent.running()
+    if here is not None and say in here.listeners:
+        here.listeners.remove(say)
+
+
+def say(raw: Mapping[str, Any]) -> None:
+    """Prints one line, on the training thread: so it stands in that one's cell. A program that makes optimizers all the time is not
+    accompanied for long.
+    """
+    global _said
+    _said += 1
+    if _said <= MOST:
+        more = " (more of the kind: `%lr`)" if _said == MOST else ""
+        print(f"traindbg: {succession(evidence.log_entry(raw))}{more}", flush=True)
