@@ -163,7 +163,7 @@ NAMES = {"lr": "learning rate", "weight_decay": "weight decay", "clip_norm": "gr
 """The settings that can be changed; None is all of them."""
 
 BECAME = {
-    "carried": "went over to the new {to}, which takes the place of the {of}",
+    "carried": "went over to the new {to}, which takes the place of the one before",
     "ended": "ended with its optimizer: no {of} has come in its place",
     "beside": "a new {to} steps, on which nothing is in force",
 }

@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import cuda
 from .clipping import Clip
+from .notebook import cell
 
 HOLD, SCALE, RELEASE, UNDO = "hold", "scale", "release", "undo"
 LR, WEIGHT_DECAY, CLIP_NORM = "lr", "weight_decay", "clip_norm"
@@ -53,6 +54,7 @@ class Held:
         self.number, self.name = number, type(optimizer).__name__
         self.variables = [name for name, value in list(vars(sys.modules["__main__"]).items()) if value is optimizer]
         """What the program calls it."""
+        self.cell = cell()
         self.shapes = [tuple(p.shape) for g in optimizer.param_groups for p in g["params"]]
         self.groups: Dict[Tuple[str, int], Action] = {}
         self.later: Dict[str, Action] = {}
@@ -160,6 +162,12 @@ Force = Dict[int, Held]
 """What is in force: the ``id`` of an optimizer -> all that is held there. Replaced as a whole, so any thread may read it."""
 Key = Tuple[int, str, Optional[int]]
 """The ``id`` of an optimizer, setting, group (None for `CLIP_NORM`)."""
+
+
+def held_on(force: Force, optimizer: Any) -> Optional[Held]:
+    """What `force` has for `optimizer`. (One that is gone may have had the same ``id``.)"""
+    held = force.get(id(optimizer))
+    return held if held is not None and held.optimizer() is optimizer else None
 
 
 def keys(force: Force) -> Iterator[Key]:

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .adjust import CLIP_NORM, Force, Held
 from .changes import fits
+from .notebook import cell
 from .objects import Objects
 from .refused import Refused
 
@@ -21,9 +22,11 @@ WAIT_STEPS = 64
 """So many steps of others an action waits for an optimizer that takes the place of one that is gone."""
 
 
-def takes_place_of(optimizer: Any, force: Force, objects: Objects) -> Optional[int]:
-    """The key in `force` of the optimizer whose place a new one takes: of the same class, gone or forgotten by the program, or one that was
-    called as the new one is now. None where there is none. Microseconds, and one search by frames where such a one is still alive.
+def takes_place_of(optimizer: Any, force: Force, objects: Objects) -> Optional[Tuple[int, bool]]:
+    """The key in `force` of the optimizer whose place a new one takes, and whether the program could still step that one.
+
+    It is one of the same class that is gone, or forgotten by the program, that was called as the new one is now, or one with parameters of
+    the same shapes that got its action in another cell. None where there is none. Microseconds, and one search by frames where it lives.
     """
     main = vars(sys.modules["__main__"])
     shapes = [tuple(p.shape) for g in optimizer.param_groups for p in g["params"]]
@@ -31,9 +34,11 @@ def takes_place_of(optimizer: Any, force: Force, objects: Objects) -> Optional[i
     same_class.sort(key=lambda one: one[1].shapes != shapes)
     for key, held in same_class:
         former = held.optimizer()
+        if former is None or objects.forgotten(former):
+            return key, False
         called_so = any(main.get(name) is optimizer for name in held.variables)
-        if former is None or called_so or objects.forgotten(former):
-            return key
+        if called_so or (held.shapes == shapes and held.cell != cell()):
+            return key, True
     return None
 
 

@@ -8,7 +8,7 @@ import types
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Protocol
 
-from .adjust import Window
+from .adjust import Held, Window
 from .safepoint import runs_above
 
 
@@ -32,6 +32,10 @@ class Guard:
         optimizer.step = self._step
         register = getattr(optimizer, "register_state_dict_post_hook", None)  # torch >= 2.1
         self._handle = None if register is None else register(_scheduled_state(owner))
+
+    def stands_at(self, held: Held) -> bool:
+        """Whether it is that optimizer's, and not one's that is gone and had the same ``id``."""
+        return self._optimizer() is not None and self._optimizer() is held.optimizer()
 
     def remove(self) -> None:
         if self._handle is not None:

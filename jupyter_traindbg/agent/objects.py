@@ -83,8 +83,11 @@ class Objects:
         leftovers = {id(o) for o in self.leftovers()}
         return [o for o in self._held() if id(o) not in leftovers]
 
-    def leftovers(self) -> List[Any]:
-        """Optimizers that an earlier run left, see `runs.left_over`. Microseconds where every optimizer steps, else as a search."""
+    def leftovers(self, *, in_reach: bool = False) -> List[Any]:
+        """Optimizers that an earlier run left, see `runs.left_over`; `in_reach`: only those that the program's variables still lead to.
+
+        Microseconds where every optimizer steps, else about as long as a search by frames.
+        """
         held, now = self._held(), self._recorder.step
         if len(held) < 2:
             return []
@@ -96,7 +99,7 @@ class Objects:
             return []
         names = self.names()
         trained = {id(p) for model in self._roots(stepping) for _, p in named_parameters(model)}
-        return runs.left_over(
+        left = runs.left_over(
             [
                 runs.Standing(
                     optimizer,
@@ -109,6 +112,7 @@ class Objects:
             ],
             now,
         )
+        return [o for o in left if id(o) in self._near] if in_reach else left
 
     def run_began(self) -> int:
         """The number of the first recorded step of this run; 0 where no earlier one was recorded. Milliseconds at most."""

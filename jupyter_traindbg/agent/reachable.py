@@ -16,6 +16,8 @@ import types
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Set, Tuple
 
+from . import notebook
+
 CO_OPTIMIZED = 0x1
 OUTPUT = re.compile(r"_+|_\d+|_oh")
 """The names by which IPython keeps what cells have shown."""
@@ -47,7 +49,7 @@ def from_frames() -> Iterator[Any]:
     Without what IPython keeps of the outputs of earlier cells.
     """
     main = vars(sys.modules["__main__"])
-    seen: Set[int] = {id(main), id(main.get("Out"))}
+    seen: Set[int] = {id(main), *map(id, notebook.shelves())}
     queue: Deque[Tuple[Any, int]] = deque()
     leaves = (*LEAVES, sys.modules["torch"].Tensor) if hasattr(sys.modules.get("torch"), "Tensor") else LEAVES
     is_leaf: Dict[int, bool] = {}  # by id: a metaclass may run user code when its class is hashed or compared

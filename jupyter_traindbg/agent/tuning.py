@@ -25,6 +25,7 @@ from .adjust import (
     Force,
     Held,
     Window,
+    held_on,
     in_time,
     is_tensor,
     keys,
@@ -152,7 +153,7 @@ class Tuning:
 
     def effective(self, optimizer: Any, group: int, setting: str) -> Any:
         """What the next step uses: a number or a tensor; None where there is no such thing."""
-        return effective(self._force.get(id(optimizer)), group, setting, self.scheduled(optimizer, group, setting))
+        return effective(held_on(self._force, optimizer), group, setting, self.scheduled(optimizer, group, setting))
 
     def scheduled_groups(self, optimizer: Any) -> List[Dict[str, Any]]:
         """The param groups of `optimizer` without their ``params``, as the schedule has set them, also in the middle of a step."""
@@ -251,7 +252,7 @@ class Tuning:
     def _put(self, force: Force) -> None:
         """Make `force` what holds, with just the hooks that it needs."""
         force = {key: held for key, held in force.items() if held}
-        for key in [k for k in self._guards if k not in force]:
+        for key in [k for k, guard in self._guards.items() if k not in force or not guard.stands_at(force[k])]:
             self._guards.pop(key).remove()
         self._force = force
         for key, held in force.items():
@@ -278,9 +279,7 @@ class Tuning:
 
     def _before(self, optimizer: Any) -> None:
         key = id(optimizer)
-        held, window = self._force.get(key), self._windows.get(key)
-        if held is not None and held.optimizer() is not optimizer:
-            held = None
+        held, window = held_on(self._force, optimizer), self._windows.get(key)
         if held is None:
             held = self._meet(optimizer)
         if held is None and window is None:
@@ -309,22 +308,23 @@ class Tuning:
             self._succeed(optimizer)
         except Exception as e:
             self._safepoints.failures.append(f"what was in force could not go over: {type(e).__name__}: {e}")
-        return self._force.get(id(optimizer))
+        return held_on(self._force, optimizer)
 
     def _succeed(self, optimizer: Any) -> None:
         if inner_optimizers(optimizer):
             return  # the one that it holds is that which steps
         self._replaced = True
         before = self._force
-        key = carrying.takes_place_of(optimizer, before, self._objects)
-        why = "" if key is None else carrying.why_not(before[key], optimizer)
-        if key is None or why:
+        place = carrying.takes_place_of(optimizer, before, self._objects)
+        why = "" if place is None else carrying.why_not(before[place[0]], optimizer)
+        if place is None or why:
             held = next((h for h in before.values() if h and h.optimizer() is not None), None)
             if held is not None and type(optimizer) not in self._beside:
                 self._beside.add(type(optimizer))
                 self._log(carrying.logged(carrying.BESIDE, held, optimizer, why), [])
             return
-        held, leave = before[key], before[key].optimizer() is not None
+        key, leave = place
+        held = before[key]
         following = carrying.go_over(before, key, optimizer, leave=leave)
         for index, (old, setting) in enumerate(list(self._history)):
             self._history[index] = carrying.go_over(old, key, optimizer, leave=leave), setting
@@ -393,7 +393,7 @@ class Tuning:
         return wrapped
 
     def _enter_again(self, optimizer: Any, frame: int) -> None:
-        held = self._force.get(id(optimizer))
+        held = held_on(self._force, optimizer)
         if held is not None:
             self._enter(optimizer, held, frame)
             self._clip(optimizer, held)
@@ -430,6 +430,7 @@ class Tuning:
 
     def _note(self, change: Dict[str, Any], rows: List[Dict[str, Any]]) -> None:
         self._beside.clear()
+        self._replaced = False
         self._met = {id(o): weakref.ref(o) for o in self._objects.everyone()}
         self._enter_log(change, rows, next_count(self._recorder, self._safepoints))
 
@@ -459,8 +460,8 @@ def _release(held: Held, settings: Sequence[str], groups: Optional[Sequence[int]
 
 
 def _held(force: Force, optimizer: Any, number: int) -> Held:
-    held = force.get(id(optimizer))
-    if held is None or held.optimizer() is not optimizer:
+    held = held_on(force, optimizer)
+    if held is None:
         held = force[id(optimizer)] = Held(optimizer, number)
     held.meet(len(optimizer.param_groups))
     return held

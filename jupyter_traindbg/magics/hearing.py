@@ -15,7 +15,7 @@ MOST = 5
 _said = 0
 
 
-def begin() -> None:
+def begin(*_: object) -> None:
     """Another cell begins."""
     global _said
     _said = 0

@@ -34,7 +34,7 @@ class Found:
     def __init__(self, agent: Agent) -> None:
         objects = agent.objects.find()
         self.models = objects.models()
-        self.optimizers, self.left_out = objects.optimizers(), objects.leftovers()
+        self.optimizers, self.left_out = objects.optimizers(), objects.leftovers(in_reach=True)
         self.schedulers = [(s, i) for i, o in enumerate(self.optimizers) for s in objects.schedulers(o)]
         self.scalers = objects.scalers()
         self.names = objects.names()
@@ -99,7 +99,8 @@ def collect(agent: Agent, found: Found, *, kind: str, weights: bool, boundary: O
     contents = Contents()
     for optimizer in found.left_out:
         contents.note(
-            f"left out: an optimizer that an earlier run in this process left ({type(optimizer).__name__}); it does not step any more"
+            f"left out: an optimizer of an earlier run ({type(optimizer).__name__}), which has not stepped since this one began; "
+            "should the program step it again, it is missing"
         )
     if kind == SHARDED:
         _flat(agent, found, contents)

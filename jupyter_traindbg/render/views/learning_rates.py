@@ -26,6 +26,8 @@ from ..units import count, number
 DIFFERENT = 6
 """So many groups of ranks that differ are shown in full."""
 LOG = 20
+VERBS = {"clip_norm": "clip"}
+"""The verb that changes a setting, where it is called otherwise."""
 
 
 def view(result: LearningRates) -> Iterator[Block]:
@@ -93,12 +95,12 @@ def _log(same: Sequence[RankLr]) -> Table:
 
 def succession(entry: LogEntry) -> str:
     """What became of what was in force, in one line for a cell's output: ``lr (0.01 → 1e-3) went over to ...``."""
-    names = dict.fromkeys(row.setting.replace("_", " ") for row in entry.groups)
+    names = dict.fromkeys(row.setting for row in entry.groups)
     pairs = "; ".join(f"{before.text} → {after.text}" for before, after in _pairs(entry))
-    what = " and ".join(names) or "what was in force"
-    return f"{what}{f' ({pairs})' if pairs else ''} {entry.change}" + (
-        "; `%lr --release` ends it" if entry.groups else ""
-    )
+    what = " and ".join(name.replace("_", " ") for name in names) or "what was in force"
+    ends = " and ".join(f"`%{VERBS.get(name, name)} --release`" for name in names)
+    figures, release = f" ({pairs})" if pairs else "", f"; {ends} ends it" if ends else ""
+    return f"{what}{figures} {entry.change}{release}"
 
 
 def _before_after(entry: LogEntry) -> Inline:

@@ -27,7 +27,13 @@ def test_parameters_gradients_state_and_buffers(agent: Agent) -> None:
     model = nn.Sequential(nn.Linear(100, 50), nn.BatchNorm1d(50))
     optimizer = torch.optim.Adam(model.parameters())
     elements = 100 * 50 + 50 + 50 + 50
-    assert sizes(agent) == {"parameters": elements * 4, "gradients": 0, "optimizer": 0, "buffers": 50 * 8 + 8, "earlier": 0}
+    assert sizes(agent) == {
+        "parameters": elements * 4,
+        "gradients": 0,
+        "optimizer": 0,
+        "buffers": 50 * 8 + 8,
+        "earlier": 0,
+    }
     model(torch.randn(4, 100)).sum().backward()
     optimizer.step()
     held = sizes(agent)
