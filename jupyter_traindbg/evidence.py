@@ -30,6 +30,7 @@ from .outside import procfs
 from .outside.frames import RawFrame, library_frame, waiting_for
 
 NO_ANSWER = "it lies on a GPU that does not answer"
+GONE = "its optimizer is gone"
 NO_COUNT = "the optimizer keeps no count of its own"
 BUSY_SHARE = 0.5
 """A thread that used more than this share of a CPU during the look was running."""
@@ -197,19 +198,20 @@ def words_of(change: Mapping[str, Any]) -> str:
 
 def group_changes(rows: Sequence[Mapping[str, Any]]) -> tuple[GroupChange, ...]:
     """The rows of a change as the agent's tuning gives them."""
+    unread = [GONE if r.get("gone") else NO_ANSWER for r in rows]
     return tuple(
         GroupChange(
             r["optimizer"],
             r["class"],
             r["group"],
             r["setting"],
-            _or(r["scheduled"], "the training sets none" if r["setting"] == "clip_norm" else NO_ANSWER),
-            _or(r["before"], "nothing was in force" if r["setting"] == "clip_norm" else NO_ANSWER),
-            _or(r["after"], "nothing is in force any more" if r["setting"] == "clip_norm" else NO_ANSWER),
+            _or(r["scheduled"], "the training sets none" if r["setting"] == "clip_norm" else why),
+            _or(r["before"], "nothing was in force" if r["setting"] == "clip_norm" else why),
+            _or(r["after"], "nothing is in force any more" if r["setting"] == "clip_norm" else why),
             r["action"],
             r["note"],
         )
-        for r in rows
+        for r, why in zip(rows, unread, strict=True)
     )
 
 

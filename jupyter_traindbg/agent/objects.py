@@ -88,14 +88,12 @@ class Objects:
 
         Microseconds where every optimizer steps, else about as long as a search by frames.
         """
-        held, now = self._held(), self._recorder.step
-        if len(held) < 2:
-            return []
-        turns = self._recorder.turns()
+        held, now, turns = self._held(), self._recorder.step, self._recorder.turns()
         numbers = {id(o): self._recorder.number_of(o) for o in held}
         of = {key: None if number is None else turns.get(number) for key, number in numbers.items()}
         stepping = [o for o in held if (turn := of[id(o)]) is not None and not turn.is_over(now)]
-        if not stepping or len(stepping) == len(held):
+        last_is_gone = not stepping and any(not turn.is_over(now) for turn in turns.values())
+        if len(stepping) == len(held) or not (stepping or last_is_gone):
             return []
         names = self.names()
         trained = {id(p) for model in self._roots(stepping) for _, p in named_parameters(model)}
@@ -111,14 +109,16 @@ class Objects:
                 for optimizer in held
             ],
             now,
+            last_is_gone=last_is_gone,
         )
         return [o for o in left if id(o) in self._near] if in_reach else left
 
     def run_began(self) -> int:
-        """The number of the first recorded step of this run; 0 where no earlier one was recorded. Milliseconds at most."""
+        """The number of the first recorded step of this run; 0 where no earlier one was recorded. As long as `find`."""
         turns = self._recorder.turns()
         if len(turns) < 2:
             return 0
+        self.find()
         left = {id(o) for o in self.leftovers()}
         alive = {self._recorder.number_of(o) for o in self._stepped() if id(o) not in left}
         return runs.began(turns, set(turns) - alive)

@@ -56,7 +56,7 @@ class Rows:
             "note": held.failure if held is not None else "",
         }
         if optimizer is None and known is not None:
-            row["note"] = f"its optimizer is gone: it goes over to the {known.name} that takes its place"
+            row.update(gone=True, note=f"its optimizer is gone: it goes over to the {known.name} that takes its place")
         elif any(optimizer is left for left in self._objects.leftovers()):
             row["note"] = "an earlier run's: it does not step any more"
         if group is None:

@@ -70,17 +70,16 @@ class Standing(NamedTuple):
     """Whether its parameters belong to any model that was found."""
 
 
-def left_over(all_of: List[Standing], now: int) -> List[Any]:
+def left_over(all_of: List[Standing], now: int, *, last_is_gone: bool = False) -> List[Any]:
     """The optimizers that an earlier run left. Where nothing steps, as in a job that never began, none is.
 
-    `now`: the number of the last step.
+    `now`: the number of the last step; `last_is_gone`: whether what made it does not exist any more, as after a function that trains.
     """
     stepping = [s for s in all_of if s.turn is not None and not s.turn.is_over(now)]
-    return [
-        s.optimizer
-        for s in all_of
-        if not any(s is other for other in stepping) and stepping and _is_left(s, stepping, now)
-    ]
+    if not stepping:
+        return [s.optimizer for s in all_of if last_is_gone and s.turn is not None and not s.near]
+    others = [s for s in all_of if not any(s is other for other in stepping)]
+    return [s.optimizer for s in others if _is_left(s, stepping, now)]
 
 
 def _is_left(one: Standing, stepping: List[Standing], now: int) -> bool:

@@ -8,7 +8,10 @@ from typing import Any
 
 import nbformat
 import pytest
+from kernels import TRAINING, Kernel, ipykernel6_python, kernel  # noqa: F401 - fixtures
 from nbclient import NotebookClient
+
+import traindbg
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -140,6 +143,36 @@ def test_memory_of_runs_that_are_kept_is_no_leak_of_this_one(notebook: Notebook)
     (rank,) = memory["ranks"]
     assert rank["shares"][0]["earlier_bytes"] > 5 * 2 * 4 * 9 * 100_000
     assert "too early" in rank["growth"]
+
+
+def test_a_busy_kernel_that_another_notebook_looks_at(kernel: Kernel) -> None:  # noqa: F811
+    assert kernel.run(TRAINING).finish()["status"] == "ok"
+    cell = kernel.run("print(train(100_000))")
+    cell.wait_for("training")
+    with traindbg.attach(f"kernel:{kernel.file}") as job:
+        job.set_lr(scale=0.1)
+        kernel.interrupt()
+        assert cell.finish()["status"] == "error"
+        cell = kernel.run("print(train(50))")  # what was broken off lives on in its traceback
+        assert cell.finish()["status"] == "ok"
+        assert "traindbg" not in cell.text(), "it is not our notebook"
+        steps = job.steps(this_run=True).ranks[0].steps
+        assert len(steps) == 50
+        assert [lr for step in steps for lr in step.lr] == pytest.approx([1e-3] * 50)
+        (rank,) = job.lr().ranks
+        assert [entry.change for entry in rank.log] == [
+            "learning rate: the schedule x 0.1",
+            "went over to the new AdamW, which takes the place of the one before",
+        ]
+        assert not rank.optimizers, (
+            "that of the second run ended with its function; the first one's is no training's any more"
+        )
+        (waits,) = rank.in_force
+        assert waits.note == "its optimizer is gone: it goes over to the AdamW that takes its place"
+        assert waits.scheduled == traindbg.model.NotAvailable("its optimizer is gone")
+        job.release()
+        assert kernel.run("_ = train(20)").finish()["status"] == "ok"
+        assert {lr for step in job.steps(this_run=True).ranks[0].steps for lr in step.lr} == {1e-2}
 
 
 def test_nothing_of_ours_keeps_a_run_alive(notebook: Notebook) -> None:

@@ -91,6 +91,25 @@ def test_a_session_from_load_to_detach(notebook: Notebook, trainee: Program) -> 
     assert settled(trainee.pid, before) == before
 
 
+RUN = """
+import torch
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+for _ in range(20):
+    optimizer.zero_grad(); model(torch.randn(4, 8)).pow(2).mean().backward(); optimizer.step()
+"""
+
+
+def test_a_cell_that_is_run_again_trains_under_what_was_said(notebook: Notebook) -> None:
+    notebook.run("%attach self")
+    assert notebook.text(RUN) == ""
+    assert "the schedule x 0.1" in notebook.text("%lr --scale 0.1")
+    assert notebook.text(RUN).startswith("traindbg: lr (0.01 → 1e-3) went over to the new SGD"), "said in the cell"
+    assert notebook.text("s = %steps --last 0\nprint({tuple(step.lr) for step in s.ranks[0].steps})") == "{(0.001,)}\n"
+    assert notebook.text("r = %lr\nprint(len(r.ranks[0].optimizers), len(r.ranks[0].in_force))") == "1 1\n"
+    notebook.run("%detach")
+
+
 def test_bad_input_and_what_is_missing_get_one_line(notebook: Notebook) -> None:
     for typed, wanted in {
         "%gpu": "NVIDIA",

@@ -89,6 +89,14 @@ def test_one_that_was_never_seen_stepping() -> None:
     assert left_over([standing(stepping, turn), standing(waiting, None)], LONG - 1) == []
 
 
+def test_the_run_that_stepped_last_may_be_gone() -> None:
+    """A function that trained has returned; the one before it was broken off, and its traceback keeps its objects."""
+    broken, kept, unseen = adam(), adam(), adam()
+    all_of = [standing(broken, Turn(1, 50, 1), near=False), standing(kept, Turn(51, 60, 1)), standing(unseen, None)]
+    assert left_over(all_of, 90, last_is_gone=True) == [broken]
+    assert left_over(all_of, 90) == []
+
+
 @pytest.mark.parametrize(
     ("parts", "over", "first"),
     [
