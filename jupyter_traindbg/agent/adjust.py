@@ -13,7 +13,7 @@ import time
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from . import cuda
+from . import cuda, runs
 from .clipping import Clip
 from .notebook import cell
 
@@ -55,7 +55,7 @@ class Held:
         self.variables = [name for name, value in list(vars(sys.modules["__main__"]).items()) if value is optimizer]
         """What the program calls it."""
         self.cell = cell()
-        self.shapes = [tuple(p.shape) for g in optimizer.param_groups for p in g["params"]]
+        self.shapes = runs.shapes(optimizer)
         self.groups: Dict[Tuple[str, int], Action] = {}
         self.later: Dict[str, Action] = {}
         """For param groups that are added while an action on all of them is in force."""

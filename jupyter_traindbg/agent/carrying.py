@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
+from . import runs
 from .adjust import CLIP_NORM, Force, Held
 from .changes import fits
 from .notebook import cell
@@ -29,7 +30,7 @@ def takes_place_of(optimizer: Any, force: Force, objects: Objects) -> Optional[T
     the same shapes that got its action in another cell. None where there is none. Microseconds, and one search by frames where it lives.
     """
     main = vars(sys.modules["__main__"])
-    shapes = [tuple(p.shape) for g in optimizer.param_groups for p in g["params"]]
+    shapes = runs.shapes(optimizer)
     same_class = [(key, held) for key, held in force.items() if held and held.name == type(optimizer).__name__]
     same_class.sort(key=lambda one: one[1].shapes != shapes)
     for key, held in same_class:

@@ -27,9 +27,8 @@ class Guard:
 
     def __init__(self, owner: Owner, optimizer: Any) -> None:
         self._optimizer = weakref.ref(optimizer)
-        self._had = vars(optimizer).get("step")
-        self._step = _guarded(owner, optimizer)
-        optimizer.step = self._step
+        optimizer.step = step = _guarded(owner, optimizer)
+        self._step = weakref.ref(step)
         register = getattr(optimizer, "register_state_dict_post_hook", None)  # torch >= 2.1
         self._handle = None if register is None else register(_scheduled_state(owner))
 
@@ -41,12 +40,13 @@ class Guard:
         if self._handle is not None:
             self._handle.remove()
         optimizer: Any = self._optimizer()
-        if optimizer is None or vars(optimizer).get("step") is not self._step:
+        step = self._step()
+        if optimizer is None or step is None or vars(optimizer).get("step") is not step:
             return  # somebody has wrapped it meanwhile: it stays in the middle, and only passes on
-        if self._had is None:
+        if step._traindbg_had is None:
             del optimizer.step
         else:
-            optimizer.step = self._had
+            optimizer.step = step._traindbg_had
 
 
 def _guarded(owner: Owner, optimizer: Any) -> Any:
@@ -70,6 +70,7 @@ def _guarded(owner: Owner, optimizer: Any) -> Any:
     def traindbg_step(*args: Any, **kwargs: Any) -> Any:
         return traindbg_call(None, *args, **kwargs)
 
+    traindbg_step._traindbg_had = had  # type: ignore[attr-defined]
     traindbg_step.__func__ = keep_from_compilation(traindbg_call)  # type: ignore[attr-defined]
     traindbg_step.__self__ = weakref.proxy(optimizer)  # type: ignore[attr-defined]
     return keep_from_compilation(traindbg_step)

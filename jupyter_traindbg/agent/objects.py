@@ -10,7 +10,7 @@ import math
 import sys
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Container, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from . import reachable, runs
 from .safepoint import SafePoints
@@ -49,6 +49,9 @@ class Objects:
         self._found: Dict[str, Dict[int, Any]] = {kind: {} for kind in KINDS}
         self._near: Set[int] = set()
         """The ``id`` of everything that the program's variables led to when we searched last."""
+        self._left: Set[int] = set()
+        self._left_for: Tuple[Any, ...] = ()
+        """The ``id`` of each of `leftovers`, and when that was found out."""
         self._names: Dict[int, Tuple[Any, str]] = {}
         self._searched_s = -math.inf
         self._scan_again_s = self._ask_again_s = -math.inf
@@ -86,9 +89,16 @@ class Objects:
     def leftovers(self, *, in_reach: bool = False) -> List[Any]:
         """Optimizers that an earlier run left, see `runs.left_over`; `in_reach`: only those that the program's variables still lead to.
 
-        Microseconds where every optimizer steps, else about as long as a search by frames.
+        Microseconds where every optimizer steps, else about as long as a search by frames, once for each step and search.
         """
-        held, now, turns = self._held(), self._recorder.step, self._recorder.turns()
+        held = self._held()
+        asked = (self._recorder.step, self._searched_s, tuple(map(id, held)))
+        if asked != self._left_for:
+            self._left_for, self._left = asked, {id(o) for o in self._left_over(held)}
+        return [o for o in held if id(o) in self._left and (not in_reach or id(o) in self._near)]
+
+    def _left_over(self, held: List[Any]) -> List[Any]:
+        now, turns = self._recorder.step, self._recorder.turns()
         numbers = {id(o): self._recorder.number_of(o) for o in held}
         of = {key: None if number is None else turns.get(number) for key, number in numbers.items()}
         stepping = [o for o in held if (turn := of[id(o)]) is not None and not turn.is_over(now)]
@@ -97,21 +107,15 @@ class Objects:
             return []
         names = self.names()
         trained = {id(p) for model in self._roots(stepping) for _, p in named_parameters(model)}
-        left = runs.left_over(
-            [
-                runs.Standing(
-                    optimizer,
-                    of[id(optimizer)],
-                    near=id(optimizer) in self._near,
-                    kin=any(id(p) in trained for g in optimizer.param_groups for p in g["params"]),
-                    known=any(id(p) in names for g in optimizer.param_groups for p in g["params"]),
-                )
-                for optimizer in held
-            ],
-            now,
-            last_is_gone=last_is_gone,
-        )
-        return [o for o in left if id(o) in self._near] if in_reach else left
+
+        def within(optimizer: Any, ids: Container[int]) -> bool:
+            return any(id(p) in ids for g in optimizer.param_groups for p in g["params"])
+
+        all_of = [
+            runs.Standing(o, of[id(o)], near=id(o) in self._near, kin=within(o, trained), known=within(o, names))
+            for o in held
+        ]
+        return runs.left_over(all_of, now, last_is_gone=last_is_gone)
 
     def run_began(self) -> int:
         """The number of the first recorded step of this run; 0 where no earlier one was recorded. As long as `find`."""
@@ -132,6 +136,7 @@ class Objects:
         if began < self._ask_again_s:
             return False
         near = self._near = self._keep(_classes(), reachable.from_frames())
+        self._left_for = ()
         self._ask_again_s = began + (time.monotonic() - began) / SCAN_SHARE
         return id(optimizer) not in near
 

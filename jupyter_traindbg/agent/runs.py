@@ -5,6 +5,7 @@ What tells is who stepped when (`turns`), who is held by the program's own varia
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 FEW_STEPS = 8
@@ -101,11 +102,17 @@ def _alike(one: Standing, other: Standing) -> bool:
 
 def alike(one: Any, other: Any) -> bool:
     """Whether two optimizers are of the same class and train parameters of the same shapes."""
-    return type(one) is type(other) and [p.shape for p in _parameters(one)] == [p.shape for p in _parameters(other)]
+    return type(one) is type(other) and shapes(one) == shapes(other)
+
+
+def shapes(optimizer: Any) -> List[Tuple[int, ...]]:
+    """The shape of each of its parameters; an empty one of those that have none yet."""
+    is_lazy = sys.modules["torch"].nn.parameter.is_lazy
+    return [() if is_lazy(p) else tuple(p.shape) for p in _parameters(optimizer)]
 
 
 def _parameters(optimizer: Any) -> List[Any]:
     return [p for g in optimizer.param_groups for p in g["params"]]
 
 
-__all__ = ["Standing", "Turn", "alike", "began", "left_over", "turns"]
+__all__ = ["Standing", "Turn", "alike", "began", "left_over", "shapes", "turns"]

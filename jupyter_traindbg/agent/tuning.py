@@ -330,7 +330,7 @@ class Tuning:
             self._history[index] = carrying.go_over(old, key, optimizer, leave=leave), setting
         ends = in_time()
         mine = [k for k in keys(following) if k[0] == id(optimizer)]
-        rows = [self._rows.row(k, {}, following, ends) for k in mine]
+        rows = [] if cuda.capturing() else [self._rows.row(k, {}, following, ends) for k in mine]
         self._put(following)
         self._log(carrying.logged(carrying.CARRIED, held, optimizer), rows)
 

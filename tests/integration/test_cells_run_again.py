@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -12,6 +13,7 @@ from kernels import TRAINING, Kernel, ipykernel6_python, kernel  # noqa: F401 - 
 from nbclient import NotebookClient
 
 import traindbg
+from jupyter_traindbg.model import NotAvailable
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -94,7 +96,7 @@ LEAVES: dict[str, Callable[[Notebook], None]] = {
 
 
 @pytest.mark.parametrize("way", LEAVES)
-def test_what_the_first_run_left_is_no_part_of_the_second(notebook: Notebook, way: str, tmp_path: Any) -> None:
+def test_what_the_first_run_left_is_no_part_of_the_second(notebook: Notebook, way: str, tmp_path: Path) -> None:
     notebook.run(CELL)
     LEAVES[way](notebook)
     notebook.run("old = [weakref.ref(one) for one in (model, optimizer)]")
@@ -169,20 +171,29 @@ def test_a_busy_kernel_that_another_notebook_looks_at(kernel: Kernel) -> None:  
         )
         (waits,) = rank.in_force
         assert waits.note == "its optimizer is gone: it goes over to the AdamW that takes its place"
-        assert waits.scheduled == traindbg.model.NotAvailable("its optimizer is gone")
+        assert waits.scheduled == NotAvailable("its optimizer is gone")
         job.release()
         assert kernel.run("_ = train(20)").finish()["status"] == "ok"
         assert {lr for step in job.steps(this_run=True).ranks[0].steps for lr in step.lr} == {1e-2}
 
 
-def test_nothing_of_ours_keeps_a_run_alive(notebook: Notebook) -> None:
+def test_nothing_of_ours_keeps_a_run_alive(notebook: Notebook, tmp_path: Path) -> None:
     """With the garbage collector off, a run goes as it does without us: at once."""
     notebook.run(CELL)  # what torch keeps of its first step
     notebook.run("%lr --scale 0.1")
     notebook.run("%clip 1.0")
     notebook.run(CELL)
-    for magic in ("%lr", "%grads", "%steps", "%memory", "%diagnose"):
-        notebook.run(magic)
+    notebook.run("w = %watch --rate 4")
+    for magic in (
+        "lr ",
+        "grads ",
+        "grads --first-nan",
+        "steps ",
+        "memory ",
+        "diagnose ",
+        f"checkpoint {tmp_path / 'saved'}",
+    ):
+        notebook.asked(magic)
     notebook.run(
         "gc.collect(); gc.disable()\nold = [weakref.ref(o) for o in (model, optimizer, scheduler, data, loss)]"
     )

@@ -201,9 +201,12 @@ def test_a_variable_that_stands_for_another_one_now(agent: Agent, main: Any) -> 
     assert notes == {""}, "the one that is kept may step again: it trains something else"
 
 
-def test_nothing_of_ours_keeps_it(agent: Agent) -> None:
+@pytest.mark.parametrize("wrapped", [False, True], ids=["as torch has it", "wrapped"])
+def test_nothing_of_ours_keeps_it(agent: Agent, wrapped: bool) -> None:
     """Not even as a cycle: a model that a cell replaces is gone at once, as without us."""
     optimizer = make()
+    if wrapped:
+        torch.optim.lr_scheduler.ExponentialLR(optimizer, 1.0)  # it puts a function of its own in the place of step
     step(optimizer)
     agent.tuning.apply(SCALE)
     agent.tuning.apply({"setting": "clip_norm", "mode": "hold", "value": 1.0})
