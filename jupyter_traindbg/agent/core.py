@@ -41,6 +41,7 @@ class Agent:
         self.safepoints = SafePoints()
         self.recorder = Recorder(self.safepoints)
         self.objects = Objects(self.safepoints, self.recorder)
+        self.safepoints.forgotten = self.objects.forgotten
         self.boundary = Boundary(self.safepoints, self.recorder)
         self.gpu_steps = GpuSteps(self.safepoints)
         self.agreed = Agreed(self.safepoints, self.recorder)

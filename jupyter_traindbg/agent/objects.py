@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 SEARCH_EVERY_S = 2.0
 SCAN_SHARE = 0.02
-"""The share of the time that walks over the collector's objects may take while something is still missing, and searches while optimizers
-are replaced."""
+"""The share of the time that walks over the collector's objects may take while something is still missing."""
+REPLACED_SHARE = 0.002
+"""The same of searches for what a program has replaced, on its training thread."""
 
 WRAPPERS = {
     "DistributedDataParallel": "module",
@@ -49,6 +50,8 @@ class Objects:
         self._found: Dict[str, Dict[int, Any]] = {kind: {} for kind in KINDS}
         self._near: Set[int] = set()
         """The ``id`` of everything that the program's variables led to when we searched last."""
+        self._asked_at = -1
+        """After which step `forgotten` has searched."""
         self._left: Set[int] = set()
         self._left_for: Tuple[Any, ...] = ()
         """The ``id`` of each of `leftovers`, and when that was found out."""
@@ -133,11 +136,13 @@ class Objects:
         False where the last such search was so short a time ago that another one would be a burden to who makes optimizers all the time.
         """
         began = time.monotonic()
+        if self._asked_at == self._recorder.step:
+            return id(optimizer) not in self._near
         if began < self._ask_again_s:
             return False
         near = self._near = self._keep(_classes(), reachable.from_frames())
-        self._left_for = ()
-        self._ask_again_s = began + (time.monotonic() - began) / SCAN_SHARE
+        self._left_for, self._asked_at = (), self._recorder.step
+        self._ask_again_s = began + (time.monotonic() - began) / REPLACED_SHARE
         return id(optimizer) not in near
 
     def _stepped(self) -> List[Any]:

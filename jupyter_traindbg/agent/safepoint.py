@@ -68,6 +68,8 @@ class SafePoints:
         """Called at the beginning of a step that follows another one of the same optimizer without a boundary in between."""
         self.wrap_closure: Optional[Callable[[Any, Callable[[], Any]], Callable[[], Any]]] = None
         """Given the optimizer and the closure of its ``step``, what is to be called instead of that closure."""
+        self.forgotten: Callable[[Any], bool] = lambda optimizer: False
+        """Whether no variable of the program leads to an optimizer any more, see `Objects.forgotten`."""
         self.where: Optional[str] = None
         """`NEXT_BATCH` or `NEXT_STEP`: which kind of boundary the last one was."""
         self.with_closure = False
@@ -242,11 +244,24 @@ class SafePoints:
         """A step begins, and there was one already since the last boundary."""
         self._several_steps = True
         # With several optimizers (a GAN) only the first one of a round begins a new iteration, and one that the program has dropped none.
-        if self._stepped_first == optimizer or self._steps_without_first >= STEPS_WITHOUT_A_BATCH:
+        first_again = self._stepped_first == optimizer or self._steps_without_first >= STEPS_WITHOUT_A_BATCH
+        if first_again or self._takes_over(optimizer):
             if self._steps_without_batch >= STEPS_WITHOUT_A_BATCH:
                 self._pass_boundary(NEXT_STEP)
             else:
                 self._call(self.unmarked, NEXT_STEP)
+
+    def _takes_over(self, optimizer: int) -> bool:
+        """Whether an optimizer that has not stepped before comes in the place of the first one: a cell was run again."""
+        known = self.optimizers.get(optimizer, lambda: None)()
+        if known is not None:
+            return False
+        first = self.optimizers.get(self._stepped_first or 0, lambda: None)()
+        try:
+            return first is None or self.forgotten(first)
+        except Exception as e:
+            self.failures.append(f"whether an optimizer was replaced: {type(e).__name__}: {e}")
+            return False
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._inside.append(1)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from support import interpreters
 
-SOURCE = Path(__file__).parents[2] / "jupyter_traindbg" / "agent" / "reachable.py"
+AGENT = Path(__file__).parents[2] / "jupyter_traindbg" / "agent"
 
 SCRIPT = """
 import gc, sys, threading, weakref
-from reachable import from_frames, from_gc
+from looking.reachable import from_frames, from_gc
 
 
 class Big:
@@ -108,7 +108,9 @@ print(freed(), freed_in_another_thread(), freed_from_a_generator(), variables_su
 
 @pytest.mark.parametrize("python", interpreters().values(), ids=interpreters().keys())
 def test_frames_are_left_as_they_were(python: str, tmp_path: Path) -> None:
-    (tmp_path / "reachable.py").write_text(SOURCE.read_text())
+    (tmp_path / "looking").mkdir()
+    for name in ("notebook.py", "reachable.py"):
+        (tmp_path / "looking" / name).write_text((AGENT / name).read_text())
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([python, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""

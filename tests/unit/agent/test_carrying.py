@@ -234,3 +234,23 @@ def test_a_scheduler_that_is_made_meanwhile(agent: Agent) -> None:
     agent.tuning.apply({"mode": "release"})
     step(optimizer)
     assert optimizer.used[-1] == [0.025]
+
+
+@pytest.mark.parametrize(("way", "passes"), [("gone", True), ("forgotten", True), ("kept", False)])
+def test_the_first_step_of_another_run_is_a_boundary(agent: Agent, way: str, passes: bool) -> None:
+    """So what was asked for between two cells is in force from the first step on, also in a program without a DataLoader."""
+    optimizer = make()
+    kept = optimizer if way == "kept" else None
+    if way == "forgotten":
+        optimizer.itself = optimizer
+    step(optimizer, 3)
+    seen: list[str] = []
+    agent.safepoints.at_boundary.append(seen.append)
+    gc.disable()
+    try:
+        del optimizer
+        again = make()
+        again.step()
+    finally:
+        gc.enable()
+    assert (len(seen) == 1) == passes, kept
