@@ -36,7 +36,7 @@ def takes_place_of(optimizer: Any, force: Force, objects: Objects) -> Optional[T
     for key, held in same_class:
         former = held.optimizer()
         if former is None or objects.forgotten(former):
-            return key, False
+            return key, former is not None and held.shapes != shapes  # else a trainer may hide it where we do not look
         called_so = any(main.get(name) is optimizer for name in held.variables)
         if called_so or (held.shapes == shapes and held.cell != cell()):
             return key, True

@@ -197,8 +197,9 @@ class Objects:
         return self._nearest(self._live("scalers"))
 
     def _nearest(self, found: List[Any]) -> List[Any]:
-        """Of several, those that the program's variables lead to, where there are any: others are an earlier run's."""
-        return [one for one in found if id(one) in self._near] or found
+        """Of several of one class, those that the program's variables lead to, where there are any: others are an earlier run's."""
+        near = {type(one) for one in found if id(one) in self._near}
+        return [one for one in found if id(one) in self._near or type(one) not in near]
 
     def names(self) -> Dict[int, str]:
         """The qualified name of each parameter by its ``id``, remembered: FSDP2 shows other tensors in the middle of a forward pass."""

@@ -25,6 +25,8 @@ Hook = Callable[[Any], None]
 NEXT_BATCH, NEXT_STEP = "before the next batch", "before the next optimizer step"
 STEPS_WITHOUT_A_BATCH = 64
 """After so many steps without a batch the loader is taken to be done with, and the beginning of a step is a boundary again."""
+STEPS_OF_A_RUN = 8
+"""Before so many steps, another optimizer may well be one of the same training that we have not met yet."""
 WAIT_WITHOUT_HISTORY_S = 5.0
 SLOWER_THAN_USUAL = 5.0
 CLOSE_S = 2.0
@@ -258,7 +260,7 @@ class SafePoints:
             return False
         first = self.optimizers.get(self._stepped_first or 0, lambda: None)()
         try:
-            return first is None or self.forgotten(first)
+            return first is None or (self.steps >= STEPS_OF_A_RUN and self.forgotten(first))
         except Exception as e:
             self.failures.append(f"whether an optimizer was replaced: {type(e).__name__}: {e}")
             return False

@@ -13,6 +13,7 @@ from torch import nn
 
 from jupyter_traindbg.agent.carrying import BESIDE, CARRIED, ENDED
 from jupyter_traindbg.agent.core import Agent
+from jupyter_traindbg.agent.safepoint import STEPS_OF_A_RUN
 
 SCALE = {"mode": "scale", "value": 0.5}
 
@@ -244,7 +245,7 @@ def test_the_first_step_of_another_run_is_a_boundary(agent: Agent, way: str, pas
     kept = optimizer if way == "kept" else None
     if way == "forgotten":
         optimizer.itself = optimizer
-    step(optimizer, 3)
+    step(optimizer, STEPS_OF_A_RUN)
     seen: list[str] = []
     agent.safepoints.at_boundary.append(seen.append)
     gc.disable()
