@@ -156,18 +156,18 @@ class Objects:
         return [o for o in found if o.param_groups and not any(id(i) in ids for i in inner_optimizers(o))]
 
     def all_optimizers(self) -> List[Any]:
-        """Every live optimizer, wrappers and all."""
-        return self._live("optimizers")
-
-    def everyone(self) -> List[Any]:
-        """Every live optimizer that was found or has stepped."""
+        """Every live optimizer that was found or has stepped, wrappers, leftovers and all; some of them twice."""
         return [*self._live("optimizers"), *self._stepped()]
 
     def models(self) -> List[Any]:
         """Root modules with parameters, the one that best covers the optimizers' parameters first; without those of an earlier run."""
-        roots = self._roots(self.optimizers())
-        near = [model for model in roots if id(model) in self._near]
-        return near if near and not self._held() else roots
+        present = self.optimizers()
+        roots = self._roots(present)
+        if present:
+            return roots
+        left = {id(p) for o in self.leftovers() for g in o.param_groups for p in g["params"]}
+        others = [model for model in roots if not any(id(p) in left for _, p in named_parameters(model))]
+        return [model for model in others if id(model) in self._near] or others
 
     def _roots(self, optimizers: List[Any]) -> List[Any]:
         """Root modules that have a parameter of `optimizers`, the one with most of them first; with none, all."""
@@ -204,9 +204,8 @@ class Objects:
     def names(self) -> Dict[int, str]:
         """The qualified name of each parameter by its ``id``, remembered: FSDP2 shows other tensors in the middle of a forward pass."""
         self._names = {key: known for key, known in self._names.items() if known[0]() is not None}
-        for model in reversed(
-            self._roots(self._held())
-        ):  # where two share a parameter, the model that covers more names it
+        # Where two share a parameter, the model that covers more names it.
+        for model in reversed(self._roots(self._held())):
             named = {id(p): (weakref.ref(p), name) for name, p in reversed(list(named_parameters(model)))}
             self._names.update(named)
         return {key: name for key, (ref, name) in self._names.items() if ref() is not None}

@@ -19,6 +19,7 @@ class Rows:
         self._objects, self._scheduled = objects, scheduled
 
     def of(self, plan: changes.Plan, before: Force, after: Force) -> List[Dict[str, Any]]:
+        """What `plan` does, from `before` to `after`: a row for each value that it concerns."""
         concerned = list(keys(before))
         concerned += [k for k in keys(after) if k not in concerned]
         if plan.mode == UNDO:
@@ -44,6 +45,7 @@ class Rows:
         return self.number(key[0], held), changes.SETTINGS.index(key[1]), -1 if key[2] is None else key[2]
 
     def row(self, key: Key, before: Force, after: Force, ends: float) -> Dict[str, Any]:
+        """One value. A GPU that holds it is waited for until `ends`, by `time.monotonic`."""
         ident, setting, group = key
         held, old = after.get(ident), before.get(ident)
         known = held or old

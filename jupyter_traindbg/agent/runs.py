@@ -97,12 +97,8 @@ def _is_left(one: Standing, stepping: List[Standing], now: int) -> bool:
 
 
 def _alike(one: Standing, other: Standing) -> bool:
-    return alike(one.optimizer, other.optimizer)
-
-
-def alike(one: Any, other: Any) -> bool:
-    """Whether two optimizers are of the same class and train parameters of the same shapes."""
-    return type(one) is type(other) and shapes(one) == shapes(other)
+    """Whether they are of the same class and train parameters of the same shapes."""
+    return type(one.optimizer) is type(other.optimizer) and shapes(one.optimizer) == shapes(other.optimizer)
 
 
 def shapes(optimizer: Any) -> List[Tuple[int, ...]]:
@@ -115,4 +111,4 @@ def _parameters(optimizer: Any) -> List[Any]:
     return [p for g in optimizer.param_groups for p in g["params"]]
 
 
-__all__ = ["Standing", "Turn", "alike", "began", "left_over", "shapes", "turns"]
+__all__ = ["Standing", "Turn", "began", "left_over", "shapes", "turns"]

@@ -216,21 +216,22 @@ class Tuning:
         for target in plan.targets:
             optimizer = target.optimizer()
             if optimizer is not None:
-                self._change(_held(following, optimizer, target.number), optimizer, plan, target.groups)
-        if plan.releases_all:
-            groups = plan.change["groups"]
-            for held in following.values():
-                _release(held, plan.settings(), groups)
+                held = _held(following, optimizer, target.number)
+                if plan.mode != RELEASE:
+                    self._change(held, optimizer, plan, target.groups)
+                elif not plan.releases_all:
+                    _release(held, plan)
+        for held in following.values() if plan.releases_all else ():
+            _release(held, plan)
         return following
 
     def _change(self, held: Held, optimizer: Any, plan: changes.Plan, groups: Optional[List[int]]) -> None:
         pins: Dict[int, Action] = {}
         for setting in plan.settings():
             if setting == CLIP_NORM:
-                if groups is None:
-                    held.clip = None if plan.mode == RELEASE else Clip(float(plan.value or 0.0))
+                held.clip = Clip(float(plan.value or 0.0))
                 continue
-            action = None if plan.mode == RELEASE or plan.value is None else Action(plan.mode, plan.value)
+            action = None if plan.value is None else Action(plan.mode, plan.value)
             for group in range(len(optimizer.param_groups)) if groups is None else groups:
                 pinned = plan.mode == HOLD and action is None
                 held.put(setting, group, self._pin(optimizer, group, setting, pins) if pinned else action)
@@ -431,7 +432,7 @@ class Tuning:
     def _note(self, change: Dict[str, Any], rows: List[Dict[str, Any]]) -> None:
         self._beside.clear()
         self._replaced = False
-        self._met = {id(o): weakref.ref(o) for o in self._objects.everyone()}
+        self._met = {id(o): weakref.ref(o) for o in self._objects.all_optimizers()}
         self._enter_log(change, rows, next_count(self._recorder, self._safepoints))
 
     def _log(self, change: Dict[str, Any], rows: List[Dict[str, Any]]) -> None:
@@ -447,16 +448,17 @@ class Tuning:
         return entry
 
 
-def _release(held: Held, settings: Sequence[str], groups: Optional[Sequence[int]]) -> None:
-    """Take `settings` off, of all groups or those named, whether or not the optimizer is still there."""
-    for setting in settings:
-        if setting == CLIP_NORM:
-            held.clip = held.clip if groups is not None else None
-            continue
-        for group in range(held.known_groups) if groups is None else groups:
-            held.put(setting, group, None)
-        if groups is None:
-            held.later.pop(setting, None)
+def _release(held: Held, plan: changes.Plan) -> None:
+    """Take off what `plan` says, whether or not the optimizer is still there."""
+    groups, settings = plan.change["groups"], plan.settings()
+    if groups is None:
+        held.clip = None if CLIP_NORM in settings else held.clip
+        held.later = {setting: action for setting, action in held.later.items() if setting not in settings}
+    held.groups = {
+        (setting, group): action
+        for (setting, group), action in held.groups.items()
+        if setting not in settings or (groups is not None and group not in groups)
+    }
 
 
 def _held(force: Force, optimizer: Any, number: int) -> Held:

@@ -8,7 +8,7 @@ from typing import Any
 from .. import agent, evidence
 from ..render.views.learning_rates import succession
 
-__all__ = ["listen", "stop"]
+__all__ = ["begin", "listen", "stop"]
 
 MOST = 5
 """Lines for one cell."""

@@ -171,6 +171,7 @@ def test_a_busy_kernel_that_another_notebook_looks_at(kernel: Kernel) -> None:  
         assert not rank.optimizers, (
             "that of the second run ended with its function; the first one's is no training's any more"
         )
+        assert not job.grads().ranks[0].grads
         (waits,) = rank.in_force
         assert waits.note == "its optimizer is gone: it goes over to the AdamW that takes its place"
         assert waits.scheduled == NotAvailable("its optimizer is gone")

@@ -88,7 +88,7 @@ def unsupported(agent: Agent, found: Found) -> Optional[str]:
                     f"{name or 'the model'} is wrapped in FullyShardedDataParallel (FSDP1): its flat parameters cannot be told apart "
                     "without its own collectives; FSDP2 (fully_shard) is supported"
                 )
-    for optimizer in [*agent.objects.all_optimizers(), *found.optimizers]:
+    for optimizer in agent.objects.all_optimizers():
         why = _of_optimizer(optimizer)
         if why:
             return why
