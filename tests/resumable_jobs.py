@@ -115,6 +115,7 @@ def write(agent: Agent, job: Job, directory: Path) -> None:
     found = Found(agent)
     found.models, found.optimizers = [job.model], [job.optimizer]
     found.schedulers, found.scalers = [(job.scheduler, 0)], [job.scaler] if job.scaler.is_enabled() else []
+    found.others.saved = []
     found.names = {id(p): n for n, p in job.model.named_parameters()}
     contents = collect(agent, found, kind="replicated", weights=True, boundary=agent.boundary.for_checkpoint())
     assert contents.notes == []

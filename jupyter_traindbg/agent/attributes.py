@@ -48,6 +48,19 @@ def attribute(value: Any, name: str) -> Any:
     return MISSING
 
 
+def defined(cls: type, name: str, after: Optional[type] = None) -> Tuple[Any, type]:
+    """What `cls` has under `name`, as it was written, and the class where that is; `MISSING` and object where it has nothing.
+
+    With `after` what comes behind that class in the order of resolution, as ``super()`` looks it up.
+    """
+    order = _mro(cls)
+    for home in order[order.index(after) + 1 :] if after is not None else order:
+        found = _namespace(home).get(name, MISSING)
+        if found is not MISSING:
+            return found, home
+    return MISSING, object
+
+
 def classes(value: Any) -> Tuple[type, ...]:
     """Its class and the bases of that, without the metaclass having a say."""
     found: Tuple[type, ...] = _mro(type(value))
@@ -94,6 +107,7 @@ __all__ = [
     "attributes",
     "class_name",
     "classes",
+    "defined",
     "is_library",
     "place",
     "threads",

@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from typing import Any, Dict, List, Union
 
+from .attributes import attribute
 from .harmless import PLAIN, harmless
 
 SIDE_EFFECTS = "the schedule is a function that might have side effects; it is not run"
@@ -20,6 +21,12 @@ SIDE_EFFECTS = "the schedule is a function that might have side effects; it is n
 
 class _CannotTell(Exception):
     """The message says why."""
+
+
+def never_stepped(scheduler: Any) -> bool:
+    """True where a scheduler of torch's has only taken the step that its constructor takes: what it would set, nobody asks for."""
+    count = attribute(scheduler, "_step_count")
+    return type(count) is int and count <= 1
 
 
 def upcoming(scheduler: Any, optimizer: Any, count: int) -> Union[List[List[float]], str]:

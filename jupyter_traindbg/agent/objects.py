@@ -13,6 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Container, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from . import reachable, runs
+from .attributes import MISSING, attribute, attributes, classes, defined
 from .safepoint import SafePoints
 
 if TYPE_CHECKING:
@@ -41,13 +42,16 @@ KINDS: Dict[str, Tuple[str, str]] = {
     "scalers": ("torch.amp.grad_scaler", "GradScaler"),
 }
 
+STATEFUL = "stateful"
+"""Objects of other classes that have a ``state_dict()`` and a ``load_state_dict()``."""
+
 
 class Objects:
     """The live training objects. `find` fills it; the other methods read it."""
 
     def __init__(self, safepoints: SafePoints, recorder: Recorder) -> None:
         self._safepoints, self._recorder = safepoints, recorder
-        self._found: Dict[str, Dict[int, Any]] = {kind: {} for kind in KINDS}
+        self._found: Dict[str, Dict[int, Any]] = {kind: {} for kind in (*KINDS, STATEFUL)}
         self._near: Set[int] = set()
         """The ``id`` of everything that the program's variables led to when we searched last."""
         self._asked_at = -1
@@ -171,24 +175,40 @@ class Objects:
 
     def _roots(self, optimizers: List[Any]) -> List[Any]:
         """Root modules that have a parameter of `optimizers`, the one with most of them first; with none, all."""
-        modules = self._live("models")
-        children = {id(c) for m in modules for c in list(vars(m)["_modules"].values())}
         wanted = {id(p) for o in optimizers for g in o.param_groups for p in g["params"]}
         roots = []
-        for module in modules:
-            if id(module) in children:
-                continue
+        for module in self._parentless():
             own = {id(p) for _, p in named_parameters(module)}
             if own and (own & wanted or not wanted):
                 roots.append((len(own & wanted), -len(own), module))
         roots.sort(key=lambda r: r[:2], reverse=True)
         return [module for _, _, module in roots]
 
+    def _parentless(self) -> List[Any]:
+        """Modules that are no part of another one that was found."""
+        modules = self._live("models")
+        children = {id(c) for m in modules for c in list(vars(m)["_modules"].values())}
+        return [m for m in modules if id(m) not in children]
+
+    def untrained(self) -> List[Any]:
+        """Root modules that the program's variables lead to and no optimizer trains: averages of weights, target networks, teachers."""
+        trained = {id(model) for model in self._roots(self._held())}
+        return [m for m in self._parentless() if id(m) in self._near and id(m) not in trained]
+
+    def stateful(self) -> List[Any]:
+        """Objects that the program's variables lead to, with a ``state_dict()`` and of none of the other kinds."""
+        return [one for one in self._live(STATEFUL) if id(one) in self._near]
+
     def schedulers(self, optimizer: Any) -> List[Any]:
-        """The learning-rate schedulers of `optimizer`; members of a SequentialLR or ChainedScheduler are left to it."""
+        """The learning-rate schedulers of `optimizer`; members of a SequentialLR or ChainedScheduler are left to it.
+
+        Those of other libraries (timm) are schedulers by what they have: ``optimizer``, ``step()`` and a state.
+        """
         own = self._nearest([s for s in self._live("schedulers") if _acts_on(getattr(s, "optimizer", None), optimizer)])
+        foreign = [s for s in self.stateful() if is_scheduler(s) and _acts_on(attribute(s, "optimizer"), optimizer)]
         members = {id(m) for s in own for m in getattr(s, "_schedulers", ())}
-        return [s for s in own if id(s) not in members]
+        members |= {id(held) for s in foreign for held in attributes(s).values()}
+        return [s for s in (*own, *foreign) if id(s) not in members]
 
     def loaders(self) -> List[Any]:
         return self._live("loaders")
@@ -224,15 +244,17 @@ class Objects:
         for found in self._found.values():
             for key in [key for key, ref in list(found.items()) if ref() is None]:
                 found.pop(key, None)
+        kinds_of: Dict[int, Tuple[type, List[str]]] = {}  # by id, see `reachable.from_frames`
         for candidate in candidates:
             cls = type(candidate)  # not isinstance: a proxy's __class__ may run user code
-            for kind, wanted in classes:
-                if issubclass(cls, wanted):
-                    try:
-                        self._found[kind][id(candidate)] = weakref.ref(candidate)
-                        kept.add(id(candidate))
-                    except TypeError:
-                        pass  # a class with __slots__ and no __weakref__ cannot be followed without keeping it alive
+            if id(cls) not in kinds_of:
+                kinds_of[id(cls)] = cls, _kinds(cls, classes)
+            for kind in kinds_of[id(cls)][1]:
+                try:
+                    self._found[kind][id(candidate)] = weakref.ref(candidate)
+                    kept.add(id(candidate))
+                except TypeError:
+                    pass  # a class with __slots__ and no __weakref__ cannot be followed without keeping it alive
         return kept
 
 
@@ -298,6 +320,20 @@ def _acts_on(target: Any, optimizer: Any) -> bool:
     return target is optimizer or (
         hasattr(target, "__dict__") and any(i is optimizer for i in inner_optimizers(target))
     )
+
+
+def is_scheduler(thing: Any) -> bool:
+    """True for what sets the learning rates of its optimizer step by step: it is called so, and wraps no optimizer."""
+    cls = type(thing)
+    called = any(word in home.__name__ for home in classes(thing) for word in ("Sched", "sched", "LR"))
+    return called and defined(cls, "step")[0] is not MISSING and defined(cls, "zero_grad")[0] is MISSING
+
+
+def _kinds(cls: type, wanted_classes: List[Tuple[str, type]]) -> List[str]:
+    kinds = [kind for kind, wanted in wanted_classes if issubclass(cls, wanted)]
+    both = all(defined(cls, name)[0] is not MISSING for name in ("state_dict", "load_state_dict"))
+    of_torch = str(defined(cls, "__module__")[0]).startswith("torch.")
+    return kinds or ([STATEFUL] if both and not of_torch else [])
 
 
 def _classes() -> List[Tuple[str, type]]:

@@ -14,9 +14,10 @@ import sys
 import threading
 import types
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterator, List, Set, Tuple
+from typing import Any, Callable, Container, Deque, Dict, Iterator, List, Set, Tuple
 
 from . import notebook
+from .attributes import attributes, class_name
 
 CO_OPTIMIZED = 0x1
 OUTPUT = re.compile(r"_+|_\d+|_oh")
@@ -70,7 +71,7 @@ def from_frames() -> Iterator[Any]:
         value, depth = queue.popleft()
         yield value
         if depth < ATTRIBUTE_DEPTH:
-            add(_parts(value), depth + 1)
+            add(parts(value), depth + 1)
 
 
 def from_gc(classes: List[type]) -> List[Any]:
@@ -111,6 +112,43 @@ def _variables(namespace: Dict[str, Any]) -> List[Any]:
     if "Out" in namespace and "In" in namespace:
         items = [(name, value) for name, value in items if not (isinstance(name, str) and OUTPUT.fullmatch(name))]
     return [value for _, value in items]
+
+
+def names(wanted: Container[int]) -> Dict[int, str]:
+    """By ``id``, what the program calls those objects: ``"ema"``, or by one step from a variable ``"trainer.ema"``, ``"nets[1]"``.
+
+    As long as `from_frames`; objects that no variable is so near to are not in it.
+    """
+    found: Dict[int, str] = {}
+    known = [pair for pairs in _named_variables() for pair in pairs if isinstance(pair[0], str)]
+    for name, value in known:
+        if id(value) in wanted:
+            found.setdefault(id(value), name)
+    for name, value in known:
+        for step, held in _steps(value):
+            if id(held) in wanted:
+                owner = class_name(value) if name == "self" else name
+                found.setdefault(id(held), f"{owner}{step}")
+    return found
+
+
+def _named_variables() -> Iterator[List[Tuple[Any, Any]]]:
+    """The variables of ``__main__``, then those of all functions but our own that run, outermost first."""
+    yield list(vars(sys.modules["__main__"]).items())
+    for innermost in (*frames_of_others().values(), sys._getframe(1)):
+        for frame, local in reversed(list(look_at_stack(innermost))):
+            if frame.f_globals.get("__package__") not in OURS:
+                yield list(local.items())
+
+
+def _steps(value: Any) -> List[Tuple[str, Any]]:
+    """What hangs on `value` directly, and how one gets there."""
+    cls = type(value)
+    if issubclass(cls, dict):
+        return [(f"[{key!r}]", held) for key, held in list(dict.items(value))[:MOST_ITEMS] if isinstance(key, str)]
+    if issubclass(cls, (list, tuple)):
+        return [(f"[{i}]", held) for i, held in enumerate(parts(value))]
+    return [(f".{key}", held) for key, held in list(attributes(value).items())]
 
 
 def frames_of_others() -> Dict[int, types.FrameType]:
@@ -165,7 +203,7 @@ def _at_event(frame: types.FrameType) -> bool:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(EVENTS)
 
 
-def _parts(value: Any) -> List[Any]:
+def parts(value: Any) -> List[Any]:
     """What hangs on `value`, without running any code of its class."""
     cls = type(value)
     if issubclass(cls, dict):

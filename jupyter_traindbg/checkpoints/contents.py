@@ -133,6 +133,10 @@ class Contents:
     refused: list[str] = field(default_factory=list)
     exact: bool | None = None
     without: list[str] = field(default_factory=list)
+    not_finite: list[str] = field(default_factory=list)
+    """What it says itself of parts with NaNs in them."""
+    besides: dict[str, str] = field(default_factory=dict)
+    """What each file of ours named so holds besides the usual parts, in words."""
     no_step: str = ""
     """Why nothing tells the step, where that is known better than from what is there."""
 
@@ -194,6 +198,9 @@ def absorb(contents: Contents, loaded: Loaded, file: str, stem: str) -> None:
     contents.problems += [f"{file}: {problem}" for problem in loaded.problems]
     contents.notes += [note for note in loaded.notes if note not in contents.notes]
     value = loaded.value
+    if stem in contents.besides:
+        contents.sections.append(Section("other", file, keys_of(tensors_in(value)), contents.besides[stem]))
+        return
     whole = _role_by_shape(value) or ("model" if _is_state_dict(value) and role_of(stem) is None else role_of(stem))
     if isinstance(value, Opaque):
         _whole_model(contents, value, file)
@@ -220,12 +227,12 @@ def _part(contents: Contents, loaded: Loaded, file: str, key: str, part: Any) ->
     role = _role_by_shape(part) or role_of(key)
     if role is None and _is_state_dict(part):
         role = "model"
-    if (
-        role is None and isinstance(part, dict) and any(role_of(word(k)) for k in part)
-    ):  # {"boundary": {"rng": ..., "loaders": ...}}
+    if role is None and isinstance(part, dict) and any(role_of(word(k)) for k in part):
+        # {"app": {"model": ..., "optim": ...}}, {"boundary": {"rng": ..., "loaders": ...}}
         for inner, below in part.items():
-            if role_of(word(inner)) in ("rng", "loader") and below:
-                _add(contents, loaded, role_of(word(inner)) or "", f"{file}: {key}.{word(inner)}", below)
+            wanted = role_of(word(inner)) if _role_by_shape(below) is None else _role_by_shape(below)
+            if below and (wanted in ("rng", "loader") or (wanted and _has_tensors(below))):
+                _add(contents, loaded, wanted, f"{file}: {key}.{word(inner)}", below)
         return
     if role is None or not _worth(part) or (role in HEAVY and not _role_by_shape(part) and not _has_tensors(part)):
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ __all__ = ["METADATA", "read_dcp"]
 METADATA = ".metadata"
 LARGEST_VALUE = 1024**2
 MOST_VALUES = 5000
+OF_AN_OPTIMIZER = ("state", "param_groups")
+KEPT = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "sum")
+
+Paths = dict[Any, tuple[tuple[str, ...], tuple[str, ...]]]
+"""By an entry's name: what is left of its path, and the path as it was."""
 
 
 @dataclass(frozen=True)
@@ -37,22 +43,12 @@ def read_dcp(directory: Path, contents: Contents) -> None:
     pieces = _pieces(metadata.attribute("storage_data"))
     contents.problems += _piece_problems(directory, pieces)
     paths = _paths(entries, metadata.attribute("planner_data"))
-    split = _by_parts(paths)
-    found: dict[str, list[tuple[tuple[str, ...], TensorEntry]]] = {}
-    for name, entry in entries.items():
-        path = paths[name]
-        role = (role_of(path[0]) or "other") if split else "model"
-        tensor = _tensor(entry)
-        if tensor is not None:
-            found.setdefault(f"{role}\0{path[0] if split else ''}", []).append(
-                (path[1:] if split and len(path) > 1 else path, tensor)
-            )
-        elif split and role != "other":
-            found.setdefault(f"{role}\0{path[0]}", [])
-    for key, tensors in found.items():
-        role, _, top = key.partition("\0")
-        if role != "other":
-            contents.sections.append(Section(role, f"{METADATA}: {top}" if top else METADATA, keys_of(tensors)))
+    tensors = {name: tensor for name, entry in entries.items() if (tensor := _tensor(entry)) is not None}
+    for part in _parts({name: (path, path) for name, path in paths.items()}, contents.besides):
+        held = [(path, tensors[name]) for name, path in part.paths.items() if name in tensors]
+        where = f"{METADATA}: {part.where}" if part.where else METADATA
+        if held or part.role != "model":
+            contents.sections.append(Section(part.role, where, keys_of(held), contents.besides.get(part.where, "")))
     _small_values(directory, contents, entries, paths, pieces)
 
 
@@ -80,12 +76,71 @@ def _paths(entries: dict[Any, Any], planner: Any) -> dict[Any, tuple[str, ...]]:
     }
 
 
-def _by_parts(paths: dict[Any, tuple[str, ...]]) -> bool:
+@dataclass(frozen=True)
+class Part:
+    """The entries of one part; `paths`: by entry's name what is left of its path below `where`."""
+
+    role: str
+    where: str
+    paths: dict[Any, tuple[str, ...]]
+
+
+def _parts(left: Paths, besides: Mapping[str, str], above: str = "") -> Iterator[Part]:
+    """Sort entries, given with what is left of their paths and with that as it was, into the parts of a checkpoint.
+
+    The names of the parts come first, or one level below ("app.model", "app.optim"). Where no name says so, an optimizer is
+    told by its shape, and what is left is the model's.
+    """
+    below = _tops(left)
+    named = _by_parts(below) or any(top in besides for top in below)
+    optimizer = {} if named else {top: below[top] for top in OF_AN_OPTIMIZER if top in below}
+    if "state" in optimizer and _is_state(optimizer["state"]):
+        yield Part("optimizer", above, {name: path for many in optimizer.values() for name, (path, _) in many.items()})
+        below = {top: many for top, many in below.items() if top not in optimizer}
+    wrappers = [] if named or above else [top for top, many in below.items() if _by_parts(_tops(many))]
+    rest: Paths = {}
+    for top, many in below.items():
+        where = f"{above}.{top}" if above else top
+        role = "other" if top in besides else role_of(top) if named else None
+        if role is not None:
+            yield Part(role, where, {name: path or (top,) for name, (path, _) in many.items()})
+        elif top in wrappers:
+            yield from _parts(many, besides, where)
+        elif not named:
+            rest.update({name: left for name, left in many.items() if left[0] or not wrappers})
+    if rest:
+        yield Part(
+            "model",
+            above,
+            {name: whole[1:] if above and len(whole) > 1 else whole for name, (_, whole) in rest.items()},
+        )
+
+
+def _by_parts(below: Mapping[str, Paths]) -> bool:
     """Whether the first part of the names says model, optimizer, ...; in a bare state dict of a model it does not."""
-    tops = {path[0] for path in paths.values() if path}
-    roles = {role_of(top) for top in tops}
-    nested = all(len(path) > 1 for path in paths.values() if role_of(path[0]) == "model")
+    roles = {role_of(top) for top in below}
+    if not roles:
+        return False
+    nested = all(path for top, many in below.items() if role_of(top) == "model" for path, _ in many.values())
     return "optimizer" in roles or (None not in roles and nested) or (roles - {None, "model"} != set() and nested)
+
+
+def _tops(left: Paths) -> dict[str, Paths]:
+    """The entries by the first part of what is left of their paths, and what then is left; without those that end there."""
+    found: dict[str, Paths] = {}
+    for name, (path, whole) in left.items():
+        if path:
+            found.setdefault(path[0], {})[name] = (path[1:], whole)
+    return found
+
+
+def _is_state(left: Paths) -> bool:
+    """True for what optimizers keep of parameters: ``NAME.exp_avg``, ``NAME.step`` and the like."""
+    return (
+        bool(left)
+        and all(len(path) > 1 for path, _ in left.values())
+        and any(path[-1] in KEPT for path, _ in left.values())
+    )
 
 
 def _pieces(storage: Any) -> dict[str, list[Piece]]:

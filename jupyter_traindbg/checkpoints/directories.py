@@ -212,6 +212,10 @@ def _ours(directory: Path, contents: Contents) -> None:
     contents.tell_step(about.step, manifest.NAME)
     contents.no_step = manifest.no_step(about)
     contents.exact = about.exact
+    contents.not_finite = [shown(part, 200) for part in about.not_finite]
+    for other in about.others:
+        words = f"{other['name']} ({str(other['class']).rpartition('.')[2]})"
+        contents.besides[str(other["file"]).removesuffix(".pt")] = shown(words, 100)
     contents.values |= {"taken": about.taken, "ranks": str(len(about.ranks)), "world size": str(about.world_size)}
     contents.notes += about.notes
     if about.mixed:

@@ -10,7 +10,7 @@ from ..model import NA, CheckpointPart, Finding, Inspected
 from .contents import Contents
 from .reading import read
 
-__all__ = ["inspect", "inspected"]
+__all__ = ["inspect", "inspected", "not_finite"]
 
 NAMED = 20
 NEEDED = ("model", "optimizer", "scheduler", "scaler", "rng", "loader")
@@ -77,6 +77,8 @@ def _absent(role: str, contents: Contents) -> str:
 def _findings(contents: Contents) -> Iterator[Finding]:
     if contents.problems:
         yield _damaged(contents.problems)
+    if contents.not_finite:
+        yield not_finite(contents.not_finite)
     missing = [role for role in NEEDED if role not in IF_USED and not contents.has(role)]
     if contents.step is None:
         missing.append("step")
@@ -86,6 +88,32 @@ def _findings(contents: Contents) -> Iterator[Finding]:
         yield _inexact(contents.notes)
     if contents.classes:
         yield _needs_unpickling(contents.classes, contents.refused)
+
+
+def not_finite(parts: Sequence[str]) -> Finding:
+    """A checkpoint, whole and readable, whose numbers are lost. `parts` says where, in words."""
+    ill = "model" if any(part.startswith("model") for part in parts) else parts[0].partition(":")[0]
+    return Finding(
+        code="checkpoint_not_finite",
+        severity="warning",
+        title=text(f"The {ill} in it holds NaN or infinity", f"其中的 {ill} 含有 NaN 或无穷大"),
+        who=[part.partition(":")[0] for part in parts],
+        evidence=list(parts[:NAMED]),
+        cause=text(
+            "The training had lost its numbers before it was saved: what goes on from here stays NaN.",
+            "保存之前训练的数值已经损坏：从这里恢复后仍会是 NaN。",
+        ),
+        next_steps=[
+            text(
+                "Go back to a checkpoint from before: `traindbg steps TARGET` shows since which step the loss is not finite.",
+                "请回退到更早的检查点：`traindbg steps TARGET` 会显示 loss 从哪一步起不再有限。",
+            ),
+            text(
+                "`traindbg grads TARGET --first-nan` names the module where the first one comes from.",
+                "`traindbg grads TARGET --first-nan` 可指出最先产生它的模块。",
+            ),
+        ],
+    )
 
 
 def _damaged(problems: Sequence[str]) -> Finding:

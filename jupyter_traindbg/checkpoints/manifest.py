@@ -5,8 +5,9 @@ While it is being written the directory is called ``.NAME.partial-IDENT``; under
     {"format": "traindbg-checkpoint", "version": 1, "kind": "replicated" | "sharded", "created_s": 1.7e9 (Unix time), "world_size": 2,
      "ranks": [0, 1], "step": 12 | null (the optimizer's own count), "steps": {"0": 12, "1": 12}, "mixed": false,
      "since_attach": {"0": 4, "1": 4} (steps that each rank's agent had seen),
-     "taken": "loop boundary" | "hung" | ..., "exact": true, "notes": [], "versions": {}, "command": [], "cwd": "", "counters": {},
-     "models": [{"class", "file", "parameters"}], "optimizers": [], "schedulers": [], "actions": [],
+     "taken": "loop boundary" | "hung" | ..., "exact": true, "notes": [], "not_finite": [],
+     "versions": {}, "command": [], "cwd": "", "counters": {},
+     "models": [{"class", "file", "parameters"}], "optimizers": [], "schedulers": [], "others": [], "actions": [],
      "files": {NAME: {"bytes": 10, "sha256": HEX, "rank": 0 | null}}, "self_sha256": HEX}
 """
 
@@ -65,6 +66,8 @@ class Manifest:
     since_attach: Mapping[int, int] = field(default_factory=dict)
     """By rank, how many steps its agent had seen."""
     notes: Sequence[str] = ()
+    not_finite: Sequence[str] = ()
+    """The parts with a NaN or an infinity in them, in words."""
     versions: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = ()
     cwd: str = ""
@@ -72,6 +75,8 @@ class Manifest:
     models: Sequence[Mapping[str, Any]] = ()
     optimizers: Sequence[Any] = ()
     schedulers: Sequence[Any] = ()
+    others: Sequence[Mapping[str, Any]] = ()
+    """What was saved besides: ``name`` (of the variable), ``class``, ``file``, ``module``."""
     actions: Sequence[Any] = ()
     files: Mapping[str, Written] = field(default_factory=dict)
 
@@ -194,6 +199,7 @@ def _manifest(path: Path, content: dict[str, Any], raw: bytes) -> Manifest:
         ident=str(content.get("ident", "")),
         since_attach={int(rank): int(step) for rank, step in content.get("since_attach", {}).items()},
         notes=tuple(str(note) for note in content.get("notes", ())),
+        not_finite=tuple(str(part) for part in content.get("not_finite", ())),
         versions=dict(content.get("versions", {})),
         command=tuple(str(word) for word in content.get("command", ())),
         cwd=str(content.get("cwd", "")),
@@ -201,6 +207,7 @@ def _manifest(path: Path, content: dict[str, Any], raw: bytes) -> Manifest:
         models=tuple(dict(m) for m in content.get("models", ())),
         optimizers=tuple(content.get("optimizers", ())),
         schedulers=tuple(content.get("schedulers", ())),
+        others=tuple(dict(other) for other in content.get("others", ())),
         actions=tuple(content.get("actions", ())),
         files=files,
     )

@@ -240,6 +240,8 @@ class Checkpoint(Result):
     duration_s: float
     notes: Sequence[str] = ()
     verdict: tuple[Finding, ...] = ()
+    others: Sequence[str] = ()
+    """The names of what it holds besides model, optimizer and schedule, as `resume` takes them."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..agent.counters import EPOCHS
 from ..errors import UsageError
+from . import others as find_others
 from . import position, saved, weights
 
 __all__ = ["Resumed", "resume"]
@@ -76,6 +77,7 @@ def resume(
     scheduler: Any = None,
     scaler: Any = None,
     loader: Any = None,
+    others: Mapping[str, Any] | Sequence[Any] | Any = None,
     rank: int | None = None,
     strict: bool = True,
     verify: bool = True,
@@ -85,8 +87,10 @@ def resume(
     Each of them may be a list, in the order of the checkpoint's; what is not given is left alone. Wrappers (``DistributedDataParallel``,
     ``torch.compile``, FSDP2's ``fully_shard``, accelerate's) may differ from the saved job's, and a sharded checkpoint takes any number of
     ranks; then every rank calls this. Shapes, dtypes and devices stay those of `model`. Optimizer state is matched to parameters by name
-    where the model is given, else by position. `loader` is only looked at: is there a position for it? `rank` is whose random generators to
-    take: this process's, from the process group or ``RANK``.
+    where the model is given, else by position. `loader` is only looked at: is there a position for it? `others`: what the checkpoint holds
+    besides (an average of the weights, a target network, an object with a ``state_dict()``), by the names that it has there, or a list
+    where each class is there once; an object's own ``load_state_dict()`` is called. `rank` is whose random generators to take: this
+    process's, from the process group or ``RANK``.
 
     Everything is read and compared before anything is changed: the checksums of all files (`verify`; about 1 s a GB), names and shapes
     (`strict`: none missing, none left over). Needs as much memory as this rank's part. Nothing in the files is executed.
@@ -106,18 +110,22 @@ def resume(
     )
     schedulers, scalers = [weights.inner(s, "scheduler") for s in _several(scheduler)], _several(scaler)
     state = weights.read(checkpoint, models, optimizers, strict=strict)
-    _check_states("scheduler", schedulers, training["schedulers"])
-    _check_states("scaler", scalers, training["scalers"])
+    scheduled = _matched("scheduler", schedulers, training["schedulers"])
+    scaled = _matched("scaler", scalers, training["scalers"])
+    besides = training.get("others", [])
+    pairs = find_others.match(others, besides)
+    stated = find_others.read(checkpoint, pairs, state, strict=strict)
+    restored = {"model": models, "optimizer": optimizers, "scheduler": schedulers, "scaler": scalers}
+    find_others.check(stated, restored)
     for each in _several(loader):
         if boundary["loaders"] and position.match(each, boundary["loaders"]) is None:
             raise UsageError(position.no_position(each, boundary["loaders"]), "build the loader as the saved job did")
     state.load()
-    for given, of in [
-        *zip(schedulers, training["schedulers"], strict=False),
-        *zip(scalers, training["scalers"], strict=False),
-    ]:
+    for given, of in [*scheduled, *scaled]:
         given.load_state_dict(of["state"])
-    resumed = Resumed(training["step"], training["counters"], boundary, [*notes, *state.notes])
+    find_others.load(stated, restored)
+    notes += [*state.notes, *find_others.not_given(pairs, besides)]
+    resumed = Resumed(training["step"], training["counters"], boundary, notes)
     resumed.actions = _put_in_force(training["actions"], optimizers)
     if boundary.get("rng") is not None:
         resumed.notes.extend(position.restore(boundary["rng"]))
@@ -130,7 +138,10 @@ def _several(given: Any) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-def _check_states(what: str, given: Sequence[Any], states: Sequence[Mapping[str, Any]]) -> None:
+def _matched(
+    what: str, given: Sequence[Any], states: Sequence[Mapping[str, Any]]
+) -> list[tuple[Any, Mapping[str, Any]]]:
+    """Each of `given` with what was saved of it: the next one in order."""
     if len(given) > len(states):
         raise UsageError(
             f"{len(given)} {what}s were given and the checkpoint has {len(states)}", f"give no more {what}s than that"
@@ -142,6 +153,7 @@ def _check_states(what: str, given: Sequence[Any], states: Sequence[Mapping[str,
                 f"the checkpoint's {what} is a {saved_class}, not a {type(one).__name__}",
                 f"build the {what} as the saved job did",
             )
+    return list(zip(given, states, strict=False))
 
 
 def _put_in_force(actions: list[Any], optimizers: list[Any]) -> list[Any]:

@@ -24,18 +24,18 @@ class Sharded:
         self._path = path
         self._entries: Mapping[str, Any] = FileSystemReader(str(path)).read_metadata().state_dict_metadata
 
-    def model_shapes(self, index: int) -> Mapping[str, tuple[int, ...]]:
-        prefix = _prefix("model", index)
+    def shapes(self, role: str, index: int) -> Mapping[str, tuple[int, ...]]:
+        prefix = _prefix(role, index)
         return {
             n.removeprefix(prefix): tuple(e.size)
             for n, e in self._entries.items()
             if n.startswith(prefix) and hasattr(e, "size")
         }
 
-    def model(self, index: int, live: Mapping[str, Any]) -> Mapping[str, Any]:
+    def tensors(self, role: str, index: int, live: Mapping[str, Any]) -> Mapping[str, Any]:
         import torch
 
-        prefix = _prefix("model", index)
+        prefix = _prefix(role, index)
         values = self._load({f"{prefix}{name}": torch.empty_like(t.detach()) for name, t in live.items()})
         return {name.removeprefix(prefix): value for name, value in values.items()}
 

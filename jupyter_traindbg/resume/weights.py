@@ -63,31 +63,52 @@ def read(checkpoint: Checkpoint, models: Sequence[Any], optimizers: Sequence[Any
             raise UsageError(
                 f"{len(given)} {what} were given and the checkpoint has {len(there)}", f"give no more {what} than that"
             )
-    source: Source = sharded.Sharded(checkpoint.path) if checkpoint.sharded else Replicated(checkpoint)
+    source = _source(checkpoint)
     lives = [named.state(model, state.notes.append) for model in models]
     for i, live in enumerate(lives):
-        _check_keys(models[i], i, live, source.model_shapes(i), strict=strict)
+        which = f"model {i} ({type(models[i]).__name__})" if i else f"the model ({type(models[i]).__name__})"
+        _check_keys(which, live, source.shapes("model", i), strict=strict)
     plans = [_Matched(i, o, described["optimizers"][i], models) for i, o in enumerate(optimizers)]
     for plan in plans:
         state.notes += plan.notes
     for i, live in enumerate(lives):
-        values = source.model(i, {name: t for name, t in live.items() if name in source.model_shapes(i)})
-        state.copies += [(live[name], like(live[name], value)) for name, value in values.items()]
-        converted = [name for name, value in values.items() if value.dtype != live[name].dtype]
-        if converted:
-            state.notes.append(f"{_some(converted)}: saved with another dtype, converted to the model's")
+        _add(state, live, source, "model", i)
     for i, plan in enumerate(plans):
         state.packed.append((plan.optimizer, plan.packed(source.optimizer(i, plan.by_name()))))
     return state
 
 
+def read_module(
+    checkpoint: Checkpoint, module: Any, place: tuple[str, int, str], state: State, *, strict: bool
+) -> None:
+    """Add what `module`, which no optimizer trains, needs to `state`; `place`: role, number among those, name. Raises as `read` does."""
+    role, index, name = place
+    in_a_file = (checkpoint.path / numbered(role, index)).exists()
+    source: Source = Replicated(checkpoint) if in_a_file else _source(checkpoint)
+    live = named.state(module, state.notes.append)
+    _check_keys(f"{name} ({type(module).__name__})", live, source.shapes(role, index), strict=strict)
+    _add(state, live, source, role, index)
+
+
+def _source(checkpoint: Checkpoint) -> Source:
+    return sharded.Sharded(checkpoint.path) if checkpoint.sharded else Replicated(checkpoint)
+
+
+def _add(state: State, live: Mapping[str, Any], source: Source, role: str, index: int) -> None:
+    values = source.tensors(role, index, {name: t for name, t in live.items() if name in source.shapes(role, index)})
+    state.copies += [(live[name], like(live[name], value)) for name, value in values.items()]
+    converted = [name for name, value in values.items() if value.dtype != live[name].dtype]
+    if converted:
+        state.notes.append(f"{_some(converted)}: saved with another dtype, converted to the model's")
+
+
 class Source(Protocol):
-    """Where tensors come from: `Replicated` files or a `sharded.Sharded` directory."""
+    """Where tensors come from: `Replicated` files or a `sharded.Sharded` directory. A module's `role` is "model" or "other"."""
 
-    def model_shapes(self, index: int) -> Mapping[str, tuple[int, ...]]:
-        """The shape of each tensor of a model, by name."""
+    def shapes(self, role: str, index: int) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each tensor of a module, by name."""
 
-    def model(self, index: int, live: Mapping[str, Any]) -> Mapping[str, Any]:
+    def tensors(self, role: str, index: int, live: Mapping[str, Any]) -> Mapping[str, Any]:
         """The value of each tensor in `live`, by name."""
 
     def optimizer(self, index: int, parameters: Mapping[str, Any]) -> tuple[dict[Any, Any], list[dict[str, Any]]]:
@@ -99,18 +120,19 @@ class Replicated:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self._models: dict[int, Mapping[str, Any]] = {}
+        self._modules: dict[str, Mapping[str, Any]] = {}
 
-    def _model(self, index: int) -> Mapping[str, Any]:
-        if index not in self._models:
-            self._models[index] = self._checkpoint.load(numbered("model", index))
-        return self._models[index]
+    def _module(self, role: str, index: int) -> Mapping[str, Any]:
+        file = numbered(role, index)
+        if file not in self._modules:
+            self._modules[file] = self._checkpoint.load(file)
+        return self._modules[file]
 
-    def model_shapes(self, index: int) -> Mapping[str, tuple[int, ...]]:
-        return {name: tuple(t.shape) for name, t in self._model(index).items()}
+    def shapes(self, role: str, index: int) -> Mapping[str, tuple[int, ...]]:
+        return {name: tuple(t.shape) for name, t in self._module(role, index).items()}
 
-    def model(self, index: int, live: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {name: self._model(index)[name] for name in live}
+    def tensors(self, role: str, index: int, live: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {name: self._module(role, index)[name] for name in live}
 
     def optimizer(self, index: int, parameters: Mapping[str, Any]) -> tuple[dict[Any, Any], list[dict[str, Any]]]:
         saved = self._checkpoint.load(numbered("optimizer", index))
@@ -130,16 +152,14 @@ def like(live: Any, value: Any) -> Any:
     return distribute_tensor(value.to(live.device_mesh.device_type), live.device_mesh, live.placements)
 
 
-def _check_keys(
-    model: Any, index: int, live: Mapping[str, Any], saved: Mapping[str, tuple[int, ...]], *, strict: bool
-) -> None:
+def _check_keys(which: str, live: Mapping[str, Any], saved: Mapping[str, tuple[int, ...]], *, strict: bool) -> None:
+    """Raises UsageError where `which` is not what was saved."""
     missing, unexpected = [n for n in live if n not in saved], [n for n in saved if n not in live]
     reshaped = [
         f"{n} is {_shape(tuple(live[n].shape))} here and {_shape(saved[n])} there"
         for n in live
         if n in saved and tuple(live[n].shape) != saved[n]
     ]
-    which = f"model {index} ({type(model).__name__})" if index else f"the model ({type(model).__name__})"
     wrong = []
     if strict and missing:
         wrong.append(f"the checkpoint lacks {_some(missing)}")
@@ -251,4 +271,4 @@ class _Matched:
         return fitted
 
 
-__all__ = ["Source", "State", "inner", "like", "numbered", "read", "unwrapped"]
+__all__ = ["Source", "State", "inner", "like", "numbered", "read", "read_module", "unwrapped"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...agent.boundary import AS_FOUND
 from ...checkpoints import manifest as on_disk
+from ...checkpoints.inspecting import not_finite
 from ...language import text
 from ...model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe
 from . import ranks
@@ -40,7 +41,32 @@ class Outcome:
         for rank, taken in self.taken.items():
             for note in taken["notes"]:
                 doubts.setdefault(str(note), []).append(rank)
-        return [*why, *(f"{ranks.name_ranks(who)}: {note}" for note, who in doubts.items())]
+        return [*why, *(f"{ranks.name_ranks(who)}: {note}" for note, who in doubts.items()), *self._not_alike()]
+
+    def _not_alike(self) -> list[str]:
+        """What the ranks hold besides the model and not alike: only the lowest one's is written."""
+        lowest, different = self.found.lowest, dict[str, list[int]]()
+        for rank, taken in self.taken.items():
+            for name in {*taken["others"], *self.taken[lowest]["others"]}:
+                if taken["others"].get(name) != self.taken[lowest]["others"].get(name):
+                    different.setdefault(name, []).append(rank)
+        return [
+            f"{name} of {ranks.name_ranks(who)} is not as that of rank {lowest}, and only that one is in it"
+            for name, who in sorted(different.items())
+        ]
+
+    @property
+    def not_finite(self) -> list[str]:
+        """The parts with a NaN or an infinity in them, in words."""
+        worst: dict[str, Mapping[str, Any]] = {}
+        for report in self.reports.values():
+            for part in report["not_finite"]:
+                known = worst.setdefault(part["part"], part)
+                worst[part["part"]] = max(known, part, key=lambda p: int(p["tensors"]))
+        return [
+            f"{part['part']}: {part['tensors']} of {part['of']} tensors, first {part['first']}"
+            for part in worst.values()
+        ]
 
     def boundary(self, rank: int) -> str | None:
         """The moment that the generators and loader positions of `rank` are from; None where no boundary was seen."""
@@ -69,6 +95,7 @@ def manifest(outcome: Outcome) -> dict[str, Any]:
         "mixed": outcome.unequal.mixed,
         "taken": HUNG if outcome.hung else LOOP_BOUNDARY,
         "exact": not outcome.inexact,
+        "not_finite": outcome.not_finite,
         "notes": notes,
     }
 
@@ -93,6 +120,7 @@ def result(outcome: Outcome, written: on_disk.Manifest, directory: str, duration
         duration_s=duration_s,
         notes=tuple(note for note in outcome.notes if note not in outcome.inexact),
         verdict=tuple(_findings(outcome)),
+        others=tuple(str(other["name"]) for other in written.others),
     )
 
 
@@ -116,6 +144,8 @@ def _contents(outcome: Outcome, written: on_disk.Manifest) -> Iterator[str]:
     for name, many in parts.items():
         if many:
             yield name if len(many) == 1 else f"{len(many)} {name}s"
+    for other in written.others:
+        yield f"{other['name']} ({str(other['class']).rpartition('.')[2]})"
     yield "random generators"
     if any(taken["loaders"] for taken in outcome.taken.values()):
         yield "loader positions"
@@ -143,6 +173,8 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
                 )
             ],
         )
+    if outcome.not_finite:
+        yield not_finite(outcome.not_finite)
     inexact = [why for why in outcome.inexact if not (outcome.unequal.mixed and why == outcome.unequal.words)]
     if inexact:
         yield Finding(
@@ -153,13 +185,13 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
             ),
             evidence=inexact,
             cause=text(
-                "Weights and optimizers are complete; random generators or loader positions are not.",
-                "权重和优化器是完整的；随机数生成器或数据加载位置不完整。",
+                "Model and optimizer are complete; what is named above is not in it, or of another moment.",
+                "模型和优化器是完整的；上面列出的内容不在其中，或属于另一时刻。",
             ),
             next_steps=[
                 text(
-                    "Resume from it as from any checkpoint: dropout masks and the order of the data will differ.",
-                    "可像普通检查点一样恢复：dropout 掩码和数据顺序会不同。",
+                    "Resume from it as from any checkpoint: only what is named above begins anew or differs.",
+                    "可像普通检查点一样恢复：只有上面列出的内容会重新开始或有所不同。",
                 )
             ],
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from ..attributes import attributes
 from . import named
+from .others import Others
 from .plain import LEFT_OUT, Note, plain, plain_dict
 
 if TYPE_CHECKING:
@@ -38,6 +40,13 @@ class Found:
         self.schedulers = [(s, i) for i, o in enumerate(self.optimizers) for s in objects.schedulers(o)]
         self.scalers = objects.scalers()
         self.names = objects.names()
+        saved: List[Tuple[str, Sequence[Any]]] = [
+            ("model", self.models),
+            ("optimizer", self.optimizers),
+            ("scheduler", [scheduler for scheduler, _ in self.schedulers]),
+            ("scaler", self.scalers),
+        ]
+        self.others = Others(objects, saved)
         self.behind = 0
         """The steps that the program has queued and a GPU that hangs has not done."""
 
@@ -75,6 +84,18 @@ class Contents:
         if text not in self.notes:
             self.notes.append(text)
 
+    def by_part(self) -> Dict[str, Dict[str, Any]]:
+        """The tensors of models, optimizers and what is saved besides, by their names there."""
+        found: Dict[str, Dict[str, Any]] = {}
+        trees = [(name.partition(".")[0], "", tree) for name, tree in self.files.items()]
+        for key, value in self.flat.items():
+            part, _, name = key.partition(".")
+            trees.append((part, name, value))
+        for part, name, tree in trees:
+            if part.partition("-")[0] in ("model", "optimizer", "other"):
+                found.setdefault(part, {}).update(_tensors_below(tree, name))
+        return found
+
     def tensors(self) -> List[Any]:
         """All tensors in the trees."""
         tensor = sys.modules["torch"].Tensor
@@ -89,6 +110,14 @@ class Contents:
             elif isinstance(value, (list, tuple)):
                 stack.extend(value)
         return found
+
+
+def _tensors_below(tree: Any, path: str) -> Iterator[Tuple[str, Any]]:
+    if issubclass(type(tree), sys.modules["torch"].Tensor):
+        yield path, tree
+    elif isinstance(tree, (dict, list, tuple)):
+        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from _tensors_below(value, f"{path}.{key}" if path else str(key))
 
 
 def collect(agent: Agent, found: Found, *, kind: str, weights: bool, boundary: Optional[Dict[str, Any]]) -> Contents:
@@ -109,8 +138,12 @@ def collect(agent: Agent, found: Found, *, kind: str, weights: bool, boundary: O
             contents.files[_numbered("model", i)] = _as_of_boundary(agent, named.state(model, contents.note))
         for i, optimizer in enumerate(found.optimizers):
             contents.files[_numbered("optimizer", i)] = _packed(agent, found, optimizer, contents.note)
+    for text in found.others.left_out:
+        contents.note(text)
     if weights:
+        others = _others(agent, found, contents)
         contents.files["training.pt"] = _training(agent, found, contents)
+        contents.files.update(others)
     rank, world_size = place()
     contents.files[f"rank-{rank}.pt"] = {
         "rank": rank,
@@ -210,6 +243,7 @@ def describe(agent: Agent, found: Found, kind: str) -> Dict[str, Any]:
             for i, o in enumerate(found.optimizers)
         ],
         "schedulers": [{"class": _class(s), "optimizer": i} for s, i in found.schedulers],
+        "others": described_others(found),
         "actions": plain(actions_in_force(agent), "the actions in force", _ignore),
     }
 
@@ -229,6 +263,19 @@ def described_models(found: Found) -> List[Dict[str, Any]]:
             }
         )
     return described
+
+
+def described_others(found: Found) -> List[Dict[str, Any]]:
+    """Name, class and file of what is saved besides; whether it is a module."""
+    return [
+        {
+            "name": o.name,
+            "class": _class(named.unwrapped(o.thing)),
+            "file": _numbered("other", i),
+            "module": o.is_module,
+        }
+        for i, o in enumerate(found.others.saved)
+    ]
 
 
 def actions_in_force(agent: Agent) -> List[Any]:
@@ -285,9 +332,10 @@ def _training(agent: Agent, found: Found, contents: Contents) -> Dict[str, Any]:
             for o in found.optimizers
         ],
         "schedulers": [
-            {"class": _class(s), "optimizer": i, "state": _scheduler_state(s, f"{type(s).__name__}", note)}
+            {"class": _class(s), "optimizer": i, "state": _scheduler_state(found, s, f"{type(s).__name__}", note)}
             for s, i in found.schedulers
         ],
+        "others": described_others(found),
         "scalers": [{"state": _scaler_state(s, contents)} for s in found.scalers],
         "actions": plain(actions_in_force(agent), "the actions in force", note),
         "counters": agent.boundary.counters(),
@@ -313,15 +361,38 @@ def _loose(found: Found, note: Note) -> Dict[str, Any]:
     return loose
 
 
-def _scheduler_state(scheduler: Any, path: str, note: Note) -> Dict[str, Any]:
-    """``scheduler.state_dict()`` of torch's own classes; of others the plain ones among their variables."""
+def _others(agent: Agent, found: Found, contents: Contents) -> Dict[str, Any]:
+    """The files of what is saved besides; a module whose tensors are DTensors goes into the distributed checkpoint instead."""
+    files: Dict[str, Any] = {}
+    states = [(other, found.others.state(other, contents.note)) for other in found.others.saved]
+    states = [(o, _as_of_boundary(agent, state) if o.is_module else state) for o, state in states if state is not None]
+    found.others.saved = [other for other, _ in states]
+    for i, (other, state) in enumerate(states):
+        if other.is_module and any(hasattr(tensor, "_local_tensor") for tensor in state.values()):
+            prefix = _numbered("other", i)[: -len(".pt")]
+            contents.flat.update({f"{prefix}.{name}": tensor for name, tensor in state.items()})
+        else:
+            files[_numbered("other", i)] = state
+    return files
+
+
+def _scheduler_state(found: Found, scheduler: Any, path: str, note: Note) -> Dict[str, Any]:
+    """``scheduler.state_dict()`` of torch's own classes, or as far as it can be read; of others the plain ones among their variables."""
     members = [scheduler, *getattr(scheduler, "_schedulers", ())]
     if all(type(m).__module__ == "torch.optim.lr_scheduler" for m in members):
         return plain_dict(scheduler.state_dict(), path, note)
+    state = found.others.scheduler_state(scheduler)
+    if isinstance(state, dict):
+        inner = [m for m in attributes(scheduler).values() if type(m).__module__ == "torch.optim.lr_scheduler"]
+        for member in inner:
+            note(f"{path} keeps a {type(member).__name__} inside, of which its state_dict() tells only a part")
+        return plain_dict(state, path, note)
     state = {key: value for key, value in list(vars(scheduler).items()) if key not in ("optimizer", "_schedulers")}
     packed = plain_dict(state, path, note)
     if "_schedulers" in vars(scheduler):
-        packed["_schedulers"] = [_scheduler_state(m, f"{path}[{i}]", note) for i, m in enumerate(scheduler._schedulers)]
+        packed["_schedulers"] = [
+            _scheduler_state(found, m, f"{path}[{i}]", note) for i, m in enumerate(scheduler._schedulers)
+        ]
     return packed
 
 

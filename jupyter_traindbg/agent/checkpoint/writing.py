@@ -16,7 +16,8 @@ from ..refused import Refused
 from ..safepoint import NEXT_BATCH
 from . import archive, files, reading, seal, shards
 from .arena import Arena
-from .collect import SHARDED, Contents, Found, collect, describe, own_steps, place
+from .collect import SHARDED, Contents, Found, collect, describe, described_others, own_steps, place
+from .finite import Finite
 from .layout import Layout
 from .named import statistics_kept
 from .survey import unsupported
@@ -83,6 +84,7 @@ class Writing:
         self._error: Optional[str] = None
         self._results: Any = None
         self._files: Dict[str, Dict[str, Any]] = {}
+        self._finite: Optional[Finite] = None
         self._heard_s = time.monotonic()
         self.waiting = 0
         """Clients that wait for an answer about this checkpoint."""
@@ -115,10 +117,21 @@ class Writing:
         """Get the memory and have the snapshot taken at the first boundary after `after_step` steps."""
         self._find()
         self._weights = weights
-        layout = Layout(self._collect(self._agent.boundary.for_checkpoint()).tensors())
-        self._arena.ensure(layout.host_bytes, pin=bool(layout.devices()))
+        layout = self._with_room()
         self._agent.agreed.prepare(self.ident, after_step, decision, self._snapshot)
         return {"bytes": layout.nbytes}
+
+    def _with_room(self) -> Layout:
+        """Get the memory for a snapshot: for all, else at least for model and optimizer. What is to be copied."""
+        assert self.found is not None
+        layout = Layout(self._collect(self._agent.boundary.for_checkpoint()).tensors())
+        try:
+            self._arena.ensure(layout.host_bytes, pin=bool(layout.devices()))
+        except Refused as e:
+            if not self.found.others.give_up(str(e)):
+                raise
+            return self._with_room()
+        return layout
 
     @attended
     def take(self, *, weights: bool) -> Dict[str, Any]:
@@ -184,7 +197,10 @@ class Writing:
         return {"total": self._total}
 
     def progress(self) -> Dict[str, Any]:
-        """``written`` and ``total`` bytes, whether it is ``done``, the ``error`` in words, the ``files`` that are complete."""
+        """``written`` and ``total`` bytes, whether it is ``done``, the ``error`` in words, the ``files`` that are complete.
+
+        Once it is done: what of it is ``not_finite``, see `Finite.found`.
+        """
         done = self._done.is_set()
         return {
             "written": self._written,
@@ -193,6 +209,7 @@ class Writing:
             "error": self._error,
             "files": {name: dict(f) for name, f in list(self._files.items())},
             "results": self._results if done else None,
+            "not_finite": self._finite.found() if done and self._finite is not None else [],
         }
 
     @attended
@@ -208,7 +225,9 @@ class Writing:
                 all_files[shards.METADATA] = self._put(shards.METADATA, shards.metadata(self._plans, results))
             self._check_files(all_files)
             content = {**self._manifest, **manifest, "files": all_files}
-            content["notes"] = list(dict.fromkeys([*self._manifest.get("notes", []), *manifest.get("notes", [])]))
+            told = list(manifest.get("notes", []))  # ours among them, with the ranks that they are of
+            own = [note for note in self._manifest.get("notes", []) if not any(text.endswith(note) for text in told)]
+            content["notes"] = list(dict.fromkeys([*own, *told]))
             self._put(files.MANIFEST, seal.file_bytes(content))
             files.finish(self._made, self.directory, overwrite=self._overwrite)
         except OSError as e:
@@ -259,6 +278,7 @@ class Writing:
             for _, arrived in self._arrivals:
                 reading.wait_for(arrived)
             self._to_numbers(contents, layout)
+            self._finite = Finite(contents.by_part(), layout)
             if plan is not None:
                 self._results = self._write_shards(plan, contents, layout)
             for name, tree in contents.files.items():
@@ -301,7 +321,8 @@ class Writing:
 
     @property
     def _pieces(self) -> archive.Pieces:
-        return reading.from_live if self._hung else reading.from_snapshot
+        pieces = reading.from_live if self._hung else reading.from_snapshot
+        return pieces if self._finite is None else self._finite.watched(pieces)
 
     def _advance(self, nbytes: int) -> None:
         """Called before each piece is written."""
@@ -332,7 +353,9 @@ class Writing:
         assert self.found is not None
         contents = collect(self._agent, self.found, kind=self._kind, weights=self._weights, boundary=boundary)
         if self._kind == SHARDED and not self._leads:
-            contents.files.pop("training.pt", None)  # every rank has weights to write, and one of them writes this
+            # every rank has weights to write, and one of them writes these
+            for name in ["training.pt", *(other["file"] for other in described_others(self.found))]:
+                contents.files.pop(name, None)
             contents.numbers.clear()
         return contents
 
@@ -350,6 +373,7 @@ class Writing:
             "where": boundary["where"],
             "loaders": len(boundary["loaders"]),
             "notes": list(self._manifest.get("notes", ())),
+            "others": self.found.others.digests(),
         }
 
     def _describe(self, boundary: Dict[str, Any], contents: Contents) -> None:

@@ -7,9 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ..adjust import LR, WEIGHT_DECAY, in_time, number
-from ..next_lr import upcoming
+from ..next_lr import never_stepped, upcoming
 from ..own_count import latest_of_each
 from ..recorder import OPTIMIZER_STEP, STEP
+from ..runs import Turn
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -25,9 +26,12 @@ def run(agent: Agent) -> Dict[str, Any]:
         return {"optimizers": [], "note": "torch has not been imported in this process", "in_force": [], "log": []}
     objects = agent.objects.find()
     latest = latest_of_each(agent.recorder)
-    optimizers = [
-        {**_optimizer(agent, o), **_step(latest.get(agent.recorder.number_of(o)))} for o in objects.optimizers()
-    ]
+    turns = agent.recorder.turns()
+    optimizers = []
+    for optimizer in objects.optimizers():
+        its = agent.recorder.number_of(optimizer)
+        turn = None if its is None else turns.get(its)
+        optimizers.append({**_optimizer(agent, optimizer, turn), **_step(latest.get(its))})
     note = "" if optimizers else "no optimizer was found"
     return {"optimizers": optimizers, "note": note, **agent.tuning.report()}
 
@@ -39,10 +43,12 @@ def _step(record: Optional[List[Any]]) -> Dict[str, Any]:
     return {"step": record[STEP], "optimizer_step": record[OPTIMIZER_STEP]}
 
 
-def _optimizer(agent: Agent, optimizer: Any) -> Dict[str, Any]:
+def _optimizer(agent: Agent, optimizer: Any, turn: Optional[Turn]) -> Dict[str, Any]:
     schedulers = agent.objects.schedulers(optimizer)
     names = [type(s).__name__ for s in schedulers]
-    if len(schedulers) == 1:
+    if len(schedulers) == 1 and turn is not None and turn.last > turn.first and never_stepped(schedulers[0]):
+        following: Any = f"{names[0]} has not been stepped so far"
+    elif len(schedulers) == 1:
         following = upcoming(schedulers[0], optimizer, NEXT)
     else:
         following = (

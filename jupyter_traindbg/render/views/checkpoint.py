@@ -112,6 +112,8 @@ def going_on(result: Checkpoint) -> Iterator[tuple[str, str]]:
     """What can be done with it, and the code for that: resume, load the weights alone, verify."""
     parts = ["model", "optimizer", "scheduler", "loader"]
     given = [f"{part}={part}" for part in parts if any(part in held for held in result.contents)]
+    if result.others:
+        given.append(f"others={{{', '.join(f'{name!r}: {_variable(name)}' for name in result.others)}}}")
     go_on = f"traindbg.resume({', '.join([repr(result.directory), *given])})"
     yield text("go on from it, in your script", "在脚本中恢复"), go_on
     if result.kind == "sharded":
@@ -120,6 +122,11 @@ def going_on(result: Checkpoint) -> Iterator[tuple[str, str]]:
         load = f"torch.load({result.directory + '/model.pt'!r}, weights_only=True)"
     yield text("the weights alone, without traindbg", "仅加载权重（无需 traindbg）"), load
     yield text("check every byte of it", "校验每个字节"), f"traindbg checkpoint --verify {_shell(result.directory)}"
+
+
+def _variable(name: str) -> str:
+    """The variable that an object is called by; where that is no name of a variable, a place to fill in."""
+    return name if all(part.isidentifier() for part in name.split(".")) else "..."
 
 
 def _shell(path: str) -> str:

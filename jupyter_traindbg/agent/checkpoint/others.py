@@ -1,0 +1,261 @@
+"""What a training holds besides model, optimizer, schedule and data: averages of weights, target networks, objects with a ``state_dict()``.
+
+All of it is a part of an exact resume. A module is saved as any other is. An object is saved where `stated.Reader` can tell what its
+``state_dict()`` would return; where it cannot, that is said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from .. import reachable
+from ..attributes import attributes, class_name, is_library
+from ..objects import Objects, is_scheduler
+from . import named
+from .plain import Note, plain
+from .stated import Reader, Unreadable
+
+SAVED_AS = "traindbg: saved as"
+"""The key of what stands in a state for the state of something that the checkpoint has already."""
+MOST_VALUES = 200_000
+MOST_NAMED = 3
+WITHIN = 4
+"""So far below an object its parts are looked for."""
+CONSTANT = ("torch.nn.modules.loss",)
+"""Modules whose tensors are weights that somebody has given to them."""
+
+
+FSDP1_WORDS = "FullyShardedDataParallel (FSDP1) keeps flat parameters, which only its own collectives tell apart"
+
+
+class Other(NamedTuple):
+    """One of them, by the name of the variable that holds it, or of its class."""
+
+    name: str
+    thing: Any
+    is_module: bool
+
+
+class Others:
+    """All of them, held for as long as a checkpoint takes. Built on a thread that may wait: it reads sources.
+
+    `covered` are what the checkpoint has anyway: ``(role, objects)`` in the order of its files.
+    """
+
+    def __init__(self, objects: Objects, covered: Sequence[Tuple[str, Sequence[Any]]]) -> None:
+        self._covered = _by_id(covered)
+        self._reader = Reader(self._known, _is_tensor)
+        self.left_out: List[str] = []
+        """What is not saved, and why, one sentence each."""
+        stateful = [one for one in objects.stateful() if not self._is_covered(one)]
+        of_loaders = {id(part) for loader in objects.loaders() for part in _parts(loader, 2)}
+        loaders = {id(loader) for loader in objects.loaders()}
+        readable, unreadable = self._sorted(
+            [
+                one
+                for one in stateful
+                if id(one) not in of_loaders and not any(id(part) in loaders for part in _parts(one, 1))
+            ]
+        )
+        modules = [m for m in objects.untrained() if id(m) not in self._reader.inside and _is_kept(m)]
+        unreadable += [(m, FSDP1_WORDS) for m in modules if _has_flat_parameters(m)]
+        things = [*(m for m in modules if not _has_flat_parameters(m)), *readable]
+        calls = reachable.names({id(thing) for thing in (*things, *(one for one, _ in unreadable))})
+        self.saved = [Other(name, thing, _is_module(thing)) for name, thing in _named(things, calls)]
+        self._leave(unreadable, calls)
+
+    def give_up(self, why: str) -> bool:
+        """Save none of them; True where there were any."""
+        given_up, self.saved = self.saved, []
+        self.left_out += [f"left out: {other.name} ({class_name(other.thing)}): {why}" for other in given_up]
+        return bool(given_up)
+
+    def state(self, other: Other, note: Note) -> Any:
+        """Its tensors and values, nothing copied; None, and a note, where it cannot be told any more. About 20 us a tensor."""
+        if other.is_module:
+            return named.state(other.thing, note)
+        try:
+            state = self._reader.state(other.thing)
+        except Unreadable as e:
+            note(f"left out: {other.name} ({class_name(other.thing)}): {e}")
+            return None
+        if any(True for _ in _arrays(state)):
+            note(f"{other.name} ({class_name(other.thing)}) holds NumPy arrays: they are kept as lists of numbers")
+        return plain(state, other.name, note)
+
+    def digests(self) -> Dict[str, str]:
+        """By name a hash of the plain values and the shapes of each object: what ranks must agree on where one of them writes for all."""
+        return {other.name: _digest(self.state(other, _ignore)) for other in self.saved if not other.is_module}
+
+    def scheduler_state(self, scheduler: Any) -> Optional[Any]:
+        """The state of a scheduler that is not torch's; None where it cannot be told."""
+        try:
+            return self._reader.state(scheduler)
+        except Unreadable:
+            return None
+
+    # -- what they are --
+
+    def _known(self, thing: Any) -> Any:
+        marked = self._covered.get(id(thing))
+        if marked is not None:
+            return marked
+        if _is_module(thing):
+            return named.state(thing, _ignore)
+        if type(thing).__module__ == "torch.optim.lr_scheduler":
+            return thing.state_dict()
+        return Reader.NOT_KNOWN
+
+    def _is_covered(self, thing: Any) -> bool:
+        return id(thing) in self._covered or (
+            is_scheduler(thing) and id(attributes(thing).get("optimizer")) in self._covered
+        )
+
+    def _sorted(self, things: List[Any]) -> Tuple[List[Any], List[Tuple[Any, str]]]:
+        """Those that have a state of their own, and those whose state cannot be told, with the reason."""
+        readable, unreadable = [], []
+        for thing in things:
+            try:
+                state = self._reader.state(thing)
+            except Unreadable as e:
+                unreadable.append((thing, str(e)))
+                continue
+            why = _not_saved(state)
+            if why:
+                unreadable.append((thing, why))
+            elif len(state) and not _is_mark(state):
+                readable.append(thing)
+        return [one for one in readable if id(one) not in self._reader.inside], unreadable
+
+    def _leave(self, unreadable: List[Tuple[Any, str]], calls: Dict[int, str]) -> None:
+        libraries: Dict[str, List[str]] = {}
+        own = []
+        for thing, why in unreadable:
+            module = type(thing).__module__
+            if is_library(str(getattr(sys.modules.get(module), "__file__", None) or "")):
+                libraries.setdefault(module.partition(".")[0], []).append(class_name(thing))
+            else:
+                own.append((thing, why))
+        for thing, why in _outermost(own):
+            self.left_out.append(
+                f"left out: the state of {_called(thing, calls)}: only its own state_dict() could tell it, which was not run ({why})"
+            )
+        for package, names in libraries.items():
+            kinds = list(dict.fromkeys(names))
+            more = f" and {len(kinds) - MOST_NAMED} more" if len(kinds) > MOST_NAMED else ""
+            self.left_out.append(
+                f"left out: what {package} keeps for itself ({', '.join(kinds[:MOST_NAMED])}{more}), which only its own code could tell: "
+                "its counts begin anew"
+            )
+
+
+def _named(things: List[Any], calls: Dict[int, str]) -> Iterator[Tuple[str, Any]]:
+    """Each with a name that no other one has, in the order of the names."""
+    taken: Dict[str, int] = {}
+    for name, thing in sorted(((calls.get(id(t)) or class_name(t), t) for t in things), key=lambda pair: pair[0]):
+        taken[name] = taken.get(name, 0) + 1
+        yield (name if taken[name] == 1 else f"{name} {taken[name]}"), thing
+
+
+def _called(thing: Any, calls: Dict[int, str]) -> str:
+    name = calls.get(id(thing))
+    return f"{name} ({class_name(thing)})" if name else f"a {class_name(thing)}"
+
+
+def _by_id(covered: Sequence[Tuple[str, Sequence[Any]]]) -> Dict[int, Dict[str, Any]]:
+    marks: Dict[int, Dict[str, Any]] = {}
+    for role, things in covered:
+        for i, thing in enumerate(things):
+            mark = {SAVED_AS: role, "index": i}
+            marks[id(thing)] = mark
+            if _is_module(thing):
+                marks[id(named.unwrapped(thing))] = mark
+    return marks
+
+
+def _is_kept(module: Any) -> bool:
+    """True where it has tensors that a training may change."""
+    return type(module).__module__ not in CONSTANT and bool(named.state(module, _ignore))
+
+
+def _has_flat_parameters(module: Any) -> bool:
+    return any(type(below).__name__ == named.FSDP1 for _, below in named.everything(module))
+
+
+def _is_mark(state: Any) -> bool:
+    return type(state) is dict and SAVED_AS in state
+
+
+def _not_saved(state: Any) -> str:
+    """Why a state that is known is not saved, or ''."""
+    if not isinstance(state, (dict, list, tuple)):
+        return f"it returns a {type(state).__name__}"
+    for i, leaf in enumerate(_leaves(state)):
+        if i >= MOST_VALUES:
+            return f"it holds more than {MOST_VALUES:,} values"
+        if hasattr(leaf, "_local_tensor"):
+            return "its tensors are sharded"
+    return ""
+
+
+def _leaves(state: Any) -> Iterator[Any]:
+    stack, seen = [state], set()
+    while stack:
+        value = stack.pop()
+        if isinstance(value, (dict, list, tuple, set, frozenset)):
+            if id(value) not in seen:
+                seen.add(id(value))
+                stack.extend(value.values() if isinstance(value, dict) else value)
+        else:
+            yield value
+
+
+def _arrays(state: Any) -> Iterator[Any]:
+    return (leaf for leaf in _leaves(state) if type(leaf).__module__ == "numpy" and getattr(leaf, "ndim", None))
+
+
+def _digest(state: Any) -> str:
+    words = (repr(tuple(v.shape)) if _is_tensor(v) else repr(v) for v in _leaves(state))
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
+
+def _outermost(found: List[Tuple[Any, str]]) -> List[Tuple[Any, str]]:
+    """Without those that are a part of one before: their state is its affair."""
+    inner: Set[int] = set()
+    kept = []
+    for thing, why in found:
+        if id(thing) not in inner:
+            kept.append((thing, why))
+            inner |= {id(part) for part in _parts(thing, WITHIN)}
+    return kept
+
+
+def _parts(root: Any, depth: int) -> List[Any]:
+    """`root` and what hangs on it, `depth` steps far, but for modules and tensors."""
+    found, edge, seen = [root], [root], {id(root)}
+    for _ in range(depth):
+        below = []
+        for thing in edge:
+            for part in reachable.parts(thing):
+                if id(part) not in seen and not isinstance(part, reachable.LEAVES) and not _is_module(part):
+                    seen.add(id(part))
+                    below.append(part)
+        found, edge = [*found, *below], below
+    return found
+
+
+def _is_module(thing: Any) -> bool:
+    return issubclass(type(thing), sys.modules["torch"].nn.Module)
+
+
+def _is_tensor(thing: Any) -> bool:
+    return issubclass(type(thing), sys.modules["torch"].Tensor)
+
+
+def _ignore(text: str) -> None:
+    """For those who only look."""
+
+
+__all__ = ["SAVED_AS", "Other", "Others"]

@@ -1,0 +1,62 @@
+"""The source of a function as a syntax tree, once it is certain that it is what runs: files are changed while a training goes on."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from typing import Any, List, Set
+
+
+class NoSource(Exception):
+    """The message says why."""
+
+
+def definition(function: Any, class_name: str) -> Any:
+    """The syntax tree of `function`. Raises `NoSource` where its source is not at hand, or is not what runs."""
+    code = function.__code__
+    try:
+        source = "".join(inspect.getsourcelines(code)[0])
+        # as it is indented there: in a text of several lines, a docstring, that is a part of it
+        within = f"class {class_name}:\n{source if source[:1].isspace() else textwrap.indent(source, ' ')}"
+        tree = ast.parse(within)
+        modules = sorted(n for n in _names(code) if type(function.__globals__.get(n)) is types.ModuleType)
+        # a call of a function of an imported module is compiled in its own way
+        imported = f"import {', '.join(modules)}\n" if modules else ""
+        # also the flags of `from __future__` imports, which are above the highest flag of a code object's own
+        flags = code.co_flags & ~0xFFFF
+        ways = [compile(f"{before}{within}", "<source>", "exec", flags, True) for before in {imported, ""}]
+    except (OSError, SyntaxError, ValueError, TypeError) as e:
+        raise NoSource(f"the source of {code.co_name}() is not at hand") from e
+    node = tree.body[0].body[0]  # type: ignore[attr-defined]
+    if not isinstance(node, ast.FunctionDef) or not any(_same(code, one) for way in ways for one in _codes(way)):
+        raise NoSource(f"the source of {code.co_name}() is not what runs")
+    return node
+
+
+def _names(code: types.CodeType) -> Set[str]:
+    return {name for one in (code, *_codes(code)) for name in one.co_names}
+
+
+def _codes(code: types.CodeType) -> List[types.CodeType]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return [*inner, *(c for one in inner for c in _codes(one))]
+
+
+def _same(one: types.CodeType, other: types.CodeType) -> bool:
+    mine, others = ([c for c in x.co_consts if not _is_a_name(c)] for x in (one, other))
+    return (
+        (one.co_code, one.co_names, one.co_varnames, one.co_freevars, repr(mine))
+        == (other.co_code, other.co_names, other.co_varnames, other.co_freevars, repr(others))
+        and len(_codes(one)) == len(_codes(other))
+        and all(_same(a, b) for a, b in zip(_codes(one), _codes(other)))
+    )
+
+
+def _is_a_name(constant: Any) -> bool:
+    """Inner functions, and what they are called (before Python 3.11 a constant, which says where the class itself was defined)."""
+    return isinstance(constant, types.CodeType) or (isinstance(constant, str) and "<locals>" in constant)
+
+
+__all__ = ["NoSource", "definition"]

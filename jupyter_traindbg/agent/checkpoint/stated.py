@@ -1,0 +1,433 @@
+"""What an object's ``state_dict()`` would return, worked out from its source instead of by calling it.
+
+Somebody else's ``state_dict()`` may do anything: gather over all ranks (and hang where one is gone), wait for a GPU, write a file. Most of
+them only put attributes into a dict. Those are read here: an evaluator of expressions that reads attributes past any code of the class,
+knows the plain containers, and takes a copy of a tensor for the tensor. What it does not understand is `Unreadable`, never a guess.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import collections
+import copy
+import operator
+import types
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from ..attributes import attributes, defined
+from .sources import NoSource, definition
+
+MOST_STEPS = 200_000
+MOST_DEPTH = 16
+PLAIN = (int, float, bool, str, bytes, type(None))
+DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+LISTS = (list, tuple, set, frozenset, collections.deque)
+SAME_VALUES = ("detach", "cpu", "clone", "contiguous")
+"""Methods of a tensor whose result has its values."""
+READS = ("items", "keys", "values", "get", "copy", "index", "count", "startswith", "endswith")
+WRITES = ("update", "append", "extend", "pop", "setdefault", "add")
+"""Methods of plain containers; the latter only of those that the function itself has made."""
+PARTS_OF_A_MODULE = ("_modules", "_parameters", "_buffers")
+CONVERSIONS = (dict, list, tuple, set, int, float, bool, str, len, enumerate, zip, range, collections.OrderedDict)
+OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+
+Known = Callable[[Any], Any]
+
+
+class Unreadable(Exception):
+    """The message says what is in the way."""
+
+
+class _Returned(Exception):
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Reader:
+    """Reads states. Sources are looked up and parsed once, so read once on a thread that may wait before reading on one that may not.
+
+    `known` gives the state of objects below that need no reading (modules, torch's schedulers), and `NOT_KNOWN` for others; `is_tensor`
+    tells tensors. `inside` has the ``id`` of every object whose state is a part of one that was read.
+    """
+
+    NOT_KNOWN = object()
+
+    def __init__(self, known: Known, is_tensor: Callable[[Any], bool]) -> None:
+        self._known, self._is_tensor = known, is_tensor
+        self._definitions: Dict[Tuple[types.CodeType, str], Any] = {}
+        self.inside: Set[int] = set()
+        self._left = 0
+        self._made: List[Any] = []
+
+    def state(self, thing: Any) -> Any:
+        """What ``thing.state_dict()`` would return, tensors as they are. Raises `Unreadable`. About 5 us an expression."""
+        self._left, self._made = MOST_STEPS, []
+        try:
+            return self._method(thing, "state_dict", [], 0)
+        except Unreadable:
+            raise
+        except NoSource as e:
+            raise Unreadable(str(e)) from e
+        except Exception as e:  # what the function would raise, too, or a class that is odder than we know
+            raise Unreadable(f"{type(e).__name__}: {e}") from e
+        finally:
+            self._made = []
+
+    def _state(self, thing: Any, depth: int) -> Any:
+        state = self._known(thing)
+        return state if state is not self.NOT_KNOWN else self._method(thing, "state_dict", [], depth)
+
+    # -- functions --
+
+    def _method(self, owner: Any, name: str, given: List[Any], depth: int, after: Optional[type] = None) -> Any:
+        """Call a method of the class of `owner`; with `after` the next one behind that class, as ``super()`` does."""
+        found, home = defined(type(owner), name, after)
+        if type(found) is not types.FunctionType:
+            raise Unreadable(f"{type(owner).__name__}.{name} is no function written in Python")
+        return self._function(found, owner, home, given, depth + 1)
+
+    def _function(self, function: Any, owner: Any, home: type, given: List[Any], depth: int) -> Any:
+        if depth > MOST_DEPTH:
+            raise Unreadable("its calls are nested too deeply")
+        key = (function.__code__, home.__name__)
+        if key not in self._definitions:
+            self._definitions[key] = definition(function, home.__name__)
+        return _Call(self, function, home, owner, depth).result(self._definitions[key], given)
+
+    # -- what a call may do --
+
+    def spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Unreadable("it holds too much to be read here")
+
+    def made(self, container: Any) -> Any:
+        """Note that `container` is ours: the function may change it."""
+        self._made.append(container)  # kept, so that its id stays its own
+        return container
+
+    def is_ours(self, container: Any) -> bool:
+        return any(container is one for one in self._made)
+
+    def is_tensor(self, value: Any) -> bool:
+        return self._is_tensor(value)
+
+    def attribute(self, thing: Any, name: str, depth: int) -> Any:
+        """``thing.name``, without running code of the class other than properties that can be read like the rest."""
+        if self._is_tensor(thing):
+            if name == "data":
+                return thing
+            raise Unreadable(f".{name} of a tensor")
+        if type(defined(type(thing), "__getattribute__")[0]) is types.FunctionType:
+            raise Unreadable(f"{type(thing).__name__} answers for its attributes itself")
+        own = attributes(thing)
+        if name == "__dict__":
+            return own
+        found, home = defined(type(thing), name)
+        if type(found) is property:
+            return self._function(found.fget, thing, home, [], depth + 1)
+        if type(found) is types.MemberDescriptorType:
+            return found.__get__(thing, type(thing))
+        for held in (own, *(own.get(part, {}) for part in PARTS_OF_A_MODULE)):
+            if name in held:
+                return held[name]
+        if type(found) in PLAIN:
+            return found
+        raise Unreadable(f"{type(thing).__name__}.{name} is nothing that can be read without running code")
+
+    def call_method(self, owner: Any, name: str, given: List[Any], depth: int) -> Any:
+        kind = type(owner)
+        if self._is_tensor(owner):
+            if name in SAME_VALUES and not given:
+                return owner
+            return self.number(owner) if name == "item" else self._refuse(f"{name}() of a tensor")
+        if kind in DICTS or kind in LISTS or kind is str:
+            if name in READS or (name in WRITES and self.is_ours(owner)):
+                result = getattr(owner, name)(*given)
+                return self.made(result) if name == "copy" else result
+            return self._refuse(f"{name}() of a {kind.__name__}")
+        if name == "state_dict" and not given:
+            self.inside.add(id(owner))
+            return self._state(owner, depth + 1)
+        return self._method(owner, name, given, depth)
+
+    def number(self, value: Any) -> Any:
+        """The element of a tensor in host memory."""
+        if value.device.type != "cpu" or value.numel() != 1:
+            raise Unreadable("it asks a GPU for a number")
+        return value.detach().item()
+
+    @staticmethod
+    def _refuse(what: str) -> Any:
+        raise Unreadable(f"{what} is not understood")
+
+
+class _Call:
+    """One call of one function: its variables, and what its statements and expressions do."""
+
+    def __init__(self, reader: Reader, function: Any, home: type, owner: Any, depth: int) -> None:
+        self._reader, self._function, self._globals = reader, function, function.__globals__
+        self._home, self._owner, self._depth = home, owner, depth
+        self._scope: Dict[str, Any] = {}
+
+    def result(self, node: Any, given: List[Any]) -> Any:
+        """What the function with this tree returns for its owner and what is `given`."""
+        names = [a.arg for a in (*getattr(node.args, "posonlyargs", ()), *node.args.args)]
+        defaults = self._function.__defaults__ or ()
+        self._scope.update(zip(names[len(names) - len(defaults) :], defaults))
+        self._scope.update(self._function.__kwdefaults__ or {})
+        self._scope.update(zip(names, [self._owner, *given]))
+        missing = [name for name in names if name not in self._scope]
+        if missing:
+            raise Unreadable(f"{self._function.__name__}() wants {missing[0]}")
+        try:
+            self.run(node.body)
+        except _Returned as returned:
+            return returned.value
+        return None
+
+    # -- statements --
+
+    def run(self, body: Sequence[Any]) -> None:
+        for statement in body:
+            self._reader.spend()
+            getattr(self, f"_run_{type(statement).__name__.lower()}", self._unknown)(statement)
+
+    def _unknown(self, node: Any) -> Any:
+        raise Unreadable(f"line {getattr(node, 'lineno', '?')} has a {type(node).__name__}")
+
+    def _run_expr(self, node: Any) -> None:
+        if not isinstance(node.value, ast.Constant):  # a docstring
+            self.value(node.value)
+
+    def _run_pass(self, node: Any) -> None:
+        pass
+
+    def _run_return(self, node: Any) -> None:
+        raise _Returned(None if node.value is None else self.value(node.value))
+
+    def _run_assign(self, node: Any) -> None:
+        value = self.value(node.value)
+        for target in node.targets:
+            self._bind(target, value)
+
+    def _run_annassign(self, node: Any) -> None:
+        if node.value is not None:
+            self._bind(node.target, self.value(node.value))
+
+    def _run_if(self, node: Any) -> None:
+        self.run(node.body if self._true(self.value(node.test)) else node.orelse)
+
+    def _run_for(self, node: Any) -> None:
+        if node.orelse:
+            self._unknown(node)
+        for item in self._iterated(node.iter):
+            self._bind(node.target, item)
+            self.run(node.body)
+
+    def _run_delete(self, node: Any) -> None:
+        for target in node.targets:
+            if not isinstance(target, ast.Subscript):
+                self._unknown(target)
+            del self._ours(target.value)[self._key(target)]
+
+    def _bind(self, target: Any, value: Any) -> None:
+        if isinstance(target, ast.Name):
+            self._scope[target.id] = value
+        elif isinstance(target, ast.Tuple) and type(value) in (tuple, list):
+            for one, part in zip(target.elts, value):
+                self._bind(one, part)
+        elif isinstance(target, ast.Subscript):
+            self._ours(target.value)[self._key(target)] = value
+        else:
+            self._unknown(target)
+
+    def _ours(self, node: Any) -> Any:
+        container = self.value(node)
+        if not self._reader.is_ours(container):
+            raise Unreadable("it changes what it does not own")
+        return container
+
+    # -- expressions --
+
+    def value(self, node: Any) -> Any:
+        self._reader.spend()
+        return getattr(self, f"_of_{type(node).__name__.lower()}", self._unknown)(node)
+
+    def _of_constant(self, node: Any) -> Any:
+        return node.value
+
+    def _of_name(self, node: Any) -> Any:
+        if node.id in self._scope:
+            return self._scope[node.id]
+        value = self._globals.get(node.id, getattr(builtins, node.id, None))
+        if type(value) in PLAIN or any(value is one for one in (*CONVERSIONS, copy, collections, *COPIES)):
+            return value
+        raise Unreadable(f"{node.id} is not understood")
+
+    def _of_attribute(self, node: Any) -> Any:
+        owner = self.value(node.value)
+        if owner is copy or owner is collections:
+            return getattr(owner, node.attr)
+        private = node.attr.startswith("__") and not node.attr.endswith("__")
+        name = f"_{self._home.__name__.lstrip('_')}{node.attr}" if private else node.attr
+        return self._reader.attribute(owner, name, self._depth)
+
+    def _of_dict(self, node: Any) -> Any:
+        result: Dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values):
+            if key is None:
+                result.update(self._plain(self.value(value), DICTS))
+            else:
+                result[self.value(key)] = self.value(value)
+        return self._reader.made(result)
+
+    def _of_list(self, node: Any) -> Any:
+        return self._reader.made([self.value(part) for part in node.elts])
+
+    def _of_tuple(self, node: Any) -> Any:
+        return tuple(self.value(part) for part in node.elts)
+
+    def _of_set(self, node: Any) -> Any:
+        return {self.value(part) for part in node.elts}
+
+    def _of_dictcomp(self, node: Any) -> Any:
+        pairs = self._comprehended(node.generators, lambda: (self.value(node.key), self.value(node.value)))
+        return self._reader.made(dict(pairs))
+
+    def _of_listcomp(self, node: Any) -> Any:
+        return self._reader.made(self._comprehended(node.generators, lambda: self.value(node.elt)))
+
+    _of_generatorexp = _of_listcomp
+
+    def _comprehended(self, generators: Sequence[Any], result: Callable[[], Any]) -> List[Any]:
+        if not generators:
+            return [result()]
+        first, found, outer = generators[0], [], dict(self._scope)
+        for item in self._iterated(first.iter):
+            self._bind(first.target, item)
+            if all(self._true(self.value(test)) for test in first.ifs):
+                found += self._comprehended(generators[1:], result)
+        self._scope.clear()
+        self._scope.update(outer)
+        return found
+
+    def _of_subscript(self, node: Any) -> Any:
+        return self._plain(self.value(node.value), (*DICTS, list, tuple, str))[self._key(node)]
+
+    def _key(self, node: Any) -> Any:
+        inner = node.slice
+        return self.value(getattr(inner, "value", inner) if type(inner).__name__ == "Index" else inner)  # Python 3.8
+
+    def _of_ifexp(self, node: Any) -> Any:
+        return self.value(node.body if self._true(self.value(node.test)) else node.orelse)
+
+    def _of_boolop(self, node: Any) -> Any:
+        value: Any = None
+        for part in node.values:
+            value = self.value(part)
+            if self._true(value) == isinstance(node.op, ast.Or):
+                break
+        return value
+
+    def _of_unaryop(self, node: Any) -> Any:
+        value = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            return not self._true(value)
+        return -self._plain(value, PLAIN) if isinstance(node.op, ast.USub) else self._unknown(node)
+
+    def _of_binop(self, node: Any) -> Any:
+        combine = OPERATORS.get(type(node.op)) or self._unknown(node)
+        return combine(self._plain(self.value(node.left), PLAIN), self._plain(self.value(node.right), PLAIN))
+
+    def _of_compare(self, node: Any) -> Any:
+        left = self.value(node.left)
+        for op, comparator in zip(node.ops, node.comparators):
+            right = self.value(comparator)
+            if not isinstance(op, (ast.Is, ast.IsNot)):
+                self._plain(left, PLAIN)
+                self._plain(right, (*PLAIN, *DICTS, *LISTS))
+            if not OPERATORS[type(op)](left, right):
+                return False
+            left = right
+        return True
+
+    def _of_joinedstr(self, node: Any) -> Any:
+        return "".join(str(self._plain(self.value(part), PLAIN)) for part in node.values)
+
+    def _of_formattedvalue(self, node: Any) -> Any:
+        if node.format_spec is not None or node.conversion != -1:
+            self._unknown(node)
+        return self.value(node.value)
+
+    def _of_call(self, node: Any) -> Any:
+        if any(k.arg is None for k in node.keywords) or any(isinstance(a, ast.Starred) for a in node.args):
+            self._unknown(node)
+        target = node.func
+        if isinstance(target, ast.Attribute) and not self._is_of_a_module(target):
+            if node.keywords:
+                self._unknown(node)
+            given = [self.value(a) for a in node.args]
+            if _is_super(target.value):
+                return self._reader._method(self._owner, target.attr, given, self._depth, self._home)
+            return self._reader.call_method(self.value(target.value), target.attr, given, self._depth)
+        given = [self.value(a) for a in node.args]
+        return self._converted(self.value(target), given, {k.arg: self.value(k.value) for k in node.keywords})
+
+    def _is_of_a_module(self, node: Any) -> bool:
+        inner = node.value
+        return isinstance(inner, ast.Name) and self._globals.get(inner.id) in (copy, collections)
+
+    def _converted(self, function: Any, given: List[Any], named: Dict[Any, Any]) -> Any:
+        if any(function is one for one in COPIES):
+            return given[0]
+        if not any(function is one for one in CONVERSIONS):
+            raise Unreadable(f"{getattr(function, '__name__', function)}() is not understood")
+        if len(given) == 1 and self._reader.is_tensor(given[0]):
+            return self._reader.number(given[0]) if function in (int, float, bool) else self._unknown(function)
+        for value in given:
+            self._plain(value, (*PLAIN, *DICTS, *LISTS, *VIEWS))
+        result = function(*given, **named)
+        return self._reader.made(result) if type(result) in (*DICTS, list, set) else result
+
+    # -- what may be looked into --
+
+    def _iterated(self, node: Any) -> List[Any]:
+        return list(self._plain(self.value(node), (*DICTS, *LISTS, *VIEWS)))
+
+    def _true(self, value: Any) -> bool:
+        return bool(self._plain(value, (*PLAIN, *DICTS, *LISTS)))
+
+    @staticmethod
+    def _plain(value: Any, kinds: Sequence[type]) -> Any:
+        if type(value) not in kinds:
+            raise Unreadable(f"it looks into a {type(value).__name__}")
+        return value
+
+
+COPIES = (copy.copy, copy.deepcopy)
+VIEWS: Tuple[type, ...] = (type({}.items()), type({}.keys()), type({}.values()), enumerate, zip, range)
+VIEWS += tuple(type(getattr(collections.OrderedDict(), name)()) for name in ("items", "keys", "values"))
+
+
+def _is_super(node: Any) -> bool:
+    call = isinstance(node, ast.Call) and not node.args and not node.keywords
+    return call and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+__all__ = ["Reader", "Unreadable"]
