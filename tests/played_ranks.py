@@ -109,7 +109,14 @@ class Played(Link):
         return {"done": True, "aborted": False, "at_step": 6, "value": {**value, "notes": [], "others": {}}}
 
     def _take(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"step": 5, "own_steps": [12], "where": "after the optimizer step", "loaders": 1, "notes": [], "others": {}}
+        return {
+            "step": 5,
+            "own_steps": [12],
+            "where": "after the optimizer step",
+            "loaders": 1,
+            "notes": [],
+            "others": {},
+        }
 
     def _plan(self, params: dict[str, Any]) -> dict[str, Any]:
         return {"plan": {"of": self.rank}}
@@ -122,7 +129,15 @@ class Played(Link):
 
     def _progress(self, params: dict[str, Any]) -> dict[str, Any]:
         files = {f"rank-{self.rank}.pt": {"bytes": 3, "sha256": "0" * 64, "rank": self.rank}}
-        return {"written": 3, "total": 3, "done": True, "error": None, "files": files, "results": None, "not_finite": []}
+        return {
+            "written": 3,
+            "total": 3,
+            "done": True,
+            "error": None,
+            "files": files,
+            "results": None,
+            "not_finite": [],
+        }
 
     def _commit(self, params: dict[str, Any]) -> dict[str, Any]:
         for name in params["files"]:

@@ -66,14 +66,18 @@ def _tensor(entry: Any) -> TensorEntry | None:
 
 
 def _paths(entries: dict[Any, Any], planner: Any) -> dict[Any, tuple[str, ...]]:
-    """Each entry's path in the nested state dict, from the planner where it noted it."""
-    known = planner if isinstance(planner, dict) else {}
-    return {
-        name: tuple(word(part) for part in known[name])
-        if isinstance(known.get(name), (tuple, list)) and known[name]
-        else tuple(word(name).split("."))
-        for name in entries
-    }
+    """Each entry's path in the nested state dict, from the planner where it noted it.
+
+    One that was saved flat has names with dots in them, which are paths where they speak of an optimizer: else they are a model's own.
+    """
+    known = {n: tuple(map(word, p)) for n, p in (planner if isinstance(planner, dict) else {}).items() if _is_path(p)}
+    flat = all(len(path) == 1 for path in known.values())
+    dotted = not known or (flat and any(role_of(path[0].split(".")[0]) == "optimizer" for path in known.values()))
+    return {name: tuple(word(name).split(".")) if dotted or name not in known else known[name] for name in entries}
+
+
+def _is_path(noted: Any) -> bool:
+    return isinstance(noted, (tuple, list)) and len(noted) > 0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ..agent.checkpoint import named
 from ..agent.checkpoint.others import SAVED_AS
 from ..agent.checkpoint.stated import Reader, Unreadable
 from ..errors import UsageError
@@ -81,7 +82,7 @@ def check(stated: Sequence[tuple[Pair, Any]], restored: Mapping[str, Sequence[An
 def _named(name: str, given: Any, entries: Sequence[Entry]) -> tuple[int, Entry]:
     for i, entry in enumerate(entries):
         if entry["name"] == name:
-            if _class_of(entry) != type(weights.unwrapped(given)).__name__:
+            if _class_of(entry) != named.class_of(given).__name__:
                 raise UsageError(
                     f"the checkpoint's {name} is a {_class_of(entry)}, not a {type(given).__name__}",
                     "build it as the saved job did",
@@ -91,7 +92,7 @@ def _named(name: str, given: Any, entries: Sequence[Entry]) -> tuple[int, Entry]
 
 
 def _of_class(given: Any, entries: Sequence[Entry]) -> tuple[int, Entry]:
-    cls = type(weights.unwrapped(given)).__name__
+    cls = named.class_of(given).__name__
     fitting = [(i, entry) for i, entry in enumerate(entries) if _class_of(entry) == cls]
     if not fitting:
         raise UsageError(f"the checkpoint has no {cls} besides its model and optimizer", _there(entries))

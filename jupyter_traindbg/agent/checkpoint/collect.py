@@ -256,7 +256,7 @@ def described_models(found: Found) -> List[Dict[str, Any]]:
         sizes = {id(t): int(t.numel()) for t in tensors.values()}
         described.append(
             {
-                "class": _class(named.unwrapped(model)),
+                "class": _full_name(named.class_of(model)),
                 "file": _numbered("model", i),
                 "tensors": len(tensors),
                 "parameters": sum(sizes.values()),
@@ -270,7 +270,7 @@ def described_others(found: Found) -> List[Dict[str, Any]]:
     return [
         {
             "name": o.name,
-            "class": _class(named.unwrapped(o.thing)),
+            "class": _full_name(named.class_of(o.thing) if o.is_module else type(o.thing)),
             "file": _numbered("other", i),
             "module": o.is_module,
         }
@@ -470,7 +470,11 @@ def _numbered(name: str, index: int) -> str:
 
 
 def _class(thing: Any) -> str:
-    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+    return _full_name(type(thing))
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _ignore(text: str) -> None:

@@ -25,6 +25,13 @@ def unwrapped(model: Any) -> Any:
     return model
 
 
+def class_of(model: Any) -> type:
+    """The class that the user wrote: without wrappers, and without what FSDP2 makes of a class."""
+    cls: type = type(unwrapped(model))
+    made = [base.__name__ for base in cls.__bases__][:1] == ["FSDPModule"]
+    return cls.__bases__[1] if made and len(cls.__bases__) > 1 else cls
+
+
 def modules(root: Any) -> Iterator[Tuple[str, Any]]:
     """``(name, module)`` in the order of ``state_dict()``. A module that is registered twice comes twice, as there."""
     return _below("", root, set())
@@ -139,4 +146,4 @@ def _of_torch(function: Optional[Any]) -> bool:
     return where == "torch" or where.startswith("torch.")
 
 
-__all__ = ["FSDP1", "cannot_save", "everything", "modules", "state", "statistics_kept", "unwrapped"]
+__all__ = ["FSDP1", "cannot_save", "class_of", "everything", "modules", "state", "statistics_kept", "unwrapped"]
