@@ -13,7 +13,7 @@ import weakref
 from collections import Counter
 from typing import Any, Dict, List, Union
 
-from .attributes import attribute
+from .attributes import attribute, attributes
 from .harmless import PLAIN, harmless
 
 SIDE_EFFECTS = "the schedule is a function that might have side effects; it is not run"
@@ -23,10 +23,11 @@ class _CannotTell(Exception):
     """The message says why."""
 
 
-def never_stepped(scheduler: Any) -> bool:
-    """True where a scheduler of torch's has only taken the step that its constructor takes: what it would set, nobody asks for."""
-    count = attribute(scheduler, "_step_count")
-    return type(count) is int and count <= 1
+def never_stepped(scheduler: Any, optimizer: Any) -> bool:
+    """True where `optimizer` goes on and its scheduler, one of torch's, has only taken the step that its constructor takes."""
+    count, step = attribute(scheduler, "_step_count"), attributes(optimizer).get("step")
+    only_made = getattr(step, "_wrapped_by_lr_sched", False) and not attributes(optimizer).get("_opt_called", False)
+    return type(count) is int and count <= 1 and not only_made
 
 
 def upcoming(scheduler: Any, optimizer: Any, count: int) -> Union[List[List[float]], str]:

@@ -71,9 +71,9 @@ def _paths(entries: dict[Any, Any], planner: Any) -> dict[Any, tuple[str, ...]]:
     One that was saved flat has names with dots in them, which are paths where they speak of an optimizer: else they are a model's own.
     """
     known = {n: tuple(map(word, p)) for n, p in (planner if isinstance(planner, dict) else {}).items() if _is_path(p)}
-    flat = all(len(path) == 1 for path in known.values())
-    dotted = not known or (flat and any(role_of(path[0].split(".")[0]) == "optimizer" for path in known.values()))
-    return {name: tuple(word(name).split(".")) if dotted or name not in known else known[name] for name in entries}
+    if any("." in path[0] and role_of(path[0].split(".")[0]) == "optimizer" for path in known.values()):
+        known = {name: (*path[0].split("."), *path[1:]) for name, path in known.items()}
+    return {name: known[name] if name in known else tuple(word(name).split(".")) for name in entries}
 
 
 def _is_path(noted: Any) -> bool:

@@ -21,8 +21,8 @@ SAVED_AS = "traindbg: saved as"
 """The key of what stands in a state for the state of something that the checkpoint has already."""
 MOST_VALUES = 200_000
 MOST_NAMED = 3
-WITHIN = 4
-"""So far below an object its parts are looked for."""
+WITHIN, MOST_PARTS = 6, 2000
+"""So far below an object its parts are looked for, and so many of them at most."""
 CONSTANT = ("torch.nn.modules.loss",)
 """Modules whose tensors are weights that somebody has given to them."""
 
@@ -50,7 +50,7 @@ class Others:
         self.left_out: List[str] = []
         """What is not saved, and why, one sentence each."""
         stateful = [one for one in objects.stateful() if not self._is_covered(one)]
-        of_loaders = {id(part) for loader in objects.loaders() for part in _parts(loader, 2)}
+        of_loaders = {id(part) for loader in objects.loaders() for part in _parts(loader, WITHIN)}
         loaders = {id(loader) for loader in objects.loaders()}
         readable, unreadable = self._sorted(
             [
@@ -237,9 +237,9 @@ def _parts(root: Any, depth: int) -> List[Any]:
     found, edge, seen = [root], [root], {id(root)}
     for _ in range(depth):
         below = []
-        for thing in edge:
+        for thing in edge if len(found) < MOST_PARTS else ():
             for part in reachable.parts(thing):
-                if id(part) not in seen and not isinstance(part, reachable.LEAVES) and not _is_module(part):
+                if id(part) not in seen and not issubclass(type(part), reachable.LEAVES) and not _is_module(part):
                     seen.add(id(part))
                     below.append(part)
         found, edge = [*found, *below], below

@@ -5,8 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import threading
 import types
 from typing import Any, List, Set
+
+PATIENCE_S = 1.0
+_silent: Set[str] = set()
+"""Files that did not answer: they are not asked again."""
 
 
 class NoSource(Exception):
@@ -17,7 +22,7 @@ def definition(function: Any, class_name: str) -> Any:
     """The syntax tree of `function`. Raises `NoSource` where its source is not at hand, or is not what runs."""
     code = function.__code__
     try:
-        source = "".join(inspect.getsourcelines(code)[0])
+        source = _text(code)
         # as it is indented there: in a text of several lines, a docstring, that is a part of it
         within = f"class {class_name}:\n{source if source[:1].isspace() else textwrap.indent(source, ' ')}"
         tree = ast.parse(within)
@@ -33,6 +38,30 @@ def definition(function: Any, class_name: str) -> Any:
     if not isinstance(node, ast.FunctionDef) or not any(_same(code, one) for way in ways for one in _codes(way)):
         raise NoSource(f"the source of {code.co_name}() is not what runs")
     return node
+
+
+def _text(code: types.CodeType) -> str:
+    """The lines of a function. A file system may hang, and it may be what the job hangs in: no longer than `PATIENCE_S`."""
+    if code.co_filename in _silent:
+        raise NoSource(f"{code.co_filename} did not answer")
+    found: List[str] = []
+    failed: List[BaseException] = []
+
+    def read() -> None:
+        try:
+            found.append("".join(inspect.getsourcelines(code)[0]))
+        except BaseException as e:  # told to who waits for it
+            failed.append(e)
+
+    thread = threading.Thread(target=read, name="traindbg-agent", daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    if failed:
+        raise failed[0]
+    if not found:
+        _silent.add(code.co_filename)
+        raise NoSource(f"{code.co_filename} did not answer within {PATIENCE_S:.0f} s")
+    return found[0]
 
 
 def _names(code: types.CodeType) -> Set[str]:

@@ -46,7 +46,7 @@ def _step(record: Optional[List[Any]]) -> Dict[str, Any]:
 def _optimizer(agent: Agent, optimizer: Any, turn: Optional[Turn]) -> Dict[str, Any]:
     schedulers = agent.objects.schedulers(optimizer)
     names = [type(s).__name__ for s in schedulers]
-    if len(schedulers) == 1 and turn is not None and turn.last > turn.first and never_stepped(schedulers[0]):
+    if len(schedulers) == 1 and turn is not None and turn.last > turn.first and never_stepped(schedulers[0], optimizer):
         following: Any = f"{names[0]} has not been stepped so far"
     elif len(schedulers) == 1:
         following = upcoming(schedulers[0], optimizer, NEXT)

@@ -178,3 +178,26 @@ def test_two_schedulers_on_one_optimizer(agent: Agent) -> None:
     (seen,) = agent.call("lr", {})["optimizers"]
     assert "2 schedulers act on one optimizer" in seen["groups"][0]["next_lr"]
     del both
+
+
+def test_a_schedule_that_nobody_steps_has_no_next_values(agent: Agent) -> None:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> None:
+        model(torch.randn(2, 3)).sum().backward()
+        optimizer.step()
+
+    def following() -> Any:
+        (told,) = agent.call("lr", {})["optimizers"]
+        return told["groups"][0]["next_lr"]
+
+    step()
+    step()
+    scheduler = lrs.StepLR(optimizer, 2)
+    made = [0.1, 0.01, 0.01, 0.001, 0.001]
+    assert following() == pytest.approx(made)  # it has just been made
+    step()
+    assert following() == "StepLR has not been stepped so far"
+    scheduler.step()
+    assert following() == pytest.approx([*made[1:], 0.0001])

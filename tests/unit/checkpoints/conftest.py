@@ -82,6 +82,19 @@ def _dcp(folder: Path, parts: dict[str, Any]) -> None:
         state = {k: parts[k] for k in ("model", "optimizer", "epoch")}
         dcp.save(state, storage_writer=dcp.FileSystemWriter(folder / "dcp"), no_dist=True)
         dcp.save(parts["model"], storage_writer=dcp.FileSystemWriter(folder / "dcp_weights"), no_dist=True)
+        app = {"app": {"model": parts["model"], "optim": parts["optimizer"]}}
+        flat = {f"model.{name}": tensor for name, tensor in parts["model"].items()}
+        for number, entry in parts["optimizer"]["state"].items():
+            flat.update({f"optimizer.state.{number}.{key}": value for key, value in entry.items()})
+        flat["optimizer.param_groups"] = parts["optimizer"]["param_groups"]
+        for name, tree in {
+            "dcp_app": app,
+            "dcp_app_step": {**app, "step": torch.tensor(9)},
+            "dcp_names": flat,
+            "dcp_together": {**parts["model"], **parts["optimizer"]},
+        }.items():
+            dcp.save(tree, storage_writer=dcp.FileSystemWriter(folder / name), no_dist=True)
+        torch.save(app, folder / "app.pt")
 
 
 def _lightning(folder: Path, parts: dict[str, Any]) -> None:
