@@ -109,7 +109,7 @@ print(freed(), freed_in_another_thread(), freed_from_a_generator(), variables_su
 @pytest.mark.parametrize("python", interpreters().values(), ids=interpreters().keys())
 def test_frames_are_left_as_they_were(python: str, tmp_path: Path) -> None:
     (tmp_path / "looking").mkdir()
-    for name in ("notebook.py", "reachable.py"):
+    for name in ("attributes.py", "notebook.py", "reachable.py"):
         (tmp_path / "looking" / name).write_text((AGENT / name).read_text())
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([python, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ class Parts:
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Parts, Path]]:
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Parts, Path]:
     folder = tmp_path_factory.mktemp("others")
     (folder / "agent").mkdir(mode=0o700)
     running = agent_package.start(str(folder / "agent"), keep=True)
@@ -56,7 +55,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Parts
     finally:
         running.stop()
     seal(folder / "ck")
-    yield parts, folder / "ck"
+    return parts, folder / "ck"
 
 
 def values(parts: Parts) -> list[Any]:
