@@ -19,14 +19,12 @@ from .stated import Reader, Unreadable
 
 SAVED_AS = "traindbg: saved as"
 """The key of what stands in a state for the state of something that the checkpoint has already."""
-MOST_VALUES = 200_000
+MOST_VALUES = 50_000
 MOST_NAMED = 3
 WITHIN, MOST_PARTS = 6, 2000
 """So far below an object its parts are looked for, and so many of them at most."""
 CONSTANT = ("torch.nn.modules.loss",)
 """Modules whose tensors are weights that somebody has given to them."""
-
-
 FSDP1_WORDS = "FullyShardedDataParallel (FSDP1) keeps flat parameters, which only its own collectives tell apart"
 
 
@@ -104,7 +102,7 @@ class Others:
             return marked
         if _is_module(thing):
             return named.state(thing, _ignore)
-        if type(thing).__module__ == "torch.optim.lr_scheduler":
+        if type(thing).__module__ == "torch.optim.lr_scheduler" and not hasattr(thing, "_schedulers"):
             return thing.state_dict()
         return Reader.NOT_KNOWN
 

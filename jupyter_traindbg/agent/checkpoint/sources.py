@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import textwrap
 import threading
 import types
@@ -22,7 +23,7 @@ def definition(function: Any, class_name: str) -> Any:
     """The syntax tree of `function`. Raises `NoSource` where its source is not at hand, or is not what runs."""
     code = function.__code__
     try:
-        source = _text(code)
+        source = _text(function)
         # as it is indented there: in a text of several lines, a docstring, that is a part of it
         within = f"class {class_name}:\n{source if source[:1].isspace() else textwrap.indent(source, ' ')}"
         tree = ast.parse(within)
@@ -32,36 +33,33 @@ def definition(function: Any, class_name: str) -> Any:
         # also the flags of `from __future__` imports, which are above the highest flag of a code object's own
         flags = code.co_flags & ~0xFFFF
         ways = [compile(f"{before}{within}", "<source>", "exec", flags, True) for before in {imported, ""}]
-    except (OSError, SyntaxError, ValueError, TypeError) as e:
+    except (SyntaxError, ValueError, TypeError) as e:
         raise NoSource(f"the source of {code.co_name}() is not at hand") from e
-    node = tree.body[0].body[0]  # type: ignore[attr-defined]
+    node = tree.body[0].body[0]  # type: ignore[attr-defined]  # the class, the function
     if not isinstance(node, ast.FunctionDef) or not any(_same(code, one) for way in ways for one in _codes(way)):
         raise NoSource(f"the source of {code.co_name}() is not what runs")
     return node
 
 
-def _text(code: types.CodeType) -> str:
-    """The lines of a function. A file system may hang, and it may be what the job hangs in: no longer than `PATIENCE_S`."""
+def _text(function: Any) -> str:
+    """The lines of a function. Not by `inspect`, which asks all modules for a file, and some run code then.
+
+    A file system may hang, and it may be what the job hangs in: it is given `PATIENCE_S` to answer, once.
+    """
+    code = function.__code__
     if code.co_filename in _silent:
         raise NoSource(f"{code.co_filename} did not answer")
-    found: List[str] = []
-    failed: List[BaseException] = []
-
-    def read() -> None:
-        try:
-            found.append("".join(inspect.getsourcelines(code)[0]))
-        except BaseException as e:  # told to who waits for it
-            failed.append(e)
-
-    thread = threading.Thread(target=read, name="traindbg-agent", daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-    if failed:
-        raise failed[0]
-    if not found:
-        _silent.add(code.co_filename)
-        raise NoSource(f"{code.co_filename} did not answer within {PATIENCE_S:.0f} s")
-    return found[0]
+    if len(linecache.cache.get(code.co_filename, ())) < 4:  # a shorter entry says how to read it
+        reading = threading.Thread(
+            target=linecache.getlines, args=(code.co_filename, function.__globals__), name="traindbg-agent", daemon=True
+        )
+        reading.start()
+        reading.join(PATIENCE_S)
+        if reading.is_alive():
+            _silent.add(code.co_filename)
+            raise NoSource(f"{code.co_filename} did not answer within {PATIENCE_S:.0f} s")
+    entry = linecache.cache.get(code.co_filename, ())
+    return "".join(inspect.getblock(entry[2][code.co_firstlineno - 1 :])) if len(entry) == 4 else ""
 
 
 def _names(code: types.CodeType) -> Set[str]:

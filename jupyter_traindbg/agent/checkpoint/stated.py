@@ -16,20 +16,15 @@ import types
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..attributes import attributes, defined
+from . import containers
+from .containers import DICTS, LISTS, PLAIN, Unreadable
 from .sources import NoSource, definition
 
 MOST_STEPS = 200_000
 MOST_DEPTH = 16
-PLAIN = (int, float, bool, str, bytes, type(None))
-DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
-LISTS = (list, tuple, set, frozenset, collections.deque)
 SAME_VALUES = ("detach", "cpu", "clone", "contiguous")
 """Methods of a tensor whose result has its values."""
-READS = ("items", "keys", "values", "get", "copy", "index", "count", "startswith", "endswith")
-WRITES = ("update", "append", "extend", "pop", "setdefault", "add")
-"""Methods of plain containers; the latter only of those that the function itself has made."""
 PARTS_OF_A_MODULE = ("_modules", "_parameters", "_buffers")
-CONVERSIONS = (dict, list, tuple, set, int, float, bool, str, len, enumerate, zip, range, collections.OrderedDict)
 OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -40,17 +35,9 @@ OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
 }
 
 Known = Callable[[Any], Any]
-
-
-class Unreadable(Exception):
-    """The message says what is in the way."""
 
 
 class _Returned(Exception):
@@ -143,8 +130,9 @@ class Reader:
             return self._function(found.fget, thing, home, [], depth + 1)
         if type(found) is types.MemberDescriptorType:
             return found.__get__(thing, type(thing))
-        for held in (own, *(own.get(part, {}) for part in PARTS_OF_A_MODULE)):
-            if name in held:
+        parts: List[Any] = [own, *(own.get(part) for part in PARTS_OF_A_MODULE)]
+        for held in parts:
+            if type(held) in DICTS and name in held:
                 return held[name]
         if type(found) in PLAIN:
             return found
@@ -157,10 +145,8 @@ class Reader:
                 return owner
             return self.number(owner) if name == "item" else self._refuse(f"{name}() of a tensor")
         if kind in DICTS or kind in LISTS or kind is str:
-            if name in READS or (name in WRITES and self.is_ours(owner)):
-                result = getattr(owner, name)(*given)
-                return self.made(result) if name == "copy" else result
-            return self._refuse(f"{name}() of a {kind.__name__}")
+            result = containers.called(owner, name, given, ours=self.is_ours(owner))
+            return self.made(result) if name == "copy" else result
         if name == "state_dict" and not given:
             self.inside.add(id(owner))
             return self._state(owner, depth + 1)
@@ -231,12 +217,12 @@ class _Call:
             self._bind(node.target, self.value(node.value))
 
     def _run_if(self, node: Any) -> None:
-        self.run(node.body if self._true(self.value(node.test)) else node.orelse)
+        self.run(node.body if containers.truth(self.value(node.test)) else node.orelse)
 
     def _run_for(self, node: Any) -> None:
         if node.orelse:
             self._unknown(node)
-        for item in self._iterated(node.iter):
+        for item in containers.items(self.value(node.iter)):
             self._bind(node.target, item)
             self.run(node.body)
 
@@ -244,16 +230,16 @@ class _Call:
         for target in node.targets:
             if not isinstance(target, ast.Subscript):
                 self._unknown(target)
-            del self._ours(target.value)[self._key(target)]
+            del self._ours(target.value)[containers.key(self._key(target))]
 
     def _bind(self, target: Any, value: Any) -> None:
         if isinstance(target, ast.Name):
             self._scope[target.id] = value
-        elif isinstance(target, ast.Tuple) and type(value) in (tuple, list):
+        elif isinstance(target, ast.Tuple) and type(value) in (tuple, list) and len(value) == len(target.elts):
             for one, part in zip(target.elts, value):
                 self._bind(one, part)
         elif isinstance(target, ast.Subscript):
-            self._ours(target.value)[self._key(target)] = value
+            self._ours(target.value)[containers.key(self._key(target))] = value
         else:
             self._unknown(target)
 
@@ -276,7 +262,7 @@ class _Call:
         if node.id in self._scope:
             return self._scope[node.id]
         value = self._globals.get(node.id, getattr(builtins, node.id, None))
-        if type(value) in PLAIN or any(value is one for one in (*CONVERSIONS, copy, collections, *COPIES)):
+        if containers.known(value):
             return value
         raise Unreadable(f"{node.id} is not understood")
 
@@ -292,9 +278,9 @@ class _Call:
         result: Dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values):
             if key is None:
-                result.update(self._plain(self.value(value), DICTS))
+                result.update(containers.mapping(self.value(value)))
             else:
-                result[self.value(key)] = self.value(value)
+                result[containers.key(self.value(key))] = self.value(value)
         return self._reader.made(result)
 
     def _of_list(self, node: Any) -> Any:
@@ -304,11 +290,11 @@ class _Call:
         return tuple(self.value(part) for part in node.elts)
 
     def _of_set(self, node: Any) -> Any:
-        return {self.value(part) for part in node.elts}
+        return {containers.key(self.value(part)) for part in node.elts}
 
     def _of_dictcomp(self, node: Any) -> Any:
         pairs = self._comprehended(node.generators, lambda: (self.value(node.key), self.value(node.value)))
-        return self._reader.made(dict(pairs))
+        return self._reader.made(containers.mapping(pairs))
 
     def _of_listcomp(self, node: Any) -> Any:
         return self._reader.made(self._comprehended(node.generators, lambda: self.value(node.elt)))
@@ -319,56 +305,61 @@ class _Call:
         if not generators:
             return [result()]
         first, found, outer = generators[0], [], dict(self._scope)
-        for item in self._iterated(first.iter):
+        for item in containers.items(self.value(first.iter)):
             self._bind(first.target, item)
-            if all(self._true(self.value(test)) for test in first.ifs):
+            if all(containers.truth(self.value(test)) for test in first.ifs):
                 found += self._comprehended(generators[1:], result)
         self._scope.clear()
         self._scope.update(outer)
         return found
 
     def _of_subscript(self, node: Any) -> Any:
-        return self._plain(self.value(node.value), (*DICTS, list, tuple, str))[self._key(node)]
+        return containers.item(self.value(node.value), self._key(node))
 
     def _key(self, node: Any) -> Any:
         inner = node.slice
         return self.value(getattr(inner, "value", inner) if type(inner).__name__ == "Index" else inner)  # Python 3.8
 
     def _of_ifexp(self, node: Any) -> Any:
-        return self.value(node.body if self._true(self.value(node.test)) else node.orelse)
+        return self.value(node.body if containers.truth(self.value(node.test)) else node.orelse)
 
     def _of_boolop(self, node: Any) -> Any:
         value: Any = None
         for part in node.values:
             value = self.value(part)
-            if self._true(value) == isinstance(node.op, ast.Or):
+            if containers.truth(value) == isinstance(node.op, ast.Or):
                 break
         return value
 
     def _of_unaryop(self, node: Any) -> Any:
         value = self.value(node.operand)
         if isinstance(node.op, ast.Not):
-            return not self._true(value)
-        return -self._plain(value, PLAIN) if isinstance(node.op, ast.USub) else self._unknown(node)
+            return not containers.truth(value)
+        return -containers.of(value, PLAIN) if isinstance(node.op, ast.USub) else self._unknown(node)
 
     def _of_binop(self, node: Any) -> Any:
         combine = OPERATORS.get(type(node.op)) or self._unknown(node)
-        return combine(self._plain(self.value(node.left), PLAIN), self._plain(self.value(node.right), PLAIN))
+        return combine(containers.of(self.value(node.left), PLAIN), containers.of(self.value(node.right), PLAIN))
 
     def _of_compare(self, node: Any) -> Any:
         left = self.value(node.left)
         for op, comparator in zip(node.ops, node.comparators):
             right = self.value(comparator)
-            if not isinstance(op, (ast.Is, ast.IsNot)):
-                self._plain(left, PLAIN)
-                self._plain(right, (*PLAIN, *DICTS, *LISTS))
-            if not OPERATORS[type(op)](left, right):
+            if not self._compared(op, left, right):
                 return False
             left = right
         return True
 
+    @staticmethod
+    def _compared(op: Any, left: Any, right: Any) -> bool:
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            return (left is right) == isinstance(op, ast.Is)
+        if isinstance(op, (ast.In, ast.NotIn)):
+            return containers.contains(right, left) == isinstance(op, ast.In)
+        return bool(OPERATORS[type(op)](containers.of(left, PLAIN), containers.of(right, PLAIN)))
+
     def _of_joinedstr(self, node: Any) -> Any:
-        return "".join(str(self._plain(self.value(part), PLAIN)) for part in node.values)
+        return "".join(str(containers.of(self.value(part), PLAIN)) for part in node.values)
 
     def _of_formattedvalue(self, node: Any) -> Any:
         if node.format_spec is not None or node.conversion != -1:
@@ -391,38 +382,17 @@ class _Call:
 
     def _is_of_a_module(self, node: Any) -> bool:
         inner = node.value
-        return isinstance(inner, ast.Name) and self._globals.get(inner.id) in (copy, collections)
+        if not isinstance(inner, ast.Name) or inner.id in self._scope:
+            return False
+        value = self._globals.get(inner.id)
+        return value is copy or value is collections
 
     def _converted(self, function: Any, given: List[Any], named: Dict[Any, Any]) -> Any:
-        if any(function is one for one in COPIES):
-            return given[0]
-        if not any(function is one for one in CONVERSIONS):
-            raise Unreadable(f"{getattr(function, '__name__', function)}() is not understood")
-        if len(given) == 1 and self._reader.is_tensor(given[0]):
-            return self._reader.number(given[0]) if function in (int, float, bool) else self._unknown(function)
-        for value in given:
-            self._plain(value, (*PLAIN, *DICTS, *LISTS, *VIEWS))
-        result = function(*given, **named)
-        return self._reader.made(result) if type(result) in (*DICTS, list, set) else result
-
-    # -- what may be looked into --
-
-    def _iterated(self, node: Any) -> List[Any]:
-        return list(self._plain(self.value(node), (*DICTS, *LISTS, *VIEWS)))
-
-    def _true(self, value: Any) -> bool:
-        return bool(self._plain(value, (*PLAIN, *DICTS, *LISTS)))
-
-    @staticmethod
-    def _plain(value: Any, kinds: Sequence[type]) -> Any:
-        if type(value) not in kinds:
-            raise Unreadable(f"it looks into a {type(value).__name__}")
-        return value
-
-
-COPIES = (copy.copy, copy.deepcopy)
-VIEWS: Tuple[type, ...] = (type({}.items()), type({}.keys()), type({}.values()), enumerate, zip, range)
-VIEWS += tuple(type(getattr(collections.OrderedDict(), name)()) for name in ("items", "keys", "values"))
+        if len(given) == 1 and self._reader.is_tensor(given[0]) and any(function is one for one in (int, float, bool)):
+            return function(self._reader.number(given[0]))
+        result = containers.converted(function, given, named)
+        fresh = type(result) in (*DICTS, list, set) and not any(result is one for one in given)
+        return self._reader.made(result) if fresh else result
 
 
 def _is_super(node: Any) -> bool:

@@ -373,7 +373,7 @@ class Writing:
             "where": boundary["where"],
             "loaders": len(boundary["loaders"]),
             "notes": list(self._manifest.get("notes", ())),
-            "others": self.found.others.digests(),
+            "others": self.found.others.digests() if place()[1] > 1 else {},
         }
 
     def _describe(self, boundary: Dict[str, Any], contents: Contents) -> None:

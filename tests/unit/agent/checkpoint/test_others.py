@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from jupyter_traindbg.agent.checkpoint import arena
+from jupyter_traindbg.agent.checkpoint.collect import Found
 from jupyter_traindbg.agent.checkpoint.others import MOST_VALUES, SAVED_AS
 
 
@@ -144,7 +145,7 @@ def test_what_is_not_saved_is_named(client: Client) -> None:
     assert list(files) == ["arrays"]
     assert files["arrays"] == {"seen": [0.0, 0.0, 0.0]}
     assert [note for note in notes if note.startswith("left out: the state of unknown (Unknown)")]
-    assert [note for note in notes if "the state of large (Counter)" in note and "more than 200,000 values" in note]
+    assert [note for note in notes if "the state of large (Counter)" in note and "more than 50,000 values" in note]
     assert [note for note in notes if note == "arrays (Counter) holds NumPy arrays: they are kept as lists of numbers"]
 
 
@@ -186,10 +187,10 @@ def test_what_ranks_must_agree_on(client: Client) -> None:
     model, optimizer = trained()
     counter = Counter()
     stay(model, optimizer)
-    first = client.save()["others"]
+    first = Found(client.agent).others.digests()
     counter.seen = 1
     assert list(first) == ["counter"]
-    assert client.save(overwrite=True)["others"] != first
+    assert Found(client.agent).others.digests() != first
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64])

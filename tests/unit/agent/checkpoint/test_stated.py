@@ -246,6 +246,51 @@ class Compares(Base):
         return {"x": self.odd == 1}
 
 
+class IsAKey:
+    def __hash__(self) -> int:
+        return ran()
+
+    def __eq__(self, other: object) -> bool:
+        return bool(ran())
+
+
+class AsksAList(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.odd = [IsAKey()]
+
+    def state_dict(self) -> Any:
+        return {"x": 1 in self.odd}  # type: ignore[comparison-overlap]
+
+
+class MakesKeys(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.odd = [(IsAKey(), 1)]
+
+    def state_dict(self) -> Any:
+        return {k: v for k, v in self.odd}  # noqa: C416
+
+
+class MakesADict(MakesKeys):
+    def state_dict(self) -> Any:
+        return dict(self.odd)
+
+
+class Represents(MakesKeys):
+    def state_dict(self) -> Any:
+        return {"x": str(self.odd)}
+
+
+class MakesWhatIsMissing(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.odd = collections.defaultdict(ran)
+
+    def state_dict(self) -> Any:
+        return {"x": self.odd["missing"]}
+
+
 class ForEver(Base):
     def state_dict(self) -> Any:
         return self.state_dict()
@@ -273,6 +318,11 @@ UNREADABLE: tuple[tuple[Any, str], ...] = (
     (Extends, "append() of a list is not understood"),
     (LooksIntoAStranger, "ran is not understood"),
     (Compares, "it looks into a Equal"),
+    (AsksAList, "a IsAKey is a key"),
+    (MakesKeys, "a IsAKey is a key"),
+    (MakesADict, "a IsAKey is a key"),
+    (Represents, "it looks into a list"),
+    (MakesWhatIsMissing, "it has no 'missing'"),
     (ForEver, "nested too deeply"),
     (TooMuch, "too much"),
     (Wrapped, "is no function written in Python"),
@@ -327,12 +377,12 @@ def test_a_file_system_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch:
     cls = defined(tmp_path, TEXT)
     asked: list[object] = []
 
-    def hangs(code: object) -> Any:
-        asked.append(code)
+    def hangs(file: object, of_module: object) -> Any:
+        asked.append(file)
         time.sleep(5)
 
     monkeypatch.setattr(sources, "PATIENCE_S", 0.05)
-    monkeypatch.setattr("inspect.getsourcelines", hangs)
+    monkeypatch.setattr(linecache, "getlines", hangs)
     for _ in range(3):
         with pytest.raises(Unreadable, match="did not answer"):
             reader().state(cls())
