@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from checkpointing import Client
+from resumable_jobs import seal
+from torch import nn
 
-torch = pytest.importorskip("torch")
-from checkpointing import Client  # noqa: E402
-from resumable_jobs import seal  # noqa: E402
-from torch import nn  # noqa: E402
-
-import traindbg  # noqa: E402
-from jupyter_traindbg import agent as agent_package  # noqa: E402
-from jupyter_traindbg.errors import UsageError  # noqa: E402
+import traindbg
+from jupyter_traindbg.errors import UsageError
 
 
 class Best:
@@ -39,23 +37,17 @@ class Parts:
         self.best = Best(self.model, value)
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Parts, Path]:
-    folder = tmp_path_factory.mktemp("others")
-    (folder / "agent").mkdir(mode=0o700)
-    running = agent_package.start(str(folder / "agent"), keep=True)
-    try:
-        parts = Parts(0.25)
-        parts.model(torch.randn(2, 3)).sum().backward()
-        parts.optimizer.step()
-        first, second, best = parts.first, parts.second, parts.best
-        client = Client(running, folder / "ck")
-        client.save()
-        assert (first, second, best) == (parts.first, parts.second, parts.best)
-    finally:
-        running.stop()
-    seal(folder / "ck")
-    return parts, folder / "ck"
+@pytest.fixture
+def checkpoint(client: Client) -> tuple[Parts, Path]:
+    parts = Parts(0.25)
+    parts.model(torch.randn(2, 3)).sum().backward()
+    parts.optimizer.step()
+    first, second, best = parts.first, parts.second, parts.best
+    client.save()
+    client.agent.stop()
+    assert (first, second, best) == (parts.first, parts.second, parts.best)
+    seal(client.directory)
+    return parts, client.directory
 
 
 def values(parts: Parts) -> list[Any]:
