@@ -52,7 +52,7 @@ def from_frames() -> Iterator[Any]:
     main = vars(sys.modules["__main__"])
     seen: Set[int] = {id(main), *map(id, notebook.shelves())}
     queue: Deque[Tuple[Any, int]] = deque()
-    leaves = (*LEAVES, sys.modules["torch"].Tensor) if hasattr(sys.modules.get("torch"), "Tensor") else LEAVES
+    leaves = _leaves()
     is_leaf: Dict[int, bool] = {}  # by id: a metaclass may run user code when its class is hashed or compared
 
     def add(values: List[Any], depth: int) -> None:
@@ -66,7 +66,7 @@ def from_frames() -> Iterator[Any]:
 
     namespaces = _look_at_frames(lambda values: add(values, 0))
     for namespace in [main, *namespaces]:
-        add(_variables(namespace), 0)
+        add([value for _, value in _variables(namespace)], 0)
     while queue and len(seen) < MOST_OBJECTS:
         value, depth = queue.popleft()
         yield value
@@ -106,12 +106,17 @@ def _look_at_frames(add: Callable[[List[Any]], None]) -> List[Dict[str, Any]]:
     return list(namespaces.values())
 
 
-def _variables(namespace: Dict[str, Any]) -> List[Any]:
-    """What the names of a module stand for; in IPython's without its outputs."""
+def _variables(namespace: Dict[str, Any]) -> List[Tuple[Any, Any]]:
+    """The names of a module and what they stand for; in IPython's without its outputs."""
     items = list(namespace.items())
     if "Out" in namespace and "In" in namespace:
         items = [(name, value) for name, value in items if not (isinstance(name, str) and OUTPUT.fullmatch(name))]
-    return [value for _, value in items]
+    return items
+
+
+def _leaves() -> Tuple[type, ...]:
+    """What nothing of interest hangs on; tensors among them, which must not be held."""
+    return (*LEAVES, sys.modules["torch"].Tensor) if hasattr(sys.modules.get("torch"), "Tensor") else LEAVES
 
 
 def names(wanted: Container[int]) -> Dict[int, str]:
@@ -133,12 +138,20 @@ def names(wanted: Container[int]) -> Dict[int, str]:
 
 
 def _named_variables() -> Iterator[List[Tuple[Any, Any]]]:
-    """The variables of ``__main__``, then those of all functions but our own that run, outermost first."""
-    yield list(vars(sys.modules["__main__"]).items())
+    """The variables of ``__main__``, then those of all functions but our own that run, outermost first, then those of their modules."""
+    yield _variables(vars(sys.modules["__main__"]))
+    modules = {}
+    leaves = _leaves()
     for innermost in (*frames_of_others().values(), sys._getframe(1)):
-        for frame, local in reversed(list(look_at_stack(innermost))):
+        of_stack: List[List[Tuple[Any, Any]]] = []
+        for frame, local in look_at_stack(innermost):
             if frame.f_globals.get("__package__") not in OURS:
-                yield list(local.items())
+                modules[id(frame.f_globals)] = frame.f_globals
+                if frame.f_code.co_flags & CO_OPTIMIZED:
+                    of_stack.append([pair for pair in local.items() if not issubclass(type(pair[1]), leaves)])
+        yield from reversed(of_stack)
+    for module in modules.values():
+        yield _variables(module)
 
 
 def _steps(value: Any) -> List[Tuple[str, Any]]:
