@@ -6,6 +6,7 @@ All of it is a part of an exact resume. A module is saved as any other is. An ob
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -25,6 +26,8 @@ WITHIN, MOST_PARTS = 6, 2000
 """So far below an object its parts are looked for, and so many of them at most."""
 CONSTANT = ("torch.nn.modules.loss",)
 """Modules whose tensors are weights that somebody has given to them."""
+CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
+AS_THEY_ARE = (dict, collections.OrderedDict, list, tuple)
 FSDP1_WORDS = "FullyShardedDataParallel (FSDP1) keeps flat parameters, which only its own collectives tell apart"
 
 
@@ -79,8 +82,11 @@ class Others:
         except Unreadable as e:
             note(f"left out: {other.name} ({class_name(other.thing)}): {e}")
             return None
-        if any(True for _ in _arrays(state)):
-            note(f"{other.name} ({class_name(other.thing)}) holds NumPy arrays: they are kept as lists of numbers")
+        altered = sorted({type(value).__name__ for value in _values(state) if _is_altered(value)})
+        if altered:
+            note(
+                f"{other.name} ({class_name(other.thing)}) holds a {', a '.join(altered)}: kept as a plain list or dict"
+            )
         return plain(state, other.name, note)
 
     def digests(self) -> Dict[str, str]:
@@ -198,20 +204,27 @@ def _not_saved(state: Any) -> str:
     return ""
 
 
-def _leaves(state: Any) -> Iterator[Any]:
+def _values(state: Any) -> Iterator[Any]:
+    """Containers and what is in them, each container once."""
     stack, seen = [state], set()
     while stack:
         value = stack.pop()
-        if isinstance(value, (dict, list, tuple, set, frozenset)):
-            if id(value) not in seen:
-                seen.add(id(value))
-                stack.extend(value.values() if isinstance(value, dict) else value)
-        else:
-            yield value
+        if issubclass(type(value), CONTAINERS):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            stack.extend(dict.values(value) if issubclass(type(value), dict) else value)
+        yield value
 
 
-def _arrays(state: Any) -> Iterator[Any]:
-    return (leaf for leaf in _leaves(state) if type(leaf).__module__ == "numpy" and getattr(leaf, "ndim", None))
+def _leaves(state: Any) -> Iterator[Any]:
+    return (value for value in _values(state) if not issubclass(type(value), CONTAINERS))
+
+
+def _is_altered(value: Any) -> bool:
+    """True for what `plain` makes something else of."""
+    array = type(value).__module__ == "numpy" and getattr(value, "ndim", None)
+    return bool(array) or (issubclass(type(value), CONTAINERS) and type(value) not in AS_THEY_ARE)
 
 
 def _digest(state: Any) -> str:
