@@ -33,9 +33,9 @@ def told(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("notes ")]
 
 
-def runs_to_the_end(ranks: int, port: str, *args: str) -> list[str]:
-    """What `resumable.py` prints in `ranks` processes: a text for each of its ``--resume``, the ranks' one after the other."""
-    command = [sys.executable, "-u", str(PROGRAMS / "resumable.py"), *args, "--steps", str(STEPS)]
+def by_itself(program: str, *args: str, ranks: int, port: str) -> list[str]:
+    """What a program of ours prints that runs to its end in `ranks` processes, one text for each."""
+    command = [sys.executable, "-u", str(PROGRAMS / program), *args]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     if ranks > 1:
         env.update(WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
@@ -48,6 +48,12 @@ def runs_to_the_end(ranks: int, port: str, *args: str) -> list[str]:
             p.kill()
             p.wait(10)
     assert [p.returncode for p in started] == [0] * ranks, texts
+    return texts
+
+
+def runs_to_the_end(ranks: int, port: str, *args: str) -> list[str]:
+    """What `resumable.py` prints in `ranks` processes: a text for each of its ``--resume``, the ranks' one after the other."""
+    texts = by_itself("resumable.py", *args, "--steps", str(STEPS), ranks=ranks, port=port)
     parts = [re.split(r"^run\n", text, flags=re.MULTILINE)[1:] for text in texts]
     return ["".join(of_ranks) for of_ranks in zip(*parts, strict=True)]
 

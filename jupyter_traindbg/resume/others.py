@@ -35,7 +35,14 @@ def match(given: Any, entries: Sequence[Entry]) -> list[Pair]:
     if isinstance(given, Mapping) and not hasattr(given, "load_state_dict"):
         return [Pair(one, *_named(str(name), one, entries)) for name, one in given.items()]
     several = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
-    return [Pair(one, *_of_class(one, entries)) for one in several]
+    pairs = [Pair(one, *_of_class(one, entries)) for one in several]
+    twice = [pair for i, pair in enumerate(pairs) if any(pair.index == other.index for other in pairs[:i])]
+    if twice:
+        raise UsageError(
+            f"several {_class_of(twice[0].entry)} were given and the checkpoint has one: {twice[0].name}",
+            f"give that one alone: `others={{{twice[0].name!r}: ...}}`",
+        )
+    return pairs
 
 
 def not_given(pairs: Sequence[Pair], entries: Sequence[Entry]) -> Iterator[str]:

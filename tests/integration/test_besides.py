@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from checkpointing import command, good
-from resuming import Losses, losses
-from support import PROGRAMS, Start, need
+from resuming import Losses, by_itself, losses
+from support import Start, need
 
 import traindbg
 from jupyter_traindbg.model import Checkpoint
@@ -24,24 +22,8 @@ BESIDES = ("averages (Averages)", "curriculum (Curriculum)", "teacher (AveragedM
 
 def run(*args: str, ranks: int = 1, port: str = "") -> tuple[Losses, str]:
     """The losses of besides.py run to its end by itself, and all that it said."""
-    words = [sys.executable, "-u", str(PROGRAMS / "besides.py"), *args]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    each = [
-        {**env, "RANK": str(r), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        for r in range(ranks)
-    ]
-    started = [
-        subprocess.Popen(words, env=e if ranks > 1 else env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for e in each
-    ]
-    try:
-        texts = [p.communicate(timeout=90)[0].decode() for p in started]
-    finally:
-        for p in started:
-            p.kill()
-            p.wait(10)
-    assert [p.returncode for p in started] == [0] * ranks, texts
-    return {key: loss for text in texts for key, loss in losses(text).items()}, "".join(texts)
+    text = "".join(by_itself("besides.py", *args, ranks=ranks, port=port))
+    return losses(text), text
 
 
 def saved(start: Start, directory: Path, *args: str, ranks: int = 1, port: str = "") -> Checkpoint:

@@ -50,16 +50,7 @@ class Others:
         self._reader = Reader(self._known, _is_tensor)
         self.left_out: List[str] = []
         """What is not saved, and why, one sentence each."""
-        stateful = [one for one in objects.stateful() if not self._is_covered(one)]
-        of_loaders = {id(part) for loader in objects.loaders() for part in _parts(loader, WITHIN)}
-        loaders = {id(loader) for loader in objects.loaders()}
-        readable, unreadable = self._sorted(
-            [
-                one
-                for one in stateful
-                if id(one) not in of_loaders and not any(id(part) in loaders for part in _parts(one, 1))
-            ]
-        )
+        readable, unreadable = self._sorted(self._of_its_own(objects))
         modules = [m for m in objects.untrained() if id(m) not in self._reader.inside and _is_kept(m)]
         unreadable += [(m, FSDP1_WORDS) for m in modules if _has_flat_parameters(m)]
         things = [*(m for m in modules if not _has_flat_parameters(m)), *readable]
@@ -111,6 +102,19 @@ class Others:
         if type(thing).__module__ == "torch.optim.lr_scheduler" and not hasattr(thing, "_schedulers"):
             return thing.state_dict()
         return Reader.NOT_KNOWN
+
+    def _of_its_own(self, objects: Objects) -> List[Any]:
+        """Objects that the checkpoint has in no other way; samplers and datasets are the loaders' affair, whose position it has."""
+        loaders = objects.loaders()
+        of_loaders = {id(part) for loader in loaders for part in _parts(loader, WITHIN)}
+        around = {id(loader) for loader in loaders}
+        return [
+            one
+            for one in objects.stateful()
+            if not self._is_covered(one)
+            and id(one) not in of_loaders
+            and not any(id(part) in around for part in reachable.parts(one))
+        ]
 
     def _is_covered(self, thing: Any) -> bool:
         return id(thing) in self._covered or (

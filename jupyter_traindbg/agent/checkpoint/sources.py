@@ -44,22 +44,22 @@ def definition(function: Any, class_name: str) -> Any:
 def _text(function: Any) -> str:
     """The lines of a function. Not by `inspect`, which asks all modules for a file, and some run code then.
 
-    A file system may hang, and it may be what the job hangs in: it is given `PATIENCE_S` to answer, once.
+    A file system may hang, and it may be what the job hangs in: it is given `PATIENCE_S` to answer, and each file is asked once. What
+    has come meanwhile is there the next time.
     """
-    code = function.__code__
-    if code.co_filename in _silent:
-        raise NoSource(f"{code.co_filename} did not answer")
-    if len(linecache.cache.get(code.co_filename, ())) < 4:  # a shorter entry says how to read it
+    file = function.__code__.co_filename
+    if len(linecache.cache.get(file, ())) < 4 and file not in _silent:  # a shorter entry says how to read it
         reading = threading.Thread(
-            target=linecache.getlines, args=(code.co_filename, function.__globals__), name="traindbg-agent", daemon=True
+            target=linecache.getlines, args=(file, function.__globals__), name="traindbg-agent", daemon=True
         )
         reading.start()
-        reading.join(PATIENCE_S)
+        reading.join(PATIENCE_S / 20 if _silent else PATIENCE_S)
         if reading.is_alive():
-            _silent.add(code.co_filename)
-            raise NoSource(f"{code.co_filename} did not answer within {PATIENCE_S:.0f} s")
-    entry = linecache.cache.get(code.co_filename, ())
-    return "".join(inspect.getblock(entry[2][code.co_firstlineno - 1 :])) if len(entry) == 4 else ""
+            _silent.add(file)
+    entry = linecache.cache.get(file, ())
+    if len(entry) < 4 and file in _silent:
+        raise NoSource(f"{file} did not answer")
+    return "".join(inspect.getblock(entry[2][function.__code__.co_firstlineno - 1 :])) if len(entry) == 4 else ""
 
 
 def _names(code: types.CodeType) -> Set[str]:

@@ -15,7 +15,7 @@ import operator
 import types
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from ..attributes import attributes, defined
+from ..attributes import MISSING, attributes, defined
 from . import containers
 from .containers import DICTS, LISTS, PLAIN, Unreadable
 from .sources import NoSource, definition
@@ -59,11 +59,11 @@ class Reader:
         self._definitions: Dict[Tuple[types.CodeType, str], Any] = {}
         self.inside: Set[int] = set()
         self._left = 0
-        self._made: List[Any] = []
+        self._made: Dict[int, Any] = {}
 
     def state(self, thing: Any) -> Any:
         """What ``thing.state_dict()`` would return, tensors as they are. Raises `Unreadable`. About 5 us an expression."""
-        self._left, self._made = MOST_STEPS, []
+        self._left = MOST_STEPS
         try:
             return self._method(thing, "state_dict", [], 0)
         except Unreadable:
@@ -73,7 +73,7 @@ class Reader:
         except Exception as e:  # what the function would raise, too, or a class that is odder than we know
             raise Unreadable(f"{type(e).__name__}: {e}") from e
         finally:
-            self._made = []
+            self._made = {}
 
     def _state(self, thing: Any, depth: int) -> Any:
         state = self._known(thing)
@@ -83,7 +83,10 @@ class Reader:
 
     def _method(self, owner: Any, name: str, given: List[Any], depth: int, after: Optional[type] = None) -> Any:
         """Call a method of the class of `owner`; with `after` the next one behind that class, as ``super()`` does."""
+        self._refuse_odd(owner)
         found, home = defined(type(owner), name, after)
+        if name in attributes(owner) and after is None:
+            raise Unreadable(f"{name}() of this {type(owner).__name__} is not its class's")
         if type(found) is not types.FunctionType:
             raise Unreadable(f"{type(owner).__name__}.{name} is no function written in Python")
         return self._function(found, owner, home, given, depth + 1)
@@ -105,11 +108,11 @@ class Reader:
 
     def made(self, container: Any) -> Any:
         """Note that `container` is ours: the function may change it."""
-        self._made.append(container)  # kept, so that its id stays its own
+        self._made[id(container)] = container  # kept, so that its id stays its own
         return container
 
     def is_ours(self, container: Any) -> bool:
-        return any(container is one for one in self._made)
+        return id(container) in self._made
 
     def is_tensor(self, value: Any) -> bool:
         return self._is_tensor(value)
@@ -120,8 +123,7 @@ class Reader:
             if name == "data":
                 return thing
             raise Unreadable(f".{name} of a tensor")
-        if type(defined(type(thing), "__getattribute__")[0]) is types.FunctionType:
-            raise Unreadable(f"{type(thing).__name__} answers for its attributes itself")
+        self._refuse_odd(thing)
         own = attributes(thing)
         if name == "__dict__":
             return own
@@ -130,6 +132,8 @@ class Reader:
             return self._function(found.fget, thing, home, [], depth + 1)
         if type(found) is types.MemberDescriptorType:
             return found.__get__(thing, type(thing))
+        if defined(type(found), "__set__")[0] is not MISSING:  # it answers in place of the variable of that name
+            raise Unreadable(f"{type(thing).__name__}.{name} is a {type(found).__name__}")
         parts: List[Any] = [own, *(own.get(part) for part in PARTS_OF_A_MODULE)]
         for held in parts:
             if type(held) in DICTS and name in held:
@@ -137,6 +141,14 @@ class Reader:
         if type(found) in PLAIN:
             return found
         raise Unreadable(f"{type(thing).__name__}.{name} is nothing that can be read without running code")
+
+    @staticmethod
+    def _refuse_odd(thing: Any) -> None:
+        """Raise where the class of `thing` has ways of its own to find an attribute."""
+        own_dict = defined(type(thing), "__dict__")[0]
+        plain = own_dict is MISSING or type(own_dict) in (types.GetSetDescriptorType, types.MemberDescriptorType)
+        if not plain or type(defined(type(thing), "__getattribute__")[0]) is types.FunctionType:
+            raise Unreadable(f"{type(thing).__name__} answers for its attributes itself")
 
     def call_method(self, owner: Any, name: str, given: List[Any], depth: int) -> Any:
         kind = type(owner)
@@ -155,7 +167,7 @@ class Reader:
     def number(self, value: Any) -> Any:
         """The element of a tensor in host memory."""
         if value.device.type != "cpu" or value.numel() != 1:
-            raise Unreadable("it asks a GPU for a number")
+            raise Unreadable("it makes a number of a tensor on a GPU, or of several elements")
         return value.detach().item()
 
     @staticmethod
@@ -174,11 +186,13 @@ class _Call:
     def result(self, node: Any, given: List[Any]) -> Any:
         """What the function with this tree returns for its owner and what is `given`."""
         names = [a.arg for a in (*getattr(node.args, "posonlyargs", ()), *node.args.args)]
+        if len(given) >= len(names) or node.args.vararg or node.args.kwarg:
+            raise Unreadable(f"{self._function.__name__}() takes its arguments in another way")
         defaults = self._function.__defaults__ or ()
         self._scope.update(zip(names[len(names) - len(defaults) :], defaults))
         self._scope.update(self._function.__kwdefaults__ or {})
         self._scope.update(zip(names, [self._owner, *given]))
-        missing = [name for name in names if name not in self._scope]
+        missing = [n for n in (*names, *(a.arg for a in node.args.kwonlyargs)) if n not in self._scope]
         if missing:
             raise Unreadable(f"{self._function.__name__}() wants {missing[0]}")
         try:

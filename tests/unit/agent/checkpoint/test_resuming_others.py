@@ -85,6 +85,7 @@ REFUSED = {
     "another class": (lambda p: {"first": p.best}, "the checkpoint's first is a Linear, not a Best"),
     "no such class": (lambda p: [nn.Conv1d(1, 1, 1)], "the checkpoint has no Conv1d besides its model and optimizer"),
     "which of them": (lambda p: [p.first], "the checkpoint has 2 of class Linear: first, second"),
+    "two for one": (lambda p: [p.best, p.best], "several Best were given and the checkpoint has one: best"),
     "another shape": (lambda p: {"first": nn.Linear(2, 3)}, "weight is 3x2 here and 2x2 there"),
 }
 

@@ -291,6 +291,62 @@ class MakesWhatIsMissing(Base):
         return {"x": self.odd["missing"]}
 
 
+class Patched(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.state_dict = ran
+
+    def state_dict(self) -> Any:  # type: ignore[no-redef]
+        return {"x": 1}
+
+
+class PatchedHelper(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = ran  # type: ignore[assignment, method-assign]
+
+    def state_dict(self) -> Any:
+        return {"x": self.kept()}
+
+
+class Answers:
+    def __get__(self, owner: object, cls: object) -> int:
+        return ran()
+
+    def __set__(self, owner: object, value: object) -> None:
+        vars(owner)["described"] = value
+
+
+class Described(Base):
+    described = Answers()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.described = 3  # type: ignore[assignment]
+
+    def state_dict(self) -> Any:
+        return {"x": self.described}
+
+
+class MadeUpVariables(Base):
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        return {"x": ran()}
+
+    def state_dict(self) -> Any:
+        return dict(self.__dict__)
+
+
+class AnyArguments(Base):
+    def state_dict(self, *args: Any, **options: Any) -> Any:
+        return {"args": args}
+
+
+class WantsAName(Base):
+    def state_dict(self, *, LIMIT: int) -> Any:
+        return {"x": LIMIT}
+
+
 class ForEver(Base):
     def state_dict(self) -> Any:
         return self.state_dict()
@@ -323,6 +379,12 @@ UNREADABLE: tuple[tuple[Any, str], ...] = (
     (MakesADict, "a IsAKey is a key"),
     (Represents, "it looks into a list"),
     (MakesWhatIsMissing, "it has no 'missing'"),
+    (Patched, "is not its class's"),
+    (PatchedHelper, "kept() of this PatchedHelper is not its class's"),
+    (Described, "Described.described is a Answers"),
+    (MadeUpVariables, "answers for its attributes itself"),
+    (AnyArguments, "takes its arguments in another way"),
+    (WantsAName, "wants LIMIT"),
     (ForEver, "nested too deeply"),
     (TooMuch, "too much"),
     (Wrapped, "is no function written in Python"),
