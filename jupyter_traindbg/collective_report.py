@@ -12,6 +12,7 @@ from .attach.base import Link
 from .attach.together import each
 from .diagnose import collectives as rules
 from .errors import TraindbgError
+from .frames.whose import user_frame
 from .model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives, Silent
 from .outside import flightrec
 from .outside import stacks as outside
@@ -114,5 +115,6 @@ def _places_from_outside(links: list[Link]) -> dict[int, str]:
 
 def _place(processes: Sequence[ProcessStacks]) -> str | None:
     """Where the training thread is in the user's code."""
-    frames = [f for p in processes for t in p.threads if t.training for f in t.frames if not f.library]
-    return f"{frames[0].file}:{frames[0].line} {frames[0].function}" if frames else None
+    frames = (user_frame(t.frames) for p in processes for t in p.threads if t.training)
+    frame = next(filter(None, frames), None)
+    return f"{frame.file}:{frame.line} {frame.function}" if frame else None

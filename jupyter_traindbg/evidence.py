@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .frames.waits import waiting_for
+from .frames.whose import RawFrame, frames_of
 from .model import (
     Child,
     FirstNonFinite,
-    Frame,
     GradStat,
     GroupChange,
     InForce,
@@ -27,7 +28,6 @@ from .model import (
     Thread,
 )
 from .outside import procfs
-from .outside.frames import RawFrame, library_frame, waiting_for
 
 NO_ANSWER = "it lies on a GPU that does not answer"
 GONE = "its optimizer is gone"
@@ -59,7 +59,7 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
         name=raw["name"],
         tid=NotAvailable("the thread was not started by Python") if tid is None else tid,
         state=state,
-        frames=tuple(Frame(file, line, function, library_frame(file)) for file, line, function in frames),
+        frames=frames_of(frames),
         waiting_for=waiting,
         holds_gil=NotAvailable("the agent itself held it while it looked"),
         training=bool(raw["training"]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from .model import Frame, FullCollections, NotAvailable, Place, Sampled, Soundness
+from .frames.whose import frames_of
+from .model import FullCollections, NotAvailable, Place, Sampled, Soundness
 from .outside import procfs
-from .outside.frames import library_frame
 
 __all__ = ["soundness"]
 
@@ -32,7 +32,7 @@ def soundness(answer: Mapping[str, Any]) -> Soundness:
 def _sampled(raw: Mapping[str, Any]) -> Sampled:
     places = (
         Place(
-            _frames(p["frames"]),
+            frames_of(p["frames"]),
             p["looks"],
             p["wall_s"],
             NotAvailable("this kernel keeps no account of it") if p["idle_s"] is None else p["idle_s"],
@@ -44,9 +44,5 @@ def _sampled(raw: Mapping[str, Any]) -> Sampled:
 
 
 def _collections(raw: Mapping[str, Any]) -> FullCollections:
-    places = tuple((_frames(p["frames"]), p["count"]) for p in raw["places"])
+    places = tuple((frames_of(p["frames"]), p["count"]) for p in raw["places"])
     return FullCollections(raw["count"], raw["pause_s"], raw["longest_s"], places)
-
-
-def _frames(raw: Iterable[tuple[str, int, str]]) -> tuple[Frame, ...]:
-    return tuple(Frame(file, line, function, library_frame(file)) for file, line, function in raw)

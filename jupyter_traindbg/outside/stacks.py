@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted, TargetGone, TraindbgError
-from ..model import Frame, NotAvailable, ProcessStacks, Thread
+from ..frames.waits import in_dataloader_worker, waiting_for
+from ..frames.whose import frames_of
+from ..model import NotAvailable, ProcessStacks, Thread
 from . import procfs
-from .frames import in_dataloader_worker, library_frame, waiting_for
 
 __all__ = ["dump", "py_spy"]
 
@@ -269,14 +270,15 @@ def _thread(asked: _Asked, raw: dict[str, Any], kernel: dict[int, procfs.ThreadS
         tid = asked.pid  # Python before 3.11 does not record thread ids, but that one is known
     seen = kernel.get(tid)
     call = procfs.system_call(asked.pid, tid) if tid is not None else procfs.SystemCall("")
-    frames = tuple(Frame(f["filename"], f["line"], f["name"], library_frame(f["filename"])) for f in raw["frames"])
+    told = [(f["filename"], f["line"], f["name"]) for f in raw["frames"]]
+    frames = frames_of(told)
     holds_gil = bool(raw["owns_gil"])
     return Thread(
         name=name or (seen.name if seen else "unnamed"),
         tid=NotAvailable("Python before 3.11 does not record it") if tid is None else tid,
         state=_state(seen, holds_gil) if seen else NotAvailable("its thread id is not known"),
         frames=frames,
-        waiting_for=waiting_for([(f.file, f.line, f.function) for f in frames], call.name or None, call.on),
+        waiting_for=waiting_for(told, call.name or None, call.on),
         holds_gil=holds_gil,
         training=tid == asked.training_tid,
     )

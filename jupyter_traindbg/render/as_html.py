@@ -9,10 +9,11 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ..frames.whose import short_path, short_place
 from .blocks import Block, Inline, Span, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import finalize
-from .frames import place, runs, short_path
+from .frames import runs
 
 __all__ = ["draw", "page"]
 
@@ -63,6 +64,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(spans=_spans, drawing=drawing, runs=runs, place=place, path=short_path)
+    environment.filters.update(spans=_spans, drawing=drawing, runs=runs, place=short_place, path=short_path)
     environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT, most_rows=MOST_ROWS)
     return environment

@@ -12,10 +12,11 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from ..frames.whose import short_path, short_place
 from .blocks import Bar, Block, Card, Column, Curve, Fold, Frames, Inline, Items, Line, Pair, Pairs, Table, Tone, spans
 from .chart import sparkline
 from .clean import clean
-from .frames import place, runs, short_path
+from .frames import runs
 
 __all__ = ["draw"]
 
@@ -178,10 +179,10 @@ class _Drawing:
                 continue
             for frame in run.frames:
                 if run.folded:
-                    yield _hanging(Text("┆ ", "dim"), Text(clean(place(frame)), "dim"))
+                    yield _hanging(Text("┆ ", "dim"), Text(clean(short_place(frame)), "dim"))
                 else:
                     yield _pasted(
-                        Text("› ", "bold"),
+                        Text("┆ ", "dim") if frame.library else Text("› ", "bold"),
                         *_user_frame(frame.line, clean(short_path(frame)), clean(frame.function), room),
                     )
 

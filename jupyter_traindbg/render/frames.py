@@ -1,19 +1,17 @@
-"""How a stack is told: the user's frames one by one, runs of library frames in one line."""
+"""How a stack is told: the user's frames one by one, runs of library frames in one line, without those that tell what is going on."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from ..frames.phases import telling
+from ..frames.whose import own_frames, short_place
 from ..model import Frame
 from .units import plural
 
-__all__ = ["Run", "own", "place", "runs", "short_path"]
-
-_INSTALLED = re.compile(r"^.*/(?:(?:site|dist)-packages|lib(?:64)?/python\d+\.\d+t?)/")
+__all__ = ["Run", "runs"]
 
 
 @dataclass(frozen=True)
@@ -27,33 +25,21 @@ class Run:
     @property
     def summary(self) -> str:
         """``7 library frames, innermost threading.py:359 wait``."""
-        return f"{plural(len(self.frames), *self.noun)}, innermost {place(self.frames[0])}"
+        return f"{plural(len(self.frames), *self.noun)}, innermost {short_place(self.frames[0])}"
 
 
 INHERITED = ("frame that its parent had at the fork", "frames that its parent had at the fork")
 
 
 def runs(frames: Sequence[Frame]) -> list[Run]:
-    """The frames in runs: the user's, a library's, and in a forked child those of its parent."""
-    here = own(frames)
-    found = [Run(library, tuple(same)) for library, same in groupby(here, key=lambda f: f.library)]
+    """The frames in runs: the user's, with the library's that tell a phase (``Trainer.evaluate``) each for itself; a library's; and in a
+    forked child those of its parent.
+    """
+    here = own_frames(frames)
+    shown = {id(frame) for frame in telling(here)}
+    found = [
+        Run(kind == "folded", tuple(same))
+        for kind, same in groupby(here, key=lambda f: "telling" if id(f) in shown else "folded" if f.library else "own")
+    ]
     inherited = tuple(frames[len(here) :])
     return [*found, Run(True, inherited, INHERITED)] if inherited else found
-
-
-def own(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """Without what a forked process inherited: below its start lie its parent's frames, which say nothing of it."""
-    fork = next((i for i, f in enumerate(frames) if f.file.endswith("/multiprocessing/popen_fork.py")), len(frames))
-    return frames[:fork]
-
-
-def short_path(frame: Frame, *, name_only: bool = False) -> str:
-    """A library's file from its package on (``torch/nn/modules/module.py``); the user's in full, or by name only."""
-    if frame.library:
-        return _INSTALLED.sub("", frame.file)
-    return os.path.basename(frame.file) or frame.file if name_only else frame.file
-
-
-def place(frame: Frame) -> str:
-    """``train.py:42 train_step``."""
-    return f"{short_path(frame, name_only=True)}:{frame.line} {frame.function}"

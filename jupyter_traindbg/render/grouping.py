@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ..frames import whose
 from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, available
-from .frames import own
 
 __all__ = ["StackGroup", "compact_ranks", "group_by", "group_stacks", "rank_list"]
 
@@ -90,8 +90,8 @@ class StackGroup:
 
     @property
     def where(self) -> Frame | None:
-        """The innermost frame of the user's code, else the innermost there is."""
-        return next((f for f in own(self.frames) if not f.library), self.frames[0] if self.frames else None)
+        """The frame that says where they are: the user's innermost, else a library's."""
+        return whose.where(self.frames)
 
     @property
     def idle(self) -> bool:
@@ -101,7 +101,7 @@ class StackGroup:
         if self.holds_gil or self.note or self.state == "running" or not self.frames:
             return False
         waits_for_work = self.waiting_for is not None and self.waiting_for.startswith("idle")
-        return waits_for_work or (not self.training and all(f.library for f in own(self.frames)))
+        return waits_for_work or (not self.training and whose.user_frame(self.frames) is None)
 
 
 def group_stacks(stacks: Stacks) -> list[StackGroup]:

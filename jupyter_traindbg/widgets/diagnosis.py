@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from ..frames.phases import phase_of
+from ..frames.whose import short_path, short_place
 from ..model import Collectives, Diagnosis, NotAvailable, RankState, RayWorker, Stacks
 from ..render.clean import clean
 from ..render.collective_rows import RankRow, families_of, family_of, row_of
 from ..render.common import clock
-from ..render.frames import place, runs, short_path
+from ..render.frames import runs
 from ..render.grouping import StackGroup, compact_ranks, group_by, group_stacks
 from ..render.units import duration
 from ..render.views.diagnosis import state_words
@@ -195,7 +197,8 @@ def _section(group: StackGroup) -> str:
 
 def _stack_group(group: StackGroup) -> dict[str, Any]:
     state = group.state.reason if isinstance(group.state, NotAvailable) else group.state
-    words = [state, group.waiting_for or "", "holds the GIL" if group.holds_gil else ""]
+    phase = phase_of(group.frames) if group.training and group.role == "rank" else None
+    words = [state, group.waiting_for or "", phase.words if phase else "", "holds the GIL" if group.holds_gil else ""]
     return {
         "ranks": compact_ranks(group.ranks),
         "count": len(group.ranks),
@@ -203,14 +206,14 @@ def _stack_group(group: StackGroup) -> dict[str, Any]:
         "name": clean(group.name),
         "role": group.role,
         "source": group.source,
-        "where": clean(place(group.where)) if group.where else "no Python frame",
+        "where": clean(short_place(group.where)) if group.where else "no Python frame",
         "state": clean(", ".join(filter(None, words))),
         "note": clean(group.note),
         "runs": [
             {
                 "folded": clean(run.summary) if run.folded and len(run.frames) > 1 else "",
                 "frames": [
-                    {"place": clean(place(f)), "path": clean(f"{short_path(f)}:{f.line}"), "library": f.library}
+                    {"place": clean(short_place(f)), "path": clean(f"{short_path(f)}:{f.line}"), "library": f.library}
                     for f in run.frames[:FRAMES]
                 ],
             }

@@ -19,14 +19,16 @@ MODULES = {
 }
 
 LEAVES = ["_version", "errors", "language", "model", "progress", "step_parts"]
-DATA = ["errors", "language", "model", "step_numbers", "step_parts"]
+DATA = ["errors", "frames", "language", "model", "step_numbers", "step_parts"]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
     "step_numbers": ["language", "model"],
+    "frames": ["language", "model"],  # pure: what the frames of a stack mean
     "diagnose": [
+        "frames",
         "language",
         "model",
         "ray.workers.naming",
@@ -34,11 +36,11 @@ MAY_IMPORT = {
         "step_parts",
     ],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "outside", *DATA],
-    "evidence": ["model", "outside"],
+    "evidence": ["frames", "model", "outside"],
     "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", *DATA],
     "evidence_collectives": ["evidence", "model", "outside"],
     "grads_report": ["actions.matching", "diagnose.soundness.gradients", "evidence", *DATA],
-    "evidence_soundness": ["model", "outside"],
+    "evidence_soundness": ["frames", "model", "outside"],
     "log_report": ["diagnose", "outside", *DATA],  # files, no job
     "log_following": ["diagnose", "outside", *DATA],
     "environment_report": ["attach", "diagnose", "outside", *DATA],

@@ -1,6 +1,6 @@
 """What one thread does at one moment, as a kind that rules can ask for, and in words for people. Pure functions.
 
-The stacks bring the words of `outside.frames.waiting_for`; a test holds the table here against the one there. A wait that has no frame of
+The stacks bring the words of `frames.waits.waiting_for`; a test holds the table here against the one there. A wait that has no frame of
 its own (C code called from the user's line) is told by the source line, where there is one: ``with self.lock`` or ``work.wait()``.
 """
 
@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...frames.whose import own_frames, where
 from ...language import text
 from ...model import Frame, NotAvailable, SourceLine, Thread
 
-__all__ = ["FOR_OTHER_RANKS", "Doing", "Kind", "doing", "kind_of", "own_frames", "phrase", "user_frame"]
+__all__ = ["FOR_OTHER_RANKS", "Doing", "Kind", "doing", "kind_of", "phrase"]
 
 Kind = Literal[
     "backward", "child", "collective", "computing", "device", "file", "future", "gil", "gpu", "idle", "init", "loader", "loader_end",
@@ -89,8 +90,8 @@ _CHINESE: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Doing:
-    """``words``: what is waited for, as the stack tells it. ``frame``: the innermost of the user's code. ``at``: what tells whether two
-    looks saw the same: kind and the user's frames.
+    """``words``: what is waited for, as the stack tells it. ``frame``: where that is, in the user's code if there is any on the stack.
+    ``at``: what tells whether two looks saw the same: kind and the user's frames; all frames where none is the user's.
     """
 
     kind: Kind
@@ -98,6 +99,11 @@ class Doing:
     frame: Frame | None = None
     thread: Thread | None = None
     at: tuple[object, ...] = ()
+
+    @property
+    def users(self) -> Frame | None:
+        """``frame``, if it is the user's code."""
+        return self.frame if self.frame is not None and not self.frame.library else None
 
     @property
     def operation(self) -> str:
@@ -109,15 +115,16 @@ def doing(thread: Thread | None, sources: Mapping[str, SourceLine]) -> Doing:
     """What `thread` does, from its stack and the kernel's view, and the source of the line where the stack ends in C code."""
     if thread is None:
         return Doing("unknown")
-    frame = user_frame(thread.frames)
+    frame = where(thread.frames)
     kind = kind_of(thread)
     top = thread.frames[0] if thread.frames else None
     words = thread.waiting_for or ""
     if kind in ("native", "pipe", "file") and top is not None and frame is top:
         kind = _by_source(kind, sources.get(f"{top.file}:{top.line}"))
         words = {"lock": "a lock", "thread": "another thread to end"}.get(kind, words)
-    where = tuple((f.file, f.line, f.function) for f in own_frames(thread.frames) if not f.library)
-    return Doing(kind, words, frame, thread, (kind, where))
+    own = own_frames(thread.frames)
+    places = tuple((f.file, f.line, f.function) for f in own if frame is None or frame.library or not f.library)
+    return Doing(kind, words, frame, thread, (kind, places))
 
 
 def kind_of(thread: Thread) -> Kind:
@@ -139,17 +146,6 @@ def _by_source(kind: Kind, line: SourceLine | None) -> Kind:
     if kind == "native" and ".join(" in line.text:
         return "thread"
     return "terminal" if kind != "native" and "input(" in line.text else kind
-
-
-def user_frame(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of the user's code."""
-    return next((f for f in own_frames(frames) if not f.library), None)
-
-
-def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """Without what a forked process inherited: below its start lie its parent's frames, which say nothing of it."""
-    fork = next((i for i, f in enumerate(frames) if f.file.endswith("/multiprocessing/popen_fork.py")), len(frames))
-    return frames[:fork]
 
 
 def phrase(seen: Doing) -> str:

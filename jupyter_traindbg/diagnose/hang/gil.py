@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...frames.whose import where
 from ...language import text
 from ...model import Finding, Thread
 from .case import Case, Hit, View, busy, thread_activity
-from .doing import user_frame
 from .words import place, seconds, short_place, who
 
 
@@ -16,7 +16,7 @@ def rule(case: Case) -> list[Hit]:
 
 
 def _hit(case: Case, view: View, holder: Thread) -> Hit:
-    frame = user_frame(holder.frames) or (holder.frames[0] if holder.frames else None)
+    frame = where(holder.frames)
     computes = busy(thread_activity(view.activity, holder, view.pid))
     does = text("and computes", "并在计算") if computes else text("and sleeps", "并在休眠")
     source = case.sources.get(f"{frame.file}:{frame.line}") if frame else None

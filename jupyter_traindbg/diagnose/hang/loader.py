@@ -11,6 +11,8 @@ from .case import Case, Hit, View, busy, flows, thread_activity, training_thread
 from .doing import Doing, doing, phrase
 from .words import place, short_place, who
 
+_FETCH = "/torch/utils/data/_utils/fetch.py"
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -60,11 +62,18 @@ def _worker(case: Case, view: View, process: ProcessStacks) -> Worker:
     ]
     now = seen[-1]
     activity = next((a for a in view.evidence.children if a.pid == process.pid), None)
-    idle = now.kind == "idle" or (now.frame is None and now.kind in ("process", "queue", "pipe"))
+    idle = now.kind == "idle" or (not _fetches(now) and now.kind in ("process", "queue", "pipe"))
     still = len({d.at for d in seen}) == 1 and not _busy(activity, now, process.pid)
     stopped = activity is not None and activity.state in ("T", "t")
     return Worker(
         process.pid, now, stopped or (still and not idle and now.kind != "computing"), idle, activity, process.note
+    )
+
+
+def _fetches(seen: Doing) -> bool:
+    """Whether it is in the dataset's code, or in that of a library that stands for it."""
+    return seen.users is not None or (
+        seen.thread is not None and any(f.file.endswith(_FETCH) for f in seen.thread.frames)
     )
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...frames.whose import own_frames
 from ...language import text
 from ...model import Finding, Frame, SourceLine, Thread
 from .case import Case, Hit, View
-from .doing import Doing, doing, own_frames, phrase
+from .doing import Doing, doing, phrase
 from .file_locks import is_file_lock
 from .words import place, short_place, who
 
@@ -38,7 +39,7 @@ def rule(case: Case) -> list[Hit]:
     """Of ranks whose training thread waits for a lock, an event, a queue or a thread of its own process."""
     hits = []
     for view in case.blocked:
-        if view.holder is not None or view.now.kind not in _FOR_A_THREAD or view.now.frame is None:
+        if view.holder is not None or view.now.kind not in _FOR_A_THREAD or view.now.users is None:
             continue
         if is_file_lock(view.now):
             continue  # its holder is another process
@@ -63,8 +64,8 @@ def thread_locks(thread: Thread, sources: Mapping[str, SourceLine]) -> ThreadLoc
     frames = [f for f in own_frames(thread.frames) if not f.library]
     holds = [(f.file, name) for f in frames for name in _source(f, sources).within]
     waits = []
-    if seen.kind in ("lock", "native", "thread") and seen.frame is not None:
-        waits = [(seen.frame.file, name) for name in _source(seen.frame, sources).takes]
+    if seen.kind in ("lock", "native", "thread") and seen.users is not None:
+        waits = [(seen.users.file, name) for name in _source(seen.users, sources).takes]
     return ThreadLocks(thread, seen, tuple(waits), tuple(holds))
 
 
@@ -182,7 +183,7 @@ def _lock_wait(case: Case, view: View, mine: ThreadLocks, threads: Sequence[Thre
             f"Rank {view.rank} waits for {lock} at {short_place(view.now.frame)}",
             f"rank {view.rank} 在 {short_place(view.now.frame)} 等待 {lock}",
         )
-        others = [t for t in threads if t is not mine and t.seen.frame is not None]
+        others = [t for t in threads if t is not mine and t.seen.users is not None]
         held = [
             text(
                 "who holds it cannot be seen: no other thread stands inside a `with` of it",

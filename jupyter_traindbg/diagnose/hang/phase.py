@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from itertools import groupby
 
+from ...frames import phases
 from ...language import text
-from ...model import Finding, Frame
+from ...model import Finding
 from .case import Case, Hit, View
 from .doing import Doing, phrase
 from .words import alike, place, ranks_words, seconds, short_place, who
 
-__all__ = ["phase_of", "rule"]
-
-# Library file -> what a rank is doing that passes through it; the first that fits from the outside in.
-_PHASES: Sequence[tuple[str, str, str]] = (
-    ("torch/_dynamo/", "compiling", "编译"),
-    ("torch/_inductor/", "compiling", "编译"),
-    ("torch/_functorch/", "compiling", "编译"),
-    ("triton/", "compiling", "编译"),
-    ("torch/serialization.py", "saving or loading a checkpoint", "保存或加载检查点"),
-    ("torch/distributed/checkpoint/", "saving or loading a checkpoint", "保存或加载检查点"),
-    ("safetensors/", "saving or loading a checkpoint", "保存或加载检查点"),
-    ("torch/autograd/graph.py", "in its backward pass", "反向传播"),
-    ("torch/optim/", "in its optimizer step", "优化器步"),
-    ("torch/nn/modules/module.py", "in a forward pass", "前向传播"),
-    ("torch/nn/init.py", "building its model", "构建模型"),
-    ("transformers/modeling_utils.py", "loading its model", "加载模型"),
-    ("<frozen importlib", "importing modules", "导入模块"),
-)
-_PREPARING: Sequence[tuple[str, str, str]] = (
-    ("datasets/", "preparing its dataset", "准备数据集"),
-    ("tokenizers/", "tokenising", "分词"),
-    ("transformers/tokenization", "tokenising", "分词"),
-    ("torch/utils/data/", "reading its data", "读取数据"),
-)
-_NAMED: Sequence[tuple[str, str, str]] = (
-    (r"eval|valid|predict|generat", "evaluating", "评估"),
-    (r"save|checkpoint", "saving or loading a checkpoint", "保存或加载检查点"),
-)
-"""What the user's own functions are called, for phases that pass through no library all the time."""
+__all__ = ["in_phase", "rule"]
 
 
 def rule(case: Case) -> list[Hit]:
     """Nothing for evaluating, saving, compiling and the training step itself: these are what others wait for in a healthy job."""
     if not case.overdue or not case.waiting:
         return []
-    own = [v for v in case.roles("moving") if not any(_part_of_training(d) for d in v.doings)]
+    own = [v for v in case.roles("moving") if not any(_usual(d) for d in v.doings)]
     return [
         _hit(case, same)
         for same in alike(
@@ -55,33 +28,24 @@ def rule(case: Case) -> list[Hit]:
     ]
 
 
-def _part_of_training(seen: Doing) -> bool:
-    return bool(_library_phase(seen, _PHASES) or _named_phase(seen))
+def in_phase(view: View) -> str:
+    """``compiling``, ``in a forward pass, then in its backward pass``: over the looks; empty where nothing is known."""
+    told = [phase.words for phase, _ in groupby(map(_phase, view.doings)) if phase is not None]
+    return text(", then ", "，随后").join(dict.fromkeys(told))
 
 
-def phase_of(view: View) -> str:
-    """``compiling``, ``in a forward pass`` ...; empty where the stack passes through nothing that is known."""
-    found = (_library_phase(view.now, _PHASES), _named_phase(view.now), _library_phase(view.now, _PREPARING))
-    return next(filter(None, found), "")
+def _phase(seen: Doing) -> phases.Phase | None:
+    return phases.phase_of(seen.thread.frames) if seen.thread is not None else None
 
 
-def _library_phase(seen: Doing, phases: Sequence[tuple[str, str, str]]) -> str:
-    files = [f.file for f in _frames(seen) if f.library]
-    return next((text(en, zh) for part, en, zh in phases if any(part in file for file in files)), "")
-
-
-def _named_phase(seen: Doing) -> str:
-    names = [f.function.rsplit(".", 1)[-1].lower() for f in _frames(seen) if not f.library]
-    return next((text(en, zh) for part, en, zh in _NAMED if any(re.search(part, name) for name in names)), "")
-
-
-def _frames(seen: Doing) -> Sequence[Frame]:
-    return seen.thread.frames if seen.thread is not None else ()
+def _usual(seen: Doing) -> bool:
+    phase = _phase(seen)
+    return phase is not None and phase.usual
 
 
 def _hit(case: Case, same: Sequence[View]) -> Hit:
     view, ranks = same[0], [v.rank for v in same]
-    what, at = phase_of(view), short_place(view.now.frame)
+    what, at = in_phase(view), short_place(view.now.frame)
     does = text(f"is {what}", f"正在{what}") if what else phrase(view.now)
     waited = max((v.waiting_s for v in case.waiting if v.waiting_s is not None), default=None)
     finding = Finding(

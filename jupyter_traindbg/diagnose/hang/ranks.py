@@ -207,7 +207,7 @@ def _role(seen: View) -> Role:
 def _rests(seen: View) -> bool:
     """Whether it is a kernel that runs no cell. As one rank of several it is not at rest: others may wait for what its cell left out."""
     return seen.evidence.world_size == 1 and all(
-        d.kind == "idle" and d.frame is None and d.thread is not None and _in_kernel_loop(d.thread) for d in seen.doings
+        d.kind == "idle" and d.users is None and d.thread is not None and _in_kernel_loop(d.thread) for d in seen.doings
     )
 
 

@@ -11,7 +11,7 @@ from ...model import Finding, RankState
 from .. import soundness
 from .case import Case, Role, View
 from .doing import phrase
-from .phase import phase_of
+from .phase import in_phase
 from .words import place, ranks_words, seconds
 
 __all__ = ["rank_states", "state"]
@@ -65,7 +65,7 @@ def _phases(busy: Sequence[View]) -> list[str]:
     """``rank 0: saving or loading a checkpoint``: what the others of a healthy job may be waiting for."""
     named: dict[str, list[int]] = {}
     for view in busy:
-        if phase := phase_of(view):
+        if phase := in_phase(view):
             named.setdefault(phase, []).append(view.rank)
     return [text(f"{ranks_words(ranks)}: {phase}", f"{ranks_words(ranks)}：{phase}") for phase, ranks in named.items()]
 
@@ -148,8 +148,8 @@ _LINES: Mapping[Role, Callable[[View], str]] = {
     "not seen": lambda view: text("there is no process of it here", "本机没有它的进程"),
     "stopped": lambda view: text("stopped: the kernel does not let it run", "已停止：内核不调度它"),
     "idle": lambda view: text("the kernel runs no cell", "kernel 没有在执行单元格"),
-    "stepping": lambda view: phase_of(view) or text("makes steps", "正在训练步进"),
-    "moving": lambda view: phase_of(view) or phrase(view.now),
+    "stepping": lambda view: text("makes steps", "正在训练步进"),
+    "moving": lambda view: in_phase(view) or phrase(view.now),
     "waiting": _waits,
     "still": _stands,
 }

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...frames.whose import own_frames
 from ...language import text
 from ...model import Block, Collective, Finding, Frame, NotAvailable
 from .case import Case, Hit, View
-from .doing import own_frames
 from .words import alike, place, ranks_words, short_place, who
 
 __all__ = ["rule"]

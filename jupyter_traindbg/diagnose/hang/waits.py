@@ -62,7 +62,7 @@ def _verb(seen: Doing, many: int) -> str:
 
 
 def _confidence(case: Case, seen: Doing) -> Literal["high", "medium", "low"]:
-    if seen.kind in ("native", "unknown") or seen.frame is None:
+    if seen.kind in ("native", "unknown") or seen.users is None:
         return "low"
     return "high" if case.waiting else "medium"  # alone, nothing shows that the wait is in anybody's way
 
@@ -90,7 +90,7 @@ def _threads(case: Case, view: View) -> list[str]:
     told = [
         text(f"its thread {t.name} {phrase(d)} at {case.at(d)}", f"其线程 {t.name} {phrase(d)}，位于 {case.at(d)}")
         for t, d in others
-        if d.frame is not None
+        if d.users is not None
     ]
     none = text(
         "no other thread of this rank runs code of the user: who should have delivered has ended",
@@ -210,14 +210,14 @@ def _next_steps(case: Case, view: View) -> list[str]:
 def _shutting_down(view: View) -> bool:
     """The main thread is past the end of the program, in `threading._shutdown`, which joins every thread that is no daemon."""
     frames = view.now.thread.frames if view.now.thread is not None else ()
-    return view.now.frame is None and any(
+    return view.now.users is None and any(
         f.function.rsplit(".", 1)[-1] == "_shutdown" and f.file.endswith("threading.py") for f in frames
     )
 
 
 def _cannot_end(case: Case, view: View) -> Hit:
     left = [(t, doing(t, case.sources)) for t in view.threads if t != view.now.thread]
-    mine = [(t, d) for t, d in left if d.frame is not None]
+    mine = [(t, d) for t, d in left if d.users is not None]
     frame: Frame | None = mine[0][1].frame if mine else None
     names = ", ".join(t.name for t, _ in mine) or text("a thread of a library", "某个库的线程")
     finding = Finding(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
+from ...frames import whose
 from ...language import text
 from ...model import Frame
 
@@ -48,9 +48,7 @@ def place(frame: Frame | None) -> str | None:
 
 def short_place(frame: Frame | None) -> str:
     """``train.py:42 train_step``: how a sentence says it."""
-    if frame is None:
-        return text("a place that could not be read", "无法读取的位置")
-    return f"{os.path.basename(frame.file) or frame.file}:{frame.line} {frame.function}"
+    return whose.short_place(frame) if frame is not None else text("a place that could not be read", "无法读取的位置")
 
 
 def seconds(value: float) -> str:

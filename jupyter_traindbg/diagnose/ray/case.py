@@ -214,7 +214,7 @@ class RayCase:
             return "moving"
         if any(child.cpu_share > CHILD_BUSY for child in seen.evidence.children):
             return "moving"
-        if seen.now.frame is None and row.kind != "driver":
+        if seen.now.users is None and row.kind != "driver":
             return "not known"
         return "moving" if seen.role in ("moving", "stepping") else "still"
 
@@ -225,7 +225,7 @@ class RayCase:
     def where(self, row: RayWorker) -> str | None:
         """The user's innermost ``"file:line function"``: from the closer look, else as the row has it."""
         seen = self.doing(row)
-        told = place(seen.frame) if seen is not None else None
+        told = place(seen.users) if seen is not None else None
         return told or (row.where if isinstance(row.where, str) else None)
 
     def source(self, row: RayWorker) -> str:

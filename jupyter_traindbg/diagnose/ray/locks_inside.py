@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...frames.whose import own_frames
 from ...language import text
 from ...model import RayLockWait, RayWorker, Thread
-from ..hang.doing import own_frames, phrase
+from ..hang.doing import phrase
 from ..hang.locks import ThreadLocks, cycle, thread_locks
 from ..hang.ranks import FLOWING_SWITCHES, View, thread_activity
 from ..hang.words import and_list, place, short_place

@@ -23,7 +23,7 @@ def rule(case: RayCase) -> list[Hit]:
 
 def _late(case: RayCase, row: RayWorker) -> Hit | None:
     seen, pace = case.doing(row), case.pace(row)
-    unseen = pace == "not known" or (pace == "still" and (seen is None or seen.frame is None))
+    unseen = pace == "not known" or (pace == "still" and (seen is None or seen.users is None))
     if row.kind == "train" or case.waits_on_ray(row) or case.waits_for_ranks(row) or not (pace == "moving" or unseen):
         return None
     unlike = unlike_peers(case, row)

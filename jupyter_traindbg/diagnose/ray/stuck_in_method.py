@@ -60,7 +60,7 @@ def rule(case: RayCase) -> list[Hit]:
 
 def _stuck(case: RayCase, row: RayWorker) -> Unlike | None:
     seen = case.doing(row)
-    if case.pace(row) != "still" or case.waits_on_ray(row) or seen is None or seen.frame is None or row.kind == "train":
+    if case.pace(row) != "still" or case.waits_on_ray(row) or seen is None or seen.users is None or row.kind == "train":
         return None
     return None if case.waits_for_ranks(row) else unlike_peers(case, row)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ...frames.whose import user_frame
 from ...language import text
 from ...model import Finding, FullCollections, NotAvailable, Soundness
 from ..hang.case import Case, Hit, View
 from ..hang.words import place, short_place, who
-from .seen import seen, unseen, user_frame
+from .seen import seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from ...frames.whose import user_frame
 from ...language import text
 from ...model import Frame, NotAvailable, Sampled, Soundness, Step
 from ...step_numbers import step_words
 from ..hang.case import Case, View
 
-__all__ = ["at_step", "figure", "longest_at", "recent", "seen", "unseen", "user_frame"]
+__all__ = ["at_step", "figure", "longest_at", "recent", "seen", "unseen"]
 
 RECENT_STEPS = 64
 _FOR_OTHERS = ("torch/distributed/", "torch/autograd/")
@@ -60,8 +61,3 @@ def longest_at(sampled: Sampled, least_share: float) -> Frame | None:
             spent[frame] += round(one.wall_s * 1e6)
     frame, microseconds = spent.most_common(1)[0] if spent else (None, 0)
     return frame if microseconds >= least_share * sampled.wall_s * 1e6 else None
-
-
-def user_frame(frames: Iterable[Frame]) -> Frame | None:
-    """The innermost frame of the user's code."""
-    return next((f for f in frames if not f.library), None)

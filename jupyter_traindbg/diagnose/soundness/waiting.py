@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...frames.whose import user_frame
 from ...language import text
 from ...model import Finding, Frame, NotAvailable, Place, Sampled, Soundness
 from ..hang.case import Case, Hit, View
 from ..hang.words import place, short_place, who
-from .seen import seen, unseen, user_frame
+from .seen import seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
 

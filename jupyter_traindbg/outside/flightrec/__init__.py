@@ -11,8 +11,8 @@ from typing import Any
 
 from ...agent import flight
 from ...errors import BadDump
+from ...frames.whose import RawFrame, frames_of, user_frame
 from ...model import Collective, Collectives, Group, RankCollectives, Silent
-from ..frames import library_frame
 from .build import rank_collectives
 from .files import Dump, candidates, load
 
@@ -90,17 +90,19 @@ def _library(content: dict[str, Any]) -> str:
 
 def _place(frames: Any) -> str | None:
     """The innermost frame of the user's code. Entries of a dump have stacks unless they were turned off, innermost frame first."""
-    for frame in frames[:MOST_FRAMES] if isinstance(frames, (list, tuple)) else ():
-        if not isinstance(frame, dict):
-            continue
-        file, line, name = frame.get("filename"), frame.get("line"), frame.get("name")
-        if isinstance(file, str) and isinstance(name, str) and isinstance(line, int) and _users(file):
-            return f"{file}:{line} {name}"
-    return None
+    told = frames[:MOST_FRAMES] if isinstance(frames, (list, tuple)) else ()
+    frame = user_frame(frames_of(raw for raw in map(_python_frame, told) if raw is not None))
+    return f"{frame.file}:{frame.line} {frame.function}" if frame else None
 
 
-def _users(file: str) -> bool:
-    return (file.endswith(".py") or file.startswith("<")) and not library_frame(file)
+def _python_frame(told: Any) -> RawFrame | None:
+    """None of a frame of C++ and of what is no frame."""
+    if not isinstance(told, dict):
+        return None
+    file, line, name = told.get("filename"), told.get("line"), told.get("name")
+    if not (isinstance(file, str) and isinstance(name, str) and isinstance(line, int)):
+        return None
+    return (file, line, name) if file.endswith(".py") or file.startswith("<") else None
 
 
 # --- who is missing ------------------------------------------------------------------------------------------------

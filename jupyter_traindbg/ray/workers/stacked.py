@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...frames.whose import own_frames
 from ...model import Frame, NotAvailable, RayLook, RayThread, RayWorker, Thread
 from .facts import Facts
 from .naming import together
@@ -67,8 +68,8 @@ def _thread(look: RayLook, thread: Thread, driver: bool) -> RayThread | None:
 
 def _own(frames: Sequence[Frame]) -> list[Frame]:
     """The user's frames; where all is installed code, as of a framework that runs on Ray, whatever is neither Ray's nor Python's own."""
-    own = [frame for frame in frames if not frame.library]
-    return own or [frame for frame in frames if "-packages/" in frame.file and not _of_ray(frame)]
+    here = own_frames(frames)
+    return [f for f in here if not f.library] or [f for f in here if "-packages/" in f.file and not _of_ray(f)]
 
 
 def _of_ray(frame: Frame) -> bool:

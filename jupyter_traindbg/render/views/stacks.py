@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...frames.phases import phase_of
+from ...frames.whose import short_place
 from ...model import NotAvailable, Stacks
 from ..blocks import Block, Card, Fold, Frames, Line, Span
-from ..frames import place
 from ..grouping import StackGroup, compact_ranks, group_stacks, rank_list
 from ..units import duration, plural
 
@@ -64,6 +65,9 @@ def _title(group: StackGroup) -> list[str | Span]:
     """Who, which thread, and what it does: ``ranks 0-6 (7) · training thread · waiting for the collective all_reduce``."""
     words: list[str | Span] = [Span(_who(group), "strong"), f" · {_thread(group)}"]
     words += [" · ", *_doing(group)]
+    phase = phase_of(group.frames) if _blamed(group) else None
+    if phase is not None and not (phase.wait and phase.wait in (group.waiting_for or "")):
+        words += [" · ", phase.words]
     if group.holds_gil:
         words += [" · ", Span("holds the GIL", "warn")]
     return words
@@ -106,7 +110,7 @@ def _where(group: StackGroup) -> list[str | Span]:
     frame = group.where
     if frame is None:
         return [Span("no Python frame", "muted")]
-    words: list[str | Span] = [Span(place(frame), "code")]
+    words: list[str | Span] = [Span(short_place(frame), "code")]
     if frame.library:
         words.append(Span(" (library code only)", "muted"))
     return words

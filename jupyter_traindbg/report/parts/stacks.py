@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...errors import TraindbgError
+from ...frames.whose import where
 from ...model import Frame, NotAvailable, ProcessStacks, SourceLine, Stacks
 from ...outside import sources
 from ..context import Context, Part, Unavailable
@@ -59,6 +60,5 @@ def _source(frame: Frame, lines: Mapping[str, SourceLine]) -> Iterator[str]:
 
 def _where(process: ProcessStacks) -> str:
     threads = sorted(process.threads, key=lambda t: not t.training)
-    frames = threads[0].frames if threads else ()
-    frame = next((f for f in frames if not f.library), frames[0] if frames else None)
+    frame = where(threads[0].frames) if threads else None
     return f"`{frame.file}:{frame.line} {frame.function}`" if frame else "no Python frames"

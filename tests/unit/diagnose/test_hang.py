@@ -35,6 +35,7 @@ from jupyter_traindbg.diagnose.hang import again, order
 from jupyter_traindbg.diagnose.hang.case import Hit, build
 from jupyter_traindbg.diagnose.hang.doing import kind_of
 from jupyter_traindbg.diagnose.hang.words import and_list, ranks_words, seconds
+from jupyter_traindbg.frames import waits
 from jupyter_traindbg.model import (
     Diagnosis,
     Finding,
@@ -45,7 +46,6 @@ from jupyter_traindbg.model import (
     Silent,
     ThreadActivity,
 )
-from jupyter_traindbg.outside import frames
 
 SLEEP = stuck(2, user(61, "wait_for_quota"), "sleep")
 OTHERS = (waiting(0), waiting(1), waiting(3))
@@ -119,18 +119,19 @@ def test_a_long_step_computes_and_is_not_stuck() -> None:
 
 
 @each(
-    "library",
+    ("library", "function"),
     [
-        "<frozen importlib._bootstrap>",
-        "torch/nn/init.py",
-        "torch/serialization.py",
-        "torch/_dynamo/convert_frame.py",
-        "torch/_inductor/codecache.py",
+        ("<frozen importlib._bootstrap>", "_find_and_load"),
+        ("torch/nn/init.py", "xavier_uniform_"),
+        ("torch/serialization.py", "save"),
+        ("torch/_dynamo/convert_frame.py", "_compile"),
+        ("torch/_inductor/codecache.py", "PyCodeCache.load"),
     ],
 )
-def test_saving_and_compiling_while_others_wait_is_no_finding(library: str) -> None:
-    frame = Frame(f"/opt/venv/lib/python3.11/site-packages/{library}", 900, "run", library=True)
-    found = judged(*OTHERS, rank(2, [thread((frame, *user(70, "begin")))], cpu=0.9))
+def test_saving_and_compiling_while_others_wait_is_no_finding(library: str, function: str) -> None:
+    file = library if library.startswith("<") else f"/opt/venv/lib/python3.11/site-packages/{library}"
+    begin = Frame(TRAIN, 70, "<module>")
+    found = judged(*OTHERS, rank(2, [thread((Frame(file, 900, function, library=True), begin))], cpu=0.9))
     assert (found.state, found.findings) == ("progressing", ())
 
 
@@ -391,10 +392,10 @@ def test_a_symptom_goes_into_the_evidence_of_what_explains_all_its_ranks() -> No
 
 
 def test_every_wait_that_stacks_can_tell_of_has_a_kind() -> None:
-    told = {rule.words for rule in frames._RULES} | set(frames._KERNEL_WORDS.values())
+    told = {rule.words for rule in waits._RULES} | set(waits._KERNEL_WORDS.values())
     for call in ("read", "write", "flock", "fsync", "ioctl"):
         for on in (None, "pipe:[1]", "socket:[1]", "/dev/pts/0", "/home/ada/x"):
-            told.add(frames.waiting_for((), call, on) or "")
+            told.add(waits.waiting_for((), call, on) or "")
     for words in sorted(told - {""}):
         assert kind_of(thread((MAIN,), words.format("all_reduce"))) != "unknown", words
 

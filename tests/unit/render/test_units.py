@@ -6,12 +6,13 @@ import math
 
 from cases import each
 
+from jupyter_traindbg.frames.whose import short_place
 from jupyter_traindbg.model import Frame
 from jupyter_traindbg.render import units
 from jupyter_traindbg.render.chart import SVG_HEIGHT, SVG_WIDTH, drawing, sparkline
 from jupyter_traindbg.render.clean import LONGEST, clean
 from jupyter_traindbg.render.common import short_command, spread
-from jupyter_traindbg.render.frames import place, runs
+from jupyter_traindbg.render.frames import runs
 
 GIB = 1024**3
 
@@ -143,4 +144,4 @@ def test_runs_fold_library_frames_and_what_was_inherited() -> None:
         found[-1].summary
         == "2 frames that its parent had at the fork, innermost multiprocessing/popen_fork.py:71 _launch"
     )
-    assert place(user) == "t.py:1 f"
+    assert short_place(user) == "t.py:1 f"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cases import each
 
-from jupyter_traindbg.outside.frames import in_dataloader_worker, library_frame, waiting_for
+from jupyter_traindbg.frames.waits import in_dataloader_worker, waiting_for
+from jupyter_traindbg.frames.whose import library_frame
 
 LIB = "/usr/lib/python3.11"
 TORCH = "/venv/lib/python3.11/site-packages/torch"

@@ -1,38 +1,16 @@
-"""What a stack means, from the frames alone: whose code it is, and what the thread waits for. Pure functions, no I/O.
+"""What a thread waits for, from its frames alone: the words that everything else goes by.
 
-A frame here is ``(file, line, function)``; stacks are innermost first. Function names may be qualified (``Queue.get``,
-Python >= 3.11) or bare (``get``). C calls have no Python frame, so `waiting_for` takes the kernel's view as a second
-witness where there is one.
+Stacks are innermost first. C calls have no Python frame, so `waiting_for` takes the kernel's view as a second witness where there is one.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["RawFrame", "in_dataloader_worker", "library_frame", "waiting_for"]
+from .whose import RawFrame, bare, library_frame
 
-RawFrame = tuple[str, int, str]
-
-_LIBRARY = re.compile(
-    r"/(?:site|dist)-packages/"
-    r"|/lib(?:64)?/(?:python|pypy)\d(?:\.\d+)?t?/"  # the standard library of any interpreter
-    r"|/python\d+\.zip/"
-    r"|/jupyter_traindbg/|/_traindbg_agent/"  # our own agent, also from its zip
-)
-_TYPED_BY_A_PERSON = ("<string>", "<stdin>", "<console>", "<ipython-input", "<cell")
-
-
-def library_frame(file: str) -> bool:
-    """True for code that the user did not write: installed packages, any interpreter's standard library, generated
-    code (``<frozen ...>``).
-
-    ``<string>`` (``python -c``), ``<stdin>`` and notebook cells are the user's.
-    """
-    if file.startswith("<"):
-        return not file.startswith(_TYPED_BY_A_PERSON)
-    return _LIBRARY.search(file) is not None
+__all__ = ["in_dataloader_worker", "waiting_for"]
 
 
 class _Rule(NamedTuple):
@@ -51,8 +29,8 @@ class _Rule(NamedTuple):
 
 _COLLECTIVES = (
     "all_reduce all_reduce_coalesced all_gather all_gather_coalesced all_gather_into_tensor all_gather_object "
-    "all_to_all all_to_all_single barrier broadcast broadcast_object_list gather gather_object monitored_barrier "
-    "reduce reduce_scatter reduce_scatter_tensor scatter scatter_object_list"
+    "all_gather_single all_to_all all_to_all_single barrier broadcast broadcast_object_list gather gather_object "
+    "monitored_barrier reduce reduce_scatter reduce_scatter_single reduce_scatter_tensor scatter scatter_object_list"
 )
 _C10D = "torch/distributed/distributed_c10d.py"
 _RULES = (
@@ -107,7 +85,7 @@ _RULES = (
     ),
     _Rule(
         _C10D,
-        "init_process_group new_group new_subgroups split_group _store_based_barrier",
+        "init_process_group new_group new_subgroups new_subgroups_by_enumeration split_group shrink_group _store_based_barrier",
         "the other ranks to join ({})",
         spins=True,
     ),
@@ -183,12 +161,8 @@ def in_dataloader_worker(frames: Sequence[RawFrame]) -> bool:
     return any(_is(frame, "torch/utils/data/_utils/worker.py", "_worker_loop") for frame in frames)
 
 
-def _bare(function: str) -> str:
-    return function.rsplit(".", 1)[-1]
-
-
 def _is(frame: RawFrame, file: str, function: str) -> bool:
-    return frame[0].endswith("/" + file) and _bare(frame[2]) == function
+    return frame[0].endswith("/" + file) and bare(frame[2]) == function
 
 
 def _outermost_wait(frames: Sequence[RawFrame]) -> tuple[_Rule | None, str]:
@@ -199,7 +173,7 @@ def _outermost_wait(frames: Sequence[RawFrame]) -> tuple[_Rule | None, str]:
     for file, _, qualified in frames:
         if not (library_frame(file) and _ends_with(file, _PLUMBING)):
             break
-        function = _bare(qualified)
+        function = bare(qualified)
         rule = next((r for r in _BY_FUNCTION.get(function, ()) if _ends_with(file, (r.file,))), None)
         if rule is not None:
             found = rule, function

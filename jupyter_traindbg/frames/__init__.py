@@ -1,0 +1,3 @@
+"""What the frames of a stack mean: `whose` code they are and where somebody is, what a thread `waits` for, in which of the `phases` of a
+training it is. Pure functions of the frames, no I/O.
+"""

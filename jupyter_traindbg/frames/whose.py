@@ -1,0 +1,117 @@
+"""Whose code the frames of a stack are, and which of them says where somebody is.
+
+Frames are innermost first, here as everywhere. Python writes them as ``(file, line, function)``; function names may be qualified
+(``Queue.get``, Python >= 3.11) or bare (``get``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+from ..model import Frame
+
+__all__ = [
+    "RawFrame",
+    "bare",
+    "frames_of",
+    "library_frame",
+    "own_frames",
+    "short_path",
+    "short_place",
+    "user_frame",
+    "where",
+]
+
+RawFrame = tuple[str, int, str]
+
+_STANDARD = re.compile(r"^<|/lib(?:64)?/(?:python|pypy)\d(?:\.\d+)?t?/(?!(?:site|dist)-packages/)|/python\d+\.zip/")
+"""The standard library of any interpreter, and generated code (``<frozen ...>``)."""
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/"
+    r"|/jupyter_traindbg/|/_traindbg_agent/"  # our own agent, also from its zip
+    # TorchInductor writes what it compiles into its cache, as 51 letters of the SHA-256 in base 32 (torch/_inductor/codecache.py)
+    r"|/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{49}\.py$"
+)
+_TYPED_BY_A_PERSON = ("<string>", "<stdin>", "<console>", "<ipython-input", "<cell")
+_INSTALLED = re.compile(r"^.*/(?:(?:site|dist)-packages|lib(?:64)?/python\d+\.\d+t?)/")
+_STARTS = re.compile(r"/multiprocess(?:ing)?/(?:spawn|forkserver|resource_tracker)\.py$")
+"""``python -c "from multiprocessing.spawn import spawn_main; ..."`` begins with a line that nobody typed."""
+_AT_THE_FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
+_WRITTEN_BY_PYTHON = re.compile(r"^__\w+__$|^_make$")
+"""The methods that dataclasses and named tuples write for themselves, as ``<string>``."""
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_\d+|<resume in (\w+)>")
+"""torch.compile's name for the rest of a function after a graph break, at the function's own lines (torch/_dynamo/resume_execution.py)."""
+
+
+def library_frame(file: str) -> bool:
+    """True for code that the user did not write: installed packages, any interpreter's standard library, and what Python
+    (``<frozen ...>``) or a compiler has generated.
+
+    ``<string>`` (``python -c``), ``<stdin>`` and notebook cells are the user's.
+    """
+    if file.startswith("<"):
+        return not file.startswith(_TYPED_BY_A_PERSON)
+    return _STANDARD.search(file) is not None or _LIBRARY.search(file) is not None
+
+
+def frames_of(raw: Iterable[RawFrame]) -> tuple[Frame, ...]:
+    """A stack as Python tells it, with what is known of each frame from its neighbours, too."""
+    stack = list(raw)
+    return tuple(
+        Frame(file, line, _named(function), library_frame(file) or (file == "<string>" and _nobodys(stack, i)))
+        for i, (file, line, function) in enumerate(stack)
+    )
+
+
+def _nobodys(stack: Sequence[RawFrame], i: int) -> bool:
+    """Whether no person typed the ``<string>`` at `i`: the start of a child process, or a method that Python has written."""
+    if i and _STARTS.search(stack[i - 1][0]):
+        return True
+    called_by = stack[i + 1][0] if i + 1 < len(stack) else "<string>"
+    return _WRITTEN_BY_PYTHON.match(bare(stack[i][2])) is not None and called_by != "<string>"
+
+
+def _named(function: str) -> str:
+    return _RESUMED.sub(lambda found: found[1] or found[2], function)
+
+
+def bare(function: str) -> str:
+    """``Queue.get`` as Python before 3.11 has it: ``get``."""
+    return function.rsplit(".", 1)[-1]
+
+
+# --- where somebody is ----------------------------------------------------------------------------------------------------
+
+
+def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Without what a forked process inherited: below its start lie its parent's frames, which say nothing of it."""
+    fork = (i for i, f in enumerate(frames) if bare(f.function) == "_launch" and _AT_THE_FORK.search(f.file))
+    return frames[: next(fork, len(frames))]
+
+
+def user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's code."""
+    return next((f for f in own_frames(frames) if not f.library), None)
+
+
+def where(frames: Sequence[Frame]) -> Frame | None:
+    """The one frame that says where a thread is: the user's innermost; of library code alone the innermost of an installed package, for
+    which Python's own sockets and queues merely work. None of an empty stack.
+    """
+    here = own_frames(frames)
+    packages = (f for f in here if not _STANDARD.search(f.file))
+    return user_frame(frames) or next(packages, here[0] if here else None)
+
+
+def short_path(frame: Frame, *, name_only: bool = False) -> str:
+    """A library's file from its package on (``torch/nn/modules/module.py``); the user's in full, or by name only."""
+    if frame.library:
+        return _INSTALLED.sub("", frame.file)
+    return os.path.basename(frame.file) or frame.file if name_only else frame.file
+
+
+def short_place(frame: Frame) -> str:
+    """``train.py:42 train_step``, ``torch/nn/modules/linear.py:125 Linear.forward``: how a sentence says it."""
+    return f"{short_path(frame, name_only=True)}:{frame.line} {frame.function}"
