@@ -205,6 +205,11 @@ _ON_FILE = {
     "fdatasync": _FSYNC,
     "ioctl": ("the device {}", "a device"),
     "openat": ("the file {} to open", "a file to open"),
+    "getdents64": ("the file {} to be listed", "a directory to be listed"),
+    **dict.fromkeys(
+        ("stat", "lstat", "newfstatat", "statx", "access", "faccessat", "faccessat2"),
+        ("the file {} to be looked up", "a file to be looked up"),
+    ),
 }
 """With the name of the file, and without."""
 

@@ -32,7 +32,7 @@ def where_ranks_differ(stacks: Iterable[tuple[int, Sequence[Frame]]]) -> dict[st
         return {}
     differ = {file: seen_by[file] for (file, _), at in lines.items() if len(at) > 1}
     chosen = list({**own, **differ}.items())[:MOST_FILES]
-    texts = ((file, sources.text_of(pid, file)) for file, pid in chosen if file.startswith("/"))
+    texts = ((file, sources.text_of(pid, file)) for file, pid in chosen if not file.startswith("<"))
     return {file: found for file, text in texts if text is not None and (found := blocks(text))}
 
 

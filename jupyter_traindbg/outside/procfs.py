@@ -108,28 +108,35 @@ class SystemCall:
 
 
 _LONGEST_PATH = 4096
-"""As long as a page, and not read beyond the end of one: the next may not be mapped. A path that lies across two is not read."""
+"""PATH_MAX (linux/limits.h)."""
 
 # System calls that wait, by number. Others keep the name "": the caller has no words for them anyway.
 _X86_64 = {
-    0: "read", 1: "write", 7: "poll", 16: "ioctl", 17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev",
-    23: "select", 35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg",
-    47: "recvmsg", 61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync", 202: "futex",
-    230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll",
-    281: "epoll_pwait", 288: "accept4", 441: "epoll_pwait2", 449: "futex_waitv",
+    0: "read", 1: "write", 4: "stat", 6: "lstat", 7: "poll", 16: "ioctl", 17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev",
+    21: "access", 23: "select", 35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg",
+    47: "recvmsg", 61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync", 202: "futex", 217: "getdents64",
+    230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 257: "openat", 262: "newfstatat", 269: "faccessat",
+    270: "pselect6", 271: "ppoll", 281: "epoll_pwait", 288: "accept4", 332: "statx",
+    439: "faccessat2", 441: "epoll_pwait2", 449: "futex_waitv",
 }  # fmt: skip
 _AARCH64 = {
-    22: "epoll_pwait", 25: "fcntl", 29: "ioctl", 32: "flock", 56: "openat", 63: "read", 64: "write", 65: "readv",
-    66: "writev", 67: "pread64", 68: "pwrite64", 72: "pselect6", 73: "ppoll", 82: "fsync", 83: "fdatasync",
-    95: "waitid", 98: "futex", 101: "nanosleep", 115: "clock_nanosleep", 202: "accept", 203: "connect",
+    22: "epoll_pwait", 25: "fcntl", 29: "ioctl", 32: "flock", 48: "faccessat", 56: "openat", 61: "getdents64", 63: "read",
+    64: "write", 65: "readv", 66: "writev", 67: "pread64", 68: "pwrite64", 72: "pselect6", 73: "ppoll", 79: "newfstatat", 82: "fsync",
+    83: "fdatasync", 95: "waitid", 98: "futex", 101: "nanosleep", 115: "clock_nanosleep", 202: "accept", 203: "connect",
     206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg", 242: "accept4", 260: "wait4",
-    441: "epoll_pwait2", 449: "futex_waitv",
+    291: "statx", 439: "faccessat2", 441: "epoll_pwait2", 449: "futex_waitv",
 }  # fmt: skip
 _NAMES: Mapping[int, str] = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), {})
 _ON_DESCRIPTOR = frozenset(
     {"read", "write", "ioctl", "pread64", "pwrite64", "readv", "writev", "connect", "accept", "accept4", "sendto"}
-    | {"recvfrom", "sendmsg", "recvmsg", "fcntl", "flock", "fsync", "fdatasync"}
+    | {"recvfrom", "sendmsg", "recvmsg", "fcntl", "flock", "fsync", "fdatasync", "getdents64"}
 )
+_ON_PATH = {"stat": 0, "lstat": 0, "access": 0} | dict.fromkeys(
+    ("openat", "newfstatat", "faccessat", "faccessat2", "statx"), 1
+)
+"""Calls on a path, and which of their arguments it is; before it comes the directory that it is relative to, where it is not the first."""
+_AT_FDCWD = 0xFFFFFF9C
+"""-100, the current directory (linux/fcntl.h), in the 32 bits that count."""
 
 
 def _read(path: str) -> bytes:
@@ -311,25 +318,38 @@ def threads(pid: int) -> list[ThreadState]:
 
 def system_call(pid: int, tid: int, *, memory: bool = True) -> SystemCall:
     """The system call that a thread sits in; the name is ``""`` where the kernel does not say (another user's
-    process). Without `memory` that of the process is left alone, and the path of an ``openat`` unknown.
+    process). Without `memory` that of the process is left alone, and the path of an ``openat`` or ``stat`` unknown.
     """
     name, arguments = raw_system_call(pid, tid)
     if name in _ON_DESCRIPTOR:
         return SystemCall(name, on=descriptor(pid, arguments[0]))
-    if name == "openat":
-        return SystemCall(name, on=_path(pid, arguments[1]) if memory else None)
+    if (n := _ON_PATH.get(name)) is not None:
+        return SystemCall(name, on=_path(pid, arguments[n], arguments[0] if n else _AT_FDCWD) if memory else None)
     return SystemCall(name, timed=name == "futex" and arguments[3] != 0)
 
 
-def _path(pid: int, address: int) -> str | None:
-    """The absolute path that a call was given, read from the process's memory without stopping it; None where there is none."""
+def _path(pid: int, address: int, directory: int) -> str | None:
+    """The path that a call was given, read from the process's memory without stopping it; None where there is none. A relative one is
+    told from the directory that it is relative to: a descriptor, or `_AT_FDCWD`.
+    """
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            raw = os.pread(memory.fileno(), _LONGEST_PATH - address % _LONGEST_PATH, address)
+            raw = os.pread(memory.fileno(), _LONGEST_PATH, address)  # less than that where the next page is not mapped
     except (OSError, OverflowError):
         return None
-    path, end, _ = raw.partition(b"\0")
-    return _text(path) if end and path.startswith(b"/") else None
+    given, end, _ = raw.partition(b"\0")
+    path = _text(given)
+    if not end or path.startswith("/"):
+        return path if end else None
+    start = _current_directory(pid) if directory & 0xFFFFFFFF == _AT_FDCWD else descriptor(pid, directory)
+    return None if start is None else os.path.normpath(os.path.join(start, path))
+
+
+def _current_directory(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return None
 
 
 def raw_system_call(pid: int, tid: int) -> tuple[str, tuple[int, ...]]:

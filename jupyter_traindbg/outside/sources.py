@@ -28,7 +28,7 @@ def read(stacks: Iterable[ProcessStacks]) -> dict[str, SourceLine]:
     for process in stacks:
         for thread in process.threads:
             for frame in thread.frames:
-                if not frame.library and frame.file.startswith("/"):
+                if not frame.library and not frame.file.startswith("<"):
                     wanted.setdefault(frame.file, set()).add(frame.line)
                     seen_by.setdefault(frame.file, process.pid)
     found: dict[str, SourceLine] = {}
@@ -40,10 +40,13 @@ def read(stacks: Iterable[ProcessStacks]) -> dict[str, SourceLine]:
 
 
 def text_of(pid: int, file: str) -> str | None:
-    """The file as process `pid` sees it, which may live in another mount namespace."""
+    """The file as process `pid` sees it, which may live in another mount namespace. A relative name, as Python before 3.9 has it of the
+    script that it was given, is looked for in its current directory.
+    """
     process = procfs.stat(pid)
+    start = f"/proc/{pid}/root" if file.startswith("/") else f"/proc/{pid}/cwd/"
     try:
-        with open(f"/proc/{pid}/root{file}", encoding="utf-8", errors="replace") as f:
+        with open(start + file, encoding="utf-8", errors="replace") as f:
             about = os.fstat(f.fileno())
             if (
                 process is None

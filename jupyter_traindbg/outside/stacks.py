@@ -157,11 +157,33 @@ def _look_at_all(tool: str, asked: Sequence[_Asked], deadline: float) -> list[Pr
 
 
 def _look(tool: str, asked: _Asked, deadline: float) -> ProcessStacks:
-    """One process; repeated where running code tore the first look."""
+    """One process; a thread that sleeps with the GIL is looked at twice, since it may have given the GIL back on its way to sleep, between
+    what py-spy saw and what the kernel says.
+    """
+    raw = _look_once(tool, asked, deadline)
+    first = _stacks(asked, raw)
+    holder = _sleeps_with_gil(first.threads)
+    if holder is None:
+        return first
+    time.sleep(max(0.0, min(_PAUSE_S, deadline - time.monotonic())))
+    try:
+        raw = _look_once(tool, asked, deadline)
+    except TraindbgError:
+        pass  # one look alone
+    else:
+        second = _stacks(asked, raw)
+        still = _sleeps_with_gil(second.threads)
+        if still is None or (still.tid, still.frames) == (holder.tid, holder.frames):
+            return second
+    return _stacks(asked, [{**thread, "owns_gil": False} for thread in raw])
+
+
+def _look_once(tool: str, asked: _Asked, deadline: float) -> list[dict[str, Any]]:
+    """The threads as py-spy tells them; repeated where running code tore the look."""
     for left in reversed(range(_LOOKS)):
         status, out, err = _run(tool, asked.pid, deadline)
         if status == 0 and (threads := json.loads(out)):
-            return _stacks(asked, threads)
+            return list(threads)
         if left == 0 or _final(asked.pid, err) or time.monotonic() + _PAUSE_S > deadline:
             break
         time.sleep(_PAUSE_S)
@@ -272,21 +294,15 @@ def _thread(asked: _Asked, raw: dict[str, Any], kernel: dict[int, procfs.ThreadS
     call = procfs.system_call(asked.pid, tid) if tid is not None else procfs.SystemCall("")
     told = [(f["filename"], f["line"], f["name"]) for f in raw["frames"]]
     frames = frames_of(told)
-    holds_gil = bool(raw["owns_gil"])
     return Thread(
         name=name or (seen.name if seen else "unnamed"),
         tid=NotAvailable("Python before 3.11 does not record it") if tid is None else tid,
-        state=_state(seen, holds_gil) if seen else NotAvailable("its thread id is not known"),
+        state=_STATES.get(seen.state, seen.state) if seen else NotAvailable("its thread id is not known"),
         frames=frames,
         waiting_for=waiting_for(told, call.name or None, call.on),
-        holds_gil=holds_gil,
+        holds_gil=bool(raw["owns_gil"]),
         training=tid == asked.training_tid,
     )
-
-
-def _state(seen: procfs.ThreadState, holds_gil: bool) -> str:
-    words = _STATES.get(seen.state, seen.state)
-    return f"{words}, holding the GIL" if holds_gil else words
 
 
 def _waits_for_gil(pid: int, thread: Thread, threads: Sequence[Thread]) -> Thread:
@@ -311,12 +327,16 @@ def _note(pid: int, state: str, threads: Sequence[Thread]) -> str:
         return f"the process is stopped by a signal; `kill -CONT {pid}` lets it go on"
     if state == "t":
         return "a debugger holds the process"
-    owner = next((t for t in threads if t.holds_gil and str(t.state).startswith(("waiting", "in unint"))), None)
+    owner = _sleeps_with_gil(threads)
     if owner is None or not owner.frames:
         return ""
     at = owner.frames[0]
     where = f"{at.file}:{at.line}"
     return f"{owner.name} waits in C code called at {where} and keeps the GIL: no other Python thread can run"
+
+
+def _sleeps_with_gil(threads: Sequence[Thread]) -> Thread | None:
+    return next((t for t in threads if t.holds_gil and str(t.state).startswith(("waiting", "in unint"))), None)
 
 
 def _or_what_the_kernel_says(asked: _Asked, seen: ProcessStacks | TraindbgError) -> ProcessStacks:

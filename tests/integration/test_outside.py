@@ -108,7 +108,7 @@ def test_c_code_that_holds_the_gil(start):
     main, ticker = found.threads
     assert (main.holds_gil, ticker.holds_gil) == (True, False)
     assert user_frame(main) == ("gil_held.py", line_of("gil_held.py", "ctypes.PyDLL"), "hold")
-    assert main.state == "waiting, holding the GIL"
+    assert main.state == "waiting"
     assert ticker.waiting_for == "the GIL, held by MainThread"
     assert f"gil_held.py:{line_of('gil_held.py', 'ctypes.PyDLL')}" in found.note
 

@@ -62,6 +62,8 @@ _KINDS: Sequence[tuple[str, Kind]] = (
     ("data from the file", "file"),
     ("the file ", "file"),
     ("a file to open", "file"),
+    ("a file to be looked up", "file"),
+    ("a directory to be listed", "file"),
     ("the disk", "file"),
     ("data from a pipe", "pipe"),
     ("a pipe to take", "pipe"),

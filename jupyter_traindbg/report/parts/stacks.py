@@ -45,7 +45,8 @@ def _told(stacks: Stacks, lines: Mapping[str, SourceLine]) -> Iterator[str]:
         for thread in process.threads:
             state = "" if isinstance(thread.state, NotAvailable) else f" ({thread.state})"
             waits = f" waiting for {thread.waiting_for}" if thread.waiting_for else ""
-            yield f"  -- {thread.name}{' [training]' * thread.training}{state}{waits}"
+            gil = " holding the GIL" if thread.holds_gil is True else ""
+            yield f"  -- {thread.name}{' [training]' * thread.training}{state}{gil}{waits}"
             for frame in thread.frames:
                 yield f"     {frame.file}:{frame.line} {frame.function}"
                 yield from _source(frame, lines)

@@ -289,7 +289,7 @@ def test_a_frozen_container() -> None:
 
 def test_uninterruptible_sleep_outranks_the_gil_that_is_held_meanwhile() -> None:
     main = ThreadActivity(1002, "python", "D", 0.0, 0, wchan="nfs_wait_bit_killable")
-    asleep = [thread(DISK, "a file to open", state="in uninterruptible sleep, holding the GIL", holds_gil=True)]
+    asleep = [thread(DISK, "a file to open", state="in uninterruptible sleep", holds_gil=True)]
     hung = rank(
         2, asleep, source="py-spy", problem="C code holds the GIL", activity=activity(1002, state="D", threads=[main])
     )
@@ -315,7 +315,7 @@ def test_d_state_that_passes_is_nothing() -> None:
 
 @pytest.mark.parametrize(("cpu", "word"), [(0.0, "sleeps"), (1.0, "computes")])
 def test_a_c_call_that_keeps_the_gil(cpu: float, word: str) -> None:
-    holder = [thread(user(55, "clean"), None, state="running, holding the GIL", holds_gil=True)]
+    holder = [thread(user(55, "clean"), None, state="running", holds_gil=True)]
     hung = rank(
         2,
         holder,
@@ -332,7 +332,7 @@ def test_a_c_call_that_keeps_the_gil(cpu: float, word: str) -> None:
 
 
 def test_python_code_that_holds_the_gil_where_we_may_not_enter_is_no_gil_held() -> None:
-    holder = [[thread(user(n, "loop"), None, state="running, holding the GIL", holds_gil=True)] for n in (55, 55, 55)]
+    holder = [[thread(user(n, "loop"), None, state="running", holds_gil=True)] for n in (55, 55, 55)]
     runs = rank(2, holder, source="py-spy", cpu=1.0, problem="Yama ptrace_scope is 1")
     assert "gil_held" not in [f.code for f in judged(*OTHERS, runs).findings]
 

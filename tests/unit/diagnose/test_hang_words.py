@@ -57,7 +57,7 @@ def in_threads(frames: Sequence[Frame]) -> RankEvidence:
 
 HELD = rank(
     2,
-    [thread(user(55, "clean"), state="waiting, holding the GIL", holds_gil=True)],
+    [thread(user(55, "clean"), state="waiting", holds_gil=True)],
     source="py-spy",
     problem="C code holds the GIL",
     collectives=NotAvailable("no agent"),

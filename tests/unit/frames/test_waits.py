@@ -5,7 +5,6 @@ from __future__ import annotations
 from cases import each
 
 from jupyter_traindbg.frames.waits import in_dataloader_worker, waiting_for
-from jupyter_traindbg.frames.whose import library_frame
 
 LIB = "/usr/lib/python3.11"
 TORCH = "/venv/lib/python3.11/site-packages/torch"
@@ -32,46 +31,13 @@ ALL_REDUCE = [
 
 
 @each(
-    "file",
-    [
-        f"{TORCH}/nn/modules/module.py",
-        "/usr/lib/python3/dist-packages/numpy/core.py",
-        "/root/.pyenv/versions/3.13.0/lib/python3.13/threading.py",
-        "/opt/conda/lib/python3.10/queue.py",
-        "/opt/py/lib/python3.13t/queue.py",
-        "/usr/lib/python311.zip/queue.py",
-        "/tmp/payload.zip/jupyter_traindbg/agent/server.py",
-        "<frozen runpy>",
-        "<eval_with_key>.3",
-        "<__array_function__ internals>",
-    ],
-)
-def test_code_of_packages_and_interpreters_is_library(file):
-    assert library_frame(file)
-
-
-@each(
-    "file",
-    [
-        "/home/ann/train.py",
-        "/home/ann/lib/model.py",
-        "/srv/python/train.py",
-        "<string>",
-        "<stdin>",
-        "/tmp/ipykernel_7/12.py",
-    ],
-)
-def test_scripts_and_cells_are_the_users(file):
-    assert not library_frame(file)
-
-
-@each(
     ("frames", "call", "words"),
     [
         ([*LOADER_NEXT, USER], "poll", "the next batch from the DataLoader workers"),
         ([*QUEUE_GET, WORKER_LOOP], "poll", "idle: waiting for indices"),
         ([*QUEUE_GET, USER], "poll", "an item from another process (a queue)"),
         ([*ALL_REDUCE, USER], "futex", "the collective all_reduce"),
+        ([(f"{TORCH}/distributed/distributed_c10d.py", 4943, "reduce_scatter_single"), USER], "futex", "the collective reduce_scatter_single"),
         ([CONDITION, (f"{LIB}/queue.py", 171, "Queue.get"), USER], "futex", "an item from a queue"),
         ([CONDITION, (f"{LIB}/threading.py", 629, "wait"), USER], "futex", "a condition or an event"),
         ([CONDITION, (f"{LIB}/multiprocessing/queues.py", 231, "_feed"), *BOTTOM], "futex", "idle: nothing to send"),
@@ -98,6 +64,9 @@ def test_the_file_of_a_call_is_named():
     assert waiting_for([USER], "write", None) == "a file, pipe or socket to take its data"
     assert waiting_for([USER], "openat", "/mnt/nfs/shard-3.tar") == "the file /mnt/nfs/shard-3.tar to open"
     assert waiting_for([USER], "openat", None) == "a file to open"
+    assert waiting_for([USER], "newfstatat", "/mnt/nfs/shard-3.tar") == "the file /mnt/nfs/shard-3.tar to be looked up"
+    assert waiting_for([USER], "statx", None) == "a file to be looked up"
+    assert waiting_for([USER], "getdents64", "/mnt/nfs") == "the file /mnt/nfs to be listed"
 
 
 def test_a_running_thread_waits_for_nothing_except_in_a_busy_wait():

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,38 @@ def test_a_torn_look_is_repeated(py_spy: Put, tmp_path: Path) -> None:
     (found,) = stacks.dump(os.getpid(), children=False)
     assert (found.threads[0].frames[0].file, found.threads[0].frames[0].line) == ("/home/ann/train.py", 7)
     assert (tmp_path / "looks").read_text() == "x\n" * 3
+
+
+HOLDS, HOLDS_NOT = (json.dumps([{**THREAD, "owns_gil": owns}]) for owns in (True, False))
+
+
+@pytest.fixture
+def asleep() -> Iterator[int]:
+    """A process that sleeps, whatever py-spy's stand-in says of it."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        while (seen := procfs.stat(process.pid)) is None or seen.state != "S" or seen.comm != "sleep":
+            time.sleep(0.01)
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize(("second", "kept"), [(HOLDS, True), (HOLDS_NOT, False)], ids=["holds it", "gave it back"])
+def test_who_sleeps_with_the_gil_is_looked_at_twice(
+    py_spy: Put, tmp_path: Path, asleep: int, second: str, kept: bool
+) -> None:
+    """Between py-spy's look and the kernel's a thread may go to sleep, and give the GIL back."""
+    looks = tmp_path / "looks"
+    py_spy(f"echo x >> {looks}; if [ $(wc -l < {looks}) -lt 2 ]; then echo '{HOLDS}'; else echo '{second}'; fi")
+    (found,) = stacks.dump(asleep, children=False)
+    assert looks.read_text() == "x\n" * 2
+    assert (found.threads[0].holds_gil, "keeps the GIL" in found.note) == (kept, kept)
+
+
+def test_what_one_look_alone_says_of_the_gil_is_not_told(py_spy: Put, tmp_path: Path, asleep: int) -> None:
+    looks = tmp_path / "looks"
+    py_spy(f"echo x >> {looks}; [ $(wc -l < {looks}) -lt 2 ] || exit 1; echo '{HOLDS}'")
+    (found,) = stacks.dump(asleep, children=False)
+    assert (found.threads[0].holds_gil, found.note) == (False, "")
 
 
 def test_a_tool_that_keeps_failing_is_quoted(py_spy: Put) -> None:

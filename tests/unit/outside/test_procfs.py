@@ -246,12 +246,21 @@ def test_the_environment_of_training_hides_secrets():
     assert procfs.training_environ(GONE) == {}
 
 
+BY_ITS_WHOLE_PATH = "import os, sys; open(sys.argv[1])"
+BY_ITS_NAME = "import os, sys; os.chdir(os.path.dirname(sys.argv[1])); open(os.path.basename(sys.argv[1]))"
+IN_A_DIRECTORY = (
+    "import os, sys; there = os.open(os.path.dirname(os.path.dirname(sys.argv[1])), os.O_RDONLY)\n"
+    "last = os.path.join(*sys.argv[1].split('/')[-2:]); os.open(last, os.O_RDONLY, dir_fd=there)"
+)
+
+
+@pytest.mark.parametrize("opens", [BY_ITS_WHOLE_PATH, BY_ITS_NAME, IN_A_DIRECTORY], ids=["whole", "name", "directory"])
 @pytest.mark.parametrize("name", ["shard-07.pt", "缺失.pt", "deep/" * 60 + "x"])
-def test_the_path_of_a_file_that_does_not_open(tmp_path, name):
+def test_the_path_of_a_file_that_does_not_open(tmp_path, name, opens):
     pipe = tmp_path / name
     pipe.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(pipe)
-    with subprocess.Popen([sys.executable, "-c", "import sys; open(sys.argv[1])", str(pipe)]) as process:
+    with subprocess.Popen([sys.executable, "-c", opens, str(pipe)]) as process:
         try:
             wanted, ends = procfs.SystemCall("openat", on=str(pipe)), time.monotonic() + 20
             while (seen := procfs.system_call(process.pid, process.pid)) != wanted and time.monotonic() < ends:

@@ -99,6 +99,17 @@ def test_lines_of_the_users_files_are_read_unless_they_are_newer_than_the_proces
     assert list(found[f"{old}:1"].takes) == ["lock"]
 
 
+def test_a_script_by_its_name_alone_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``python train.py`` before Python 3.9: frames name the file as it was given."""
+    script = tmp_path / "train.py"
+    script.write_text("with lock:\n    pass\n")
+    before = time.time() - 30 * 86400
+    os.utime(script, (before, before))
+    monkeypatch.chdir(tmp_path)
+    found = sources.read([stack("train.py"), stack("gone.py")])
+    assert list(found) == ["train.py:1"]
+
+
 def test_a_parse_that_another_thread_disturbed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     parse, tries = sources.ast.parse, iter([SystemError("AST constructor recursion depth mismatch")])
 

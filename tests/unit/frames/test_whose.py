@@ -1,0 +1,119 @@
+"""Whose code a frame is, and which frame of a stack says where somebody is."""
+
+from __future__ import annotations
+
+from cases import each
+
+from jupyter_traindbg.frames.whose import frames_of, library_frame, own_frames, short_place, user_frame, where
+
+LIB = "/usr/lib/python3.11"
+SITE = "/venv/lib/python3.11/site-packages"
+TORCH = f"{SITE}/torch"
+USER = ("/home/ann/train.py", 12, "main")
+WORKER_LOOP = (f"{TORCH}/utils/data/_utils/worker.py", 275, "_worker_loop")
+FETCH = (f"{TORCH}/utils/data/_utils/fetch.py", 54, "_MapDatasetFetcher.fetch")
+FORKED = [
+    (f"{LIB}/multiprocessing/process.py", 108, "BaseProcess.run"),
+    (f"{LIB}/multiprocessing/popen_fork.py", 71, "Popen._launch"),
+    (f"{LIB}/multiprocessing/popen_fork.py", 19, "Popen.__init__"),
+    USER,
+]
+SPAWNED = [
+    (f"{LIB}/multiprocessing/process.py", 108, "BaseProcess.run"),
+    (f"{LIB}/multiprocessing/spawn.py", 122, "spawn_main"),
+    ("<string>", 1, "<module>"),
+]
+INDUCTOR = "/tmp/torchinductor_ann/7m/c7mpriuz2txfpmud6pcfo25kjo3zuw27ypeymjy4iqgw3amz5p2w.py"
+
+
+@each(
+    "file",
+    [
+        f"{TORCH}/nn/modules/module.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+        "/root/.pyenv/versions/3.13.0/lib/python3.13/threading.py",
+        "/opt/conda/lib/python3.10/queue.py",
+        "/opt/py/lib/python3.13t/queue.py",
+        "/usr/lib/python311.zip/queue.py",
+        "/tmp/payload.zip/jupyter_traindbg/agent/server.py",
+        "<frozen runpy>",
+        "<eval_with_key>.3",
+        "<__array_function__ internals>",
+        INDUCTOR,
+        INDUCTOR.replace("/tmp/torchinductor_ann", "/scratch/cache"),
+    ],
+)
+def test_code_of_packages_interpreters_and_compilers_is_library(file: str) -> None:
+    assert library_frame(file)
+
+
+@each(
+    "file",
+    [
+        "/home/ann/train.py",
+        "/home/ann/lib/model.py",
+        "/srv/python/train.py",
+        "<string>",
+        "<stdin>",
+        "/tmp/ipykernel_7/12.py",
+        "train.py",
+        "/home/ann/ab/cabinet.py",
+        INDUCTOR.replace("/7m/", "/7n/"),
+    ],
+)
+def test_scripts_and_cells_are_the_users(file: str) -> None:
+    assert not library_frame(file)
+
+
+def test_what_python_writes_for_a_class_or_to_start_a_child_is_nobodys_line() -> None:
+    made = frames_of([("<string>", 3, "Config.__init__"), USER])
+    assert [f.library for f in made] == [True, False]
+    assert frames_of(SPAWNED)[-1].library
+    typed = frames_of([("<string>", 5, "work"), ("<string>", 9, "<module>")])
+    assert not any(f.library for f in typed), "python -c"
+    assert not any(f.library for f in frames_of([("<string>", 2, "Net.__init__"), ("<string>", 9, "<module>")]))
+
+
+def test_a_function_that_goes_on_after_a_graph_break_keeps_its_name() -> None:
+    raw = [
+        ("/home/ann/train.py", 7, "torch_dynamo_resume_in_step_at_6"),
+        ("/home/ann/train.py", 7, "<resume in forward>"),
+    ]
+    assert [f.function for f in frames_of(raw)] == ["step", "forward"]
+
+
+@each(
+    ("stack", "expected"),
+    [
+        ([(f"{LIB}/queue.py", 171, "Queue.get"), USER], "train.py:12 main"),
+        ([("/home/ann/data.py", 3, "get"), FETCH, WORKER_LOOP, *FORKED], "data.py:3 get"),
+        ([(f"{LIB}/socket.py", 718, "readinto"), (f"{SITE}/urllib3/response.py", 9, "read"), FETCH], "urllib3/response.py:9 read"),
+        ([(f"{LIB}/selectors.py", 415, "select"), WORKER_LOOP, *FORKED], "torch/utils/data/_utils/worker.py:275 _worker_loop"),
+        ([(f"{SITE}/faces/folder.py", 40, "read"), FETCH, WORKER_LOOP, *SPAWNED], "faces/folder.py:40 read"),
+        ([(INDUCTOR, 88, "Runner.call"), (f"{TORCH}/_inductor/output_code.py", 60, "__call__"), USER], "train.py:12 main"),
+        ([(f"{LIB}/threading.py", 982, "Thread.run")], "threading.py:982 Thread.run"),
+    ],
+)  # fmt: skip
+def test_one_frame_says_where_somebody_is(stack: list[tuple[str, int, str]], expected: str) -> None:
+    found = where(frames_of(stack))
+    assert found is not None
+    assert short_place(found) == expected
+
+
+def test_nowhere() -> None:
+    assert where(()) is None
+    assert user_frame(frames_of([WORKER_LOOP, *FORKED])) is None, "what it inherited at the fork is not where it is"
+
+
+def test_who_waits_for_a_forked_child_keeps_its_own_frames() -> None:
+    """`Process.join` goes through the same file as a child's start."""
+    joining = frames_of(
+        [
+            (f"{LIB}/multiprocessing/popen_fork.py", 27, "Popen.poll"),
+            (f"{LIB}/multiprocessing/popen_fork.py", 43, "Popen.wait"),
+            (f"{LIB}/multiprocessing/process.py", 149, "BaseProcess.join"),
+            USER,
+        ]
+    )
+    assert own_frames(joining) == joining
+    assert user_frame(joining) == joining[-1]
