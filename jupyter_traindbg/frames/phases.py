@@ -175,6 +175,8 @@ def _seen(frames: Sequence[Frame]) -> Iterator[tuple[Frame, Phase]]:
 
 @lru_cache(maxsize=4096)
 def _by_library(file: str, function: str) -> Phase | None:
+    if function == "<module>":
+        return None  # it is being imported
     for phase, files, functions in _RULES:
         if re.match(files, file) and re.match(functions, function):
             return phase

@@ -15,11 +15,18 @@ from .words import alike, place, ranks_words, seconds, short_place, who
 __all__ = ["in_phase", "rule"]
 
 
+EXCUSED_S = 300.0
+"""Half of the time-out of a process group of NCCL."""
+
+
 def rule(case: Case) -> list[Hit]:
-    """Nothing for evaluating, saving, compiling and the training step itself: these are what others wait for in a healthy job."""
+    """Nothing for evaluating, saving, compiling and the training step itself, which others wait for in a healthy job, as long as that
+    does not put their time-out at risk.
+    """
     if not case.overdue or not case.waiting:
         return []
-    own = [v for v in case.roles("moving") if not any(_usual(d) for d in v.doings)]
+    excused = (_waited_s(case) or 0.0) < EXCUSED_S
+    own = [v for v in case.roles("moving") if not (excused and any(_usual(d) for d in v.doings))]
     return [
         _hit(case, same)
         for same in alike(
@@ -47,7 +54,7 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
     view, ranks = same[0], [v.rank for v in same]
     what, at = in_phase(view), short_place(view.now.frame)
     does = text(f"is {what}", f"正在{what}") if what else phrase(view.now)
-    waited = max((v.waiting_s for v in case.waiting if v.waiting_s is not None), default=None)
+    waited = _waited_s(case)
     finding = Finding(
         "cpu_phase",
         "warning",
@@ -82,6 +89,11 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
         ],
     )
     return Hit(finding, ranks)
+
+
+def _waited_s(case: Case) -> float | None:
+    """How long the others have waited."""
+    return max((v.waiting_s for v in case.waiting if v.waiting_s is not None), default=None)
 
 
 def _words(case: Case, view: View) -> str:

@@ -135,6 +135,17 @@ def test_saving_and_compiling_while_others_wait_is_no_finding(library: str, func
     assert (found.state, found.findings) == ("progressing", ())
 
 
+def test_what_is_usual_is_told_when_it_puts_the_time_out_of_the_others_at_risk() -> None:
+    saves = Frame(f"{TORCH}/serialization.py", 900, "save", library=True)
+    one = rank(2, [thread((saves, *user(70, "end_of_epoch")))], cpu=0.9)
+    assert judged(*(waiting(n, waiting_s=200.0) for n in (0, 1, 3)), one).findings == ()
+    found = judged(*(waiting(n, waiting_s=400.0) for n in (0, 1, 3)), one)
+    finding = only(found)
+    assert (found.state, finding.code, finding.severity) == ("progressing", "cpu_phase", "warning")
+    assert finding.title.startswith("Rank 2 is saving a checkpoint at train.py:70 end_of_epoch")
+    assert "6 min 40 s" in " ".join(finding.next_steps)
+
+
 @pytest.mark.parametrize("function", ["Trainer.evaluate", "validation_epoch", "save_model", "generate_samples"])
 def test_what_the_users_function_is_called_tells_an_evaluation_from_a_preparation(function: str) -> None:
     assert judged(*OTHERS, computing(2, function=function)).findings == ()

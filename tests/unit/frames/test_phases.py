@@ -1,4 +1,4 @@
-"""Which part of a training a stack is in. `recorded_stacks.json` holds stacks of real programs, one of each phase that they were seen in."""
+"""Which part of a training a stack is in. `recorded_stacks.json`: of real programs, one of each phase that they were seen in."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_real_stacks_of_every_kind_are_there() -> None:
         (["triton/runtime/jit.py JITFunction.run", FORWARD, MAIN], "in a forward pass"),
         (["triton/compiler/compiler.py compile", "triton/runtime/jit.py JITFunction._do_compile", FORWARD, MAIN], "compiling"),
         (["torchvision/datasets/folder.py ImageFolder.__getitem__", "torch/utils/data/_utils/fetch.py fetch", MAIN], "reading its data"),
-        (["torchvision/datasets/folder.py make_dataset", "torchvision/datasets/folder.py DatasetFolder.__init__", MAIN], "preparing its dataset"),
-        (["tokenizers/__init__.py encode", "datasets/arrow_dataset.py Dataset._map_single", "datasets/arrow_dataset.py Dataset.map", MAIN], "preparing its dataset"),
+        (["torchvision/datasets/folder.py make_dataset", "torchvision/datasets/vision.py __init__", MAIN], "preparing its dataset"),
+        (["tokenizers/__init__.py encode", "datasets/arrow_dataset.py Dataset.map", MAIN], "preparing its dataset"),
         (["torch/utils/checkpoint.py forward", FORWARD, BACKWARD, MAIN], "in its backward pass"),
         ([FORWARD, "/home/ann/train.py closure", "torch/optim/lbfgs.py LBFGS.step", MAIN], "in a forward pass"),
         (["torch/optim/lr_scheduler.py CosineAnnealingLR.step", MAIN], ""),
@@ -79,6 +79,7 @@ def test_real_stacks_of_every_kind_are_there() -> None:
         (["<frozen importlib._bootstrap> _find_and_load", MAIN], "importing modules"),
         (["/home/ann/layers.py <module>", "<frozen importlib._bootstrap> _find_and_load", MAIN], "importing modules"),
         (["/home/ann/job.py tokenise", "/home/ann/job.py <module>", "<frozen importlib._bootstrap> _find_and_load", MAIN], ""),
+        (["lightning/pytorch/loops/evaluation_loop.py <module>", "<frozen importlib._bootstrap> _find_and_load", MAIN], "importing modules"),
         (["<frozen importlib.util> find_spec", "accelerate/utils/imports.py _is_package_available", MAIN], ""),
         (["/home/ann/train.py Task.validate_epoch", MAIN], "evaluating"),
         (["/home/ann/train.py generate_samples", MAIN], "generating"),

@@ -24,8 +24,9 @@ LOADER_NEXT = [
     (f"{TORCH}/utils/data/dataloader.py", 725, "_BaseDataLoaderIter.__next__"),
 ]
 WORKER_LOOP = (f"{TORCH}/utils/data/_utils/worker.py", 275, "_worker_loop")
+C10D = f"{TORCH}/distributed/distributed_c10d.py"
 ALL_REDUCE = [
-    (f"{TORCH}/distributed/distributed_c10d.py", 3252, "all_reduce"),
+    (C10D, 3252, "all_reduce"),
     (f"{TORCH}/distributed/c10d_logger.py", 83, "_exception_logger.<locals>.wrapper"),
 ]
 
@@ -37,7 +38,7 @@ ALL_REDUCE = [
         ([*QUEUE_GET, WORKER_LOOP], "poll", "idle: waiting for indices"),
         ([*QUEUE_GET, USER], "poll", "an item from another process (a queue)"),
         ([*ALL_REDUCE, USER], "futex", "the collective all_reduce"),
-        ([(f"{TORCH}/distributed/distributed_c10d.py", 4943, "reduce_scatter_single"), USER], "futex", "the collective reduce_scatter_single"),
+        ([(C10D, 4943, "reduce_scatter_single"), USER], "futex", "the collective reduce_scatter_single"),
         ([CONDITION, (f"{LIB}/queue.py", 171, "Queue.get"), USER], "futex", "an item from a queue"),
         ([CONDITION, (f"{LIB}/threading.py", 629, "wait"), USER], "futex", "a condition or an event"),
         ([CONDITION, (f"{LIB}/multiprocessing/queues.py", 231, "_feed"), *BOTTOM], "futex", "idle: nothing to send"),
