@@ -13,7 +13,7 @@ from ..language import text
 from ..model import Frame
 from .whose import bare, own_frames
 
-__all__ = ["Phase", "phase_of", "telling"]
+__all__ = ["Phase", "phase_of", "phases_of", "telling"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,9 @@ _IMPORTING = Phase("importing modules", "导入模块", tells=False)
 _SAVING_BY_NAME = Phase("saving a checkpoint", "保存检查点", tells=False)
 _LOADING_BY_NAME = Phase("loading a checkpoint", "加载检查点", tells=False)
 """By the name of the user's function alone: ``checkpoint_forward`` may be in a forward pass as well."""
+
+_HAVE_PARTS = (_EVALUATING, _GENERATING, _SCORING, _TRAINING)
+_PARTS = (_FORWARD, _READING, _TOKENISING)
 
 _RUNS = r"(?!(?:run|__call__|call|forward|backward|_run_from_cache|_load_triton_kernel_from_source)$)"
 """What compiled code passes through each time that it runs; all else in those files compiles."""
@@ -146,9 +149,16 @@ _ORDER: Sequence[Phase] = [
 
 
 def phase_of(frames: Sequence[Frame]) -> Phase | None:
-    """What a thread with this stack is in; None where it passes through nothing that is known. 20 us a stack."""
+    """What a thread with this stack is in; None where it passes through nothing that is known. 1 us a frame."""
+    return next(iter(phases_of(frames)), None)
+
+
+def phases_of(frames: Sequence[Frame]) -> list[Phase]:
+    """The same, and within an evaluation or a generation the part of it: ``evaluating``, ``reading its data``."""
     found = {phase for _, phase in _seen(frames)}
-    return next((phase for phase in _ORDER if phase in found), None)
+    ordered = [phase for phase in _ORDER if phase in found]
+    parts = [phase for phase in ordered if phase in _PARTS] if ordered[:1] and ordered[0] in _HAVE_PARTS else []
+    return ordered[:1] + parts[:1]
 
 
 def telling(frames: Sequence[Frame]) -> list[Frame]:

@@ -16,6 +16,7 @@ __all__ = [
     "RawFrame",
     "bare",
     "frames_of",
+    "inside",
     "library_frame",
     "own_frames",
     "short_path",
@@ -28,14 +29,13 @@ RawFrame = tuple[str, int, str]
 
 _STANDARD = re.compile(r"^<|/lib(?:64)?/(?:python|pypy)\d(?:\.\d+)?t?/(?!(?:site|dist)-packages/)|/python\d+\.zip/")
 """The standard library of any interpreter, and generated code (``<frozen ...>``)."""
-_LIBRARY = re.compile(
-    r"/(?:site|dist)-packages/"
-    r"|/jupyter_traindbg/|/_traindbg_agent/"  # our own agent, also from its zip
-    # TorchInductor writes what it compiles into its cache, as 51 letters of the SHA-256 in base 32 (torch/_inductor/codecache.py)
-    r"|/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{49}\.py$"
-)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/jupyter_traindbg/|/_traindbg_agent/")
+"""Installed packages, and our own agent, also from its zip."""
+_COMPILED = re.compile(r"^.*/(?P<folder>[a-z2-7]{2})/(?P<name>c(?P=folder)[a-z2-7]{6})[a-z2-7]{43}\.py$")
+"""TorchInductor writes what it compiles into its cache, as 51 letters of the SHA-256 in base 32 (torch/_inductor/codecache.py)."""
 _TYPED_BY_A_PERSON = ("<string>", "<stdin>", "<console>", "<ipython-input", "<cell")
 _INSTALLED = re.compile(r"^.*/(?:(?:site|dist)-packages|lib(?:64)?/python\d+\.\d+t?)/")
+_TOLD = re.compile(r"-packages/(?:torch|ray)/")
 _STARTS = re.compile(r"/multiprocess(?:ing)?/(?:spawn|forkserver|resource_tracker)\.py$")
 """``python -c "from multiprocessing.spawn import spawn_main; ..."`` begins with a line that nobody typed."""
 _AT_THE_FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
@@ -53,7 +53,7 @@ def library_frame(file: str) -> bool:
     """
     if file.startswith("<"):
         return not file.startswith(_TYPED_BY_A_PERSON)
-    return _STANDARD.search(file) is not None or _LIBRARY.search(file) is not None
+    return any(kind.search(file) for kind in (_STANDARD, _LIBRARY, _COMPILED))
 
 
 def frames_of(raw: Iterable[RawFrame]) -> tuple[Frame, ...]:
@@ -105,10 +105,22 @@ def where(frames: Sequence[Frame]) -> Frame | None:
     return user_frame(frames) or next(packages, here[0] if here else None)
 
 
+def inside(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of a package within the user's line, whose call is under way there: ``requests/adapters.py:589 send``. None
+    where that is torch's or Ray's, which the words of a wait tell, or Python's own.
+    """
+    for frame in own_frames(frames):
+        if not frame.library:
+            return None
+        if not _STANDARD.search(frame.file) and not _TOLD.search(frame.file):
+            return frame
+    return None
+
+
 def short_path(frame: Frame, *, name_only: bool = False) -> str:
     """A library's file from its package on (``torch/nn/modules/module.py``); the user's in full, or by name only."""
     if frame.library:
-        return _INSTALLED.sub("", frame.file)
+        return _COMPILED.sub(r"torchinductor/\g<name>….py", _INSTALLED.sub("", frame.file))
     return os.path.basename(frame.file) or frame.file if name_only else frame.file
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from support import TORCHRUN, Program, Start, need
 
 import traindbg
+from jupyter_traindbg.errors import CannotAttach
 from jupyter_traindbg.frames.phases import phase_of
 from jupyter_traindbg.frames.whose import where
 from jupyter_traindbg.model import Diagnosis, Frame, Stacks
@@ -44,10 +46,16 @@ class Faces(torch.utils.data.Dataset):
 
 
 def looks_at(pid: int, number: int) -> Iterator[Sequence[Frame]]:
-    """The stack of the main thread, again and again."""
-    for _ in range(number):
-        (process,) = stacks.dump(pid, deadline_s=30.0, children=False)
-        yield process.threads[0].frames
+    """The stack of the main thread so many times, of up to twice as many looks: code that runs tears some of them."""
+    came = 0
+    for _ in range(2 * number):
+        with contextlib.suppress(CannotAttach):
+            (process,) = stacks.dump(pid, deadline_s=30.0, children=False)
+            yield process.threads[0].frames
+            came += 1
+        if came == number:
+            return
+    raise AssertionError(f"{came} looks of {2 * number} came to something")
 
 
 def words(frames: Sequence[Frame]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...frames.whose import inside
 from ...language import text
 from ...model import Collective, Finding, Frame, JobEvidence, SourceLine
 from .doing import Doing, phrase
@@ -75,8 +76,11 @@ class Case:
         return self._source(seen.frame)
 
     def at(self, seen: Doing) -> str:
-        """For evidence: ``train.py:42 load: `return queue.get()` ``."""
-        return self.line(seen.frame)
+        """For evidence: ``train.py:42 load: `return queue.get()` ``, and which library's call it is."""
+        within = inside(seen.thread.frames) if seen.users is not None and seen.thread is not None else None
+        return self.line(seen.frame) + (
+            "" if within is None else text(f", inside {short_place(within)}", f"，其内 {short_place(within)}")
+        )
 
     def line(self, frame: Frame | None) -> str:
         """The same of a frame."""

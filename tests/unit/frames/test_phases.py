@@ -8,7 +8,7 @@ from typing import Any
 
 from cases import each
 
-from jupyter_traindbg.frames.phases import phase_of, telling
+from jupyter_traindbg.frames.phases import phase_of, phases_of, telling
 from jupyter_traindbg.frames.whose import bare, frames_of
 from jupyter_traindbg.model import Frame
 
@@ -79,7 +79,7 @@ def test_real_stacks_of_every_kind_are_there() -> None:
         (["<frozen importlib._bootstrap> _find_and_load", MAIN], "importing modules"),
         (["/home/ann/layers.py <module>", "<frozen importlib._bootstrap> _find_and_load", MAIN], "importing modules"),
         (["/home/ann/job.py tokenise", "/home/ann/job.py <module>", "<frozen importlib._bootstrap> _find_and_load", MAIN], ""),
-        (["lightning/pytorch/loops/evaluation_loop.py <module>", "<frozen importlib._bootstrap> _find_and_load", MAIN], "importing modules"),
+        (["datasets/builder.py <module>", "<frozen importlib._bootstrap> _find_and_load", MAIN], "importing modules"),
         (["<frozen importlib.util> find_spec", "accelerate/utils/imports.py _is_package_available", MAIN], ""),
         (["/home/ann/train.py Task.validate_epoch", MAIN], "evaluating"),
         (["/home/ann/train.py generate_samples", MAIN], "generating"),
@@ -95,6 +95,14 @@ def test_real_stacks_of_every_kind_are_there() -> None:
 )  # fmt: skip
 def test_a_phase_is_told_by_what_the_functions_do(frames: list[str], expected: str) -> None:
     assert phase(*frames) == expected
+
+
+def test_the_part_of_an_evaluation_is_told_too() -> None:
+    evaluates = "lightning/pytorch/loops/evaluation_loop.py _EvaluationLoop.run"
+    within = phases_of(stack("torch/utils/data/_utils/fetch.py fetch", evaluates, MAIN))
+    assert [p.en for p in within] == ["evaluating", "reading its data"]
+    saves = phases_of(stack("torch/serialization.py save", FORWARD, MAIN))
+    assert [p.en for p in saves] == ["saving a checkpoint"]
 
 
 def test_python_before_3_11_has_bare_names() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cases import each
 
-from jupyter_traindbg.frames.whose import frames_of, library_frame, own_frames, short_place, user_frame, where
+from jupyter_traindbg.frames.whose import frames_of, inside, library_frame, own_frames, short_place, user_frame, where
 
 LIB = "/usr/lib/python3.11"
 SITE = "/venv/lib/python3.11/site-packages"
@@ -23,6 +23,9 @@ SPAWNED = [
     (f"{LIB}/multiprocessing/spawn.py", 122, "spawn_main"),
     ("<string>", 1, "<module>"),
 ]
+BARRIER = (f"{TORCH}/distributed/distributed_c10d.py", 3, "barrier")
+TRAINER = (f"{SITE}/transformers/trainer.py", 7, "Trainer._save")
+SSL_READ, SEND = (f"{LIB}/ssl.py", 9, "SSLSocket.read"), (f"{SITE}/requests/adapters.py", 589, "send")
 INDUCTOR = "/tmp/torchinductor_ann/7m/c7mpriuz2txfpmud6pcfo25kjo3zuw27ypeymjy4iqgw3amz5p2w.py"
 
 
@@ -98,6 +101,28 @@ def test_one_frame_says_where_somebody_is(stack: list[tuple[str, int, str]], exp
     found = where(frames_of(stack))
     assert found is not None
     assert short_place(found) == expected
+
+
+@each(
+    ("stack", "expected"),
+    [
+        ([SSL_READ, SEND, (f"{SITE}/wandb/sdk/a.py", 1, "log"), USER], "requests/adapters.py:589 send"),
+        ([BARRIER, TRAINER, USER], "transformers/trainer.py:7 Trainer._save"),
+        ([BARRIER, USER, TRAINER, USER], ""),
+        ([(f"{LIB}/queue.py", 171, "Queue.get"), USER], ""),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_the_librarys_call_that_is_under_way_at_the_users_line(
+    stack: list[tuple[str, int, str]], expected: str
+) -> None:
+    found = inside(frames_of(stack))
+    assert (short_place(found) if found else "") == expected
+
+
+def test_what_a_compiler_has_written_has_a_short_name() -> None:
+    (made,) = frames_of([(INDUCTOR, 88, "Runner.call")])
+    assert short_place(made) == "torchinductor/c7mpriuz2….py:88 Runner.call"
 
 
 def test_nowhere() -> None:
