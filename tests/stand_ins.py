@@ -17,7 +17,10 @@ THREAD = {
     "thread_name": "MainThread",
     "os_thread_id": None,
     "owns_gil": False,
-    "frames": [{"name": "main", "filename": "/home/ann/train.py", "line": 7}],
+    "frames": [
+        {"name": "main", "filename": "/home/ann/train.py", "line": 7},
+        {"name": "<module>", "filename": "/home/ann/train.py", "line": 9},
+    ],
 }
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted, TargetGone, TraindbgError
 from ..frames.waits import in_dataloader_worker, waiting_for
-from ..frames.whose import frames_of
+from ..frames.whose import bare, frames_of
 from ..model import NotAvailable, ProcessStacks, Thread
 from . import procfs
 
@@ -29,6 +29,8 @@ __all__ = ["dump", "py_spy"]
 
 _LOOKS = 3
 _PAUSE_S = 0.02
+_BEGINNINGS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "_shutdown"})
+"""How a main thread's outermost function is called; ``_bootstrap`` where a thread has forked, ``_shutdown`` past the end of a program."""
 _PARALLEL = 8
 # Its first answer fills a table in place: another thread that asks meanwhile, for another rank, finds it half full.
 _asking_sysconfig = threading.Lock()
@@ -179,15 +181,28 @@ def _look(tool: str, asked: _Asked, deadline: float) -> ProcessStacks:
 
 
 def _look_once(tool: str, asked: _Asked, deadline: float) -> list[dict[str, Any]]:
-    """The threads as py-spy tells them; repeated where running code tore the look."""
+    """The threads as py-spy tells them; repeated where running code tore the look, which shows by an error or a main thread without its
+    beginning. One that never has a beginning, as of a program that embeds Python, is taken as it is.
+    """
+    seen: list[dict[str, Any]] = []
+    err = ""
     for left in reversed(range(_LOOKS)):
         status, out, err = _run(tool, asked.pid, deadline)
-        if status == 0 and (threads := json.loads(out)):
-            return list(threads)
-        if left == 0 or _final(asked.pid, err) or time.monotonic() + _PAUSE_S > deadline:
+        seen = json.loads(out) if status == 0 else seen
+        if seen and status == 0 and all(map(_has_beginning, seen)):
+            return seen
+        if left == 0 or (not seen and _final(asked.pid, err)) or time.monotonic() + _PAUSE_S > deadline:
             break
         time.sleep(_PAUSE_S)
+    if seen:
+        return seen
     raise _error(asked.pid, err)
+
+
+def _has_beginning(thread: dict[str, Any]) -> bool:
+    """Of threads that C code has started nothing is known."""
+    frames = thread["frames"]
+    return thread["thread_name"] != "MainThread" or not frames or bare(frames[-1]["name"]) in _BEGINNINGS
 
 
 def _run(tool: str, pid: int, deadline: float) -> tuple[int, bytes, str]:

@@ -42,6 +42,19 @@ def test_a_torn_look_is_repeated(py_spy: Put, tmp_path: Path) -> None:
     assert (tmp_path / "looks").read_text() == "x\n" * 3
 
 
+def test_a_main_thread_without_its_beginning_is_looked_at_again(py_spy: Put, tmp_path: Path) -> None:
+    torn = json.dumps([{**THREAD, "frames": THREAD["frames"][:1]}])  # type: ignore[index]
+    looks = tmp_path / "looks"
+    py_spy(
+        f"echo x >> {looks}; if [ $(wc -l < {looks}) -lt 2 ]; then echo '{torn}'; else echo '{json.dumps([THREAD])}'; fi"
+    )
+    (found,) = stacks.dump(os.getpid(), children=False)
+    assert [f.function for f in found.threads[0].frames] == ["main", "<module>"]
+    py_spy(f"echo '{torn}'")
+    (found,) = stacks.dump(os.getpid(), children=False)
+    assert [f.function for f in found.threads[0].frames] == ["main"], "a program that embeds Python"
+
+
 HOLDS, HOLDS_NOT = (json.dumps([{**THREAD, "owns_gil": owns}]) for owns in (True, False))
 
 
