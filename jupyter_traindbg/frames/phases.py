@@ -118,18 +118,18 @@ _RULES: Sequence[tuple[Phase, str, str]] = (
     (_FORWARD, r"torch/nn/modules/module\.py", r"_call_impl|_wrapped_call_impl|_slow_forward"),
     (_CLIPPING, r"torch/nn/utils/clip_grad\.py", ""),
     (_TRAINING, _TRAINER + r"|" + _LIGHTNING + r"strategies/.*|megatron/training/training\.py", r"training_step|train_step"),
-    (_OPTIMIZING, r"torch/optim/(?!lr_scheduler|swa_utils)", r"step$"),
+    (_OPTIMIZING, r"torch/optim/(?!lr_scheduler|swa_utils)|bitsandbytes/optim/|deepspeed/runtime/", r"step$|_take_model_step"),
     (_STARTING_WORKERS, r"torch/utils/data/dataloader\.py", r"_get_iterator"),
     (_READING, r"torch/utils/data/dataloader\.py", r"__next__|_next_data|_?try_get_data|_get_data"),
     (_READING, r"torch/utils/data/_utils/(fetch|collate|pin_memory)\.py", ""),
     (_READING, r"datasets/(arrow_dataset|iterable_dataset)\.py", r"__getitem|_getitem|__iter__|_iter"),
     (_READING, r"torchvision/datasets/", r"__getitem"),
-    (_TOKENISING, r"tokenizers/|transformers/tokenization_", ""),
+    (_TOKENISING, r"tokenizers/|transformers/tokenization_|sentencepiece/|tiktoken/", ""),
     (_LOGGING, r"wandb/|mlflow/|comet_ml/|swanlab/|torch/utils/tensorboard/|tensorboardX?/", ""),
 )  # fmt: skip
 _BY_USERS: Sequence[tuple[Phase, str]] = (
-    (_EVALUATING, r"\b(eval|evals|evaluat\w*|validat\w*|predict\w*)\b"),
-    (_GENERATING, r"\bgenerat\w*"),
+    (_EVALUATING, r"\b(eval|evals|evaluat\w*|validat\w*)\b|\bpredict(ions?)?( (step|epoch|loop|set|dataset))?$"),
+    (_GENERATING, r"\bgenerat(e|es|ed|ing|ions?)\b"),
     (_LOADING_BY_NAME, r"\b(load|restore|resume)\w*\b.*\b(checkpoint|ckpt|state|weights)"),
     (_SAVING_BY_NAME, r"\b(save|saves|saving|checkpoint|ckpt)\b"),
 )

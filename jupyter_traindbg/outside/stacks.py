@@ -184,18 +184,24 @@ def _look_once(tool: str, asked: _Asked, deadline: float) -> list[dict[str, Any]
     """The threads as py-spy tells them; repeated where running code tore the look, which shows by an error or a main thread without its
     beginning. One that never has a beginning, as of a program that embeds Python, is taken as it is.
     """
-    seen: list[dict[str, Any]] = []
+    torn: list[dict[str, Any]] = []
     err = ""
     for left in reversed(range(_LOOKS)):
-        status, out, err = _run(tool, asked.pid, deadline)
-        seen = json.loads(out) if status == 0 else seen
-        if seen and status == 0 and all(map(_has_beginning, seen)):
-            return seen
-        if left == 0 or (not seen and _final(asked.pid, err)) or time.monotonic() + _PAUSE_S > deadline:
+        try:
+            status, out, err = _run(tool, asked.pid, deadline)
+        except DeadlineExceeded:
+            if torn:
+                break
+            raise
+        threads = json.loads(out) if status == 0 else []
+        if threads and all(map(_has_beginning, threads)):
+            return list(threads)
+        torn = threads or torn
+        if left == 0 or (not torn and _final(asked.pid, err)) or time.monotonic() + _PAUSE_S > deadline:
             break
         time.sleep(_PAUSE_S)
-    if seen:
-        return seen
+    if torn:
+        return torn
     raise _error(asked.pid, err)
 
 

@@ -55,6 +55,15 @@ def test_a_main_thread_without_its_beginning_is_looked_at_again(py_spy: Put, tmp
     assert [f.function for f in found.threads[0].frames] == ["main"], "a program that embeds Python"
 
 
+@pytest.mark.timeout(30)
+def test_a_torn_look_is_better_than_none_at_the_deadline(py_spy: Put, tmp_path: Path) -> None:
+    torn = json.dumps([{**THREAD, "frames": THREAD["frames"][:1]}])  # type: ignore[index]
+    looks = tmp_path / "looks"
+    py_spy(f"echo x >> {looks}; [ $(wc -l < {looks}) -lt 2 ] || exec tail -f /dev/null; echo '{torn}'")
+    (found,) = stacks.dump(os.getpid(), children=False, deadline_s=1.0)
+    assert [f.function for f in found.threads[0].frames] == ["main"]
+
+
 HOLDS, HOLDS_NOT = (json.dumps([{**THREAD, "owns_gil": owns}]) for owns in (True, False))
 
 
