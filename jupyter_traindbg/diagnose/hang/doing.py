@@ -93,7 +93,7 @@ _CHINESE: Mapping[Kind, str] = {
 @dataclass(frozen=True)
 class Doing:
     """``words``: what is waited for, as the stack tells it. ``frame``: where that is, in the user's code if there is any on the stack.
-    ``at``: what tells whether two looks saw the same: kind and the user's frames; all frames where none is the user's.
+    ``at``: what tells whether two looks saw the same: kind and the user's lines, or the functions of libraries where none is the user's.
     """
 
     kind: Kind
@@ -125,8 +125,10 @@ def doing(thread: Thread | None, sources: Mapping[str, SourceLine]) -> Doing:
         kind = _by_source(kind, sources.get(f"{top.file}:{top.line}"))
         words = {"lock": "a lock", "thread": "another thread to end"}.get(kind, words)
     own = own_frames(thread.frames)
-    places = tuple((f.file, f.line, f.function) for f in own if frame is None or frame.library or not f.library)
-    return Doing(kind, words, frame, thread, (kind, places))
+    places = tuple((f.file, f.line, f.function) for f in own if not f.library)
+    # a library that waits does so in a loop, as often as not: its lines change
+    passed = places or tuple((f.file, f.function) for f in own)
+    return Doing(kind, words, frame, thread, (kind, passed))
 
 
 def kind_of(thread: Thread) -> Kind:
