@@ -125,10 +125,10 @@ def doing(thread: Thread | None, sources: Mapping[str, SourceLine]) -> Doing:
         kind = _by_source(kind, sources.get(f"{top.file}:{top.line}"))
         words = {"lock": "a lock", "thread": "another thread to end"}.get(kind, words)
     own = own_frames(thread.frames)
-    places = tuple((f.file, f.line, f.function) for f in own if not f.library)
-    # a library that waits does so in a loop, as often as not: its lines change
-    passed = places or tuple((f.file, f.function) for f in own)
-    return Doing(kind, words, frame, thread, (kind, passed))
+    places: list[object] = [(f.file, f.line, f.function) for f in own if not f.library]
+    if not places:
+        places = [(f.file, f.function) for f in own]  # a library waits in loops, as often as not: its lines change
+    return Doing(kind, words, frame, thread, (kind, *places))
 
 
 def kind_of(thread: Thread) -> Kind:
