@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from support import PROGRAMS, Program, Start
+from support import PROGRAMS, Program, Start, torchrun
 
 import traindbg
 
@@ -68,16 +68,6 @@ def wait_for_step(program: Program, step: int) -> None:
 def goes_on(start: Start, tmp_path: Path, free_port: str, *, ranks: int, how: Sequence[str] = ()) -> None:
     """Attach, save, change the rate, save again when it hangs, and resume from both; `how` are further words for resumable.py."""
     healthy, hung = str(tmp_path / "healthy"), str(tmp_path / "hung")
-    launcher = [
-        sys.executable,
-        "-u",
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        str(ranks),
-        "--master-port",
-        free_port,
-    ]
     program = start(
         "resumable.py",
         *how,
@@ -85,7 +75,7 @@ def goes_on(start: Start, tmp_path: Path, free_port: str, *, ranks: int, how: Se
         str(HANGS_AT),
         "--sleep",
         "0.1",
-        **({"command": launcher} if ranks > 1 else {}),
+        **({"command": torchrun(ranks, free_port)} if ranks > 1 else {}),
     )
     with traindbg.attach(f"torchrun:{program.pid}" if ranks > 1 else program.pid) as job:
         first = job.checkpoint(healthy)

@@ -21,9 +21,12 @@ from jupyter_traindbg.outside import procfs
 
 PROGRAMS = Path(__file__).parent / "programs"
 REPO = Path(__file__).parent.parent
-TORCHRUN = [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
-"""In front of a port and a program: two ranks of it."""
 IN_CI = os.environ.get("CI") == "true"
+
+
+def torchrun(ranks: int, port: str) -> list[str]:
+    """In front of a program: so many ranks of it, which meet at `port`."""
+    return [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", port]
 
 
 def need(tool: str, present: bool) -> None:

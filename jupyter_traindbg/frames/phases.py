@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from ..language import text
 from ..model import Frame
-from .whose import bare, own_frames
+from .whose import bare, own_frames, short_path
 
 __all__ = ["Phase", "phase_of", "phases_of", "telling"]
 
@@ -138,7 +138,6 @@ _MAIN = re.compile(r"\b(train\w*|fit|main|run)\b")
 """``train_and_evaluate`` is on the stack all the time."""
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _IMPORTS = re.compile(r"^(_find_and_load|_load_unlocked|exec_module|import_module)")
-_PACKAGED = re.compile(r"^.*/(?:site|dist)-packages/")
 
 _ORDER: Sequence[Phase] = [
     *dict.fromkeys(phase for phase, _, _ in _RULES),
@@ -176,7 +175,7 @@ def _seen(frames: Sequence[Frame]) -> Iterator[tuple[Frame, Phase]]:
             importing = importing and frame.function == "<module>"
             phase = _by_users(bare(frame.function))
         else:
-            phase = _by_library(_PACKAGED.sub("", frame.file), bare(frame.function))
+            phase = _by_library(short_path(frame), bare(frame.function))
             if importing and frame.file.startswith("<frozen importlib") and _IMPORTS.match(bare(frame.function)):
                 phase = _IMPORTING
         if phase is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..frames import whose
+from ..frames.phases import Phase, phases_of
 from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, available
 
 __all__ = ["StackGroup", "compact_ranks", "group_by", "group_stacks", "rank_list"]
@@ -92,6 +93,12 @@ class StackGroup:
     def where(self) -> Frame | None:
         """The frame that says where they are: the user's innermost, else a library's."""
         return whose.where(self.frames)
+
+    @property
+    def phases(self) -> list[Phase]:
+        """In which part of a training a rank is, as far as its wait does not say so."""
+        found = phases_of(self.frames) if self.training and self.role == "rank" else []
+        return [phase for phase in found if not (phase.wait and phase.wait in (self.waiting_for or ""))]
 
     @property
     def idle(self) -> bool:

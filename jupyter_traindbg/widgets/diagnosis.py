@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ..frames.phases import phases_of
 from ..frames.whose import short_path, short_place
 from ..model import Collectives, Diagnosis, NotAvailable, RankState, RayWorker, Stacks
 from ..render.clean import clean
@@ -197,8 +196,7 @@ def _section(group: StackGroup) -> str:
 
 def _stack_group(group: StackGroup) -> dict[str, Any]:
     state = group.state.reason if isinstance(group.state, NotAvailable) else group.state
-    phases = [p.en for p in phases_of(group.frames)] if group.training and group.role == "rank" else []
-    words = [state, group.waiting_for or "", *phases, "holds the GIL" if group.holds_gil else ""]
+    words = [state, group.waiting_for or "", *(p.en for p in group.phases), "holds the GIL" if group.holds_gil else ""]
     return {
         "ranks": compact_ranks(group.ranks),
         "count": len(group.ranks),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TORCHRUN, Start, interpreters, need
+from support import Start, interpreters, need, torchrun
 from traces import footprint, settled
 from visits import ask_everything
 
@@ -358,7 +358,7 @@ def test_a_closed_job_says_so(start: Start) -> None:
 
 
 def test_a_rank_that_does_not_answer_is_named_and_holds_up_nobody(start: Start, free_port: str) -> None:
-    program = start("train.py", "--sleep", "0.005", command=[*TORCHRUN, free_port], timeout_s=90)
+    program = start("train.py", "--sleep", "0.005", command=torchrun(2, free_port), timeout_s=90)
     with traindbg.attach(f"torchrun:{program.pid}") as job:
         second: Link = job._links[1]
         os.kill(second.pid, signal.SIGSTOP)

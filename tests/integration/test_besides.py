@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from checkpointing import command, good
 from resuming import Losses, by_itself, losses
-from support import Start, need
+from support import Start, need, torchrun
 
 import traindbg
 from jupyter_traindbg.model import Checkpoint
@@ -28,17 +27,7 @@ def run(*args: str, ranks: int = 1, port: str = "") -> tuple[Losses, str]:
 
 def saved(start: Start, directory: Path, *args: str, ranks: int = 1, port: str = "") -> Checkpoint:
     """A checkpoint of a running besides.py."""
-    launcher = [
-        sys.executable,
-        "-u",
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        str(ranks),
-        "--master-port",
-        port,
-    ]
-    program = start("besides.py", *args, **({"command": launcher} if ranks > 1 else {}))
+    program = start("besides.py", *args, **({"command": torchrun(ranks, port)} if ranks > 1 else {}))
     with traindbg.attach(f"torchrun:{program.pid}" if ranks > 1 else program.pid) as job:
         result = job.checkpoint(str(directory))
     program.stop()

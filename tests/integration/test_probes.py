@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from support import TORCHRUN, Start
+from support import Start, torchrun
 from visits import losses_of, visit
 
 import traindbg
@@ -27,9 +27,9 @@ def test_losses_under_a_grad_scaler_are_bit_identical(start: Start) -> None:
 @pytest.mark.parametrize("mode", ["ddp", "fsdp2"])
 def test_losses_of_two_ranks_are_bit_identical(start: Start, free_port: str, mode: str) -> None:
     words = ["--mode", mode, "--steps", "200", "--sleep", "0.02"]
-    undisturbed = start("sharded.py", *words, command=[*TORCHRUN, free_port], timeout_s=90)
+    undisturbed = start("sharded.py", *words, command=torchrun(2, free_port), timeout_s=90)
     assert undisturbed.wait(90) == 0
-    disturbed = start("sharded.py", *words, command=[*TORCHRUN, free_port], timeout_s=90)
+    disturbed = start("sharded.py", *words, command=torchrun(2, free_port), timeout_s=90)
     visit(f"torchrun:{disturbed.pid}")
     assert disturbed.wait(90) == 0
     assert len(losses_of(disturbed, by_rank=True)) == 400
@@ -75,7 +75,7 @@ def check_sharded(grads: RankGrads) -> None:
 
 
 def test_fsdp2_shards_are_read_without_a_collective(start: Start, free_port: str) -> None:
-    program = start("sharded.py", "--mode", "fsdp2", "--sleep", "0.02", command=[*TORCHRUN, free_port], timeout_s=90)
+    program = start("sharded.py", "--mode", "fsdp2", "--sleep", "0.02", command=torchrun(2, free_port), timeout_s=90)
     with traindbg.attach(f"torchrun:{program.pid}") as job:
         ranks = job.grads(detail=True).ranks
         for rank in ranks:
@@ -98,7 +98,7 @@ def test_fsdp2_shards_are_read_without_a_collective(start: Start, free_port: str
 def test_a_rank_hung_in_the_middle_of_its_forward_pass(start: Start, free_port: str, mode: str) -> None:
     """Under FSDP2 the model shows its unsharded copies just then, which the optimizer does not know."""
     words = ["--mode", mode, "--hang", "4", "--sleep", "0.01"]
-    program = start("sharded.py", *words, command=[*TORCHRUN, free_port], ready="hung", timeout_s=90)
+    program = start("sharded.py", *words, command=torchrun(2, free_port), ready="hung", timeout_s=90)
     with traindbg.attach(f"torchrun:{program.pid}") as job:
         for rank in job.grads(timeout=6).ranks:
             assert [g.name for g in rank.grads] == NAMES
@@ -111,7 +111,7 @@ def test_a_rank_hung_in_the_middle_of_its_forward_pass(start: Start, free_port: 
 
 
 def test_ddp_ranks_agree(start: Start, free_port: str) -> None:
-    program = start("sharded.py", "--sleep", "0.05", command=[*TORCHRUN, free_port], timeout_s=90)
+    program = start("sharded.py", "--sleep", "0.05", command=torchrun(2, free_port), timeout_s=90)
     with traindbg.attach(f"torchrun:{program.pid}") as job:
         ranks = job.grads().ranks
         assert [[g.name for g in rank.grads] for rank in ranks] == [NAMES, NAMES]

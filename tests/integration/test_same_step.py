@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from support import TORCHRUN, Start
+from support import Start, torchrun
 
 import traindbg
 from jupyter_traindbg import cli
@@ -28,7 +28,7 @@ def steps_of(job: Job, least: int) -> None:
 def test_ranks_that_were_attached_to_at_different_steps(
     start: Start, free_port: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program = start("sharded.py", "--sleep", "0.02", command=[*TORCHRUN, free_port], timeout_s=90)
+    program = start("sharded.py", "--sleep", "0.02", command=torchrun(2, free_port), timeout_s=90)
     pids = {rank.rank: rank.pid for rank in launcher_ranks(program.pid)}
     with traindbg.attach(pids[0]) as alone:
         steps_of(alone, AHEAD)

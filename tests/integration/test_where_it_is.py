@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support import TORCHRUN, Program, Start, need
+from support import Program, Start, need, torchrun
 
 import traindbg
 from jupyter_traindbg.errors import CannotAttach
@@ -86,7 +86,7 @@ def test_a_model_at_which_the_compiler_works_is(start: Start) -> None:
 
 
 def test_fsdp2_takes_steps_and_compiles_nothing(start: Start, free_port: str) -> None:
-    program = start("sharded.py", "--mode", "fsdp2", command=[*TORCHRUN, free_port], timeout_s=90)
+    program = start("sharded.py", "--mode", "fsdp2", command=torchrun(2, free_port), timeout_s=90)
     found = diagnosed(f"torchrun:{program.pid}")
     assert (found.state, {r.doing for r in found.ranks}) == ("healthy", {"makes steps"})
     with traindbg.attach(f"torchrun:{program.pid}") as job:

@@ -10,7 +10,7 @@ from pathlib import Path
 import planted
 import pytest
 from planted_job import assert_clean
-from support import REPO, TORCHRUN, Program, Start
+from support import REPO, Program, Start, torchrun
 
 import traindbg
 from jupyter_traindbg import cli
@@ -34,7 +34,7 @@ def test_the_root_cause_is_read_from_the_log_of_a_crash(
     monkeypatch.setenv("TRAINDBG_LANG", "en")
     nights = tmp_path / "nights"
     subprocess.run([sys.executable, "-c", WRITE_NIGHTS, nights], cwd=CRASHES.parent, check=True, timeout=60)
-    crashed = start(str(CRASHES), str(nights), command=[*TORCHRUN, free_port], ready=None)
+    crashed = start(str(CRASHES), str(nights), command=torchrun(2, free_port), ready=None)
     assert crashed.wait(100) != 0
     assert cli.main(["diagnose", str(crashed.log), "--json"]) == cli.FINDINGS
     first = json.loads(capsys.readouterr().out)["findings"][0]

@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from support import TORCHRUN, Program, Start
+from support import Program, Start, torchrun
 from traces import footprint
 from visits import ask_everything, losses_of
 
@@ -19,7 +19,7 @@ PINNED = 2.5e-3
 
 
 def test_torchrun_ranks_each_by_name(start: Start, free_port: str) -> None:
-    program = start("train.py", "--sleep", "0.005", command=[*TORCHRUN, free_port], timeout_s=90)
+    program = start("train.py", "--sleep", "0.005", command=torchrun(2, free_port), timeout_s=90)
     with traindbg.attach(f"torchrun:{program.pid}") as job:
         assert [(r.rank, r.world_size, r.agent) for r in job.ranks] == [(0, 2, True), (1, 2, True)]
         ask_everything(job)

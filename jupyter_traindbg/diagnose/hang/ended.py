@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ...frames.whose import frames_of, user_frame
 from ...language import text
 from ...model import Ending, Finding, NotAvailable
 from .case import Case, Hit, View
-from .words import alike, ranks_words, who
+from .words import alike, place, ranks_words, who
 
 _TRACEBACK_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen")
 _EXCEPTION = re.compile(r"(?:\[rank\d+\]:\s*)?(?P<said>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*)")
 FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 
@@ -107,8 +107,8 @@ def _where(ending: Ending) -> str | None:
     if isinstance(ending.signal, str) and not _exception(ending):
         return None
     matches = [m for line in ending.last_lines if (m := _TRACEBACK_LINE.search(line))]
-    own = [m for m in matches if not _LIBRARY.search(m["file"])]
-    return f"{own[-1]['file']}:{own[-1]['line']} {own[-1]['function']}" if own else None
+    innermost_first = [(m["file"], int(m["line"]), m["function"]) for m in reversed(matches)]
+    return place(user_frame(frames_of(innermost_first)))
 
 
 def _cause(ending: Ending) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...frames.whose import own_frames
 from ...language import text
 from ...model import Activity, Finding, NotAvailable, ProcessStacks
 from .case import Case, Hit, View, busy, flows, thread_activity, training_thread
@@ -72,9 +73,8 @@ def _worker(case: Case, view: View, process: ProcessStacks) -> Worker:
 
 def _fetches(seen: Doing) -> bool:
     """Whether it is in the dataset's code, or in that of a library that stands for it."""
-    return seen.users is not None or (
-        seen.thread is not None and any(f.file.endswith(_FETCH) for f in seen.thread.frames)
-    )
+    own = own_frames(seen.thread.frames) if seen.thread is not None else ()
+    return seen.users is not None or any(f.file.endswith(_FETCH) for f in own)
 
 
 def _busy(activity: Activity | None, seen: Doing, pid: int) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ...frames.whose import library_frame
 from ...model import RayDeath
 from ...model.ray import DeathKind
 from .fields import identity, integer, text
@@ -15,7 +16,6 @@ __all__ = ["of_actor", "of_task", "plain", "users_frame"]
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
 RAYS_OWN = re.compile(r"/ray/|^python/ray/|^<frozen |/(concurrent/futures|asyncio|threading)\b.*\.py$|\.pyx$")
-LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/")
 RAISED = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]*): (?P<message>.*)$|^(?P<alone>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning))$",
     re.MULTILINE,
@@ -228,7 +228,7 @@ def raised(trace: str) -> tuple[str, str]:
 def users_frame(trace: str) -> str | None:
     """The user's innermost frame, ``"file:line function"``: not Ray's, and a library's only where nothing else is there."""
     frames = [match for match in FRAME.finditer(plain(trace)) if not RAYS_OWN.search(match["file"])]
-    chosen = [match for match in frames if not LIBRARY.search(match["file"])] or frames
+    chosen = [match for match in frames if not library_frame(match["file"])] or frames
     return f"{chosen[-1]['file']}:{chosen[-1]['line']} {chosen[-1]['function']}" if chosen else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...frames.phases import phases_of
 from ...frames.whose import short_place
 from ...model import NotAvailable, Stacks
 from ..blocks import Block, Card, Fold, Frames, Line, Span
@@ -65,8 +64,8 @@ def _title(group: StackGroup) -> list[str | Span]:
     """Who, which thread, and what it does: ``ranks 0-6 (7) · training thread · waiting for the collective all_reduce``."""
     words: list[str | Span] = [Span(_who(group), "strong"), f" · {_thread(group)}"]
     words += [" · ", *_doing(group)]
-    if phases := _phases(group):
-        words += [" · ", phases]
+    if group.phases:
+        words += [" · ", ", ".join(phase.en for phase in group.phases)]
     if group.holds_gil:
         words += [" · ", Span("holds the GIL", "warn")]
     return words
@@ -103,13 +102,6 @@ def _doing(group: StackGroup) -> list[str | Span]:
     if isinstance(state, NotAvailable):
         return [Span("state not known", "muted", why=state.reason)]
     return [state]
-
-
-def _phases(group: StackGroup) -> str:
-    """``evaluating, in a forward pass``: what its wait does not say already."""
-    waits = group.waiting_for or ""
-    found = phases_of(group.frames) if _blamed(group) else []
-    return ", ".join(phase.en for phase in found if not (phase.wait and phase.wait in waits))
 
 
 def _where(group: StackGroup) -> list[str | Span]:
