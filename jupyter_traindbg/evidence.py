@@ -14,6 +14,7 @@ from .model import (
     GroupChange,
     InForce,
     LogEntry,
+    Meanwhile,
     MemoryShare,
     NotAvailable,
     OptimizerGroup,
@@ -70,7 +71,8 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
 def steps(rank: int, pid: int, answer: Mapping[str, Any]) -> RankSteps:
     fields = answer["fields"]
     records = tuple(Step(**dict(zip(fields, r, strict=True))) for r in answer["records"])
-    return RankSteps(rank, pid, records, answer["note"], answer.get("time_s"), answer.get("run_began") or 1)
+    meanwhile = Meanwhile(**answer["meanwhile"]) if "meanwhile" in answer else None
+    return RankSteps(rank, pid, records, answer["note"], answer.get("time_s"), answer.get("run_began") or 1, meanwhile)
 
 
 def grads(rank: int, pid: int, answer: Mapping[str, Any]) -> RankGrads:
@@ -87,6 +89,8 @@ def grads(rank: int, pid: int, answer: Mapping[str, Any]) -> RankGrads:
         after_step=_or(answer.get("after_step"), "not read"),
         cost_s=_or(answer.get("cost_s"), "not read"),
         optimizer_step=_or(answer.get("optimizer_step"), NO_COUNT if "after_step" in answer else "not read"),
+        passes=answer.get("passes"),
+        scale=answer.get("scale"),
     )
 
 

@@ -68,6 +68,7 @@ class Poller:
             doings=doings,
             between_cells=answer.get("between_cells", False),
             told_s=answer.get("time_s"),
+            backwards=answer["meanwhile"]["backwards"] if "meanwhile" in answer else 0,
         )
 
     def _client(self, link: Link, timeout: float) -> AgentClient | None:

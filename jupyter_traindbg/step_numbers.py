@@ -39,7 +39,12 @@ def step_title(*numbers: StepNumber) -> str:
 
 def read_after(rank: RankGrads) -> str:
     """``after step 8,123 (12 since the attach)``: when gradients were read, or the reason why not at a safe point."""
-    number = rank.number
+    number, passes = rank.number, rank.passes
+    if passes is not None:
+        return text(
+            f"after backward pass {passes:,} since the last step, before the next one",
+            f"上一步之后第 {passes:,} 次反向传播结束时（下一步尚未到来）",
+        )
     if not rank.safe_point or number is None:
         return rank.at
     return text(f"after {step_words(number)}", f"在{step_words(number)}之后")

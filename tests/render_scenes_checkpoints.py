@@ -108,7 +108,7 @@ def checkpoint(ranks: int, missing: Sequence[int] = (), *, hung: bool = False, k
             step=812,
             steps=(12_812,),
             boundary=blind if r == 7 else "before the next batch",
-            pause_s=NotAvailable("it stood still anyway") if hung else 0.004 + 0.03 * (r == 5),
+            pause_s=NotAvailable("it made no steps anyway") if hung else 0.004 + 0.03 * (r == 5),
             written_bytes=GIB if r == there[0] else 40_000,
         )
         for r in there

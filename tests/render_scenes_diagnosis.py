@@ -46,7 +46,7 @@ def healthy() -> Diagnosis:
     return Diagnosis(
         "torchrun:99",
         "healthy",
-        ("ranks 0-3: up to 5 optimizer steps during the look",),
+        ("ranks 0-3: up to 5 steps during the look",),
         ranks,
         taken_s=2.5,
         checks=SOUND,

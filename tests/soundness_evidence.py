@@ -67,13 +67,15 @@ def steps(losses: Sequence[float | None] = (2.0,) * 40, **more: Any) -> list[Ste
     return [step(n, loss=loss, **more) for n, loss in enumerate(losses, 1)]
 
 
-def grads(rank: int, *, norms: Sequence[float] = (0.6, 0.8), nans: int = 0) -> RankGrads:
+def grads(rank: int, *, norms: Sequence[float] = (0.6, 0.8), nans: int = 0, **more: Any) -> RankGrads:
     stats = tuple(
         GradStat(f"layers.{n}.weight", (8, 8), "float32", norm, norm, 0.0 if norm else 1.0, nans, 0)
         for n, norm in enumerate(norms)
     )
     total = sum(n * n for n in norms) ** 0.5
-    return RankGrads(rank, 1000 + rank, "after optimizer step 40", safe_point=True, total_norm=total, grads=stats)
+    return RankGrads(
+        rank, 1000 + rank, "after optimizer step 40", safe_point=True, total_norm=total, grads=stats, **more
+    )
 
 
 def rates(

@@ -37,6 +37,14 @@ def need(tool: str, present: bool) -> None:
         pytest.skip(f"needs {tool}")
 
 
+def until(true: Callable[[], object], what: str = "it did not come about", timeout_s: float = 60) -> None:
+    """Wait until something is true; fail, with what it is, where it does not become so."""
+    ends = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < ends, what
+        time.sleep(0.02)
+
+
 def interpreters() -> dict[str, str]:
     """One of every Python from 3.9 on that this machine has: version -> path."""
     places = [*os.environ["PATH"].split(os.pathsep), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))]

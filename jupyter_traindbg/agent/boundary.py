@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from types import FrameType
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import counters, cuda, epochs, randomness, reachable
 from .epochs import Epoch, Loader
@@ -22,6 +22,7 @@ from .randomness import Generators, Randomness
 from .recorder import OF_OPTIMIZER, OPTIMIZER_STEP, STEP, Recorder
 from .safepoint import NEXT_BATCH, SafePoints
 from .statistics import Statistics
+from .steppers import is_step, stepping
 
 CLOSURES, MODULES = ("torch.autograd", "torch._tensor", "torch.utils.data.dataloader"), "torch.nn.modules."
 """Where the training thread is not while an optimizer changes parameters."""
@@ -42,6 +43,7 @@ SCHEDULER_IN_DOUBT = (
     "the program stopped after optimizer.step() and before its next batch: a scheduler.step() that follows the step"
     " may be missing"
 )
+BY_HAND = "no optimizer of torch's exists: what the program keeps for its own updates (momentum, a learning rate, averages) is not in it"
 GENERATORS_AS_FOUND = "random generators are those of the moment, not of the step's end"
 ORDER_UNKNOWN = (
     "the debugger came in the middle of this pass and its sampler keeps its order to itself: the remaining batches are"
@@ -143,7 +145,9 @@ class Boundary:
             return self._as_found()
         loaders = [_plain_loader(position, self._trained) for position in state.loaders]
         notes = [note for entry in loaders if entry["trained"] for note in _doubts(entry)]
-        if state.where == AFTER_STEP and not state.passed:
+        if self._safepoints.by_hand is not None:
+            notes.append(BY_HAND)
+        elif state.where == AFTER_STEP and not state.passed:
             notes.append(SCHEDULER_IN_DOUBT)
             if ended is not None and self._training_thread() != threading.get_ident():
                 notes.append(GENERATORS_AS_FOUND)
@@ -157,11 +161,12 @@ class Boundary:
         }
 
     def look(self) -> None:
-        """Find the modules with running statistics. On the agent's thread, now and then; once for each set of stepping optimizers."""
-        stepping = list(self._safepoints.optimizers)
-        if not stepping or stepping == self._watched or not self._on:
+        """Find the modules with running statistics. On the agent's thread, now and then; once for each set of trained optimizers."""
+        by_hand = self._safepoints.by_hand
+        trained = list(self._safepoints.optimizers) if by_hand is None else [id(by_hand)]
+        if not trained or trained == self._watched or not self._on:
             return
-        self._watched = stepping
+        self._watched = trained
         base = getattr(sys.modules.get("torch.nn.modules.module"), "Module", None)
         if base is not None:
             self.statistics.watch([value for value in reachable.from_frames() if issubclass(type(value), base)])
@@ -171,22 +176,18 @@ class Boundary:
         return counters.read(self._training_thread())
 
     def updating(self) -> bool:
-        """True where the training thread is inside the part of an optimizer's ``step`` that changes parameters (not in its closure)."""
-        safepoints = self._safepoints
-        running = list(safepoints.running)
-        if not running or safepoints.thread_id is None:
-            return False
-        stepping = safepoints.optimizers.get(running[-1], lambda: None)()
-        own = {"torch", *(cls.__module__.partition(".")[0] for cls in type(stepping).__mro__)} | STANDARD_LIBRARY
-        frame: Optional[FrameType] = sys._current_frames().get(safepoints.thread_id)
-        while frame is not None:
-            module = str(frame.f_globals.get("__name__"))
-            if module == "torch.optim.optimizer" and frame.f_code.co_name == "wrapper":
-                return True
-            # Code that is not the optimizer's, or a model: either no step is under way, or this is its closure.
-            if module in CLOSURES or module.startswith(MODULES) or module.partition(".")[0] not in own:
-                return False
-            frame = frame.f_back
+        """True where the training thread is inside the part of an optimizer's ``step`` that changes parameters. In its closure only where
+        that is evaluated again and again (LBFGS): then parameters are those of a trial."""
+        frame = sys._current_frames().get(self._training_thread() or 0)
+        inside: List[str] = []
+        for f, local in reachable.look_at_stack(frame) if frame is not None else ():
+            if is_step(f):
+                own = {
+                    "torch",
+                    *(cls.__module__.partition(".")[0] for cls in stepping(local).__mro__),
+                } | STANDARD_LIBRARY
+                return self._recorder.losses.evaluations > 1 or not any(_of_closure(module, own) for module in inside)
+            inside.append(str(f.f_globals.get("__name__")))
         return False
 
     # -- on the training thread --
@@ -345,6 +346,11 @@ class Boundary:
                 return True
             frame = frame.f_back
         return False
+
+
+def _of_closure(module: str, own: Set[str]) -> bool:
+    """Whether code of `module` below an optimizer's step is that of its closure: not the optimizer's, or a model."""
+    return module in CLOSURES or module.startswith(MODULES) or module.partition(".")[0] not in own
 
 
 def _live_iterators() -> List[Any]:

@@ -7,6 +7,7 @@ import weakref
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .adjust import CLIP_NORM, HOLD, LR, RELEASE, SCALE, UNDO, VALUES, WEIGHT_DECAY, is_tensor
+from .by_hand import NONE_FOUND
 from .objects import inner_optimizers
 from .refused import Refused
 
@@ -22,6 +23,10 @@ class Target:
 
     def __init__(self, number: int, optimizer: Any, groups: Optional[List[int]]) -> None:
         self.number, self.optimizer, self.groups = number, weakref.ref(optimizer), groups
+
+
+NEXT = "wait until the training has begun, or name another target"
+NEXT_BY_HAND = "change its variable in the program, or train with an optimizer of torch.optim"
 
 
 class Plan:
@@ -41,18 +46,16 @@ class Plan:
         return self.mode == RELEASE and self.change["optimizers"] is None
 
 
-def plan(change: Any, optimizers: Sequence[Any], *, others_held: bool = False) -> Plan:
+def plan(change: Any, optimizers: Sequence[Any], *, others_held: bool = False, why_none: str = NONE_FOUND) -> Plan:
     """`change` made complete and resolved against the live `optimizers`. Raises `Refused`.
 
-    `others_held`: something is in force on optimizers that are not among them, and may be released.
+    `others_held`: something is in force on optimizers that are not among them, and may be released. `why_none`: why there are none.
     """
     full = _complete(change)
     if full["mode"] == UNDO or (full["mode"] == RELEASE and not optimizers and others_held):
         return Plan(full, [])
     if not optimizers:
-        raise Refused(
-            "no optimizer was found in this process", "wait until the training has begun, or name another target"
-        )
+        raise Refused(why_none, NEXT if why_none == NONE_FOUND else NEXT_BY_HAND)
     numbers = _indices(full["optimizers"], "optimizer")
     wanted = list(range(len(optimizers))) if numbers is None else numbers
     groups = _indices(full["groups"], "group")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from . import actions, first_nonfinite, listing, probes, rendezvous
 from .agreed import Agreed
 from .boundary import Boundary
+from .by_hand import Search
 from .dynamo import keep_out
 from .gpu_steps import GpuSteps
 from .objects import Objects
@@ -43,6 +44,8 @@ class Agent:
         self.objects = Objects(self.safepoints, self.recorder)
         self.safepoints.forgotten = self.objects.forgotten
         self.boundary = Boundary(self.safepoints, self.recorder)
+        self._looks = [self.boundary.look, Search(self.safepoints, self.recorder, self.objects).look]
+        """Called on our thread now and then."""
         self.gpu_steps = GpuSteps(self.safepoints)
         self.agreed = Agreed(self.safepoints, self.recorder)
         self.listeners: List[Callable[[Dict[str, Any]], None]] = []
@@ -83,7 +86,12 @@ class Agent:
             self.hook_torch()
         if self._checkpoints is not None:
             self._checkpoints.tick()
-        self.boundary.look()
+        for look in list(self._looks):
+            try:
+                look()
+            except Exception as e:
+                self._looks.remove(look)
+                self.safepoints.failures.append(f"{look.__qualname__}: {type(e).__name__}: {e}")
         if clients or self.needed:
             self._lonely_since = None
         elif self._lonely_since is None:

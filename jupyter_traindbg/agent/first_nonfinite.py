@@ -44,7 +44,7 @@ def arm(agent: Agent, deadline_s: float, steps: int = 1) -> Dict[str, Any]:
         if steps <= 1 or watch.finished.is_set():
             watch.disarm()
     whole = whole or watch.steps_seen > 0
-    return watch.report("" if whole and armed else "no whole step passed while armed")
+    return watch.report("" if whole and armed else watch.no_whole_step())
 
 
 def end(agent: Agent) -> None:
@@ -61,6 +61,7 @@ class _Watch:
         self._ends = 0.0
         self.steps_seen = self._told = 0
         self._handles: List[Any] = []
+        self._backwards = agent.recorder.backwards
         self._modules = 0
         self._seen = 0
         self._compiled = False
@@ -70,6 +71,10 @@ class _Watch:
         self._hit: Optional[Dict[str, Any]] = None
         self._hit_path = ""
         self.finished = threading.Event()
+
+    def no_whole_step(self) -> str:
+        passes = self._agent.recorder.backwards - self._backwards
+        return "no whole step passed while armed" + (f", but {passes} backward passes" if passes else "")
 
     def renew(self, steps: int, lease_s: float) -> None:
         self._last = self.steps_seen + steps

@@ -80,6 +80,11 @@ class Losses:
     # -- on the training thread --
 
     @property
+    def evaluations(self) -> int:
+        """Backward passes within the step under way, whose closure they are; of one that began before we came, those that we saw."""
+        return self.backwards - self.before_step
+
+    @property
     def may_be_divided(self) -> bool:
         """False at the first backward pass of a step, where the last step had one only."""
         return self._several or self.backwards > 0
@@ -128,7 +133,7 @@ class Losses:
     def take(self, stepper: Stepper) -> Tuple[StepLoss, int]:
         """The loss of the step that ends, and its backward passes; both begin anew. In a hook of that step."""
         values, backwards, divisors = list(self._values), self.backwards, self._divisors or ()
-        inside = backwards - self.before_step
+        inside = self.evaluations
         self._several = backwards > 1
         self._last.clear()
         self.skip()

@@ -91,14 +91,14 @@ class Objects:
     def optimizers(self) -> List[Any]:
         """Live optimizers that hold parameters, those that stepped first, without wrappers (accelerate's, Lightning's) and `leftovers`."""
         leftovers = {id(o) for o in self.leftovers()}
-        return [o for o in self._held() if id(o) not in leftovers]
+        return [o for o in self.held() if id(o) not in leftovers]
 
     def leftovers(self, *, in_reach: bool = False) -> List[Any]:
         """Optimizers that an earlier run left, see `runs.left_over`; `in_reach`: only those that the program's variables still lead to.
 
         Microseconds where every optimizer steps, else about as long as a search by frames, once for each step and search.
         """
-        held = self._held()
+        held = self.held()
         asked = (self._recorder.step, self._searched_s, tuple(map(id, held)))
         if asked != self._left_for:
             self._left_for, self._left = asked, {id(o) for o in self._left_over(held)}
@@ -131,7 +131,8 @@ class Objects:
             return 0
         self.find()
         left = {id(o) for o in self.leftovers()}
-        alive = {self._recorder.number_of(o) for o in self._stepped() if id(o) not in left}
+        stepping = [*self.stepped(), self._safepoints.by_hand]
+        alive = {self._recorder.number_of(o) for o in stepping if id(o) not in left}
         return runs.began(turns, set(turns) - alive)
 
     def forgotten(self, optimizer: Any) -> bool:
@@ -149,19 +150,20 @@ class Objects:
         self._ask_again_s = began + (time.monotonic() - began) / REPLACED_SHARE
         return id(optimizer) not in near
 
-    def _stepped(self) -> List[Any]:
+    def stepped(self) -> List[Any]:
+        """The live optimizers that were seen stepping."""
         return [o for o in (r() for r in list(self._safepoints.optimizers.values())) if o is not None]
 
-    def _held(self) -> List[Any]:
+    def held(self) -> List[Any]:
         """All that hold parameters, but for wrappers."""
-        stepped = self._stepped()
+        stepped = self.stepped()
         found = [*stepped, *(o for o in self._live("optimizers") if not any(o is s for s in stepped))]
         ids = {id(o) for o in found}
         return [o for o in found if o.param_groups and not any(id(i) in ids for i in inner_optimizers(o))]
 
     def all_optimizers(self) -> List[Any]:
         """Every live optimizer that was found or has stepped, wrappers, leftovers and all; some of them twice."""
-        return [*self._live("optimizers"), *self._stepped()]
+        return [*self._live("optimizers"), *self.stepped()]
 
     def models(self) -> List[Any]:
         """Root modules with parameters, the one that best covers the optimizers' parameters first; without those of an earlier run."""
@@ -192,7 +194,7 @@ class Objects:
 
     def untrained(self) -> List[Any]:
         """Root modules that the program's variables lead to and no optimizer trains: averages of weights, target networks, teachers."""
-        trained = {id(model) for model in self._roots(self._held())}
+        trained = {id(model) for model in self._roots(self.held())}
         return [m for m in self._parentless() if id(m) in self._near and id(m) not in trained]
 
     def stateful(self) -> List[Any]:
@@ -225,14 +227,14 @@ class Objects:
         """The qualified name of each parameter by its ``id``, remembered: FSDP2 shows other tensors in the middle of a forward pass."""
         self._names = {key: known for key, known in self._names.items() if known[0]() is not None}
         # Where two share a parameter, the model that covers more names it.
-        for model in reversed(self._roots(self._held())):
+        for model in reversed(self._roots(self.held())):
             named = {id(p): (weakref.ref(p), name) for name, p in reversed(list(named_parameters(model)))}
             self._names.update(named)
         return {key: name for key, (ref, name) in self._names.items() if ref() is not None}
 
     def _complete(self) -> bool:
         """True where every parameter of every optimizer is known as part of a model."""
-        wanted = {id(p) for o in self._held() for g in o.param_groups for p in g["params"]}
+        wanted = {id(p) for o in self.held() for g in o.param_groups for p in g["params"]}
         return bool(wanted) and wanted <= set(self.names())
 
     def _live(self, kind: str) -> List[Any]:

@@ -125,7 +125,7 @@ def names(wanted: Container[int]) -> Dict[int, str]:
     As long as `from_frames`; objects that no variable is so near to are not in it.
     """
     found: Dict[int, str] = {}
-    known = [pair for pairs in _named_variables() for pair in pairs if isinstance(pair[0], str)]
+    known = [pair for pairs in _named_variables(wanted) for pair in pairs if isinstance(pair[0], str)]
     for name, value in known:
         if id(value) in wanted:
             found.setdefault(id(value), name)
@@ -137,7 +137,7 @@ def names(wanted: Container[int]) -> Dict[int, str]:
     return found
 
 
-def _named_variables() -> Iterator[List[Tuple[Any, Any]]]:
+def _named_variables(wanted: Container[int]) -> Iterator[List[Tuple[Any, Any]]]:
     """The variables of ``__main__``, then those of all functions but our own that run, outermost first, then those of their modules."""
     yield _variables(vars(sys.modules["__main__"]))
     modules = {}
@@ -148,7 +148,13 @@ def _named_variables() -> Iterator[List[Tuple[Any, Any]]]:
             if frame.f_globals.get("__package__") not in OURS:
                 modules[id(frame.f_globals)] = frame.f_globals
                 if frame.f_code.co_flags & CO_OPTIMIZED:
-                    of_stack.append([pair for pair in local.items() if not issubclass(type(pair[1]), leaves)])
+                    of_stack.append(
+                        [
+                            pair
+                            for pair in local.items()
+                            if id(pair[1]) in wanted or not issubclass(type(pair[1]), leaves)
+                        ]
+                    )
         yield from reversed(of_stack)
     for module in modules.values():
         yield _variables(module)

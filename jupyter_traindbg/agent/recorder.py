@@ -1,4 +1,4 @@
-"""One record per optimizer step, without a line of user code changed.
+"""One record per optimizer step (of a training that has no optimizer: per backward pass), without a line of user code changed.
 
 What is in a record comes from its own module each: `splitting` (where the time went), `losses`, `norms` (gradients, before and after
 clipping), `steppers` (whose step it is, and which). Here they are put together, and figures that are still on their way from a GPU wait.
@@ -13,6 +13,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import cuda, runs
+from .by_hand import ByHand
 from .dynamo import keep_out
 from .losses import WHOLE, Losses, StepLoss
 from .norms import Norms
@@ -20,7 +21,7 @@ from .objects import inner_optimizers
 from .patch import Patches, Spot
 from .resident import Resident
 from .safepoint import SafePoints
-from .scaling import Scaling
+from .scaling import Scaling, roots_of
 from .splitting import DATA_WAIT, FIRST_PHASE, OPTIMIZER, OTHER, PARTS, Split
 from .steppers import Stepper
 
@@ -51,6 +52,7 @@ FIELDS = [
 ]
 OF_OPTIMIZER, LR, LR_SCHEDULED = FIELDS.index("optimizer"), FIELDS.index("lr"), FIELDS.index("lr_scheduled")
 OPTIMIZER_STEP, LOSS, GRAD_NORM = FIELDS.index("optimizer_step"), FIELDS.index("loss"), FIELDS.index("grad_norm")
+CLIP_NORM = FIELDS.index("clip_norm")
 STEP, LOSS_LAST, MICRO_BATCHES = FIELDS.index("step"), FIELDS.index("loss_last"), FIELDS.index("micro_batches")
 
 
@@ -86,17 +88,17 @@ class Recorder:
         self._split = Split(safepoints, self._careful)
         self.scaling.unscaling.append(self.norms.still_scaled)
         self.scaling.skipping.append(self.losses.skip)
-        self._on = False
+        self._on = self._in_pass = False
         self._last_step: Optional[float] = None
         self._rested = False
-        self.backwards = 0
-        """Backward passes seen since the agent started."""
         self.step = 0
         """Optimizer steps seen since the agent started."""
         self.last: Optional[List[Any]] = None
         """The latest record, or None before the first step."""
         self._steppers: Dict[int, Stepper] = {}
         self._optimizers_seen = 0
+        self._by_hand: Set[int] = set()
+        """The numbers that stand for none, see `SafePoints.by_hand`."""
         self._turns: Tuple[int, Dict[int, runs.Turn]] = (0, {})
         self._broken: Set[str] = set()
         self._first: Optional[List[Any]] = None
@@ -144,13 +146,18 @@ class Recorder:
         first = len(records)
         while first and records[first - 1][0] > step:  # from the end: a few of thousands are new, four times a second
             first -= 1
-        return [_told(r) for r in records[first:]]
+        return [_told(r, r[OF_OPTIMIZER] in self._by_hand) for r in records[first:]]
 
     def turns(self) -> Dict[int, runs.Turn]:
         """Which recorded steps each optimizer made, by its number. Up to 2 ms, the first time after a step; on any thread."""
         if self._turns[0] != self.step:
             self._turns = self.step, runs.turns((r[STEP], r[OF_OPTIMIZER]) for r in list(self._records))
         return self._turns[1]
+
+    @property
+    def backwards(self) -> int:
+        """Backward passes seen since the agent started."""
+        return self._safepoints.backwards
 
     def rest(self) -> None:
         """No step is under way, and none is due: how long the next one takes is not known. On any thread."""
@@ -290,6 +297,8 @@ class Recorder:
         else:
             stepper.index = self._optimizers_seen
             self._optimizers_seen += 1
+            if isinstance(optimizer, ByHand):
+                self._by_hand.add(stepper.index)
 
     # -- the patches --
 
@@ -298,21 +307,42 @@ class Recorder:
 
         @functools.wraps(backward)
         def traindbg_backward(*args: Any, **kwargs: Any) -> Any:
-            if not self._on or safepoints.thread_id not in (None, threading.get_ident()):
+            # A pass within a pass computes what was not kept (activation checkpointing), on this thread or one of torch's.
+            if not self._on or self._in_pass or safepoints.thread_id not in (None, threading.get_ident()):
                 return backward(*args, **kwargs)
+            self._in_pass = True
             tensors = args[0] if args else kwargs.get("tensors")
             split.backward_begins()
+            by_hand = safepoints.by_hand
+            if by_hand is not None:
+                self._careful(self._begin_by_hand, by_hand, tensors)
             if norms.clips:
                 norms.forget()
             divisors = self._careful(losses.look, tensors) if losses.may_be_divided else None
             try:
-                return backward(*args, **kwargs)
+                out = backward(*args, **kwargs)
             finally:
                 split.backward_ends()
-                self.backwards += 1
+                safepoints.backwards += 1
                 self._careful(losses.note, tensors, divisors)
+                self._in_pass = False
+            if by_hand is not None or safepoints.requests:
+                safepoints.after_pass(by_hand)
+            return out
 
         return traindbg_backward
+
+    def _begin_by_hand(self, by_hand: ByHand, tensors: Any) -> None:
+        """A backward pass that counts as a step begins: what the last one's gradients were clipped to is known now."""
+        self._safepoints.before_pass()
+        if by_hand.to_learn:
+            by_hand.learn(roots_of(tensors))
+        record, stepper = self.last, self._steppers.get(id(by_hand))
+        if stepper is None:
+            self.losses.skip()  # passes that were seen before anybody knew
+        elif self.norms.clips and record is not None and record[OF_OPTIMIZER] == stepper.index:
+            norm, record[CLIP_NORM] = self.norms.take(by_hand, stepper)
+            self._put(_Figure(record, GRAD_NORM, (norm,)))
 
     def _wrap_next(self, fetch: Any) -> Any:
         split, safepoints = self._split, self._safepoints
@@ -343,10 +373,14 @@ class Recorder:
             return None
 
 
-def _told(record: List[Any]) -> List[Any]:
-    """`record` for others: the parts of a step that most trainings do not have are None where they took no time."""
+def _told(record: List[Any], by_hand: bool) -> List[Any]:
+    """`record` for others: the parts of a step that most trainings do not have are None where they took no time. A step `by_hand` has no
+    optimizer and no learning rate."""
     rare = [part or None for part in record[FIRST_RARE:BEHIND_RARE]]
-    return [*record[:FIRST_RARE], *rare, *record[BEHIND_RARE:]]
+    told = [*record[:FIRST_RARE], *rare, *record[BEHIND_RARE:]]
+    if by_hand:
+        told[OF_OPTIMIZER], told[LR] = None, []
+    return told
 
 
 def _rates(optimizer: Any, stepper: Stepper) -> List[Optional[float]]:

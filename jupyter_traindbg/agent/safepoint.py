@@ -3,6 +3,10 @@
 They are the global optimizer hooks of torch (`torch.optim.optimizer.register_optimizer_step_post_hook`): global, in force in the
 middle of a run, removed without trace. Nothing here takes a lock on the training thread: a process that forks meanwhile stays sound.
 
+At the end of a backward pass gradients are all there, too. That is where they are read when no step comes for long (many micro-batches, a
+closure that is evaluated for minutes, a scaler that skips every step); and where the program has no optimizer at all (`by_hand`) it is the
+step itself.
+
 After the step comes the *boundary* between two iterations, when the scheduler, the GradScaler and whatever else follows a step are done,
 too: the moment when the next batch is asked for or, in a program without a DataLoader, the beginning of the next step.
 """
@@ -17,14 +21,21 @@ import time
 import weakref
 from collections import deque
 from types import FrameType
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from . import cuda
 
+if TYPE_CHECKING:
+    from .by_hand import ByHand
+
 Hook = Callable[[Any], None]
+STEP, PASS, IDLE = "step", "backward pass", "idle"
+"""After an optimizer step; at the end of a backward pass; in a process that stands still."""
 NEXT_BATCH, NEXT_STEP = "before the next batch", "before the next optimizer step"
 STEPS_WITHOUT_A_BATCH = 64
 """After so many steps without a batch the loader is taken to be done with, and the beginning of a step is a boundary again."""
+A_PASS = 0
+"""In place of the ``id`` of an optimizer, of a backward pass that counts as a step."""
 STEPS_OF_A_RUN = 8
 """Before so many steps, another optimizer may well be one of the same training that we have not met yet."""
 WAIT_WITHOUT_HISTORY_S = 5.0
@@ -34,11 +45,18 @@ IDLE_WINDOW_S, IDLE_CPU_S = 0.2, 0.004
 
 
 class Request:
-    """A function to be run on the training thread right after an optimizer step: the first one at which it is due."""
+    """A function to be run on the training thread right after an optimizer step: the first one at which it is due.
 
-    def __init__(self, function: Callable[[], Any], due: Callable[[], bool] = lambda: True) -> None:
+    `after_pass`: or right after a backward pass, if that comes first.
+    """
+
+    def __init__(
+        self, function: Callable[[], Any], due: Callable[[], bool] = lambda: True, *, after_pass: bool = False
+    ) -> None:
         self.function = function
-        self.due = due
+        self.due, self.after_pass = due, after_pass
+        self.at: Optional[str] = None
+        """`STEP` or `PASS`, once it has run there."""
         self.done = threading.Event()
         self.value: Any = None
         self.error: Optional[Exception] = None
@@ -72,6 +90,10 @@ class SafePoints:
         """Given the optimizer and the closure of its ``step``, what is to be called instead of that closure."""
         self.forgotten: Callable[[Any], bool] = lambda optimizer: False
         """Whether no variable of the program leads to an optimizer any more, see `Objects.forgotten`."""
+        self.backwards = 0
+        """Backward passes seen since the agent started, also those that raised."""
+        self.by_hand: Optional[ByHand] = None
+        """Where no optimizer steps, what stands in its place. Each backward pass counts as a step then."""
         self.where: Optional[str] = None
         """`NEXT_BATCH` or `NEXT_STEP`: which kind of boundary the last one was."""
         self.with_closure = False
@@ -91,7 +113,8 @@ class SafePoints:
         self._handles: Tuple[Any, ...] = ()
         self._inside: Deque[int] = deque()
         """One entry for every thread that runs our hooks right now."""
-        self._requests: Deque[Request] = deque()
+        self.requests: Deque[Request] = deque()
+        """What waits for a step, or for the end of a backward pass."""
         self._boundary_requests: Deque[Request] = deque()
         self._stepped_first: Optional[int] = None
         """The ``id`` of the optimizer that stepped first since the last boundary; None where none did."""
@@ -129,8 +152,8 @@ class SafePoints:
         self.active = False
         for hooks in (self.before, self.after, self.fetching, self.at_boundary, self.unmarked, self.gpu_begins):
             hooks.clear()
-        self.wrap_closure = None
-        self._requests.clear()
+        self.wrap_closure = self.by_hand = None
+        self.requests.clear()
         self._boundary_requests.clear()
 
     @property
@@ -161,13 +184,19 @@ class SafePoints:
         return min(wanted, deadline_s / 2)
 
     def run(
-        self, function: Callable[[], Any], wait_s: float, due: Callable[[], bool] = lambda: True
+        self,
+        function: Callable[[], Any],
+        wait_s: float,
+        due: Callable[[], bool] = lambda: True,
+        *,
+        after_pass: bool = False,
     ) -> Optional[Request]:
         """Run `function` on the training thread after its next optimizer step that is `due`; None where no such step came in `wait_s`.
 
-        Called on a client's thread. Errors of `function` are raised here, never in the training thread; `due` must not raise.
+        `after_pass`: the end of a backward pass will do, too. Called on a client's thread. Errors of `function` are raised here, never in
+        the training thread; `due` must not raise.
         """
-        return self._ask(self._requests, Request(function, due), wait_s)
+        return self._ask(self.requests, Request(function, due, after_pass=after_pass), wait_s)
 
     def run_at_boundary(self, function: Callable[[], Any], wait_s: float) -> Optional[Request]:
         """Like `run`, at the next boundary between two iterations."""
@@ -191,23 +220,26 @@ class SafePoints:
     def run_safely(
         self, function: Callable[[], Any], deadline_s: float, due: Callable[[], bool] = lambda: True
     ) -> Optional[str]:
-        """Run `function`, which touches gradients, where that is harmless: ``"safe point"``, ``"idle"``, or None where it was not run.
+        """Run `function`, which touches gradients, where that is harmless: `STEP`, `PASS`, `IDLE`, or None where it was not run.
 
         Gradients belong to C++. Asking for ``.grad`` from another thread while torch computes without the GIL can leave a Python
         object without its tensor, and the garbage collector then takes the process down (torch 2.13: within some hundred reads). So it
-        is done on the training thread between two steps (the first one that is `due`), or, in a process that stands still, here.
+        is done on the training thread between two steps (the first one that is `due`); where none comes for long, at the end of a backward
+        pass; or, in a process that stands still, here.
         """
-        ends = time.monotonic() + deadline_s
+        ends, before = time.monotonic() + deadline_s, self.backwards
         patience_s = self.patience_s(deadline_s)
         if self.run(function, patience_s, due) is not None:
-            return "safe point"
-        since = self.since_last_step_s()
+            return STEP
+        since, passing = self.since_last_step_s(), self.backwards > before
         stepping = since is not None and since < patience_s  # a step came, and was not due yet
         # What is on a GPU that does not finish would be waited for in vain.
-        if not stepping and is_idle() and not cuda.busy():
+        if not (stepping or passing) and is_idle() and not cuda.busy():
             function()
-            return "idle"
-        return "safe point" if self.run(function, max(0.0, ends - time.monotonic()), due) is not None else None
+            return IDLE
+        left_s = max(0.0, ends - time.monotonic())
+        request = self.run(function, left_s, due, after_pass=not stepping)
+        return None if request is None else request.at
 
     # -- on the training thread: nothing below may raise into the training --
 
@@ -226,6 +258,7 @@ class SafePoints:
         self._inside.append(1)
         try:
             key = id(optimizer)
+            self.by_hand = None
             self.thread_id = threading.get_ident()
             if not self.on_cuda and cuda.in_use():
                 self.on_cuda = True
@@ -279,16 +312,44 @@ class SafePoints:
                 alive = {k: ref for k, ref in self.optimizers.items() if k != key and ref() is not None}
                 self.optimizers = {**alive, key: weakref.ref(optimizer)}
             self.steps += 1
-            self._steps_without_batch += 1
-            if self._stepped_first is None:
-                self._stepped_first = key
-            self._steps_without_first = 0 if self._stepped_first == key else self._steps_without_first + 1
-            self._recent.append(time.perf_counter())
+            self._count(key)
             self._call(self.after, optimizer)
-            if self._requests:
-                self._serve(self._requests)
+            if self.requests:
+                self._serve(self.requests, STEP)
         finally:
             self._inside.pop()
+
+    def before_pass(self) -> None:
+        """The recorder's word that a backward pass begins which counts as a step. What the last one's gradients were good for is done."""
+        self._inside.append(1)
+        try:
+            self.thread_id = threading.get_ident()
+            if not self.on_cuda and cuda.in_use():
+                self.on_cuda = True
+            if self._stepped_first is not None:
+                self._step_without_boundary(A_PASS)
+        finally:
+            self._inside.pop()
+
+    def after_pass(self, by_hand: Optional[ByHand]) -> None:
+        """The recorder's word that a backward pass is done, on the training thread; it counts as a step where `before_pass` was called."""
+        self._inside.append(1)
+        try:
+            if by_hand is not None:
+                self._count(A_PASS)
+                self._call(self.after, by_hand)
+            if self.requests:
+                self._serve(self.requests, PASS if by_hand is None else STEP)
+        finally:
+            self._inside.pop()
+
+    def _count(self, stepped: int) -> None:
+        """A step is done, of the optimizer with that ``id``."""
+        self._steps_without_batch += 1
+        if self._stepped_first is None:
+            self._stepped_first = stepped
+        self._steps_without_first = 0 if self._stepped_first == stepped else self._steps_without_first + 1
+        self._recent.append(time.perf_counter())
 
     def _forget_ended(self) -> None:
         """Leave in `running` the steps that truly run the one whose hook this is. As many as there are frames of torch's wrapper."""
@@ -303,7 +364,7 @@ class SafePoints:
         self._stepped_first, self.where = None, where
         self._call(self.at_boundary, where)
         if self._boundary_requests:
-            self._serve(self._boundary_requests)
+            self._serve(self._boundary_requests, where)
 
     def _call(self, hooks: List[Hook], argument: Any) -> None:
         for hook in list(hooks):
@@ -314,14 +375,16 @@ class SafePoints:
                 self.failures.append(f"{getattr(hook, '__qualname__', hook)}: {type(e).__name__}: {e}")
 
     @staticmethod
-    def _serve(requests: Deque[Request]) -> None:
-        for request in [request for request in list(requests) if request.due()]:
+    def _serve(requests: Deque[Request], at: str) -> None:
+        """Run those of `requests` that are due there."""
+        for request in [r for r in list(requests) if (r.after_pass if at == PASS else r.due())]:
             if cuda.capturing():  # in a capture they would become a part of the graph, or break it
                 return
             try:
                 requests.remove(request)
             except ValueError:
                 continue  # whoever asked has just given up
+            request.at = at
             request.run()
 
 

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, List, Optional, Union
+from types import FrameType
+from typing import Any, Callable, Deque, List, Mapping, Optional, Union
 
 from . import cuda
 
 NORM_COSTS = 3
 """So many samples of an optimizer are remembered to tell what one costs: the least, since others that use the machine only add to it."""
+
+
+def is_step(frame: FrameType) -> bool:
+    """Whether a frame is that of torch's wrapper round an optimizer's ``step``."""
+    return frame.f_code.co_name == "wrapper" and frame.f_globals.get("__name__") == "torch.optim.optimizer"
+
+
+def stepping(local: Mapping[str, Any]) -> type:
+    """The class of the optimizer whose step it is, from the variables of such a frame."""
+    arguments = local.get("args")
+    return type(arguments[0] if arguments else local.get("self"))
 
 
 class Stepper:
@@ -69,4 +81,4 @@ class Stepper:
         return self.step(optimizer)
 
 
-__all__ = ["Stepper"]
+__all__ = ["Stepper", "is_step", "stepping"]

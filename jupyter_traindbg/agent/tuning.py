@@ -31,6 +31,7 @@ from .adjust import (
     keys,
     number,
 )
+from .by_hand import no_optimizer
 from .clipping import Clip
 from .guard import Guard, keep_from_compilation, makes_up_state, running
 from .objects import Objects, inner_optimizers
@@ -88,7 +89,8 @@ class Tuning:
     def plan(self, change: Dict[str, Any]) -> changes.Plan:
         """Check `change` against the live optimizers. Raises `Refused`, with one line; changes nothing."""
         optimizers = self._objects.find().optimizers() if "torch" in sys.modules else []
-        plan = changes.plan(change, optimizers, others_held=self.active)
+        why_none = "" if optimizers else no_optimizer(self._recorder)
+        plan = changes.plan(change, optimizers, others_held=self.active, why_none=why_none)
         if plan.mode == UNDO and not self._history:
             raise Refused("nothing has been changed, so there is nothing to undo")
         if plan.mode == UNDO:

@@ -25,9 +25,11 @@ ENTER_S = 0.5
 LATE_S = 1.0
 """How much longer than the window the answer may take."""
 USUAL_STEPS, LEAST_S, MOST_S = 2.5, 0.5, 4.0
-"""How long the next step is waited for, to read gradients there: so many usual ones, within these bounds."""
+"""How long the next step is waited for, to read gradients there: so many usual ones (or backward passes), within these bounds."""
+IDLE_S = 0.25
+"""So long an agent looks whether its process stands still, before it takes a backward pass in place of a step."""
 RECENT_S = 2.0
-_NO_STEP = NotAvailable("no optimizer step came during the look")
+_NO_STEP = NotAvailable("neither a step nor a backward pass came during the look")
 
 
 def look(link: Link, plan: Plan) -> Maybe[Soundness]:
@@ -75,11 +77,18 @@ class _Asked:
             steps=steps,
             run_began=1 if isinstance(recorded, NotAvailable) else recorded.run_began,
             lr=self._ask("lr", {}, lambda a: evidence.lr(line.rank, line.pid, a)),
-            grads=self._grads(_usual_s(steps, seen)) if seen.steps_in_window or _recent(steps) else _NO_STEP,
+            grads=self._grads(steps, seen),
         )
 
-    def _grads(self, usual_s: float) -> Maybe[RankGrads]:
-        wait_s = min(max(LEAST_S, USUAL_STEPS * usual_s), MOST_S, self._plan.left_s)
+    def _grads(self, steps: Sequence[Step], seen: Soundness) -> Maybe[RankGrads]:
+        """At the next step, where steps come; else at the end of a backward pass, which the agent takes after half of the time."""
+        if seen.steps_in_window or _recent(steps):
+            wait_s = USUAL_STEPS * _usual_s(steps, seen)
+        elif seen.backwards:
+            wait_s = 2 * (USUAL_STEPS * seen.window_s / seen.backwards + IDLE_S)
+        else:
+            return _NO_STEP
+        wait_s = min(max(LEAST_S, wait_s), MOST_S, self._plan.left_s)
         if wait_s < LEAST_S / 2:
             return NotAvailable("there was no time left to wait for a step")
         return self._ask(

@@ -126,7 +126,9 @@ def _waiting(tracks: Sequence[Track], now_s: float, diagnosis: Diagnosis | None)
     if diagnosis is not None and diagnosis.state == "stuck":
         return _hung(diagnosis, since_s, now_s)
     for_s = seconds(max(0.0, now_s - since_s))
-    doing = _doing(diagnosis)
+    passes = max((t.backwards for t in tracks), default=0)
+    came = text(f"; {passes:,} backward passes meanwhile", f"；其间 {passes:,} 次反向传播") if passes else ""
+    doing = came + _doing(diagnosis)
     return State(
         "waiting",
         text(f"waiting for a step, for {for_s}{doing}", f"等待训练步，已 {for_s}{doing}"),

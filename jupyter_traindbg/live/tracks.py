@@ -35,7 +35,9 @@ class Track:
     """Its latest step by the optimizer's own count; None where that keeps none."""
     told_s: float | None = None
     """When it told of it, by the clock of its host."""
-    optimizers: set[int] = field(default_factory=set)
+    backwards: int = 0
+    """Backward passes since its latest step."""
+    optimizers: set[int | None] = field(default_factory=set)
     """The numbers of the optimizers that were seen stepping: the counts of several say nothing of each other."""
     step_at_s: float | None = None
     """When its latest step ended."""
@@ -76,7 +78,7 @@ class Track:
             self.offset = self.step
             self.restarted = True
         self.agent_step = answer.last_step
-        self.told_s = answer.told_s
+        self.told_s, self.backwards = answer.told_s, answer.backwards
         rows = [row(answer.fields, record) for record in answer.records]
         rows = [(step + self.offset, values) for step, values in rows]
         for (step, values), own in zip(rows, self._owns(answer), strict=True):

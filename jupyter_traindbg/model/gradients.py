@@ -59,6 +59,8 @@ class FirstNonFinite:
 class RankGrads:
     """The gradients of one rank. ``at`` says when they were read: ``"after optimizer step N"`` or why not at a safe point.
 
+    ``passes``: backward passes since the last step, where none came for long and they were read at the end of one: they are what has been
+    accumulated so far, before any clipping. ``scale``: what a GradScaler had multiplied them by there; the norms are without it.
     ``after_step``: that step, counted since the attach; ``optimizer_step``: the same by the optimizer's own count. ``cost_s``: how long
     reading them took the training thread.
     """
@@ -74,6 +76,8 @@ class RankGrads:
     after_step: Maybe[int] = _NOT_MEASURED
     cost_s: Maybe[float] = _NOT_MEASURED
     optimizer_step: Maybe[int] = _NOT_MEASURED
+    passes: int | None = None
+    scale: float | None = None
 
     @property
     def number(self) -> StepNumber | None:

@@ -28,6 +28,8 @@ class NewSteps:
     """What one rank answered. ``records`` are plain lists in the order of ``fields`` (those of `Step`), oldest first; ``last_step`` is how
     many steps its agent has counted. ``between_cells``: it trains in a kernel's cells, and none of them runs.
 
+    ``backwards``: backward passes since the last step.
+
     ``problem`` says why there is no answer; ``gone``: because the process has ended. ``told_s``: when it answered, by its host's clock.
     """
 
@@ -41,6 +43,7 @@ class NewSteps:
     doings: Sequence[Doing] = ()
     between_cells: bool = False
     told_s: float | None = None
+    backwards: int = 0
 
 
 # --- a frame of the live view --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ __all__ = [
     "Frame",
     "GpuReport",
     "LearningRates",
+    "Meanwhile",
     "Memory",
     "MemoryShare",
     "OptimizerGroup",
@@ -168,7 +169,8 @@ class Stacks(Result):
 class Step:
     """One optimizer step as recorded by the agent. ``None`` marks what that step did not have.
 
-    ``step`` counts from the attach; ``optimizer_step`` is the optimizer's own count where it keeps one.
+    ``step`` counts from the attach; ``optimizer_step`` is the optimizer's own count where it keeps one. ``optimizer`` is the number of the
+    one that stepped; None in a training that has none of torch's: there each backward pass counts as a step, and ends it.
 
     ``loss``: see ``loss_kind``; always before a GradScaler's scaling. ``"whole"``: the loss of all that the step was trained on. Of several
     micro-batches it is the mean of their own losses, with the division by their number undone, and ``loss_last`` is that of the last one.
@@ -186,7 +188,7 @@ class Step:
     step: int
     time_s: float
     duration_s: float | None
-    optimizer: int
+    optimizer: int | None
     optimizer_step: int | None
     loss: float | None
     micro_batches: int
@@ -224,6 +226,24 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Meanwhile:
+    """What was seen of a training since its last optimizer step, ``for_s`` seconds ago, or since the attach where there was none.
+
+    ``backwards``: backward passes; ``loss``: what the last one was given. ``scaler_steps``: how often a GradScaler was asked for a step
+    since the attach, and ``scaler_skipped`` how many of them it skipped. ``optimizers``: the classes of those that exist, where no step was
+    seen yet; ``stepping``: the class of the one whose ``step`` is under way.
+    """
+
+    for_s: float
+    backwards: int = 0
+    loss: float | None = None
+    scaler_steps: int = 0
+    scaler_skipped: int = 0
+    optimizers: Sequence[str] = ()
+    stepping: str | None = None
+
+
+@dataclass(frozen=True)
 class RankSteps:
     """``told_s``: when it answered, by the clock of its host, in seconds since the epoch. ``run_began``: the number, since the attach, of
     this run's first step; those before it were an earlier one's in the same process, and were left out where it is not 1.
@@ -235,6 +255,7 @@ class RankSteps:
     note: str = ""
     told_s: float | None = None
     run_began: int = 1
+    meanwhile: Meanwhile | None = None
 
 
 @dataclass(frozen=True)

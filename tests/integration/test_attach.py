@@ -8,12 +8,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Start, interpreters, need, torchrun
+from support import Start, interpreters, need, torchrun, until
 from traces import footprint, settled
 from visits import ask_everything
 
@@ -27,13 +25,6 @@ from jupyter_traindbg.model import NotAvailable
 
 LONG_S = 600.0
 """The deadline of a call that is to come back long before: longer than its test may take."""
-
-
-def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
-    ends = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < ends, "it did not come about"
-        time.sleep(0.02)
 
 
 def let_go(fifo: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_job_that_hung_before_we_came_is_saved_and_the_result_says_what_is_los
     assert (told["taken"], told["exact"], told["ranks"][0]["pause_s"]["not_available"]) == (
         "hung",
         False,
-        "it stood still anyway",
+        "it made no steps anyway",
     )
     assert [finding["code"] for finding in told["findings"]] == ["checkpoint_not_exact"]
     assert not good(tmp_path / "ck").exact

@@ -8,13 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hangs import HANGS
-from support import PROGRAMS, Program, Start
+from support import PROGRAMS, Program, Start, until
 
 from jupyter_traindbg.attach import resolve
 from jupyter_traindbg.errors import NoTarget
@@ -61,13 +60,6 @@ def look_at(target: str, timeout: float = 10.0) -> JobEvidence:
             link.leave()
 
 
-def wait_until(true: Callable[[], bool], what: str = "") -> None:
-    ends = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < ends, what
-        time.sleep(0.02)
-
-
 def state_of(pid: int) -> str:
     seen = procfs.stat(pid)
     return seen.state if seen is not None else ""
@@ -87,7 +79,7 @@ def odd_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         ranks = procfs.children([program.pid], procfs.processes())
         os.kill(ranks[STOPPED].pid, signal.SIGSTOP)
         states = {STOPPED: "T", STATES.index("uninterruptible"): "D", 2: "Z", 7: "Z"}
-        wait_until(lambda: all(state_of(ranks[rank].pid) == state for rank, state in states.items()))
+        until(lambda: all(state_of(ranks[rank].pid) == state for rank, state in states.items()))
         yield program
 
 
@@ -205,7 +197,7 @@ def test_the_launchers_pid_stands_for_its_ranks(torchruns: tuple[Program, Progra
 
 def test_variables_left_over_from_another_job_make_no_ranks(start: Start) -> None:
     program = start("sleeping.py", env={"LOCAL_WORLD_SIZE": "8", "LOCAL_RANK": "0"}, ready=None)
-    wait_until(lambda: procfs.is_python(program.pid))
+    until(lambda: procfs.is_python(program.pid))
     evidence = look_at(str(program.pid))
     assert [(r.rank, r.pid) for r in evidence.ranks] == [(0, program.pid)]
     assert (evidence.world_size, evidence.nproc) == (1, 1)
@@ -249,8 +241,8 @@ def torchruns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Progra
     alone = [*torchrun, *rendezvous, *program, "asleep", "asleep"]
     with job(early, folder / "early.log") as leaving, job(alone, folder / "alone.log") as waiting:
         leaving.wait_for("rank 1 is exit")
-        wait_until(lambda: len(procfs.children([leaving.pid], procfs.processes())) == 1, leaving.output())
-        wait_until(lambda: any(s.state == "LISTEN" and s.local_port == port for s in sockets.of(waiting.pid)))
+        until(lambda: len(procfs.children([leaving.pid], procfs.processes())) == 1, leaving.output())
+        until(lambda: any(s.state == "LISTEN" and s.local_port == port for s in sockets.of(waiting.pid)))
         yield leaving, waiting
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support import Program, Start, running
+from support import Program, Start, running, until
 from traces import footprint, settled
 
 import traindbg
@@ -198,13 +198,6 @@ print("go", flush=True)
 for i in itertools.count():
     assert cli.main(["lr", sys.argv[1], "--scale", str(0.5 + i % 7 / 100)]) == 0
 """
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    ends = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < ends, what
-        time.sleep(0.02)
 
 
 def settled_changes(job: Job, wait_s: float = 30.0) -> int:

@@ -19,18 +19,20 @@ MODULES = {
 }
 
 LEAVES = ["_version", "errors", "language", "model", "progress", "step_parts"]
-DATA = ["errors", "frames", "language", "model", "step_numbers", "step_parts"]
+DATA = ["errors", "frames", "language", "model", "no_step", "step_numbers", "step_parts"]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
     "step_numbers": ["language", "model"],
+    "no_step": ["language", "model"],
     "frames": ["language", "model"],  # pure: what the frames of a stack mean
     "diagnose": [
         "frames",
         "language",
         "model",
+        "no_step",
         "ray.workers.naming",
         "step_numbers",
         "step_parts",

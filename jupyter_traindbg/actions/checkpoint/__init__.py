@@ -31,8 +31,8 @@ FLUSH_S = 600.0
 """The same once all is written: what the kernel has buffered goes to the disk, and that moves no counter."""
 POLL_S = 0.02, 0.5
 ABORT_S = 5.0
-WENT_ON = "it stood still when asked, and then went on"
-STOPPED = "it made steps when asked, and then stood still"
+WENT_ON = "it made no steps when asked, and then went on"
+STOPPED = "it made steps when asked, and then none"
 OWN_DATA = "no DataLoader was seen: where the program stands in its data is for the program itself to find again, by its step count"
 AS_BEFORE = "no checkpoint was made, and what was there before is as it was"
 
@@ -239,6 +239,6 @@ def _refuse_updating(found: ranks.Survey) -> None:
     inside = [rank for rank, answer in found.answers.items() if answer["updating"]]
     if inside:
         raise ActionRefused(
-            f"{ranks.name_ranks(inside)} stands in the middle of optimizer.step(): some parameters are updated and some are not",
+            f"{ranks.name_ranks(inside)} stands in the middle of optimizer.step(): its parameters do not belong together",
             f"{ranks.UNTOUCHED}; `traindbg stacks` shows where it stands; if it still moves, try again in a moment",
         )

@@ -127,7 +127,7 @@ def result(outcome: Outcome, written: on_disk.Manifest, directory: str, duration
 def _rank(outcome: Outcome, rank: int) -> CheckpointRank:
     taken = outcome.taken[rank]
     counts = [int(step) for step in taken["own_steps"] if step is not None]
-    pause: Maybe[float] = NA("it stood still anyway") if outcome.hung else float(taken["pause_s"])
+    pause: Maybe[float] = NA("it made no steps anyway") if outcome.hung else float(taken["pause_s"])
     return CheckpointRank(
         rank=rank,
         pid=outcome.found.links[rank].pid,

@@ -55,5 +55,5 @@ def plan(links: Sequence[Link], directory: str, timeout: float) -> CheckpointPla
 
 def _pause_s(found: ranks.Survey, still: Sequence[int]) -> Maybe[float]:
     if still:
-        return NA("it stands still anyway")
+        return NA("it makes no steps anyway")
     return AT_LEAST_S + max(int(answer["bytes"]) for answer in found.answers.values()) / COPIED_PER_S

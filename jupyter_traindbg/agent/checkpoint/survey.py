@@ -15,6 +15,8 @@ from .plain import plain
 if TYPE_CHECKING:
     from ..core import Agent
 
+NOTHING = "no model and no optimizer was found in this process"
+OF_NO_MODULE = "what is trained here are tensors of no module and no optimizer, whose names only the program knows"
 FRAMEWORKS = {
     "deepspeed": "DeepSpeed keeps each rank's part of the optimizer in buffers of its own",
     "megatron": "Megatron's distributed optimizer keeps each rank's part in buffers of its own",
@@ -46,7 +48,7 @@ def survey(agent: Agent) -> Dict[str, Any]:
     found = Found(agent)
     found.behind, _ = agent.gpu_steps.behind()
     if not found.models and not found.optimizers:
-        return {**answer, **_nothing("no model and no optimizer was found in this process")}
+        return {**answer, **_nothing(NOTHING if agent.safepoints.by_hand is None else OF_NO_MODULE)}
     kind = found.kind
     contents = collect(agent, found, kind=kind, weights=True, boundary=None)
     nbytes = Layout(contents.tensors()).nbytes

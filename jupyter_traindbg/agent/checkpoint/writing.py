@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Ty
 
 from .. import cuda
 from ..gpu_steps import STEPS
+from ..objects import named_parameters
 from ..refused import Refused
 from ..safepoint import NEXT_BATCH
 from . import archive, files, reading, seal, shards
@@ -20,7 +21,7 @@ from .collect import SHARDED, Contents, Found, collect, describe, described_othe
 from .finite import Finite
 from .layout import Layout
 from .named import statistics_kept
-from .survey import unsupported
+from .survey import NOTHING, unsupported
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -343,7 +344,7 @@ class Writing:
             raise Refused("this process has not imported torch", "there is nothing to save")
         self.found = Found(self._agent)
         if not self.found.models and not self.found.optimizers:
-            raise Refused("no model and no optimizer was found in this process", "wait until the training has begun")
+            raise Refused(NOTHING, "wait until the training has begun")
         why = unsupported(self._agent, self.found)
         if why is not None:
             raise Refused(why, "save it with the job's own code")
@@ -411,9 +412,12 @@ class Writing:
         return self._agent.recorder.step, own_steps(self._agent, self.found), behind, self._sample()
 
     def _sample(self) -> List[bytes]:
-        """A little of each optimizer's parameters on a GPU: steps that a CUDA graph replays are seen by nothing else."""
+        """A little of each optimizer's parameters on a GPU: steps that a CUDA graph replays are seen by nothing else. Without an optimizer,
+        of the models': the program changes them itself."""
         assert self.found is not None
-        return [reading.sample(parameter) for o in self.found.optimizers if (parameter := _on_gpu(o)) is not None]
+        of_models = [] if self.found.optimizers else [_trained(model) for model in self.found.models]
+        sampled = [*(_on_gpu(o) for o in self.found.optimizers), *of_models]
+        return [reading.sample(parameter) for parameter in sampled if parameter is not None]
 
     def _check_unchanged(self) -> None:
         if self._now() != self._before or self._agent.boundary.updating():
@@ -472,6 +476,11 @@ def _on_gpu(optimizer: Any) -> Any:
     """A parameter that this optimizer changes on a GPU; None where it has none there."""
     parameters = (p for group in list(optimizer.param_groups) for p in list(group["params"]))
     return next((p for p in parameters if p.device.type == "cuda" and p.requires_grad and p.numel()), None)
+
+
+def _trained(model: Any) -> Any:
+    """A parameter of `model` that is trained; None where it has none."""
+    return next((p for _, p in named_parameters(model) if p.requires_grad and p.numel()), None)
 
 
 def _rank() -> int:

@@ -11,10 +11,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
-from .. import first_nonfinite
+from .. import cuda, first_nonfinite, reachable
 from ..dynamo import keep_out
 from ..objects import named_parameters
 from ..own_count import own_count
+from ..safepoint import PASS, STEP
 from ..tensors import shard, unreadable, values
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ TINY = 1e-15
 """A norm below this may have lost values whose squares are no float32."""
 ANY_STEP_S, ANY_STEPS = 1.0, 2.0
 """When so many seconds, or usual steps, are left, gradients are read after any step rather than after none."""
+SCALE_S = 0.2
+"""How long a GPU may take to tell a scaler's factor."""
+NO_TORCH = "torch has not been imported in this process"
 CHUNK = 1 << 22
 """Elements looked at closely at a time: temporary copies must not use up the job's memory."""
 
@@ -34,14 +38,16 @@ CHUNK = 1 << 22
 def run(
     agent: Agent, deadline_s: float = 10.0, detail: bool = False, first_nan: int = 0, after_step: int = 0
 ) -> Dict[str, Any]:
-    """Read at the next safe point; where no step comes in time, straight away, and ``at`` says so.
+    """Read after the next step; where none comes for long, at the end of a backward pass (``passes``: how many there were since the last
+    step) or, in a process that stands still, straight away, and ``at`` says so. ``scale``: what a GradScaler had multiplied them by there;
+    norms are without it.
 
     `first_nan`: watch so many steps (True: one) for the first module whose output is not finite, before that; see `first_nonfinite.arm`. A
     negative number ends a watch that stays armed. `after_step`: not before that many steps (counted since the agent came), so that all
     ranks read after the same one; where it does not come in time, after any.
     """
     if "torch" not in sys.modules:
-        return {"at": "", "safe_point": False, "grads": [], "note": "torch has not been imported in this process"}
+        return {"at": "", "safe_point": False, "grads": [], "note": NO_TORCH}
     keep_out()
     ends = time.monotonic() + deadline_s
     if first_nan < 0:
@@ -50,9 +56,13 @@ def run(
     agent.objects.find()
     out: Dict[str, Any] = {"first": first, "grads": [], "total_norm": None, "note": ""}
 
+    of_no_module: Dict[int, int] = {}
+
     def read() -> None:
         named, notes = _parameters(agent)
+        of_no_module.update((n, id(p)) for n, (name, p) in enumerate(named) if not name)
         out.update(_read(named, [p.grad for _, p in named], notes, detail=detail), after_step=agent.recorder.step)
+        out.update(passes=agent.recorder.losses.backwards, scale=_scale(agent))
 
     left_s = max(0.2, ends - time.monotonic())
     too_late = ends - max(ANY_STEP_S, ANY_STEPS * (agent.safepoints.usual_step_s() or 0.0))
@@ -61,15 +71,18 @@ def run(
         return agent.recorder.step >= after_step or time.monotonic() > too_late
 
     where = agent.safepoints.run_safely(read, left_s, due)
-    if "after_step" in out:
-        out["optimizer_step"] = own_count(agent.recorder, out["after_step"])
-    if where == "safe point":
-        own, ours = out["optimizer_step"], out["after_step"]
-        out.update(
-            at=f"after step {ours} since the attach" if own is None else f"after optimizer step {own}", safe_point=True
-        )
+    called = reachable.names(set(of_no_module.values())) if of_no_module else {}
+    for n, ident in of_no_module.items():
+        out["grads"][n]["name"] = called.get(ident, f"tensor {n}")
+    if where == STEP:
+        own, ours = own_count(agent.recorder, out["after_step"]), out["after_step"]
+        at = f"after step {ours} since the attach" if own is None else f"after optimizer step {own}"
+        out.update(at=at, safe_point=True, optimizer_step=own, passes=None, scale=None)
+    elif where == PASS:
+        out.update(at="at the end of a backward pass", safe_point=True)
+        _unscale(out)
     else:
-        out.update(at=_why_not(agent, where is not None, left_s), safe_point=False)
+        out.update(at=_why_not(agent, where is not None, left_s), safe_point=False, passes=None, scale=None)
         out["note"] = "; ".join(filter(None, (out["note"], *_scaled(agent))))
     if where and not out["grads"] and not out["note"]:
         out["note"] = "no optimizer and no model with parameters was found"
@@ -81,14 +94,37 @@ def _why_not(agent: Agent, was_read: bool, deadline_s: float) -> str:
     last = "no optimizer step was seen yet" if since is None else f"the last optimizer step was {since:.1f} s ago"
     if was_read:
         return f"read straight away, not at a safe point: the process stands still ({last})"
-    return f"not read: no optimizer step came in {deadline_s:.1f} s and the process is busy ({last}); give a longer --timeout"
+    return f"not read: neither a step nor the end of a backward pass came in {deadline_s:.1f} s, and the process is busy ({last})"
 
 
 def _scaled(agent: Agent) -> List[str]:
-    """Before its optimizer step a GradScaler's factor is still in the gradients."""
-    factors = [getattr(s, "_init_scale", 1.0) for s in agent.objects.scalers() if getattr(s, "_enabled", False)]
+    """Between backward and optimizer step a GradScaler's factor is in the gradients, or is not any more."""
+    factors = [getattr(s, "_init_scale", 1.0) for s in _scalers(agent)]
     scaled = any(f != 1.0 for f in factors)
     return ["a GradScaler is in use: gradients may still contain its factor"] if scaled else []
+
+
+def _scalers(agent: Agent) -> List[Any]:
+    return [s for s in agent.objects.scalers() if getattr(s, "_enabled", False)]
+
+
+def _scale(agent: Agent) -> Any:
+    """At the end of a backward pass: a copy of what a GradScaler has multiplied the loss by, and so the gradients. None where none has."""
+    scales = [scale for s in _scalers(agent) if (scale := getattr(s, "_scale", None)) is not None]
+    return scales[0].detach().clone() if scales and agent.recorder.scaling.held else None
+
+
+def _unscale(out: Dict[str, Any]) -> None:
+    """Take a scaler's factor out of the norms. Whether a gradient overflowed with it is told as it is."""
+    if out["scale"] is None:
+        return
+    scale = out["scale"] = cuda.soon(out["scale"], SCALE_S)
+    if not scale:
+        return
+    for stat in out["grads"]:
+        stat.update({name: stat[name] / scale for name in ("norm", "max_abs") if stat[name] is not None})
+    if out["total_norm"] is not None:
+        out["total_norm"] /= scale
 
 
 def _read(named: List[Tuple[str, Any]], gradients: List[Any], notes: List[str], *, detail: bool) -> Dict[str, Any]:
@@ -115,7 +151,10 @@ def _cheap(named: List[Tuple[str, Any]]) -> bool:
 
 
 def _parameters(agent: Agent) -> Tuple[List[Tuple[str, Any]], List[str]]:
-    """What the optimizers hold, in their order, then trainable parameters that no optimizer holds; and what must be said of them."""
+    """What the optimizers hold, in their order, then trainable parameters that no optimizer holds; and what must be said of them.
+
+    Without an optimizer: the models' parameters, then what backward passes were seen to go to, with no name.
+    """
     names = agent.objects.names()
     named: Dict[int, Tuple[str, Any]] = {}
     lazy = 0
@@ -130,6 +169,9 @@ def _parameters(agent: Agent) -> Tuple[List[Tuple[str, Any]], List[str]]:
             if p.requires_grad and p.is_leaf:
                 named.setdefault(id(p), (names.get(id(p), name), p))
     loose = len(named) - held
+    by_hand = agent.safepoints.by_hand
+    for p in by_hand.param_groups[0]["params"] if by_hand is not None else ():
+        named.setdefault(id(p), ("", p))
     notes = [f"{loose} trainable parameters are in no optimizer"] if loose and held else []
     is_lazy = sys.modules["torch"].nn.parameter.is_lazy
     lazy = sum(1 for _, p in named.values() if is_lazy(p))

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ..adjust import LR, WEIGHT_DECAY, in_time, number
+from ..by_hand import no_optimizer
 from ..next_lr import never_stepped, upcoming
 from ..own_count import latest_of_each
 from ..recorder import OPTIMIZER_STEP, STEP
@@ -32,7 +33,7 @@ def run(agent: Agent) -> Dict[str, Any]:
         its = agent.recorder.number_of(optimizer)
         turn = None if its is None else turns.get(its)
         optimizers.append({**_optimizer(agent, optimizer, turn), **_step(latest.get(its))})
-    note = "" if optimizers else "no optimizer was found"
+    note = "" if optimizers else no_optimizer(agent.recorder)
     return {"optimizers": optimizers, "note": note, **agent.tuning.report()}
 
 

@@ -57,6 +57,8 @@ def _count(agent: Agent, sizes: Dict[str, Dict[str, int]], deadline_s: float) ->
     optimizers, models = objects.optimizers(), objects.models()
     parameters: List[Any] = [p for o in optimizers for g in o.param_groups for p in g["params"]]
     parameters += [p for m in models for _, p in named_parameters(m)]
+    by_hand = agent.safepoints.by_hand
+    parameters += [] if by_hand is None else list(by_hand.param_groups[0]["params"])
     buffers = [b for m in models for _, module in walk(m) for b in list(vars(module)["_buffers"].values())]
     add_bytes(sizes["parameters"], parameters, seen)
     leaves = [p for p in parameters if p.is_leaf]  # asking any other tensor for its gradient warns

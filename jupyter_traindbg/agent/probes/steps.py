@@ -7,10 +7,11 @@ import sys
 import threading
 import time
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
 
 from .. import cuda, reachable
 from ..recorder import FIELDS
+from ..steppers import is_step, stepping
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -36,7 +37,7 @@ def run(
     run in this process, see `Objects.run_began`. With `changes_since_s`, in seconds since
     the epoch, also what was changed, and saved, by our doing after that time.
 
-    An agent that has just arrived waits for its first `FEW` steps, as long as that is worth while.
+    An agent that has just arrived waits for its first `FEW` steps, as long as that is worth while. ``meanwhile``: see `_meanwhile`.
     """
     ends = time.monotonic() + agent.safepoints.patience_s(deadline_s)
     while agent.safepoints.active and agent.recorder.step < FEW and time.monotonic() < ends:
@@ -52,11 +53,39 @@ def run(
         "fields": FIELDS,
         "records": records[-last:] if last else records,
         "step": agent.recorder.step,
+        "meanwhile": _meanwhile(agent),
         "run_began": began,
         "note": note,
         "time_s": time.time(),
         "between_cells": between_cells,
     }
+
+
+def _meanwhile(agent: Agent) -> Dict[str, Any]:
+    """What was seen since the last step, or since the agent came: a step may take minutes, or never come. A search for the objects, where
+    no step has come yet."""
+    recorder, safepoints = agent.recorder, agent.safepoints
+    optimizers: List[Any] = [] if recorder.step or not safepoints.active else agent.objects.find().optimizers()
+    since_s = safepoints.since_last_step_s()
+    return {
+        "for_s": time.time() - agent.started_s if since_s is None else since_s,
+        "backwards": recorder.losses.backwards if recorder.step else recorder.backwards,
+        "loss": next(iter(recorder.losses.last(1)), None),
+        "scaler_steps": recorder.scaling.asked,
+        "scaler_skipped": recorder.scaling.skipped,
+        "optimizers": [type(optimizer).__name__ for optimizer in optimizers],
+        "stepping": _stepping(agent),
+    }
+
+
+def _stepping(agent: Agent) -> Optional[str]:
+    """The class of the optimizer whose ``step`` is under way, also where that began before we came; None where none is."""
+    ident = agent.safepoints.thread_id or threading.main_thread().ident
+    frame = sys._current_frames().get(ident or 0)
+    for f, local in reachable.look_at_stack(frame) if frame is not None else ():
+        if is_step(f):
+            return stepping(local).__name__
+    return None
 
 
 def _between_cells(agent: Agent) -> bool:

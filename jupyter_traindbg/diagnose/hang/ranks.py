@@ -73,6 +73,12 @@ class View:
         return None if isinstance(self.evidence.pace, NotAvailable) else self.evidence.pace
 
     @property
+    def passes(self) -> int:
+        """Backward passes that came during the look: a step may take many, and minutes."""
+        sound = self.evidence.soundness
+        return 0 if isinstance(sound, NotAvailable) else sound.backwards
+
+    @property
     def collectives(self) -> RankCollectives | None:
         return None if isinstance(self.evidence.collectives, NotAvailable) else self.evidence.collectives
 
@@ -193,8 +199,9 @@ def _role(seen: View) -> Role:
     activity = seen.activity
     if activity is not None and activity.state in ("T", "t"):
         return "stopped"
-    if seen.pace is not None and seen.pace.steps_in_window > 0:
-        return "stepping"
+    steps = 0 if seen.pace is None else seen.pace.steps_in_window
+    if steps > 0 or seen.passes:
+        return "stepping" if steps > 0 else "moving"
     if seen.holder is not None:
         return "still"
     if not seen.doings:

@@ -22,8 +22,8 @@ RANKS_ASKED = 64
 
 @dataclass(frozen=True)
 class Progress:
-    """``moves_on``: steps or collectives came during the look. ``overdue``: the job stands still, and for longer than ever before as far as
-    is known. ``pause_s``: for how long; ``longest_s``: the longest pause that it got over before. None: not known.
+    """``moves_on``: steps, backward passes or collectives came during the look. ``overdue``: the job stands still, and for longer than ever
+    before as far as is known. ``pause_s``: for how long; ``longest_s``: the longest pause that it got over before. None: not known.
     """
 
     moves_on: bool
@@ -63,13 +63,20 @@ def judge(views: Sequence[View]) -> Progress:
 
 
 def _what_came(views: Sequence[View]) -> str:
-    """Steps, else collectives, that came during the look; empty where none did."""
+    """Steps, else backward passes, else collectives, that came during the look; empty where none did."""
     steps = {v.rank: v.pace.steps_in_window for v in views if v.role == "stepping" and v.pace is not None}
     if steps:
         words = ranks_words(steps)
         return text(
-            f"{words}: up to {max(steps.values())} optimizer steps during the look",
-            f"{words}：观察期间最多完成 {max(steps.values())} 个优化器步",
+            f"{words}: up to {max(steps.values())} steps during the look",
+            f"{words}：观察期间最多完成 {max(steps.values())} 步",
+        )
+    passes = {v.rank: v.passes for v in views if v.passes}
+    if passes:
+        words = ranks_words(passes)
+        return text(
+            f"{words}: up to {max(passes.values())} backward passes during the look, and no step",
+            f"{words}：观察期间最多完成 {max(passes.values())} 次反向传播，没有完成训练步",
         )
     calls = {v.rank: n for v in views if isinstance(n := v.evidence.calls_in_window, int) and n > 0}
     if calls:

@@ -28,7 +28,7 @@ def findings(ranks: Sequence[RankGrads]) -> list[Finding]:
 def rule(case: Case) -> list[Hit]:
     """The same of what a diagnosis has read. Zeros at one step are none where other steps had gradients: a batch that taught nothing."""
     norms = {v.rank: [step.grad_norm for step in s.steps if step.grad_norm is not None] for v, s in seen(case)}
-    ranks = _read(case)
+    ranks = [r for r in _read(case) if not _overflowed(r)]  # how often a scaler skips its own topic tells
     still = [r for r in ranks if not any(norms[r.rank])]
     always = all(len(norms[r.rank]) >= SAMPLES for r in still)
     found = [*_first_module(ranks), *_not_finite(ranks), *_zero(still, always=always)]
@@ -42,15 +42,24 @@ def words(case: Case) -> str | NotAvailable:
         reasons = [g.reason for _, s in seen(case) if isinstance(g := s.grads, NotAvailable)]
         return NotAvailable(reasons[0]) if reasons else unseen(case)
     grads = [g for g in ranks[0].grads if not isinstance(g.norm, NotAvailable)]
+    if _overflowed(ranks[0]):
+        return NotAvailable(text("they overflow with the scaler's factor in them", "含缩放因子时溢出"))
     if not grads:
         return NotAvailable(ranks[0].note or ranks[0].at)
     norm = "-" if isinstance(ranks[0].total_norm, NotAvailable) else figure(ranks[0].total_norm)
     unread = [v.rank for v, s in seen(case) if isinstance(s.grads, NotAvailable)]
     but = text(f"; not read on {ranks_words(unread)}", f"；{ranks_words(unread)} 未读取") if unread else ""
     return (
-        text(f"{len(grads)}, all finite, norm {norm} at the step", f"{len(grads)} 个，全部有限，更新时范数 {norm}")
+        text(f"{len(grads)}, all finite, norm {norm}", f"{len(grads)} 个，全部有限，范数 {norm}")
+        + _when(ranks[0])
         + but
     )
+
+
+def _when(rank: RankGrads) -> str:
+    if rank.passes is None:
+        return text(" at the step", "（更新时）")
+    return text(" at the end of a backward pass: no step had come", "（反向传播结束时：尚无优化器步）")
 
 
 def _read(case: Case) -> list[RankGrads]:
@@ -169,16 +178,19 @@ def _not_finite(ranks: Sequence[RankGrads]) -> list[Finding]:
     bad = [(r, g) for r in ranks for g in r.grads if g.nan_count or g.inf_count]
     if not bad:
         return []
+    scaled = all(_overflowed(r) and (r.scale or 0.0) > 1 for r, _ in bad)  # a smaller factor overflows nothing
     names = list(dict.fromkeys(g.name for _, g in bad))
     more = text(f" and {len(names) - 1} more", f" 等 {len(names)} 个参数") if len(names) > 1 else ""
     return [
         Finding(
             code="nonfinite_gradient",
-            severity="critical",
+            severity="warning" if scaled else "critical",
             title=text(f"The gradient of {names[0]}{more} is not finite", f"{names[0]}{more}的梯度含 NaN/Inf"),
             who=[*(f"rank {n}" for n in dict.fromkeys(r.rank for r, _ in bad)), *names[:20]],
             evidence=[_evidence(r, g) for r, g in bad[:10]],
-            cause=text(
+            cause=_overflow(bad[0][0].scale)
+            if scaled
+            else text(
                 "A non-finite loss or activation reached the backward pass, or the backward pass itself overflowed.",
                 "非有限的 loss 或激活进入了反向传播，或反向传播自身溢出。",
             ),
@@ -194,6 +206,20 @@ def _not_finite(ranks: Sequence[RankGrads]) -> list[Finding]:
             ],
         )
     ]
+
+
+def _overflowed(rank: RankGrads) -> bool:
+    """Whether gradients are not finite before a scaler has looked at them: it will skip that step."""
+    return rank.scale is not None and any(g.nan_count or g.inf_count for g in rank.grads)
+
+
+def _overflow(scale: float | None) -> str:
+    factor = figure(scale)
+    return text(
+        f"With the GradScaler's factor {factor} still in them they overflow: it skips this step, and halves the factor. Once in a while "
+        "that is normal; `diagnose` tells whether it skips every step.",
+        f"梯度中仍含 GradScaler 的因子 {factor}，因而溢出：这一步会被跳过，因子减半。偶尔如此属正常；`diagnose` 会判断是否每一步都被跳过。",
+    )
 
 
 def _evidence(rank: RankGrads, grad: GradStat) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, NotAvailable, OptimizerLr, RankLr, Soundness, Step
+from ...no_step import by_hand
 from ..hang.case import Case, Hit, View
 from ..hang.words import alike, ranks_words, who
 from .seen import at_step, figure, seen, unseen
@@ -39,10 +40,15 @@ def words(case: Case) -> str | NotAvailable:
     ranks = seen(case)
     last = [(v.rank, rates) for v, s in ranks if (rates := _last_rates(s))]
     if not last:
-        return unseen(case)
+        own = next((s for _, s in ranks if by_hand(s.steps)), None)
+        return unseen(case) if own is None else NotAvailable(_own())
     rank, rates = last[0]
     many = text(f", {len(rates)} groups", f"，{len(rates)} 个参数组") if len(rates) > 1 else ""
     return figure(rates[0]) + many + (_compared_words(ranks, rank) if len(case.views) > 1 else "")
+
+
+def _own() -> str:
+    return text("no optimizer of torch's: it is the program's own", "没有 torch 的优化器：由程序自行管理")
 
 
 def _compared_words(ranks: Sequence[tuple[View, Soundness]], rank: int) -> str:
@@ -199,7 +205,9 @@ def _shape(sound: Soundness) -> tuple[object, ...]:
 
 
 def _key(step: Step) -> tuple[int, int] | None:
-    return None if step.optimizer_step is None else (step.optimizer, step.optimizer_step)
+    if step.optimizer is None or step.optimizer_step is None:
+        return None
+    return step.optimizer, step.optimizer_step
 
 
 def _rates(sound: Soundness) -> dict[tuple[int, int], Step]:

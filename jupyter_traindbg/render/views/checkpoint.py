@@ -40,7 +40,7 @@ def _pairs(result: Checkpoint) -> Iterator[Pair]:
 
 def _taken(result: Checkpoint) -> Inline:
     if result.taken == "hung":
-        words: list[str | Span] = ["the job stood still and was saved as it stood"]
+        words: list[str | Span] = ["no step came, and it was saved as it stood"]
     else:
         words = ["at a boundary between two iterations"]
     if result.world_size > 1:

@@ -7,11 +7,12 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from ...model import RankSteps, Step, Steps
+from ...no_step import by_hand, by_hand_words, lasts, seen, why
 from ...step_numbers import behind, step_title, step_words
 from ...step_parts import PARTS, StepPart
 from ..blocks import Bar, Block, Column, Curve, Fold, Inline, Items, Line, Part, Span, Table, spans
 from ..common import DASH, clock, finite, measured, median, notes_of, spread, step_columns, value
-from ..grouping import compact_ranks
+from ..grouping import compact_ranks, group_by
 from ..units import duration, number, percent, plural, printed, size
 
 LAST = 8
@@ -24,6 +25,7 @@ than the others' median: of so many timed steps each. Less is noise."""
 def view(result: Steps) -> Iterator[Block]:
     stepped = [r for r in result.ranks if r.steps]
     yield Line(_title(result, stepped), title=True)
+    yield from _without_steps(result.ranks)
     if len(result.ranks) == 1:
         for rank in stepped:
             yield from _one(rank)
@@ -42,6 +44,19 @@ def view(result: Steps) -> Iterator[Block]:
         yield Items(notes)
 
 
+def _without_steps(ranks: Sequence[RankSteps]) -> Iterator[Line]:
+    """What was seen where no step has come for long, or never; and where backward passes are the steps."""
+    late = [(r, r.meanwhile) for r in ranks if r.meanwhile is not None and not r.note]
+    late = [(r, seen_) for r, seen_ in late if not r.steps or lasts(seen_, median(s.duration_s for s in r.steps))]
+    for same in group_by(late, lambda one: tuple(why(one[1]))):
+        who: list[str | Span] = (
+            [Span(compact_ranks([r.rank for r, _ in same]), "strong"), ": "] if len(ranks) > 1 else []
+        )
+        yield Line([*who, seen(same[0][1]), *(f"; {words}" for words in why(same[0][1]))])
+    if any(by_hand(r.steps) for r in ranks):
+        yield Line([Span(by_hand_words(), "muted")])
+
+
 def _earlier(rank: RankSteps) -> str:
     before = rank.run_began - 1
     return f"{plural(before, 'step')} before these were an earlier run's; --since 0 shows them, too" if before else ""
@@ -50,7 +65,7 @@ def _earlier(rank: RankSteps) -> str:
 def _title(result: Steps, stepped: Sequence[RankSteps]) -> str:
     who = compact_ranks([r.rank for r in result.ranks])
     if not stepped:
-        return f"no step recorded yet · {who}"
+        return f"no optimizer step yet · {who}"
     at = step_title(*(r.steps[-1].number for r in stepped))
     middle = median(s.duration_s for r in stepped for s in r.steps)
     pace = "" if middle is None else f" · median {duration(middle)} a step"

@@ -110,7 +110,7 @@ def test_a_job_that_hangs_just_then_is_saved_as_it_stands(cast: Cast, tmp_path: 
     links = cast(1, survey=lambda params, answer: {**answer, **next(paces, STILL)}, outcome=NOT_YET, pace=STILL)
     result = save(links, str(tmp_path / "ck"))
     assert result.taken == "hung"
-    assert "it made steps when asked, and then stood still" in result.notes
+    assert "it made steps when asked, and then none" in result.notes
     assert did(links).count("begin") == 2
     assert did(links)[did(links).index("pace") + 1] == "abort"
     assert links[0].params["begin"]["ident"] != links[0].params["prepare"]["ident"]
@@ -125,7 +125,7 @@ def test_a_job_that_goes_on_just_then_is_saved_at_a_boundary(cast: Cast, tmp_pat
     )
     result = save(links, str(tmp_path / "ck"))
     assert result.taken == "loop boundary"
-    assert "it stood still when asked, and then went on" in result.notes
+    assert "it made no steps when asked, and then went on" in result.notes
 
 
 def test_a_pause_is_no_hang_where_a_step_comes(cast: Cast, tmp_path: Path) -> None:

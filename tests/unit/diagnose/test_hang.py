@@ -82,7 +82,7 @@ def test_a_kernel_between_two_cells_is_idle_unless_other_ranks_wait_for_it() -> 
 def test_a_job_that_steps_is_healthy() -> None:
     found = judged(*(stepping(n) for n in range(4)))
     assert (found.state, found.findings) == ("healthy", ())
-    assert "5 optimizer steps" in found.why[0]
+    assert "5 steps" in found.why[0]
     assert {r.state for r in found.ranks} == {"stepping"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cases import each
-from hang_evidence import BACKWARD, MAIN, STD, TORCH, TRAIN, WORKER, job, stepping, thread, user, waiting
+from hang_evidence import BACKWARD, MAIN, STD, TORCH, TRAIN, WORKER, job, stepping, stuck, thread, user, waiting
 from soundness_evidence import (
     MIB,
     SKIPS,
@@ -30,6 +30,7 @@ from soundness_evidence import (
 
 from jupyter_traindbg.diagnose import running, soundness
 from jupyter_traindbg.diagnose.hang.case import Case, build
+from jupyter_traindbg.diagnose.soundness import gradients
 from jupyter_traindbg.model import (
     Frame,
     FullCollections,
@@ -72,6 +73,40 @@ def test_gradients_that_were_not_read_are_not_called_finite() -> None:
     assert check(found, "gradients") == ("not known", "no optimizer step came")
 
 
+def test_gradients_at_the_end_of_a_pass_are_told_as_such() -> None:
+    found = judged(sound(grads=grads(0, passes=7)))
+    assert check(found, "gradients") == (
+        "fine",
+        "2, all finite, norm 1 at the end of a backward pass: no step had come",
+    )
+
+
+def test_of_gradients_that_a_scaler_will_skip_its_own_topic_tells() -> None:
+    overflowed = sound(grads=grads(0, nans=3, passes=1, scale=65536.0))
+    assert judged(overflowed).findings == ()
+    assert check(judged(overflowed), "gradients") == ("not known", "they overflow with the scaler's factor in them")
+    (finding,) = gradients.findings([grads(0, nans=3, passes=1, scale=65536.0)])
+    assert (finding.severity, "factor 65536" in finding.cause) == ("warning", True)
+    (finding,) = gradients.findings([grads(0, nans=3, passes=1, scale=0.5)])
+    assert finding.severity == "critical"
+
+
+def test_without_an_optimizer_the_learning_rate_is_not_missed() -> None:
+    by_hand = [step(n, optimizer=None, optimizer_step=None, lr=()) for n in range(1, 41)]
+    found = judged(sound(steps=by_hand, lr=RankLr(0, 1000, ())))
+    assert (found.state, found.findings) == ("healthy", ())
+    assert check(found, "loss") == ("fine", "finite: 2 at step 40 since the attach")
+    assert check(found, "learning rate") == ("not known", "no optimizer of torch's: it is the program's own")
+
+
+def test_backward_passes_are_progress() -> None:
+    still = stuck(0, user(40, "closure"), "sleeping")
+    assert running.diagnose(job(still)).state == "stuck"
+    found = running.diagnose(job(dataclasses.replace(still, soundness=sound(0, steps_in_window=0, backwards=9))))
+    assert found.state == "progressing"
+    assert "rank 0: up to 9 backward passes during the look, and no step" in found.why
+
+
 def test_ranks_of_which_nothing_is_known_are_named_beside_the_others() -> None:
     found = judged(sound(0), NotAvailable("ptrace is not permitted"), sound(2, grads=NotAvailable("late")))
     assert check(found, "loss") == ("fine", "finite: 2 at step 1,040 (40 since the attach); not known of rank 1")
@@ -86,7 +121,7 @@ def test_rates_that_were_not_compared_are_not_called_the_same() -> None:
 
 
 def test_a_job_that_hangs_is_not_called_healthy_by_its_last_steps() -> None:
-    still = [dataclasses.replace(waiting(n), soundness=sound(n, steps_in_window=0)) for n in range(4)]
+    still = [dataclasses.replace(waiting(n), soundness=sound(n, steps_in_window=0, backwards=0)) for n in range(4)]
     found = running.diagnose(job(*still))
     assert found.state == "stuck"
 
