@@ -77,7 +77,7 @@ def why(meanwhile: Meanwhile) -> Iterator[str]:
         )
     else:
         yield text(
-            "no optimizer exists: the training has not begun, or takes its gradients from torch.autograd.grad, which is not seen; "
+            "no optimizer was found: the training has not begun, or takes its gradients from torch.autograd.grad, which is not seen; "
             "`stacks` shows where it is",
             "没有优化器：训练尚未开始，或通过 torch.autograd.grad 求梯度（无法观察到）；`stacks` 显示其位置",
         )

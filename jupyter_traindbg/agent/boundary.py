@@ -43,7 +43,7 @@ SCHEDULER_IN_DOUBT = (
     "the program stopped after optimizer.step() and before its next batch: a scheduler.step() that follows the step"
     " may be missing"
 )
-BY_HAND = "no optimizer of torch's exists: what the program keeps for its own updates (momentum, a learning rate, averages) is not in it"
+BY_HAND = "no optimizer of torch's was found: what the program keeps for its own updates (momentum, a learning rate, averages) is not in it"
 GENERATORS_AS_FOUND = "random generators are those of the moment, not of the step's end"
 ORDER_UNKNOWN = (
     "the debugger came in the middle of this pass and its sampler keeps its order to itself: the remaining batches are"
@@ -161,7 +161,7 @@ class Boundary:
         }
 
     def look(self) -> None:
-        """Find the modules with running statistics. On the agent's thread, now and then; once for each set of trained optimizers."""
+        """Find the modules with running statistics. On the agent's thread, now and then; once for each set of stepping optimizers."""
         by_hand = self._safepoints.by_hand
         trained = list(self._safepoints.optimizers) if by_hand is None else [id(by_hand)]
         if not trained or trained == self._watched or not self._on:

@@ -19,6 +19,7 @@ FEW_PASSES = 2
 """So many backward passes without a step, before anybody looks whether there is an optimizer; then after twice as many."""
 NONE_FOUND = "no optimizer was found"
 A_PASS_S = 1.0
+"""How long a backward pass is waited for where there is no optimizer: it tells whether anything is trained at all."""
 MOST_NODES = 4096
 """So much of a graph is searched for tensors that belong to no module."""
 

@@ -334,7 +334,7 @@ class Recorder:
 
     def _begin_by_hand(self, by_hand: ByHand, tensors: Any) -> None:
         """A backward pass that counts as a step begins: what the last one's gradients were clipped to is known now."""
-        self._safepoints.before_pass()
+        self._safepoints.before_pass(by_hand)
         if by_hand.to_learn:
             by_hand.learn(roots_of(tensors))
         record, stepper = self.last, self._steppers.get(id(by_hand))

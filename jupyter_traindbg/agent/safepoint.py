@@ -261,8 +261,7 @@ class SafePoints:
             self.by_hand = None
             self.thread_id = threading.get_ident()
             if not self.on_cuda and cuda.in_use():
-                self.on_cuda = True
-                self._call(self.gpu_begins, optimizer)
+                self._begin_on_gpu(optimizer)
             if self.running:
                 self._forget_ended()
             self.nested = key in self.running
@@ -319,13 +318,13 @@ class SafePoints:
         finally:
             self._inside.pop()
 
-    def before_pass(self) -> None:
+    def before_pass(self, by_hand: ByHand) -> None:
         """The recorder's word that a backward pass begins which counts as a step. What the last one's gradients were good for is done."""
         self._inside.append(1)
         try:
             self.thread_id = threading.get_ident()
             if not self.on_cuda and cuda.in_use():
-                self.on_cuda = True
+                self._begin_on_gpu(by_hand)
             if self._stepped_first is not None:
                 self._step_without_boundary(A_PASS)
         finally:
@@ -342,6 +341,10 @@ class SafePoints:
                 self._serve(self.requests, PASS if by_hand is None else STEP)
         finally:
             self._inside.pop()
+
+    def _begin_on_gpu(self, optimizer: Any) -> None:
+        self.on_cuda = True
+        self._call(self.gpu_begins, optimizer)
 
     def _count(self, stepped: int) -> None:
         """A step is done, of the optimizer with that ``id``."""

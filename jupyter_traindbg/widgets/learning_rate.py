@@ -209,7 +209,7 @@ def preview(wish: Wish, rates: LearningRates) -> dict[str, Any]:
     first = next((rank for rank in rates.ranks if rank.optimizers), None)
     if first is None:
         note = next((rank.note for rank in rates.ranks if rank.note), "no optimizer was found")
-        raise UsageError(note, "wait until the training has made its optimizer")
+        raise UsageError(note, "there is nothing to change until the training has made an optimizer")
     rows = list(_rows(wish, first))
     if not rows:
         raise UsageError("there is no such param group (any more)", "look again")

@@ -63,7 +63,7 @@ def test_steps_by_hand_are_recorded_judged_and_saved(start: Start, tmp_path: Pat
     assert checks["learning rate"].state == "not known"
     assert "the program's own" in checks["learning rate"].words
     assert (saved.taken, saved.exact) == ("loop boundary", False)
-    assert any("no optimizer of torch's exists" in why for why in saved.inexact)
+    assert any("no optimizer of torch's was found" in why for why in saved.inexact)
     weights = torch.load(tmp_path / "saved" / "model.pt", weights_only=True)
     assert all(bool(w.isfinite().all()) for w in weights.values())
 

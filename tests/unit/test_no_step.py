@@ -21,7 +21,7 @@ CASES = [
     (Meanwhile(5.0, 1, math.nan, 40, 40), "1 backward pass, the last with a loss of NaN", "has skipped every one"),
     (Meanwhile(5.0, 1200, math.inf, 40, 3), "1,200 backward passes, the last with a loss of Inf", "being accumulated"),
     (Meanwhile(5.0, optimizers=("AdamW", "AdamW")), "no optimizer step for 5.0 s", "there is an optimizer (AdamW)"),
-    (Meanwhile(5.0), "no backward pass either", "no optimizer exists"),
+    (Meanwhile(5.0), "no backward pass either", "no optimizer was found"),
 ]
 
 

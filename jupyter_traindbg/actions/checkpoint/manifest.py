@@ -184,10 +184,7 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
                 "a run resumed from it goes on, but not bit-identically", "可以从它恢复训练，但结果不会逐位一致"
             ),
             evidence=inexact,
-            cause=text(
-                "Model and optimizer are complete; what is named above is not in it, or of another moment.",
-                "模型和优化器是完整的；上面列出的内容不在其中，或属于另一时刻。",
-            ),
+            cause=_what_is_whole(outcome),
             next_steps=[
                 text(
                     "Resume from it as from any checkpoint: only what is named above begins anew or differs.",
@@ -195,3 +192,12 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
                 )
             ],
         )
+
+
+def _what_is_whole(outcome: Outcome) -> str:
+    rest = text(
+        "; what is named above is not in it, or of another moment.", "；上面列出的内容不在其中，或属于另一时刻。"
+    )
+    if any(answer["optimizers"] for answer in outcome.found.answers.values()):
+        return text("Model and optimizer are complete", "模型和优化器是完整的") + rest
+    return text("The model is complete", "模型是完整的") + rest

@@ -30,7 +30,6 @@ ANY_STEP_S, ANY_STEPS = 1.0, 2.0
 """When so many seconds, or usual steps, are left, gradients are read after any step rather than after none."""
 SCALE_S = 0.2
 """How long a GPU may take to tell a scaler's factor."""
-NO_TORCH = "torch has not been imported in this process"
 CHUNK = 1 << 22
 """Elements looked at closely at a time: temporary copies must not use up the job's memory."""
 
@@ -47,7 +46,7 @@ def run(
     ranks read after the same one; where it does not come in time, after any.
     """
     if "torch" not in sys.modules:
-        return {"at": "", "safe_point": False, "grads": [], "note": NO_TORCH}
+        return {"at": "", "safe_point": False, "grads": [], "note": "torch has not been imported in this process"}
     keep_out()
     ends = time.monotonic() + deadline_s
     if first_nan < 0:

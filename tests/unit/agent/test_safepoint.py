@@ -158,7 +158,7 @@ def test_what_is_not_due_yet_waits_for_its_step_and_holds_up_nobody_else(safepoi
     )
     at_once = in_background(lambda: safepoints.run(lambda: ran.append(("at once", safepoints.steps)), 10))
     deadline = time.monotonic() + 10
-    while len(safepoints._requests) < 2 and time.monotonic() < deadline:
+    while len(safepoints.requests) < 2 and time.monotonic() < deadline:
         time.sleep(0.001)
     for _ in range(8):
         stepping.step()
