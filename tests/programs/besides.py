@@ -8,6 +8,7 @@ does not hand that one to `resume`. --sharded: FSDP2, the teacher too. --odd: wi
 
 import argparse
 import copy
+import gc
 import os
 import sys
 import time
@@ -206,6 +207,7 @@ def main():
         torch.distributed.init_process_group("gloo", timeout=timedelta(seconds=300))
     train(args)
     if torch.distributed.is_initialized():
+        gc.collect()  # a DDP model that outlives its process group may abort this process when it ends (torch 2.13, 1 of 8)
         torch.distributed.destroy_process_group()
     say("done")
 

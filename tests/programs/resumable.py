@@ -7,6 +7,7 @@ last step it evaluates, which shows the running statistics.
 """
 
 import argparse
+import gc
 import os
 import random
 import sys
@@ -134,6 +135,7 @@ def main():
             say("run")
         train(args, rank, directory)
     if args.ranks > 1:
+        gc.collect()  # a DDP model that outlives its process group may abort this process when it ends (torch 2.13, 1 of 8)
         torch.distributed.destroy_process_group()
     say("done")
 
