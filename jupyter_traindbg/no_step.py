@@ -51,7 +51,7 @@ def _loss(loss: float | None) -> str:
 def why(meanwhile: Meanwhile) -> Iterator[str]:
     """What explains it, as far as it was seen; what to ask next."""
     stepping, skipped = meanwhile.stepping, meanwhile.scaler_skipped
-    if stepping is not None and meanwhile.backwards:
+    if stepping is not None and meanwhile.evaluations > 1:
         yield text(
             f"{stepping}.step() is under way, and evaluates its closure again and again",
             f"{stepping}.step() 正在进行，并反复计算其 closure",

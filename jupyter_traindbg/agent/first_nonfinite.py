@@ -73,8 +73,11 @@ class _Watch:
         self.finished = threading.Event()
 
     def no_whole_step(self) -> str:
+        """Why it tells nothing of a step, and what came instead."""
         passes = self._agent.recorder.backwards - self._backwards
-        return "no whole step passed while armed" + (f", but {passes} backward passes" if passes else "")
+        return "no whole step passed while armed" + (
+            f", but {passes} backward pass{'es' * (passes > 1)}" if passes else ""
+        )
 
     def renew(self, steps: int, lease_s: float) -> None:
         self._last = self.steps_seen + steps

@@ -311,20 +311,22 @@ class Recorder:
             if not self._on or self._in_pass or safepoints.thread_id not in (None, threading.get_ident()):
                 return backward(*args, **kwargs)
             self._in_pass = True
-            tensors = args[0] if args else kwargs.get("tensors")
-            split.backward_begins()
-            by_hand = safepoints.by_hand
-            if by_hand is not None:
-                self._careful(self._begin_by_hand, by_hand, tensors)
-            if norms.clips:
-                norms.forget()
-            divisors = self._careful(losses.look, tensors) if losses.may_be_divided else None
             try:
-                out = backward(*args, **kwargs)
-            finally:
-                split.backward_ends()
-                safepoints.backwards += 1
-                self._careful(losses.note, tensors, divisors)
+                tensors = args[0] if args else kwargs.get("tensors")
+                split.backward_begins()
+                by_hand = safepoints.by_hand
+                if by_hand is not None:
+                    self._careful(self._begin_by_hand, by_hand, tensors)
+                if norms.clips:
+                    norms.forget()
+                divisors = self._careful(losses.look, tensors) if losses.may_be_divided else None
+                try:
+                    out = backward(*args, **kwargs)
+                finally:
+                    split.backward_ends()
+                    safepoints.backwards += 1
+                    self._careful(losses.note, tensors, divisors)
+            finally:  # a cell may be interrupted anywhere above
                 self._in_pass = False
             if by_hand is not None or safepoints.requests:
                 safepoints.after_pass(by_hand)

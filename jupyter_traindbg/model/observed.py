@@ -231,7 +231,7 @@ class Meanwhile:
 
     ``backwards``: backward passes; ``loss``: what the last one was given. ``scaler_steps``: how often a GradScaler was asked for a step
     since the attach, and ``scaler_skipped`` how many of them it skipped. ``optimizers``: the classes of those that exist, where no step was
-    seen yet; ``stepping``: the class of the one whose ``step`` is under way.
+    seen yet; ``stepping``: the class of the one whose ``step`` is under way, and ``evaluations`` how many backward passes came within it.
     """
 
     for_s: float
@@ -241,6 +241,7 @@ class Meanwhile:
     scaler_skipped: int = 0
     optimizers: Sequence[str] = ()
     stepping: str | None = None
+    evaluations: int = 0
 
 
 @dataclass(frozen=True)

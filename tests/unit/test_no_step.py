@@ -13,10 +13,11 @@ from jupyter_traindbg.no_step import by_hand, by_hand_words, lasts, seen, why
 
 CASES = [
     (
-        Meanwhile(5.0, 90, 0.25, stepping="LBFGS"),
+        Meanwhile(5.0, 90, 0.25, stepping="LBFGS", evaluations=90),
         "a loss of 0.25",
         "LBFGS.step() is under way, and evaluates its closure",
     ),
+    (Meanwhile(5.0, 8, 0.5, stepping="Adam", evaluations=1), "8 backward passes", "Adam.step() is under way"),
     (Meanwhile(5.0, 0, stepping="AdamW"), "no backward pass either", "AdamW.step() is under way"),
     (Meanwhile(5.0, 1, math.nan, 40, 40), "1 backward pass, the last with a loss of NaN", "has skipped every one"),
     (Meanwhile(5.0, 1200, math.inf, 40, 3), "1,200 backward passes, the last with a loss of Inf", "being accumulated"),

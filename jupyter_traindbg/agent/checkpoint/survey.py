@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..core import Agent
 
 NOTHING = "no model and no optimizer was found in this process"
-OF_NO_MODULE = "what is trained here are tensors of no module and no optimizer, whose names only the program knows"
+OF_NO_MODULE = "what is trained here are tensors of no module and no optimizer: only the program knows which of its variables to save"
 FRAMEWORKS = {
     "deepspeed": "DeepSpeed keeps each rank's part of the optimizer in buffers of its own",
     "megatron": "Megatron's distributed optimizer keeps each rank's part in buffers of its own",

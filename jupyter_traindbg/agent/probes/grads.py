@@ -73,10 +73,12 @@ def run(
     called = reachable.names(set(of_no_module.values())) if of_no_module else {}
     for n, ident in of_no_module.items():
         out["grads"][n]["name"] = called.get(ident, f"tensor {n}")
+    if where is not None:
+        out["optimizer_step"] = own_count(agent.recorder, out["after_step"])
     if where == STEP:
-        own, ours = own_count(agent.recorder, out["after_step"]), out["after_step"]
+        own, ours = out["optimizer_step"], out["after_step"]
         at = f"after step {ours} since the attach" if own is None else f"after optimizer step {own}"
-        out.update(at=at, safe_point=True, optimizer_step=own, passes=None, scale=None)
+        out.update(at=at, safe_point=True, passes=None, scale=None)
     elif where == PASS:
         out.update(at="at the end of a backward pass", safe_point=True)
         _unscale(out)

@@ -20,6 +20,7 @@ COST = "a microsecond a record; nothing on the training thread"
 
 
 FEW = 3
+MISSED_S = 2.0
 GLANCES, GLANCE_S = 3, 0.005
 CELLS = os.path.join("IPython", "core", "interactiveshell.py")
 
@@ -53,7 +54,7 @@ def run(
         "fields": FIELDS,
         "records": records[-last:] if last else records,
         "step": agent.recorder.step,
-        "meanwhile": _meanwhile(agent),
+        "meanwhile": _meanwhile(agent, explain=changes_since_s is None),
         "run_began": began,
         "note": note,
         "time_s": time.time(),
@@ -61,12 +62,16 @@ def run(
     }
 
 
-def _meanwhile(agent: Agent) -> Dict[str, Any]:
-    """What was seen since the last step, or since the agent came: a step may take minutes, or never come. A search for the objects, where
-    no step has come yet."""
+def _meanwhile(agent: Agent, *, explain: bool) -> Dict[str, Any]:
+    """What was seen since the last step, or since the agent came: a step may take minutes, or never come.
+
+    Microseconds. `explain`: where none has come yet, or for `MISSED_S`, also a look at the training thread's stack and a search for the
+    objects; not for who asks several times a second.
+    """
     recorder, safepoints = agent.recorder, agent.safepoints
-    optimizers: List[Any] = [] if recorder.step or not safepoints.active else agent.objects.find().optimizers()
     since_s = safepoints.since_last_step_s()
+    explain = explain and safepoints.active and (since_s is None or since_s > MISSED_S)
+    optimizers: List[Any] = agent.objects.find().optimizers() if explain and not recorder.step else []
     return {
         "for_s": time.time() - agent.started_s if since_s is None else since_s,
         "backwards": recorder.losses.backwards if recorder.step else recorder.backwards,
@@ -74,7 +79,8 @@ def _meanwhile(agent: Agent) -> Dict[str, Any]:
         "scaler_steps": recorder.scaling.asked,
         "scaler_skipped": recorder.scaling.skipped,
         "optimizers": [type(optimizer).__name__ for optimizer in optimizers],
-        "stepping": _stepping(agent),
+        "stepping": _stepping(agent) if explain else None,
+        "evaluations": recorder.losses.evaluations,
     }
 
 

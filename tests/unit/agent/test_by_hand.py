@@ -234,6 +234,9 @@ def test_what_is_accumulated_is_read_at_the_end_of_a_pass(agent: Agent, ask_whil
     assert answer["passes"] >= 1
     assert answer["after_step"] == 0
     assert answer["scale"] is None
+    meanwhile = agent.call("steps", {"deadline_s": 0.0})["meanwhile"]
+    assert (meanwhile["optimizers"], meanwhile["stepping"]) == (["SGD"], None)
+    assert meanwhile["backwards"] >= answer["passes"]
     one = torch.autograd.grad(training.model(torch.ones(2, 4)).square().mean(), training.model.weight)[0]
     weight = next(g for g in answer["grads"] if g["name"] == "weight")
     assert weight["norm"] == pytest.approx(float(one.norm()) * answer["passes"], rel=1e-5)
@@ -290,6 +293,21 @@ def test_a_pass_within_a_pass_is_a_part_of_it(agent: Agent) -> None:
         optimizer.step()
     record = records(agent)[-1]
     assert (record["micro_batches"], record["loss_kind"], record["loss"]) == (1, "whole", printed)
+
+
+def test_a_pass_that_was_interrupted_in_our_note_is_over(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Accumulating()
+    note = agent.recorder.losses.note
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agent.recorder.losses, "note", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        training.pass_()
+    monkeypatch.setattr(agent.recorder.losses, "note", note)
+    training.pass_()
+    assert agent.recorder.backwards == 2
 
 
 def test_a_pass_that_raises_goes_through_and_is_no_step(agent: Agent) -> None:
