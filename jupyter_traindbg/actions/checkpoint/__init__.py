@@ -116,7 +116,7 @@ class _Attempt:
             self._ask_lowest("begin", self.timeout, bytes=self.found.bytes, overwrite=overwrite, **self._directory)
             self.place.check_shared(self.ident, self.found.links)
             taken = self._take() if self.hung else self._snapshot()
-            unequal = ranks.refuse_unequal_steps(self.found, taken, allow=allow_mixed)
+            unequal = ranks.refuse_unequal_steps(self.found, taken, allow=allow_mixed, agreed=not self.hung)
             reports = self._write(self._plans() if self.found.kind == "sharded" else {})
             if not any(answer["loaders"] for answer in taken.values()):
                 notes = [*notes, OWN_DATA]

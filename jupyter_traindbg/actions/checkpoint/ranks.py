@@ -162,15 +162,20 @@ def _refuse_different(found: Survey, key: str, words: str) -> None:
         )
 
 
-def refuse_unequal_steps(found: Survey, taken: Mapping[int, dict[str, Any]], *, allow: bool) -> Unequal:
+def refuse_unequal_steps(
+    found: Survey, taken: Mapping[int, dict[str, Any]], *, allow: bool, agreed: bool = False
+) -> Unequal:
     """What is to be said of ranks that are at different optimizer steps, or may be; raises `ActionRefused` with all steps unless `allow`.
 
     Equal are ranks whose optimizers count the same steps or, where they do not count, whose last step had the same sequence number of the
     process group. `taken` has the ``own_steps`` to go by. Of a replicated job only one rank's weights are written: there it is enough that
-    the steps are not known to differ.
+    the steps are not known to differ. `agreed`: they were copied at a step that all have agreed on; the numbers in `found` are those of
+    the moments at which each running rank was asked, and say nothing of that.
     """
     own = {rank: tuple(answer["own_steps"]) for rank, answer in taken.items()}
     counted = any(step is not None for steps in own.values() for step in steps)
+    if agreed and not counted:
+        return Unequal("", mixed=False)
     at: dict[int, Any] = dict(own) if counted else {rank: _last_sequence(found.answers[rank]) for rank in taken}
     if len(taken) == 1 or (len(set(at.values())) == 1 and None not in at.values()):
         return Unequal("", mixed=False)

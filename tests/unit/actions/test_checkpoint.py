@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from played_ranks import GOING, NOT_YET, STILL, Cast, Played, did
+from played_ranks import GOING, NOT_YET, STILL, SURVEY, Cast, Played, did
 
 from jupyter_traindbg.actions import checkpoint
 from jupyter_traindbg.actions.checkpoint import save
@@ -126,6 +126,14 @@ def test_a_job_that_goes_on_just_then_is_saved_at_a_boundary(cast: Cast, tmp_pat
     result = save(links, str(tmp_path / "ck"))
     assert result.taken == "loop boundary"
     assert "it made no steps when asked, and then went on" in result.notes
+
+
+def test_ranks_that_agreed_on_a_step_and_count_none_are_at_that_step(cast: Cast, tmp_path: Path) -> None:
+    links = cast(2, outcome=lambda params, answer: {**answer, "value": {**answer["value"], "own_steps": [None]}})
+    asked_earlier = [[*row[:2], None, 43] for row in SURVEY["marks"]]
+    links[1].says["survey"] = {"marks": asked_earlier}  # and so another number than rank 0's
+    result = save(links, str(tmp_path / "ck"))
+    assert (result.taken, result.mixed, result.exact) == ("loop boundary", False, True)
 
 
 def test_a_pause_is_no_hang_where_a_step_comes(cast: Cast, tmp_path: Path) -> None:
