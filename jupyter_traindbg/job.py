@@ -161,10 +161,23 @@ class Job(Tunable, Watchable):
     def steps(self, *, since: int = 0, last: int = 0, this_run: bool = False, timeout: float = DEADLINE_S) -> Steps:
         """The optimizer steps recorded since the attach: those after number `since`, at most the `last` ones (0: all, up to 8192).
 
-        With `this_run` none of an earlier run in the same process: of a cell that was run again, say.
+        With `this_run` none of an earlier run in the same process: of a cell that was run again, say. Of a rank that has ended those that
+        were known, where `keep_steps` was called or it was watched; `RankSteps.ended` says how it ended.
         """
         params = {"since": since, "last": last, "this_run": this_run, "deadline_s": timeout * 0.9}
-        return Steps(*self._ask("steps", params, timeout, evidence.steps))
+        try:
+            good, silent = self._ask("steps", params, timeout, evidence.steps)
+        except TargetGone:
+            left = self._left_steps(since, last)
+            if not any(rank.steps for rank in left):
+                raise
+            return Steps(tuple(left))
+        if self._feed is not None:
+            self._feed.hurry()  # what was shown is kept
+        left = self._left_steps(since, last) if silent else []
+        lost = {rank.rank for rank in left} & {one.rank for one in silent}
+        ranks = sorted([*good, *(rank for rank in left if rank.rank in lost)], key=lambda rank: (rank.rank, rank.pid))
+        return Steps(tuple(ranks), tuple(one for one in silent if one.rank not in lost))
 
     def grads(self, *, detail: bool = False, first_nan: bool | int = False, timeout: float = DEADLINE_S) -> Grads:
         """Every parameter's gradient, read at the next safe point, or straight away (and said so) where the job does not step.
@@ -401,6 +414,10 @@ class Job(Tunable, Watchable):
         self._links = []
         left = each(there, lambda link: link.leave(force=True))
         return Detached(self.name, sum(1 for _, stopped in left if stopped is True), tuple(ended), note)
+
+    def _ended(self) -> Mapping[int, str]:
+        """The ranks on this machine whose process has ended, and how."""
+        return {link.rank: gone.cause for link in self._links if (gone := link.ended()) is not None}
 
     def _open_links(self) -> list[Link]:
         if not self._links:

@@ -11,7 +11,6 @@ from .attach.together import each
 from .errors import DeadlineExceeded, TargetGone, TraindbgError
 from .evidence import words_of
 from .model import Doing, NewSteps
-from .outside import procfs
 
 __all__ = ["Poller"]
 
@@ -44,9 +43,9 @@ class Poller:
         each(links, lambda link: link.leave())
 
     def _ask(self, link: Link, since: int, timeout: float) -> NewSteps:
-        if _has_ended(link.pid):
+        if (ended := link.ended()) is not None:
             _hang_up(link)
-            return NewSteps(link.rank, link.pid, problem=f"process {link.pid} has ended", gone=True)
+            return NewSteps(link.rank, link.pid, problem=ended.cause, gone=True)
         if (client := self._client(link, timeout)) is None:
             return NewSteps(link.rank, link.pid, problem="its agent has been taken out")
         try:
@@ -55,7 +54,7 @@ class Poller:
         except (TargetGone, DeadlineExceeded) as e:
             if isinstance(e, TargetGone):
                 _hang_up(link)
-            return NewSteps(link.rank, link.pid, problem=e.cause, gone=_has_ended(link.pid))
+            return NewSteps(link.rank, link.pid, problem=e.cause, gone=link.ended() is not None)
         self._entered.add(link.pid)
         doings = _doings(answer)
         self._told[link.pid] = max([told, *(d.time_s for d in doings)])
@@ -86,9 +85,3 @@ def _doings(answer: Mapping[str, Any]) -> list[Doing]:
     changes = [Doing("lr", c["time_s"], c["step"], words_of(c["change"])) for c in answer.get("changes", ())]
     saved = [Doing("checkpoint", s["time_s"], s["step"], s["directory"]) for s in answer.get("saved", ())]
     return sorted([*changes, *saved], key=lambda doing: doing.time_s)
-
-
-def _has_ended(pid: int) -> bool:
-    """Also of one that its parent has not buried yet."""
-    process = procfs.stat(pid)
-    return process is None or process.state in "ZX"

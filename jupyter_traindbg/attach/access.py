@@ -94,7 +94,9 @@ def _check_state(seen: Identity) -> None:
             f"process {pid} is this very process", "call `traindbg.attach()` without a target, or `traindbg.serve()`"
         )
     if seen.state in "ZX":
-        raise CannotAttach(f"process {pid} has ended and waits for its parent (a zombie)", "look at its log")
+        raise TargetGone(
+            f"process {pid} has ended, and its parent has not taken note of it (a zombie)", "look at its log"
+        )
     if seen.tracer and _is_ours(seen.tracer):
         return  # another notebook's helper is in there: its lock decides
     if seen.tracer:

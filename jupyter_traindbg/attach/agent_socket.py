@@ -6,6 +6,7 @@ import os
 
 from ..agent import rendezvous
 from ..errors import TargetGone
+from ..outside import procfs
 from .base import Entered, Link
 from .client import AgentClient
 
@@ -19,4 +20,7 @@ def links(text: str, deadline_s: float) -> list[Link]:
     card = rendezvous.card(directory)
     if not os.path.exists(text) or card is None:
         raise TargetGone(f"there is no agent at {text}")
-    return [Link(card["pid"], lambda s: Entered(AgentClient(directory, card["pid"], deadline_s=s), "found running"))]
+    pid, started = card["pid"], procfs.start_ticks(card["pid"])
+    if os.path.basename(directory) != f"{pid}-{started}":
+        started = None  # it is numbered by another container, or its directory was moved
+    return [Link(pid, lambda s: Entered(AgentClient(directory, pid, deadline_s=s), "found running"), started=started)]

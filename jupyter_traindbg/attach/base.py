@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from ..errors import AgentRefused, GilHeld, TargetGone, TraindbgError
 from ..model import NotAvailable, Rank
+from ..outside import procfs
+from ..outside.ending import Noted
 from .client import AgentClient, connect
 
 __all__ = ["Entered", "Link", "Way", "introduce"]
@@ -21,6 +23,9 @@ class Entered:
 
     client: AgentClient
     way: str
+
+
+AFTERWARDS = "`diagnose` tells how; in a notebook that was attached to it, `%steps` has its last steps"
 
 
 class Way(Protocol):
@@ -39,23 +44,50 @@ class Link:
     here = True
     """Whether the process is on this machine, so that it can be looked at from outside by its pid."""
 
-    def __init__(self, pid: int, enter: Callable[[float], Entered], rank: int = 0, world_size: int = 1) -> None:
+    def __init__(
+        self,
+        pid: int,
+        enter: Callable[[float], Entered],
+        rank: int = 0,
+        world_size: int = 1,
+        *,
+        started: int | None = None,
+    ) -> None:
+        """`started`: see `procfs.Process.start_ticks`; None where the process cannot be seen from here by that number."""
         self.pid, self.rank, self.world_size = pid, rank, world_size
+        self.noted = Noted()
         self.others: frozenset[int] = frozenset()
         """The pids of the job's other ranks: one that this rank has started is no child of it to us."""
         self.client: AgentClient | None = None
         self.way = "not entered"
         self.problem: TraindbgError | None = None
         self._enter = enter
+        self._started = started
 
     def twin(self) -> Link:
         """Another line to the same process, for questions that must not wait for those on this one."""
-        other = Link(self.pid, self._enter, self.rank, self.world_size)
-        other.others = self.others
+        other = Link(self.pid, self._enter, self.rank, self.world_size, started=self._started)
+        other.others, other.noted = self.others, self.noted
         return other
+
+    def ended(self) -> TargetGone | None:
+        """How the process has ended; None while it runs. One that has its number by now is another one, and not to be touched."""
+        if self._started is None:
+            return None
+        process = procfs.stat(self.pid)
+        same = process is not None and process.start_ticks == self._started
+        if process is not None and same and process.state not in "ZX":
+            return None
+        if same:
+            self.noted.note(self.pid)
+        how = self.noted.how
+        return TargetGone(f"process {self.pid} has ended" + (f": {how}" if how else ""), AFTERWARDS)
 
     def enter(self, deadline_s: float) -> AgentClient:
         """The client of this process's agent; starts the agent where none runs. Raises why that cannot be."""
+        if (gone := self.ended()) is not None:
+            self.client, self.problem = None, gone
+            raise gone
         if self.client is not None:
             return self.client
         if isinstance(self.problem, GilHeld):
@@ -90,6 +122,9 @@ class Link:
 
     def answering(self) -> AgentClient | None:
         """The client of an agent that is there already; never starts one."""
+        if self.ended() is not None:
+            self.client = None
+            return None
         if self.client is None:
             with contextlib.suppress(TraindbgError):
                 if (client := connect(self.pid, 0.5)) is not None:
@@ -98,6 +133,8 @@ class Link:
 
     def identify(self, deadline_s: float) -> Rank:
         """Who this process is, by its own word where its agent answers. Raises nothing but programming errors."""
+        if self.here and self.ended() is None:
+            self.noted.note(self.pid)
         try:
             info = self.call("info", {}, deadline_s)
         except TraindbgError as e:

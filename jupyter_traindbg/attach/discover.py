@@ -9,7 +9,6 @@ its environment: DataLoader workers and other children inherit that, and are no 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,31 +18,17 @@ from ..agent import rendezvous
 from ..model import Maybe, NotAvailable, Target
 from ..outside import procfs
 from ..outside.procfs import Process
+from . import foreign
+from .command_lines import connection_file, is_helper, is_launcher, kernel_name
 
-__all__ = ["RankProcess", "is_launcher", "launcher_ranks", "sweep", "targets"]
+__all__ = ["RankProcess", "launcher_ranks", "rank_of", "sweep", "targets"]
 
 _FRAMEWORKS = {"torch": (b"libtorch",), "jax": (b"libjax", b"xla_extension"), "tensorflow": (b"libtensorflow",)}
-_LAUNCHER_MODULES = (
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "deepspeed.launcher.launch",
-    "accelerate.commands.launch",
-)
-_LAUNCHER_SCRIPTS = ("torchrun", "accelerate-launch", "deepspeed")
-_HELPERS = (
-    "multiprocessing.resource_tracker",
-    "multiprocessing.semaphore_tracker",
-    "compile_worker",
-    "py-spy",
-    "ray-dashboard-",
-)
-"""Words in the command line of processes that only serve others."""
 
 _RANK_NAMES = ("python", "pt_main_thread")
 
 _CONNECT_S = 0.2
 _YOUNG_S = 60
-_KERNEL_ID = re.compile(r"kernel-([^/]+)\.json$")
 
 
 @dataclass(frozen=True)
@@ -59,11 +44,11 @@ class RankProcess:
 
 
 def targets() -> list[Target]:
-    """The training-like processes of this host that this user may look into: Ray clusters with their workers, launchers with their
-    ranks, kernels, others.
+    """The training-like processes of this host: Ray clusters with their workers, launchers with their ranks, kernels, others; then what
+    looks like a training of another user.
 
     A process with an answering agent and a kernel can be attached to whatever ptrace allows; for the rest ``why_not``
-    says what is in the way. Left out: DataLoader workers, helpers of multiprocessing and of the compiler, and this
+    says what is in the way. Left out: DataLoader workers, helpers of multiprocessing and of the compiler, what has ended, and this
     process. Removes what dead agents left behind. About 0.1 ms a process, 1 ms for each that has torch loaded.
     """
     from .ray import discover as ray
@@ -78,6 +63,30 @@ def launcher_ranks(pid: int) -> list[RankProcess]:
     `targets`.
     """
     return _Survey(only_below=pid).ranks_of(pid)
+
+
+def rank_of(pid: int) -> RankProcess | None:
+    """Which rank of its job process `pid` is, as its environment or what started it says; None where it is a job by itself.
+
+    0.1 ms, or a few where it was started by a Python program that may be the launcher.
+    """
+    if pid in procfs.uninterruptible([pid]):
+        return None  # reading its environment would wait with it
+    told = procfs.environ(pid)
+    numbers = [told.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")]
+    if numbers[0].isdigit() and numbers[1].isdigit():
+        return RankProcess(pid, int(numbers[0]), int(numbers[1]), int(numbers[2]) if numbers[2].isdigit() else None)
+    own = procfs.stat(pid)
+    for launcher in (
+        () if own is None else (own.parent, pid)
+    ):  # a training script may be the first rank and have started the others
+        ranks = launcher_ranks(launcher) if procfs.is_python(launcher) else []
+        for number, rank in enumerate(ranks):
+            if rank.pid == pid:
+                return replace(
+                    rank, rank=number if rank.rank is None else rank.rank, world_size=rank.world_size or len(ranks)
+                )
+    return None
 
 
 def sweep() -> list[str]:
@@ -136,16 +145,17 @@ class _Survey:
             process is None
             or pid == os.getpid()
             or pid in self.stuck
-            or not _may_see(pid)
+            or process.state in "ZX"
+            or not foreign.may_see(pid)
             or process.comm == "pt_data_worker"
         ):
             return None
         command = procfs.command(pid)
-        if any(word in part for part in command for word in _HELPERS):
+        if is_helper(command):
             return None
         maps = procfs.mapped(pid)
         frameworks = tuple(name for name, files in _FRAMEWORKS.items() if any(file in maps for file in files))
-        ours = frameworks or is_launcher(command) or _connection_file(command) or pid in self.with_agent
+        ours = frameworks or is_launcher(command) or connection_file(command) or pid in self.with_agent
         environ = procfs.environ(pid) if ours or b"python" in maps else {}
         return _Seen(process, command, frameworks, environ) if ours or "RANK" in environ else None
 
@@ -223,7 +233,7 @@ class _Survey:
     # --- targets
 
     def targets(self) -> list[Target]:
-        """Launchers, each followed by its ranks, then everything else by pid."""
+        """Launchers, each followed by its ranks, then everything else by pid, other users' programs last."""
         groups = self._groups()
         found: list[Target] = []
         for pid, ranks in groups.items():
@@ -231,9 +241,10 @@ class _Survey:
             members = [t for r in seen if (t := self._rank_target(r, f"torchrun:{pid}")) is not None]
             found += [self._launcher_target(pid, members), *members]
         # A kernel that started ranks is both: a launcher, and a kernel of its own.
-        listed = {t.pid for t in found if _connection_file(self.seen[t.pid].command) is None}
+        listed = {t.pid for t in found if connection_file(self.seen[t.pid].command) is None}
         rest = [t for pid in sorted(self.seen.keys() - listed) if (t := self._other_target(self.seen[pid])) is not None]
-        return found + rest + [t for pid in sorted(self.stuck) if (t := self._stuck_target(pid)) is not None]
+        stuck = [t for pid in sorted(self.stuck) if (t := self._stuck_target(pid)) is not None]
+        return found + rest + stuck + foreign.targets(self.table, self.stuck)
 
     def _groups(self) -> dict[int, list[RankProcess]]:
         """Ranks by launcher. Of nested launchers (``deepspeed``) the inner one has the ranks and the outer one is not
@@ -284,9 +295,9 @@ class _Survey:
     def _other_target(self, seen: _Seen) -> Target | None:
         if seen.process.parent in self.seen and procfs.forked_from_parent(seen.pid, self.table):
             return None  # a pool worker of a process that is listed
-        connection_file = _connection_file(seen.command)
-        if connection_file is not None:
-            return self._target(seen, name=f"kernel:{_kernel_name(connection_file)}", kind="kernel")
+        file = connection_file(seen.command)
+        if file is not None:
+            return self._target(seen, name=f"kernel:{kernel_name(file)}", kind="kernel")
         if is_launcher(seen.command) or not (seen.frameworks or seen.pid in self.with_agent):
             return None  # the outer one of nested launchers, or a wrapper of a rank
         if "RANK" in seen.environ and not self._below_a_rank(seen):
@@ -305,7 +316,7 @@ class _Survey:
         us as well.
         """
         process = self.table.get(pid)
-        if process is None or not _may_see(pid) or not process.comm.startswith("python"):
+        if process is None or not foreign.may_see(pid) or not process.comm.startswith("python"):
             return None
         return Target(
             name=str(pid),
@@ -319,54 +330,7 @@ class _Survey:
         )
 
 
-# --- what a command line says --------------------------------------------------------------------------------------
-
-
-def _program(command: Sequence[str]) -> tuple[str, str, Sequence[str]]:
-    """``("module", name, arguments)`` or ``("script", path, arguments)`` of a Python command line; ``("", "", ())``
-    for neither.
-    """
-    words = iter(range(1, len(command)))
-    for i in words:
-        if command[i] == "-m" and i + 1 < len(command):
-            return "module", command[i + 1], command[i + 2 :]
-        if command[i] == "-c":
-            break
-        if command[i] in ("-X", "-W"):
-            next(words, None)
-        elif not command[i].startswith("-"):
-            return "script", command[i], command[i + 1 :]
-    return "", "", ()
-
-
-def is_launcher(command: Sequence[str]) -> bool:
-    """Whether a command line is that of torchrun or another launcher of ranks."""
-    if not command or "python" not in os.path.basename(command[0]):
-        return False
-    kind, name, arguments = _program(command)
-    if kind == "module":
-        return name in _LAUNCHER_MODULES
-    script = os.path.basename(name)
-    return script in _LAUNCHER_SCRIPTS or (script == "accelerate" and list(arguments[:1]) == ["launch"])
-
-
-def _connection_file(command: Sequence[str]) -> str | None:
-    """The connection file of an ipykernel, or None where the process is none."""
-    kind, name, arguments = _program(command)
-    if not kind or "ipykernel" not in os.path.basename(name):
-        return None
-    for flag, value in zip(arguments, [*arguments[1:], ""], strict=True):
-        if flag == "-f" and value:
-            return value
-        if flag.startswith(("-f=", "--f=", "--IPKernelApp.connection_file=")):
-            return flag.split("=", 1)[1]
-    return None
-
-
-def _kernel_name(connection_file: str) -> str:
-    """The id where the file is named in Jupyter's way, else the file itself."""
-    by_id = _KERNEL_ID.search(connection_file)
-    return by_id.group(1) if by_id else connection_file
+# --- what its environment says of a rank ----------------------------------------------------------------------------
 
 
 def _is_rank_of_its_parent(seen: _Seen) -> bool:
@@ -396,14 +360,6 @@ def _rank_process(seen: _Seen) -> RankProcess:
 
 
 # --- agents and permissions ----------------------------------------------------------------------------------------
-
-
-def _may_see(pid: int) -> bool:
-    """Whether the process is this user's, or this user is root."""
-    try:
-        return os.geteuid() == 0 or os.stat(f"/proc/{pid}").st_uid == os.geteuid()
-    except OSError:
-        return False
 
 
 def _with_reason(target: Target) -> Target:

@@ -7,6 +7,7 @@ import time
 
 from ..agent import rendezvous
 from ..errors import CannotAttach, TargetGone
+from ..outside import procfs
 from . import payload
 from .base import Entered, Link
 from .process import arrived, found
@@ -23,7 +24,7 @@ def links(text: str, deadline_s: float) -> list[Link]:
 
     connection_file = find_connection_file(text[len(SCHEME) :])
     pid = kernel_pid(connection_file, deadline_s)
-    return [Link(pid, lambda s: enter(connection_file, pid, s))]
+    return [Link(pid, lambda s: enter(connection_file, pid, s), started=procfs.start_ticks(pid))]
 
 
 def enter(connection_file: str, pid: int, deadline_s: float) -> Entered:

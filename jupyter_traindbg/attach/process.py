@@ -7,6 +7,7 @@ import time
 
 from ..agent import rendezvous
 from ..errors import DeadlineExceeded, GilHeld, TargetGone
+from ..outside import procfs
 from .base import Entered, Link
 from .client import AgentClient, connect
 
@@ -16,14 +17,19 @@ def matches(text: str) -> bool:
 
 
 def links(text: str, deadline_s: float) -> list[Link]:
-    return [link(int(text))]
+    from .discover import rank_of
+
+    pid = int(text)
+    who = rank_of(pid)
+    return [link(pid) if who is None else link(pid, who.rank or 0, who.world_size or 1)]
 
 
 def link(pid: int, rank: int = 0, world_size: int = 1) -> Link:
     """A link to process `pid`, not entered yet. Raises `TargetGone`."""
-    if not os.path.exists(f"/proc/{pid}"):
+    started = procfs.start_ticks(pid)
+    if started is None:
         raise TargetGone(f"there is no process {pid}")
-    return Link(pid, lambda deadline_s: enter(pid, deadline_s), rank, world_size)
+    return Link(pid, lambda deadline_s: enter(pid, deadline_s), rank, world_size, started=started)
 
 
 def enter(pid: int, deadline_s: float) -> Entered:

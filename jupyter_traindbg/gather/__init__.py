@@ -73,9 +73,8 @@ def _gather(
     introduce(links)
     ends = began + max(0.5, timeout - RESERVE_S)
     asked_until = ends - min(AFTER_S, 0.1 * timeout)
-    plan = Plan(
-        began, asked_until, enter_s=min(ENTER_S, 0.4 * timeout), window_s=min(WINDOW_S, 0.2 * timeout) if links else 0.0
-    )
+    window_s = min(WINDOW_S, 0.2 * timeout) if any(link.ended() is None for link in links) else 0.0
+    plan = Plan(began, asked_until, enter_s=min(ENTER_S, 0.4 * timeout), window_s=window_s)
     watched = [Watched(link, plan) for link in links]
     entering = [Task(one.enter, f"enter-{one.link.pid}") for one in watched]
     watching = [Task(one.watch, f"watch-{one.link.pid}") for one in watched]
@@ -87,7 +86,7 @@ def _gather(
     for task in entering:
         task.wait(patience)
     plan.open()
-    doing = _activities(links, plan.window_s)
+    doing = _activities([link for link in links if link.ended() is None], plan.window_s)
     alone = (
         {}
         if links or launcher_pid is None

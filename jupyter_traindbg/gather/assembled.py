@@ -95,8 +95,9 @@ class _Follows:
     """What is to be found out after the ranks were asked: all at once, as a disk or a name server may not answer."""
 
     def __init__(self, parts: Parts, places: Sequence[roster.Place], absent: Sequence[roster.Missing]) -> None:
-        alive = [p.pid for p in places if procfs.exists(p.pid)]
-        self._endings = Endings(parts.launcher_pid, alive, parts.launcher)
+        alive = [one.link.pid for one in parts.watched if one.link.ended() is None]
+        noted = {one.link.pid: one.link.noted for one in parts.watched}
+        self._endings = Endings(parts.launcher_pid, alive, parts.launcher, noted)
         dead = {p.pid: (p.pid, p.rank, p.local_rank) for p in places if p.pid not in alive}
         lost = {m: (m.pid, m.rank, m.local_rank) for m in absent if m.why == "ended"}
         self._by_pid = {pid: self._ask(*about) for pid, about in dead.items()}

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..attach import discover, process
+from ..attach import process
 from ..attach.base import Link
+from ..attach.command_lines import is_launcher as runs_a_launcher
 from ..attach.discover import RankProcess, launcher_ranks
 from ..errors import TargetGone
 from ..outside import procfs
@@ -78,7 +79,7 @@ def launcher_of(pid: int) -> int | None:
 
 def is_launcher(pid: int) -> bool:
     """Whether `pid` has started ranks, by what their environment says, or is to start some, by its command line."""
-    return any(rank.rank is not None for rank in launcher_ranks(pid)) or discover.is_launcher(procfs.command(pid))
+    return any(rank.rank is not None for rank in launcher_ranks(pid)) or runs_a_launcher(procfs.command(pid))
 
 
 def siblings(links: Sequence[Link], launcher_pid: int | None) -> list[Link]:

@@ -86,6 +86,8 @@ class Watched:
 
     def enter(self) -> None:
         """Bring the agent in and have the process say who it is. One that the kernel does not let go is left alone."""
+        if self._has_ended():
+            return
         if procfs.uninterruptible([self.link.pid], settle_s=SURELY_STUCK_S):
             self._closed = f"process {self.link.pid} is in uninterruptible sleep: nothing is tried inside"
             return
@@ -98,7 +100,9 @@ class Watched:
                 self._mute = self._mute or self.who.note
 
     def watch(self) -> None:
-        """Look three times over the window; ask the agent at its two ends."""
+        """Look three times over the window; ask the agent at its two ends. Of one that has ended there is nothing to see."""
+        if self._has_ended():
+            return
         self._read_environ()
         self._plan.opened.wait(max(0.0, self._plan.left_s))
         self._look(children=True)
@@ -113,6 +117,12 @@ class Watched:
         self.calls_in_window = _new_calls(calls_before, self.collectives)
         self.joining = self._joining()
         self._look(children=True)
+
+    def _has_ended(self) -> bool:
+        ended = self.link.ended()
+        if ended is not None:
+            self._closed = ended.cause
+        return ended is not None
 
     def _read_environ(self) -> None:
         """And take from it which rank this is, as long as no agent has said so: a target given by its pid is nobody in particular."""

@@ -24,7 +24,7 @@ from .history import Bools, Floats, History, Ints
 from .pace import Pace, pace_of
 from .series import COLUMNS, LOSS_LIKE, MEASURED_ASIDE, SERIES, Series
 from .state import State, judge, needs_diagnosis
-from .tracks import Track
+from .tracks import Track, share_latest
 
 __all__ = ["Feed", "Source", "Tail"]
 
@@ -84,9 +84,12 @@ class Feed:
     (`history.BUDGET_BYTES`). Survives ranks that die or do not answer, and the end of the job.
     """
 
-    def __init__(self, job: Source, *, rate_hz: float = RATE_HZ) -> None:
+    def __init__(self, job: Source, *, rate_hz: float = RATE_HZ, quiet: bool = False) -> None:
+        """`quiet`: nobody watches, and the job is asked for its steps alone, until somebody sets that to False."""
         self.job = job
+        self._wake = threading.Event()
         self.rate_hz = rate_hz
+        self.quiet = quiet
         self.paused = False
         self.history = History(COLUMNS)
         self.version = 0
@@ -127,6 +130,7 @@ class Feed:
         if not value > 0:
             raise ValueError("a rate is a positive number of rounds a second")
         self._rate_hz = min(MOST_HZ, value)
+        self._wake.set()
 
     def start(self) -> None:
         """Begin to ask. A feed that runs goes on."""
@@ -139,8 +143,13 @@ class Feed:
     def stop(self, timeout: float = 5.0) -> None:
         """Ask no more; what was kept can still be read."""
         self._stop.set()
+        self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
+
+    def hurry(self) -> None:
+        """Ask now, and not only when it is time to."""
+        self._wake.set()
 
     def detach(self) -> None:
         """The job is being closed: stop, and say so to who still looks, unless it has ended by itself."""
@@ -169,12 +178,14 @@ class Feed:
     def _run(self) -> None:
         while not self._stop.is_set():
             began = time.monotonic()
+            self._wake.clear()
             if not self.paused:
                 self.round()
                 self._tell()
                 if self._state.code == "detached":
                     return
-            self._stop.wait(max(LEAST_PAUSE_S, 1 / self.rate_hz - (time.monotonic() - began)))
+            self._stop.wait(LEAST_PAUSE_S)
+            self._wake.wait(max(0.0, 1 / self.rate_hz - (time.monotonic() - began)))
 
     def _tell(self) -> None:
         with self._lock:
@@ -214,6 +225,7 @@ class Feed:
         if not self._tracks:
             answers = self.job.poll(None, timeout=FIRST_S)
             self._tracks = {a.rank: Track(a.rank, a.pid, now_s) for a in sorted(answers, key=lambda a: a.rank)}
+            share_latest(list(self._tracks.values()))
             self._names = self.job.who
             return answers
         late = self._apart.take() or []
@@ -281,7 +293,9 @@ class Feed:
         ended = bool(tracks) and all(track.gone for track in tracks)
         if ended and not self._ended:
             self._ended = self._diagnosing.ask(again=True)  # once: what ended stays as it is
-        elif not ended and needs_diagnosis(tracks, now_s):
+        if self.quiet:
+            return
+        if not ended and needs_diagnosis(tracks, now_s):
             self._diagnosing.ask()
         if (report := self._gpu.take()) is not None:
             self._take_gpu(report)
@@ -442,6 +456,10 @@ class Feed:
         owns = [number.own for number in numbers if number.own is not None]
         return StepNumber(self.last_step, max(owns) if owns and len(owns) == len(numbers) else None)
 
+    def left_of(self, rank: int) -> Track | None:
+        """What is remembered of a rank, also when it has ended."""
+        return self._tracks.get(rank)
+
     def told_s(self, rank: int) -> float | None:
         """When a rank told of its latest step, by its host's clock."""
         return self._tracks[rank].told_s
@@ -458,6 +476,7 @@ class Feed:
             return
         seen, ends = self._rounds, time.monotonic() + timeout
         while self._rounds < seen + 2 and self.running and not self.paused and time.monotonic() < ends:
+            self.hurry()
             time.sleep(0.01)
 
     def sparkline(self, name: str, values: int = 60, *, rank: int | None = None) -> list[float | None]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..model import NewSteps, StepNumber
 from .series import COLUMNS, row
 
-__all__ = ["Track"]
+__all__ = ["Track", "share_latest"]
 
 TIME, LOSS, STEP_S = COLUMNS.index("time_s"), COLUMNS.index("loss"), COLUMNS.index("step_s")
 LR = COLUMNS.index("lr")
 WARM_UP = 2
 """The first steps compile and build: how long they take is no habit."""
+LATEST, LEAST_LATEST, LATEST_IN_ALL = 2048, 64, 32768
+"""So many records of a rank are kept as they were told, at most and at least, and of all ranks together."""
 DAY_S = 86400.0
 SKEW_S = 2.0
 """Clocks that are no further apart than that are taken to agree."""
@@ -61,6 +65,9 @@ class Track:
     lr_jumps: list[tuple[int, float, float]] = field(default_factory=list)
     """Steps at which the schedule made a jump, and the learning rates before and after; emptied by who reads them."""
     restarted: bool = False
+    latest: deque[Sequence[Any]] = field(default_factory=lambda: deque(maxlen=LATEST))
+    """Its latest records as its agent told them, in the order of ``fields``: what is left of it when it has ended."""
+    fields: Sequence[str] = ()
     _lag_s: float = math.inf
     """The least time by which a step's end, by its own clock, lay before its arrival here: clocks of hosts differ."""
     _rates: list[float] = field(default_factory=list)
@@ -77,8 +84,10 @@ class Track:
         if answer.last_step < self.agent_step:  # another agent, which counts from the beginning
             self.offset = self.step
             self.restarted = True
+            self.latest.clear()
         self.agent_step = answer.last_step
         self.told_s, self.backwards = answer.told_s, answer.backwards
+        self._keep(answer)
         rows = [row(answer.fields, record) for record in answer.records]
         rows = [(step + self.offset, values) for step, values in rows]
         for (step, values), own in zip(rows, self._owns(answer), strict=True):
@@ -89,6 +98,15 @@ class Track:
         if rows:
             self.step_at_s = self._by_our_clock(rows[-1][1][TIME], now_s)
         return rows
+
+    def _keep(self, answer: NewSteps) -> None:
+        """Some are told twice: the figures of a GPU arrive later."""
+        if answer.records:
+            self.fields = answer.fields
+            at = self.fields.index("step")
+            while self.latest and self.latest[-1][at] >= answer.records[0][at]:
+                self.latest.pop()
+            self.latest.extend(answer.records)
 
     def _owns(self, answer: NewSteps) -> list[int | None]:
         """The own count of each record, and which optimizers they are of."""
@@ -139,3 +157,10 @@ class Track:
     def usual_pause_s(self) -> float | None:
         """The longest pause between two steps that it got over before; of several the second longest, for one outlier is no habit."""
         return self.longest_s[-1] if self.longest_s else None
+
+
+def share_latest(tracks: Sequence[Track]) -> None:
+    """Have all of them together keep no more than `LATEST_IN_ALL` records."""
+    each = max(LEAST_LATEST, min(LATEST, LATEST_IN_ALL // max(1, len(tracks))))
+    for track in tracks:
+        track.latest = deque(track.latest, maxlen=each)

@@ -30,7 +30,8 @@ class NotebookSession:
     def job(self, target: str | None, timeout: float) -> Iterator[Job]:
         if target is None:
             if self.current is None:
-                self.current = attach(timeout=timeout)
+                self._stay_with(attach(timeout=timeout))
+            assert self.current is not None
             yield self.current
         elif self.current is not None and target == self.current.name:
             yield self.current
@@ -56,9 +57,15 @@ class NotebookSession:
     def attach(self, target: str | None, timeout: float) -> Result:
         job = attach(target, timeout=timeout)
         self.close()
-        self.current = job
+        self._stay_with(job)
         hearing.listen()
         return job.attached()
+
+    def _stay_with(self, job: Job) -> None:
+        """Its steps are kept from now on, so that they can be shown when it has died; this very process would take them with it."""
+        self.current = job
+        if job.name != "self" and all(rank.agent for rank in job.ranks):
+            job.keep_steps()
 
     def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
         if target is not None and (self.current is None or target != self.current.name):

@@ -406,11 +406,12 @@ class Check:
 class Diagnosis(Result):
     """What is wrong with a job, root cause first. ``state`` answers "is it really stuck?" and ``why`` says by what it was judged.
 
-    ``"unsound"``: it gets on, and what it trains is worth nothing. ``checks``: what else was looked at, and what could not be.
+    ``"unsound"``: it gets on, and what it trains is worth nothing. ``"ended"``: nothing of it runs any more, and nothing says that it
+    failed. ``checks``: what else was looked at, and what could not be.
     """
 
     target: str
-    state: Literal["stuck", "failed", "unsound", "slow", "progressing", "healthy", "idle", "not known"]
+    state: Literal["stuck", "failed", "unsound", "slow", "progressing", "healthy", "idle", "ended", "not known"]
     why: Sequence[str]
     ranks: Sequence[RankState]
     verdict: Sequence[Finding] = ()

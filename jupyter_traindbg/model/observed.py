@@ -247,7 +247,8 @@ class Meanwhile:
 @dataclass(frozen=True)
 class RankSteps:
     """``told_s``: when it answered, by the clock of its host, in seconds since the epoch. ``run_began``: the number, since the attach, of
-    this run's first step; those before it were an earlier one's in the same process, and were left out where it is not 1.
+    this run's first step; those before it were an earlier one's in the same process, and were left out where it is not 1. ``ended``: how
+    the process has ended, where these are the steps that were known of it until then.
     """
 
     rank: int
@@ -257,6 +258,7 @@ class RankSteps:
     told_s: float | None = None
     run_began: int = 1
     meanwhile: Meanwhile | None = None
+    ended: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from ..language import text
@@ -19,9 +20,10 @@ from . import kernel_log, launcher_log, procfs
 from .launcher_log import Said, signal_name
 from .rank_lines import lines_of
 
-__all__ = ["Endings", "clean_tail", "exit_status", "oom_kills"]
+__all__ = ["Endings", "Noted", "clean_tail", "exit_status", "oom_kills"]
 
 LINES = 20
+FEW_LOGS = 8
 TAIL_BYTES = 256 * 1024
 _NOT_KNOWN = NotAvailable("only its launcher was told, and wrote it nowhere")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f]")
@@ -41,6 +43,34 @@ def exit_status(pid: int) -> int | None:
     except (OSError, IndexError):
         return None
     return int(fields[49])
+
+
+@dataclass
+class Noted:
+    """What is noted of a process while it can be seen, for when it is gone: the files behind its stderr and stdout, and its wait status,
+    which a zombie has until its parent takes note of it.
+    """
+
+    logs: tuple[str, ...] = ()
+    status: int | None = None
+
+    def note(self, pid: int) -> None:
+        """Look at it now. What was noted before stays where there is nothing to be seen any more. 0.1 ms."""
+        self.logs = tuple(name for name, path in _logs_of(pid).items() if _same(name, path)) or self.logs
+        if self.status is None:
+            self.status = exit_status(pid)
+
+    @property
+    def how(self) -> str:
+        """``exit status 1``, ``killed by SIGKILL``; empty where that was not seen."""
+        return "" if self.status is None else _words(*_decoded(self.status))
+
+
+def _same(name: str, path: str) -> bool:
+    try:
+        return os.path.samefile(name, path)
+    except OSError:
+        return False
 
 
 def oom_kills(pid: int) -> int | None:
@@ -81,22 +111,29 @@ def clean_tail(path: str, count: int = LINES) -> list[str]:
 class Endings:
     """What became of the ranks of one launcher that are gone. Reads logs: whoever calls `of` does so with a deadline of its own."""
 
-    def __init__(self, launcher_pid: int | None, alive: Sequence[int], launcher: Look | None = None) -> None:
+    def __init__(
+        self,
+        launcher_pid: int | None,
+        alive: Sequence[int],
+        launcher: Look | None = None,
+        noted: Mapping[int, Noted] | None = None,
+    ) -> None:
         """`alive` are the ranks that are still there: their logs and environments show where the others' are. `launcher` are the
-        launcher's stacks, which show whether it is about to end them all.
+        launcher's stacks, which show whether it is about to end them all. `noted`: what was seen of ranks before, by pid.
         """
-        self._launcher, self._alive = launcher_pid, list(alive)
+        self._launcher, self._alive, self._noted = launcher_pid, list(alive), noted or {}
         threads = launcher.processes[0].threads if launcher is not None and launcher.processes else ()
         self._watches = any(_is_watching(t.frames) for t in threads)
 
     def of(self, pid: int, rank: int, local_rank: int) -> Ending:
         """How `rank` ended. `pid` is 0 where nothing is left of it. Milliseconds, and what the disk takes."""
-        status = exit_status(pid) if pid else None
+        before = self._noted.get(pid, Noted())
+        status = exit_status(pid) if pid and before.status is None else before.status
         said = self._launcher_said(pid, local_rank)
         killed = self._killed(pid or (said.pid if said else 0))
         evidence: list[str] = []
         code, sign = self._code(status, said, killed, evidence)
-        lines, log = self._last_words(rank, local_rank, evidence)
+        lines, log = self._last_words(pid, rank, local_rank, evidence)
         pid = pid or (said.pid if said else killed.pid if killed else 0)
         return Ending(
             pid=pid,
@@ -150,8 +187,15 @@ class Endings:
 
     @cached_property
     def _launcher_words(self) -> list[Said]:
-        logs = _logs_of(self._launcher) if self._launcher else {}
-        return [said for path in logs.values() for said in launcher_log.endings(clean_tail(path, TAIL_BYTES))]
+        logs = list(_logs_of(self._launcher).values()) if self._launcher else []
+        noted = (
+            {name for one in self._noted.values() for name in one.logs} if not logs else ()
+        )  # the launcher's own, often
+        return [
+            said
+            for path in [*logs, *sorted(noted)[:FEW_LOGS]]
+            for said in launcher_log.endings(clean_tail(path, TAIL_BYTES))
+        ]
 
     # --- memory and the kernel
 
@@ -200,7 +244,7 @@ class Endings:
 
     # --- its last words
 
-    def _last_words(self, rank: int, local_rank: int, evidence: list[str]) -> tuple[list[str], str | None]:
+    def _last_words(self, pid: int, rank: int, local_rank: int, evidence: list[str]) -> tuple[list[str], str | None]:
         """The last lines that are its own, else the last ones of a log that all ranks share which are not another's."""
         folder = self._torchrun_folder(local_rank)
         if folder is not None:
@@ -212,7 +256,8 @@ class Endings:
                 if lines := clean_tail(own):
                     return lines, own
         shared: tuple[list[str], str | None] = ([], None)
-        logs = {name: path for pid in (*self._alive, self._launcher) if pid for name, path in _logs_of(pid).items()}
+        logs = {name: name for name in self._noted.get(pid, Noted()).logs}
+        logs |= {name: path for p in (*self._alive, self._launcher) if p for name, path in _logs_of(p).items()}
         for name, path in logs.items():
             own_lines, nobodys = lines_of(rank, local_rank, clean_tail(path, 2000))
             if own_lines:

@@ -174,6 +174,12 @@ def stat(pid: int) -> Process | None:
     return _parse_stat(pid, _read(f"/proc/{pid}/stat"))
 
 
+def start_ticks(pid: int) -> int | None:
+    """When `pid` was started: with its number, what tells it from any other process. None where it is gone."""
+    seen = stat(pid)
+    return None if seen is None else seen.start_ticks
+
+
 def exists(pid: int) -> bool:
     """Whether `pid` is a process that still runs (a zombie does not)."""
     seen = stat(pid)

@@ -71,7 +71,10 @@ class _Worker(Link):
 
     def __init__(self, member: Member) -> None:
         pid = member.pid
-        super().__init__(pid, lambda deadline_s: enter_process(pid, deadline_s), member.rank, member.world_size)
+        started = procfs.start_ticks(pid)
+        super().__init__(
+            pid, lambda deadline_s: enter_process(pid, deadline_s), member.rank, member.world_size, started=started
+        )
         self.member = member
 
     def twin(self) -> Link:

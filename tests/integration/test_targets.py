@@ -17,7 +17,7 @@ import pytest
 from support import need
 
 from jupyter_traindbg.agent import rendezvous
-from jupyter_traindbg.attach import discover, inject
+from jupyter_traindbg.attach import command_lines, discover, inject
 from jupyter_traindbg.model import NotAvailable, Target
 from jupyter_traindbg.outside import procfs
 
@@ -44,7 +44,7 @@ WHERE_WE_ARE = {"PYTHONPATH": str(Path(__file__).parents[2])}
     ],
 )
 def test_launchers_are_known_by_their_command_line(line, launcher):
-    assert discover.is_launcher(line.split()) is launcher
+    assert command_lines.is_launcher(line.split()) is launcher
 
 
 def found_below(pid: int) -> list[Target]:

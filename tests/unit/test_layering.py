@@ -82,7 +82,7 @@ MAY_IMPORT = {
     "live": ["diagnose.hang", *DATA],  # asks a job by the questions of its protocol
     "export": ["_version", "live", *DATA],  # what a feed keeps, written to a file
     "widgets": ["checkpoints", "live", "render", *DATA],  # draw a feed, and ask the job that they are given
-    "watching": ["attach", "export", "live", "polling", "widgets", *DATA],
+    "watching": ["attach", "evidence", "export", "live", "polling", "widgets", *DATA],
     "tunable": ["actions", *DATA],
     "stack_report": ["attach", "evidence", "outside", *DATA],
     "job": [

@@ -43,6 +43,11 @@ class Case:
         return self.progress.overdue
 
     @property
+    def over(self) -> bool:
+        """Whether nothing of the job is left: no rank runs, here or elsewhere."""
+        return bool(self.views) and all(v.role == "ended" for v in self.views)
+
+    @property
     def sources(self) -> Mapping[str, SourceLine]:
         return self.evidence.sources
 

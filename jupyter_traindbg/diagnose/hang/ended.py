@@ -1,4 +1,4 @@
-"""A rank has ended while others wait for it: by a signal, out of memory, by an exception, or with its work done."""
+"""A rank has ended, or the whole job has: by a signal, out of memory, by an exception, or with its work done while others wait for it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ def rule(case: Case) -> list[Hit]:
     ended = [v for v in case.roles("ended") if v.evidence.ending is not None]
     finished = [v for v in ended if _ending(v).exit_code == 0]
     failed = [v for v in ended if v not in finished]
+    if case.over and not any(_told(_ending(v)) for v in failed):
+        return [_not_told(case, failed)] if failed else []
     roots = [v for v in failed if _ending(v).signal not in FROM_OUTSIDE] or failed
     victims = [v for v in failed if v not in roots]
-    hits = [_hit(case, same, victims) for same in alike(roots, _key)]
+    hits = [_hit(case, same, victims) for same in alike([v for v in roots if not case.over or _told(_ending(v))], _key)]
     if finished and not failed and case.overdue and any(v.now.kind != "teardown" for v in case.waiting):
         hits.append(_left(case, finished))
     return hits
@@ -32,6 +34,12 @@ def rule(case: Case) -> list[Hit]:
 def _ending(view: View) -> Ending:
     assert view.evidence.ending is not None
     return view.evidence.ending
+
+
+def _told(ending: Ending) -> bool:
+    """Whether anybody has told how it ended: who waited for it, the kernel, or its own last words."""
+    known = isinstance(ending.exit_code, int) or isinstance(ending.signal, str) or ending.out_of_memory is True
+    return known or bool(_exception(ending))
 
 
 def _key(view: View) -> tuple[object, ...]:
@@ -52,18 +60,53 @@ def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
             )
         )
     known = not (isinstance(ending.exit_code, NotAvailable) and isinstance(ending.signal, NotAvailable))
+    name = _name(case, ranks)
     finding = Finding(
         "rank_ended",
         "critical",
-        text(f"{ranks_words(ranks).capitalize()} ended: {how}", f"{ranks_words(ranks)} 已结束：{how}"),
+        text(f"{name} ended: {how}", f"{name} 已结束：{how}"),
         who(ranks),
         _where(ending),
         [*evidence, *case.others_wait(ranks)],
-        _cause(ending),
-        _next_steps(ending),
+        _cause(ending, alone=case.over),
+        _next_steps(ending, alone=case.over),
         confidence="high" if known else "medium",
     )
     return Hit(finding, [*ranks, *(v.rank for v in victims)])
+
+
+def _not_told(case: Case, gone: Sequence[View]) -> Hit:
+    """Nothing is left of the job, and nobody has told how it ended: it may have finished."""
+    ranks = [v.rank for v in gone]
+    name = _name(case, ranks)
+    finding = Finding(
+        "rank_ended",
+        "warning",
+        text(f"{name} ended; how is not known", f"{name} 已结束；结束方式未知"),
+        who(ranks),
+        None,
+        [line for v in gone[:4] for line in _evidence(v)],
+        text(
+            "The exit status of a process is told to the one that started it, and to nobody else; it may have finished as it should.",
+            "进程的退出状态只会告知启动它的进程；它也可能是正常结束的。",
+        ),
+        [
+            *_look_at_log(_ending(gone[0])),
+            text(
+                "Ask who started it for its exit status: the shell's prompt, the scheduler (`sacct`), the container's runtime.",
+                "向启动它的一方查询退出状态：shell、调度器（`sacct`）或容器运行时。",
+            ),
+        ],
+        confidence="low",
+    )
+    return Hit(finding, ranks)
+
+
+def _name(case: Case, ranks: Sequence[int]) -> str:
+    """``Rank 2``; a training of one process has no ranks to speak of."""
+    if case.evidence.world_size == 1:
+        return text("The training process", "训练进程")
+    return ranks_words(ranks).capitalize()
 
 
 def _how(ending: Ending) -> str:
@@ -111,13 +154,13 @@ def _where(ending: Ending) -> str | None:
     return place(user_frame(frames_of(innermost_first)))
 
 
-def _cause(ending: Ending) -> str:
+def _cause(ending: Ending, *, alone: bool) -> str:
+    """`alone`: there are no others that wait for it."""
     if ending.out_of_memory is True:
         return text(
-            "The machine, or the container's limit, ran out of memory and the kernel chose this process. The others "
-            "wait for it for ever.",
-            "机器或容器的内存上限已耗尽，内核选择了该进程。其余 rank 会一直等它。",
-        )
+            "The machine, or the container's limit, ran out of memory and the kernel chose this process.",
+            "机器或容器的内存上限已耗尽，内核选择了该进程。",
+        ) + ("" if alone else text(" The others wait for it for ever.", "其余 rank 会一直等它。"))
     causes = {
         "SIGKILL": text(
             "Somebody killed it outright: the kernel for lack of memory, a scheduler, a container's limit, or a "
@@ -141,13 +184,9 @@ def _cause(ending: Ending) -> str:
         ),
     }
     if isinstance(ending.signal, str):
-        return causes.get(
-            ending.signal,
-            text(
-                "A signal from outside ended it; the others wait for it for ever.",
-                "外部信号结束了它；其余 rank 会一直等它。",
-            ),
-        )
+        outside = text("A signal from outside ended it", "外部信号结束了它")
+        waits = text("; the others wait for it for ever.", "；其余 rank 会一直等它。")
+        return causes.get(ending.signal, outside + (text(".", "。") if alone else waits))
     said = _exception(ending)
     if "op.preamble.length" in said:  # gloo's words where ranks disagree on the size
         return text(
@@ -155,20 +194,45 @@ def _cause(ending: Ending) -> str:
             "others wait.",
             "各 rank 对同一集合通信传入了大小不同的张量；gloo 在该 rank 上报错，其余 rank 仍在等待。",
         )
+    if not alone:
+        return text(
+            "It left, by an exception or by an early exit, while the others count on it in their next collective.",
+            "它因异常或提前退出而离开，而其余 rank 在下一次集合通信中仍需要它。",
+        )
+    if said:
+        return text("An exception that nothing caught ended it.", "一个未被捕获的异常结束了它。")
     return text(
-        "It left, by an exception or by an early exit, while the others count on it in their next collective.",
-        "它因异常或提前退出而离开，而其余 rank 在下一次集合通信中仍需要它。",
+        "It ended by itself: by `sys.exit`, or by an exception whose text went elsewhere.",
+        "它自行退出：调用了 `sys.exit`，或异常信息写到了别处。",
     )
 
 
-def _next_steps(ending: Ending) -> list[str]:
-    look = text("Look at its log above the last line", "查看其日志最后一行之前的内容") + (
-        f": {ending.log}" if ending.log else ""
-    )
-    save = text(
-        "The others are alive: `traindbg checkpoint TARGET DIR` saves what they hold before you stop the job.",
-        "其余 rank 仍在：停止任务前可用 `traindbg checkpoint TARGET DIR` 保存它们的状态。",
-    )
+def _look_at_log(ending: Ending) -> list[str]:
+    if ending.log is None:
+        return [text("Look at the end of what it wrote.", "查看它最后的输出。")]
+    return [
+        text(
+            f"`traindbg diagnose {ending.log}` reads its whole log.",
+            f"`traindbg diagnose {ending.log}` 会读取它的完整日志。",
+        )
+    ]
+
+
+def _next_steps(ending: Ending, *, alone: bool) -> list[str]:
+    if alone:
+        look = _look_at_log(ending)[0]
+        save = text(
+            "Go on from its latest checkpoint; `traindbg checkpoint --inspect PATH` tells whether that one can be read.",
+            "从最近的检查点继续；`traindbg checkpoint --inspect PATH` 可检查它是否可读。",
+        )
+    else:
+        look = text("Look at its log above the last line", "查看其日志最后一行之前的内容") + (
+            f": {ending.log}" if ending.log else ""
+        )
+        save = text(
+            "The others are alive: `traindbg checkpoint TARGET DIR` saves what they hold before you stop the job.",
+            "其余 rank 仍在：停止任务前可用 `traindbg checkpoint TARGET DIR` 保存它们的状态。",
+        )
     if ending.out_of_memory is True or ending.signal == "SIGKILL":
         return [
             text(

@@ -16,7 +16,7 @@ from .words import place, ranks_words, seconds
 
 __all__ = ["rank_states", "state"]
 
-State = Literal["stuck", "failed", "unsound", "slow", "progressing", "healthy", "idle", "not known"]
+State = Literal["stuck", "failed", "unsound", "slow", "progressing", "healthy", "idle", "ended", "not known"]
 _NOT_STUCK = soundness.CODES | {
     "straggler",
     "cpu_phase",
@@ -37,6 +37,8 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
     why = list(case.progress.why)
     if troubled := _trouble(case, findings, codes):
         return troubled, why
+    if case.over:
+        return "ended", why
     slow = not codes.isdisjoint(_SLOWS)
     if at_ease := case.roles("stepping", "idle"):
         calm: State = "idle" if at_ease[0].role == "idle" else "healthy" if not codes else "progressing"
@@ -53,7 +55,7 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
 
 def _trouble(case: Case, findings: Sequence[Finding], codes: AbstractSet[str]) -> State | None:
     """What the findings alone say of the job; None where they leave it to what its ranks do."""
-    if "rank_ended" in codes:
+    if any(f.code == "rank_ended" and f.severity == "critical" for f in findings):
         return "failed"
     if any(f.severity == "critical" and f.code not in _NOT_STUCK for f in findings):
         return "stuck"

@@ -12,7 +12,7 @@ __all__ = ["with_ranks"]
 
 _BEFORE = frozenset(ROOT_FIRST[: ROOT_FIRST.index("ray_leftovers")])
 """What is wrong with workers and nodes explains what ranks wait for, and comes first."""
-_WORSE = ("failed", "stuck", "unsound", "slow", "progressing", "healthy", "idle", "not known")
+_WORSE = ("failed", "stuck", "unsound", "slow", "progressing", "healthy", "idle", "ended", "not known")
 
 
 def with_ranks(ray: Diagnosis, ranks: Diagnosis | None) -> Diagnosis:

@@ -48,6 +48,7 @@ def state_words(result: Diagnosis) -> tuple[str, Tone]:
         "progressing": (text("The job gets on; it is not stuck", "任务在推进，并未卡死"), "good"),
         "healthy": (text("The job is healthy", "任务运行正常"), "good"),
         "idle": (text(f"Nothing trains now: {idle[0]}", f"当前没有训练：{idle[1]}"), "good"),
+        "ended": (text("The job has ended", "任务已结束"), "plain"),
         "not known": (text("Whether the job is stuck is not known", "无法判断任务是否卡死"), "warn"),
     }
     return said.get(result.state, (result.state, "warn"))

@@ -25,6 +25,7 @@ than the others' median: of so many timed steps each. Less is noise."""
 def view(result: Steps) -> Iterator[Block]:
     stepped = [r for r in result.ranks if r.steps]
     yield Line(_title(result, stepped), title=True)
+    yield from _ended(result.ranks)
     yield from _without_steps(result.ranks)
     if len(result.ranks) == 1:
         for rank in stepped:
@@ -42,6 +43,13 @@ def view(result: Steps) -> Iterator[Block]:
     notes = notes_of((r.rank, note) for r in result.ranks for note in (r.note, _earlier(r)))
     if notes:
         yield Items(notes)
+
+
+def _ended(ranks: Sequence[RankSteps]) -> Iterator[Line]:
+    """Whose steps these are the last of."""
+    for same in group_by([r for r in ranks if r.ended], lambda r: r.ended):
+        who: list[str | Span] = [Span(compact_ranks([r.rank for r in same]), "strong"), ": "] if len(ranks) > 1 else []
+        yield Line([*who, Span(same[0].ended, "warn"), "; its last known steps are shown"])
 
 
 def _without_steps(ranks: Sequence[RankSteps]) -> Iterator[Line]:
@@ -69,6 +77,7 @@ def _title(result: Steps, stepped: Sequence[RankSteps]) -> str:
     at = step_title(*(r.steps[-1].number for r in stepped))
     middle = median(s.duration_s for r in stepped for s in r.steps)
     pace = "" if middle is None else f" · median {duration(middle)} a step"
+    at = f"ended after {at}" if all(r.ended for r in result.ranks) else at
     return f"{at} · {who}{pace}"
 
 
@@ -197,6 +206,8 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
 
     def remark(r: RankSteps) -> Inline:
         words: list[str | Span] = []
+        if r.ended:
+            return Span("ended", "bad")
         if not r.steps:
             return Span("no step yet", "warn")
         if slow is not None and r.rank == slow[0]:
@@ -257,7 +268,7 @@ def _slowest(ranks: Sequence[RankSteps]) -> tuple[int, float] | None:
 
 def _behind(ranks: Sequence[RankSteps], usual: float | None) -> dict[int, int]:
     """By rank, how many steps it is behind. Counts of several optimizers say nothing of each other."""
-    stepped = [r for r in ranks if r.steps]
+    stepped = [r for r in ranks if r.steps and not r.ended]
     if len({s.optimizer for r in stepped for s in r.steps}) > 1:
         return {}
     return behind({r.rank: r.steps[-1].optimizer_step for r in stepped}, [r.told_s for r in stepped], usual)
