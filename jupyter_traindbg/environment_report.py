@@ -36,6 +36,8 @@ def of_job(name: str, links: Sequence[Link], timeout: float) -> Environ:
 
 def _environ(link: Link, stuck: frozenset[int]) -> dict[str, str]:
     """As the process was started; `procfs` itself would wait for a process in uninterruptible sleep."""
+    if (gone := link.ended()) is not None:
+        raise gone
     if link.pid in stuck:
         raise NotPermitted(
             f"process {link.pid} is in uninterruptible sleep: reading its environment would wait with it", ""

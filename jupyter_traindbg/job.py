@@ -235,7 +235,7 @@ class Job(Tunable, Watchable):
             timeout,
             visible=environ.get("CUDA_VISIBLE_DEVICES"),
             device_order=environ.get("CUDA_DEVICE_ORDER"),
-            ours={link.pid: link.rank for link in links},
+            ours={link.pid: link.rank for link in links if link.ended() is None},
         )
 
     def environ(self, *, timeout: float = DEADLINE_S) -> Environ:

@@ -19,6 +19,8 @@ QUICK_S = 1.0
 def of_rank(link: Link, children: bool, deadline_s: float) -> list[ProcessStacks]:
     """All threads of the rank behind `link`, and with `children` those of the processes below it. Never brings an agent in."""
     ends = time.monotonic() + deadline_s
+    if (gone := link.ended()) is not None:
+        raise gone
     client = link.answering()
     if client is not None:
         try:

@@ -205,8 +205,9 @@ def host(**more: Any) -> HostFacts:
 
 
 def job(*ranks: RankEvidence, sources: dict[str, SourceLine] | None = None, **more: Any) -> JobEvidence:
+    world_size = more.pop("world_size", max(4, len(ranks)))
     return JobEvidence(
-        "torchrun:99", ranks, max(4, len(ranks)), sources=sources or {}, taken_s=2.5, **({"hosts": (host(),)} | more)
+        "torchrun:99", ranks, world_size, sources=sources or {}, taken_s=2.5, **({"hosts": (host(),)} | more)
     )
 
 

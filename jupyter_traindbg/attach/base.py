@@ -86,7 +86,8 @@ class Link:
     def enter(self, deadline_s: float) -> AgentClient:
         """The client of this process's agent; starts the agent where none runs. Raises why that cannot be."""
         if (gone := self.ended()) is not None:
-            self.client, self.problem = None, gone
+            self._hang_up()
+            self.problem = gone
             raise gone
         if self.client is not None:
             return self.client
@@ -103,6 +104,11 @@ class Link:
             raise
         self.client, self.way, self.problem = entered.client, entered.way, None
         return self.client
+
+    def _hang_up(self) -> None:
+        client, self.client = self.client, None
+        if client is not None:
+            client.close()
 
     def _arrived(self) -> AgentClient | None:
         """The agent's client, where the GIL was let go since."""
@@ -123,7 +129,7 @@ class Link:
     def answering(self) -> AgentClient | None:
         """The client of an agent that is there already; never starts one."""
         if self.ended() is not None:
-            self.client = None
+            self._hang_up()
             return None
         if self.client is None:
             with contextlib.suppress(TraindbgError):

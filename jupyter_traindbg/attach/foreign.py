@@ -29,15 +29,25 @@ def may_see(pid: int) -> bool:
 def targets(table: Mapping[int, Process], stuck: Container[int]) -> list[Target]:
     """The likely trainings among the processes of `table` that are another user's, each with the reason why it is closed, by pid.
 
-    A launcher stands for its ranks. None of `stuck`, which lie in uninterruptible sleep. Empty for root, who sees all. 20 us a process.
+    A launcher stands for its ranks, a program for the processes that multiprocessing started for it. None of `stuck`, which lie in
+    uninterruptible sleep. Empty for root, who sees all. 20 us a process.
     """
     closed = [p for pid, p in table.items() if pid not in stuck and not may_see(pid)]
     likely = {p.pid: command for p in closed if (command := _likely_training(p)) is not None}
     return [
         _target(table[pid], command)
         for pid, command in sorted(likely.items())
-        if not any(ancestor in likely for ancestor in _ancestors(pid, table))
+        if not (
+            _serves(pid, likely, table) or any(is_launcher(likely.get(above, ())) for above in _ancestors(pid, table))
+        )
     ]
+
+
+def _serves(pid: int, likely: Mapping[int, Sequence[str]], table: Mapping[int, Process]) -> bool:
+    """Whether one of them was started by another one's multiprocessing."""
+    if table[pid].parent not in likely:
+        return False
+    return procfs.forked_from_parent(pid, table) or any("multiprocessing" in word for word in likely[pid])
 
 
 def _ancestors(pid: int, table: Mapping[int, Process]) -> Iterator[int]:

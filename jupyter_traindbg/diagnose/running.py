@@ -24,13 +24,14 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
     found = order.findings(hits)
     called, why = state(case, found)
     named = {name for finding in found for name in finding.who}  # that one of these is silent is told there
+    ended = {view.rank for view in case.roles("ended")}  # and of these, in their state
     return Diagnosis(
         target=evidence.name,
         state=called,
         why=tuple(why),
         ranks=rank_states(case),
         verdict=tuple(found),
-        silent=tuple(s for s in evidence.silent if f"rank {s.rank}" not in named),
+        silent=tuple(s for s in evidence.silent if f"rank {s.rank}" not in named and s.rank not in ended),
         taken_s=evidence.taken_s,
         checks=tuple(soundness.checks(case, [hit.finding for hit in hits])),
     )

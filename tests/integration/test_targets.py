@@ -4,6 +4,7 @@ out.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -14,10 +15,10 @@ import time
 from pathlib import Path
 
 import pytest
-from support import need
+from support import need, until
 
 from jupyter_traindbg.agent import rendezvous
-from jupyter_traindbg.attach import command_lines, discover, inject
+from jupyter_traindbg.attach import command_lines, discover, inject, process
 from jupyter_traindbg.model import NotAvailable, Target
 from jupyter_traindbg.outside import procfs
 
@@ -78,6 +79,8 @@ def test_a_launcher_and_its_ranks(start, command):
     since = time.monotonic() - began + 1
     assert all(0 < t.running_s < since for t in below), "the ages of processes that came since then"
     assert discover.launcher_ranks(ranks[0].pid) == []
+    asked = [link for r in ranks for link in process.links(str(r.pid), 5.0)]
+    assert [(link.rank, link.world_size) for link in asked] == [(0, 2), (1, 2)], "by its pid it is the same rank"
 
 
 def test_accelerate_with_one_process(start):
@@ -98,6 +101,8 @@ def test_ranks_of_mp_spawn_without_their_workers(start, tmp_path):
         (launcher.pid, "launcher", None),
         *((r.pid, "rank", f"torchrun:{launcher.pid}") for r in ranks),
     ]
+    assert [(rank.rank, rank.world_size) for r in ranks if (rank := discover.rank_of(r.pid))] == [(0, 2), (1, 2)]
+    assert discover.rank_of(launcher.pid) is None
 
 
 def test_forked_ranks_and_pool_workers_are_told_apart(start, tmp_path):
@@ -183,6 +188,41 @@ def test_a_process_in_uninterruptible_sleep_is_listed_but_not_looked_into(start)
     (found,) = [t for t in discover.targets() if t.pid == target.pid]
     assert "uninterruptible sleep" in str(found.why_not)
     assert isinstance(found.framework, NotAvailable)
+
+
+def test_what_has_ended_is_no_target(start):
+    prepared = start("with_card.py", env=WHERE_WE_ARE)
+    assert found_below(prepared.pid)
+    prepared.process.kill()
+    until(lambda: not procfs.exists(prepared.pid), "it dies")
+    assert found_below(prepared.pid) == [], "its parent, which is this test, has not taken note of it"
+
+
+AS_ANOTHER_USER = """
+import json, os, sys
+from jupyter_traindbg.attach import discover, inject
+from jupyter_traindbg.attach.ray import discover as ray
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(json.dumps([[t.pid, t.name, t.kind, t.user, t.why_not, t.attachable] for t in discover.targets()]))
+"""
+
+
+def test_the_jobs_of_another_user_are_listed_with_what_is_in_the_way(start):
+    need("root, to look as another user", os.geteuid() == 0)
+    launcher = start("hung_gloo.py", command=[sys.executable, "-m", "torch.distributed.run", *RANKS])
+    plain, bystander = start("hung_loader.py"), start("hung_lock.py")
+    seen = subprocess.run(
+        [sys.executable, "-c", AS_ANOTHER_USER], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert seen.returncode == 0, seen.stderr
+    listed = {pid: rest for pid, *rest in json.loads(seen.stdout)}
+    me, them = procfs.user(os.getuid()), procfs.user(65534)
+    closed = [f"process {pid} belongs to {me}, you are {them}" for pid in (launcher.pid, plain.pid)]
+    assert listed[launcher.pid] == [f"torchrun:{launcher.pid}", "launcher", me, closed[0], False]
+    assert listed[plain.pid] == [str(plain.pid), "process", me, closed[1], False]
+    below = {p.pid for p in procfs.descendants(launcher.pid)} | {p.pid for p in procfs.descendants(plain.pid)}
+    assert not below & listed.keys(), "a launcher stands for its ranks, a training for its workers"
+    assert bystander.pid not in listed
 
 
 def test_neither_we_nor_bystanders_are_targets(start):

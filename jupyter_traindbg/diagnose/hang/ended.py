@@ -13,17 +13,24 @@ from .words import alike, place, ranks_words, who
 
 _TRACEBACK_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _EXCEPTION = re.compile(r"(?:\[rank\d+\]:\s*)?(?P<said>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*)")
+_PEER_LOST = re.compile(
+    r"connection (?:was )?(?:reset|closed)|broken pipe|remote (?:process|peer|worker)|ncclRemoteError", re.IGNORECASE
+)
 FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
 def rule(case: Case) -> list[Hit]:
-    """Those that failed come first; those that their launcher ended because of them are told in the evidence."""
+    """Those that failed by themselves; those that failed because of them, or were ended by their launcher, are told in the evidence."""
     ended = [v for v in case.roles("ended") if v.evidence.ending is not None]
     finished = [v for v in ended if _ending(v).exit_code == 0]
     failed = [v for v in ended if v not in finished]
     if case.over and not any(_told(_ending(v)) for v in failed):
         return [_not_told(case, failed)] if failed else []
-    roots = [v for v in failed if _ending(v).signal not in FROM_OUTSIDE] or failed
+    roots = (
+        [v for v in failed if not (_was_ended(v) or _lost_a_peer(v))]
+        or [v for v in failed if not _was_ended(v)]
+        or failed
+    )
     victims = [v for v in failed if v not in roots]
     hits = [_hit(case, same, victims) for same in alike([v for v in roots if not case.over or _told(_ending(v))], _key)]
     if finished and not failed and case.overdue and any(v.now.kind != "teardown" for v in case.waiting):
@@ -34,6 +41,16 @@ def rule(case: Case) -> list[Hit]:
 def _ending(view: View) -> Ending:
     assert view.evidence.ending is not None
     return view.evidence.ending
+
+
+def _was_ended(view: View) -> bool:
+    """By a signal such as its launcher sends it after another one's failure."""
+    return _ending(view).signal in FROM_OUTSIDE
+
+
+def _lost_a_peer(view: View) -> bool:
+    """It gave up as another rank was no longer there."""
+    return _PEER_LOST.search(_exception(_ending(view))) is not None
 
 
 def _told(ending: Ending) -> bool:
@@ -51,14 +68,7 @@ def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
     ending, ranks = _ending(same[0]), [v.rank for v in same]
     how = _how(ending)
     evidence = [line for v in same[:4] for line in _evidence(v)]
-    if victims:
-        names = ranks_words(v.rank for v in victims)
-        evidence.append(
-            text(
-                f"{names}: ended by a signal from outside, as a launcher does after a failure",
-                f"{names}：被外部信号结束，启动器在失败后通常如此",
-            )
-        )
+    evidence += _of_victims(victims)
     known = not (isinstance(ending.exit_code, NotAvailable) and isinstance(ending.signal, NotAvailable))
     name = _name(case, ranks)
     finding = Finding(
@@ -73,6 +83,25 @@ def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
         confidence="high" if known else "medium",
     )
     return Hit(finding, [*ranks, *(v.rank for v in victims)])
+
+
+def _of_victims(victims: Sequence[View]) -> list[str]:
+    lost, terminated = [v.rank for v in victims if _lost_a_peer(v)], [v.rank for v in victims if not _lost_a_peer(v)]
+    said = []
+    if lost:
+        names = ranks_words(lost)
+        said.append(
+            text(f"{names}: lost the connection to a rank that had ended", f"{names}：与已结束的 rank 失去连接")
+        )
+    if terminated:
+        names = ranks_words(terminated)
+        said.append(
+            text(
+                f"{names}: ended by a signal from outside, as a launcher does after a failure",
+                f"{names}：被外部信号结束，启动器在失败后通常如此",
+            )
+        )
+    return said
 
 
 def _not_told(case: Case, gone: Sequence[View]) -> Hit:
@@ -129,7 +158,7 @@ def _evidence(view: View) -> list[str]:
         pid = text(f" (pid {ending.pid})", f"（pid {ending.pid}）") if ending.pid else ""
         how = _how(ending)
         lines.append(text(f"rank {view.rank}{pid} has ended: {how}", f"rank {view.rank}{pid} 已结束：{how}"))
-    last = next((line for line in reversed(ending.last_lines) if line.strip()), "")
+    last = next((line for line in reversed(ending.last_lines) if any(map(str.isalnum, line))), "")
     if last:
         where = f" ({ending.log})" if ending.log else ""
         lines.append(text(f"the last line of its log{where}: {last.strip()}", f"其日志最后一行{where}：{last.strip()}"))

@@ -74,7 +74,8 @@ def _title(result: Steps, stepped: Sequence[RankSteps]) -> str:
     who = compact_ranks([r.rank for r in result.ranks])
     if not stepped:
         return f"no optimizer step yet · {who}"
-    at = step_title(*(r.steps[-1].number for r in stepped))
+    living = [r for r in stepped if not r.ended]
+    at = step_title(*(r.steps[-1].number for r in living or stepped))
     middle = median(s.duration_s for r in stepped for s in r.steps)
     pace = "" if middle is None else f" · median {duration(middle)} a step"
     at = f"ended after {at}" if all(r.ended for r in result.ranks) else at

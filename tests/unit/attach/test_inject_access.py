@@ -87,7 +87,7 @@ def test_a_thread_is_not_a_process(start):
 def test_a_zombie():
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        with pytest.raises(CannotAttach, match="zombie"):
+        with pytest.raises(TargetGone, match="zombie"):
             access.check(child.pid)
 
 

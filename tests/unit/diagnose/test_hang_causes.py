@@ -250,6 +250,46 @@ def test_exit_status_0_while_others_wait_is_a_finding_and_after_all_is_done_none
     assert judged(*(ended(n, exit_code=0) for n in range(4))).findings == ()
 
 
+def alone(**how: Any) -> RankEvidence:
+    return dataclasses.replace(ended(0, **how), world_size=1)
+
+
+def test_a_job_of_one_process_has_no_others_to_speak_of() -> None:
+    found = judged(alone(signal="SIGKILL"), world_size=1)
+    finding = only(found)
+    assert (found.state, finding.title) == ("failed", "The training process ended: killed by SIGKILL")
+    raised = only(judged(alone(exit_code=1, last_lines=["ValueError: no label"], log="/tmp/a.log"), world_size=1))
+    assert raised.title == "The training process ended: ValueError: no label"
+    assert raised.cause == "An exception that nothing caught ended it."
+    assert raised.next_steps[0].startswith("`traindbg diagnose /tmp/a.log`")
+    left = only(judged(alone(exit_code=3), world_size=1))
+    assert (left.title, left.cause[:19]) == ("The training process ended: exit status 3", "It ended by itself:")
+    starved = only(judged(alone(signal="SIGKILL", out_of_memory=True), world_size=1))
+    for one in (finding, raised, left, starved):
+        words = " ".join([one.title, one.cause, *one.evidence, *one.next_steps])
+        assert "other" not in words, words
+
+
+def test_a_job_that_has_ended_and_of_which_nobody_tells_how_may_have_finished() -> None:
+    unknown = NotAvailable("only its launcher was told")
+    found = judged(alone(exit_code=unknown, signal=unknown, last_lines=["saved 3.pt"], log="/tmp/a.log"), world_size=1)
+    finding = only(found)
+    assert (found.state, finding.severity, finding.confidence) == ("ended", "warning", "low")
+    assert "how is not known" in finding.title
+    assert any("saved 3.pt" in line for line in finding.evidence)
+    done = judged(alone(exit_code=0), world_size=1)
+    assert (done.state, done.findings, done.undecided) == ("ended", (), None)
+
+
+def test_a_rank_that_lost_its_peer_is_not_the_root() -> None:
+    lost = "RuntimeError: [../gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:4007: Connection reset by peer."
+    gave_up = ended(0, exit_code=1, last_lines=[lost])
+    finding = only(judged(gave_up, ended(1, signal="SIGKILL")))
+    assert list(finding.who) == ["rank 1"]
+    assert "rank 0: lost the connection to a rank that had ended" in finding.evidence
+    assert list(only(judged(gave_up, ended(1, exit_code=0))).who) == ["rank 0"], "where it is all that is known"
+
+
 def test_ranks_that_close_their_groups_while_others_have_left_are_at_their_end() -> None:
     closing = rank(
         0,

@@ -112,6 +112,73 @@ def test_who_was_away_for_long_is_told_to_ask_for_everything(monkeypatch: pytest
     assert feed.tail(feed.version - 1).first is not None
 
 
+def test_a_quiet_feed_asks_for_steps_alone_until_somebody_watches(clock: list[float]) -> None:
+    job = Made()
+    job.step(3)
+    feed = Feed(job, quiet=True)
+    feed.round()
+    clock[0] += 100.0
+    feed.round()
+    assert feed.state.code == "stalled"
+    assert job.diagnoses == 0
+    feed.quiet = False
+    feed.round()
+    until(lambda: job.diagnoses == 1)
+
+
+def test_a_quiet_feed_asks_once_how_the_job_has_ended() -> None:
+    job = Made()
+    job.step(3)
+    feed = Feed(job, quiet=True)
+    feed.round()
+    job.gone.add(0)
+    for _ in range(3):
+        feed.round()
+    until(lambda: job.diagnoses == 1)
+    feed.round()
+    assert feed.state.code == "finished"
+    assert job.diagnoses == 1
+
+
+def test_the_latest_records_stay_as_they_were_told_when_a_rank_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OVERLAP", 2)
+    job = Made()
+    job.step(5, cuda_allocated_bytes=1)
+    feed = Feed(job)
+    feed.round()
+    job.step(3, cuda_allocated_bytes=2)
+    feed.round()
+    job.gone.add(0)
+    feed.round()
+    track = feed.left_of(0)
+    assert track is not None
+    assert list(track.latest) == job.records[0], "and none of them twice"
+    assert feed.left_of(1) is None
+
+
+def test_of_many_ranks_fewer_records_are_kept_each() -> None:
+    job = Made(300)
+    job.step(200)
+    feed = Feed(job)
+    feed.round()
+    track = feed.left_of(7)
+    assert track is not None
+    assert [record[0] for record in track.latest] == list(range(92, 201))
+
+
+def test_who_is_in_a_hurry_does_not_wait_for_the_next_round() -> None:
+    job = Made()
+    feed = Feed(job, rate_hz=0.001)
+    feed.start()
+    until(lambda: len(job.asked) == 1)
+    feed.hurry()
+    until(lambda: len(job.asked) == 2)
+    feed.rate_hz = 0.002
+    until(lambda: len(job.asked) == 3)
+    feed.stop()
+    assert not feed.running
+
+
 def test_a_rank_that_does_not_answer_is_told_and_does_not_hold_up_the_others() -> None:
     job = Made(3)
     answering, asked_apart = threading.Event(), threading.Event()

@@ -208,6 +208,20 @@ def test_a_loss_that_is_not_finite_is_dated() -> None:
     assert "traindbg-mark" in re.sub(r"(?s)<style>.*</style>", "", render.html(Steps((RankSteps(0, 1, steps),))))
 
 
+def test_the_last_steps_of_the_dead_are_told_from_those_of_the_living() -> None:
+    how = "process 2 has ended: killed by SIGKILL"
+    steps = [scenes.step(n) for n in range(1, 5)]
+    dead = text(Steps((RankSteps(0, 2, steps, ended=how),)))
+    assert dead.startswith("ended after step 4")
+    assert f"{how}; its last known steps are shown" in dead
+    several = text(
+        Steps((RankSteps(0, 1, [scenes.step(n) for n in range(1, 40)], told_s=1.0), RankSteps(1, 2, steps, ended=how)))
+    )
+    assert several.startswith("step 39")
+    assert f"rank 1: {how}" in several
+    assert "behind" not in several, "it does not follow any more"
+
+
 def test_the_first_step_has_no_duration() -> None:
     only_first = Steps((dataclasses.replace(scenes.steps(1).ranks[0], steps=scenes.steps(1).ranks[0].steps[:1]),))
     words = text(only_first)
