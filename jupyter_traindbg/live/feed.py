@@ -204,6 +204,7 @@ class Feed:
         try:
             answers = self._ask(began_s)
         except TargetGone as e:
+            self.problem = e
             self._put_state(State("detached", text(f"no longer attached: {e.cause}", f"已断开：{e.cause}"), began_s))
             return
         except TraindbgError as e:  # a Ray job without trainers yet, hosts that do not answer

@@ -7,7 +7,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, ProbeFailed, UsageError
+from ..errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, ProbeFailed, TargetGone, UsageError
 from ..job import Job
 from ..model import Result, Watched
 from .base import Session, add_target
@@ -68,7 +68,9 @@ def _begun(job: Job, rate_hz: float, timeout: float) -> Feed:
     """The feed, once it has tried. Raises why nobody can be asked; a job that has no trainers yet is waited for."""
     feed = job.feed(rate_hz=rate_hz)
     feed.refresh()
-    if isinstance(feed.problem, (CannotAttach, NotPermitted)):
+    if isinstance(feed.problem, (CannotAttach, NotPermitted)) or (
+        isinstance(feed.problem, TargetGone) and not feed.ranks
+    ):
         raise feed.problem
     if feed.ranks and len(feed.silent) == len(feed.ranks) and not feed.last_step:
         with contextlib.suppress(DeadlineExceeded, GilHeld, ProbeFailed):  # a job that hangs is there to be watched

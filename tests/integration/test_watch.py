@@ -277,7 +277,7 @@ def test_at_a_terminal_it_refreshes_in_place_and_ctrl_c_ends_it_cleanly(start: S
 
 
 def test_a_process_that_cannot_be_entered_is_one_line_and_no_endless_wait(start: Start) -> None:
-    program = start("sleeping.py", command=["sleep", "100"], ready=None)
+    program = start("sleeping.py", command=["sh", "-c", "sleep 100"], ready=None)
     done = subprocess.run(
         [*TRAINDBG, "watch", str(program.pid)], check=False, capture_output=True, text=True, timeout=PATIENT_S
     )
