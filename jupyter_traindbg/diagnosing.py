@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .attach.base import Link
 from .diagnose import running
 from .gather import gather
-from .model import Diagnosis, JobEvidence, NotAvailable
+from .language import text
+from .model import Diagnosis, JobEvidence, NotAvailable, Soundness, Step
 from .outside import filelocks
 
 __all__ = ["diagnose"]
@@ -18,8 +19,17 @@ AGAIN_S = 3.0
 """What a second look needs, where the agents are in already."""
 
 
-def diagnose(name: str, links: Sequence[Link], timeout: float, launcher_pid: int | None = None) -> Diagnosis:
-    """See `Job.diagnose`. With no links, what became of the ranks of the launcher `launcher_pid`."""
+def diagnose(
+    name: str,
+    links: Sequence[Link],
+    timeout: float,
+    launcher_pid: int | None = None,
+    *,
+    known: Mapping[int, Sequence[Step]] | None = None,
+) -> Diagnosis:
+    """See `Job.diagnose`. With no links, what became of the ranks of the launcher `launcher_pid`. `known`: by pid, the last steps of
+    processes that have ended.
+    """
     began = time.monotonic()
     evidence = gather(name, links, launcher_pid, timeout)
     wait_s = running.settles_in_s(evidence)
@@ -28,8 +38,23 @@ def diagnose(name: str, links: Sequence[Link], timeout: float, launcher_pid: int
         later_s = time.monotonic() - began
         again = gather(name, links, launcher_pid, timeout - later_s)
         evidence = running.over_time(evidence, again, later_s=later_s)
+    evidence = _with_last_steps(evidence, known or {})
     judged = running.diagnose(dataclasses.replace(evidence, lock_holders=filelocks.holders(_want_file_locks(evidence))))
     return dataclasses.replace(judged, taken_s=time.monotonic() - began)
+
+
+def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]]) -> JobEvidence:
+    """What a process did until it ended may tell why."""
+    over = NotAvailable(text("the job has ended", "任务已结束"))
+    ranks = [
+        dataclasses.replace(
+            rank, soundness=Soundness(0.0, 0, 0, known[rank.pid], grads=over, lr=over, sampled=over, collections=over)
+        )
+        if rank.ending is not None and known.get(rank.pid)
+        else rank
+        for rank in evidence.ranks
+    ]
+    return dataclasses.replace(evidence, ranks=tuple(ranks))
 
 
 def _want_file_locks(evidence: JobEvidence) -> list[int]:

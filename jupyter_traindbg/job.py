@@ -46,6 +46,8 @@ __all__ = ["DEADLINE_S", "Job", "attach"]
 
 DEADLINE_S = 10.0
 RAY = "ray:"
+LAST_STEPS = 256
+"""So many of the last steps of a rank that has ended are judged, as many as of one that runs."""
 
 T = TypeVar("T")
 
@@ -264,11 +266,13 @@ class Job(Tunable, Watchable):
         Enters every rank, watches all of them for 1.5 s (stacks, /proc, steps, flight recorders), and once more where that does not tell
         a slow job from a stuck one. Meanwhile it looks whether a training that runs is sound: loss, gradients, learning rates, scaler,
         memory, and where the time goes; `Diagnosis.checks` tells what was looked at. Takes 2 to 4 s and the next step, at most `timeout`;
-        the training thread pays one pass over the gradients. A rank that cannot be entered is judged from outside.
+        the training thread pays one pass over the gradients. A rank that cannot be entered is judged from outside, one that has ended by
+        what it left, and by its last steps where those were kept (`keep_steps`).
         """
         from .diagnosing import diagnose
 
-        return diagnose(self.name, self._open_links(), timeout)
+        known = {rank.pid: rank.steps for rank in self._left_steps(0, LAST_STEPS) if rank.steps}
+        return diagnose(self.name, self._open_links(), timeout, known=known)
 
     def report(
         self,

@@ -40,6 +40,8 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
 def settles_in_s(evidence: JobEvidence) -> float | None:
     """After how many seconds a second look would settle what this evidence leaves open; None where it leaves nothing open."""
     case = build(evidence)
+    if case.over:
+        return None
     left_open = (again.settles_in_s(case, order.findings(_hits(case))), soundness.settles_in_s(case))
     return max((s for s in left_open if s is not None), default=None)
 

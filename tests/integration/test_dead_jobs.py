@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import faulty
 from support import Program, Start, torchrun, until
 
 from jupyter_traindbg.errors import NoTarget, TargetGone, TraindbgError
@@ -130,6 +131,18 @@ def test_of_several_ranks_the_one_that_died_by_itself_is_blamed(
     assert [(rank.rank, bool(rank.ended), bool(rank.steps)) for rank in left] == [(0, True, True), (1, True, True)]
     with pytest.raises(NoTarget):
         ask("attach")
+
+
+def test_what_it_did_last_tells_why(ask: Ask, session: NotebookSession, tmp_path: Path) -> None:
+    with faulty("nan-grad", tmp_path, ready="iter 30:") as program:
+        last = seen_training(ask, program)
+        assert session.current is not None
+        feed = session.current.feed()
+        until(lambda: feed.last_step >= last + 5, "they are kept")
+        die(program, signal.SIGKILL)
+        found = ask("diagnose")
+    assert [f.code for f in found.findings] == ["rank_ended", "nonfinite_loss"]
+    assert {c.topic: c.state for c in found.checks}["memory"] != "trouble"
 
 
 def test_a_terminal_tells_how_a_zombie_ended_and_attaches_to_none(

@@ -16,6 +16,7 @@ from ...model import Check, Finding, NotAvailable
 from ..hang.case import Case, Hit
 from ..hang.words import ranks_words
 from . import memory
+from .seen import seen
 
 __all__ = ["CODES", "SLOWS", "UNSOUND", "checks", "rules", "settles_in_s", "topics"]
 
@@ -42,8 +43,10 @@ def rules() -> list[Callable[[Case], list[Hit]]]:
 
 
 def checks(case: Case, findings: Sequence[Finding]) -> list[Check]:
-    """What was looked at, topic by topic, and in which of them `findings` were made; empty for a job of which no rank runs."""
-    if not any(v.doings or v.pace for v in case.views):
+    """What was looked at, topic by topic, and in which of them `findings` were made; empty for a job of which no rank runs and no step is
+    known.
+    """
+    if not any(v.doings or v.pace for v in case.views) and not seen(case):
         return []
     codes = {f.code for f in findings}
     return [_check(topic, case, codes) for topic in topics()]

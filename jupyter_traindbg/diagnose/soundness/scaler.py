@@ -58,6 +58,8 @@ def words(case: Case) -> str | NotAvailable:
     if not ranks:
         return unseen(case)
     used = [(v, s) for v, s in ranks if s.scales]
+    if not used and case.over:
+        return unseen(case)
     if not used:
         return text("none in use", "未使用")
     sound = used[0][1]

@@ -25,7 +25,11 @@ def seen(case: Case) -> list[tuple[View, Soundness]]:
 
 
 def unseen(case: Case) -> NotAvailable:
-    """Why the training of the first rank that could not be looked at could not; where all could, that too few steps came."""
+    """Why the training of the first rank that could not be looked at could not; where all could, that too few steps came. Of a job that has
+    ended only its steps are left.
+    """
+    if case.over:
+        return NotAvailable(text("the job has ended", "任务已结束"))
     reasons = [s.reason for v in case.views if isinstance(s := v.evidence.soundness, NotAvailable)]
     came = max((len(s.steps) for _, s in seen(case)), default=0)
     few = text(f"too few steps came to tell: {came}", f"步数太少，无法判断：{came}")

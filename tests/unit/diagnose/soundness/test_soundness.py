@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cases import each
-from hang_evidence import BACKWARD, MAIN, STD, TORCH, TRAIN, WORKER, job, stepping, stuck, thread, user, waiting
+from hang_evidence import BACKWARD, MAIN, STD, TORCH, TRAIN, WORKER, ended, job, stepping, stuck, thread, user, waiting
 from soundness_evidence import (
     MIB,
     SKIPS,
@@ -124,6 +124,22 @@ def test_a_job_that_hangs_is_not_called_healthy_by_its_last_steps() -> None:
     still = [dataclasses.replace(waiting(n), soundness=sound(n, steps_in_window=0, backwards=0)) for n in range(4)]
     found = running.diagnose(job(*still))
     assert found.state == "stuck"
+
+
+def test_the_last_steps_of_a_job_that_has_ended_may_tell_why() -> None:
+    over = NotAvailable("the job has ended")
+    growing = [step(n, rss_bytes=(500 + 20 * n) * MIB) for n in range(1, 257)]
+    left = sound(0, steps=growing, steps_in_window=0, backwards=0, grads=over, lr=over, sampled=over, collections=over)
+    dead = dataclasses.replace(ended(0, signal="SIGKILL"), world_size=1, soundness=left)
+    found = running.diagnose(job(dead, world_size=1))
+    assert found.state == "failed"
+    assert [f.code for f in found.findings] == ["rank_ended", "memory_growth"]
+    assert running.settles_in_s(job(dead, world_size=1)) is None, "more of them will not come"
+    assert check(found, "loss") == ("fine", "finite: 2 at step 1,256 (256 since the attach)")
+    unknown = {c.topic: c.words for c in found.checks if c.state == "not known"}
+    assert unknown == dict.fromkeys(
+        ("gradients", "gradient scaler", "waiting", "garbage collection"), "the job has ended"
+    )
 
 
 def test_every_topic_has_its_place_its_verb_and_its_codes() -> None:
