@@ -73,8 +73,8 @@ class Watchable:
     def keep_steps(self) -> None:
         """Ask for new steps every two seconds from now on, until this job is closed, so that `steps` has them when the job has died.
 
-        The latest 2048 of each rank (of many ranks fewer, 32768 in all), and thinned out all that were recorded. Each time 0.3 ms a rank and
-        20 us a step, half of it in the agent's thread.
+        The latest 2048 of each rank (of many ranks fewer, 32768 in all), and thinned out all that were recorded. Each time 0.3 ms a
+        rank and 20 us a step, half of it in the agent's thread.
         """
         self._made_feed(KEEP_HZ, quiet=True).start()
 
