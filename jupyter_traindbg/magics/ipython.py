@@ -62,7 +62,9 @@ class NotebookSession:
         return job.attached()
 
     def _stay_with(self, job: Job) -> None:
-        """Its steps are kept from now on, so that they can be shown when it has died; this very process would take them with it."""
+        """Its steps are kept from now on, so that they can be shown when it has died; this very process would take them with it. Where not
+        all ranks could be entered, a feed would try again and again: that is for who watches.
+        """
         self.current = job
         if job.name != "self" and all(rank.agent for rank in job.ranks):
             job.keep_steps()

@@ -105,11 +105,6 @@ class Spread(Job):
             if isinstance(answer, TraindbgError):
                 raise answer
 
-    def keep_steps(self) -> None:
-        """See `Watchable.keep_steps`; of a job that has trainers by now."""
-        if any(placed.member.trainer for placed in self._placed):
-            super().keep_steps()
-
     def close(self) -> None:
         """Say goodbye, as `Job.close` does. The helpers stay for two minutes, in case somebody asks again."""
         self._end_watching()

@@ -21,6 +21,7 @@ from jupyter_traindbg.attach import access, local
 from jupyter_traindbg.attach import client as clients
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import AgentRefused, CannotAttach, DeadlineExceeded, ProbeFailed, TargetGone, UnknownTarget
+from jupyter_traindbg.job import connect
 from jupyter_traindbg.model import NotAvailable
 
 LONG_S = 600.0
@@ -361,3 +362,19 @@ def test_a_rank_that_does_not_answer_is_named_and_holds_up_nobody(start: Start, 
             assert "did not answer" in result.silent[0].reason
         finally:
             os.kill(second.pid, signal.SIGCONT)
+
+
+def test_a_rank_that_is_asked_by_its_pid_is_the_same_rank_in_every_verb(start: Start, free_port: str) -> None:
+    words = ["--mode", "ddp", "--steps", "100000", "--sleep", "0.02"]
+    launcher = start("sharded.py", *words, command=torchrun(2, free_port))
+    with traindbg.attach(f"torchrun:{launcher.pid}") as whole:
+        pid = next(rank.pid for rank in whole.ranks if rank.rank == 1)
+    with connect(pid) as job:  # of its agent nothing is known yet
+        assert [process.rank for process in job.stacks(children=False).processes] == [1]
+        assert list(job.environ().ranks) == [1]
+        assert [(rank.rank, rank.world_size) for rank in job.ranks] == [(1, 2)]
+        until(lambda: job.steps().ranks[0].steps)
+        for answer in (job.steps(), job.lr(), job.grads(), job.memory(), job.collectives()):
+            assert [one.rank for one in answer.ranks] == [1], type(answer).__name__
+        assert {state.rank: state.pid for state in job.diagnose().ranks}[1] == pid
+        assert "rank 1" in str(job.stacks())
