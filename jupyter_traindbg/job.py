@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -310,12 +311,13 @@ class Job(Tunable, Watchable):
         }
 
     def _pids_here(self) -> dict[int, int]:
-        """The processes of the ranks that are on this machine."""
-        return {link.rank: link.pid for link in self._open_links()}
+        """The processes of the ranks that are on this machine, and run."""
+        return {link.rank: link.pid for link in self._open_links() if link.ended() is None}
 
     def _left_logs(self) -> Sequence[str]:
         """Patterns of the logs that processes of the job leave behind on this machine."""
-        return ()
+        dead = [link for link in self._links if link.ended() is not None]
+        return list(dict.fromkeys(glob.escape(log) for link in dead for log in link.noted.logs))
 
     def _entered(self, timeout: float) -> Attached:
         """`enter` as a question; ranks that cannot be entered are told in the answer."""

@@ -16,6 +16,9 @@ from .client import AgentClient, connect
 
 __all__ = ["Entered", "Link", "Way", "introduce"]
 
+AFTERWARDS = "`diagnose` tells how; in a notebook that was attached to it, `%steps` has its last steps"
+"""What can be done about a process that has ended."""
+
 
 @dataclass(frozen=True)
 class Entered:
@@ -23,9 +26,6 @@ class Entered:
 
     client: AgentClient
     way: str
-
-
-AFTERWARDS = "`diagnose` tells how; in a notebook that was attached to it, `%steps` has its last steps"
 
 
 class Way(Protocol):

@@ -77,15 +77,14 @@ def rank_of(pid: int) -> RankProcess | None:
     if numbers[0].isdigit() and numbers[1].isdigit():
         return RankProcess(pid, int(numbers[0]), int(numbers[1]), int(numbers[2]) if numbers[2].isdigit() else None)
     own = procfs.stat(pid)
-    for launcher in (
-        () if own is None else (own.parent, pid)
-    ):  # a training script may be the first rank and have started the others
+    above = [own.parent] if own is not None else []
+    for launcher in [*above, pid]:  # a training script may be the first rank itself, and have started the others
         ranks = launcher_ranks(launcher) if procfs.is_python(launcher) else []
-        for number, rank in enumerate(ranks):
-            if rank.pid == pid:
-                return replace(
-                    rank, rank=number if rank.rank is None else rank.rank, world_size=rank.world_size or len(ranks)
-                )
+        place = next((n for n, rank in enumerate(ranks) if rank.pid == pid), None)
+        if place is not None:
+            found = ranks[place]
+            number = place if found.rank is None else found.rank
+            return replace(found, rank=number, world_size=found.world_size or len(ranks))
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def test_its_last_steps_and_how_it_ended_stay(start: Start, ask: Ask, session: N
     assert ask("steps").ranks[0].ended == "", "and the next job is one of its own"
 
 
-def test_its_log_was_noted_while_it_lived(start: Start, ask: Ask) -> None:
+def test_its_log_was_noted_while_it_lived(start: Start, ask: Ask, tmp_path: Path) -> None:
     program = start(*STEADY)
     seen_training(ask, program)
     die(program, signal.SIGINT)
@@ -97,6 +98,13 @@ def test_its_log_was_noted_while_it_lived(start: Start, ask: Ask) -> None:
     assert "train.py" in str(found.where)
     assert any(str(program.log) in line for line in found.evidence)
     assert found.next_steps[0] == f"`traindbg diagnose {program.log}` reads its whole log."
+    program.wait()
+    ask("report", "-o", str(tmp_path / "report.zip"))
+    with zipfile.ZipFile(tmp_path / "report.zip") as bundle:
+        (page,) = [name for name in bundle.namelist() if name.endswith("report.json")]
+        parts = bundle.read(page).decode()
+    assert "KeyboardInterrupt" in parts, "its log is in the report"
+    assert f"process {program.pid} has ended: killed by SIGINT" in parts, "and its last steps, and how it ended"
 
 
 def test_a_job_that_has_finished_is_not_called_failed(start: Start, ask: Ask) -> None:

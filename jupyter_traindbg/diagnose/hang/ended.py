@@ -16,6 +16,8 @@ _EXCEPTION = re.compile(r"(?:\[rank\d+\]:\s*)?(?P<said>[A-Za-z_][\w.]*(?:Error|E
 _PEER_LOST = re.compile(
     r"connection (?:was )?(?:reset|closed)|broken pipe|remote (?:process|peer|worker)|ncclRemoteError", re.IGNORECASE
 )
+LAST_WORDS = 8
+"""So many lines, the exception's own among them, may stand at the end of a log that ends with a traceback."""
 FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
@@ -24,15 +26,15 @@ def rule(case: Case) -> list[Hit]:
     ended = [v for v in case.roles("ended") if v.evidence.ending is not None]
     finished = [v for v in ended if _ending(v).exit_code == 0]
     failed = [v for v in ended if v not in finished]
-    if case.over and not any(_told(_ending(v)) for v in failed):
-        return [_not_told(case, failed)] if failed else []
-    roots = (
-        [v for v in failed if not (_was_ended(v) or _lost_a_peer(v))]
-        or [v for v in failed if not _was_ended(v)]
-        or failed
-    )
+    if case.over and failed:
+        told = [v for v in failed if _told(_ending(v))]
+        if not told:
+            return [_not_told(case, failed)]
+        failed = told
+    own = [v for v in failed if not _was_ended(v)]
+    roots = [v for v in own if not _lost_a_peer(v)] or own or failed
     victims = [v for v in failed if v not in roots]
-    hits = [_hit(case, same, victims) for same in alike([v for v in roots if not case.over or _told(_ending(v))], _key)]
+    hits = [_hit(case, same, victims) for same in alike(roots, _key)]
     if finished and not failed and case.overdue and any(v.now.kind != "teardown" for v in case.waiting):
         hits.append(_left(case, finished))
     return hits
@@ -54,9 +56,20 @@ def _lost_a_peer(view: View) -> bool:
 
 
 def _told(ending: Ending) -> bool:
-    """Whether anybody has told how it ended: who waited for it, the kernel, or its own last words."""
+    """Whether anybody has told how it ended: who waited for it, the kernel, or, by a traceback, its own last words."""
     known = isinstance(ending.exit_code, int) or isinstance(ending.signal, str) or ending.out_of_memory is True
-    return known or bool(_exception(ending))
+    return known or _raised_at_the_end(ending)
+
+
+def _raised_at_the_end(ending: Ending) -> bool:
+    """Whether its log ends with a traceback, a few words of exit handlers behind it left out. One that was caught is followed by more."""
+    lines = ending.last_lines
+    frames = [i for i, line in enumerate(lines) if _TRACEBACK_LINE.search(line)]
+    if not frames:
+        return False
+    after = (i for i in range(frames[-1] + 1, len(lines)) if _EXCEPTION.match(lines[i].strip()))
+    at = next(after, None)
+    return at is not None and len(lines) - at <= LAST_WORDS
 
 
 def _key(view: View) -> tuple[object, ...]:

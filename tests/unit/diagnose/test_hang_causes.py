@@ -250,6 +250,10 @@ def test_exit_status_0_while_others_wait_is_a_finding_and_after_all_is_done_none
     assert judged(*(ended(n, exit_code=0) for n in range(4))).findings == ()
 
 
+RAISED = ["Traceback (most recent call last):", f'  File "{TRAIN}", line 90, in main', "    x", "ValueError: no label"]
+CAUGHT = [*RAISED, "retrying", *(f"step {n} loss 0.1" for n in range(10))]
+
+
 def alone(**how: Any) -> RankEvidence:
     return dataclasses.replace(ended(0, **how), world_size=1)
 
@@ -277,6 +281,13 @@ def test_a_job_that_has_ended_and_of_which_nobody_tells_how_may_have_finished() 
     assert (found.state, finding.severity, finding.confidence) == ("ended", "warning", "low")
     assert "how is not known" in finding.title
     assert any("saved 3.pt" in line for line in finding.evidence)
+    for last_lines, code in (
+        (CAUGHT, "warning"),
+        (RAISED, "critical"),
+        ([*RAISED, "wandb: synced", "bye"], "critical"),
+    ):
+        nobody = alone(exit_code=unknown, signal=unknown, last_lines=last_lines)
+        assert only(judged(nobody, world_size=1)).severity == code, last_lines
     done = judged(alone(exit_code=0), world_size=1)
     assert (done.state, done.findings, done.undecided) == ("ended", (), None)
 
@@ -288,6 +299,10 @@ def test_a_rank_that_lost_its_peer_is_not_the_root() -> None:
     assert list(finding.who) == ["rank 1"]
     assert "rank 0: lost the connection to a rank that had ended" in finding.evidence
     assert list(only(judged(gave_up, ended(1, exit_code=0))).who) == ["rank 0"], "where it is all that is known"
+    unknown = NotAvailable("only its launcher was told")
+    nobody = [ended(n, exit_code=unknown, signal=unknown) for n in (0, 1, 2)]
+    found = judged(*nobody, ended(3, signal="SIGTERM"))
+    assert (found.state, list(only(found).who)) == ("failed", ["rank 3"]), "a signal is no end of one's own accord"
 
 
 def test_ranks_that_close_their_groups_while_others_have_left_are_at_their_end() -> None:
