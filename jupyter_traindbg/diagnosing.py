@@ -10,7 +10,7 @@ from .attach.base import Link
 from .diagnose import running
 from .gather import gather
 from .language import text
-from .model import Diagnosis, JobEvidence, NotAvailable, Soundness, Step
+from .model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step
 from .outside import filelocks
 
 __all__ = ["diagnose"]
@@ -45,16 +45,16 @@ def diagnose(
 
 def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]]) -> JobEvidence:
     """What a process did until it ended may tell why."""
-    over = NotAvailable(text("the job has ended", "任务已结束"))
-    ranks = [
-        dataclasses.replace(
-            rank, soundness=Soundness(0.0, 0, 0, known[rank.pid], grads=over, lr=over, sampled=over, collections=over)
-        )
-        if rank.ending is not None and known.get(rank.pid)
-        else rank
-        for rank in evidence.ranks
-    ]
-    return dataclasses.replace(evidence, ranks=tuple(ranks))
+    over = NotAvailable(text("the process has ended", "进程已结束"))
+
+    def left(rank: RankEvidence) -> RankEvidence:
+        steps = known.get(rank.pid, ())
+        if rank.ending is None or not steps:
+            return rank
+        sound = Soundness(0.0, 0, 0, steps, grads=over, lr=over, sampled=over, collections=over)
+        return dataclasses.replace(rank, soundness=sound)
+
+    return dataclasses.replace(evidence, ranks=tuple(map(left, evidence.ranks)))
 
 
 def _want_file_locks(evidence: JobEvidence) -> list[int]:

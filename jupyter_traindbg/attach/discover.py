@@ -72,10 +72,9 @@ def rank_of(pid: int) -> RankProcess | None:
     """
     if pid in procfs.uninterruptible([pid]):
         return None  # reading its environment would wait with it
-    told = procfs.environ(pid)
-    numbers = [told.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")]
-    if numbers[0].isdigit() and numbers[1].isdigit():
-        return RankProcess(pid, int(numbers[0]), int(numbers[1]), int(numbers[2]) if numbers[2].isdigit() else None)
+    told = _rank_process(pid, procfs.environ(pid))
+    if told.rank is not None and told.world_size is not None:
+        return told
     own = procfs.stat(pid)
     above = [own.parent] if own is not None else []
     for launcher in [*above, pid]:  # a training script may be the first rank itself, and have started the others
@@ -171,7 +170,7 @@ class _Survey:
         found = list(self._topmost_ranks(pid)) or [
             seen for seen in self._children(pid) if seen.frameworks and (by_name or self._started_as_rank(seen))
         ]
-        ranks = [_rank_process(seen) for seen in found]
+        ranks = [_rank_process(seen.pid, seen.environ) for seen in found]
         ranks += self._stuck_ranks(pid, ranks)
         if launcher.frameworks and not by_name and found and all(map(_is_rank_of_its_parent, found)):
             ranks = _with_their_parent(launcher, found[0].environ, ranks)
@@ -300,7 +299,7 @@ class _Survey:
         if is_launcher(seen.command) or not (seen.frameworks or seen.pid in self.with_agent):
             return None  # the outer one of nested launchers, or a wrapper of a rank
         if "RANK" in seen.environ and not self._below_a_rank(seen):
-            rank = _rank_process(seen)
+            rank = _rank_process(seen.pid, seen.environ)
             return _with_reason(self._target(seen, kind="rank", rank=rank.rank, world_size=rank.world_size))
         return _with_reason(self._target(seen))
 
@@ -350,12 +349,12 @@ def _with_their_parent(parent: _Seen, told: Mapping[str, str], children: Sequenc
     return [RankProcess(parent.pid, first, world_size, 0), *numbered]
 
 
-def _rank_process(seen: _Seen) -> RankProcess:
+def _rank_process(pid: int, environ: Mapping[str, str]) -> RankProcess:
     def number(name: str) -> int | None:
-        value = seen.environ.get(name, "")
+        value = environ.get(name, "")
         return int(value) if value.isdigit() else None
 
-    return RankProcess(seen.pid, number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK"))
+    return RankProcess(pid, number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK"))
 
 
 # --- agents and permissions ----------------------------------------------------------------------------------------

@@ -55,10 +55,13 @@ def gather(job_name: str, links: Sequence[Link], launcher_pid: int | None = None
     """
     began = time.monotonic()
     asked = list(links)
-    if launcher_pid is None and len(asked) == 1 and roster.is_launcher(asked[0].pid):
-        launcher_pid, asked = asked[0].pid, []  # its pid was given, and its ranks are meant
-    launcher_pid = launcher_pid or _launcher(job_name, asked)
-    others = roster.siblings(asked, launcher_pid) if links else []
+    running = [
+        link for link in asked if link.ended() is None
+    ]  # another process may have the number of one that has ended
+    if launcher_pid is None and len(asked) == 1 and running and roster.is_launcher(asked[0].pid):
+        launcher_pid, asked, running = asked[0].pid, [], []  # its pid was given, and its ranks are meant
+    launcher_pid = launcher_pid or _launcher(job_name, running)
+    others = roster.siblings(running, launcher_pid) if links else []
     try:
         return _gather(job_name, [*asked, *others], launcher_pid, timeout, began)
     finally:

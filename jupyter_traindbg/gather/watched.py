@@ -125,15 +125,11 @@ class Watched:
         return ended is not None
 
     def _read_environ(self) -> None:
-        """And take from it which rank this is, as long as no agent has said so: a target given by its pid is nobody in particular."""
-        link = self.link
-        if procfs.uninterruptible([link.pid]):
+        pid = self.link.pid
+        if procfs.uninterruptible([pid]):
             self.environ = NotAvailable("it is in uninterruptible sleep: reading it could block")
-        elif os.access(f"/proc/{link.pid}/environ", os.R_OK):
-            self.environ = told = procfs.training_environ(link.pid)
-            rank, world_size = told.get("RANK", ""), told.get("WORLD_SIZE", "")
-            if link.client is None and link.world_size == 1 and rank.isdigit() and world_size.isdigit():
-                link.rank, link.world_size = int(rank), int(world_size)
+        elif os.access(f"/proc/{pid}/environ", os.R_OK):
+            self.environ = procfs.training_environ(pid)
         else:
             self.environ = NotAvailable("it is closed to this user, or the process is gone")
 

@@ -127,8 +127,8 @@ class Endings:
 
     def of(self, pid: int, rank: int, local_rank: int) -> Ending:
         """How `rank` ended. `pid` is 0 where nothing is left of it. Milliseconds, and what the disk takes."""
-        before = self._noted.get(pid, Noted())
-        status = exit_status(pid) if pid and before.status is None else before.status
+        before = self._noted.get(pid)  # where it was looked at, another process may have its number by now
+        status = before.status if before is not None else exit_status(pid) if pid else None
         said = self._launcher_said(pid, local_rank)
         killed = self._killed(pid or (said.pid if said else 0))
         evidence: list[str] = []
@@ -188,14 +188,9 @@ class Endings:
     @cached_property
     def _launcher_words(self) -> list[Said]:
         logs = list(_logs_of(self._launcher).values()) if self._launcher else []
-        noted = (
-            {name for one in self._noted.values() for name in one.logs} if not logs else ()
-        )  # the launcher's own, often
-        return [
-            said
-            for path in [*logs, *sorted(noted)[:FEW_LOGS]]
-            for said in launcher_log.endings(clean_tail(path, TAIL_BYTES))
-        ]
+        if not logs:  # the launcher is gone: the ranks' logs often were its own
+            logs = sorted({name for one in self._noted.values() for name in one.logs})[:FEW_LOGS]
+        return [said for path in logs for said in launcher_log.endings(clean_tail(path, TAIL_BYTES))]
 
     # --- memory and the kernel
 
