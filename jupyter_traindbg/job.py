@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import evidence, stack_report
 from .attach import only_candidate, resolve
-from .attach.base import Link, introduce
+from .attach.base import Link, Part, introduce
 from .attach.together import each
 from .errors import NotPermitted, ProbeFailed, TargetGone, TraindbgError
 from .model import (
@@ -268,8 +268,18 @@ class Job(Tunable, Watchable):
         a slow job from a stuck one. Meanwhile it looks whether a training that runs is sound: loss, gradients, learning rates, scaler,
         memory, and where the time goes; `Diagnosis.checks` tells what was looked at. Takes 2 to 4 s and the next step, at most `timeout`;
         the training thread pays one pass over the gradients. A rank that cannot be entered is judged from outside, one that has ended by
-        what it left, and by its last steps where those were kept (`keep_steps`).
+        what it left, and by its last steps where those were kept (`keep_steps`). A process of a Ray job, its driver or a worker, is asked
+        for all of that job.
         """
+        part = self._part()
+        if part is None or not part.of_ray:
+            return self.diagnose_ranks(timeout=timeout)
+        from .ray.of_process import diagnose
+
+        return diagnose(self, part, timeout)
+
+    def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        """`diagnose` of these processes alone, whatever they belong to."""
         from .diagnosing import diagnose
 
         known = {rank.pid: rank.steps for rank in self._left_steps(0, LAST_STEPS) if rank.steps}
@@ -420,6 +430,11 @@ class Job(Tunable, Watchable):
         self._links = []
         left = each(there, lambda link: link.leave(force=True))
         return Detached(self.name, sum(1 for _, stopped in left if stopped is True), tuple(ended), note)
+
+    def _part(self) -> Part | None:
+        """What this job is of a larger one, where it is one process alone."""
+        links = self._open_links()
+        return links[0].part if len(links) == 1 else None
 
     def _ended(self) -> Mapping[int, str]:
         """The ranks on this machine whose process has ended, and how."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 from ..errors import AgentRefused, GilHeld, TargetGone, TraindbgError
 from ..model import NotAvailable, Rank
@@ -14,7 +16,7 @@ from ..outside import procfs
 from ..outside.ending import Noted
 from .client import AgentClient, connect
 
-__all__ = ["Entered", "Link", "Way", "introduce"]
+__all__ = ["Entered", "Link", "Part", "Way", "introduce"]
 
 AFTERWARDS = "`diagnose` tells how; in a notebook that was attached to it, `%steps` has its last steps"
 """What can be done about a process that has ended."""
@@ -26,6 +28,18 @@ class Entered:
 
     client: AgentClient
     way: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a process is of a job of several. ``whole`` names all of it as a target: ``torchrun:41``, ``ray:01000000@10.0.0.1:6379``."""
+
+    whole: str
+    what: Literal["rank", "driver", "worker"]
+
+    @property
+    def of_ray(self) -> bool:
+        return self.what != "rank"
 
 
 class Way(Protocol):
@@ -63,6 +77,14 @@ class Link:
         self.problem: TraindbgError | None = None
         self._enter = enter
         self._started = started
+
+    @cached_property
+    def part(self) -> Part | None:
+        """What it is of a job of several processes on this machine; None where it is one by itself. 10 ms, once."""
+        from .discover import part_of
+
+        seen = self.here and (self._started is not None or self.pid == os.getpid())
+        return part_of(self.pid) if seen and self.ended() is None else None
 
     def twin(self) -> Link:
         """Another line to the same process, for questions that must not wait for those on this one."""

@@ -19,9 +19,10 @@ from ..model import Maybe, NotAvailable, Target
 from ..outside import procfs
 from ..outside.procfs import Process
 from . import foreign
+from .base import Part
 from .command_lines import connection_file, is_helper, is_launcher, kernel_name
 
-__all__ = ["RankProcess", "launcher_ranks", "rank_of", "sweep", "targets"]
+__all__ = ["RankProcess", "launcher_of", "launcher_ranks", "part_of", "rank_of", "sweep", "targets"]
 
 _FRAMEWORKS = {"torch": (b"libtorch",), "jax": (b"libjax", b"xla_extension"), "tensorflow": (b"libtensorflow",)}
 
@@ -29,6 +30,7 @@ _RANK_NAMES = ("python", "pt_main_thread")
 
 _CONNECT_S = 0.2
 _YOUNG_S = 60
+_ANCESTORS = 8
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,32 @@ def rank_of(pid: int) -> RankProcess | None:
             number = place if found.rank is None else found.rank
             return replace(found, rank=number, world_size=found.world_size or len(ranks))
     return None
+
+
+def launcher_of(pid: int) -> int | None:
+    """The process above `pid` that started it as a rank, or None. A few ms."""
+    table = procfs.processes()
+    own = table.get(pid)
+    for _ in range(_ANCESTORS):
+        if own is None or own.parent <= 1:
+            return None
+        if procfs.is_python(own.parent) and any(rank.pid == pid for rank in launcher_ranks(own.parent)):
+            return own.parent
+        own = table.get(own.parent)
+    return None
+
+
+def part_of(pid: int) -> Part | None:
+    """What `pid` is of a job of several processes: a rank of a launcher, a worker of a Ray job or its driver. 10 ms or so."""
+    launcher = launcher_of(pid)
+    if launcher is not None:
+        return Part(f"torchrun:{launcher}", "rank")
+    from ..outside.raystate.membership import membership
+
+    ray = membership(pid)
+    if ray is None or (ray.driver and rank_of(pid) is not None):
+        return None  # a rank that has Ray load its data is no driver of other ranks
+    return Part(ray.target, "driver" if ray.driver else "worker")
 
 
 def sweep() -> list[str]:

@@ -13,7 +13,7 @@ from ..language import text
 from ..model import Frame
 from .whose import bare, own_frames, short_path
 
-__all__ = ["Phase", "phase_of", "phases_of", "telling"]
+__all__ = ["JOINING_RAY", "Phase", "phase_of", "phases_of", "telling"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,7 @@ class Phase:
         return text(self.en, self.zh)
 
 
+JOINING_RAY = Phase("starting Ray, or joining its cluster", "启动 Ray 或加入其集群", usual=False)
 _COMPILING = Phase("compiling", "编译")
 _BUILDING_EXTENSION = Phase("building a C++ extension", "编译 C++ 扩展", usual=False)
 _SAVING = Phase("saving a checkpoint", "保存检查点")
@@ -72,6 +73,7 @@ _SAVES, _LOADS = r"_?save", r"_?load"
 # Of a stack that passes through several, the first here is what it is in. Each: file (from its package on) and bare function, as regular
 # expressions that match from the beginning.
 _RULES: Sequence[tuple[Phase, str, str]] = (
+    (JOINING_RAY, r"ray/_private/worker\.py", "init$"),
     (_COMPILING, r"torch/_dynamo/convert_frame\.py", "_compile$"),
     (_COMPILING, r"torch/_dynamo/(symbolic_convert|output_graph)\.py", ""),
     (_COMPILING, r"torch/_inductor/(compile_fx|codecache|async_compile|graph|scheduler)\.py", _RUNS),

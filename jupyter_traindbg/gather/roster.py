@@ -11,7 +11,7 @@ from typing import Literal
 from ..attach import process
 from ..attach.base import Link
 from ..attach.command_lines import is_launcher as runs_a_launcher
-from ..attach.discover import RankProcess, launcher_ranks
+from ..attach.discover import RankProcess, launcher_of, launcher_ranks
 from ..errors import TargetGone
 from ..outside import procfs
 
@@ -32,7 +32,6 @@ _NPROC = ("nproc-per-node", "num-gpus")
 _ALL = ("num-processes",)  # accelerate counts those of all hosts
 _NODES = ("nnodes", "num-machines")
 _C10D_PORT, _STATIC_PORT = 29400, 29500
-_ANCESTORS = 8
 _LOOPBACK = ("localhost", "127.", "::1", "[::1]")
 _ANYWHERE = ("0.0.0.0:", "[::]:")
 
@@ -62,19 +61,6 @@ class Place:
     local_rank: int
     local_world_size: int | None
     on_this_host_only: bool
-
-
-def launcher_of(pid: int) -> int | None:
-    """The process above `pid` that started it as a rank, or None. A few ms."""
-    table = procfs.processes()
-    own = table.get(pid)
-    for _ in range(_ANCESTORS):
-        if own is None or own.parent <= 1:
-            return None
-        if procfs.is_python(own.parent) and any(rank.pid == pid for rank in launcher_ranks(own.parent)):
-            return own.parent
-        own = table.get(own.parent)
-    return None
 
 
 def is_launcher(pid: int) -> bool:

@@ -146,13 +146,15 @@ class RayJob(Spread):
         return diagnose(self.name, timeout, ranks=lambda left_s: self.diagnose_ranks(timeout=left_s))
 
     def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
-        """`Job.diagnose` of the trainers alone: as the ranks of a job that may hang. Raises `NoTarget` where there are none."""
+        """See `Job.diagnose_ranks`; of the trainers: as the ranks of a job that may hang. Raises `NoTarget` where there are none."""
         placed = self._need_trainers(timeout)
         routes = list(self._by_host(placed, timeout))
         if len(routes) > 1:
             return self._diagnose_across(placed, timeout)
         roster, deadline_s = self._roster(placed), timeout + RELAY_S
-        result: Diagnosis = self._run(routes[0], "ask", roster, "diagnose", deadline_s=deadline_s, timeout=timeout)
+        result: Diagnosis = self._run(
+            routes[0], "ask", roster, "diagnose_ranks", deadline_s=deadline_s, timeout=timeout
+        )
         return result
 
     def _diagnose_across(self, placed: Sequence[Placed], timeout: float) -> Diagnosis:

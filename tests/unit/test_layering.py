@@ -98,6 +98,7 @@ MAY_IMPORT = {
         "outside",
         "progress",
         "ray.job",  # what `connect` gives for a ray: target
+        "ray.of_process",
         "report",
         "stack_report",
         "tunable",
@@ -122,6 +123,7 @@ MAY_IMPORT = {
         "ray.spread",
         *DATA,
     ],
+    "ray.of_process": ["attach", "diagnose.ray", "job", "ray.job", *DATA],
     "ray.spread": ["attach", "job", "outside.raystate", "progress", "ray.members", "ray.merging", "ray.part", *DATA],
     "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", *DATA],
     "ray.members": ["ray.part", "ray.workers", *DATA],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
 from ...model import Collective, Finding, Frame, JobEvidence, SourceLine
@@ -70,6 +71,14 @@ class Case:
         """The suspects that stand still, where that has lasted too long: the ones whose wait is a finding."""
         return self.roles("still") if self.overdue else []
 
+    @property
+    def at_ray(self) -> list[View]:
+        """The blocked that wait for a result from Ray, or for Ray itself, where nothing seen of this job tells whether that is too long: it
+        may be all that a driver does.
+        """
+        told = self.waiting or self.progress.longest_s is not None
+        return [] if told else [v for v in self.blocked if v.now.kind == "ray" or joins_ray(v.now)]
+
     def others_wait(self, blamed: Sequence[int] = ()) -> list[str]:
         """For the evidence of a finding: in which collective the other ranks wait, since when, and where."""
         left_out = set(blamed)
@@ -95,6 +104,11 @@ class Case:
     def _source(self, frame: Frame | None) -> str:
         line = self.sources.get(f"{frame.file}:{frame.line}") if frame is not None else None
         return line.text if line else ""
+
+
+def joins_ray(seen: Doing) -> bool:
+    """Whether it is in ``ray.init()``, which gives up by itself."""
+    return seen.thread is not None and phases.phase_of(seen.thread.frames) is phases.JOINING_RAY
 
 
 def build(evidence: JobEvidence) -> Case:

@@ -9,7 +9,7 @@ from typing import Literal
 from ...language import text
 from ...model import Finding, RankState
 from .. import soundness
-from .case import Case, Role, View
+from .case import Case, Role, View, joins_ray
 from .doing import phrase
 from .phase import in_phase
 from .words import place, ranks_words, seconds
@@ -50,6 +50,8 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
     if busy:
         unclear = case.overdue and all(v.now.kind == "gpu" for v in busy)  # with a history, there would be a finding
         return ("not known", [*why, _ends_or_not()]) if unclear else (gets_on, [*why, *_phases(busy)])
+    if case.at_ray:
+        return "not known", [*why, _joins_ray() if joins_ray(case.at_ray[0].now) else _at_ray()]
     return ("stuck" if case.overdue else gets_on), why
 
 
@@ -76,6 +78,20 @@ def _ends_or_not() -> str:
     return text(
         "no step came in this time, so whether what the GPU does ever ends is not known: ask again in a minute, and see `traindbg gpu`",
         "这段时间没有训练步完成，无法判断 GPU 上的工作是否会结束：请一分钟后再问，并查看 `traindbg gpu`",
+    )
+
+
+def _joins_ray() -> str:
+    return text(
+        "it is in ray.init(), which may take a minute and gives up by itself: ask again then",
+        "它在 ray.init() 中：这可能需要一分钟，并会自行放弃；请稍后再问",
+    )
+
+
+def _at_ray() -> str:
+    return text(
+        "it waits for a result from Ray, and whether the workers there get on is not seen in this process: `traindbg diagnose ray:auto` asks them",
+        "它在等待 Ray 的结果，而从该进程看不到 worker 是否在推进：`traindbg diagnose ray:auto` 可询问它们",
     )
 
 
@@ -132,6 +148,8 @@ def _waits(view: View) -> str:
 
 
 def _stands(view: View) -> str:
+    if joins_ray(view.now):
+        return in_phase(view)
     return phrase(view.now) if view.holder is None else text("a C call keeps the GIL", "C 调用一直持有 GIL")
 
 

@@ -18,7 +18,8 @@ _ELSEWHERE: frozenset[Kind] = frozenset({"loader", "lock", "computing", "gil", "
 
 def rule(case: Case) -> list[Hit]:
     """One finding for all ranks that wait for the same at the same line."""
-    free = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE]
+    at_ray = case.at_ray
+    free = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE and v not in at_ray]
     leaving = [v for v in free if _shutting_down(v)]
     hits = [_cannot_end(case, v) for v in leaving]
     others = [v for v in free if v not in leaving]

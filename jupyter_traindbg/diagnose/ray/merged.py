@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from ...language import text
 from ...model import Diagnosis, Finding, RankState
 from .order import ROOT_FIRST
 
-__all__ = ["with_ranks"]
+__all__ = ["alone", "asked_of", "with_driver", "with_ranks"]
 
 _BEFORE = frozenset(ROOT_FIRST[: ROOT_FIRST.index("ray_leftovers")])
 """What is wrong with workers and nodes explains what ranks wait for, and comes first."""
+_AT_REST = ("stuck", "idle", "not known")
 _WORSE = ("failed", "stuck", "unsound", "slow", "progressing", "healthy", "idle", "ended", "not known")
 
 
@@ -30,8 +32,36 @@ def with_ranks(ray: Diagnosis, ranks: Diagnosis | None) -> Diagnosis:
         ranks=_rows(ray.ranks, ranks.ranks),
         verdict=tuple(verdict),
         silent=(*ray.silent, *ranks.silent),
-        checks=ranks.checks,
+        checks=ranks.checks or ray.checks,
     )
+
+
+def asked_of(ray: Diagnosis, target: str, whole: str, *, driver: bool) -> Diagnosis:
+    """`ray`, the diagnosis of the job `whole`, for somebody who has asked one of its processes, named `target`."""
+    one, eins = ("the driver", "driver") if driver else ("a process", "一个进程")
+    words = text(
+        f"{target} is {one} of {whole}: all of that job was looked at", f"{target} 是 {whole} 的{eins}：已查看整个作业"
+    )
+    return dataclasses.replace(ray, target=target, why=(words, *ray.why))
+
+
+def with_driver(ray: Diagnosis, driver: Diagnosis | None) -> Diagnosis:
+    """`ray` with what the diagnosis of its `driver`, as a process by itself, adds: where that one trains, or where nobody else moves.
+
+    That a driver stands still says nothing as long as its workers get on: it waits for them.
+    """
+    if driver is None:
+        return ray
+    trains = any(row.state == "stepping" for row in driver.ranks) or driver.state == "unsound"
+    if trains or (not ray.findings and ray.state in _AT_REST and driver.findings):
+        return with_ranks(ray, driver)
+    return ray
+
+
+def alone(own: Diagnosis, whole: str, why: str) -> Diagnosis:
+    """What one process of the Ray job `whole` tells, where `why` kept us from asking the rest."""
+    words = text(f"only this process was looked at, and not {whole}: {why}", f"只查看了该进程，未查看 {whole}：{why}")
+    return dataclasses.replace(own, why=(*own.why, words))
 
 
 def _once(found: Sequence[Finding]) -> list[Finding]:

@@ -1,0 +1,53 @@
+"""Which Ray job a process of this machine belongs to, by what it has open and what started it: nobody is asked."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from .. import procfs
+from .local import clusters
+
+__all__ = ["Membership", "membership"]
+
+_LOG = re.compile(r"(/.+)/logs/python-core-(driver|worker)-([0-9a-f]{8})[0-9a-f]*_(\d+)\.log")
+"""What Ray's part of a driver or worker writes to: the session, which of the two, the beginning of its id, its pid."""
+NO_JOB = "ffffffff"
+"""In place of a job's id, of a worker that was started before there was work for it."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """``job_id`` is empty where it is not known. ``driver``: whether the job is this process's own."""
+
+    gcs: str
+    job_id: str
+    driver: bool
+
+    @property
+    def target(self) -> str:
+        """The whole job, as a target."""
+        return f"ray:{self.job_id}@{self.gcs}"
+
+
+def membership(pid: int) -> Membership | None:
+    """The job that `pid` takes part in; None for a process that takes part in none, or whose descriptors may not be read.
+
+    Needs a raylet of that cluster on this machine, as every driver but that of a Ray client has. 1 ms, and 15 us a process.
+    """
+    found = None
+    for fd in sorted(procfs.descriptors(pid), key=int):
+        seen = _LOG.fullmatch(procfs.descriptor(pid, fd) or "")
+        if seen is not None and int(seen[4]) == pid:  # what it forks has the same file open
+            found = seen  # the last one: a program may have left one cluster, and joined another
+    if found is None:
+        return None
+    session, kind, job_id, _ = found.groups()
+    gcs = next((c.gcs for c in clusters(everyones=True) if os.path.realpath(c.session_dir) == session), None)
+    if gcs is None:
+        return None
+    if kind == "driver":
+        return Membership(gcs, job_id, driver=True)  # whose id begins with its job's
+    own = "" if pid in procfs.uninterruptible([pid]) else procfs.environ(pid).get("RAY_JOB_ID", "")
+    return Membership(gcs, "" if own == NO_JOB else own, driver=False)

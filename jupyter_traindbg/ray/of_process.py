@@ -1,0 +1,52 @@
+"""A Ray job asked by one of its processes: its driver, which waits for the others, or one of its workers. What is meant is all of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from ..attach.base import Part
+from ..attach.tasks import Task
+from ..diagnose.ray.merged import alone, asked_of, with_driver
+from ..errors import TraindbgError
+from ..job import Job
+from ..model import Diagnosis
+from .job import connect
+
+__all__ = ["diagnose"]
+
+
+def diagnose(job: Job, part: Part, timeout: float) -> Diagnosis:
+    """The diagnosis of the whole job that `job`, one process, is a `part` of; of this process alone where Ray cannot be asked.
+
+    Costs what that of the whole costs. A driver is looked at by itself beside it: it may train, or hang by itself. Raises what both raise.
+    """
+    began = time.monotonic()
+    ends = began + timeout
+    own = Task(lambda: job.diagnose_ranks(timeout=timeout), "driver") if part.what == "driver" else None
+    judged = _of_all(part, timeout)
+    if isinstance(judged, TraindbgError):
+        mine = job.diagnose_ranks(timeout=max(1.0, ends - time.monotonic())) if own is None else own.result(ends)
+        judged = alone(mine, part.whole, judged.cause)
+    else:
+        both = judged if own is None else with_driver(judged, _quietly(own, ends))
+        judged = asked_of(both, job.name, part.whole, driver=own is not None)
+    return dataclasses.replace(judged, taken_s=time.monotonic() - began)
+
+
+def _of_all(part: Part, timeout: float) -> Diagnosis | TraindbgError:
+    ends = time.monotonic() + timeout
+    try:
+        with connect(part.whole, timeout) as whole:
+            if not whole.info.running:
+                return TraindbgError(f"{part.whole} has ended", "")  # a process may outlive its job: a kernel, say
+            return whole.diagnose(timeout=max(1.0, ends - time.monotonic()))
+    except TraindbgError as e:
+        return e
+
+
+def _quietly(own: Task[Diagnosis], ends: float) -> Diagnosis | None:
+    try:
+        return own.in_time(ends)
+    except TraindbgError:
+        return None
