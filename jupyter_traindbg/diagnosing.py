@@ -13,7 +13,7 @@ from .language import text
 from .model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step
 from .outside import filelocks
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "diagnose_launcher"]
 
 AGAIN_S = 3.0
 """What a second look needs, where the agents are in already."""
@@ -41,6 +41,14 @@ def diagnose(
     evidence = _with_last_steps(evidence, known or {})
     judged = running.diagnose(dataclasses.replace(evidence, lock_holders=filelocks.holders(_want_file_locks(evidence))))
     return dataclasses.replace(judged, taken_s=time.monotonic() - began)
+
+
+def diagnose_launcher(target: str | None, timeout: float) -> Diagnosis | None:
+    """What became of the ranks of a launcher that has none now, or why it starts none; None where `target` is no ``torchrun:PID``."""
+    scheme, _, pid = (target or "").partition(":")
+    if target is None or scheme != "torchrun" or not pid.isdigit():
+        return None
+    return diagnose(target, [], timeout, int(pid))
 
 
 def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]]) -> JobEvidence:

@@ -50,6 +50,9 @@ RAY = "ray:"
 LAST_STEPS = 256
 """So many of the last steps of a rank that has ended are judged, as many as of one that runs."""
 
+_OF_TRAINING = ("steps", "grads", "lr")
+"""What is asked of an agent about a training."""
+
 T = TypeVar("T")
 
 
@@ -77,25 +80,6 @@ def connect(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> 
 
         return connect_ray(name, timeout)
     return Job(name, resolve(name, timeout))
-
-
-def diagnose_launcher(target: str | None, timeout: float) -> Diagnosis | None:
-    """What became of the ranks of a launcher that has none now, or why it starts none; None where `target` is no ``torchrun:PID``."""
-    scheme, _, pid = (target or "").partition(":")
-    if target is None or scheme != "torchrun" or not pid.isdigit():
-        return None
-    from .diagnosing import diagnose
-
-    return diagnose(target, [], timeout, int(pid))
-
-
-def gpu_report(timeout: float, **about_the_job: Any) -> GpuReport:
-    """This host's GPUs with the verdict on them; `about_the_job` as for `jupyter_traindbg.outside.gpu.report`."""
-    from .diagnose import gpu as rules
-    from .outside import gpu
-
-    report = gpu.report(timeout, **about_the_job)
-    return dataclasses.replace(report, verdict=tuple(rules.findings(report)))
 
 
 class Job(Tunable, Watchable):
@@ -131,6 +115,19 @@ class Job(Tunable, Watchable):
             self.enter(DEADLINE_S)
         assert self._ranks is not None
         return list(self._ranks)
+
+    @property
+    def part(self) -> Part | None:
+        """What this job is of a larger one, where it is one process alone: a rank of a launcher, the driver or a worker of a Ray job."""
+        return self._links[0].part if len(self._links) == 1 else None
+
+    def need_training(self, timeout: float = DEADLINE_S) -> None:
+        """Raise `NoTarget`, which names the whole job, where this is the driver of a Ray job that leaves the training to its workers."""
+        part = self.part
+        if part is not None and part.what == "driver":
+            from .ray.of_process import need_training
+
+            need_training(self._links[0], part, timeout)
 
     def enter(self, timeout: float = DEADLINE_S) -> None:
         """Bring an agent into every rank that has none. Raises only where there is no way to look at any of them."""
@@ -220,6 +217,7 @@ class Job(Tunable, Watchable):
     def _change(self, wanted: Mapping[str, Any], timeout: float) -> Changed:
         from .actions import tuning
 
+        self.need_training(timeout)
         return tuning.change(self.name, self._open_links(), dict(wanted), timeout)
 
     def free_memory(self, *, zero_grad: bool = False, timeout: float = DEADLINE_S) -> Freed:
@@ -230,6 +228,7 @@ class Job(Tunable, Watchable):
 
     def gpu(self, *, timeout: float = DEADLINE_S) -> GpuReport:
         """This host's GPUs, with this job's processes marked and numbered as the job sees them."""
+        from .gpu_report import gpu_report
         from .outside import procfs
 
         links = self._open_links()
@@ -259,6 +258,7 @@ class Job(Tunable, Watchable):
         """
         from . import collective_report
 
+        self.need_training(timeout)
         return collective_report.look(self._open_links(), timeout)
 
     def diagnose(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
@@ -271,7 +271,7 @@ class Job(Tunable, Watchable):
         what it left, and by its last steps where those were kept (`keep_steps`). A process of a Ray job, its driver or a worker, is asked
         for all of that job.
         """
-        part = self._part()
+        part = self.part
         if part is None or not part.of_ray:
             return self.diagnose_ranks(timeout=timeout)
         from .ray.of_process import diagnose
@@ -318,7 +318,17 @@ class Job(Tunable, Watchable):
             "collectives": lambda s: self.collectives(timeout=s),
             "diagnose": lambda s: self.diagnose(timeout=s),
             "environ": lambda s: self.environ(timeout=s),
+            **self._questions_of_ray(),
         }
+
+    def _questions_of_ray(self) -> dict[str, Callable[[float], Result]]:
+        """A process of a Ray job is reported together with the workers of that job."""
+        part = self.part
+        if part is None or not part.of_ray:
+            return {}
+        from .ray.report import gather
+
+        return {"ray workers": lambda s: gather(part.whole, timeout=s)[1]}
 
     def _pids_here(self) -> dict[int, int]:
         """The processes of the ranks that are on this machine, and run."""
@@ -364,6 +374,7 @@ class Job(Tunable, Watchable):
         """What `checkpoint` would write there, and what is against it; changes nothing. Raises what `checkpoint` would refuse with."""
         from .actions.checkpoint.planning import plan
 
+        self.need_training(timeout)
         if self._ranks is None:
             self.enter(timeout)
         return plan(self._open_links(), directory, timeout)
@@ -379,10 +390,16 @@ class Job(Tunable, Watchable):
     ) -> Checkpoint:
         from .actions.checkpoint import save
 
+        self.need_training(timeout)
         if self._ranks is None:
             self.enter(timeout)
         links = self._open_links()
-        return save(links, directory, overwrite=overwrite, allow_mixed=allow_mixed, timeout=timeout, progress=progress)
+        made = save(links, directory, overwrite=overwrite, allow_mixed=allow_mixed, timeout=timeout, progress=progress)
+        if not made.missing_ranks or self.part is None:
+            return made
+        return dataclasses.replace(
+            made, notes=(*made.notes, f"only this process was asked; {self.part.whole} names all of its job")
+        )
 
     def compare(self, path: str, *, timeout: float = DEADLINE_S) -> Compared:
         """The keys of the checkpoint at `path` against this job's model (of several, the one that it fits best), with the likely reasons.
@@ -431,11 +448,6 @@ class Job(Tunable, Watchable):
         left = each(there, lambda link: link.leave(force=True))
         return Detached(self.name, sum(1 for _, stopped in left if stopped is True), tuple(ended), note)
 
-    def _part(self) -> Part | None:
-        """What this job is of a larger one, where it is one process alone."""
-        links = self._open_links()
-        return links[0].part if len(links) == 1 else None
-
     def _ended(self) -> Mapping[int, str]:
         """The ranks on this machine whose process has ended, and how."""
         return {link.rank: gone.cause for link in self._links if (gone := link.ended()) is not None}
@@ -456,9 +468,13 @@ class Job(Tunable, Watchable):
     ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
         """Ask every rank's agent at once; the answers, and who gave none. `of_rank`: what else some of them are asked with."""
 
+        if method in _OF_TRAINING:
+            self.need_training(timeout)
+
         def one(link: Link) -> T:
             asked = {**params, **(of_rank or {}).get(link.rank, {})}
-            return build(link.rank, link.pid, link.call(method, asked, timeout))
+            answer = link.call(method, asked, timeout)  # which may tell the rank
+            return build(link.rank, link.pid, answer)
 
         return _sort_out(each(self._open_links(), one))
 

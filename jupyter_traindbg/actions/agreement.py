@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..agent.agreed import ABORT, COMMIT, TOO_LATE
-from ..attach.base import Link
+from ..attach.base import Link, whole_job
 from ..attach.together import each
 from ..errors import ActionRefused, TraindbgError
 from ..outside import procfs
@@ -218,7 +218,7 @@ def require_all(links: list[Link], timeout: float) -> None:
     if missing:
         raise ActionRefused(
             f"this is only {_some(there)} of {len(there) + len(missing)}: {_some(missing)} would not change, and they would drift apart",
-            "nothing was changed; name the launcher, torchrun:PID, so that all ranks change at the same step",
+            f"nothing was changed; name the whole job, {whole_job(links)}, so that all ranks change at the same step",
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from .. import evidence
-from ..attach.base import Link
+from ..attach.base import Link, whole_job
 from ..attach.together import each
 from ..errors import ActionRefused, TraindbgError, UsageError
 from ..language import text
@@ -192,7 +192,7 @@ def end_all(links: list[Link], timeout: float, *, force: bool = False) -> tuple[
     if missing:
         raise ActionRefused(
             f"what is in force would end on rank {links[0].rank} alone, and its {len(missing)} other ranks would drift apart from it",
-            "name the launcher, torchrun:PID, to detach from all ranks; --force where the others are gone",
+            f"name the whole job, {whole_job(links)}, to detach from all ranks; --force where the others are gone",
         )
     first = next(answer for _, answer in found if answer and not isinstance(answer, TraindbgError))
     if len(links) == 1:

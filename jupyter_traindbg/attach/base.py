@@ -16,7 +16,7 @@ from ..outside import procfs
 from ..outside.ending import Noted
 from .client import AgentClient, connect
 
-__all__ = ["Entered", "Link", "Part", "Way", "introduce"]
+__all__ = ["Entered", "Link", "Part", "Way", "introduce", "whole_job"]
 
 AFTERWARDS = "`diagnose` tells how; in a notebook that was attached to it, `%steps` has its last steps"
 """What can be done about a process that has ended."""
@@ -40,6 +40,13 @@ class Part:
     @property
     def of_ray(self) -> bool:
         return self.what != "rank"
+
+
+def _words(part: Part | None) -> str:
+    """What to say of a process that is not all of its job; nothing of ranks, which say it themselves."""
+    if part is None or not part.of_ray:
+        return ""
+    return f"the driver of {part.whole}" if part.what == "driver" else f"a worker of {part.whole}"
 
 
 class Way(Protocol):
@@ -66,8 +73,11 @@ class Link:
         world_size: int = 1,
         *,
         started: int | None = None,
+        numbered: bool = True,
     ) -> None:
-        """`started`: see `procfs.Process.start_ticks`; None where the process cannot be seen from here by that number."""
+        """`started`: see `procfs.Process.start_ticks`; None where the process cannot be seen from here by that number. `numbered`: whether
+        `rank` and `world_size` are known; else its agent is asked, once there is one.
+        """
         self.pid, self.rank, self.world_size = pid, rank, world_size
         self.noted = Noted()
         self.others: frozenset[int] = frozenset()
@@ -77,6 +87,7 @@ class Link:
         self.problem: TraindbgError | None = None
         self._enter = enter
         self._started = started
+        self._numbered = numbered
 
     @cached_property
     def part(self) -> Part | None:
@@ -88,7 +99,7 @@ class Link:
 
     def twin(self) -> Link:
         """Another line to the same process, for questions that must not wait for those on this one."""
-        other = Link(self.pid, self._enter, self.rank, self.world_size, started=self._started)
+        other = Link(self.pid, self._enter, self.rank, self.world_size, started=self._started, numbered=self._numbered)
         other.others, other.noted = self.others, self.noted
         return other
 
@@ -117,15 +128,19 @@ class Link:
             client = self._arrived()
             if client is None:
                 raise self.problem  # our thread waits inside; entering again would only add another one
-            self.client, self.way, self.problem = client, "injected", None
-            return client
+            return self._use(client, "injected", deadline_s)
         try:
             entered = self._enter(deadline_s)
         except TraindbgError as e:
             self.problem, self.way = e, "outside only"
             raise
-        self.client, self.way, self.problem = entered.client, entered.way, None
-        return self.client
+        return self._use(entered.client, entered.way, deadline_s)
+
+    def _use(self, client: AgentClient, way: str, deadline_s: float) -> AgentClient:
+        self.client, self.way, self.problem = client, way, None
+        if not self._numbered:
+            self._take_number(client.call("info", {}, deadline_s))
+        return client
 
     def _hang_up(self) -> None:
         client, self.client = self.client, None
@@ -156,7 +171,7 @@ class Link:
         if self.client is None:
             with contextlib.suppress(TraindbgError):
                 if (client := connect(self.pid, 0.5)) is not None:
-                    self.client, self.way, self.problem = client, "found running", None
+                    self._use(client, "found running", 0.5)
         return self.client
 
     def identify(self, deadline_s: float) -> Rank:
@@ -168,12 +183,15 @@ class Link:
         except TraindbgError as e:
             unknown = NotAvailable("the agent does not answer")
             return Rank(self.rank, self.world_size, self.pid, self.way, unknown, unknown, agent=False, note=str(e))
-        self.rank, self.world_size = info["rank"], info["world_size"]
+        self._take_number(info)
         torch = info["torch"] or NotAvailable("torch is not imported")
-        note = "; ".join(info["failures"])
+        note = "; ".join(filter(None, (_words(self.part), *info["failures"])))
         return Rank(
             self.rank, self.world_size, self.pid, self.way, info["python"], torch, tuple(info["frameworks"]), note=note
         )
+
+    def _take_number(self, info: dict[str, Any]) -> None:
+        self.rank, self.world_size, self._numbered = info["rank"], info["world_size"], True
 
     def leave(self, *, force: bool = False, deadline_s: float = 5.0) -> bool:
         """Say goodbye; True where the agent left the process with us (we were its last client)."""
@@ -189,6 +207,12 @@ class Link:
             return True
         finally:
             client.close()
+
+
+def whole_job(links: Sequence[Link]) -> str:
+    """The target that names all of the job that `links` are a part of, as far as that can be told here."""
+    part = links[0].part
+    return part.whole if part is not None else "torchrun:PID"
 
 
 def introduce(links: Sequence[Link]) -> None:

@@ -21,15 +21,15 @@ def links(text: str, deadline_s: float) -> list[Link]:
 
     pid = int(text)
     who = rank_of(pid)
-    return [link(pid) if who is None else link(pid, who.rank or 0, who.world_size or 1)]
+    return [link(pid, numbered=False) if who is None else link(pid, who.rank or 0, who.world_size or 1)]
 
 
-def link(pid: int, rank: int = 0, world_size: int = 1) -> Link:
-    """A link to process `pid`, not entered yet. Raises `TargetGone`."""
+def link(pid: int, rank: int = 0, world_size: int = 1, *, numbered: bool = True) -> Link:
+    """A link to process `pid`, not entered yet; `numbered`: see `Link`. Raises `TargetGone`."""
     started = procfs.start_ticks(pid)
     if started is None:
         raise TargetGone(f"there is no process {pid}")
-    return Link(pid, lambda deadline_s: enter(pid, deadline_s), rank, world_size, started=started)
+    return Link(pid, lambda deadline_s: enter(pid, deadline_s), rank, world_size, started=started, numbered=numbered)
 
 
 def enter(pid: int, deadline_s: float) -> Entered:

@@ -9,8 +9,9 @@ import re
 import stat
 from collections.abc import Sequence
 
+from ..diagnosing import diagnose_launcher
 from ..errors import NoTarget, UsageError
-from ..job import DEADLINE_S, diagnose_launcher
+from ..job import DEADLINE_S
 from ..log_report import DEADLINE_S as LOG_S
 from ..model import Diagnosis, Result
 from .base import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from ..job import gpu_report
+from ..gpu_report import gpu_report
 from ..model import Result
 from .base import Session, add_target
 

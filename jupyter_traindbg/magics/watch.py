@@ -60,12 +60,14 @@ def _widget(job: Job, args: argparse.Namespace) -> Any:
     except ImportError:
         print("the live view needs anywidget: pip install anywidget; this is one frame of it")
         return _once(job, args)
+    job.need_training(args.timeout)
     widget: Any = job.watch(view=args.view, rate_hz=args.rate_hz)
     return widget
 
 
 def _begun(job: Job, rate_hz: float, timeout: float) -> Feed:
     """The feed, once it has tried. Raises why nobody can be asked; a job that has no trainers yet is waited for."""
+    job.need_training(timeout)
     feed = job.feed(rate_hz=rate_hz)
     feed.refresh()
     if isinstance(feed.problem, (CannotAttach, NotPermitted)) or (

@@ -32,6 +32,8 @@ LATER_S = 1.5
 RESERVE_S = 0.3
 AGAIN_S = 6.0
 """How long a job is looked at again in which nothing was seen to move, and nothing is wrong."""
+FEW = 32
+"""Of so many processes it is looked whether one trains, whatever Ray says that they are."""
 WATCH = "jupyter_traindbg.gather.beside:watch"
 _OVERLAP_S, _BEYOND_S = 0.5, 0.2
 
@@ -51,7 +53,7 @@ def diagnose(
     ends = began + timeout - RESERVE_S
     cluster, workers = report.gather(target, tier=tier, timeout=timeout * GATHER_SHARE)
     address = raystate.resolve(raystate.parse(target).address, max(0.5, ends - time.monotonic()))
-    asked = _asked(ranks, ends) if _has_ranks(workers) else None
+    asked = _asked(ranks, ends) if _may_train(workers) else None
     case = _case(address, cluster, workers, ends, look=tier != 0)
     if asked is None and any(case.waits_for_ranks(row) for row in case.rows):
         asked = _asked(ranks, ends)  # actors that have made a process group of their own
@@ -71,8 +73,10 @@ def verdict(address_text: str, cluster: RayCluster, workers: RayWorkers, timeout
     return replace(workers, verdict=tuple(rules.findings(case)))
 
 
-def _has_ranks(workers: RayWorkers) -> bool:
-    return any(row.kind == "train" and row.pid for row in workers.workers)
+def _may_train(workers: RayWorkers) -> bool:
+    """Whether to ask for ranks at once: Ray Train's workers are some; of few processes it is looked which have an optimizer."""
+    running = [row for row in workers.workers if row.pid]
+    return any(row.kind == "train" for row in running) or len(running) <= FEW
 
 
 def _asked(ranks: RankDiagnosis | None, ends: float) -> Task[Diagnosis | None] | None:

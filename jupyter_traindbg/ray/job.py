@@ -17,7 +17,7 @@ from ..actions import checkpoint, tuning
 from ..actions.checkpoint import planning
 from ..attach.ray.hosts import HERE, Call
 from ..diagnose import running
-from ..errors import DeadlineExceeded, TargetGone, TraindbgError, UsageError
+from ..errors import DeadlineExceeded, NoTarget, TargetGone, TraindbgError, UsageError
 from ..job import DEADLINE_S
 from ..model import (
     Changed,
@@ -143,7 +143,14 @@ class RayJob(Spread):
         """
         from .diagnosing import diagnose
 
-        return diagnose(self.name, timeout, ranks=lambda left_s: self.diagnose_ranks(timeout=left_s))
+        return diagnose(self.name, timeout, ranks=self._diagnose_training)
+
+    def _diagnose_training(self, timeout: float) -> Diagnosis:
+        """`diagnose_ranks` where the trainers make one training: those of several trials are no ranks of each other."""
+        placed = self._need_trainers(timeout)
+        if len(placed) > 1 and all(p.member.world_size == 1 for p in placed):
+            raise NoTarget(f"{len(placed)} processes of {self.name} train, each by itself", "ask each by its pid")
+        return self.diagnose_ranks(timeout=timeout)
 
     def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
         """See `Job.diagnose_ranks`; of the trainers: as the ranks of a job that may hang. Raises `NoTarget` where there are none."""

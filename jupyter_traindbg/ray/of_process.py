@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from ..attach.base import Part
+from .. import evidence
+from ..attach.base import Link, Part
 from ..attach.tasks import Task
 from ..diagnose.ray.merged import alone, asked_of, with_driver
-from ..errors import TraindbgError
+from ..errors import NoTarget, TraindbgError
 from ..job import Job
 from ..model import Diagnosis
 from .job import connect
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "need_training"]
+
+LOOK_S = 0.5
+"""How long a driver is given for a first step."""
 
 
 def diagnose(job: Job, part: Part, timeout: float) -> Diagnosis:
@@ -34,13 +38,29 @@ def diagnose(job: Job, part: Part, timeout: float) -> Diagnosis:
     return dataclasses.replace(judged, taken_s=time.monotonic() - began)
 
 
+def need_training(link: Link, part: Part, timeout: float) -> None:
+    """Raise `NoTarget`, with the way that works, where the driver behind `link` has no optimizer and makes no backward pass."""
+    asked = {"since": 0, "last": 1, "this_run": False, "deadline_s": min(LOOK_S, timeout)}
+    seen = evidence.steps(link.rank, link.pid, link.call("steps", asked, timeout))
+    meanwhile = seen.meanwhile
+    if seen.steps or (meanwhile is not None and (meanwhile.backwards or meanwhile.optimizers)):
+        return
+    raise NoTarget(
+        f"process {link.pid} is the driver of a Ray job and trains nothing itself (yet)",
+        f"name the whole job, with its workers: {part.whole}",
+    )
+
+
 def _of_all(part: Part, timeout: float) -> Diagnosis | TraindbgError:
     ends = time.monotonic() + timeout
     try:
-        with connect(part.whole, timeout) as whole:
+        whole = connect(part.whole, timeout)
+        try:
             if not whole.info.running:
                 return TraindbgError(f"{part.whole} has ended", "")  # a process may outlive its job: a kernel, say
             return whole.diagnose(timeout=max(1.0, ends - time.monotonic()))
+        finally:
+            whole.close()
     except TraindbgError as e:
         return e
 

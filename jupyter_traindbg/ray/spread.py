@@ -72,6 +72,11 @@ class Spread(Job):
         return {"text/plain": repr(self)} if self._hosts is None else self.attached()._repr_mimebundle_()
 
     @property
+    def part(self) -> None:
+        """It is a whole job."""
+        return None
+
+    @property
     def who(self) -> dict[int, str]:
         """What each rank is in Ray's terms: ``{0: "rank 0", 1: "rank 1", 2: "driver", 3: "Collector[0]"}``."""
         return {placed.member.rank: placed.member.who for placed in self._placed}

@@ -80,7 +80,7 @@ class Jobs:
 
     def diagnose(self, name: str) -> dict[str, Any]:
         """What is wrong with the job. Enters its ranks for as long as it takes."""
-        from ..job import diagnose_launcher
+        from ..diagnosing import diagnose_launcher
 
         target = self._checked(name)
         try:

@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "evidence": ["frames", "model", "outside"],
     "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", *DATA],
     "evidence_collectives": ["evidence", "model", "outside"],
+    "gpu_report": ["diagnose.gpu", "outside.gpu", *DATA],
     "grads_report": ["actions.matching", "diagnose.soundness.gradients", "evidence", *DATA],
     "evidence_soundness": ["frames", "model", "outside"],
     "log_report": ["diagnose", "outside", *DATA],  # files, no job
@@ -94,11 +95,13 @@ MAY_IMPORT = {
         "diagnosing",
         "environment_report",
         "evidence",
+        "gpu_report",
         "grads_report",
         "outside",
         "progress",
         "ray.job",  # what `connect` gives for a ray: target
         "ray.of_process",
+        "ray.report",
         "report",
         "stack_report",
         "tunable",
@@ -123,7 +126,7 @@ MAY_IMPORT = {
         "ray.spread",
         *DATA,
     ],
-    "ray.of_process": ["attach", "diagnose.ray", "job", "ray.job", *DATA],
+    "ray.of_process": ["attach", "diagnose.ray", "evidence", "job", "ray.job", *DATA],
     "ray.spread": ["attach", "job", "outside.raystate", "progress", "ray.members", "ray.merging", "ray.part", *DATA],
     "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", *DATA],
     "ray.members": ["ray.part", "ray.workers", *DATA],
@@ -141,7 +144,9 @@ MAY_IMPORT = {
         "attach.discover",
         "checkpoints",
         "collective_report",
+        "diagnosing",
         "evidence",
+        "gpu_report",
         "job",
         "log_following",
         "live",
@@ -155,7 +160,16 @@ MAY_IMPORT = {
         "report",
         *DATA,
     ],
-    "server": ["_version", "attach", "checkpoints", "job", "live", "outside", *DATA],  # asks jobs; draws nothing
+    "server": [
+        "_version",
+        "attach",
+        "checkpoints",
+        "diagnosing",
+        "job",
+        "live",
+        "outside",
+        *DATA,
+    ],  # asks jobs; draws nothing
     "cli": ["_version", "job", "magics", "render", *DATA],
     "__init__": [
         "_version",

@@ -36,7 +36,7 @@ class Outcome:
         why = [self.unequal.words] if self.unequal.words else []
         if self.found.missing:
             who, lost = ranks.name_ranks(self.found.missing), "random generators and loader positions are not in it"
-            why.append(f"{who} {'cannot write there' if self.found.unshared else 'did not answer'}: {lost}")
+            why.append(f"{who} {'cannot write there' if self.found.unshared else 'had no part in it'}: {lost}")
         doubts: dict[str, list[int]] = {}
         for rank, taken in self.taken.items():
             for note in taken["notes"]:

@@ -1,4 +1,5 @@
-"""Ray jobs among the targets of this host: processes that train below a raylet are parts of one target, ``ray:@ADDRESS``.
+"""Ray jobs among the targets of this host: processes that train below a raylet are parts of one target, ``ray:@ADDRESS``, and so is
+the program that drives them.
 
 Where a cluster runs several jobs that train, each is a target, ``ray:JOB@ADDRESS``.
 """
@@ -7,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...model import Target
 from ...outside import procfs
 from ...outside.procfs import Process
+from ...outside.raystate.local import clusters as clusters_here
+from ...outside.raystate.membership import Membership, membership
 
 __all__ = ["gathered", "raylets"]
 
@@ -31,33 +35,42 @@ def gathered(
     targets: Sequence[Target],
     table: Mapping[int, Process],
     raylets: Mapping[int, str],
-    job_of: Callable[[int], str] | None = None,
+    member_of: Callable[[int], Membership | None] | None = None,
 ) -> list[Target]:
-    """The `targets` with those below a raylet behind one for their job, and the rest as they were.
+    """The `targets` with those below a raylet, and their drivers, behind one for their job, and the rest as they were.
 
-    `job_of` tells the job that a process was started for, "" where that is not known: a driver belongs to none of several.
+    `member_of` tells the job that a process takes part in; one of which that is not known belongs to none of several.
     """
     if not raylets:
         return list(targets)
+    member_of = partial(membership, known=clusters_here(everyones=True)) if member_of is None else member_of
     above = {target.pid: _raylet_above(target.pid, table, raylets) for target in targets if target.part_of is None}
     clusters: dict[str, list[Target]] = {}
     for target in targets:
         if target.kind != "kernel" and (raylet := above.get(target.pid)) is not None:
             clusters.setdefault(raylets[raylet], []).append(target)
+    known = {member.pid: member_of(member.pid) for members in clusters.values() for member in members}
+    for target in targets if clusters else ():
+        if (
+            above.get(target.pid, 0) is None
+            and (drives := member_of(target.pid)) is not None
+            and drives.gcs in clusters
+        ):
+            clusters[drives.gcs].insert(0, target)
+            known[target.pid] = drives
     found = []
     grouped: set[int] = set()
     for gcs, members in clusters.items():
-        for name, own in _jobs(gcs, members, job_of or _job_of).items():
+        raylet = next(pid for member in members if (pid := above[member.pid]) is not None)
+        for name, own in _jobs(gcs, members, known).items():
             grouped |= {id(member) for member in own}
-            raylet = above[own[0].pid]
-            assert raylet is not None
             found += [_whole(name, raylet, table, own), *(replace(member, part_of=name) for member in own)]
     return found + [target for target in targets if id(target) not in grouped]
 
 
-def _jobs(gcs: str, members: Sequence[Target], job_of: Callable[[int], str]) -> dict[str, list[Target]]:
+def _jobs(gcs: str, members: Sequence[Target], known: Mapping[int, Membership | None]) -> dict[str, list[Target]]:
     """The members by the target that they belong to; of several jobs, those of none are left out."""
-    ids = {member.pid: job_of(member.pid) for member in members}
+    ids = {m.pid: "" if (ray := known[m.pid]) is None else ray.job_id for m in members}
     if len(set(ids.values()) - {""}) < 2:
         return {f"ray:@{gcs}": list(members)}
     jobs: dict[str, list[Target]] = {}
@@ -65,11 +78,6 @@ def _jobs(gcs: str, members: Sequence[Target], job_of: Callable[[int], str]) -> 
         if ids[member.pid]:
             jobs.setdefault(f"ray:{ids[member.pid]}@{gcs}", []).append(member)
     return jobs
-
-
-def _job_of(pid: int) -> str:
-    """Ray starts each worker for one job. "" also where the process cannot be looked into."""
-    return procfs.environ(pid).get("RAY_JOB_ID", "")
 
 
 def _raylet_above(pid: int, table: Mapping[int, Process], raylets: Mapping[int, str]) -> int | None:

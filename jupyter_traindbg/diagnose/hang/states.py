@@ -50,9 +50,9 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
     if busy:
         unclear = case.overdue and all(v.now.kind == "gpu" for v in busy)  # with a history, there would be a finding
         return ("not known", [*why, _ends_or_not()]) if unclear else (gets_on, [*why, *_phases(busy)])
-    if case.at_ray:
-        return "not known", [*why, _joins_ray() if joins_ray(case.at_ray[0].now) else _at_ray()]
-    return ("stuck" if case.overdue else gets_on), why
+    at_ray = case.at_ray
+    called: State = "not known" if at_ray else "stuck" if case.overdue else gets_on
+    return called, [*why, *(_at_ray(v) for v in at_ray[:1])]
 
 
 def _trouble(case: Case, findings: Sequence[Finding], codes: AbstractSet[str]) -> State | None:
@@ -81,17 +81,15 @@ def _ends_or_not() -> str:
     )
 
 
-def _joins_ray() -> str:
+def _at_ray(view: View) -> str:
+    if joins_ray(view.now):
+        return text(
+            "it is in ray.init(), which may take a minute and gives up by itself: ask again then",
+            "它在 ray.init() 中：这可能需要一分钟，并会自行放弃；请稍后再问",
+        )
     return text(
-        "it is in ray.init(), which may take a minute and gives up by itself: ask again then",
-        "它在 ray.init() 中：这可能需要一分钟，并会自行放弃；请稍后再问",
-    )
-
-
-def _at_ray() -> str:
-    return text(
-        "it waits for a result from Ray, and whether the workers there get on is not seen in this process: `traindbg diagnose ray:auto` asks them",
-        "它在等待 Ray 的结果，而从该进程看不到 worker 是否在推进：`traindbg diagnose ray:auto` 可询问它们",
+        "it waits for a result from Ray, and its workers are not seen in this process: `traindbg diagnose ray:auto` asks them",
+        "它在等待 Ray 的结果，而从该进程看不到 worker：`traindbg diagnose ray:auto` 可询问它们",
     )
 
 

@@ -35,7 +35,7 @@ def state(case: RayCase, found: Sequence[Finding]) -> tuple[State, list[str]]:
     codes = {f.code for f in found}
     if not case.running_jobs and case.jobs and "ray_job_failed" not in codes:
         return "not known", [*why, text("no job of this cluster runs now", "该集群当前没有正在运行的作业")]
-    called: State = "progressing" if found or case.views else "not known"
+    called: State = "progressing" if found else "not known"
     if "ray_job_failed" in codes:
         called = "failed"
     elif any(f.severity == "critical" for f in found):
@@ -46,6 +46,13 @@ def state(case: RayCase, found: Sequence[Finding]) -> tuple[State, list[str]]:
         called = "progressing" if found else "healthy"
     elif case.views and all(r.kind == "driver" or _at_rest(r) for r in case.rows):
         called = "idle"
+    elif case.views and not found:
+        why.append(
+            text(
+                "nobody was seen to get on, and nothing says whether that is too long: ask again in a minute",
+                "没有观察到任何推进，也无法判断是否已经过久：请一分钟后再问",
+            )
+        )
     return called, why
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import procfs
-from .local import clusters
+from .local import LocalCluster, clusters
 
 __all__ = ["Membership", "membership"]
 
@@ -31,10 +32,11 @@ class Membership:
         return f"ray:{self.job_id}@{self.gcs}"
 
 
-def membership(pid: int) -> Membership | None:
+def membership(pid: int, known: Sequence[LocalCluster] | None = None) -> Membership | None:
     """The job that `pid` takes part in; None for a process that takes part in none, or whose descriptors may not be read.
 
-    Needs a raylet of that cluster on this machine, as every driver but that of a Ray client has. 1 ms, and 15 us a process.
+    Needs a raylet of that cluster on this machine, as every driver but that of a Ray client has. 0.5 ms, and 15 us a process of this
+    machine; that only once for many, where `known` are all `clusters` of it.
     """
     found = None
     for fd in sorted(procfs.descriptors(pid), key=int):
@@ -44,7 +46,8 @@ def membership(pid: int) -> Membership | None:
     if found is None:
         return None
     session, kind, job_id, _ = found.groups()
-    gcs = next((c.gcs for c in clusters(everyones=True) if os.path.realpath(c.session_dir) == session), None)
+    there = clusters(everyones=True) if known is None else known
+    gcs = next((c.gcs for c in there if os.path.realpath(c.session_dir) == session), None)
     if gcs is None:
         return None
     if kind == "driver":

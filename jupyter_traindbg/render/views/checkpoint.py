@@ -51,7 +51,7 @@ def _taken(result: Checkpoint) -> Inline:
     elif result.ranks:
         words += [", after ", Span(_steps(result.ranks[0]), "strong")]
     if result.missing_ranks:
-        words.append(Span(f"; {compact_ranks(result.missing_ranks)} did not answer", "warn"))
+        words.append(Span(f"; {compact_ranks(result.missing_ranks)} had no part in it", "warn"))
     return words
 
 

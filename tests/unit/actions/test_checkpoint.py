@@ -170,7 +170,7 @@ def test_the_ranks_that_answer_suffice_for_a_replicated_job(cast: Cast, tmp_path
     links[0].says["survey"] = TargetGone("process 4711 ended")
     result = save(links, str(tmp_path / "ck"))
     assert (result.missing_ranks, [r.rank for r in result.ranks], result.exact) == ((0,), [1, 2], False)
-    assert "rank 0 did not answer" in result.findings[0].evidence[0]
+    assert "rank 0 had no part in it" in result.findings[0].evidence[0]
     assert did(links, 0) == ["survey"]
     assert links[1].params["take"]["weights"]
 
