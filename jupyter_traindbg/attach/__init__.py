@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 
 from ..errors import AmbiguousTarget, NoTarget, UnknownTarget
 from .base import Link, Way
 
+_RAY_JOB = re.compile(r"[0-9a-f]{2}000000|raysubmit_\w+")
 WAYS = ("process", "kernel", "torchrun", "local", "agent_socket")
 
 
@@ -16,7 +18,8 @@ def resolve(text: str, deadline_s: float) -> list[Link]:
         way: Way = import_module(f"{__name__}.{name}")
         if way.matches(text):
             return way.links(text, deadline_s)
-    raise UnknownTarget(f"{text!r} is not a target")
+    hint = f"a job of Ray is ray:{text}, or ray:{text}@ADDRESS" if _RAY_JOB.fullmatch(text) else None
+    raise UnknownTarget(f"{text!r} is not a target", hint)
 
 
 def only_candidate() -> str:

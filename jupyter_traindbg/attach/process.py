@@ -13,7 +13,7 @@ from .client import AgentClient, connect
 
 
 def matches(text: str) -> bool:
-    return text.isdigit()
+    return text.isdigit() and not text.startswith("0")
 
 
 def links(text: str, deadline_s: float) -> list[Link]:

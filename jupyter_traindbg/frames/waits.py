@@ -118,6 +118,7 @@ _RULES = (
     _Rule("torch/cuda/__init__.py", "synchronize", "the GPU (CUDA synchronise)", spins=True),
     _Rule("torch/cuda/streams.py", "synchronize wait", "the GPU (CUDA synchronise)", spins=True),
     _Rule("ray/_private/worker.py", "get wait", "a result from Ray"),
+    _Rule("ray/util/client/worker.py", "get wait", "a result from Ray"),
 )
 _BY_FUNCTION: dict[str, list[_Rule]] = {}
 for _rule in _RULES:
@@ -130,6 +131,8 @@ _PLUMBING = (
     "contextlib.py",
     "torch/utils/_contextlib.py",
     "asyncio/runners.py",
+    "grpc/_common.py",
+    "grpc/_channel.py",
 )
 """Files that only carry a wait for their caller: the search for the outermost meaning goes on through them."""
 

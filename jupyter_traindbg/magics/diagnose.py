@@ -16,7 +16,7 @@ from ..log_report import DEADLINE_S as LOG_S
 from ..model import Diagnosis, Result
 from .base import Session
 
-_TARGET = re.compile(r"\d+|self|(?:kernel|torchrun|ray):.*")
+_TARGET = re.compile(r"\d+|self|raysubmit_\w+|(?:kernel|torchrun|ray):.*")
 _RAY = re.compile(r"ray:(?!//).*")
 _RAY_ADDRESS = re.compile(r"auto|(?:ray|https?)://\S+|(?:\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):\d{1,5}")
 """A cluster's address alone, in all the forms that Ray itself takes."""
@@ -80,7 +80,7 @@ def _of_ray(target: str, timeout: float, session: Session) -> Result:
 
     def ranks(left_s: float) -> Diagnosis | None:
         with session.job(named, left_s) as job:
-            return job.diagnose_ranks(timeout=left_s) if isinstance(job, RayJob) else None
+            return job.diagnose_training(timeout=left_s) if isinstance(job, RayJob) else None
 
     return diagnose(named, timeout, ranks=ranks)
 

@@ -143,10 +143,12 @@ class RayJob(Spread):
         """
         from .diagnosing import diagnose
 
-        return diagnose(self.name, timeout, ranks=self._diagnose_training)
+        return diagnose(self.name, timeout, ranks=lambda left_s: self.diagnose_training(timeout=left_s))
 
-    def _diagnose_training(self, timeout: float) -> Diagnosis:
-        """`diagnose_ranks` where the trainers make one training: those of several trials are no ranks of each other."""
+    def diagnose_training(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        """`diagnose_ranks` where the trainers make one training: those of several trials are no ranks of each other. Raises `NoTarget`
+        otherwise.
+        """
         placed = self._need_trainers(timeout)
         if len(placed) > 1 and all(p.member.world_size == 1 for p in placed):
             raise NoTarget(f"{len(placed)} processes of {self.name} train, each by itself", "ask each by its pid")

@@ -16,6 +16,8 @@ from .job import connect
 
 __all__ = ["diagnose", "need_training"]
 
+OWN_SHARE = 0.75
+"""Of the time: a driver is looked at by itself once, as a rule, and not again, as its wait tells nothing."""
 LOOK_S = 0.5
 """How long a driver is given for a first step."""
 
@@ -27,7 +29,7 @@ def diagnose(job: Job, part: Part, timeout: float) -> Diagnosis:
     """
     began = time.monotonic()
     ends = began + timeout
-    own = Task(lambda: job.diagnose_ranks(timeout=timeout), "driver") if part.what == "driver" else None
+    own = Task(lambda: job.diagnose_ranks(timeout=OWN_SHARE * timeout), "driver") if part.what == "driver" else None
     judged = _of_all(part, timeout)
     if isinstance(judged, TraindbgError):
         mine = job.diagnose_ranks(timeout=max(1.0, ends - time.monotonic())) if own is None else own.result(ends)

@@ -132,7 +132,7 @@ class _Child:
                 pass  # it has just ended: whoever reads its answers settles the question
         if not question.answered.wait(timeout + GRACE_S):
             raise DeadlineExceeded(
-                f"the Ray cluster did not answer in {timeout:g} s", "try again: joining it goes on meanwhile"
+                f"the Ray cluster did not answer in {timeout:.1f} s", "try again: joining it goes on meanwhile"
             )
         if question.error is not None:
             raise question.error

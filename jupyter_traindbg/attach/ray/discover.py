@@ -54,9 +54,9 @@ def gathered(
         if (
             above.get(target.pid, 0) is None
             and (drives := member_of(target.pid)) is not None
-            and drives.gcs in clusters
+            and drives.address in clusters
         ):
-            clusters[drives.gcs].insert(0, target)
+            clusters[drives.address].insert(0, target)
             known[target.pid] = drives
     found = []
     grouped: set[int] = set()

@@ -33,7 +33,7 @@ def state(case: RayCase, found: Sequence[Finding]) -> tuple[State, list[str]]:
     """What to call the job, and by what that was judged."""
     why = _why(case)
     codes = {f.code for f in found}
-    if not case.running_jobs and case.jobs and "ray_job_failed" not in codes:
+    if not case.running_jobs and "ray_job_failed" not in codes and (case.jobs or not case.rows):
         return "not known", [*why, text("no job of this cluster runs now", "该集群当前没有正在运行的作业")]
     called: State = "progressing" if found else "not known"
     if "ray_job_failed" in codes:
@@ -64,7 +64,10 @@ def _why(case: RayCase) -> list[str]:
     moving = {r.who for r in case.moving}
     calls = [r for r in case.rows if case.finished_since(r)]
     works = [r for r in case.rows if r.who in moving and r not in calls]
-    still = [r for r in case.rows if case.pace(r) == "still" and r.who not in moving and r.kind != "driver"]
+    others = [
+        r for r in case.rows if r.who not in moving and r.kind not in ("driver", "train")
+    ]  # a rank is judged by its steps
+    still = [r for r in others if case.pace(r) == "still"]
     lines = [
         text(f"{names(calls)}: finished calls during the look", f"{names(calls)}：观察期间完成了调用") if calls else "",
         text(

@@ -32,6 +32,7 @@ from jupyter_traindbg.model import (
     Finding,
     Frame,
     NotAvailable,
+    Pace,
     RankEvidence,
     RasCommunicator,
     RasRank,
@@ -337,3 +338,44 @@ def test_workers_that_are_starting_are_no_finding() -> None:
         dataclasses.replace(loading((2001, thread(WORKER))), rank=0, pid=1002, collectives=NotAvailable("no group yet"))
     ]
     assert judged(*ranks).findings == ()
+
+
+# --- Ray ------------------------------------------------------------------------------------------------------------
+
+GET = (
+    Frame("/opt/venv/lib/python3.11/site-packages/ray/_private/worker.py", 2810, "get", library=True),
+    *user(25, "main"),
+)
+INIT = (
+    Frame("/opt/venv/lib/python3.11/site-packages/ray/_private/worker.py", 1900, "init", library=True),
+    *user(3, "main"),
+)
+ALONE: dict[str, Any] = {"collectives": NotAvailable("none"), "pace": NotAvailable("no step")}
+
+
+def test_a_process_that_waits_for_ray_alone_is_not_known_to_be_stuck() -> None:
+    found = running.diagnose(job(stuck(0, GET, "a result from Ray", **ALONE), world_size=1))
+    assert (found.state, found.findings) == ("not known", ())
+    assert "`traindbg diagnose ray:auto` asks them" in found.why[-1]
+
+
+def test_a_process_that_joins_ray_is_not_known_to_be_stuck() -> None:
+    found = running.diagnose(job(stuck(0, INIT, "sleep", **ALONE), world_size=1))
+    assert (found.state, found.findings) == ("not known", ())
+    assert "ray.init(), which may take a minute" in found.why[-1]
+    assert found.ranks[0].doing == "starting Ray, or joining its cluster"
+
+
+def test_a_rank_that_waits_for_ray_while_others_wait_for_it_is_to_blame() -> None:
+    found = judged(*OTHERS, stuck(2, GET, "a result from Ray"))
+    assert (found.state, [f.code for f in found.findings], found.findings[0].who) == (
+        "stuck",
+        ["python_wait"],
+        ("rank 2",),
+    )
+
+
+def test_a_wait_for_ray_that_lasts_longer_than_ever_before_is_a_finding() -> None:
+    pace = Pace(90, 90, 40.0, 0.1, (0.1, 0.11, 0.12, 0.1))
+    found = running.diagnose(job(stuck(0, GET, "a result from Ray", **{**ALONE, "pace": pace}), world_size=1))
+    assert (found.state, [f.code for f in found.findings]) == ("stuck", ["python_wait"])

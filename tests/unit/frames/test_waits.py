@@ -30,6 +30,22 @@ ALL_REDUCE = [
     (f"{TORCH}/distributed/c10d_logger.py", 83, "_exception_logger.<locals>.wrapper"),
 ]
 
+RAY = "/venv/lib/python3.11/site-packages/ray"
+GRPC = "/venv/lib/python3.11/site-packages/grpc"
+RAY_CLIENT = [
+    CONDITION,
+    (f"{GRPC}/_common.py", 114, "_wait_once"),
+    (f"{GRPC}/_common.py", 154, "wait"),
+    (f"{GRPC}/_channel.py", 956, "_MultiThreadedRendezvous._next"),
+    (f"{RAY}/util/client/worker.py", 406, "Worker._get_object_iterator"),
+    (f"{RAY}/util/client/worker.py", 536, "Worker._get"),
+    (f"{RAY}/util/client/worker.py", 515, "Worker.get"),
+]
+HOOKS = [
+    (f"{RAY}/_private/client_mode_hook.py", 133, "client_mode_hook.<locals>.wrapper"),
+    (f"{RAY}/_private/auto_init_hook.py", 22, "wrap_auto_init.<locals>.auto_init_wrapper"),
+]
+
 
 @each(
     ("frames", "call", "words"),
@@ -47,6 +63,9 @@ ALL_REDUCE = [
         ([(f"{TORCH}/cuda/__init__.py", 1040, "synchronize"), USER], "ioctl", "the GPU (CUDA synchronise)"),
         ([(f"{TORCH}/autograd/graph.py", 824, "_engine_run_backward"), USER], "futex",
          "the backward pass (autograd's threads; under DDP also its all_reduce)"),
+        ([(f"{RAY}/_private/worker.py", 1007, "Worker.get_objects"), (f"{RAY}/_private/worker.py", 2810, "get"), *HOOKS, USER], "futex",
+         "a result from Ray"),
+        ([*RAY_CLIENT, *HOOKS, USER], "futex", "a result from Ray"),
         ([USER], "futex", "a lock or another thread"),
         ([USER], "clock_nanosleep", "sleep"),
         ([USER], "wait4", "a child process to end"),

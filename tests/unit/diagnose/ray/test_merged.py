@@ -10,7 +10,7 @@ from ray_evidence import CODE, Scene, died
 
 from jupyter_traindbg.diagnose import ray
 from jupyter_traindbg.diagnose.ray import order
-from jupyter_traindbg.diagnose.ray.merged import with_ranks
+from jupyter_traindbg.diagnose.ray.merged import alone, asked_of, with_driver, with_ranks
 from jupyter_traindbg.model import Diagnosis, Finding, RankState
 
 RANKS = Diagnosis(
@@ -50,11 +50,62 @@ def test_without_ranks_nothing_changes() -> None:
     assert with_ranks(judged, None) is judged
 
 
+def of_driver(state: str, row: str, *findings: Finding) -> Diagnosis:
+    return Diagnosis("4711", state, ("rank 0: ...",), (RankState(0, 500, row, "sleeps"),), findings)  # type: ignore[arg-type]
+
+
+SLEEPS = Finding("python_wait", "critical", "Rank 0 sleeps", ("rank 0",))
+NAN = Finding("loss_not_finite", "critical", "The loss is NaN", ("rank 0",))
+
+
+def test_a_driver_that_waits_is_not_stuck_as_long_as_its_workers_get_on() -> None:
+    scene = trainers()
+    scene.busy(scene.actor(3, "running", since_s=3.0))
+    judged = ray.diagnose(scene.case())
+    assert judged.state == "healthy"
+    assert with_driver(judged, of_driver("stuck", "waiting", SLEEPS)) is judged
+    assert with_driver(judged, None) is judged
+
+
+def test_what_holds_a_driver_counts_where_nobody_else_moves_and_nothing_else_is_wrong() -> None:
+    at_rest = ray.diagnose(trainers().case())
+    both = with_driver(at_rest, of_driver("stuck", "waiting", SLEEPS))
+    assert (both.state, both.findings) == ("stuck", (SLEEPS,))
+    assert with_driver(at_rest, of_driver("not known", "waiting")) is at_rest
+    wrong = dataclasses.replace(at_rest, state="stuck", verdict=RANKS.verdict)
+    assert with_driver(wrong, of_driver("stuck", "waiting", SLEEPS)) is wrong
+
+
+def test_a_driver_that_trains_is_judged_by_its_steps() -> None:
+    scene = trainers()
+    scene.busy(scene.actor(3, "running", since_s=3.0))
+    judged = ray.diagnose(scene.case())
+    both = with_driver(judged, of_driver("unsound", "stepping", NAN))
+    assert (both.state, both.findings) == ("unsound", (NAN,))
+    assert {row.who: row.state for row in both.ranks}["driver"] == "stepping"
+
+
+def test_who_has_asked_one_process_is_told_that_all_of_its_job_was_looked_at() -> None:
+    judged = ray.diagnose(trainers().case())
+    of_one = asked_of(judged, "4711", "ray:01000000@h:1", driver=True)
+    assert of_one.target == "4711"
+    assert of_one.why[0] == "4711 is the driver of ray:01000000@h:1: all of that job was looked at"
+    assert asked_of(judged, "4711", "ray:@h:1", driver=False).why[0].startswith("4711 is a process of ray:@h:1")
+    assert (
+        alone(judged, "ray:@h:1", "no GCS answers").why[-1]
+        == "only this process was looked at, and not ray:@h:1: no GCS answers"
+    )
+
+
 def test_a_job_is_called_what_it_is() -> None:
     scene = Scene()
     scene.busy(scene.actor(0, "running", since_s=3.0))
     assert ray.diagnose(scene.case()).state == "healthy"
-    assert ray.diagnose(trainers().case()).state == "progressing"  # all wait; nobody is to blame
+    at_rest = ray.diagnose(trainers().case())
+    assert (at_rest.state, at_rest.findings) == ("not known", ()), (
+        "all wait, nobody is to blame, and nobody was seen to get on"
+    )
+    assert "nobody was seen to get on" in at_rest.why[-1]
     assert ray.diagnose(Scene().case()).state == "not known"
 
 

@@ -364,7 +364,7 @@ def at_rest(queued: int = 0) -> Scene:
     return scene
 
 
-@pytest.mark.parametrize(("queued", "called"), [(0, "idle"), (2, "progressing")])
+@pytest.mark.parametrize(("queued", "called"), [(0, "idle"), (2, "not known")])
 def test_a_job_whose_workers_all_wait_to_be_called_is_idle(queued: int, called: str) -> None:
     scene = at_rest(queued)
     scene.actor(3, "ended")
