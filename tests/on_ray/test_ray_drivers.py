@@ -122,7 +122,7 @@ def test_a_driver_is_judged_by_what_its_job_does(client: Cluster, start: Start, 
     driver = start("ray_drivers.py", kind, *more, env=client.env, ready="READY", timeout_s=120)
     with connect(driver.pid) as job:
         found = job.diagnose(timeout=PATIENT_S)
-    assert found.state == state, found
+    assert found.state == state, "\n".join(map(repr, (found.state, found.why, *found.ranks, *found.findings)))
     assert [f.code for f in found.findings[:1]] == ([] if code is None else [code]), found
     if kind in ("trains", "waits"):
         assert [row.state for row in found.ranks].count("stepping") == 1, found.ranks
