@@ -201,13 +201,13 @@ class Job(Tunable, Watchable):
         from .diagnose.soundness import memory as growth
         from .outside import procfs
 
-        ranks = {link.pid for link in self._open_links()}
+        others = {link.pid: link.others for link in self._open_links()}
 
         def build(rank: int, pid: int, answer: Any) -> tuple[RankMemory, list[growth.Curve]]:
             _, rss, cuda = zip(*answer["curve"], strict=True) if answer["curve"] else ((), (), ())
             about = (answer["first_step"], answer["own_step"], answer["mapped_growth_bytes"])
             curves = growth.curves(rank, pid, growth.Recorded(rss, cuda, *about))
-            below = [Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(pid, apart=ranks)]
+            below = [Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(pid, apart=others[pid])]
             return evidence.memory(rank, pid, answer, below, curves[0].growth.words), curves
 
         judged, silent = self._ask("memory", {"deadline_s": min(4.0, timeout / 2)}, timeout, build)

@@ -15,6 +15,7 @@ from ..model import NotAvailable, Rank
 from ..outside import procfs
 from ..outside.ending import Noted
 from .client import AgentClient, connect
+from .command_lines import is_rays
 
 __all__ = ["Entered", "Link", "Part", "Way", "introduce", "whole_job"]
 
@@ -81,7 +82,7 @@ class Link:
         self.pid, self.rank, self.world_size = pid, rank, world_size
         self.noted = Noted()
         self.others: frozenset[int] = frozenset()
-        """The pids of the job's other ranks: one that this rank has started is no child of it to us."""
+        """The pids of the job's other ranks, and of a Ray cluster that one has started: none of these is a child of this rank to us."""
         self.client: AgentClient | None = None
         self.way = "not entered"
         self.problem: TraindbgError | None = None
@@ -216,7 +217,10 @@ def whole_job(links: Sequence[Link]) -> str:
 
 
 def introduce(links: Sequence[Link]) -> None:
-    """Tell the links of one job of each other."""
+    """Tell the links of one job of each other, and of the Ray cluster that one of them has started: none of that is its child."""
     pids = frozenset(link.pid for link in links)
+    here = [link.pid for link in links if link.here]
+    below = procfs.children(here, procfs.processes()) if here else []
+    cluster = {p.pid for p in below if p.state not in "DZX" and is_rays(procfs.command(p.pid))}
     for link in links:
-        link.others = pids - {link.pid}
+        link.others = (pids - {link.pid}) | cluster

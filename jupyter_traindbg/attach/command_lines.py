@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 
-__all__ = ["connection_file", "is_helper", "is_launcher", "kernel_name", "program"]
+__all__ = ["connection_file", "is_helper", "is_launcher", "is_rays", "kernel_name", "program"]
 
 _LAUNCHER_MODULES = (
     "torch.distributed.run",
@@ -23,12 +23,26 @@ _HELPERS = (
     "ray-dashboard-",
 )
 """Words in the command line of processes that only serve others."""
+_RAYS = (
+    "ray/raylet/raylet",
+    "ray/gcs/gcs_server",
+    "ray/dashboard/dashboard.py",
+    "ray/autoscaler/_private/monitor.py",
+    "ray/_private/log_monitor.py",
+    "ray.util.client.server",
+)
+"""What a cluster consists of, and ``ray.init()`` starts below the program that calls it."""
 _KERNEL_ID = re.compile(r"kernel-([^/]+)\.json$")
 
 
 def is_helper(command: Sequence[str]) -> bool:
     """Whether a process only serves others, as helpers of multiprocessing and of the compiler do."""
     return any(word in part for part in command for word in _HELPERS)
+
+
+def is_rays(command: Sequence[str]) -> bool:
+    """Whether a process is one of those that a Ray cluster consists of: no child of the program that has started the cluster."""
+    return any(word in part for part in command[:4] for word in _RAYS)
 
 
 def program(command: Sequence[str]) -> tuple[str, str, Sequence[str]]:

@@ -200,6 +200,9 @@ def _with_coroutines(facts: Facts, row: RayWorker, tasks: Sequence[Mapping[str, 
     )
 
 
+NOT_WAITING = NotAvailable("it runs")
+
+
 def _coroutine(task: Mapping[str, Any]) -> RayThread:
     chain = [f"{file}:{line} {function}" for file, line, function in task["chain"]]
     where = task["where"]
@@ -210,7 +213,7 @@ def _coroutine(task: Mapping[str, Any]) -> RayThread:
         stack=stack,
         state=task["state"],
         waiting_for=task["waits_for"] or "",
-        still_s=float(task["seen_waiting_s"]),
+        still_s=NOT_WAITING if task["seen_waiting_s"] is None else float(task["seen_waiting_s"]),
         method=(task["method"] or "").rpartition(".")[2],
     )
 

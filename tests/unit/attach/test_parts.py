@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cases import each
+from support import until
 
 from jupyter_traindbg.attach import base, discover, process, resolve
-from jupyter_traindbg.attach.base import Entered, Link, Part, whole_job
+from jupyter_traindbg.attach.base import Entered, Link, Part, introduce, whole_job
+from jupyter_traindbg.attach.command_lines import is_rays
 from jupyter_traindbg.errors import NoTarget, TargetGone, UnknownTarget
 from jupyter_traindbg.job import Job
+from jupyter_traindbg.outside import procfs
 from jupyter_traindbg.outside.raystate import membership as membership_module
 from jupyter_traindbg.outside.raystate.membership import Membership
 from jupyter_traindbg.ray import of_process
@@ -128,3 +134,39 @@ def test_a_process_that_has_ended_is_no_part_of_anything() -> None:
     assert isinstance(link.ended(), TargetGone)
     assert link.part is None
     assert base.Link(PID, lambda deadline_s: pytest.fail("it was entered")).part is None
+
+
+RAYLET = "/venv/lib/python3.11/site-packages/ray/core/src/ray/raylet/raylet"
+
+
+@each(
+    "command, rays",
+    [
+        ((RAYLET, "--raylet_socket_name=/tmp/ray/s/sockets/raylet"), True),
+        (("/venv/bin/python", "-u", "/venv/lib/python3.11/site-packages/ray/autoscaler/_private/monitor.py"), True),
+        (("/venv/bin/python", "-m", "ray.util.client.server", "--port=10001"), True),
+        (("python", "train.py", "--raylet"), False),
+        (("python", "-c", "import ray"), False),
+        ((), False),
+    ],
+)
+def test_what_a_cluster_consists_of_is_known_by_its_command(command: tuple[str, ...], rays: bool) -> None:
+    assert is_rays(command) is rays
+
+
+def test_the_cluster_that_a_program_has_started_is_no_child_of_it(tmp_path: Path) -> None:
+    raylet = tmp_path / "ray" / "raylet" / "raylet"
+    raylet.parent.mkdir(parents=True)
+    raylet.write_text("import os; os.read(0, 1)")
+    run = {"stdin": subprocess.PIPE}
+    with (
+        subprocess.Popen([sys.executable, "-I", "-S", str(raylet)], **run) as cluster,  # type: ignore[call-overload]
+        subprocess.Popen([sys.executable, "-I", "-S", "-c", "import os; os.read(0, 1)"], **run) as child,  # type: ignore[call-overload]
+    ):
+        until(lambda: all(procfs.command(p.pid)[1:2] == ("-I",) for p in (cluster, child)), "both are programs")
+        link = Link(PID, lambda deadline_s: pytest.fail("it was entered"))
+        introduce([link])
+        assert cluster.pid in link.others
+        assert child.pid not in link.others
+        cluster.communicate()
+        child.communicate()

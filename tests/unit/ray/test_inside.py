@@ -125,6 +125,20 @@ def coroutine(where: str, waiting: str, **fields: Any) -> dict[str, Any]:
     }
 
 
+def test_a_coroutine_that_runs_waits_for_nothing_and_nothing_breaks() -> None:
+    known = facts()
+    row = blocked(known)
+    runs = {
+        **coroutine(f"{CODE}:70 Fetcher.take", "Queue.get"),
+        "state": "running",
+        "waits_for": None,
+        "seen_waiting_s": None,
+    }
+    row = inside.with_answers(known, row, {"coroutines": {"tasks": [runs], "left_out": 0}})
+    (thread,) = [t for t in row.threads if t.kind == "coroutine"]
+    assert (thread.state, thread.waiting_for, thread.still_s) == ("running", "", NotAvailable("it runs"))
+
+
 def test_coroutines_that_are_at_one_place_are_told_once() -> None:
     from ray_facts import MAIN_LOOP, SELECT
 
