@@ -32,7 +32,8 @@ def run(agent: Agent, *, most: int = 500) -> Dict[str, Any]:
     function]``, innermost first), ``waits_for`` (in words: ``"asyncio.sleep"``, ``"Lock.acquire"``, ``"ObjectRef"``, ``"gather of 3"``,
     ``"task Task-7"``, ``"a function in an executor"``, ``"a future"``; None where it does not wait), ``refs`` (the references that it
     awaits, also in a gather, each as one of ``waits_for`` of `ray_waits`), ``seen_waiting_s`` (for how long this agent has seen it at
-    this very wait: a lower bound, 0.0 at first; None where it does not wait), ``ours`` (True where nothing of the user's is in it: the library's own).
+    this very wait: a lower bound, 0.0 at first; None where it does not wait), ``ours`` (True where nothing of the user's is
+    in it: the library's own).
     """
     if "asyncio.tasks" not in sys.modules:
         return {"tasks": [], "left_out": 0}
