@@ -136,6 +136,9 @@ class Job(Tunable, Watchable):
         self._links = [link for link, _ in sorted(found, key=lambda f: (f[0].rank, f[0].pid))]
         answers = {id(link): answer for link, answer in found}
         self._ranks = [a for link in self._links if isinstance(a := answers[id(link)], Rank)]
+        if (part := self.part) is not None and part.of_ray:
+            notes = (part.words, *(rank.note for rank in self._ranks if rank.note))
+            self._ranks = [dataclasses.replace(rank, note="; ".join(notes)) for rank in self._ranks]
         self.attach_s = time.monotonic() - began
         problems = [link.problem for link in self._links]
         if all(isinstance(p, (NotPermitted, TargetGone)) for p in problems) and problems[0] is not None:

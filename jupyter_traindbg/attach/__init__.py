@@ -8,7 +8,7 @@ from importlib import import_module
 from ..errors import AmbiguousTarget, NoTarget, UnknownTarget
 from .base import Link, Way
 
-_RAY_JOB = re.compile(r"[0-9a-f]{2}000000|raysubmit_\w+")
+_RAY_JOB = re.compile(r"[0-9a-f]{8}|raysubmit_\w+")
 WAYS = ("process", "kernel", "torchrun", "local", "agent_socket")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -17,7 +17,7 @@ from ..outside.ending import Noted
 from .client import AgentClient, connect
 from .command_lines import is_rays
 
-__all__ = ["Entered", "Link", "Part", "Way", "introduce", "whole_job"]
+__all__ = ["Entered", "Link", "Part", "Way", "clusters_below", "introduce", "whole_job"]
 
 AFTERWARDS = "`diagnose` tells how; in a notebook that was attached to it, `%steps` has its last steps"
 """What can be done about a process that has ended."""
@@ -42,12 +42,9 @@ class Part:
     def of_ray(self) -> bool:
         return self.what != "rank"
 
-
-def _words(part: Part | None) -> str:
-    """What to say of a process that is not all of its job; nothing of ranks, which say it themselves."""
-    if part is None or not part.of_ray:
-        return ""
-    return f"the driver of {part.whole}" if part.what == "driver" else f"a worker of {part.whole}"
+    @property
+    def words(self) -> str:
+        return f"the driver of {self.whole}" if self.what == "driver" else f"a {self.what} of {self.whole}"
 
 
 class Way(Protocol):
@@ -129,19 +126,15 @@ class Link:
             client = self._arrived()
             if client is None:
                 raise self.problem  # our thread waits inside; entering again would only add another one
-            return self._use(client, "injected", deadline_s)
+            self.client, self.way, self.problem = client, "injected", None
+            return client
         try:
             entered = self._enter(deadline_s)
         except TraindbgError as e:
             self.problem, self.way = e, "outside only"
             raise
-        return self._use(entered.client, entered.way, deadline_s)
-
-    def _use(self, client: AgentClient, way: str, deadline_s: float) -> AgentClient:
-        self.client, self.way, self.problem = client, way, None
-        if not self._numbered:
-            self._take_number(client.call("info", {}, deadline_s))
-        return client
+        self.client, self.way, self.problem = entered.client, entered.way, None
+        return self.client
 
     def _hang_up(self) -> None:
         client, self.client = self.client, None
@@ -156,10 +149,12 @@ class Link:
 
     def call(self, method: str, params: dict[str, Any], deadline_s: float) -> Any:
         """Ask this process's agent, entering first where need be."""
-        began = time.monotonic()
+        ends = time.monotonic() + deadline_s
         client = self.enter(deadline_s)
         try:
-            return client.call(method, params, max(0.05, deadline_s - (time.monotonic() - began)))
+            if not self._numbered and method != "info":
+                self._take_number(client.call("info", {}, max(0.05, ends - time.monotonic())))
+            return client.call(method, params, max(0.05, ends - time.monotonic()))
         except TargetGone:
             self.client = None  # the next call may find or start another agent
             raise
@@ -169,10 +164,11 @@ class Link:
         if self.ended() is not None:
             self._hang_up()
             return None
-        if self.client is None:
-            with contextlib.suppress(TraindbgError):
-                if (client := connect(self.pid, 0.5)) is not None:
-                    self._use(client, "found running", 0.5)
+        with contextlib.suppress(TraindbgError):
+            if self.client is None and (client := connect(self.pid, 0.5)) is not None:
+                self.client, self.way, self.problem = client, "found running", None
+            if self.client is not None and not self._numbered:
+                self._take_number(self.client.call("info", {}, 0.5))
         return self.client
 
     def identify(self, deadline_s: float) -> Rank:
@@ -186,7 +182,7 @@ class Link:
             return Rank(self.rank, self.world_size, self.pid, self.way, unknown, unknown, agent=False, note=str(e))
         self._take_number(info)
         torch = info["torch"] or NotAvailable("torch is not imported")
-        note = "; ".join(filter(None, (_words(self.part), *info["failures"])))
+        note = "; ".join(info["failures"])
         return Rank(
             self.rank, self.world_size, self.pid, self.way, info["python"], torch, tuple(info["frameworks"]), note=note
         )
@@ -219,8 +215,12 @@ def whole_job(links: Sequence[Link]) -> str:
 def introduce(links: Sequence[Link]) -> None:
     """Tell the links of one job of each other, and of the Ray cluster that one of them has started: none of that is its child."""
     pids = frozenset(link.pid for link in links)
-    here = [link.pid for link in links if link.here]
-    below = procfs.children(here, procfs.processes()) if here else []
-    cluster = {p.pid for p in below if p.state not in "DZX" and is_rays(procfs.command(p.pid))}
+    cluster = clusters_below([link.pid for link in links if link.here], procfs.processes())
     for link in links:
         link.others = (pids - {link.pid}) | cluster
+
+
+def clusters_below(pids: Collection[int], table: Mapping[int, procfs.Process]) -> frozenset[int]:
+    """The processes right below `pids` that a Ray cluster consists of: whoever calls ``ray.init()`` starts one below itself."""
+    below = procfs.children(pids, table)
+    return frozenset(p.pid for p in below if p.state not in "DZX" and is_rays(procfs.command(p.pid)))

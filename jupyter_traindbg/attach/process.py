@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from ..agent import rendezvous
@@ -11,9 +12,12 @@ from ..outside import procfs
 from .base import Entered, Link
 from .client import AgentClient, connect
 
+_PID = re.compile(r"[1-9]\d{0,6}")
+"""The kernel's greatest is 4194304. Eight digits are the id of a Ray job."""
+
 
 def matches(text: str) -> bool:
-    return text.isdigit() and not text.startswith("0")
+    return _PID.fullmatch(text) is not None
 
 
 def links(text: str, deadline_s: float) -> list[Link]:

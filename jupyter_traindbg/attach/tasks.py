@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ..errors import DeadlineExceeded
+from ..errors import DeadlineExceeded, TraindbgError
 
 __all__ = ["Task"]
 
@@ -39,6 +39,13 @@ class Task(Generic[T]):
     def in_time(self, ends: float) -> T | None:
         """What it returned, or None where it is not done by `ends`. Raises what it raised."""
         return self.result(ends) if self.wait(ends) else None
+
+    def quietly(self, ends: float) -> T | None:
+        """What it returned; None where it is late or failed with a `TraindbgError`: for what others can do without."""
+        try:
+            return self.in_time(ends)
+        except TraindbgError:
+            return None
 
     def result(self, ends: float) -> T:
         """What it returned or raised. Raises `DeadlineExceeded` where it is not done by `ends`."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from ..attach.base import clusters_below
 from ..errors import TraindbgError
 from ..model import Activity, JobEvidence, Look, NotAvailable, ProcessStacks, RankEvidence, Thread
 from ..outside import activity, procfs, sources
@@ -20,7 +21,6 @@ __all__ = ["watch"]
 WINDOW_S = 1.0
 AT_ONCE = 4
 LOOK_S = 2.0
-_RAYS_OWN = frozenset({"raylet", "gcs_server"})
 _NOT_ENTERED = NotAvailable("looked at from outside only")
 
 
@@ -83,13 +83,9 @@ def _runs_a_method(thread: Thread) -> bool:
 
 
 def _below(pids: Iterable[int]) -> Mapping[int, Sequence[int]]:
-    """The processes below each; none for a driver that has started the cluster itself: those are everybody's."""
+    """The processes below each, without the cluster that a driver has started itself: that is everybody's."""
     table = procfs.processes()
-    found: dict[int, Sequence[int]] = {}
-    for pid in pids:
-        children = procfs.descendants(pid, table)
-        found[pid] = [] if any(p.comm in _RAYS_OWN for p in children) else [p.pid for p in children]
-    return found
+    return {pid: [p.pid for p in procfs.descendants(pid, table, apart=clusters_below([pid], table))] for pid in pids}
 
 
 def _evidence(

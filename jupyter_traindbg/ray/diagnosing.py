@@ -16,7 +16,6 @@ from typing import Any
 from ..attach.ray.hosts import open_hosts
 from ..diagnose import ray as rules
 from ..diagnose.ray.merged import with_ranks
-from ..errors import TraindbgError
 from ..gather.tasks import Task
 from ..model import Diagnosis, JobEvidence, RayCluster, RayWorkers
 from ..outside import raystate
@@ -59,7 +58,7 @@ def diagnose(
         asked = _asked(ranks, ends)  # actors that have made a process group of their own
     judged = rules.diagnose(case)
     if asked is not None:
-        judged = with_ranks(judged, _quietly(asked, ends + RESERVE_S))
+        judged = with_ranks(judged, asked.quietly(ends + RESERVE_S))
     return replace(judged, target=target, taken_s=time.monotonic() - began)
 
 
@@ -95,7 +94,7 @@ def _case(
     usual = Task(lambda: history.durations(address, names, job_id, max(0.5, ends - time.monotonic())), "history")
     wanted = rules.wanted(cluster, workers) if look else {}
     seen = closer(address, cluster, wanted, ends - LATER_S)
-    case = rules.RayCase(cluster, workers, closer=seen, calls=_quietly(usual, ends) or {})
+    case = rules.RayCase(cluster, workers, closer=seen, calls=usual.quietly(ends) or {})
     if not look:
         return case
     _wait_until_settled(case, ends - LATER_S)
@@ -104,7 +103,7 @@ def _case(
 
 def _with_later(case: rules.RayCase, address: raystate.ClusterAddress, ends: float) -> rules.RayCase:
     later = Task(lambda: raystate.read(address, None, max(0.5, ends - time.monotonic())), "later")
-    return replace(case, later=_quietly(later, ends) or case.later)
+    return replace(case, later=later.quietly(ends) or case.later)
 
 
 def _until_anything_moves(
@@ -144,11 +143,3 @@ def closer(
     finally:
         hosts.close()
     return {node: answer for node, answer in answers.items() if isinstance(answer, JobEvidence)}
-
-
-def _quietly(task: Task[Any], ends: float) -> Any:
-    """What it returned; None where it was late or failed: the rest of the verdict stands without it."""
-    try:
-        return task.in_time(ends)
-    except TraindbgError:
-        return None

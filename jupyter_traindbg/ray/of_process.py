@@ -35,7 +35,7 @@ def diagnose(job: Job, part: Part, timeout: float) -> Diagnosis:
         mine = job.diagnose_ranks(timeout=max(1.0, ends - time.monotonic())) if own is None else own.result(ends)
         judged = alone(mine, part.whole, judged.cause)
     else:
-        both = judged if own is None else with_driver(judged, _quietly(own, ends))
+        both = judged if own is None else with_driver(judged, own.quietly(ends))
         judged = asked_of(both, job.name, part.whole, driver=own is not None)
     return dataclasses.replace(judged, taken_s=time.monotonic() - began)
 
@@ -65,10 +65,3 @@ def _of_all(part: Part, timeout: float) -> Diagnosis | TraindbgError:
             whole.close()
     except TraindbgError as e:
         return e
-
-
-def _quietly(own: Task[Diagnosis], ends: float) -> Diagnosis | None:
-    try:
-        return own.in_time(ends)
-    except TraindbgError:
-        return None

@@ -12,9 +12,10 @@ import pytest
 from ray_clusters import RAY_TEST_S, Cluster, Submitted
 from support import Start
 
+from jupyter_traindbg.attach.base import Part
 from jupyter_traindbg.attach.discover import part_of, targets
 from jupyter_traindbg.errors import ActionRefused, NoTarget, TraindbgError
-from jupyter_traindbg.job import Job, connect
+from jupyter_traindbg.job import connect
 from jupyter_traindbg.ray.job import RayJob
 
 pytestmark = [pytest.mark.timeout(RAY_TEST_S)]
@@ -152,11 +153,10 @@ def test_without_its_cluster_only_the_process_is_looked_at(
     client: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = start("ray_drivers.py", "asleep", env=client.env, ready="READY", timeout_s=120)
-    link = Job(str(driver.pid), connect(driver.pid)._links)
-    gone = link._links[0].part
-    assert gone is not None
-    link._links[0].__dict__["part"] = type(gone)("ray:01000000@127.0.0.1:9", "driver")  # where nobody answers
-    found = link.diagnose(timeout=PATIENT_S)
-    link.close()
+    with connect(driver.pid) as job:
+        (link,) = job._links
+        assert link.part is not None
+        link.__dict__["part"] = Part("ray:01000000@127.0.0.1:9", link.part.what)  # where nobody answers
+        found = job.diagnose(timeout=PATIENT_S)
     assert (found.state, found.findings) == ("not known", ()), found
     assert any("only this process was looked at, and not ray:01000000@127.0.0.1:9" in why for why in found.why)

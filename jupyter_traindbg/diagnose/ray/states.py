@@ -64,10 +64,8 @@ def _why(case: RayCase) -> list[str]:
     moving = {r.who for r in case.moving}
     calls = [r for r in case.rows if case.finished_since(r)]
     works = [r for r in case.rows if r.who in moving and r not in calls]
-    others = [
-        r for r in case.rows if r.who not in moving and r.kind not in ("driver", "train")
-    ]  # a rank is judged by its steps
-    still = [r for r in others if case.pace(r) == "still"]
+    waits = ("driver", "train")  # for others, as often as not: a rank is judged by its steps
+    still = [r for r in case.rows if case.pace(r) == "still" and r.who not in moving and r.kind not in waits]
     lines = [
         text(f"{names(calls)}: finished calls during the look", f"{names(calls)}：观察期间完成了调用") if calls else "",
         text(

@@ -140,7 +140,7 @@ def _by_gcs(gcs: str, until: float) -> ClusterAddress:
 
 def _by_client(client: str, until: float) -> ClusterAddress:
     host, _, port = client.removeprefix("ray://").rpartition(":")
-    here = local.served_by_client(int(port)) if local.is_here(host) else None
+    here = local.client_servers().get(int(port)) if local.is_here(host) else None
     if here is not None:
         return replace(_by_gcs(here, until), client=client)
     dashboard = f"http://{host}:{DASHBOARD_PORT}"

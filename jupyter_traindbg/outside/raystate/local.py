@@ -11,7 +11,7 @@ from functools import cache
 
 from .. import procfs
 
-__all__ = ["LocalCluster", "clusters", "is_here", "reachable", "same_host", "served_by_client"]
+__all__ = ["LocalCluster", "client_servers", "clusters", "is_here", "reachable", "same_host"]
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,16 @@ def _cluster(pid: int, comm: str) -> LocalCluster | None:
     return LocalCluster(gcs, f"http://{webui}" if webui else "", options.get("session-dir", ""), pid, procfs.uid(pid))
 
 
-def served_by_client(port: int) -> str | None:
-    """The GCS address of the cluster whose Ray client server listens at `port` of this machine."""
+def client_servers() -> dict[int, str]:
+    """The GCS addresses of the clusters whose Ray client servers listen at ports of this machine, by the port."""
+    found: dict[int, str] = {}
     for process in procfs.processes().values():
         words = procfs.command(process.pid) if process.comm.startswith(("python", "ray")) else ()
-        if "ray.util.client.server" in words and f"--port={port}" in words:
-            return next((word.partition("=")[2] for word in words if word.startswith("--address=")), None)
-    return None
+        if "ray.util.client.server" in words:
+            told = {name: value for name, _, value in (word.partition("=") for word in words)}
+            if told.get("--port", "").isdigit() and "--address" in told:
+                found[int(told["--port"])] = told["--address"]
+    return found
 
 
 def same_host(one: str, other: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import procfs, sockets
-from .local import LocalCluster, clusters, is_here, served_by_client
+from .local import LocalCluster, client_servers, clusters, is_here
 
 __all__ = ["Membership", "membership"]
 
@@ -64,10 +64,11 @@ def _as_client(pid: int) -> Membership | None:
     """Of a program that called ``ray.init("ray://...")``: it has a connection to such a server, and none of Ray's logs."""
     if pid in procfs.uninterruptible([pid]) or not procfs.maps_library(pid, b"/ray/_raylet"):
         return None
+    servers = client_servers()
     for socket in sockets.of(pid):
-        if socket.state == "ESTABLISHED":
-            host, port = socket.remote_host, socket.remote_port
-            gcs = served_by_client(port) if is_here(host) else None
+        host, port = socket.remote_host, socket.remote_port
+        if socket.state == "ESTABLISHED" and (port == CLIENT_PORT or port in servers):
+            gcs = servers.get(port) if is_here(host) else None
             if gcs is not None or port == CLIENT_PORT:
                 return Membership(gcs or f"ray://{host}:{port}", "", driver=True)
     return None

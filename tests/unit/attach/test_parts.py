@@ -116,6 +116,21 @@ def test_a_driver_that_trains_is_asked_itself(answer: dict[str, Any]) -> None:
     of_process.need_training(linked(Client(steps=answer), DRIVER), DRIVER, 1.0)
 
 
+INFO = {"rank": 0, "world_size": 1, "python": "3.11", "torch": None, "frameworks": [], "failures": []}
+
+
+def test_the_driver_of_a_ray_job_is_introduced_as_such_and_the_ranks_of_a_job_are_not_looked_for_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (rank,) = Job(str(PID), [linked(Client(info=INFO), DRIVER)]).ranks
+    assert rank.note == "the driver of ray:01000000@h:1"
+    monkeypatch.setattr(discover, "part_of", lambda pid: pytest.fail("it takes 10 ms a rank"))
+    links = [linked(Client(info={**INFO, "rank": n, "world_size": 2})) for n in range(2)]
+    for link in links:
+        del link.__dict__["part"]
+    assert [rank.note for rank in Job("torchrun:41", links).ranks] == ["", ""]
+
+
 def test_who_is_no_driver_is_not_asked_whether_it_trains() -> None:
     client = Client()
     Job(str(PID), [linked(client, Part("ray:@h:1", "worker"))]).need_training()
@@ -123,7 +138,15 @@ def test_who_is_no_driver_is_not_asked_whether_it_trains() -> None:
     assert client.asked == []
 
 
-@each("text, named", [("01000000", "ray:01000000"), ("raysubmit_Ab1", "ray:raysubmit_Ab1"), ("0123", "a pid")])
+@each(
+    "text, named",
+    [
+        ("01000000", "ray:01000000"),
+        ("10000000", "ray:10000000"),
+        ("raysubmit_Ab1", "ray:raysubmit_Ab1"),
+        ("0123", "a pid"),
+    ],
+)
 def test_the_name_of_a_ray_job_alone_says_how_it_is_written(text: str, named: str) -> None:
     with pytest.raises(UnknownTarget, match=named):
         resolve(text, 1.0)

@@ -102,7 +102,7 @@ def test_a_client_is_told_by_its_connection(monkeypatch: pytest.MonkeyPatch) -> 
             assert membership(os.getpid(), []) is None
             monkeypatch.setattr(module, "CLIENT_PORT", port)
             assert membership(os.getpid(), []) == Membership(f"ray://127.0.0.1:{port}", "", driver=True)
-            monkeypatch.setattr(module, "served_by_client", lambda p: "10.0.0.1:6379" if p == port else None)
+            monkeypatch.setattr(module, "client_servers", lambda: {port: "10.0.0.1:6379"})
             assert membership(os.getpid(), []) == Membership("10.0.0.1:6379", "", driver=True)
         monkeypatch.setattr(procfs, "maps_library", lambda pid, name: False)
         with socket.create_connection(("127.0.0.1", port)):
