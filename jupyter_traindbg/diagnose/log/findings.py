@@ -9,6 +9,7 @@ from ...language import text as text_in
 from ...model import Finding, LogError, LogEvent, LogEvidence, LogFrame, LogLine
 from .condition import render
 from .family import Cause, Confidence, Text
+from .launch import is_of_launcher
 from .matching import Hit
 from .order import SURE, UNKNOWN, Candidate
 from .quantities import Value
@@ -144,13 +145,18 @@ def _writer(line: LogLine) -> str:
 
 
 def _where(candidate: Candidate, values: dict[str, Value]) -> str | None:
-    """What the log names itself; else the innermost frame of the person's own code in the exception that shows it."""
+    """What the log names itself; else the innermost frame of the person's own code in the exception that shows it.
+
+    Not where those stood who only waited, if somebody else is blamed.
+    """
     if "file" in values and "line" in values:
         function = values.get("function", "")
         return f"{values['file']}:{values['line']} {function}".strip()
-    wrapped = [c.link for c in candidate.folded] if candidate.decisive.signal.role == "wrapper" else []
-    for link in (candidate.link, *wrapped):
-        frame = inner_user_frame(link.error) if link else None
+    inner = candidate.folded if candidate.decisive.signal.role == "wrapper" else ()
+    wrapped = [c.link for c in inner if c.decisive.signal.blame]
+    own = candidate.link if candidate.decisive.signal.blame or not _who(candidate) else None
+    for link in (own, *wrapped):
+        frame = inner_user_frame(link.error) if link and not is_of_launcher(link.error) else None
         if frame and not _INSTALLED.search(frame.file):
             return f"{frame.file}:{frame.line} {frame.function}".strip()
     return str(values["path"]) if "path" in values else None

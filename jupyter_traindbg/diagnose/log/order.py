@@ -238,9 +238,29 @@ def _top(child: Candidate, parent: dict[str, Candidate]) -> Candidate:
     return child
 
 
+def _by_victims(other: Candidate, root: Candidate) -> bool:
+    """Whether `other` is but what ranks say that waited or lost a connection, and `root` a failure of one that is none of them.
+
+    Then it does not matter which of them printed first: standard error of several processes is in no order.
+    """
+    told = other.decisive.signal
+    if (
+        told.blame
+        or root.decisive.signal.role != "root"
+        or _SEVERITIES[root.family.severity] > _SEVERITIES[other.family.severity]
+    ):
+        return False
+    known_for_it = root.family.code == UNKNOWN and other.family.code in root.family.explains
+    wrote = root.decisive.line.who if root.decisive.line else ""
+    victims = {h.line.who for h in other.hits if h.line}
+    return (told.role == "wrapper" or known_for_it) and bool(wrote) and wrote not in victims
+
+
 def _causes(root: Candidate, other: Candidate) -> bool:
     if root.survived and not other.survived:
         return False
+    if _by_victims(other, root):
+        return True
     if other.family.code in root.family.explains:
         mine, its = _TIERS[root.decisive.signal.role], _TIERS[other.decisive.signal.role]
         return (mine < its and root.tier != _UNSURE) or (mine <= its and root.position <= other.position)

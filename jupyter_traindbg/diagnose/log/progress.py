@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 
 from ...model import LogEvidence, LogLine
+from .launch import ends
 
 __all__ = ["COMPLETED", "ON_PURPOSE", "Progress"]
 
@@ -19,6 +20,8 @@ ON_PURPOSE = frozenset(
 """Exceptions by which somebody ends a run, or a generator ends: their tracebacks show no failure."""
 ENOUGH = 3
 """So many later lines of progress. One or two may be older than what is above them: standard output is buffered, errors are not."""
+BUFFERED = 300
+"""Of a rank that its launcher says has failed: standard output of the others may come a whole buffer later than its last words."""
 
 COMPLETED = (
     "training completed",
@@ -79,6 +82,7 @@ class Progress:
         for (source, rank), numbers in marks.items():
             self._marks[source][rank] = sorted(numbers)
         self._completed = completed
+        self._failed = {e.rank for e in ends(evidence) if e.rank is not None}
         self._stopped: dict[int, int] = {}
         for line in evidence.lines:
             if line.source not in self._stopped and _STOPPED.search(line.text) and not self.after(line):
@@ -95,7 +99,8 @@ class Progress:
         of_ranks = self._marks.get(line.source, {})
         own = of_ranks.get(line.rank, []) if line.rank is not None else []
         judged_by = [own] if own and own[0] < line.number else of_ranks.values()
-        return any(len(marks) - bisect_right(marks, at) >= ENOUGH for marks in judged_by)
+        enough = BUFFERED if line.rank in self._failed and not own else ENOUGH
+        return any(len(marks) - bisect_right(marks, at) >= enough for marks in judged_by)
 
     def completed(self, line: LogLine, number: int) -> bool:
         """Whether the run said that it completed, after line `number` of the source of `line`."""

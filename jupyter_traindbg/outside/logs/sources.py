@@ -79,8 +79,9 @@ def is_pattern(target: str) -> bool:
 
 
 def _within(directory: str) -> list[str]:
-    """The logs in a directory and below it; of a directory of Ray's those that tell."""
-    found = []
+    """The logs in a directory and below it; of a directory of Ray's those that tell. Of a rank whose files are all empty, one: that it is tells."""
+    found: list[str] = []
+    empty: list[str] = []
     for place, folders, files in _walk(directory):
         names = sorted(files)
         if any(name in files for name in _RAY_SESSION):
@@ -88,10 +89,15 @@ def _within(directory: str) -> list[str]:
             names = [name for name in names if _RAY_LOGS.match(name)]
         for name in names:
             path = os.path.join(place, name)
-            if _LOGS.search(name) and not _NO_LOGS.search(name) and _size(path):
-                found.append(path)
+            if _LOGS.search(name) and not _NO_LOGS.search(name):
+                (found if _size(path) else empty).append(path)
         if len(found) >= _MOST_FILES:
             break
+    spoke = set(_ranks(found)) if found else {None}
+    for path, rank in zip(empty, _ranks(empty), strict=True):
+        if None not in spoke and rank is not None and rank not in spoke:
+            spoke.add(rank)
+            found.append(path)
     return found
 
 

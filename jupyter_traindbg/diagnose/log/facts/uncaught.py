@@ -9,6 +9,7 @@ import re
 
 from ....model import LogError, LogEvidence
 from ..findings import inner_user_frame
+from ..launch import crash, is_of_launcher
 from ..progress import ON_PURPOSE, Progress
 from . import Fact
 
@@ -42,6 +43,8 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     for outermost in evidence.errors:
         links = list(outermost.chain())
         innermost = links[-1]
+        if is_of_launcher(outermost) or (crash(outermost) and "ray" not in evidence.launchers):
+            continue
         if any(e.type.rpartition(".")[2] in ON_PURPOSE for e in links):
             continue
         said_at = max(

@@ -1,0 +1,73 @@
+"""Who ended without a word: the launcher tells a signal or an exit status of a process that printed no exception.
+
+A crash (SIGSEGV and the like) is told in any case: what the process printed before is not what ended it. Memory's SIGKILL is a family of
+its own, and so are Ray's workers, whose end Ray tells.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Sequence
+
+from ....model import LogError, LogEvidence
+from ..findings import MOST_BLAMED, inner_user_frame
+from ..launch import End, crash, ends, is_of_launcher, rank_of
+from . import Fact
+
+__all__ = ["facts"]
+
+_CRASHES = frozenset(
+    -int(s)
+    for s in (
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGILL,
+        signal.SIGFPE,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+        signal.SIGXCPU,
+    )
+)
+
+
+def facts(evidence: LogEvidence) -> list[Fact]:
+    """`process_crashed`, `process_exited` with `ended_rank`, `ended_code`, `ended_signal`, `ended_pid`, `ended_host`; or `launcher_failed`."""
+    own = [e for e in evidence.errors if not is_of_launcher(e)]
+    spoke = {rank_of(e.line) for e in own}
+    stacks = [e for e in own if crash(e)] if "ray" not in evidence.launchers else []
+    ended = ends(evidence)
+    if crashed := [e for e in ended if e.code in _CRASHES] or [_of_stack(e) for e in stacks]:
+        return [_fact("process_crashed", crashed, stacks)]
+    if ended:
+        return _without_a_word(ended, spoke)
+    launchers = next((e for e in evidence.errors if is_of_launcher(e)), None)
+    return [] if launchers is None or spoke else [Fact("launcher_failed", launchers.line)]
+
+
+def _of_stack(error: LogError) -> End:
+    return End(error.line, -int(signal.Signals[crash(error)]), rank_of(error.line))
+
+
+def _without_a_word(ended: Sequence[End], spoke: set[int | None]) -> list[Fact]:
+    silent = [e for e in ended if e.rank not in spoke and None not in spoke and (e.rank is not None or not spoke)]
+    if not silent or any(e.code == -signal.SIGKILL for e in ended):
+        return []
+    return [_fact("process_exited", silent[:1])]
+
+
+def _fact(name: str, ended: Sequence[End], stacks: Iterable[LogError] = ()) -> Fact:
+    """Of the first one, with all who ended alike; and where it was, if its stack is there."""
+    end = ended[0]
+    ranks = sorted({e.rank for e in ended if e.rank is not None})
+    told = {
+        "ended_rank": ", ".join(map(str, ranks[:MOST_BLAMED])),
+        "ended_code": str(end.code) if end.code is not None and end.code > 0 else "",
+        "ended_signal": end.signal_name,
+        "ended_pid": end.pid,
+        "ended_host": end.host,
+    }
+    stack = next((s for s in stacks if rank_of(s.line) in (end.rank, None) or end.rank is None), None)
+    if stack is not None and (frame := inner_user_frame(stack)):
+        told |= {"file": frame.file, "line": str(frame.line), "function": frame.function}
+    who = tuple(f"rank {r}" for r in ranks) or ((f"pid {end.pid}",) if end.pid else ())
+    return Fact(name, end.line, {k: v for k, v in told.items() if v}, end.rank, who)

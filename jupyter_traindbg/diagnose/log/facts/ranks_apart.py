@@ -1,0 +1,90 @@
+"""Where each rank stood, when a wait that nobody came to ended: ranks at different lines of the program are in different collectives.
+
+Told only where every rank that the log knows stood in a communication: one that did not was busy or dead, and the others waited for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from ....language import text
+from ....model import LogError, LogEvidence, LogFrame
+from ..findings import inner_user_frame
+from ..launch import is_of_launcher, rank_of, ranks
+from . import Fact
+from .peer_left import LOST
+
+__all__ = ["facts"]
+
+_WAITED = re.compile(r"(?i)Timed out waiting \d+ ?ms for (?:send|recv)")
+_MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes")
+MOST_SHOWN = 8
+LONGEST = 60
+"""Characters of a line of code."""
+
+
+def facts(evidence: LogEvidence) -> list[Fact]:
+    """`ranks_apart` with `odd_rank`, `odd_place`, `other_rank`, `other_place`: the fewer ranks are the odd ones. Of as many, all are blamed."""
+    stood: dict[int, LogError] = {}
+    mismatch = any(_MISMATCH.search(line.text) for line in evidence.lines)
+    aborted: set[int] = set()
+    waited = False
+    for outermost in evidence.errors:
+        rank = rank_of(outermost.line)
+        if rank is None or is_of_launcher(outermost):
+            continue
+        for error in outermost.chain():
+            if _MISMATCH.search(error.message):
+                aborted.add(rank)  # by gloo's own thread: where it stood is not printed
+            elif _WAITED.search(error.message) or LOST.search(error.message):
+                waited = waited or bool(_WAITED.search(error.message))
+                stood.setdefault(rank, error)
+    if not (waited or mismatch) or ranks(evidence) - stood.keys() - aborted:
+        return []
+    return _told(stood)
+
+
+def _told(stood: Mapping[int, LogError]) -> list[Fact]:
+    places: dict[tuple[str, int], list[int]] = defaultdict(list)
+    frames: dict[tuple[str, int], LogFrame] = {}
+    for rank, error in sorted(stood.items()):
+        frame = inner_user_frame(error)
+        if frame is not None:
+            places[frame.file, frame.line].append(rank)
+            frames[frame.file, frame.line] = frame
+    if len(places) < 2:
+        return []
+    odd, *_, other = sorted(places, key=lambda place: (len(places[place]), places[place][0]))
+    alike = len(places[odd]) == len(places[other])
+    values: dict[str, float | str] = {
+        "odd_rank": _listed(places[odd]),
+        "odd_place": _place(frames[odd]),
+        "other_rank": _listed(places[other]),
+        "other_place": _place(frames[other]),
+        "file": frames[odd].file,
+        "line": str(frames[odd].line),
+        "function": frames[odd].function,
+    }
+    words = text(
+        f"rank {values['odd_rank']} at {values['odd_place']}; rank {values['other_rank']} at {values['other_place']}",
+        f"rank {values['odd_rank']} 在 {values['odd_place']}；rank {values['other_rank']} 在 {values['other_place']}",
+    )
+    blamed = [r for place in (places if alike else [odd]) for r in places[place]]
+    who = tuple(f"rank {r}" for r in sorted(blamed))
+    return [Fact("ranks_apart", stood[places[odd][0]].line, values, places[odd][0], who, words)]
+
+
+def _listed(of: list[int]) -> str:
+    shown = ", ".join(map(str, of[:MOST_SHOWN]))
+    return (
+        shown if len(of) <= MOST_SHOWN else text(f"{shown} and {len(of) - MOST_SHOWN} more", f"{shown} 等 {len(of)} 个")
+    )
+
+
+def _place(frame: LogFrame) -> str:
+    where, code = f"{os.path.basename(frame.file)}:{frame.line}", frame.code.strip()
+    code = code if len(code) <= LONGEST else f"{code[: LONGEST - 1]}…"
+    return f"{where} ({code})" if code else where
