@@ -66,6 +66,11 @@ class End:
     """The launcher says that it was the first."""
 
     @property
+    def by_itself(self) -> bool:
+        """Not in order, and not because it was told to: launchers send SIGTERM to the others after the first failure."""
+        return self.code not in (0, -signal.SIGTERM, -signal.SIGINT)
+
+    @property
     def signal_name(self) -> str:
         """``"SIGSEGV"``; empty where it ended with a code."""
         try:
@@ -75,14 +80,13 @@ class End:
 
 
 def ends(evidence: LogEvidence) -> list[End]:
-    """Those who ended by themselves, the first one first: with 0 or SIGTERM (sent by the launcher after the first) does not count.
+    """Of the processes that the launcher tells of, the first failure first.
 
     Where the launcher's summary tells ranks of all hosts, its one-line messages, which know local ranks alone, are left out.
     """
     in_summary = list(_of_summary(evidence))
     found = in_summary or list(_of_lines(evidence))
-    own = [e for e in found if e.code not in (0, -signal.SIGTERM, -signal.SIGINT)]
-    return sorted(own, key=lambda e: not e.first)  # stable: then as they were told
+    return sorted(found, key=lambda e: not e.first)  # stable: then as they were told
 
 
 def _of_summary(evidence: LogEvidence) -> Iterator[End]:

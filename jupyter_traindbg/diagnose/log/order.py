@@ -219,7 +219,7 @@ def _adds_nothing(late: Candidate, first: Candidate) -> bool:
     if late.family.code == UNKNOWN:
         wrote, wrote_first = (c.decisive.line.who if c.decisive.line else "" for c in (late, first))
         return first.tier == _TIERS["wrapper"] or first.position <= late.position or wrote == wrote_first
-    return late.tier == _TIERS["wrapper"] and not late.survived
+    return late.tier == _TIERS["wrapper"] and not (late.survived and late.decisive.signal.blame)
 
 
 def _under(candidate: Candidate, other: Candidate, parent: dict[str, Candidate]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...model import LogError, LogFrame, LogLine
@@ -18,6 +18,8 @@ __all__ = ["errors"]
 _MOST_ERRORS = 2000
 _MESSAGE_LINES = 40
 _MESSAGE = 8000
+_BETWEEN = 6
+"""Lines of standard output within a traceback."""
 _GAP = 12
 """A hole of so many lines in what was kept ends a traceback."""
 
@@ -29,6 +31,7 @@ _LAST = re.compile(
     rf"^(?!(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL):)(?P<type>{_TYPE}|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Z]\w+)(?P<of>\([\w.]+\))?(?::\s?(?P<message>.*)|\s*)$"
 )
 """The line after the frames: any name will do, since a program's own exceptions need not be called errors."""
+_NAMED = re.compile(rf"^{_TYPE}(?::\s|$)")
 _BARE = re.compile(rf"(?:^|[\s`'\"(\[|>])(?P<type>(?!nccl){_TYPE})(?P<of>\([\w.]+\))?: (?P<message>.*)$")
 _ALONE = re.compile(
     r"^\W{0,4}(?P<type>KeyboardInterrupt|AssertionError|torch\.OutOfMemoryError|MemoryError)(?P<of>)(?P<message>)\W{0,3}$"
@@ -99,6 +102,8 @@ class _Reader:
 
     def _traceback(self, start: int) -> tuple[LogError | None, int]:
         frames, at = self._frames(start)
+        if frames:
+            at = self._interrupted(at, lambda n: _NAMED.match(self.texts[n]) is not None) or at
         if at < len(self.lines) and (match := _LAST.match(self.texts[at].strip(" `│|"))):
             return self._with_message(match, frames, start, at)
         if not frames:
@@ -124,11 +129,24 @@ class _Reader:
                 if frame is not None:
                     frames.append(frame)
                 others = 0
+            elif frames and (again := self._interrupted(at, lambda n: self.texts[n].startswith('  File "'))):
+                at = again
             elif not frames and others <= blank and (at == start or others < blank or starts_frames(self.texts[at])):
                 at, others = at + 1, others + 1
             else:
                 break
         return frames, at
+
+    def _interrupted(self, at: int, goes_on: Callable[[int], bool]) -> int:
+        """Where a traceback goes on after `at`, if others' words lie between: torchrun relays what a rank prints and its errors apart. Else 0."""
+        for ahead in range(at, min(at + _BETWEEN + 1, len(self.lines))):
+            if self.lines[ahead].number - self.lines[max(at - 1, 0)].number > 2 * _GAP:
+                return 0
+            if ahead > at and goes_on(ahead):
+                return ahead
+            if starts_frames(self.texts[ahead]) or _LAST.match(self.texts[ahead].strip()):
+                return 0
+        return 0
 
     def _with_message(
         self, match: re.Match[str], frames: Sequence[LogFrame], start: int, at: int

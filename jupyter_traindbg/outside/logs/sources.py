@@ -79,7 +79,10 @@ def is_pattern(target: str) -> bool:
 
 
 def _within(directory: str) -> list[str]:
-    """The logs in a directory and below it; of a directory of Ray's those that tell. Of a rank whose files are all empty, one: that it is tells."""
+    """The logs in a directory and below it; of a directory of Ray's those that tell.
+
+    Empty ones are left out, but for one of a rank that has no other: that it wrote nothing tells.
+    """
     found: list[str] = []
     empty: list[str] = []
     for place, folders, files in _walk(directory):
@@ -93,9 +96,9 @@ def _within(directory: str) -> list[str]:
                 (found if _size(path) else empty).append(path)
         if len(found) >= _MOST_FILES:
             break
-    spoke = set(_ranks(found)) if found else {None}
+    spoke = set(_ranks(found))
     for path, rank in zip(empty, _ranks(empty), strict=True):
-        if None not in spoke and rank is not None and rank not in spoke:
+        if spoke and None not in spoke and rank is not None and rank not in spoke:
             spoke.add(rank)
             found.append(path)
     return found

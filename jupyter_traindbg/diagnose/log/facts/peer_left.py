@@ -18,7 +18,7 @@ MOST_LEFT = 3
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
-    """`peer_left` with `left_rank`, `lost_by` (ranks) and, where a launcher lists who failed and not that rank, `launcher` = "says nothing"."""
+    """`peer_left` with `left_rank` and `lost_by` (ranks); `launcher` = "says nothing" where one lists who failed, and not that rank."""
     lost: set[int] = set()
     at: LogLine | None = None
     for line in evidence.lines:
@@ -28,7 +28,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             at = at or line
     if at is None:
         return []
-    failed = {e.rank for e in ends(evidence)}
+    failed = {e.rank for e in ends(evidence) if e.by_itself}
     spoke = {rank_of(e.line) for e in evidence.errors if not is_of_launcher(e)}
     left = sorted(ranks(evidence) - lost - spoke - failed)
     if not left or len(left) > MOST_LEFT or None in spoke:

@@ -31,17 +31,21 @@ _CRASHES = frozenset(
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
-    """`process_crashed`, `process_exited` with `ended_rank`, `ended_code`, `ended_signal`, `ended_pid`, `ended_host`; or `launcher_failed`."""
+    """`process_crashed`, `process_exited` with `ended_rank`, `ended_code`, `ended_signal`, `ended_pid`, `ended_host`;
+    or `launcher_failed`, with `told_signal` where all were told to end."""
     own = [e for e in evidence.errors if not is_of_launcher(e)]
     spoke = {rank_of(e.line) for e in own}
     stacks = [e for e in own if crash(e)] if "ray" not in evidence.launchers else []
-    ended = ends(evidence)
+    told = ends(evidence)
+    ended = [e for e in told if e.by_itself]
     if crashed := [e for e in ended if e.code in _CRASHES] or [_of_stack(e) for e in stacks]:
         return [_fact("process_crashed", crashed, stacks)]
     if ended:
         return _without_a_word(ended, spoke)
     launchers = next((e for e in evidence.errors if is_of_launcher(e)), None)
-    return [] if launchers is None or spoke else [Fact("launcher_failed", launchers.line)]
+    if launchers is None or spoke:
+        return []
+    return [Fact("launcher_failed", launchers.line, {"told_signal": told[0].signal_name} if told else {})]
 
 
 def _of_stack(error: LogError) -> End:

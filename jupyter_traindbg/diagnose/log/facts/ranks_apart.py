@@ -27,7 +27,10 @@ LONGEST = 60
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
-    """`ranks_apart` with `odd_rank`, `odd_place`, `other_rank`, `other_place`: the fewer ranks are the odd ones. Of as many, all are blamed."""
+    """`ranks_apart` with `odd_rank`, `odd_place`, `other_rank`, `other_place`: the fewer ranks are the odd ones.
+
+    Where no place has fewer, all are blamed.
+    """
     stood: dict[int, LogError] = {}
     mismatch = any(_MISMATCH.search(line.text) for line in evidence.lines)
     aborted: set[int] = set()

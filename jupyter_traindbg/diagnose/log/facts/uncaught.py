@@ -38,7 +38,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         if x.text.lstrip().startswith(_UNRAISABLE) or _RAY_ENDS_IT in x.text
     }
     threads = {(x.source, x.number) for x in evidence.lines if x.text.lstrip().startswith(_THREAD)}
-    caught: set[tuple[str, str]] = set()
+    caught: set[tuple[str, str, str]] = set()
     found: dict[tuple[str, str], Fact] = {}
     for outermost in evidence.errors:
         links = list(outermost.chain())
@@ -77,9 +77,9 @@ def _of_reporting(error: LogError, threads: set[tuple[int, int]]) -> bool:
     return in_thread and bool(frames) and bool(_REPORTING.search(frames[0]))
 
 
-def _place(error: LogError) -> tuple[str, str]:
-    """Where it was raised: the file and the function."""
-    return (error.frames[-1].file, error.frames[-1].function) if error.frames else ("", "")
+def _place(error: LogError) -> tuple[str, str, str]:
+    """What was raised, and where: the file and the function."""
+    return (error.type, error.frames[-1].file, error.frames[-1].function) if error.frames else (error.type, "", "")
 
 
 def _near_the_end(error: LogError, evidence: LogEvidence) -> bool:

@@ -176,3 +176,29 @@ def test_warnings_and_words_are_no_errors() -> None:
 
 def test_hostile_text_ends_soon() -> None:
     errors("File " * 5000 + '"' + " " * 20000 + "\n" + "Traceback (most recent call last):\n" * 300 + "(" * 5000)
+
+
+def test_what_a_rank_prints_between_the_lines_of_its_own_traceback() -> None:
+    """torchrun's --tee reads standard output and standard error apart, so that one comes into the other."""
+    error = only(
+        "[default0]:[rank0]: Traceback (most recent call last):\n"
+        '[default0]:[rank0]:   File "/job/fit.py", line 72, in <module>\n'
+        "[default0]:[rank0]:     main()\n"
+        "[default0]:step 4 loss 0.2042\n"
+        "[default0]:step 5 loss 0.1654\n"
+        '[default0]:[rank0]:   File "/job/fit.py", line 61, in main\n'
+        "[default0]:[rank0]:     loss.backward()\n"
+        "[default0]:step 6 loss 0.1402\n"
+        "[default0]:[rank0]: RuntimeError: it broke\n"
+    )
+    assert (error.type, error.message) == ("RuntimeError", "it broke")
+    assert [f.function for f in error.frames] == ["<module>", "main"]
+
+
+def test_a_traceback_that_is_cut_off_takes_nothing_of_the_next_one() -> None:
+    first, second = errors(
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    x\nstep 4 loss 0.2\n'
+        'Traceback (most recent call last):\n  File "b.py", line 2, in g\n    y\nValueError: w\n'
+    )
+    assert (first.type, [f.file for f in first.frames]) == ("", ["a.py"])
+    assert (second.type, [f.file for f in second.frames]) == ("ValueError", ["b.py"])
