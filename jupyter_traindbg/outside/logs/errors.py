@@ -138,7 +138,7 @@ class _Reader:
         return frames, at
 
     def _interrupted(self, at: int, goes_on: Callable[[int], bool]) -> int:
-        """Where a traceback goes on after `at`, if other words lie between; else 0. torchrun relays what a rank prints and its errors apart."""
+        """Where a traceback goes on after `at`, if other words lie between; else 0. torchrun relays output and errors of a rank apart."""
         for ahead in range(at, min(at + _BETWEEN + 1, len(self.lines))):
             if self.lines[ahead].number - self.lines[max(at - 1, 0)].number > 2 * _GAP:
                 return 0

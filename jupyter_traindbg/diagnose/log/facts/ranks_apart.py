@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from ....language import text
-from ....model import LogError, LogEvidence, LogFrame
+from ....model import LogError, LogEvidence, LogFrame, LogLine
 from ..findings import inner_user_frame
-from ..launch import is_of_launcher, rank_of, ranks
+from ..launch import ends, is_of_launcher, rank_of, ranks
+from ..trends import line_at
 from . import Fact
 from .peer_left import LOST
 
@@ -33,7 +34,8 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     """
     stood: dict[int, LogError] = {}
     mismatch = any(_MISMATCH.search(line.text) for line in evidence.lines)
-    aborted: set[int] = set()
+    aborted = {e.rank for e in ends(evidence) if e.signal_name == "SIGABRT"} if mismatch else set()
+    """By gloo's own thread: where they stood is not printed."""
     waited = False
     for outermost in evidence.errors:
         rank = rank_of(outermost.line)
@@ -41,16 +43,17 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             continue
         for error in outermost.chain():
             if _MISMATCH.search(error.message):
-                aborted.add(rank)  # by gloo's own thread: where it stood is not printed
+                aborted.add(rank)
             elif _WAITED.search(error.message) or LOST.search(error.message):
                 waited = waited or bool(_WAITED.search(error.message))
                 stood.setdefault(rank, error)
     if not (waited or mismatch) or ranks(evidence) - stood.keys() - aborted:
         return []
-    return _told(stood)
+    return _told(evidence, stood)
 
 
-def _told(stood: Mapping[int, LogError]) -> list[Fact]:
+def _told(evidence: LogEvidence, stood: Mapping[int, LogError]) -> list[Fact]:
+    """Of one place alone (the rank that found the mismatch prints none) `rank_stood_at` with `stood_rank`, `stood_place`."""
     places: dict[tuple[str, int], list[int]] = defaultdict(list)
     frames: dict[tuple[str, int], LogFrame] = {}
     for rank, error in sorted(stood.items()):
@@ -58,11 +61,15 @@ def _told(stood: Mapping[int, LogError]) -> list[Fact]:
         if frame is not None:
             places[frame.file, frame.line].append(rank)
             frames[frame.file, frame.line] = frame
-    if len(places) < 2:
+    if len(places) == 1:
+        ((place, at),) = places.items()
+        values: dict[str, float | str] = {"stood_rank": _listed(at), "stood_place": _place(frames[place])}
+        return [Fact("rank_stood_at", _said_at(evidence, stood[at[0]]), values)]
+    if not places:
         return []
     odd, *_, other = sorted(places, key=lambda place: (len(places[place]), places[place][0]))
     alike = len(places[odd]) == len(places[other])
-    values: dict[str, float | str] = {
+    values = {
         "odd_rank": _listed(places[odd]),
         "odd_place": _place(frames[odd]),
         "other_rank": _listed(places[other]),
@@ -77,7 +84,12 @@ def _told(stood: Mapping[int, LogError]) -> list[Fact]:
     )
     blamed = [r for place in (places if alike else [odd]) for r in places[place]]
     who = tuple(f"rank {r}" for r in sorted(blamed))
-    return [Fact("ranks_apart", stood[places[odd][0]].line, values, places[odd][0], who, words)]
+    return [Fact("ranks_apart", _said_at(evidence, stood[places[odd][0]]), values, places[odd][0], who, words)]
+
+
+def _said_at(evidence: LogEvidence, error: LogError) -> LogLine:
+    """Its message, not the headline of its traceback."""
+    return line_at(evidence, error.line.source, error.last_number) or error.line
 
 
 def _listed(of: list[int]) -> str:

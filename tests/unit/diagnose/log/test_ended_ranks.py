@@ -153,6 +153,14 @@ def test_a_kill_is_memorys() -> None:
     no_word_of_networks(found)
 
 
+def test_a_kill_that_spawn_tells_has_its_rank() -> None:
+    found = only(
+        "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+        "host_oom_killed",
+    )
+    assert found.who == ("rank 1",)
+
+
 def test_a_person_who_ends_the_job_is_no_failure() -> None:
     assert judged(steps(5) + raised(0, "KeyboardInterrupt") + summary(0, -2, 1)) == []
 
@@ -293,6 +301,16 @@ def test_a_mismatch_without_places_names_nobody_and_its_sizes() -> None:
     assert found.who == ()
     assert "88 B came, 44 B were waited for" in found.title
     no_word_of_networks(found)
+
+
+def test_of_two_ranks_the_place_of_the_one_that_printed_it_is_told() -> None:
+    aborted = f"terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  {SIZES}\n"
+    found = only(
+        aborted + raised(1, f"RuntimeError: {RESET}", 58, "dist.all_reduce(mine)", "act") + summary(0, -6, 1),
+        "rank_desync",
+    )
+    assert "Rank 1 was at fit.py:58 (dist.all_reduce(mine))" in found.cause
+    assert found.who == ()
 
 
 # --- which ranks there are ---------------------------------------------------------------------------------------------
