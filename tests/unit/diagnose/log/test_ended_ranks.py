@@ -261,6 +261,14 @@ def test_a_connection_that_nccl_loses_stays_nccls() -> None:
     )
 
 
+def test_an_exception_elsewhere_is_the_root_of_what_nccl_loses_too() -> None:
+    lost = "[rank0]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n[rank0]: Last error:\n[rank0]: socketProgress: Connection closed by remote peer gpu-b<51544>\n"
+    found = only(
+        lost + raised(1, "AssertionError: sizes of batch and labels", 42, "assert same", "check"), "uncaught_exception"
+    )
+    assert (found.who, found.where) == (("rank 1",), "/job/fit.py:42 check")
+
+
 # --- ranks in different collectives ----------------------------------------------------------------------------------
 
 
