@@ -6,7 +6,6 @@ Launchers are torchrun, torch.multiprocessing, srun, mpirun, DeepSpeed's and acc
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,16 +16,33 @@ __all__ = ["End", "crash", "ends", "is_of_launcher", "rank_of", "ranks"]
 MOST_RANKS = 4096
 _SUMMARY_RANK = re.compile(r"^\W*rank\s*:\s*(\d{1,6})\s*\(local_rank: \d+\)")
 _SUMMARY_CODE = re.compile(r"^\W*exitcode\s*:\s*(-?\d{1,4})\s*\(pid: (\d+)\)")
+_SUMMARY_TIME = re.compile(r"^\W*time\s*:\s*(\d{4}-\S+)")
 _SUMMARY_HOST = re.compile(r"^\W*host\s*:\s*(\S+)")
 _FIRST_FAILURE = re.compile(r"Root Cause(?: \(first observed failure\))?:")
+_SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    4: "SIGILL",
+    5: "SIGTRAP",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+    24: "SIGXCPU",
+    31: "SIGSYS",
+}
+"""Linux's, wherever the log is read."""
+_NUMBERS = {name: number for number, name in _SIGNALS.items()}
 _WORDS = {
-    "segmentation fault": signal.SIGSEGV,
-    "bus error": signal.SIGBUS,
-    "illegal instruction": signal.SIGILL,
-    "floating point exception": signal.SIGFPE,
-    "aborted": signal.SIGABRT,
-    "killed": signal.SIGKILL,
-    "terminated": signal.SIGTERM,
+    "segmentation fault": "SIGSEGV",
+    "bus error": "SIGBUS",
+    "illegal instruction": "SIGILL",
+    "floating point exception": "SIGFPE",
+    "aborted": "SIGABRT",
+    "killed": "SIGKILL",
+    "terminated": "SIGTERM",
 }
 _CRASHES = "|".join(("segmentation fault", "bus error", "illegal instruction", "floating point exception", "aborted"))
 _ONE_LINE = tuple(
@@ -55,28 +71,27 @@ _WORLD = re.compile(r"(?i)\b(?:world[_ ]size|nranks)\s*[:=]?\s*(\d{1,5})\b|\bMEM
 
 @dataclass(frozen=True)
 class End:
-    """A process that ended, as its launcher tells it. `code` is negative for a signal; None where the launcher does not say."""
+    """A process that ended, as its launcher tells it. `code` is negative for a signal."""
 
     line: LogLine
-    code: int | None
+    code: int
     rank: int | None = None
     pid: str = ""
     host: str = ""
     first: bool = False
-    """The launcher says that it was the first."""
+    """The launcher says that it was the first of those on its host."""
+    time: str = ""
+    """As the summary has it, ``"2026-03-04_10:00:01"``: later ones are greater."""
 
     @property
     def by_itself(self) -> bool:
         """Not in order, and not because it was told to: launchers send SIGTERM to the others after the first failure."""
-        return self.code not in (0, -signal.SIGTERM, -signal.SIGINT)
+        return self.code != 0 and self.signal_name not in ("SIGTERM", "SIGINT")
 
     @property
     def signal_name(self) -> str:
         """``"SIGSEGV"``; empty where it ended with a code."""
-        try:
-            return signal.Signals(-self.code).name if self.code is not None and self.code < 0 else ""
-        except ValueError:
-            return f"signal {-(self.code or 0)}"
+        return _SIGNALS.get(-self.code, f"signal {-self.code}") if self.code < 0 else ""
 
 
 def ends(evidence: LogEvidence) -> list[End]:
@@ -86,23 +101,25 @@ def ends(evidence: LogEvidence) -> list[End]:
     """
     in_summary = list(_of_summary(evidence))
     found = in_summary or list(_of_lines(evidence))
-    return sorted(found, key=lambda e: not e.first)  # stable: then as they were told
+    return sorted(found, key=lambda e: (not e.first, e.time))  # stable: then as they were told
 
 
 def _of_summary(evidence: LogEvidence) -> Iterator[End]:
     """torchrun's: a block for each process, the first failure at the end, under a headline of its own."""
-    source, first, rank, host = -1, False, None, ""
+    source, first, rank, host, time = -1, False, None, "", ""
     for line in evidence.lines:
         if line.source != source:
-            source, first, rank, host = line.source, False, None, ""
+            source, first, rank, host, time = line.source, False, None, "", ""
         if _FIRST_FAILURE.search(line.text):
             first = True
+        elif found := _SUMMARY_TIME.match(line.text):
+            time = found[1]
         elif found := _SUMMARY_HOST.match(line.text):
             host = found[1]
         elif found := _SUMMARY_RANK.match(line.text):
             rank = int(found[1])
         elif rank is not None and (found := _SUMMARY_CODE.match(line.text)):
-            yield End(line, int(found[1]), rank, found[2], host, first)
+            yield End(line, int(found[1]), rank, found[2], host, first, time)
             rank = None
 
 
@@ -124,9 +141,9 @@ def _of_lines(evidence: LogEvidence) -> Iterator[End]:
 
 def _code(said: dict[str, str | None]) -> int | None:
     if name := said.get("name"):
-        return -int(getattr(signal, name, 0)) or None
+        return -_NUMBERS[name] if name in _NUMBERS else None
     if words := said.get("words"):
-        return -int(_WORDS[words.lower()])
+        return -_NUMBERS[_WORDS[words.lower()]]
     if number := said.get("signal"):
         return -int(number)
     code = said.get("code")
@@ -135,13 +152,14 @@ def _code(said: dict[str, str | None]) -> int | None:
 
 def _as_signal(code: int) -> int:
     """What a shell tells of a signal is 128 more than its number."""
-    return 128 - code if code > 128 and code - 128 in {int(s) for s in signal.Signals} else code
+    return 128 - code if code - 128 in _SIGNALS else code
 
 
-def crash(error: LogError) -> str:
-    """The signal (``"SIGSEGV"``) whose stack Python's faulthandler printed, which the reader takes for an exception; "" for any other."""
+def crash(error: LogError) -> End | None:
+    """The crash whose stack Python's faulthandler printed, which the reader takes for an exception; None for any other."""
     words = error.message.strip().lower() if error.type == "Fatal Python error" else ""
-    return _WORDS[words].name if words in _WORDS and words != "aborted" else ""
+    known = words in _WORDS and words != "aborted"
+    return End(error.line, -_NUMBERS[_WORDS[words]], rank_of(error.line)) if known else None
 
 
 def is_of_launcher(error: LogError) -> bool:

@@ -6,7 +6,6 @@ its own, and so are Ray's workers, whose end Ray tells.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable, Sequence
 
 from ....model import LogError, LogEvidence
@@ -16,18 +15,7 @@ from . import Fact
 
 __all__ = ["facts"]
 
-_CRASHES = frozenset(
-    -int(s)
-    for s in (
-        signal.SIGSEGV,
-        signal.SIGBUS,
-        signal.SIGILL,
-        signal.SIGFPE,
-        signal.SIGSYS,
-        signal.SIGTRAP,
-        signal.SIGXCPU,
-    )
-)
+_CRASHES = frozenset(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGSYS", "SIGTRAP", "SIGXCPU"))
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
@@ -38,7 +26,8 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     stacks = [e for e in own if crash(e)] if "ray" not in evidence.launchers else []
     told = ends(evidence)
     ended = [e for e in told if e.by_itself]
-    if crashed := [e for e in ended if e.code in _CRASHES] or [_of_stack(e) for e in stacks]:
+    crashed = [e for e in ended if e.signal_name in _CRASHES] or [end for e in stacks if (end := crash(e))]
+    if crashed:
         return [_fact("process_crashed", crashed, stacks)]
     if ended:
         return _without_a_word(ended, spoke)
@@ -48,13 +37,9 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     return [Fact("launcher_failed", launchers.line, {"told_signal": told[0].signal_name} if told else {})]
 
 
-def _of_stack(error: LogError) -> End:
-    return End(error.line, -int(signal.Signals[crash(error)]), rank_of(error.line))
-
-
 def _without_a_word(ended: Sequence[End], spoke: set[int | None]) -> list[Fact]:
     silent = [e for e in ended if e.rank not in spoke and None not in spoke and (e.rank is not None or not spoke)]
-    if not silent or any(e.code == -signal.SIGKILL for e in ended):
+    if not silent or any(e.signal_name == "SIGKILL" for e in ended):
         return []
     return [_fact("process_exited", silent[:1])]
 
@@ -65,7 +50,7 @@ def _fact(name: str, ended: Sequence[End], stacks: Iterable[LogError] = ()) -> F
     ranks = sorted({e.rank for e in ended if e.rank is not None})
     told = {
         "ended_rank": ", ".join(map(str, ranks[:MOST_BLAMED])),
-        "ended_code": str(end.code) if end.code is not None and end.code > 0 else "",
+        "ended_code": str(end.code) if end.code > 0 else "",
         "ended_signal": end.signal_name,
         "ended_pid": end.pid,
         "ended_host": end.host,

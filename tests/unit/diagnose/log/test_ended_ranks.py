@@ -223,6 +223,11 @@ def test_the_summary_of_all_hosts_beats_lines_that_know_local_ranks_alone() -> N
     assert [e.rank for e in ends(evidence(first))] == [9, 8]
 
 
+def test_of_two_hosts_the_earlier_first_failure_is_the_first() -> None:
+    later = summary(0, 1, 1).replace("10:00:01\n", "10:00:09\n")
+    assert [e.rank for e in ends(evidence(later, summary(9, -11, 8)))][:2] == [9, 0]
+
+
 # --- who left --------------------------------------------------------------------------------------------------------
 
 
