@@ -14,6 +14,7 @@ from .base import Finding, Result
 
 __all__ = [
     "LogDiagnosis",
+    "LogEnd",
     "LogError",
     "LogEvent",
     "LogEvidence",
@@ -118,6 +119,29 @@ class LogStage:
 
 
 @dataclass(frozen=True)
+class LogEnd:
+    """A process of the job that ended, as its launcher tells it: with an exit code, or by a signal (``"SIGSEGV"``)."""
+
+    line: LogLine
+    rank: int | None
+    exit_code: int | None
+    signal: str
+    """Empty where it ended with a code."""
+    pid: int = 0
+    """0 where it is not named."""
+    host: str = ""
+    first: bool = False
+    """The launcher says that it was the first failure on its host."""
+    time: str = ""
+    """As torchrun has it, ``"2026-03-04_10:00:01"``: later ones are greater."""
+
+    @property
+    def by_itself(self) -> bool:
+        """Not in order, and not because it was told to: launchers send SIGTERM to the others after the first failure."""
+        return self.exit_code != 0 and self.signal not in ("SIGTERM", "SIGINT")
+
+
+@dataclass(frozen=True)
 class LogEvidence:
     """All that the rules get to see of a log.
 
@@ -137,6 +161,8 @@ class LogEvidence:
     total_lines: int = 0
     dropped: int = 0
     """Interesting lines that were not kept because of the bounds."""
+    ends: Sequence[LogEnd] = ()
+    """How its processes ended, as launchers say it; the first failure first."""
     launchers: Sequence[str] = ()
     """Who started the job, by the traces it leaves: torchrun, ray, slurm, deepspeed, mpi, notebook."""
 

@@ -7,17 +7,19 @@ import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Said", "endings"]
+__all__ = ["Said", "endings", "said_in", "signal_name"]
 
 
 @dataclass(frozen=True)
 class Said:
     """One process of a launcher that has ended: with an exit code, or by a signal (``"SIGKILL"``). ``pid`` is 0 where it is not named."""
 
-    local_rank: int
+    local_rank: int | None
+    """As the launcher counts: on its host, or (srun, mpirun) in the job."""
     exit_code: int | None
     signal: str | None
     pid: int = 0
+    host: str = ""
 
 
 _WORDS = {
@@ -30,43 +32,54 @@ _WORDS = {
     "Illegal instruction": "SIGILL",
     "Hangup": "SIGHUP",
 }
-"""strsignal(3), as srun writes it."""
+"""strsignal(3), as srun and shells write it."""
 
 _CODE = r"(?P<code>-?\d+)"
-_HOW = (
-    rf"(?:exit ?code:? ?{_CODE}|signal (?P<number>\d+)\b|(?:signal )?(?P<name>SIG[A-Z]+)|(?P<words>{'|'.join(_WORDS)}))"
-)
+_SAID = rf"(?P<words>{'|'.join(_WORDS)})"
+_HOW = rf"(?:exit ?code:? ?{_CODE}|signal (?P<number>\d+)\b|(?:signal )?(?P<name>SIG[A-Z]+)|{_SAID})"
 _FORMS = (
     # torchrun; torch/distributed/elastic/multiprocessing/api.py
     re.compile(rf"failed \(exitcode: {_CODE}\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"),
     # torch.multiprocessing.spawn
     re.compile(rf"process (?P<rank>\d+) terminated with {_HOW}"),
     # srun, alone or in a range: "srun: error: node7: tasks 1-3: Exited with exit code 1"
-    re.compile(rf"\btasks? (?P<rank>\d+)(?:-(?P<last>\d+))?: (?:Exited with )?{_HOW}"),
+    re.compile(rf"srun: error: (?P<host>[\w.-]+): tasks? (?P<rank>\d+)(?:-(?P<last>\d+))?: (?:Exited with )?{_HOW}"),
+    # mpirun
+    re.compile(
+        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on signal (?P<number>\d+)"
+    ),
     # DeepSpeed's launch.py
     re.compile(rf"--local_rank=(?P<rank>\d+)\b.*exits with return code = {_CODE}"),
+    # accelerate and deepspeed, which run one command
+    re.compile(
+        rf"CalledProcessError: Command '.*' (?:died with <Signals\.(?P<name>SIG[A-Z]+)|returned non-zero exit status {_CODE})"
+    ),
+    # a shell: "/bin/sh: line 1: 4711 Segmentation fault (core dumped) python train.py", or without its name
+    re.compile(rf"^\S+: (?:line \d+: )?\s*(?P<pid>\d+) {_SAID}\b|^(?P<dumped>{'|'.join(_WORDS)}) \(core dumped\)"),
 )
 
 
 def endings(lines: Iterable[str]) -> list[Said]:
     """What the lines say of processes that have ended, in their order. Negative exit codes are signals."""
-    return [said for line in lines for said in _of(line)]
+    return [said for line in lines for said in said_in(line)]
 
 
-def _of(line: str) -> Iterator[Said]:
+def said_in(line: str) -> Iterator[Said]:
+    """The same of one line; of a range of tasks one each."""
     for form in _FORMS:
         match = form.search(line)
         if match is None:
             continue
         known = match.groupdict()
         code = int(known["code"]) if known.get("code") else None
-        name = known.get("name") or _WORDS.get(known.get("words") or "")
+        name = known.get("name") or _WORDS.get(known.get("words") or known.get("dumped") or "")
         number = -code if code is not None and code < 0 else int(known.get("number") or 0)
         if number:
             code, name = None, signal_name(number)
-        first = int(known["rank"])
-        for rank in range(first, int(known.get("last") or first) + 1):
-            yield Said(rank, code, name, int(known.get("pid") or 0))
+        first = int(known["rank"]) if known.get("rank") else None
+        last = int(known.get("last") or 0) if first is not None else 0
+        for rank in range(first, max(first, last) + 1) if first is not None else (None,):
+            yield Said(rank, code, name, int(known.get("pid") or 0), known.get("host") or "")
         return
 
 

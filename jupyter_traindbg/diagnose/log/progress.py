@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections import defaultdict
 
 from ...model import LogEvidence, LogLine
-from .launch import ends
 
 __all__ = ["COMPLETED", "ON_PURPOSE", "Progress"]
 
@@ -82,7 +81,7 @@ class Progress:
         for (source, rank), numbers in marks.items():
             self._marks[source][rank] = sorted(numbers)
         self._completed = completed
-        self._failed = {e.rank for e in ends(evidence) if e.by_itself and e.rank is not None}
+        self._failed = {e.rank for e in evidence.ends if e.by_itself and e.rank is not None}
         self._stopped: dict[int, int] = {}
         for line in evidence.lines:
             if line.source not in self._stopped and _STOPPED.search(line.text) and not self.after(line):

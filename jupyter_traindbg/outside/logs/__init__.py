@@ -18,6 +18,7 @@ from ...errors import BadLog
 from ...model import LogError, LogEvidence, LogLine, LogSource, LogStage
 from ...model.logs import LogStageName
 from .clocks import Clock
+from .ends import ends
 from .errors import errors
 from .lines import Said, clean, is_numbered, pieces
 from .markers import Automaton, automaton
@@ -142,6 +143,7 @@ class Gathered:
             total_bytes=self.bytes or sum(s.size_bytes for s in self.sources),
             total_lines=sum(s.lines for s in self.sources),
             dropped=self.dropped,
+            ends=tuple(ends(lines)),
             launchers=tuple(name for name in _LAUNCHERS if name in self.launchers),
         )
 

@@ -90,14 +90,32 @@ def test_a_zombie_tells_its_exit_status(zombie: Leave) -> None:
             "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code 3",
             [Said(2, 3, None)],
         ),
-        ("srun: error: node7: task 3: Killed", [Said(3, None, "SIGKILL")]),
-        ("srun: error: node7: task 0: Segmentation fault (core dumped)", [Said(0, None, "SIGSEGV")]),
-        ("srun: error: node7: tasks 1-2: Exited with exit code 4", [Said(1, 4, None), Said(2, 4, None)]),
+        ("srun: error: node7: task 3: Killed", [Said(3, None, "SIGKILL", host="node7")]),
+        ("srun: error: node7: task 0: Segmentation fault (core dumped)", [Said(0, None, "SIGSEGV", host="node7")]),
+        ("srun: error: node7: tasks 1-2: Exited with exit code 4", [Said(n, 4, None, host="node7") for n in (1, 2)]),
         (
             "[2026-01-01] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'train.py', '--local_rank=2'] exits with "
             "return code = -11",
             [Said(2, None, "SIGSEGV")],
         ),
+        (
+            "mpirun noticed that process rank 1 with PID 911 on node gn2 exited on signal 4 (Illegal instruction).",
+            [Said(1, None, "SIGILL", 911, "gn2")],
+        ),
+        (
+            "subprocess.CalledProcessError: Command '['/py', 'fit.py']' died with <Signals.SIGFPE: 8>.",
+            [Said(None, None, "SIGFPE")],
+        ),
+        (
+            "subprocess.CalledProcessError: Command '['/py', 'fit.py']' returned non-zero exit status 3.",
+            [Said(None, 3, None)],
+        ),
+        (
+            "/bin/sh: line 1: 4711 Segmentation fault      (core dumped) python fit.py",
+            [Said(None, None, "SIGSEGV", 4711)],
+        ),
+        ("Floating point exception (core dumped)", [Said(None, None, "SIGFPE")]),
+        ("Segmentation faults seen: 0", []),
         ("[rank1]: RuntimeError: process group exits", []),
         ("task 5: loading", []),
     ],

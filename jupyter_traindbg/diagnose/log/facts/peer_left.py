@@ -6,7 +6,7 @@ import re
 
 from ....language import text
 from ....model import LogEvidence, LogLine
-from ..launch import ends, is_of_launcher, rank_of, ranks
+from ..launch import is_of_launcher, rank_of, ranks
 from . import Fact
 
 __all__ = ["LOST", "facts"]
@@ -28,7 +28,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             at = at or line
     if at is None:
         return []
-    failed = {e.rank for e in ends(evidence) if e.by_itself}
+    failed = {e.rank for e in evidence.ends if e.by_itself}
     spoke = {rank_of(e.line) for e in evidence.errors if not is_of_launcher(e)}
     left = sorted(ranks(evidence) - lost - spoke - failed)
     if not left or len(left) > MOST_LEFT or None in spoke:

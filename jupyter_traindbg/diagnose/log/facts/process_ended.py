@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ....model import LogError, LogEvidence
+from ....model import LogEnd, LogError, LogEvidence
 from ..findings import MOST_BLAMED, inner_user_frame
-from ..launch import End, crash, ends, is_of_launcher, rank_of
+from ..launch import crash, is_of_launcher, rank_of
 from . import Fact
 
 __all__ = ["facts"]
@@ -24,9 +24,10 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     own = [e for e in evidence.errors if not is_of_launcher(e)]
     spoke = {rank_of(e.line) for e in own}
     stacks = [e for e in own if crash(e)] if "ray" not in evidence.launchers else []
-    told = ends(evidence)
-    ended = [e for e in told if e.by_itself]
-    crashed = [e for e in ended if e.signal_name in _CRASHES] or [end for e in stacks if (end := crash(e))]
+    ended = [e for e in evidence.ends if e.by_itself]
+    crashed = [e for e in ended if e.signal in _CRASHES] or [
+        LogEnd(e.line, rank_of(e.line), None, crash(e)) for e in stacks
+    ]
     if crashed:
         return [_fact("process_crashed", crashed, stacks)]
     if ended:
@@ -34,25 +35,25 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     launchers = next((e for e in evidence.errors if is_of_launcher(e)), None)
     if launchers is None or spoke:
         return []
-    return [Fact("launcher_failed", launchers.line, {"told_signal": told[0].signal_name} if told else {})]
+    return [Fact("launcher_failed", launchers.line, {"told_signal": evidence.ends[0].signal} if evidence.ends else {})]
 
 
-def _without_a_word(ended: Sequence[End], spoke: set[int | None]) -> list[Fact]:
+def _without_a_word(ended: Sequence[LogEnd], spoke: set[int | None]) -> list[Fact]:
     silent = [e for e in ended if e.rank not in spoke and None not in spoke and (e.rank is not None or not spoke)]
-    if not silent or any(e.signal_name == "SIGKILL" for e in ended):
+    if not silent or any(e.signal == "SIGKILL" for e in ended):
         return []
     return [_fact("process_exited", silent[:1])]
 
 
-def _fact(name: str, ended: Sequence[End], stacks: Iterable[LogError] = ()) -> Fact:
+def _fact(name: str, ended: Sequence[LogEnd], stacks: Iterable[LogError] = ()) -> Fact:
     """Of the first one, with all who ended alike; and where it was, if its stack is there."""
     end = ended[0]
     ranks = sorted({e.rank for e in ended if e.rank is not None})
     told = {
         "ended_rank": ", ".join(map(str, ranks[:MOST_BLAMED])),
-        "ended_code": str(end.code) if end.code > 0 else "",
-        "ended_signal": end.signal_name,
-        "ended_pid": end.pid,
+        "ended_code": str(end.exit_code or ""),
+        "ended_signal": end.signal,
+        "ended_pid": str(end.pid or ""),
         "ended_host": end.host,
     }
     stack = next((s for s in stacks if rank_of(s.line) in (end.rank, None) or end.rank is None), None)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ....language import text
 from ....model import LogError, LogEvidence, LogFrame, LogLine
 from ..findings import inner_user_frame
-from ..launch import ends, is_of_launcher, rank_of, ranks
+from ..launch import is_of_launcher, rank_of, ranks
 from ..trends import line_at
 from . import Fact
 from .peer_left import LOST
@@ -34,7 +34,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     """
     stood: dict[int, LogError] = {}
     mismatch = any(_MISMATCH.search(line.text) for line in evidence.lines)
-    aborted = {e.rank for e in ends(evidence) if e.signal_name == "SIGABRT"} if mismatch else set()
+    aborted = {e.rank for e in evidence.ends if e.signal == "SIGABRT"} if mismatch else set()
     """By gloo's own thread: where they stood is not printed."""
     waited = False
     for outermost in evidence.errors:
