@@ -34,7 +34,8 @@ class Text:
 class Signal:
     """What shows a family in a log: a literal (`anchors`) and a `pattern` near it, or a computed `fact`.
 
-    `blame` is false where whoever writes it is a victim: then no finding names them as the one to look at.
+    `unless_progress`: it does not count where the run went on after it; `unless_over`: nor where the work was over before it, so that it
+    tells of processes being ended. `blame` is false where whoever writes it is a victim: then no finding names them as the one to look at.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Signal:
     role: Role = "root"
     weight: float = 0.5
     unless_progress: bool = False
+    unless_over: bool = False
     blame: bool = True
     example: str = ""
 

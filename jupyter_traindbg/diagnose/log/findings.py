@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...language import text as text_in
-from ...model import Finding, LogError, LogEvent, LogEvidence, LogFrame, LogLine
+from ...model import Finding, LogEvent, LogEvidence, LogLine
 from .condition import render
+from .exceptions import inner_user_frame, is_installed
 from .family import Cause, Confidence, Text
 from .launch import is_of_launcher
 from .matching import Hit
 from .order import SURE, UNKNOWN, Candidate
 from .quantities import Value
 
-__all__ = ["events", "finding", "inner_user_frame"]
+__all__ = ["events", "finding"]
 
 MOST_EVIDENCE = 8
 LONGEST = 300
@@ -22,11 +23,6 @@ LONGEST = 300
 MOST_BLAMED = 16
 DOUBTFUL = 0.3
 """The weight from which a verdict is more than a guess."""
-_INSTALLED = re.compile(
-    r"site-packages|dist-packages|<frozen|<string>|<unknown>|[/\\]python3[\d.]*[/\\]|python/ray/|_raylet\.pyx"
-    r"|[/\\]torch[/\\](?:nn|distributed|autograd|_)|(?i:[/\\]lib[/\\](?:multiprocessing|importlib|concurrent|asyncio|\w+\.py))"
-)
-"""Files of packages and of Python itself, also on Windows."""
 _RANK = re.compile(r"(?i)\b(?:global[ _]?)?rank[ =:]{0,2}(\d{1,6})\b")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
@@ -157,15 +153,9 @@ def _where(candidate: Candidate, values: dict[str, Value]) -> str | None:
     own = candidate.link if candidate.decisive.signal.blame or not _who(candidate) else None
     for link in (own, *wrapped):
         frame = inner_user_frame(link.error) if link and not is_of_launcher(link.error) else None
-        if frame and not _INSTALLED.search(frame.file):
+        if frame and not is_installed(frame.file):
             return f"{frame.file}:{frame.line} {frame.function}".strip()
     return str(values["path"]) if "path" in values else None
-
-
-def inner_user_frame(error: LogError) -> LogFrame | None:
-    """The innermost frame that is not of an installed package; the innermost at all where there is no other."""
-    own = [f for f in error.frames if not _INSTALLED.search(f.file)]
-    return own[-1] if own else error.frames[-1] if error.frames else None
 
 
 # --- evidence ------------------------------------------------------------------------------------------------------

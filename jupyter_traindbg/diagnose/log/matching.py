@@ -55,6 +55,8 @@ class Hit:
     """The line and the next one."""
     survived: bool = False
     """The run went on well after it."""
+    over: bool = False
+    """The work was over before it, if the signal asks that."""
 
 
 class _Text:
@@ -124,7 +126,8 @@ def hits(evidence: LogEvidence, families: Iterable[Family]) -> list[Hit]:
         if signal.role != "hint" and _DEBUG.match(line.text):
             continue  # a program telling itself what it tries
         near = "\n".join(x.text for x in (line, *after))
-        found[family.code].append(Hit(family, signal, line, values, near=near, survived=progress.after(line)))
+        over = signal.unless_over and progress.over(line)
+        found[family.code].append(Hit(family, signal, line, values, near=near, survived=progress.after(line), over=over))
     computed = facts(evidence) if any(s.fact for s in signals) else []
     for signal in signals:
         for fact in computed if signal.fact else ():
@@ -181,14 +184,15 @@ def _of_fact(family: Family, signal: Signal, fact: Fact, progress: Progress) -> 
     values = {name: captured(name, value) for name, value in fact.values.items()}
     survived = fact.line is not None and progress.after(fact.line)
     near = fact.line.text if fact.line is not None else ""
-    return Hit(family, signal, fact.line, values, blamed, fact.words, near, survived)
+    over = fact.line is not None and signal.unless_over and progress.over(fact.line)
+    return Hit(family, signal, fact.line, values, blamed, fact.words, near, survived, over)
 
 
 def _standing(of_family: Sequence[Hit]) -> Iterator[Hit]:
     """The hits of one family that nothing refutes."""
     refuted = _Refuted(of_family)
     for hit in of_family:
-        harmless = hit.signal.unless_progress and hit.survived
+        harmless = hit.over or (hit.signal.unless_progress and hit.survived)
         if not (isinstance(hit.signal, Refute) or harmless or refuted(hit)):
             yield hit
 

@@ -1,91 +1,114 @@
-"""Whether a run went on after a line, which makes a frightening one harmless; and whether a person had stopped it before.
+"""Whether a run went on after a line, which makes a frightening one harmless; whether its work was over by then, or a person had stopped it.
 
-Progress is what comes from the training itself: metrics at new lines, bars that count, and words that say the run has completed.
+Progress is what comes from the training itself: metrics at new lines, bars and steps that count, and words that say it has completed.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...model import LogEvidence, LogLine
+from . import signs
+from .exceptions import in_program, unraisable
 
-__all__ = ["COMPLETED", "ON_PURPOSE", "Progress"]
+__all__ = ["ON_PURPOSE", "Progress"]
 
 ON_PURPOSE = frozenset(
     ("KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "SignalException", "BdbQuit")
 )
 """Exceptions by which somebody ends a run, or a generator ends: their tracebacks show no failure."""
 ENOUGH = 3
-"""So many later lines of progress. One or two may be older than what is above them: standard output is buffered, errors are not."""
+"""So many later marks of progress. One or two may be older than what is above them: standard output is buffered, errors are not."""
 BUFFERED = 300
 """Of a rank that its launcher says has failed: standard output of the others may come a whole buffer later than its last words."""
-
-COMPLETED = (
-    "training completed",
-    "training complete",
-    "training finished",
-    "training done",
-    "finished training",
-    "executed successfully",
-    "completed successfully",
-    "finished successfully",
-    "job succeeded",
-    "completed in ",
-    "execution finished in ",
-    "train_runtime",
-    "final validation metrics",
-    "successfully saved checkpoint",
-    "max_epochs=",
-    "max_steps=",
-    "stopping training due to num_updates",
-)
-"""What is printed at a good end, in lower case."""
-
-_REACHED = re.compile(r"max_(?:epochs|steps)=(?!.*reached)")
-_SUCCESS = re.compile(r"^\W*success\W*$")
-_STOPPED = re.compile(r"\bKeyboardInterrupt\b|^\^C|[Cc]trl-[Cc] pressed")
-_SERVED = re.compile(r'"post [^"]{1,200}" 200\b')
-"""A server that goes on answering what it is asked; its health and metrics are answered by the front door alone."""
-_BAR = re.compile(r"\b([1-9]\d*)/\d+ ?\[\d+:\d\d")
-_NOT_TRAINING = re.compile(r"load|download|extract|generat|\bmap\b|token|fetch|filter|captur|compil|shard")
 
 
 def _spread(first: int, last: int, repeats: int) -> list[int]:
     """Where the lines that were folded into one may have been: evenly between the first and the last."""
     n = min(repeats, 20)
-    return [first + (last - first) * i // max(1, n - 1) for i in range(max(1, n))]
+    return sorted({first + (last - first) * i // max(1, n - 1) for i in range(max(1, n))})
+
+
+@dataclass
+class _Source:
+    """What one source shows, by the numbers of its lines."""
+
+    marks: dict[int | None, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Of progress, by rank; a bar that has come to its end in this log has as many as are enough."""
+    complete: int = 0
+    """The last line that speaks of a good end, of a part perhaps."""
+    ends: list[int] = field(default_factory=list)
+    """Where the work was complete: it is said, or the bar is full and no other one has begun."""
+    unfinished: list[int] = field(default_factory=list)
+    """Bars that are not full."""
+    stopped: int | None = None
+    _open: set[str] = field(default_factory=set)
+    _epoch: tuple[int, int] = (0, 0)
+    _steps: dict[tuple[int | None, str], int] = field(default_factory=dict)
+
+    def read(self, line: LogLine) -> None:
+        low = line.text.lower()
+        if signs.is_frame(low):
+            return
+        last = line.last_number or line.number
+        self._epoch = signs.epoch(low) or self._epoch
+        if signs.complete(low):
+            self.complete = max(self.complete, last)
+            if signs.final(low):
+                self.ends.append(last)
+        elif bar := signs.bar(low):
+            self._bar(bar, line, last)
+        elif signs.served(low) or self._counts(low, line.rank):
+            self.marks[line.rank] += _spread(line.number, last, line.repeats)
+
+    def _bar(self, bar: signs.Bar, line: LogLine, last: int) -> None:
+        whole = bar.full and bar.of >= ENOUGH
+        self.marks[line.rank] += _spread(line.number, last, line.repeats) * (ENOUGH if whole else 1)
+        if bar.full:
+            self._open.discard(bar.label)
+            if not self._open and self._epoch[0] >= self._epoch[1]:
+                self.ends.append(last)
+        else:
+            self._open.add(bar.label)
+            self.unfinished.append(last)
+
+    def _counts(self, low: str, rank: int | None) -> bool:
+        """Whether the line shows a higher step than the one before."""
+        counted = signs.step(low)
+        if counted is None:
+            return False
+        name, number = counted
+        before = self._steps.get((rank, name))
+        self._steps[rank, name] = number
+        return before is not None and number > before
 
 
 class Progress:
     """Where in each source the run made progress. Building it is linear in the evidence."""
 
     def __init__(self, evidence: LogEvidence) -> None:
-        marks: dict[tuple[int, int | None], set[int]] = defaultdict(set)
-        completed: dict[int, int] = defaultdict(int)
+        sources: dict[int, _Source] = defaultdict(_Source)
+        for line in evidence.lines:
+            sources[line.source].read(line)
         for series in evidence.series:
-            marks[series.source, series.rank].update(number for number, _ in series.points)
-        for line in evidence.lines:
-            last = line.last_number or line.number
-            low = line.text.lower()
-            if low.lstrip().startswith('file "'):
-                continue  # a frame of a traceback; files are called all sorts of things
-            if (any(words in low for words in COMPLETED) and not _REACHED.search(low)) or _SUCCESS.match(low):
-                completed[line.source] = max(completed[line.source], last)
-            elif ("[" in low and _BAR.search(low) and not _NOT_TRAINING.search(low)) or (
-                '" 200' in low and _SERVED.search(low)
-            ):
-                marks[line.source, line.rank].update(_spread(line.number, last, line.repeats))
-        self._marks: dict[int, dict[int | None, list[int]]] = defaultdict(dict)
-        for (source, rank), numbers in marks.items():
-            self._marks[source][rank] = sorted(numbers)
-        self._completed = completed
+            known = sources[series.source].marks[series.rank]
+            known += {number for number, _ in series.points} - set(known)
+        for source in sources.values():
+            source.marks = {rank: sorted(numbers) for rank, numbers in source.marks.items()}
+        self._sources = dict(sources)
         self._failed = {e.rank for e in evidence.ends if e.by_itself and e.rank is not None}
-        self._stopped: dict[int, int] = {}
+        self._minded = _minded(evidence)
+        self._elsewhere = {e.line.source for e in evidence.ends if e.by_itself}
         for line in evidence.lines:
-            if line.source not in self._stopped and _STOPPED.search(line.text) and not self.after(line):
-                self._stopped[line.source] = line.number
+            at = self._sources[line.source]
+            if at.stopped is None and signs.stopped(line.text) and not self.after(line):
+                at.stopped = line.number
+
+    def _of(self, line: LogLine) -> _Source:
+        return self._sources.get(line.source) or _Source()
 
     def after(self, line: LogLine, number: int | None = None) -> bool:
         """Whether the run went on well after `line` (after line `number` of its source), or said that it completed.
@@ -93,18 +116,54 @@ class Progress:
         A rank that shows its own steps is judged by them alone: others do some more before they notice, or their lines come later.
         """
         at = max(line.number, number or 0)
-        if self._completed.get(line.source, 0) > at:
+        source = self._of(line)
+        if source.complete > at:
             return True
-        of_ranks = self._marks.get(line.source, {})
-        own = of_ranks.get(line.rank, []) if line.rank is not None else []
-        judged_by = [own] if own and own[0] < line.number else of_ranks.values()
+        own = source.marks.get(line.rank, []) if line.rank is not None else []
+        judged_by = [own] if own and own[0] < line.number else source.marks.values()
         enough = BUFFERED if line.rank in self._failed and not own else ENOUGH
         return any(len(marks) - bisect_right(marks, at) >= enough for marks in judged_by)
 
     def completed(self, line: LogLine, number: int) -> bool:
         """Whether the run said that it completed, after line `number` of the source of `line`."""
-        return self._completed.get(line.source, 0) > number
+        return self._of(line).complete > number
+
+    def over(self, line: LogLine) -> bool:
+        """Whether the work was complete before `line`, and no exception of the program and no launcher minds what came then.
+
+        What is printed after that tells of processes being ended: it is no failure of the work.
+        """
+        source = self._of(line)
+        at = bisect_left(source.ends, line.number)
+        if not at or self._elsewhere - {line.source}:
+            return False
+        end = source.ends[at - 1]
+        begun = [n for marks in source.marks.values() for n in marks if end < n < line.number]
+        begun_bars = any(end < n < line.number for n in source.unfinished)
+        return len(begun) < ENOUGH and not begun_bars and self._minded.get(line.source, 0) <= end
+
+    def anywhere_but(self, source: int) -> bool:
+        """Whether another source shows work that goes on."""
+        return any(
+            len(marks) >= ENOUGH for n, of in self._sources.items() if n != source for marks in of.marks.values()
+        )
 
     def stopped_before(self, line: LogLine) -> bool:
         """Whether a person had stopped the run (Ctrl-C) before `line`, for good: what follows is it being torn down."""
-        return self._stopped.get(line.source, line.number) < line.number
+        stopped = self._of(line).stopped
+        return stopped is not None and stopped < line.number
+
+
+def _minded(evidence: LogEvidence) -> Mapping[int, int]:
+    """By source, the last line of a failure of the program itself: an exception of its own code, or a process that its launcher reports."""
+    let_pass = unraisable(evidence)
+    found: dict[int, int] = defaultdict(int)
+    for error in evidence.errors:
+        place = (error.line.source, error.line.number)
+        on_purpose = error.type.rpartition(".")[2] in ON_PURPOSE
+        if place not in let_pass and not on_purpose and in_program(error):
+            found[place[0]] = max(found[place[0]], place[1])
+    for end in evidence.ends:
+        if end.by_itself:
+            found[end.line.source] = max(found[end.line.source], end.line.number)
+    return found

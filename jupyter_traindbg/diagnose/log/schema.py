@@ -17,7 +17,7 @@ __all__ = ["BadKnowledge", "examples_that_fail", "family"]
 
 _KEYS = {
     "": "code severity title about explains signal refute cause question guide source",
-    "signal": "id anchor regex fact role weight unless_progress blame example",
+    "signal": "id anchor regex fact role weight unless_progress unless_over blame example",
     "refute": "id anchor regex fact of near example",
     "cause": "id when title text steps confidence",
     "question": "text",
@@ -33,6 +33,7 @@ _REQUIRED = {
     "guide": "guide entry truth",
     "source": "url about",
 }
+_FLAGS = {"unless_progress": False, "unless_over": False, "blame": True}
 SHORTEST_ANCHOR = 3
 """Bytes. The reader looks for all anchors at once in every line of gigabytes: a short one stops it too often."""
 _ID = re.compile(r"[a-z][a-z0-9_]*")
@@ -194,7 +195,7 @@ def _signal(check: _Checker, table: Mapping[str, Any], at: str, taken: set[str])
     if not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
         check.say(f"{at}: weight", f"{weight!r} is not between 0 and 1")
         weight = 0.5
-    flags = {key: table.get(key, default) for key, default in (("unless_progress", False), ("blame", True))}
+    flags = {key: table.get(key, default) for key, default in _FLAGS.items()}
     for key, value in flags.items():
         if not isinstance(value, bool):
             check.say(f"{at}: {key}", "has to be true or false")
@@ -206,6 +207,7 @@ def _signal(check: _Checker, table: Mapping[str, Any], at: str, taken: set[str])
         role=cast(Role, check.one_of(table.get("role"), ("root", "symptom", "wrapper", "hint"), f"{at}: role")),
         weight=float(weight),
         unless_progress=bool(flags["unless_progress"]),
+        unless_over=bool(flags["unless_over"]),
         blame=bool(flags["blame"]),
         example=example,
     )

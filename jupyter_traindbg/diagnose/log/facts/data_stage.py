@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from ....model import LogEvidence, LogLine
+from ..progress import Progress
 from . import Fact
 
 __all__ = ["facts"]
@@ -39,8 +40,13 @@ _COMPLAINT = re.compile(
 )
 """A person's words beside what is pasted."""
 _MOVES = re.compile(
-    r"\b[1-9]\d{0,8}%\||\b[1-9]\d{0,8} examples|\b[1-9]\d{0,8}/\d+ \[|(?i:\b(?:step|epoch|iter\w*|loss)\b)"
+    r"\b[1-9]\d{0,8}%\||\b[1-9]\d{0,8} examples|\b[1-9]\d{0,8}/\d+ \["
+    r"|(?i:\b(?:step|epoch|iter\w*|loss|param(?:eter)?s|(?:model|trainer|weights|optimizer)\b.{0,40}\b(?:loaded|created|starts?|ready))\b)"
+    r"|(?i:\bdata ?sets?\b.{0,60}\b(?:ready|loaded|done|finished|built|[1-9]\d{0,8} (?:rows|examples|samples))\b)"
 )
+_RECORD = re.compile(r"^\W{0,2}(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(?:\w+:)?INFO\b)")
+_TROUBLE = re.compile(r"(?i)warn|error|retr(?:y|ies)|time[d -]{0,2}out|\block|wait|fail")
+"""What a process may say of others, or of its own trouble, while it makes no progress."""
 REACH = 8
 AFTER = 4
 
@@ -51,6 +57,7 @@ def _shortened(text: str) -> str:
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
+    """Where the log ends in this stage, unless another file of the job shows that it trains."""
     ends = _at_zero(evidence) if not evidence.errors else _raised(evidence)
     return [*_crashed(evidence.lines), *ends]
 
@@ -67,11 +74,14 @@ def _crashed(lines: Sequence[LogLine]) -> list[Fact]:
 
 def _at_zero(evidence: LogEvidence) -> list[Fact]:
     """Only where no progress follows: then the silence (and what a person writes below it) is all there is to go by."""
-    for lines in evidence.tails.values():
+    progress = Progress(evidence)
+    for source, lines in evidence.tails.items():
         last = [line for line in lines if not _NOISE.match(line.text)][-AFTER:]
+        if progress.anywhere_but(source):
+            continue
         for i, line in enumerate(last):
             name = _waits(line.text, [x.text for x in (*last[:i], *last[i + 1 :])])
-            if name and not any(_moves(x.text) for x in last[i + 1 :]):
+            if name and not any(_moves(x.text, line.text) for x in last[i + 1 :]):
                 values: dict[str, float | str] = {"waiting": _shortened(line.text)}
                 processes = _MAP_AT_ZERO.search(line.text)
                 if processes:
@@ -92,9 +102,21 @@ def _raised(evidence: LogEvidence) -> list[Fact]:
     return [Fact("exception_while_mapping", first, {"waiting": _shortened(last.text)}, first.rank)]
 
 
-def _moves(text: str) -> bool:
-    """Whether a line shows progress; what a person complains of ("stuck at 1200 examples") shows none."""
-    return bool(_MOVES.search(text)) and not _COMPLAINT.search(text)
+def _moves(text: str, before: str) -> bool:
+    """Whether a line after `before` shows progress: figures, the next step, any record that tells of no trouble.
+
+    What a person complains of ("stuck at 1200 examples") shows none.
+    """
+    if _COMPLAINT.search(text):
+        return False
+    if _MOVES.search(text) or (_RECORD.search(text) and not _TROUBLE.search(text)):
+        return True
+    return bool(_DATA_BAR.search(text) or _ZERO.search(text)) and _label(text) != _label(before)
+
+
+def _label(text: str) -> str:
+    """What a bar counts: "Generating train split"."""
+    return re.split(r":? *\d+%\||:? *\d+ examples|:? *\[[#=>. -]{3}", text.strip("` >"))[0].strip()
 
 
 def _waits(text: str, around: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 
 from ....model import LogEvidence, LogLine, LogSeries
+from ..progress import Progress
 from . import Fact
 
 __all__ = ["facts"]
@@ -44,7 +45,8 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         scales = _scales(line.text)
         if scales is not None:
             by_source[line.source].append((line, *scales))
-    found = [_judge(evidence, overflows) for overflows in by_source.values()]
+    progress = Progress(evidence)
+    found = [_judge(evidence, progress, overflows) for overflows in by_source.values()]
     found += [_of_series(s) for s in evidence.series if _SCALE.search(s.name) and s.source not in by_source]
     return [fact for fact in found if fact is not None]
 
@@ -62,16 +64,19 @@ def _scales(text: str) -> tuple[float, float] | None:
     return None
 
 
-def _judge(evidence: LogEvidence, overflows: list[tuple[LogLine, float, float]]) -> Fact | None:
+def _judge(evidence: LogEvidence, progress: Progress, overflows: list[tuple[LogLine, float, float]]) -> Fact | None:
     first, last = overflows[0], overflows[-1]
     values: dict[str, float | str] = {
         "first_scale": max(before for _, before, _ in overflows),
         "last_scale": last[2],
         "overflows_count": len(overflows),
     }
-    if _settled(evidence, last[0], at_floor=last[2] <= 1) or _grows_again(evidence, overflows):
+    at_floor = last[2] <= 1
+    if _settled(evidence, last[0], at_floor=at_floor) or _grows_again(evidence, overflows):
         return None
-    if last[2] <= 1:
+    if not at_floor and progress.after(last[0]):
+        return None  # steps are counted, no loss is printed
+    if at_floor:
         at = next(line for line, _, after in overflows if after <= 1)
         return Fact("loss_scale_at_floor", at, values, _rank(at))
     if any(len(overflows) >= seen and last[2] <= low for seen, low in DOWN):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....model import LogEnd, LogError, LogEvidence
-from ..findings import MOST_BLAMED, inner_user_frame
+from ..exceptions import inner_user_frame
+from ..findings import MOST_BLAMED
 from ..launch import crash, is_of_launcher, rank_of
 from . import Fact
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ....language import text
 from ....model import LogError, LogEvidence, LogFrame, LogLine
-from ..findings import inner_user_frame
+from ..exceptions import inner_user_frame
 from ..launch import is_of_launcher, rank_of, ranks
 from ..trends import line_at
 from . import Fact

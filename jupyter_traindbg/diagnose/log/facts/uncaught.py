@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ....model import LogError, LogEvidence
-from ..findings import inner_user_frame
+from ..exceptions import in_program, inner_user_frame, unraisable
 from ..launch import crash, is_of_launcher
 from ..progress import ON_PURPOSE, Progress
 from . import Fact
@@ -18,25 +18,20 @@ __all__ = ["facts"]
 MOST = 20
 NEAR_THE_END = 12
 """An exception without a traceback counts only so near the end: programs print those of others and go on."""
-_UNRAISABLE = ("Exception ignored in", "Error in atexit", "Error in sys.excepthook", "Exception ignored on")
-_RAY_ENDS_IT = "SystemExit was raised from the worker"
 _THREAD = "Exception in thread"
 _REPORTING = re.compile(
     r"[/\\](?:wandb|mlflow|comet_ml|neptune|clearml|swanlab|tensorboardX?|sentry_sdk|aim|dvclive|trackio)[/\\]"
 )
 _GOT_OVER = re.compile(
     r"(?i)\bretr(?:y|ies|ying)\b|fall(?:ing|s|en)? back|\bignor|\bskipp|\bwarn|disabled|will be used instead|continuing"
+    r"|\bunavailable\b|\bwithout it\b|[,;.)] (?:so |now )?using\b"
     r"|DataLoader worker \(pid|can only test a child process"
 )
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     progress = Progress(evidence)
-    unraisable = {
-        (x.source, x.number)
-        for x in evidence.lines
-        if x.text.lstrip().startswith(_UNRAISABLE) or _RAY_ENDS_IT in x.text
-    }
+    let_pass = unraisable(evidence)
     threads = {(x.source, x.number) for x in evidence.lines if x.text.lstrip().startswith(_THREAD)}
     caught: set[tuple[str, str, str]] = set()
     found: dict[tuple[str, str], Fact] = {}
@@ -50,8 +45,10 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         said_at = max(
             e.last_number - e.message.count("\n") for e in links
         )  # what follows may be no part of the message
-        if progress.completed(outermost.line, said_at) or _ignored(outermost, unraisable):
+        if progress.completed(outermost.line, said_at) or (outermost.line.source, outermost.line.number) in let_pass:
             continue
+        if progress.over(outermost.line) and any(e.frames for e in links) and not in_program(outermost):
+            continue  # a library's process or thread, as it is torn down
         if _of_reporting(outermost, threads):
             continue
         if progress.after(outermost.line, max(e.last_number for e in links)):
@@ -63,11 +60,6 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             fact = _fact(innermost)
             found.setdefault((fact.name, f"{innermost.type}{fact.values.get('file')}{fact.values.get('line')}"), fact)
     return list(found.values())[:MOST]
-
-
-def _ignored(error: LogError, unraisable: set[tuple[int, int]]) -> bool:
-    """Whether Python itself printed it as one that it could not raise: at exit, from a destructor."""
-    return any((error.line.source, error.line.number - n) in unraisable for n in range(3))
 
 
 def _of_reporting(error: LogError, threads: set[tuple[int, int]]) -> bool:

@@ -1,0 +1,120 @@
+"""What one line says of the work: that it is complete, how far it has come, that somebody stopped it. Words and bars, no judgement."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["COMPLETED", "Bar", "bar", "complete", "epoch", "final", "is_frame", "served", "step", "stopped"]
+
+_FINAL = (
+    "training completed",
+    "training complete",
+    "training finished",
+    "training done",
+    "finished training",
+    "evaluation done",
+    "evaluation complete",
+    "evaluation finished",
+    "executed successfully",
+    "completed successfully",
+    "finished successfully",
+    "job succeeded",
+    "job finished",
+    "train_runtime",
+    "max_epochs=",
+    "max_steps=",
+    "stopping training due to num_updates",
+)
+_COMPLETE = (
+    "completed in ",
+    "execution finished in ",
+    "final validation metrics",
+    "successfully saved checkpoint",
+)
+"""Said at a good end, but also of a part."""
+COMPLETED = (*_FINAL, *_COMPLETE)
+"""What is printed at a good end, in lower case."""
+_REACHED = re.compile(r"max_(?:epochs|steps)=(?!.*reached)")
+_SUCCESS = re.compile(r"^\W*success\W*$")
+_STOPPED = re.compile(
+    r"\bKeyboardInterrupt\b|^\^C|[Cc]trl-[Cc] pressed"
+    r"|^INFO: +Shutting down\W*$|Application shutdown complete|Gracefully exiting|Draining requests and shutting down"
+)
+"""By Ctrl-C; or a server, by whom it serves."""
+_SERVED = re.compile(r'"post [^"]{1,200}" 200\b')
+"""A server that goes on answering what it is asked; its health and metrics are answered by the front door alone."""
+_BAR = re.compile(r"\b([1-9]\d{0,11})/(\d{1,12}) ?\[(?:\d+:\d\d|=)")
+_NOT_TRAINING = re.compile(
+    r"load|download|extract|generat|\bmap\b|token|fetch|filter|captur|compil|shard|\bsav(?:e|ing)\b|\bcopy|\bpush|clean"
+)
+_NO_LABEL = re.compile(r"[^a-z_]+")
+_STEP = re.compile(
+    r"(?:^|[\s\[(|,])(?P<name>(?:global[_ ]?)?(?:step|iter|iteration|batch|update|epoch))\s?[=:]?\s?\[?(?P<number>\d{1,9})\b"
+    r"|^\[(?P<bare>\d{1,9})/\s?\d{1,9}\]"
+)
+_TROUBLE = re.compile(
+    r"error|exception|fail|overflow|skipping|time[d -]{0,2}out|stuck|hang|traceback|killed|warn|retr(?:y|ies)|resum|\bfrom step"
+)
+"""A line with such words does not count steps: it tells of one."""
+_EPOCH = re.compile(r"\bepoch\W{0,3}(\d{1,6}) ?(?:/|of) ?(\d{1,6})\b")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The last state of a progress bar: `at` of `of`. The same work has the same `label` at every round."""
+
+    label: str
+    at: int
+    of: int
+
+    @property
+    def full(self) -> bool:
+        return self.at >= self.of
+
+
+def is_frame(low: str) -> bool:
+    """Whether it is a frame of a traceback: files are called all sorts of things. All lines here are in lower case."""
+    return low.lstrip().startswith('file "')
+
+
+def final(low: str) -> bool:
+    """Whether it says that the whole work has come to a good end."""
+    return (any(words in low for words in _FINAL) and not _REACHED.search(low)) or bool(_SUCCESS.match(low))
+
+
+def complete(low: str) -> bool:
+    """Whether it says that the work, or a part of it, has come to a good end."""
+    return final(low) or any(words in low for words in _COMPLETE)
+
+
+def bar(low: str) -> Bar | None:
+    """The bar of training, evaluation or generation in the line; not one of preparing or saving."""
+    match = _BAR.search(low) if "[" in low else None
+    if match is None or _NOT_TRAINING.search(low):
+        return None
+    return Bar(_NO_LABEL.sub(" ", low[: match.start()]).strip()[-40:], int(match[1]), int(match[2]))
+
+
+def served(low: str) -> bool:
+    """Whether a server has answered a request."""
+    return '" 200' in low and bool(_SERVED.search(low))
+
+
+def step(low: str) -> tuple[str, int] | None:
+    """What the line counts, and how far: ``("step", 40)``."""
+    match = _STEP.search(low)
+    if match is None or _TROUBLE.search(low):
+        return None
+    return (match["name"] or "", int(match["number"] or match["bare"]))
+
+
+def epoch(low: str) -> tuple[int, int] | None:
+    """``(3, 10)`` of "Epoch 3/10"."""
+    match = _EPOCH.search(low) if "epoch" in low else None
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def stopped(text: str) -> bool:
+    """Whether somebody stopped the run on purpose. `text` as it was printed, not in lower case."""
+    return bool(_STOPPED.search(text))
