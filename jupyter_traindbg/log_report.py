@@ -69,6 +69,7 @@ def _judged(target: str, evidence: LogEvidence, began: float) -> LogDiagnosis:
     notes = [f"{source.name}: {source.note}" for source in evidence.sources if source.note]
     if evidence.dropped:
         notes.append(f"{evidence.dropped:,} further lines of kinds that are shown were counted, not kept")
+    notes += verdict.remarks
     return LogDiagnosis(
         target=target,
         sources=tuple(evidence.sources),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...model import Finding, LogEvent, LogEvidence
 from . import findings, knowledge, matching, order
+from .facts import ray_demands
 from .family import Family
 from .knowledge import anchors
 
@@ -19,10 +20,11 @@ __all__ = ["Verdict", "anchors", "diagnose", "judge"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Findings, root cause first, and the events they rest on in the order of time."""
+    """Findings, root cause first, and the events they rest on in the order of time; what is worth a word and no failure."""
 
     findings: tuple[Finding, ...]
     timeline: tuple[LogEvent, ...]
+    remarks: tuple[str, ...] = ()
 
 
 def judge(evidence: LogEvidence, *, families: Mapping[str, Family] | None = None) -> Verdict:
@@ -34,6 +36,7 @@ def judge(evidence: LogEvidence, *, families: Mapping[str, Family] | None = None
     return Verdict(
         findings=tuple(findings.finding(root, evidence, seen) for root in roots),
         timeline=tuple(findings.events(roots)),
+        remarks=tuple(ray_demands.queued(evidence)),
     )
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from . import signs
+from . import facts, signs
 from .family import Family
 from .schema import BadKnowledge, family
 
@@ -56,4 +56,4 @@ def parse(text: str, name: str) -> Family:
 def anchors() -> tuple[str, ...]:
     """All literals that the rules look for: what a reader has to keep of a log. Case does not matter."""
     signals = (s for known in families().values() for s in (*known.signals, *known.refutes))
-    return tuple(sorted({a.lower() for s in signals for a in s.anchors} | set(signs.COMPLETED)))
+    return tuple(sorted({a.lower() for s in signals for a in s.anchors} | set(signs.COMPLETED) | facts.anchors()))

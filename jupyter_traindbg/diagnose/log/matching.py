@@ -127,7 +127,9 @@ def hits(evidence: LogEvidence, families: Iterable[Family]) -> list[Hit]:
             continue  # a program telling itself what it tries
         near = "\n".join(x.text for x in (line, *after))
         over = signal.unless_over and progress.over(line)
-        found[family.code].append(Hit(family, signal, line, values, near=near, survived=progress.after(line), over=over))
+        found[family.code].append(
+            Hit(family, signal, line, values, near=near, survived=progress.after(line), over=over)
+        )
     computed = facts(evidence) if any(s.fact for s in signals) else []
     for signal in signals:
         for fact in computed if signal.fact else ():

@@ -1,4 +1,4 @@
-"""Whether a run went on after a line, which makes a frightening one harmless; whether its work was over by then, or a person had stopped it.
+"""Whether a run went on after a line, which makes a frightening one harmless; whether it was over by then, or somebody had stopped it.
 
 Progress is what comes from the training itself: metrics at new lines, bars and steps that count, and words that say it has completed.
 """

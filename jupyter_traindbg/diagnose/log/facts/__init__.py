@@ -1,7 +1,8 @@
 """What can be computed from a log and decides where its words mislead: counters, trends, gaps. One file per kind of fact.
 
 A module here has ``facts(evidence: LogEvidence) -> list[Fact]``: pure, linear in the evidence, ``[]`` where there is nothing to tell. A
-family's signal asks for one by name (``fact = "loss_is_nan"``). Adding a fact is one new file, nothing else is edited.
+family's signal asks for one by name (``fact = "loss_is_nan"``). What the reader has to keep for it beyond the literals of the knowledge
+are its ``ANCHORS``. Adding a fact is one new file, nothing else is edited.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from types import ModuleType
 
 from ....model import LogEvidence, LogLine
 
-__all__ = ["Fact", "facts"]
+__all__ = ["Fact", "anchors", "facts"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     return [fact for find in _finders() for fact in find(evidence)]
 
 
+def anchors() -> frozenset[str]:
+    """The literals that facts look at and no family has."""
+    return frozenset(word for module in _modules() for word in getattr(module, "ANCHORS", ()))
+
+
 @cache
 def _finders() -> list[Callable[[LogEvidence], list[Fact]]]:
-    return [importlib.import_module(f"{__name__}.{m.name}").facts for m in pkgutil.iter_modules(__path__)]
+    return [module.facts for module in _modules()]
+
+
+@cache
+def _modules() -> list[ModuleType]:
+    return [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]

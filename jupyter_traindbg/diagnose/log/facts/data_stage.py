@@ -122,7 +122,8 @@ def _label(text: str) -> str:
 def _waits(text: str, around: Sequence[str]) -> str:
     """The fact that `text` shows, if nothing comes after it."""
     several = _MAP_AT_ZERO.search(text)
-    if _ZERO.search(text) or (several and int(several[1]) > 1):
+    zero = _ZERO.search(text)
+    if (zero and not _MOVES.search(text, zero.end())) or (several and int(several[1]) > 1):
         return "dataset_at_zero"
     complained = any(_COMPLAINT.search(x) for x in (text, *around))
     step = complained and (_DATA_BAR.search(text) or _STEP.search(text))

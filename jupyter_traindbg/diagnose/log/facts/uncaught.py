@@ -51,7 +51,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             continue  # a library's process or thread, as it is torn down
         if _of_reporting(outermost, threads):
             continue
-        if progress.after(outermost.line, max(e.last_number for e in links)):
+        if progress.after(outermost.line, said_at):
             caught.add(_place(innermost))
             continue
         if innermost.frames and _place(innermost) in caught and not _near_the_end(outermost, evidence):
