@@ -43,14 +43,15 @@ def _is_main(frame: LogFrame) -> bool:
 
 
 def unraisable(evidence: LogEvidence) -> Set[Place]:
-    """Where exceptions begin that Python printed because it could not raise them: at exit, from a destructor. They end nothing."""
+    """The lines of exceptions that Python printed because it could not raise them: at exit, from a destructor. They end nothing."""
     said = {
         (x.source, x.number)
         for x in evidence.lines
         if x.text.lstrip().startswith(_UNRAISABLE) or _RAY_ENDS_IT in x.text
     }
     return {
-        (e.line.source, e.line.number)
+        (e.line.source, number)
         for e in evidence.errors
         if any((e.line.source, e.line.number - n) in said for n in range(3))
+        for number in range(e.line.number, e.last_number + 1)
     }

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...model import LogEvidence, LogLine
+from .exceptions import unraisable
 from .facts import Fact, facts
 from .family import Family, Refute, Signal
 from .progress import Progress
@@ -37,6 +38,8 @@ BEFORE, AFTER, NEXT = 600, 2000, 600
 the time that some patterns take grows with the square of its length."""
 _QUOTED = re.compile(r"^[\s>#|*`]+")
 _DEBUG = re.compile(r".{0,60}?\bDEBUG\b[\s:\]|]")
+_OPTIONS = re.compile(r".{0,80}?\bNamespace\(|(?:[^=\n]{0,200}=[^=\n]{0,200}, ){20}")
+"""Of argparse, whole or with its beginning lost."""
 _WIDE = re.compile(r"[ \t]{3,}")
 
 
@@ -120,13 +123,14 @@ def hits(evidence: LogEvidence, families: Iterable[Family]) -> list[Hit]:
     owner: dict[int, Family] = {id(s): f for f in known for s in (*f.signals, *f.refutes)}
     signals: list[Signal] = [s for f in known for s in (*f.signals, *f.refutes)]
     progress = Progress(evidence)
+    let_pass = unraisable(evidence)
     found: dict[str, list[Hit]] = defaultdict(list)
     for signal, (line, *after), values in _found([s for s in signals if s.anchors], _texts(evidence)):
         family = owner[id(signal)]
-        if signal.role != "hint" and _DEBUG.match(line.text):
-            continue  # a program telling itself what it tries
+        if signal.role != "hint" and (_DEBUG.match(line.text) or _OPTIONS.match(line.text)):
+            continue  # a program telling itself what it tries, or what its options are
         near = "\n".join(x.text for x in (line, *after))
-        over = signal.unless_over and progress.over(line)
+        over = (signal.unless_over or (line.source, line.number) in let_pass) and progress.over(line)
         found[family.code].append(
             Hit(family, signal, line, values, near=near, survived=progress.after(line), over=over)
         )

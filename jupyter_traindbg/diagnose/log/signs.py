@@ -25,6 +25,7 @@ _FINAL = (
     "max_epochs=",
     "max_steps=",
     "stopping training due to num_updates",
+    '"status": "success"',
 )
 _COMPLETE = (
     "completed in ",

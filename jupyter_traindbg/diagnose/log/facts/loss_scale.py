@@ -9,6 +9,8 @@ import itertools
 import math
 import re
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ....model import LogEvidence, LogLine, LogSeries
 from ..progress import Progress
@@ -39,12 +41,18 @@ LEARNING = 2
 """So many are enough where they fall."""
 
 
+class _Overflow(NamedTuple):
+    line: LogLine
+    before: float
+    after: float
+
+
 def facts(evidence: LogEvidence) -> list[Fact]:
-    by_source: dict[int, list[tuple[LogLine, float, float]]] = defaultdict(list)
+    by_source: dict[int, list[_Overflow]] = defaultdict(list)
     for line in evidence.lines:
         scales = _scales(line.text)
         if scales is not None:
-            by_source[line.source].append((line, *scales))
+            by_source[line.source].append(_Overflow(line, *scales))
     progress = Progress(evidence)
     found = [_judge(evidence, progress, overflows) for overflows in by_source.values()]
     found += [_of_series(s) for s in evidence.series if _SCALE.search(s.name) and s.source not in by_source]
@@ -64,24 +72,37 @@ def _scales(text: str) -> tuple[float, float] | None:
     return None
 
 
-def _judge(evidence: LogEvidence, progress: Progress, overflows: list[tuple[LogLine, float, float]]) -> Fact | None:
-    first, last = overflows[0], overflows[-1]
-    values: dict[str, float | str] = {
-        "first_scale": max(before for _, before, _ in overflows),
-        "last_scale": last[2],
-        "overflows_count": len(overflows),
-    }
-    at_floor = last[2] <= 1
-    if _settled(evidence, last[0], at_floor=at_floor) or _grows_again(evidence, overflows):
+def _judge(evidence: LogEvidence, progress: Progress, overflows: Sequence[_Overflow]) -> Fact | None:
+    search, had_grown = _search(overflows)
+    last = search[-1]
+    at_floor = last.after <= 1
+    if _settled(evidence, last.line, at_floor=at_floor) or _learns_between(evidence, overflows):
         return None
-    if not at_floor and progress.after(last[0]):
-        return None  # steps are counted, no loss is printed
+    values: dict[str, float | str] = {
+        "first_scale": max(o.before for o in search),
+        "last_scale": last.after,
+        "overflows_count": len(search),
+    }
     if at_floor:
-        at = next(line for line, _, after in overflows if after <= 1)
+        at = next(o.line for o in search if o.after <= 1)
         return Fact("loss_scale_at_floor", at, values, _rank(at))
-    if any(len(overflows) >= seen and last[2] <= low for seen, low in DOWN):
-        return Fact("loss_scale_falling", first[0], values, _rank(first[0]))
-    return None
+    if progress.after(last.line):
+        return None  # steps are counted, no loss is printed
+    falls = any(len(search) >= seen and last.after <= low for seen, low in DOWN if seen > 1 or not had_grown)
+    first = search[0].line
+    return Fact("loss_scale_falling", first, values, _rank(first)) if falls else None
+
+
+def _search(overflows: Sequence[_Overflow]) -> tuple[list[_Overflow], bool]:
+    """The overflows since the scale last grew, if it has: each halves it, so that one from a higher scale comes after many sound steps.
+
+    Lines with one scale after each other are of several ranks, or the scale had grown between them: only the last of them counts,
+    unless it is at its floor.
+    """
+    alike = itertools.groupby(overflows, key=lambda o: o.after)
+    levels = [o for after, group in alike for o in (list(group) if after <= 1 else list(group)[-1:])]
+    grown = [i for i, (a, b) in enumerate(itertools.pairwise(levels), 1) if b.before > a.after > 1]
+    return (levels[grown[-1] :], True) if grown else (levels, False)
 
 
 def _rank(line: LogLine) -> int | None:
@@ -99,12 +120,12 @@ def _settled(evidence: LogEvidence, last: LogLine, *, at_floor: bool) -> bool:
     return len(after) >= GOOD or falling
 
 
-def _grows_again(evidence: LogEvidence, overflows: list[tuple[LogLine, float, float]]) -> bool:
-    """Whether the loss falls from overflow to overflow: then the scale had grown back each time, by steps that were not skipped."""
-    at = [-math.inf, *(line.number for line, _, _ in overflows), math.inf]
-    between = [_losses(evidence, overflows[0][0].source, a, b) for a, b in itertools.pairwise(at)]
+def _learns_between(evidence: LogEvidence, overflows: Sequence[_Overflow]) -> bool:
+    """Whether the loss falls from overflows to overflows: there were enough steps between that were not skipped."""
+    at = [-math.inf, *(o.line.number for o in overflows), math.inf]
+    between = [_losses(evidence, overflows[0].line.source, a, b) for a, b in itertools.pairwise(at)]
     ends = [losses[-1] for losses in between if losses]
-    return GOOD <= len(ends) == len(between) and all(b < a for a, b in itertools.pairwise(ends))
+    return len(ends) >= GOOD and bool(between[-1]) and all(b < a for a, b in itertools.pairwise(ends))
 
 
 def _losses(evidence: LogEvidence, source: int, after: float, before: float) -> list[float]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ....language import text
 from ....model import LogEvidence, LogLine
 from ..progress import Progress
+from ..quantities import Quantity, captured
 from . import Fact
 
 __all__ = ["facts", "queued"]
@@ -23,15 +24,22 @@ ANCHORS = ("autoscaler status:", "usage:")
 _BEGINS = re.compile(
     r"Autoscaler status: ?(?:\d{4}-\d\d-\d\d[ T](\d\d):(\d\d):(\d\d))?|^\W*(?:Total )?Usage:\s*$|^\W*Node status\s*$"
 )
-_USED = re.compile(r"^\W*(\d{1,9}(?:\.\d{1,6})?)/(\d{1,9}(?:\.\d{1,6})?)\s{1,9}([A-Za-z][\w:.-]{0,60})")
+_FIGURE = r"\d{1,9}(?:\.\d{1,6})?(?:[KMGT]?i?B)?"
+_USED = re.compile(rf"^\W*({_FIGURE})/({_FIGURE})\s{{1,9}}([A-Za-z][\w:.-]{{0,60}})")
 _DEMAND = re.compile(
     r"\{(?P<of>[^}\n]{3,120})\}(?: \* (?P<times>\d{1,6}))?(?: \((?P<strategy>\w{3,20})\))?:\s*(?P<count>[1-9]\d{0,8})\+?"
     r"\s{1,9}pending\s{1,9}(?P<what>tasks/actors|placement groups)"
 )
-_AMOUNT = re.compile(r"'([\w:.-]{1,60})': ?(\d{1,9}(?:\.\d{1,6})?)")
+_AMOUNT = re.compile(r"'([\w:.-]{1,60})': ?(\d{1,18}(?:\.\d{1,6})?)")
 _TOTALS = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)/(\d{1,9}(?:\.\d{1,6})?) ([CG]PU)s")
 """As Tune has it: "Logical resource usage: 4.0/4 CPUs, 0/1 GPUs"."""
-_LAUNCHING = re.compile(r"(?i)\b(?:launching|setting-up|waiting-for-ssh|uninitialized)\b|\bAdding \d{1,6} node")
+_SECTION = re.compile(r"^\W*([A-Z][\w ]{2,30}):\s*$|^\W*-{5,}|^\W*Resources\s*$")
+_NODE = re.compile(r"^\s*[A-Za-z0-9]")
+"""In the section of pending nodes, where "(no pending nodes)" is in brackets."""
+_ADDS = re.compile(r"\bAdding \d{1,6} node")
+_ALWAYS = ("CPU", "GPU")
+"""What the table has no line for, the cluster has none of. Of other resources that is not known: a node's own are not in the table."""
+_BYTES = ("memory", "object_store_memory")
 STANDING_S = 120.0
 """So long between two tables with the same demand, none of it met."""
 _DAY_S = 86400.0
@@ -59,8 +67,9 @@ class _Table:
     def lacking(self, demand: _Demand) -> tuple[str, float, float] | None:
         """The resource of which the cluster has too little for `demand`, what is asked for, and what is there."""
         for name, amount in demand.each.items():
+            known = name in self.used or (self.used and name in _ALWAYS)
             asked, there = amount * demand.times, self.used.get(name, (0.0, 0.0))[1]
-            if self.used and asked > there:
+            if known and asked > there:
                 return name, asked, there
         return None
 
@@ -117,8 +126,10 @@ def _by_source(evidence: LogEvidence) -> list[list[_Table]]:
 
 def _tables(lines: Sequence[LogLine]) -> Iterator[_Table]:
     """All of one source, those without a title or without a list of usage, too."""
-    table = _Table(None)
+    table, section = _Table(None), ""
     for line in lines:
+        if header := _SECTION.search(line.text):
+            section = header[1] or ""
         begins = _BEGINS.search(line.text)
         if begins and (begins[1] or table.used or table.demands):
             yield table
@@ -129,10 +140,16 @@ def _tables(lines: Sequence[LogLine]) -> Iterator[_Table]:
             if table.demands:  # the next table, whose title is not there
                 yield table
                 table = _Table(None)
-            table.used |= {name: (float(in_use), float(there)) for in_use, there, name in used}
-        elif _LAUNCHING.search(line.text):
+            table.used |= {name: (_amount(in_use), _amount(there)) for in_use, there, name in used}
+        elif _ADDS.search(line.text) or (section == "Pending" and not header and _NODE.match(line.text)):
             table.launching = True
     yield table
+
+
+def _amount(figure: str) -> float:
+    """A plain number, or the bytes of ``"1.50GiB"``: demands have bytes."""
+    read = captured("used_bytes", figure)
+    return read.value if isinstance(read, Quantity) else 0.0
 
 
 def _second(begins: re.Match[str]) -> float | None:
@@ -172,7 +189,8 @@ def _fact(tables: Sequence[_Table], demand: _Demand) -> Fact:
     if demand.times > 1:
         values["times_count"] = demand.times
     if lacks := tables[-1].lacking(demand):
-        values |= {"lacking": lacks[0], "lacking_asked_count": lacks[1], "lacking_there_count": lacks[2]}
+        name, asked, there = lacks
+        values |= {"lacking": name, "lacking_asked": _figure(name, asked), "lacking_there": _figure(name, there)}
     if stands := _stands(tables, demand):
         values["standing_s"] = stands
     in_use = _in_use(tables[-1], demand)
@@ -184,4 +202,9 @@ def _fact(tables: Sequence[_Table], demand: _Demand) -> Fact:
 def _in_use(table: _Table, demand: _Demand) -> str:
     """``"8 of 8 CPU"`` of what the demand asks for."""
     rows = ((name, *table.used[name]) for name in demand.each if name in table.used)
-    return ", ".join(text(f"{used:g} of {there:g} {name}", f"{used:g}/{there:g} {name}") for name, used, there in rows)
+    figures = ((name, _figure(name, used), _figure(name, there)) for name, used, there in rows)
+    return ", ".join(text(f"{used} of {there} {name}", f"{used}/{there} {name}") for name, used, there in figures)
+
+
+def _figure(resource: str, amount: float) -> str:
+    return str(Quantity(amount, "bytes" if resource in _BYTES else ""))

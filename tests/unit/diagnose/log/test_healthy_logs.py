@@ -269,6 +269,17 @@ TABLES = {
         table(GROUP, used="8.0/8.0 GPU", pending="10.0.0.4: worker, setting-up"),
         "",
     ),
+    "a node that has no address yet": (
+        table(GROUP, used="8.0/8.0 GPU", pending="IP not yet assigned: worker, waiting"),
+        "",
+    ),
+    "memory that others have": (
+        table(
+            "{'CPU': 1.0, 'memory': 10737418240.0}: 4800+ pending tasks/actors",
+            used="64.0/64.0 CPU, 2.5GiB/368.27GiB memory",
+        ),
+        "",
+    ),
     "Tune's own figures": (
         "Logical resource usage: 4.0/4 CPUs, 0/0 GPUs\nDemands:\n {'CPU': 1.0}: 4+ pending tasks/actors",
         "",
@@ -288,6 +299,20 @@ TABLES = {
     "bundles that are more than there is": (
         table(GROUP.replace("* 4", "* 16"), used="2.0/8.0 GPU"),
         "'GPU': 1.0 x 16 can never be placed: the cluster has 8 GPU",
+    ),
+    "more memory than there is": (
+        table(
+            "{'CPU': 1.0, 'memory': 107374182400.0}: 3+ pending tasks/actors", used="4.0/64.0 CPU, 0B/64.00GiB memory"
+        ),
+        "'CPU': 1.0, 'memory': 107374182400.0 can never be placed: the cluster has 64 GiB memory",
+    ),
+    "GPUs where there are none": (
+        table("{'GPU': 1.0}: 3+ pending tasks/actors", used="4.0/64.0 CPU"),
+        "'GPU': 1.0 can never be placed: the cluster has 0 GPU",
+    ),
+    "a resource that the table does not have": (
+        table("{'CPU': 1.0, 'node:10.0.0.9': 0.001}: 3+ pending tasks/actors", used="64.0/64.0 CPU"),
+        "Ray cannot place 'CPU': 1.0, 'node:10.0.0.9': 0.001: 3 pending",
     ),
     "no node has what is free": (
         table("{'CPU': 3.0}: 1+ pending tasks/actors", used="4.0/8.0 CPU"),
