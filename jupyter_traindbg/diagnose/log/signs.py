@@ -41,6 +41,7 @@ _SUCCESS = re.compile(r"^\W*success\W*$")
 _STOPPED = re.compile(
     r"\bKeyboardInterrupt\b|^\^C|[Cc]trl-[Cc] pressed"
     r"|^INFO: +Shutting down\W*$|Application shutdown complete|Gracefully exiting|Draining requests and shutting down"
+    r"|\bcore\.py:\d+\] Shutdown (?:initiated|complete)"
 )
 """By Ctrl-C; or a server, by whom it serves."""
 _SERVED = re.compile(r'"post [^"]{1,200}" 200\b')

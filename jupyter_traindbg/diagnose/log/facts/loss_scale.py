@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -73,7 +74,7 @@ def _scales(text: str) -> tuple[float, float] | None:
 
 
 def _judge(evidence: LogEvidence, progress: Progress, overflows: Sequence[_Overflow]) -> Fact | None:
-    search, had_grown = _search(overflows)
+    search, had_grown = _search(evidence, overflows)
     last = search[-1]
     at_floor = last.after <= 1
     if _settled(evidence, last.line, at_floor=at_floor) or _learns_between(evidence, overflows):
@@ -93,14 +94,21 @@ def _judge(evidence: LogEvidence, progress: Progress, overflows: Sequence[_Overf
     return Fact("loss_scale_falling", first, values, _rank(first)) if falls else None
 
 
-def _search(overflows: Sequence[_Overflow]) -> tuple[list[_Overflow], bool]:
+def _search(evidence: LogEvidence, overflows: Sequence[_Overflow]) -> tuple[list[_Overflow], bool]:
     """The overflows since the scale last grew, if it has: each halves it, so that one from a higher scale comes after many sound steps.
 
-    Lines with one scale after each other are of several ranks, or the scale had grown between them: only the last of them counts,
-    unless it is at its floor.
+    Lines with one scale, and no loss between them, are of several ranks: the last of them counts. At the floor all count.
     """
-    alike = itertools.groupby(overflows, key=lambda o: o.after)
-    levels = [o for after, group in alike for o in (list(group) if after <= 1 else list(group)[-1:])]
+    levels: list[_Overflow] = []
+    for one in overflows:
+        last = levels[-1] if levels else None
+        if (
+            last
+            and last.after == one.after > 1
+            and not _losses(evidence, one.line.source, last.line.number, one.line.number)
+        ):
+            levels.pop()
+        levels.append(one)
     grown = [i for i, (a, b) in enumerate(itertools.pairwise(levels), 1) if b.before > a.after > 1]
     return (levels[grown[-1] :], True) if grown else (levels, False)
 
@@ -131,8 +139,14 @@ def _learns_between(evidence: LogEvidence, overflows: Sequence[_Overflow]) -> bo
 def _losses(evidence: LogEvidence, source: int, after: float, before: float) -> list[float]:
     """The finite values between two lines, of the loss that is printed most often there."""
     losses = [s for s in evidence.series if s.source == source and _LOSS.search(s.name)]
-    found = ([v for n, v in s.points if after < n < before and math.isfinite(v)] for s in losses)
+    found = ([v for _, v in _between(s.points, after, before) if math.isfinite(v)] for s in losses)
     return max(found, key=len, default=[])
+
+
+def _between(points: Sequence[tuple[int, float]], after: float, before: float) -> Sequence[tuple[int, float]]:
+    """In order of the lines, as they are."""
+    first = bisect_right(points, after, key=lambda p: p[0])
+    return points[first : bisect_left(points, before, first, key=lambda p: p[0])]
 
 
 def _of_series(series: LogSeries) -> Fact | None:

@@ -97,6 +97,28 @@ OVER = {
         f'INFO:     127.0.0.1:50000 - "POST /v1/completions HTTP/1.1" 200 OK\n{CORE_DIED}',
         "vllm_init_fail",
     ),
+    "an engine that says it is shut down": (
+        f"Prompt: 'The sky is', Generated text: ' blue'\n(EngineCore pid=970) INFO 05-12 11:36:00 [core.py:1224] Shutdown complete\n{CORE_DIED}",
+        "",
+    ),
+    "what cannot be raised at exit": (
+        '{"key": "run_stop", "metadata": {"status": "success"}}\nError in atexit._run_exitfuncs:\nOSError: [Errno 116] Stale file handle',
+        "",
+    ),
+    "the same while it runs": ("OSError: [Errno 116] Stale file handle", "checkpoint_disk_full"),
+    "NCCL's sockets after the work": (
+        "[rank0]: Training finished in 3612 s\ngpu-3:811:902 [1] NCCL INFO misc/socket.cc:64 -> 3",
+        "",
+    ),
+    "NCCL's sockets in the work": ("gpu-3:811:902 [1] NCCL INFO misc/socket.cc:64 -> 3", "nccl_system_error"),
+    "the options of a program": (
+        "Namespace(resume='', loss_scale=0.0, num_eval_ranks=8, world_size=8, with_eval=True, seed=0)\nstep 1 loss 2.0",
+        "",
+    ),
+    "the options of a program, their beginning overwritten": (
+        f"ume='last.pt', world_size=8, {', '.join(f'option_{n}=with_{n}' for n in range(30))}\nstep 1 loss 2.0",
+        "",
+    ),
     "a thread that feeds a queue": (
         f"{LAST_EPOCH}\n`Trainer.fit` stopped: `max_epochs=10` reached.\n{QUEUE_THREAD}",
         "",
@@ -130,6 +152,10 @@ def test_what_is_printed_as_processes_end_after_the_work_is_no_failure(scene: st
     assert [f.code for f in judged(log)][:1] == ([code] if code else [])
 
 
+def fairseq(*scales: float) -> str:
+    return "\n".join(f"| WARNING: overflow detected, setting loss scale to: {scale}" for scale in scales)
+
+
 def counted(*steps: int) -> str:
     return "\n".join(
         f"[logging.py:96:log_dist] [Rank 0] step={n}, skipped=3, lr=[1e-05], mom=[(0.9, 0.95)]" for n in steps
@@ -139,6 +165,27 @@ def counted(*steps: int) -> str:
 SCALES = {
     "steps are counted after the search": (f"{OVERFLOWS}\n{counted(10, 20, 30, 40)}", ""),
     "a bare count of steps": (f"{OVERFLOWS}\n[10/500] 0.3 s\n[20/500] 0.3 s\n[30/500] 0.3 s\n[40/500] 0.3 s", ""),
+    "a search, told by many ranks": (
+        "\n".join(
+            f"Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to {s}"
+            for s in (256.0, 128.0)
+            for _ in range(9)
+        ),
+        "",
+    ),
+    "a scale that grew again": (f"{fairseq(64.0, 32.0, 16.0, 8.0, 4.0)}\nloss 61193.2\n{fairseq(4.0)}", ""),
+    "a scale that grew again and fell for good": (
+        f"{fairseq(64.0)}\n{fairseq(64.0, 32.0, 16.0, 8.0)}",
+        "grad_scaler_underflow",
+    ),
+    "at the floor of a run that learns": (
+        f"{fairseq(4.0, 2.0)}\nloss 61193.2\n{fairseq(1.0)}\nloss 40223.7\n{fairseq(1.0)}\nloss 30911.9",
+        "",
+    ),
+    "at the floor of a run that does not": (
+        f"{fairseq(4.0, 2.0)}\nloss 61193.2\n{fairseq(1.0)}\nloss 70223.7\n{fairseq(1.0)}\nloss 80911.9",
+        "grad_scaler_underflow",
+    ),
     "the same step again and again": (f"{OVERFLOWS}\n{counted(10, 10, 10, 10)}", "grad_scaler_underflow"),
     "overflows beside counted steps": (f"{counted(10, 20, 30, 40)}\n{OVERFLOWS}", "grad_scaler_underflow"),
     "at the floor": (
@@ -219,6 +266,7 @@ MISSING = {
         "",
     ),
     "the exception": ("ModuleNotFoundError: No module named 'flash_attn'", "import_error"),
+    "a part that is compiled": ("ModuleNotFoundError: No module named 'amp_C'", "import_error"),
     "what Python says": ("/usr/bin/python3.11: No module named torch.distributed.run", "import_error"),
     "a line of its own": ("No module named 'yaml'", "import_error"),
     "a name that is not there": (
@@ -236,6 +284,11 @@ MISSING = {
 def test_a_library_that_was_not_needed_is_no_failure(scene: str) -> None:
     log, code = MISSING[scene]
     assert [f.code for f in judged(log)] == ([code] if code else [])
+
+
+def test_a_package_is_not_taken_for_its_compiled_part() -> None:
+    assert only("ModuleNotFoundError: No module named 'apex'", "import_error").title == "no module named apex"
+    assert "was not built" in only("ModuleNotFoundError: No module named 'apex_C'", "import_error").title
 
 
 def table(*demands: str, used: str = "8.0/8.0 CPU", clock: str = "", pending: str = "(no pending nodes)") -> str:
