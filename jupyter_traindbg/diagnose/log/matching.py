@@ -15,7 +15,7 @@ from ...model import LogEvidence, LogLine
 from .exceptions import unraisable
 from .facts import Fact, facts
 from .family import Family, Refute, Signal
-from .progress import Progress
+from .progress import Progress, progress_of
 from .quantities import Value, captured
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def hits(evidence: LogEvidence, families: Iterable[Family]) -> list[Hit]:
     known = list(families)
     owner: dict[int, Family] = {id(s): f for f in known for s in (*f.signals, *f.refutes)}
     signals: list[Signal] = [s for f in known for s in (*f.signals, *f.refutes)]
-    progress = Progress(evidence)
+    progress = progress_of(evidence)
     let_pass = unraisable(evidence)
     found: dict[str, list[Hit]] = defaultdict(list)
     for signal, (line, *after), values in _found([s for s in signals if s.anchors], _texts(evidence)):

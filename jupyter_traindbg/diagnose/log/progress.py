@@ -5,6 +5,7 @@ Progress is what comes from the training itself: metrics at new lines, bars and 
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from ...model import LogEvidence, LogLine
 from . import signs
 from .exceptions import in_program, unraisable
 
-__all__ = ["ON_PURPOSE", "Progress"]
+__all__ = ["ON_PURPOSE", "Progress", "progress_of"]
 
 ON_PURPOSE = frozenset(
     ("KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "SignalException", "BdbQuit")
@@ -152,6 +153,18 @@ class Progress:
         """Whether a person had stopped the run (Ctrl-C) before `line`, for good: what follows is it being torn down."""
         stopped = self._of(line).stopped
         return stopped is not None and stopped < line.number
+
+
+_latest: tuple[weakref.ref[LogEvidence], Progress] | None = None
+
+
+def progress_of(evidence: LogEvidence) -> Progress:
+    """The progress in `evidence`. It is made once for all who judge the same evidence, one after the other."""
+    global _latest
+    known = _latest
+    if known is None or known[0]() is not evidence:
+        known = _latest = weakref.ref(evidence), Progress(evidence)
+    return known[1]
 
 
 def _minded(evidence: LogEvidence) -> Mapping[int, int]:

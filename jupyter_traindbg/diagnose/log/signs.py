@@ -36,6 +36,7 @@ _COMPLETE = (
 """Said at a good end, but also of a part."""
 COMPLETED = (*_FINAL, *_COMPLETE)
 """What is printed at a good end, in lower case."""
+_FINAL_WORDS, _COMPLETED_WORDS = (re.compile("|".join(map(re.escape, words))) for words in (_FINAL, COMPLETED))
 _REACHED = re.compile(r"max_(?:epochs|steps)=(?!.*reached)")
 _SUCCESS = re.compile(r"^\W*success\W*$")
 _STOPPED = re.compile(
@@ -51,6 +52,7 @@ _NOT_TRAINING = re.compile(
     r"load|download|extract|generat|\bmap\b|token|fetch|filter|captur|compil|shard|\bsav(?:e|ing)\b|\bcopy|\bpush|clean"
 )
 _NO_LABEL = re.compile(r"[^a-z_]+")
+_COUNTED = ("step", "iter", "batch", "update", "epoch")
 _STEP = re.compile(
     r"(?:^|[\s\[(|,])(?P<name>(?:global[_ ]?)?(?:step|iter|iteration|batch|update|epoch))\s?[=:]?\s?\[?(?P<number>\d{1,9})\b"
     r"|^\[(?P<bare>\d{1,9})/\s?\d{1,9}\]"
@@ -82,12 +84,12 @@ def is_frame(low: str) -> bool:
 
 def final(low: str) -> bool:
     """Whether it says that the whole work has come to a good end."""
-    return (any(words in low for words in _FINAL) and not _REACHED.search(low)) or bool(_SUCCESS.match(low))
+    return bool(_FINAL_WORDS.search(low) and not _REACHED.search(low)) or bool(_SUCCESS.match(low))
 
 
 def complete(low: str) -> bool:
     """Whether it says that the work, or a part of it, has come to a good end."""
-    return final(low) or any(words in low for words in _COMPLETE)
+    return bool(_COMPLETED_WORDS.search(low) and not _REACHED.search(low)) or bool(_SUCCESS.match(low))
 
 
 def bar(low: str) -> Bar | None:
@@ -105,7 +107,7 @@ def served(low: str) -> bool:
 
 def step(low: str) -> tuple[str, int] | None:
     """What the line counts, and how far: ``("step", 40)``."""
-    match = _STEP.search(low)
+    match = _STEP.search(low) if low.startswith("[") or any(word in low for word in _COUNTED) else None
     if match is None or _TROUBLE.search(low):
         return None
     return (match["name"] or "", int(match["number"] or match["bare"]))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from ....model import LogEvidence, LogLine
-from ..progress import Progress
+from ..progress import progress_of
 from . import Fact
 
 __all__ = ["facts"]
@@ -74,7 +74,7 @@ def _crashed(lines: Sequence[LogLine]) -> list[Fact]:
 
 def _at_zero(evidence: LogEvidence) -> list[Fact]:
     """Only where no progress follows: then the silence (and what a person writes below it) is all there is to go by."""
-    progress = Progress(evidence)
+    progress = progress_of(evidence)
     for source, lines in evidence.tails.items():
         last = [line for line in lines if not _NOISE.match(line.text)][-AFTER:]
         if progress.anywhere_but(source):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....model import LogEvidence, LogLine, LogSeries
-from ..progress import Progress
+from ..progress import progress_of
 from . import Fact
 
 __all__ = ["facts"]
@@ -54,8 +54,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         scales = _scales(line.text)
         if scales is not None:
             by_source[line.source].append(_Overflow(line, *scales))
-    progress = Progress(evidence)
-    found = [_judge(evidence, progress, overflows) for overflows in by_source.values()]
+    found = [_judge(evidence, overflows) for overflows in by_source.values()]
     found += [_of_series(s) for s in evidence.series if _SCALE.search(s.name) and s.source not in by_source]
     return [fact for fact in found if fact is not None]
 
@@ -73,7 +72,7 @@ def _scales(text: str) -> tuple[float, float] | None:
     return None
 
 
-def _judge(evidence: LogEvidence, progress: Progress, overflows: Sequence[_Overflow]) -> Fact | None:
+def _judge(evidence: LogEvidence, overflows: Sequence[_Overflow]) -> Fact | None:
     search, had_grown = _search(evidence, overflows)
     last = search[-1]
     at_floor = last.after <= 1
@@ -87,7 +86,7 @@ def _judge(evidence: LogEvidence, progress: Progress, overflows: Sequence[_Overf
     if at_floor:
         at = next(o.line for o in search if o.after <= 1)
         return Fact("loss_scale_at_floor", at, values, _rank(at))
-    if progress.after(last.line):
+    if progress_of(evidence).after(last.line):
         return None  # steps are counted, no loss is printed
     falls = any(len(search) >= seen and last.after <= low for seen, low in DOWN if seen > 1 or not had_grown)
     first = search[0].line

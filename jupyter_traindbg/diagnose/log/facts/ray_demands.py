@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ....language import text
 from ....model import LogEvidence, LogLine
-from ..progress import Progress
+from ..progress import progress_of
 from ..quantities import Quantity, captured
 from . import Fact
 
@@ -82,7 +82,7 @@ class _Table:
 def facts(evidence: LogEvidence) -> list[Fact]:
     """`demands_unmet` of the last table of each source: `demand`, `pending_count`, `times_count`; `lacking` of which there are
     `lacking_there` for `lacking_asked`; `standing_s` where an earlier table has it, too. Not where the job goes on after it."""
-    progress = Progress(evidence)
+    progress = progress_of(evidence)
     found = []
     for tables in _by_source(evidence):
         waits = [

@@ -10,7 +10,7 @@ import re
 from ....model import LogError, LogEvidence
 from ..exceptions import in_program, inner_user_frame, unraisable
 from ..launch import crash, is_of_launcher
-from ..progress import ON_PURPOSE, Progress
+from ..progress import ON_PURPOSE, progress_of
 from . import Fact
 
 __all__ = ["facts"]
@@ -30,7 +30,7 @@ _GOT_OVER = re.compile(
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
-    progress = Progress(evidence)
+    progress = progress_of(evidence)
     let_pass = unraisable(evidence)
     threads = {(x.source, x.number) for x in evidence.lines if x.text.lstrip().startswith(_THREAD)}
     caught: set[tuple[str, str, str]] = set()

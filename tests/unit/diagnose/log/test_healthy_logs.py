@@ -98,7 +98,7 @@ OVER = {
         "vllm_init_fail",
     ),
     "an engine that says it is shut down": (
-        f"Prompt: 'The sky is', Generated text: ' blue'\n(EngineCore pid=970) INFO 05-12 11:36:00 [core.py:1224] Shutdown complete\n{CORE_DIED}",
+        f"Prompt: 'The sky is'\n(EngineCore pid=970) INFO 05-12 11:36:00 [core.py:1224] Shutdown complete\n{CORE_DIED}",
         "",
     ),
     "what cannot be raised at exit": (
