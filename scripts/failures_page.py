@@ -72,7 +72,7 @@ these pages.
 | `code`, `severity` | the file's name; critical, warning or info |
 | `title`, `about` | `{en = "...", zh = "..."}`; `{name}` is filled from captured groups and facts, also `{micro * world}`; `[[ ... ]]` is left out where a name in it is unknown |
 | `explains` | codes of the consequences that this commonly has |
-| `[[signal]]` | `id`; `anchor`: literals, one of which is in the line, case does not matter; `regex`: searched in that line and the 6 after it; or `fact`: a computed one (diagnose/log/facts/); `role`: root, symptom, wrapper, or hint (only decides between causes); `weight` 0 to 1; `unless_progress`: harmless if the run goes on; `unless_over`: harmless if the work was complete before and nothing minds; `blame = false`: whoever writes it is a victim, and is not named as the one to look at; `example`: must match |
+| `[[signal]]` | `id`; `anchor`: literals, one of which is in the line, case does not matter; `regex`: searched in that line and the 6 after it; or `fact`: a computed one (diagnose/log/facts/); `role`: root, symptom, wrapper, or hint (only decides between causes); `weight` 0 to 1; `unless_progress`: harmless if the run goes on; `unless_over`: harmless if the work was complete before, by a full bar (`"shown"`) or by words (`"said"`), and nothing minds; `blame = false`: whoever writes it is a victim, and is not named as the one to look at; `example`: must match |
 | `[[refute]]` | like a signal; `of`: the signals that do not count then (none: all); `near`: only within so many lines |
 | `[[cause]]` | `id`, `when` (all must hold: `"seen:ID"`, `"not seen:ID"`, `"free_bytes < 100 MiB"`; `[]` = always, the last one), `text`, `steps`, `confidence`, `title` if it needs another one |
 | `[[question]]` | `text`: what would settle between the causes |
@@ -92,7 +92,7 @@ to blame, `file`, `line`, `path` where.
 | `code`、`severity` | 文件名；critical、warning 或 info |
 | `title`、`about` | `{en = "...", zh = "..."}`；`{name}` 由正则捕获组和计算出的事实填充，也可写 `{micro * world}`；`[[ ... ]]` 在其中某个名字未知时整段省略 |
 | `explains` | 它通常引起的后果的 code |
-| `[[signal]]` | `id`；`anchor`：行中必须出现其一的字面串，不分大小写；`regex`：在该行及其后 6 行中搜索；或 `fact`：计算出的事实（diagnose/log/facts/）；`role`：root、symptom、wrapper 或 hint（只用于在原因之间取舍）；`weight` 0 到 1；`unless_progress`：训练继续则无害；`unless_over`：此前工作已完成且无人受影响则无害；`blame = false`：写出它的只是受害者，不会被列为要查的对象；`example`：必须能匹配 |
+| `[[signal]]` | `id`；`anchor`：行中必须出现其一的字面串，不分大小写；`regex`：在该行及其后 6 行中搜索；或 `fact`：计算出的事实（diagnose/log/facts/）；`role`：root、symptom、wrapper 或 hint（只用于在原因之间取舍）；`weight` 0 到 1；`unless_progress`：训练继续则无害；`unless_over`：此前工作已完成（进度条已满 `"shown"`，或有文字说明 `"said"`）且无人受影响则无害；`blame = false`：写出它的只是受害者，不会被列为要查的对象；`example`：必须能匹配 |
 | `[[refute]]` | 同 signal；`of`：由此不再算数的信号（不写：全部）；`near`：只在这么多行之内有效 |
 | `[[cause]]` | `id`、`when`（须全部成立：`"seen:ID"`、`"not seen:ID"`、`"free_bytes < 100 MiB"`；最后一个写 `[]`，总成立）、`text`、`steps`、`confidence`，需要时另写 `title` |
 | `[[question]]` | `text`：靠什么在这些原因之间分辨 |

@@ -10,8 +10,9 @@ from typing import Literal
 from ...language import text
 from .condition import Expression
 
-__all__ = ["Cause", "Family", "Guide", "Refute", "Role", "Signal", "Source", "Text"]
+__all__ = ["Cause", "Family", "Guide", "Over", "Refute", "Role", "Signal", "Source", "Text"]
 
+Over = Literal["", "shown", "said"]
 Role = Literal["root", "symptom", "wrapper", "hint"]
 Severity = Literal["critical", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
@@ -34,8 +35,9 @@ class Text:
 class Signal:
     """What shows a family in a log: a literal (`anchors`) and a `pattern` near it, or a computed `fact`.
 
-    `unless_progress`: it does not count where the run went on after it; `unless_over`: nor where the work was over before it, so that it
-    tells of processes being ended. `blame` is false where whoever writes it is a victim: then no finding names them as the one to look at.
+    `unless_progress`: it does not count where the run went on after it. `unless_over`: nor where the work was over before it, as a bar
+    shows or words say, so that it tells of processes being ended. `blame` is false where whoever writes it is a victim: then no finding
+    names them as the one to look at.
     """
 
     id: str
@@ -45,7 +47,7 @@ class Signal:
     role: Role = "root"
     weight: float = 0.5
     unless_progress: bool = False
-    unless_over: bool = False
+    unless_over: Over = ""
     blame: bool = True
     example: str = ""
 

@@ -130,7 +130,8 @@ def hits(evidence: LogEvidence, families: Iterable[Family]) -> list[Hit]:
         if signal.role != "hint" and (_DEBUG.match(line.text) or _OPTIONS.match(line.text)):
             continue  # a program telling itself what it tries, or what its options are
         near = "\n".join(x.text for x in (line, *after))
-        over = (signal.unless_over or (line.source, line.number) in let_pass) and progress.over(line)
+        let_it_pass = (line.source, line.number) in let_pass
+        over = (bool(signal.unless_over) or let_it_pass) and progress.over(line, said=signal.unless_over == "said")
         found[family.code].append(
             Hit(family, signal, line, values, near=near, survived=progress.after(line), over=over)
         )
@@ -190,7 +191,11 @@ def _of_fact(family: Family, signal: Signal, fact: Fact, progress: Progress) -> 
     values = {name: captured(name, value) for name, value in fact.values.items()}
     survived = fact.line is not None and progress.after(fact.line)
     near = fact.line.text if fact.line is not None else ""
-    over = fact.line is not None and signal.unless_over and progress.over(fact.line)
+    over = (
+        fact.line is not None
+        and bool(signal.unless_over)
+        and progress.over(fact.line, said=signal.unless_over == "said")
+    )
     return Hit(family, signal, fact.line, values, blamed, fact.words, near, survived, over)
 
 

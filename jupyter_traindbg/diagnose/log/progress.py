@@ -41,8 +41,10 @@ class _Source:
     """Of progress, by rank; a bar that has come to its end in this log has as many as are enough."""
     complete: int = 0
     """The last line that speaks of a good end, of a part perhaps."""
+    said: list[int] = field(default_factory=list)
+    """Where the whole work is said to be complete."""
     ends: list[int] = field(default_factory=list)
-    """Where the work was complete: it is said, or the bar is full and no other one has begun."""
+    """Those, and where the bar is full and no other one has begun."""
     unfinished: list[int] = field(default_factory=list)
     """Bars that are not full."""
     stopped: int | None = None
@@ -59,6 +61,7 @@ class _Source:
         if signs.complete(low):
             self.complete = max(self.complete, last)
             if signs.final(low):
+                self.said.append(last)
                 self.ends.append(last)
         elif bar := signs.bar(low):
             self._bar(bar, line, last)
@@ -129,16 +132,17 @@ class Progress:
         """Whether the run said that it completed, after line `number` of the source of `line`."""
         return self._of(line).complete > number
 
-    def over(self, line: LogLine) -> bool:
+    def over(self, line: LogLine, *, said: bool = False) -> bool:
         """Whether the work was complete before `line`, and no exception of the program and no launcher minds what came then.
 
-        What is printed after that tells of processes being ended: it is no failure of the work.
+        What is printed after that tells of processes being ended: it is no failure of the work. With `said` a full bar is not enough.
         """
         source = self._of(line)
-        at = bisect_left(source.ends, line.number)
+        ends = source.said if said else source.ends
+        at = bisect_left(ends, line.number)
         if not at or self._elsewhere - {line.source}:
             return False
-        end = source.ends[at - 1]
+        end = ends[at - 1]
         begun = [n for marks in source.marks.values() for n in marks if end < n < line.number]
         begun_bars = any(end < n < line.number for n in source.unfinished)
         return len(begun) < ENOUGH and not begun_bars and self._minded.get(line.source, 0) <= end

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from .condition import BadCondition, Expression, parse, wanted
-from .family import Cause, Confidence, Family, Guide, Refute, Role, Severity, Signal, Source, Text
+from .family import Cause, Confidence, Family, Guide, Over, Refute, Role, Severity, Signal, Source, Text
 
 __all__ = ["BadKnowledge", "examples_that_fail", "family"]
 
@@ -33,7 +33,7 @@ _REQUIRED = {
     "guide": "guide entry truth",
     "source": "url about",
 }
-_FLAGS = {"unless_progress": False, "unless_over": False, "blame": True}
+_FLAGS = {"unless_progress": False, "blame": True}
 SHORTEST_ANCHOR = 3
 """Bytes. The reader looks for all anchors at once in every line of gigabytes: a short one stops it too often."""
 _ID = re.compile(r"[a-z][a-z0-9_]*")
@@ -207,7 +207,7 @@ def _signal(check: _Checker, table: Mapping[str, Any], at: str, taken: set[str])
         role=cast(Role, check.one_of(table.get("role"), ("root", "symptom", "wrapper", "hint"), f"{at}: role")),
         weight=float(weight),
         unless_progress=bool(flags["unless_progress"]),
-        unless_over=bool(flags["unless_over"]),
+        unless_over=cast(Over, check.one_of(table.get("unless_over", ""), ("", "shown", "said"), f"{at}: unless_over")),
         blame=bool(flags["blame"]),
         example=example,
     )

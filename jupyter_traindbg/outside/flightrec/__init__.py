@@ -6,7 +6,8 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...agent import flight
@@ -20,6 +21,15 @@ __all__ = ["read"]
 
 DEADLINE_S = 60.0
 MOST_FRAMES = 256
+LATEST_S = 2 * 3600.0
+"""A watchdog writes its dump when its time is over, which is half an hour at most as a rule. A file that is younger than the newest event
+by more than this was copied, and its time tells nothing."""
+_TIMES = (
+    ("time_created_ns", 1e-9),
+    ("time_created_us", 1e-6),
+    ("time_discovered_started_ns", 1e-9),
+    ("time_discovered_completed_ns", 1e-9),
+)
 NOT_IN_TIME = "its dump was not read in time"
 
 
@@ -30,20 +40,22 @@ def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
     where none can be read.
     """
     began = time.monotonic()
-    ranks, silent = [], []
+    read_in: list[_Read] = []
+    silent = []
     errors: list[BadDump] = []
     for rank, dumps in _by_rank(candidates(path)).items():
         if time.monotonic() - began > timeout:
             silent.append(Silent(rank, 0, NOT_IN_TIME, "give a longer --timeout"))
             continue
         try:
-            ranks.append(_rank(rank, dumps))
+            read_in.append(_rank(rank, dumps))
         except BadDump as e:
             errors.append(e)
             silent.append(Silent(rank, 0, e.cause, e.next_step))
-    if not ranks:
+    if not read_in:
         raise errors[0] if errors else BadDump(f"the dumps in {path} were not read in time", "give a longer --timeout")
-    ranks.sort(key=lambda r: r.rank)
+    newest_s = max((one.newest_s for one in read_in), default=0.0)
+    ranks = sorted((one.at(newest_s) for one in read_in), key=lambda r: r.rank)
     world_size = _world_size(ranks)
     present = {r.rank for r in ranks}
     return Collectives(
@@ -67,7 +79,24 @@ def _by_rank(dumps: Sequence[Dump]) -> dict[int, list[Dump]]:
     return found
 
 
-def _rank(rank: int, dumps: Sequence[Dump]) -> RankCollectives:
+@dataclass(frozen=True)
+class _Read:
+    """A rank's dumps as `flight.summary` has them, the newest event in them, and when they were written by the files' own times."""
+
+    rank: int
+    summary: Mapping[str, Any]
+    source: str
+    newest_s: float
+    written_s: float
+
+    def at(self, newest_s: float) -> RankCollectives:
+        """With its wait, up to when the dump was written; where the file is a later copy, to the newest event of all ranks, `newest_s`."""
+        copied = self.written_s - newest_s > LATEST_S
+        now_s = max(newest_s, 0.0 if copied else self.written_s) or None
+        return rank_collectives(self.rank, 0, {**self.summary, "now_s": now_s}, source=self.source)
+
+
+def _rank(rank: int, dumps: Sequence[Dump]) -> _Read:
     """One rank may have a dump of each recorder, NCCL's and the other; of two of the same kind the newer counts."""
     newest: dict[str, tuple[Dump, dict[str, Any]]] = {}
     for dump in sorted(dumps, key=lambda d: d.written_s):
@@ -75,10 +104,23 @@ def _rank(rank: int, dumps: Sequence[Dump]) -> RankCollectives:
         newest[_library(content)] = dump, content
     chosen = list(newest.values())
     summary = flight.summary([content for _, content in chosen], place=_place)
-    issued = [issued for c in summary["calls"] if (issued := c[flight.FIELDS.index("issued_s")]) is not None]
     note = f"of {len(dumps)} dumps of this rank {len(chosen)} are used" if len(chosen) < len(dumps) else ""
-    summary = {**summary, "now_s": max([d.written_s for d, _ in chosen] + issued), "note": note}
-    return rank_collectives(rank, 0, summary, source=", ".join(os.path.basename(d.path) for d, _ in chosen))
+    return _Read(
+        rank,
+        {**summary, "note": note},
+        ", ".join(os.path.basename(d.path) for d, _ in chosen),
+        max((at for _, content in chosen for at in _events_s(content)), default=0.0),
+        max(d.written_s for d, _ in chosen),
+    )
+
+
+def _events_s(content: dict[str, Any]) -> Iterator[float]:
+    """When the calls of a dump were issued, and were seen to begin and to end, as Unix times."""
+    entries = content.get("entries")
+    for entry in entries if isinstance(entries, list) else ():
+        for name, scale in _TIMES if isinstance(entry, dict) else ():
+            if isinstance(value := entry.get(name), (int, float)) and 0 < value < 1e20:
+                yield value * scale
 
 
 def _library(content: dict[str, Any]) -> str:

@@ -52,4 +52,5 @@ def _waiting_s(calls: tuple[Collective, ...], now_s: float | None) -> float | No
     began = [c.issued_s for c in pending if not isinstance(c.issued_s, NotAvailable)]
     if not began or now_s is None:
         return NotAvailable("the recorder has no time of it")
-    return max(0.0, now_s - min(began))
+    waited = now_s - min(began)
+    return waited if waited > 0 else NotAvailable("nothing in the dumps is later than this call")

@@ -39,6 +39,8 @@ _METRICS = (
     "perplexity",
     "ppl",
     "accuracy",
+    "auc:",
+    "auc=",
     "learning_rate",
     "learning rate",
     "loss_scale",

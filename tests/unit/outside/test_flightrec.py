@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flight_dumps import Recorder, write
+from flight_dumps import BEGAN_NS, Recorder, write
 
 from jupyter_traindbg.errors import BadDump
-from jupyter_traindbg.model import Collectives
+from jupyter_traindbg.model import Collectives, NotAvailable
 from jupyter_traindbg.outside import flightrec
 from jupyter_traindbg.outside.flightrec import files, plain_pickle
 
@@ -45,9 +45,30 @@ def test_a_directory_of_dumps(tmp_path: Path, library: str, as_json: bool) -> No
     assert all(tuple(r.groups[0].ranks) == (0, 1, 2, 3) for r in seen.ranks)
     assert seen.ranks[0].calls[0].at == "/home/ada/train.py:88 step"
     assert seen.ranks[0].source == ("rank_0.json" if as_json else "nccl_trace_rank_0")
-    waiting = seen.ranks[0].waiting_s
-    assert isinstance(waiting, float)
-    assert waiting > 0
+
+
+def written(directory: Path, after_s: float) -> Path:
+    """As if the files had been written so long after the first call of `Recorder`."""
+    for file in directory.iterdir():
+        os.utime(file, (BEGAN_NS / 1e9 + after_s,) * 2)
+    return directory
+
+
+def test_a_wait_is_told_up_to_when_the_watchdog_wrote_the_dump(tmp_path: Path) -> None:
+    seen = flightrec.read(str(written(write(tmp_path / "fr", dumps()), 600.0)))
+    assert seen.ranks[0].waiting_s == pytest.approx(600.0, abs=0.1)
+
+
+def test_of_files_that_were_copied_later_a_wait_is_told_up_to_the_newest_event_of_all_ranks(tmp_path: Path) -> None:
+    busy = recorder(2).call("all_gather", "9", time_created_ns=BEGAN_NS + 90_000_000_000)
+    directory = write(tmp_path / "fr", [*dumps(ranks=2), (2, busy.dump())])
+    seen = flightrec.read(str(written(directory, 319 * 86400.0)))
+    assert [r.waiting_s for r in seen.ranks[:2]] == pytest.approx([90.0, 90.0], abs=0.1)
+
+
+def test_where_nothing_is_later_than_the_call_that_waits_how_long_is_not_known(tmp_path: Path) -> None:
+    seen = flightrec.read(str(written(write(tmp_path / "fr", dumps()), 319 * 86400.0)))
+    assert str(seen.ranks[0].waiting_s) == str(NotAvailable("nothing in the dumps is later than this call"))
 
 
 def test_ranks_without_a_dump_are_missing_by_the_default_group(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ _FIRST_STEPS = re.compile(
     r"(?<![\d/])[01]/\d{2,} ?\[\d+:\d\d|(?i:\bepoch[ =:]*0\b.*\b(?:iter|step|batch)\w*[ =:]*[01]\b)"
 )
 
+_QUALITY = re.compile(r"(?:^|[/_ .])(?:auc|acc(?:uracy)?\d?|bleu|map|f1)$")
 MOSTLY = 0.5
 RECOVERED = 3
 """So many finite values of a total loss, and a part of it that is not finite does no harm; so many at its end, and neither does what was
@@ -231,7 +232,7 @@ def _shape(evidence: LogEvidence, series: LogSeries, points: list[trends.Point])
 
 
 def _constant(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
-    if len({v for _, v in points}) > 1:
+    if len({v for _, v in points}) > 1 or (points[0][1] == 0 and _quality_changes(evidence)):
         return None
     return Fact(
         "loss_constant",
@@ -239,6 +240,11 @@ def _constant(evidence: LogEvidence, series: LogSeries, points: list[trends.Poin
         _shape(evidence, series, points),
         series.rank,
     )
+
+
+def _quality_changes(evidence: LogEvidence) -> bool:
+    """Whether the model learns by another figure: then a loss of 0 is one that is not computed at these steps."""
+    return any(_QUALITY.search(s.name) and len({v for _, v in s.points}) > 1 for s in evidence.series)
 
 
 def _rising(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:

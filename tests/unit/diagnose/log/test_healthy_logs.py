@@ -58,6 +58,11 @@ OVERFLOWS = "\n".join(
 )
 ZERO = "Generating train split: 0 examples [00:00, ? examples/s]"
 
+STALLED = """[2026-03-01 10:00:00.7: W horovod/common/stall_inspector.cc:105] One or more tensors were submitted to be reduced by subset of
+ranks and are waiting for remainder of ranks for more than 60 seconds.
+Stalled ranks:
+2: [horovod_broadcast.fc_bias]"""
+
 OVER = {
     "a worker that is killed as the run ends": (f"{LAST_EPOCH}\n{KILLED}", ""),
     "nothing says how many epochs there are": (f"{LAST_EPOCH.replace('10/10', '3')}\n{KILLED}", ""),
@@ -111,6 +116,11 @@ OVER = {
         "",
     ),
     "NCCL's sockets in the work": ("gpu-3:811:902 [1] NCCL INFO misc/socket.cc:64 -> 3", "nccl_system_error"),
+    "Horovod's ranks that come late at the start": (
+        f'{STALLED}\n{{"key": "run_stop", "metadata": {{"status": "success"}}}}',
+        "",
+    ),
+    "Horovod's ranks that do not come": (STALLED, "rank_desync"),
     "the options of a program": (
         "Namespace(resume='', loss_scale=0.0, num_eval_ranks=8, world_size=8, with_eval=True, seed=0)\nstep 1 loss 2.0",
         "",
