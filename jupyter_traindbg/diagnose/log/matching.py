@@ -38,8 +38,9 @@ BEFORE, AFTER, NEXT = 600, 2000, 600
 the time that some patterns take grows with the square of its length."""
 _QUOTED = re.compile(r"^[\s>#|*`]+")
 _DEBUG = re.compile(r".{0,60}?\bDEBUG\b[\s:\]|]")
-_OPTIONS = re.compile(r".{0,80}?\bNamespace\(|(?:[^=\n]{0,200}=[^=\n]{0,200}, ){20}")
-"""Of argparse, whole or with its beginning lost."""
+_OPTIONS = re.compile(r".{0,80}?\bNamespace\(")
+MANY_OPTIONS = 20
+"""So many, and it is a list of them whose beginning another rank has overwritten."""
 _WIDE = re.compile(r"[ \t]{3,}")
 
 
@@ -127,7 +128,7 @@ def hits(evidence: LogEvidence, families: Iterable[Family]) -> list[Hit]:
     found: dict[str, list[Hit]] = defaultdict(list)
     for signal, (line, *after), values in _found([s for s in signals if s.anchors], _texts(evidence)):
         family = owner[id(signal)]
-        if signal.role != "hint" and (_DEBUG.match(line.text) or _OPTIONS.match(line.text)):
+        if signal.role != "hint" and (_DEBUG.match(line.text) or _lists_options(line.text)):
             continue  # a program telling itself what it tries, or what its options are
         near = "\n".join(x.text for x in (line, *after))
         let_it_pass = (line.source, line.number) in let_pass
@@ -142,6 +143,11 @@ def hits(evidence: LogEvidence, families: Iterable[Family]) -> list[Hit]:
                 family = owner[id(signal)]
                 found[family.code].append(_of_fact(family, signal, fact, progress))
     return [hit for of_family in found.values() for hit in _standing(of_family) if not _teardown(hit, progress)]
+
+
+def _lists_options(text: str) -> bool:
+    """Whether it is argparse's ``Namespace(batch=8, ...)``."""
+    return bool(_OPTIONS.match(text)) or min(text.count("="), text.count(", ")) >= MANY_OPTIONS
 
 
 def _texts(evidence: LogEvidence) -> list[_Text]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...model import LogEvidence, LogLine
@@ -31,6 +31,11 @@ def _spread(first: int, last: int, repeats: int) -> list[int]:
     """Where the lines that were folded into one may have been: evenly between the first and the last."""
     n = min(repeats, 20)
     return sorted({first + (last - first) * i // max(1, n - 1) for i in range(max(1, n))})
+
+
+def _between(numbers: Sequence[int], after: int, before: int) -> int:
+    """How many of `numbers`, which are in order."""
+    return bisect_left(numbers, before) - bisect_right(numbers, after)
 
 
 @dataclass
@@ -102,6 +107,8 @@ class Progress:
             known += {number for number, _ in series.points} - set(known)
         for source in sources.values():
             source.marks = {rank: sorted(numbers) for rank, numbers in source.marks.items()}
+            for numbers in (source.said, source.ends, source.unfinished):
+                numbers.sort()  # a line that stands for several has the number of the last one
         self._sources = dict(sources)
         self._failed = {e.rank for e in evidence.ends if e.by_itself and e.rank is not None}
         self._minded = _minded(evidence)
@@ -143,9 +150,9 @@ class Progress:
         if not at or self._elsewhere - {line.source}:
             return False
         end = ends[at - 1]
-        begun = [n for marks in source.marks.values() for n in marks if end < n < line.number]
-        begun_bars = any(end < n < line.number for n in source.unfinished)
-        return len(begun) < ENOUGH and not begun_bars and self._minded.get(line.source, 0) <= end
+        begun = sum(_between(marks, end, line.number) for marks in source.marks.values())
+        goes_on = begun >= ENOUGH or _between(source.unfinished, end, line.number) > 0
+        return not goes_on and self._minded.get(line.source, 0) <= end
 
     def anywhere_but(self, source: int) -> bool:
         """Whether another source shows work that goes on."""

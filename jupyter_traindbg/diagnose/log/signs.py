@@ -58,7 +58,7 @@ _STEP = re.compile(
     r"|^\[(?P<bare>\d{1,9})/\s?\d{1,9}\]"
 )
 _TROUBLE = re.compile(
-    r"error|exception|fail|overflow|skipping|time[d -]{0,2}out|stuck|hang|traceback|killed|warn|retr(?:y|ies)|resum|\bfrom step"
+    r"error|exception|fail|overflow|skipping|time[d -]{0,2}out|stuck|\bhang|\bhung|traceback|killed|\bwarn|retr(?:y|ies)|resum|\bfrom step"
 )
 """A line with such words does not count steps: it tells of one."""
 _EPOCH = re.compile(r"\bepoch\W{0,3}(\d{1,6}) ?(?:/|of) ?(\d{1,6})\b")
