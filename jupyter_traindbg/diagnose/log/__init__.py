@@ -36,7 +36,7 @@ def judge(evidence: LogEvidence, *, families: Mapping[str, Family] | None = None
     return Verdict(
         findings=tuple(findings.finding(root, evidence, seen) for root in roots),
         timeline=tuple(findings.events(roots)),
-        remarks=tuple(ray_demands.queued(evidence)),
+        remarks=tuple(filter(None, [ray_demands.queued(evidence)])),
     )
 
 

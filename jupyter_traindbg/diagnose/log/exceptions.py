@@ -7,7 +7,7 @@ from collections.abc import Set
 
 from ...model import LogError, LogEvidence, LogFrame
 
-__all__ = ["in_program", "inner_user_frame", "is_installed", "unraisable"]
+__all__ = ["Place", "in_program", "inner_user_frame", "is_installed", "unraisable"]
 
 _INSTALLED = re.compile(
     r"site-packages|dist-packages|<frozen|<string>|<unknown>|[/\\]python3[\d.]*[/\\]|python/ray/|_raylet\.pyx"

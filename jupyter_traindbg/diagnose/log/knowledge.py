@@ -56,4 +56,4 @@ def parse(text: str, name: str) -> Family:
 def anchors() -> tuple[str, ...]:
     """All literals that the rules look for: what a reader has to keep of a log. Case does not matter."""
     signals = (s for known in families().values() for s in (*known.signals, *known.refutes))
-    return tuple(sorted({a.lower() for s in signals for a in s.anchors} | set(signs.COMPLETED) | facts.anchors()))
+    return tuple(sorted({a.lower() for s in signals for a in s.anchors} | set(signs.ANCHORS) | facts.anchors()))

@@ -12,7 +12,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...model import LogEvidence, LogLine
-from .exceptions import unraisable
 from .facts import Fact, facts
 from .family import Family, Refute, Signal
 from .progress import Progress, progress_of
@@ -124,14 +123,13 @@ def hits(evidence: LogEvidence, families: Iterable[Family]) -> list[Hit]:
     owner: dict[int, Family] = {id(s): f for f in known for s in (*f.signals, *f.refutes)}
     signals: list[Signal] = [s for f in known for s in (*f.signals, *f.refutes)]
     progress = progress_of(evidence)
-    let_pass = unraisable(evidence)
     found: dict[str, list[Hit]] = defaultdict(list)
     for signal, (line, *after), values in _found([s for s in signals if s.anchors], _texts(evidence)):
         family = owner[id(signal)]
         if signal.role != "hint" and (_DEBUG.match(line.text) or _lists_options(line.text)):
             continue  # a program telling itself what it tries, or what its options are
         near = "\n".join(x.text for x in (line, *after))
-        let_it_pass = (line.source, line.number) in let_pass
+        let_it_pass = (line.source, line.number) in progress.let_pass
         over = (bool(signal.unless_over) or let_it_pass) and progress.over(line, said=signal.unless_over == "said")
         found[family.code].append(
             Hit(family, signal, line, values, near=near, survived=progress.after(line), over=over)

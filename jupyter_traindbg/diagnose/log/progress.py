@@ -8,12 +8,12 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from ...model import LogEvidence, LogLine
 from . import signs
-from .exceptions import in_program, unraisable
+from .exceptions import Place, in_program, unraisable
 
 __all__ = ["ON_PURPOSE", "Progress", "progress_of"]
 
@@ -111,7 +111,9 @@ class Progress:
                 numbers.sort()  # a line that stands for several has the number of the last one
         self._sources = dict(sources)
         self._failed = {e.rank for e in evidence.ends if e.by_itself and e.rank is not None}
-        self._minded = _minded(evidence)
+        self.let_pass = unraisable(evidence)
+        """Lines of exceptions that Python could not raise."""
+        self._minded = _minded(evidence, self.let_pass)
         self._elsewhere = {e.line.source for e in evidence.ends if e.by_itself}
         for line in evidence.lines:
             at = self._sources[line.source]
@@ -178,9 +180,8 @@ def progress_of(evidence: LogEvidence) -> Progress:
     return known[1]
 
 
-def _minded(evidence: LogEvidence) -> Mapping[int, int]:
+def _minded(evidence: LogEvidence, let_pass: Set[Place]) -> Mapping[int, int]:
     """By source, the last line of a failure of the program itself: an exception of its own code, or a process that its launcher reports."""
-    let_pass = unraisable(evidence)
     found: dict[int, int] = defaultdict(int)
     for error in evidence.errors:
         place = (error.line.source, error.line.number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["COMPLETED", "Bar", "bar", "complete", "epoch", "final", "is_frame", "served", "step", "stopped"]
+__all__ = ["ANCHORS", "PREPARING", "Bar", "bar", "complete", "epoch", "final", "is_frame", "served", "step", "stopped"]
 
 _FINAL = (
     "training completed",
@@ -13,30 +13,29 @@ _FINAL = (
     "training finished",
     "training done",
     "finished training",
-    "evaluation done",
-    "evaluation complete",
-    "evaluation finished",
-    "executed successfully",
-    "completed successfully",
-    "finished successfully",
     "job succeeded",
     "job finished",
     "train_runtime",
     "max_epochs=",
     "max_steps=",
     "stopping training due to num_updates",
-    '"status": "success"',
 )
 _COMPLETE = (
+    "executed successfully",
+    "completed successfully",
+    "finished successfully",
     "completed in ",
     "execution finished in ",
     "final validation metrics",
     "successfully saved checkpoint",
 )
-"""Said at a good end, but also of a part."""
-COMPLETED = (*_FINAL, *_COMPLETE)
-"""What is printed at a good end, in lower case."""
-_FINAL_WORDS, _COMPLETED_WORDS = (re.compile("|".join(map(re.escape, words))) for words in (_FINAL, COMPLETED))
+"""Said at a good end, but also of a part: a download, an epoch, an evaluation."""
+_STOP = '"run_stop"'
+ANCHORS = (*_FINAL, *_COMPLETE, _STOP)
+"""What a good end is told by, in lower case."""
+_FINAL_WORDS, _COMPLETE_WORDS = (re.compile("|".join(map(re.escape, words))) for words in (_FINAL, _COMPLETE))
+_STOPPED_WELL = re.compile(rf"{_STOP}.{{0,300}}\"success\"")
+"""As MLPerf's logs have it."""
 _REACHED = re.compile(r"max_(?:epochs|steps)=(?!.*reached)")
 _SUCCESS = re.compile(r"^\W*success\W*$")
 _STOPPED = re.compile(
@@ -51,6 +50,12 @@ _BAR = re.compile(r"\b([1-9]\d{0,11})/(\d{1,12}) ?\[(?:\d+:\d\d|=)")
 _NOT_TRAINING = re.compile(
     r"load|download|extract|generat|\bmap\b|token|fetch|filter|captur|compil|shard|\bsav(?:e|ing)\b|\bcopy|\bpush|clean"
 )
+PREPARING = (
+    r"Map|Filter|Tokeniz|Running tokenizer|Generating|Downloading|Preprocess|Converting|Grouping|Indexing|Loading|Casting|Saving|Packing"
+    r"|Building|Scanning|Caching|Extracting|Reading|Encoding|Parsing|Shuffling|Concatenating|Resolving"
+)
+"""What bars of preparing the data are called: alternatives of a pattern, any case."""
+_PREPARES = re.compile(rf"(?i)^\W*(?:{PREPARING}|Adding requests|Sanity Checking)")
 _NO_LABEL = re.compile(r"[^a-z_]+")
 _COUNTED = ("step", "iter", "batch", "update", "epoch")
 _STEP = re.compile(
@@ -84,18 +89,18 @@ def is_frame(low: str) -> bool:
 
 def final(low: str) -> bool:
     """Whether it says that the whole work has come to a good end."""
-    return bool(_FINAL_WORDS.search(low) and not _REACHED.search(low)) or bool(_SUCCESS.match(low))
+    return bool(_FINAL_WORDS.search(low) and not _REACHED.search(low)) or bool(_STOPPED_WELL.search(low))
 
 
 def complete(low: str) -> bool:
     """Whether it says that the work, or a part of it, has come to a good end."""
-    return bool(_COMPLETED_WORDS.search(low) and not _REACHED.search(low)) or bool(_SUCCESS.match(low))
+    return final(low) or bool(_COMPLETE_WORDS.search(low)) or bool(_SUCCESS.match(low))
 
 
 def bar(low: str) -> Bar | None:
     """The bar of training, evaluation or generation in the line; not one of preparing or saving."""
     match = _BAR.search(low) if "[" in low else None
-    if match is None or _NOT_TRAINING.search(low):
+    if match is None or _NOT_TRAINING.search(low) or _PREPARES.match(low):
         return None
     return Bar(_NO_LABEL.sub(" ", low[: match.start()]).strip()[-40:], int(match[1]), int(match[2]))
 

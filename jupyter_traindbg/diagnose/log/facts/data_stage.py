@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ....model import LogEvidence, LogLine
 from ..progress import progress_of
+from ..signs import PREPARING
 from . import Fact
 
 __all__ = ["facts"]
@@ -28,11 +29,7 @@ _CRASH = re.compile(
     r"(?i)\b(SIGSEGV|SIGABRT|SIGBUS|SIGFPE|segmentation fault|bus error|core dumped|Fatal Python error: \w+(?: \w+)?)\b"
 )
 _NOISE = re.compile(r"^[\s`>.\-=_*#|┃│╰╯]*$")
-_DATA_BAR = re.compile(
-    r"(?i)(?:Map|Filter|Tokeniz|Running tokenizer|Generating|Downloading|Preprocess|Converting|Grouping|Indexing"
-    r"|Loading|Casting|Saving|Packing|Building|Scanning|Caching|Extracting|Reading|Encoding|Parsing|Shuffling|Concatenating)"
-    r"[^|\[\n]{0,80}?(?:\d+%\||\[[#=>. -]{3,60}\] +\d+/\d+)"
-)
+_DATA_BAR = re.compile(rf"(?i)(?:{PREPARING})[^|\[\n]{{0,80}}?(?:\d+%\||\[[#=>. -]{{3,60}}\] +\d+/\d+)")
 _COMPLAINT = re.compile(
     r"(?i)\b(?:stuck\w*|hangs?|hanging|hung|freez\w*|froze\w*|forever|stock at|no progress|never (?:ends|finish\w*|returns))\b"
     r"|\bfor (?:more than |over |about |almost )?(?:\d+|an?|several|many) ?(?:h|hours?|days?|min(?:ute)?s?)\b"

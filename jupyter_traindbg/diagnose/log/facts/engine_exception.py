@@ -6,8 +6,7 @@ from __future__ import annotations
 import re
 
 from ....model import LogEvidence
-from ..exceptions import unraisable
-from ..progress import ON_PURPOSE
+from ..progress import ON_PURPOSE, progress_of
 from ..trends import line_at
 from . import Fact
 
@@ -22,7 +21,7 @@ _ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|tensorrt_llm|lmdeploy)/")
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     """The first one, innermost of its chain, with ``engine_error``, ``engine_message`` and, where it is known, ``engine_place``."""
-    let_pass = unraisable(evidence)
+    let_pass = progress_of(evidence).let_pass
     told = {line.source for line in evidence.lines if _PARENT.search(line.text)}
     for outermost in sorted(evidence.errors, key=lambda e: (e.line.source, e.line.number)):
         if (outermost.line.source, outermost.line.number) in let_pass:

@@ -40,8 +40,8 @@ _ADDS = re.compile(r"\bAdding \d{1,6} node")
 _ALWAYS = ("CPU", "GPU")
 """What the table has no line for, the cluster has none of. Of other resources that is not known: a node's own are not in the table."""
 _BYTES = ("memory", "object_store_memory")
-STANDING_S = 120.0
-"""So long between two tables with the same demand, none of it met."""
+STANDING_S = 600.0
+"""So long between two tables with the same demand, none of it met. Tasks may take some minutes each."""
 _DAY_S = 86400.0
 
 
@@ -96,15 +96,14 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     return found
 
 
-def queued(evidence: LogEvidence) -> list[str]:
-    """In words, what only waits for its turn."""
-    said = []
+def queued(evidence: LogEvidence) -> str:
+    """In words, what only waits for its turn: the first such demand of the last table of a source. Empty where there is none."""
     for tables in _by_source(evidence):
         table = tables[-1]
         for demand in table.demands:
             if _queues(table, demand) and not table.launching and not _stands(tables, demand):
-                said.append(_turn(demand, _in_use(table, demand)))
-    return said[:1]
+                return _turn(demand, _in_use(table, demand))
+    return ""
 
 
 def _turn(demand: _Demand, in_use: str) -> str:
@@ -117,9 +116,11 @@ def _turn(demand: _Demand, in_use: str) -> str:
 
 
 def _by_source(evidence: LogEvidence) -> list[list[_Table]]:
-    sources: dict[int, list[LogLine]] = {}
+    with_demands = {line.source for line in evidence.lines if "pending" in line.text and _DEMAND.search(line.text)}
+    sources: dict[int, list[LogLine]] = {source: [] for source in with_demands}
     for line in evidence.lines:
-        sources.setdefault(line.source, []).append(line)
+        if line.source in sources:
+            sources[line.source].append(line)
     tables = ([t for t in _tables(lines) if t.demands] for lines in sources.values())
     return [of for of in tables if of]
 

@@ -243,8 +243,14 @@ def _constant(evidence: LogEvidence, series: LogSeries, points: list[trends.Poin
 
 
 def _quality_changes(evidence: LogEvidence) -> bool:
-    """Whether the model learns by another figure: then a loss of 0 is one that is not computed at these steps."""
-    return any(_QUALITY.search(s.name) and len({v for _, v in s.points}) > 1 for s in evidence.series)
+    """Whether the model learns by another figure, beyond its noise: then a loss of 0 is one that is not computed at these steps."""
+    for series in evidence.series:
+        points = trends.finite(series) if _QUALITY.search(series.name) else []
+        if len(points) >= 2:
+            first, last = trends.medians(points)
+            if abs(last - first) > trends.noise(points):
+                return True
+    return False
 
 
 def _rising(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ....model import LogError, LogEvidence
-from ..exceptions import in_program, inner_user_frame, unraisable
+from ..exceptions import Place, in_program, inner_user_frame
 from ..launch import crash, is_of_launcher
 from ..progress import ON_PURPOSE, progress_of
 from . import Fact
@@ -31,7 +31,6 @@ _GOT_OVER = re.compile(
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     progress = progress_of(evidence)
-    let_pass = unraisable(evidence)
     threads = {(x.source, x.number) for x in evidence.lines if x.text.lstrip().startswith(_THREAD)}
     caught: set[tuple[str, str, str]] = set()
     found: dict[tuple[str, str], Fact] = {}
@@ -45,7 +44,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         said_at = max(
             e.last_number - e.message.count("\n") for e in links
         )  # what follows may be no part of the message
-        if progress.completed(outermost.line, said_at) or (outermost.line.source, outermost.line.number) in let_pass:
+        if progress.completed(outermost.line, said_at) or _at(outermost) in progress.let_pass:
             continue
         if progress.over(outermost.line) and any(e.frames for e in links) and not in_program(outermost):
             continue  # a library's process or thread, as it is torn down
@@ -60,6 +59,10 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             fact = _fact(innermost)
             found.setdefault((fact.name, f"{innermost.type}{fact.values.get('file')}{fact.values.get('line')}"), fact)
     return list(found.values())[:MOST]
+
+
+def _at(error: LogError) -> Place:
+    return error.line.source, error.line.number
 
 
 def _of_reporting(error: LogError, threads: set[tuple[int, int]]) -> bool:

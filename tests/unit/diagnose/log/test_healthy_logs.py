@@ -144,6 +144,15 @@ OVER = {
     "the store ends before the work": (f"[rank0]: step 1000 loss 2.1\n{STORE_GONE}", "dist_init_hang"),
     "Ray ends its workers after the job": (f"(Trainer pid=100) step 100 loss 0.1\njob finished\n{RAY_WORKER}", ""),
     "Ray ends a worker within the job": (f"(Trainer pid=100) step 100 loss 0.1\n{RAY_WORKER}", "ray_actor_died"),
+    "Ray ends a worker after a part is done": (f"Download completed successfully\n{RAY_WORKER}", "ray_actor_died"),
+    "Ray ends a worker after something else went well": (
+        f'{{"upload": 1, "status": "success"}}\n{RAY_WORKER}',
+        "ray_actor_died",
+    ),
+    "a worker that is killed after the data were prepared": (
+        f"Grouping texts: 100%|####| 5000/5000 [00:03<00:00, 1600it/s]\n{KILLED}",
+        "dataloader_worker_died",
+    ),
     "the program fails after its bar was full": (
         f'{LAST_EPOCH}\nTraceback (most recent call last):\n  File "/app/train.py", line 90, in <module>\nOSError: no such place',
         "uncaught_exception",
@@ -296,6 +305,17 @@ def test_a_library_that_was_not_needed_is_no_failure(scene: str) -> None:
     assert [f.code for f in judged(log)] == ([code] if code else [])
 
 
+@each("figure, code", [("AUC", ""), ("lr", "loss_not_converging")])
+def test_a_loss_of_0_is_not_computed_where_another_figure_shows_that_the_model_learns(figure: str, code: str) -> None:
+    log = "\n".join(f"iter: {n} loss: 0.000000 {figure}: {0.7 + n / 1000:.4f}" for n in range(40))
+    assert [f.code for f in judged(log)] == ([code] if code else [])
+
+
+def test_noise_of_another_figure_does_not_excuse_a_loss_of_0() -> None:
+    log = "\n".join(f"iter: {n} loss: 0.000000 accuracy: {0.5 + n % 2 / 100:.4f}" for n in range(40))
+    assert only(log, "loss_not_converging")
+
+
 def test_a_package_is_not_taken_for_its_compiled_part() -> None:
     assert only("ModuleNotFoundError: No module named 'apex'", "import_error").title == "no module named apex"
     assert "was not built" in only("ModuleNotFoundError: No module named 'apex_C'", "import_error").title
@@ -348,6 +368,10 @@ TABLES = {
         "",
     ),
     "the job goes on": (table(GROUP, used="8.0/8.0 GPU") + "\nstep 1 loss 2.0\nstep 2 loss 1.9\nstep 3 loss 1.8", ""),
+    "the same two minutes later, as tasks take their time": (
+        table(ONE_CPU, clock="10:00:00") + "\n" + table(ONE_CPU, clock="10:02:10"),
+        "",
+    ),
     "the same ten minutes later": (
         table(ONE_CPU, clock="23:55:00") + "\n" + table(ONE_CPU, clock="00:05:00"),
         "Ray has placed none of 'CPU': 1.0 for 10 min: 92 pending",
