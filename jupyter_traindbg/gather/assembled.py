@@ -181,6 +181,7 @@ def _present(
         environ=one.environ,
         ending=ended,
         joining=one.joining,
+        making=one.making,
         problem=one.problem,
     )
 

@@ -107,5 +107,6 @@ def _evidence(
         calls_in_window=_NOT_ENTERED,
         environ=_NOT_ENTERED,
         joining=_NOT_ENTERED,
+        making=_NOT_ENTERED,
         problem=problems[0] if problems and not good else _NOT_ENTERED.reason,
     )

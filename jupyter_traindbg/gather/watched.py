@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from .. import evidence, evidence_collectives
 from ..attach.base import Link
 from ..errors import DeadlineExceeded, TraindbgError
-from ..model import Joining, Look, Maybe, NotAvailable, Pace, ProcessStacks, Rank, RankCollectives, Step
+from ..model import Joining, Look, Making, Maybe, NotAvailable, Pace, ProcessStacks, Rank, RankCollectives, Step
 from ..outside import procfs
 from ..outside import stacks as outside
 from ..step_parts import PARTS, StepPart
@@ -68,6 +68,7 @@ class Watched:
         self.collectives: Maybe[RankCollectives] = NotAvailable("not asked in time")
         self.calls_in_window: Maybe[int] = NotAvailable("not asked in time")
         self.joining: Maybe[Joining] = NotAvailable("not asked in time")
+        self.making: Maybe[Making] = NotAvailable("not asked in time")
         self._closed = ""
         """Why it cannot be entered."""
         self._mute = ""
@@ -115,7 +116,7 @@ class Watched:
         self.pace = self._pace(pace_before)
         self.collectives = self._collectives()
         self.calls_in_window = _new_calls(calls_before, self.collectives)
-        self.joining = self._joining()
+        self.joining, self.making = self._joining()
         self._look(children=True)
 
     def _has_ended(self) -> bool:
@@ -200,11 +201,17 @@ class Watched:
         own = self._ask("counts", {}, lambda answer: max(answer["steps"], default=None))  # no step since the agent came
         return pace if isinstance(own, NotAvailable) else dataclasses.replace(pace, optimizer_step=own)
 
-    def _joining(self) -> Maybe[Joining]:
-        told = self._ask("joining", {}, lambda answer: answer["joining"])
+    def _joining(self) -> tuple[Maybe[Joining], Maybe[Making]]:
+        told = self._ask("joining", {}, dict)
         if isinstance(told, NotAvailable):
-            return told
-        return Joining(**told) if told else NotAvailable("it is not on its way into a process group")
+            return told, told
+        joining, making = told["joining"], told["making"]
+        return (
+            Joining(**joining) if joining else NotAvailable("it is not on its way into a process group"),
+            Making(making["name"], tuple(making["ranks"]))
+            if making
+            else NotAvailable("it makes no other process group"),
+        )
 
     def _collectives(self) -> Maybe[RankCollectives]:
         return self._ask(

@@ -23,7 +23,9 @@ __all__ = [
     "JobEvidence",
     "Joining",
     "Look",
+    "Making",
     "MeetingPoint",
+    "OpenFile",
     "Pace",
     "RankCollectives",
     "RankEvidence",
@@ -137,6 +139,20 @@ class ThreadActivity:
 
 
 @dataclass(frozen=True)
+class OpenFile:
+    """A regular file that a process has open, and the position in it at the beginning and at the end of the look, in bytes."""
+
+    path: str
+    mode: Literal["read", "write", "append"]
+    began: int
+    position: int
+
+    @property
+    def moved(self) -> int:
+        return max(0, self.position - self.began)
+
+
+@dataclass(frozen=True)
 class Activity:
     """What a process did during ``window_s``, from /proc, without its help. Rates are per second; sizes in bytes."""
 
@@ -157,8 +173,8 @@ class Activity:
     rss_bytes: int = 0
     swap_bytes: Maybe[int] = _NOT_MEASURED
     swap_growth_bytes_per_s: Maybe[float] = _NOT_MEASURED
-    open_files: Sequence[str] = ()
-    """Regular files open for reading or writing, libraries left out; at most 32."""
+    files: Sequence[OpenFile] = ()
+    """Those that moved most first; libraries, and what its output goes to, left out; at most 32."""
     traced_by: int | None = None
     sockets: Sequence[str] = ()
     """Its TCP sockets, connecting ones first: ``"tcp 10.0.0.1:41234 -> 10.0.0.2:29500 SYN_SENT"``, ``"tcp 0.0.0.0:29500 LISTEN"``."""
@@ -224,6 +240,18 @@ class Joining:
 
 
 @dataclass(frozen=True)
+class Making:
+    """The process group that a rank makes beside the default one, and has not made yet: ``new_group``, ``init_device_mesh``.
+
+    ``name``: torch counts the calls of ``new_group`` on each rank, and the count is the group's name: ``"3"``; where only its members take
+    part, a hash of its ranks and of how many groups there are. ``ranks`` are global ranks.
+    """
+
+    name: str
+    ranks: Sequence[int]
+
+
+@dataclass(frozen=True)
 class MeetingPoint:
     """The address and port where ranks are to meet, as seen from this host."""
 
@@ -272,6 +300,8 @@ class RankEvidence:
     """Set where the rank has ended."""
     joining: Maybe[Joining] = _NOT_MEASURED
     """Set where it is still on its way into its process group."""
+    making: Maybe[Making] = _NOT_MEASURED
+    """Set where it waits in the making of another one."""
     soundness: Maybe[Soundness] = _NOT_MEASURED
     problem: str = ""
     """Why its agent did not answer, in one line; empty where it did."""

@@ -158,10 +158,10 @@ def test_the_states_of_the_kernel(seen: Mapping[str, Activity]) -> None:
 
 def test_files_and_what_is_read_of_them(seen: Mapping[str, Activity], folder: Path) -> None:
     reading = seen["reading"]
-    assert reading.open_files == (str(folder / "shard"),)
+    assert [f.path for f in reading.files] == [str(folder / "shard")]
     assert reading.read_bytes_per_s > 0
     assert seen["asleep"].read_bytes_per_s == 0.0
-    assert seen["asleep"].open_files == ()
+    assert seen["asleep"].files == ()
     assert reading.rss_bytes > 1 << 20
     assert reading.swap_bytes == 0
     assert reading.traced_by is None

@@ -1,4 +1,6 @@
-"""What a rank was told that is still on its way into its process group: who it is, and where the others are to be met."""
+"""What a rank was told that is still on its way into its process group: who it is, and where the others are to be met; and which group a
+rank makes beside that one.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,32 @@ COST = "0.1 ms; reads numbers and words among the locals of torch's own frames"
 
 _C10D = os.path.join("torch", "distributed", "distributed_c10d.py")
 _RENDEZVOUS = os.path.join("torch", "distributed", "rendezvous.py")
+_INIT = "init_process_group"
 _STORE = "_create_c10d_store"
+_RANKS = {
+    "_new_process_group_helper": "global_ranks_in_group",
+    "_new_group_with_tag": "ranks",
+    "new_group": "ranks",
+    "split_group": "my_group",
+}
+"""Who makes a group: the variable with its ranks. Its name is ``group_name`` in all of them."""
+MOST_RANKS = 16384
 _TO_LISTEN = "TORCHELASTIC_USE_AGENT_STORE"
 """Set by torchrun where it is the launcher that listens, and not rank 0."""
 
 
 def run(agent: Agent) -> Dict[str, Any]:
-    """``joining`` is None for a process in which no thread is inside ``init_process_group``."""
+    """``joining`` is None for a process in which no thread is inside ``init_process_group``; ``making`` for one in which none makes another
+    group: ``new_group``, ``init_device_mesh``.
+    """
     for frame in frames_of_others().values():
         inside = list(_until_init(frame))
         if inside:
-            return {"joining": _told(inside)}
-    return {"joining": None}
+            return {"joining": _told(inside), "making": None}
+        making = _made_by(frame)
+        if making is not None:
+            return {"joining": None, "making": making}
+    return {"joining": None, "making": None}
 
 
 def _until_init(frame: Optional[types.FrameType]) -> Iterator[types.FrameType]:
@@ -37,7 +53,7 @@ def _until_init(frame: Optional[types.FrameType]) -> Iterator[types.FrameType]:
         file, function = frame.f_code.co_filename, frame.f_code.co_name
         if file.endswith((_C10D, _RENDEZVOUS)):
             found.append(frame)
-            if function == "init_process_group":
+            if function == _INIT:
                 yield from found
                 return
         frame = frame.f_back
@@ -45,7 +61,7 @@ def _until_init(frame: Optional[types.FrameType]) -> Iterator[types.FrameType]:
 
 def _told(inside: list[types.FrameType]) -> Dict[str, Any]:
     local = {f.f_code.co_name: f.f_locals for f in inside}
-    init, store = local["init_process_group"], local.get(_STORE, {})
+    init, store = local[_INIT], local.get(_STORE, {})
     rank = _number(store, "rank", _number(init, "rank", _from_environment("RANK")))
     return {
         "rank": rank,
@@ -56,6 +72,24 @@ def _told(inside: list[types.FrameType]) -> Dict[str, Any]:
         "timeout_s": _seconds(init.get("timeout")),
         "serves": rank == 0 and os.environ.get(_TO_LISTEN) != "True",
     }
+
+
+def _made_by(frame: Optional[types.FrameType]) -> Optional[Dict[str, Any]]:
+    """The name and the ranks of the group that the thread of `frame` makes, by the outermost of torch's functions that knows both."""
+    found = None
+    while frame is not None:
+        ranks = _RANKS.get(frame.f_code.co_name)
+        if ranks is not None and frame.f_code.co_filename.endswith(_C10D):
+            local = frame.f_locals
+            found = _group(_word(local.get("group_name")), local.get(ranks)) or found
+        frame = frame.f_back
+    return found
+
+
+def _group(name: Optional[str], ranks: Any) -> Optional[Dict[str, Any]]:
+    if name is None or not isinstance(ranks, (list, tuple)) or len(ranks) > MOST_RANKS:
+        return None
+    return {"name": name, "ranks": [int(rank) for rank in ranks]} if all(isinstance(r, int) for r in ranks) else None
 
 
 def _number(local: Any, name: str, otherwise: Optional[int] = None) -> Optional[int]:

@@ -59,7 +59,8 @@ def blocked(waits: Iterable[Wait], missing: Sequence[int]) -> list[Blocked]:
 def _lacking(waits: Sequence[Wait], sequence: int, missing: Sequence[int]) -> Blocked | None:
     inside = tuple(w for w in waits if w.call.sequence == sequence)
     group = inside[0].group
-    lacking = tuple(rank for rank, member in group.members.items() if member.has_issued(sequence) is False)
+    here = {w.rank for w in inside}  # a dump may count otherwise than its calls say
+    lacking = tuple(r for r, member in group.members.items() if member.has_issued(sequence) is False and r not in here)
     absent = tuple(missing if group.guessed else group.absent)
     # Of a group whose ranks nobody tells, the one that is missing may never have left a trace.
     return Blocked(group, inside, lacking, absent) if lacking or absent or group.guessed else None
@@ -135,8 +136,8 @@ def _circle(case: Case) -> list[Blocked]:
                 continue
             on_path[id(one)] = len(path)
             path.append(one)
-            for following in (b for rank in one.lacking for b in inside.get(rank, ())):
-                if id(following) in on_path and following is not one:
+            for following in (b for rank in one.lacking for b in inside.get(rank, ()) if b is not one):
+                if id(following) in on_path:
                     return path[on_path[id(following)] :]
                 todo.append((following, len(path)))
         done.update(map(id, path))

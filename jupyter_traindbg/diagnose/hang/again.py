@@ -5,7 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ...model import Finding, JobEvidence, Look, Maybe, NotAvailable, Pace, RankCollectives, RankEvidence
+from ...model import (
+    Activity,
+    Finding,
+    JobEvidence,
+    Look,
+    Maybe,
+    NotAvailable,
+    OpenFile,
+    Pace,
+    RankCollectives,
+    RankEvidence,
+)
 from .case import Case
 from .stuck import allowed_s
 
@@ -28,7 +39,7 @@ def settles_in_s(case: Case, findings: Sequence[Finding]) -> float | None:
     if progress.pause_s is None or progress.longest_s is None:
         at_the_gpu = any(v.now.kind == "gpu" for v in case.suspects)
         steps_counted = any(v.pace is not None for v in case.roles("moving"))  # since a moment ago: one may come yet
-        open_still = at_the_gpu or steps_counted or any(f.code in _REST_ON_WAITS for f in findings)
+        open_still = at_the_gpu or steps_counted or case.gathering or any(f.code in _REST_ON_WAITS for f in findings)
         return WITHOUT_HISTORY_S if open_still else None
     if progress.moves_on or progress.overdue or not (case.waiting or case.roles("still")):
         return None
@@ -54,9 +65,26 @@ def _both(first: RankEvidence | None, second: RankEvidence, later_s: float) -> R
     return dataclasses.replace(
         second,
         looks=(*first.looks, *later),
+        activity=_activities(first.activity, second.activity),
+        children=_children(first.children, second.children),
         pace=_paces(first.pace, second.pace),
         calls_in_window=_calls(first, second),
     )
+
+
+def _activities(first: Maybe[Activity], second: Maybe[Activity]) -> Maybe[Activity]:
+    """The second, with the files from the beginning of the first on."""
+    if isinstance(first, NotAvailable) or isinstance(second, NotAvailable):
+        return second
+    began = {(f.path, f.mode): f.began for f in first.files}
+    files: list[OpenFile] = [dataclasses.replace(f, began=began.get((f.path, f.mode), f.began)) for f in second.files]
+    return dataclasses.replace(second, files=tuple(files))
+
+
+def _children(first: Sequence[Activity], second: Sequence[Activity]) -> tuple[Activity, ...]:
+    before = {a.pid: a for a in first}
+    joined = (_activities(before.get(a.pid, a), a) for a in second)
+    return tuple(a for a in joined if isinstance(a, Activity))
 
 
 def _paces(first: Maybe[Pace], second: Maybe[Pace]) -> Maybe[Pace]:

@@ -14,11 +14,14 @@ from ...frames.whose import inside
 from ...language import text
 from ...model import Collective, Finding, Frame, JobEvidence, SourceLine
 from .doing import Doing, phrase
-from .ranks import Role, View, busy, flows, thread_activity, training_thread, view
+from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
 from .words import alike, ranks_words, seconds, short_place
 
-__all__ = ["Case", "Hit", "Role", "View", "build", "busy", "flows", "thread_activity", "training_thread"]
+__all__ = ["Case", "Hit", "Role", "View", "build", "joins_ray", "training_thread"]
+
+
+GATHERING_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,24 @@ class Case:
         """
         told = self.waiting or self.progress.longest_s is not None
         return [] if told else [v for v in self.blocked if v.now.kind == "ray" or joins_ray(v.now)]
+
+    @property
+    def gathering(self) -> list[View]:
+        """All ranks, where they are on their way into a process group, or all that are left, where they are on their way out of it. With
+        NCCL that may take a minute where there are many; after five this is empty.
+        """
+        age = self.evidence.launcher_running_s
+        here = self.waiting if age is None or age < GATHERING_S else []
+        left = [v for v in self.views if v.role != "ended"]
+        together = {v.now.kind for v in here} == ({"init"} if len(left) == len(self.views) else {"teardown"})
+        return here if together and len(here) == len(left) else []
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nobody moves, for longer than is usual for this job; not where all that is seen may well take that long."""
+        if not self.overdue or self.at_ray or self.gathering or self.roles("stepping", "moving", "idle"):
+            return False
+        return any(v.doings for v in self.views)
 
     def others_wait(self, blamed: Sequence[int] = ()) -> list[str]:
         """For the evidence of a finding: in which collective the other ranks wait, since when, and where."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...frames.whose import where
 from ...language import text
 from ...model import Finding, Thread
-from .case import Case, Hit, View, busy, thread_activity
+from .case import Case, Hit, View
+from .motion import busy, thread_activity
 from .words import place, seconds, short_place, who
 
 

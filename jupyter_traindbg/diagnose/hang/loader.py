@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from ...frames.whose import own_frames
 from ...language import text
 from ...model import Activity, Finding, NotAvailable, ProcessStacks
-from .case import Case, Hit, View, busy, flows, thread_activity, training_thread
+from .case import Case, Hit, View, training_thread
 from .doing import Doing, doing, phrase
+from .motion import busy, flows, thread_activity
 from .words import place, short_place, who
 
 _FETCH = "/torch/utils/data/_utils/fetch.py"
@@ -36,7 +37,7 @@ def rule(case: Case) -> list[Hit]:
         stuck = [w for w in workers if w.stuck]
         if stuck and (case.overdue or all(_for_good(w) for w in stuck)):
             hits.append(_worker_stuck(case, view, stuck, workers))
-        elif case.overdue and view.role == "still" and not _just_starting(case, workers):
+        elif case.overdue and (view.role == "still" or view.served) and not _just_starting(case, workers):
             hits.append(_waits(case, view, workers))
     return hits
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ...language import text
 from ...model import Finding
+from .. import soundness
 from .case import Hit
 
 __all__ = ["ROOT_FIRST", "findings"]
@@ -79,6 +80,12 @@ SYMPTOMS = {
 """Code -> what it is merely a symptom of, where both blame the same ranks."""
 
 
+_NO_HANG = soundness.CODES | {"environment", "hang_unexplained", "straggler"}
+"""None of these says why a job stands still."""
+_WAITS = {"init_incomplete", "dataloader_wait", "rank_ended"}
+"""These say so as warnings, too."""
+
+
 def findings(hits: Iterable[Hit]) -> list[Finding]:
     """Root cause first. A symptom goes into the evidence of what explains it: findings nearer to the root that blame all its ranks,
     or some of them where the symptom blames everybody because it does not know better.
@@ -97,9 +104,15 @@ def findings(hits: Iterable[Hit]) -> list[Finding]:
 def _worth_saying(found: Sequence[Finding]) -> list[Finding]:
     """That nothing explains the hang is said only where nothing does; of a setting that merely harms, only where the job does not work."""
     broken = {f.code for f in found if f.severity == "critical"} - {"environment"}
-    explained = broken - {"hang_unexplained"}
+    explained = any(_explains_a_hang(f) for f in found)
     found = [f for f in found if f.code != "hang_unexplained" or not explained]
     return [f for f in found if f.code != "environment" or broken or f.severity == "critical"]
+
+
+def _explains_a_hang(finding: Finding) -> bool:
+    if finding.code in _NO_HANG:
+        return False
+    return finding.severity == "critical" or finding.code in _WAITS
 
 
 def _depth(hit: Hit) -> tuple[int, int, int]:

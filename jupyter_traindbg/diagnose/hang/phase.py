@@ -10,6 +10,7 @@ from ...language import text
 from ...model import Finding
 from .case import Case, Hit, View
 from .doing import Doing, phrase
+from .motion import work_words
 from .words import alike, place, ranks_words, seconds, short_place, who
 
 __all__ = ["in_phase", "rule"]
@@ -64,7 +65,7 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
         ),
         who(ranks),
         place(view.now.frame),
-        [*(_words(case, v) for v in same[:4]), *case.others_wait(ranks)],
+        [*(words for v in same[:4] for words in _seen(v)), *case.others_wait(ranks)],
         text(
             "A long piece of work on some ranks only. The others wait for it in a collective, and their patience "
             "ends with the time-out of the "
@@ -96,13 +97,19 @@ def _waited_s(case: Case) -> float | None:
     return max((v.waiting_s for v in case.waiting if v.waiting_s is not None), default=None)
 
 
-def _words(case: Case, view: View) -> str:
+def _seen(view: View) -> list[str]:
+    if view.served:
+        at, does = short_place(view.now.frame), phrase(view.now)
+        waits = text(f"rank {view.rank} {does} at {at}", f"rank {view.rank} {does}，位于 {at}")
+        return [waits, *map(work_words, view.served)]
     training = view.training
     share = (
         "" if training is None else text(f", {training.cpu_share:.0%} of a CPU", f"，占用 {training.cpu_share:.0%} CPU")
     )
     lines = list(dict.fromkeys(short_place(d.frame) for d in view.doings if d.frame is not None))
-    return text(
-        f"rank {view.rank} is at {', then '.join(lines[:3])}{share}",
-        f"rank {view.rank} 先后位于 {'、'.join(lines[:3])}{share}",
-    )
+    return [
+        text(
+            f"rank {view.rank} is at {', then '.join(lines[:3])}{share}",
+            f"rank {view.rank} 先后位于 {'、'.join(lines[:3])}{share}",
+        )
+    ]

@@ -20,20 +20,15 @@ from ...model import (
     ThreadActivity,
 )
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
+from .motion import BUSY_SHARE, Work, busy, flows, thread_activity, work_for
 
-__all__ = ["FLOWING_SWITCHES", "Role", "View", "busy", "flows", "thread_activity", "training_thread", "view"]
+__all__ = ["Role", "View", "training_thread", "view"]
 
 Role = Literal["ended", "not seen", "stopped", "stepping", "waiting", "moving", "still", "idle", "not known"]
-"""``waiting``: for other ranks. ``moving``: it computes or its stack changes. ``still``: neither; it waits for something of its own.
+"""``waiting``: for other ranks. ``moving``: it computes, its stack changes, or what it waits for gets on. ``still``: none of these.
 ``idle``: a kernel between two cells.
 """
 
-BUSY_SHARE = 0.1
-"""A thread that uses more than this of a CPU gets on with something."""
-WANTED_SHARE = 0.25
-"""The same with the time that it waited for a CPU, of which one that merely wakes up now and then has some, too, on a full machine."""
-FLOWING_BYTES_PER_S, FLOWING_SWITCHES = 2**20, 8
-"""More than our own agent's arrival reads; more often woken than by a time-out now and then."""
 GPU = "the GPU"
 _UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
 """Waits in C code that may be those of a collective: a `Work.wait()`, DDP's backward."""
@@ -42,7 +37,8 @@ _UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
 @dataclass(frozen=True)
 class View:
     """One rank. ``doings``: what its training thread did at each look; ``now`` the last one. ``pending``: its oldest call of a
-    collective that is not completed. ``holder``: the thread that keeps the GIL, where nothing else in it can run.
+    collective that is not completed. ``holder``: the thread that keeps the GIL, where nothing else in it can run. ``served``: what works
+    for it while its training thread waits.
     """
 
     evidence: RankEvidence
@@ -51,6 +47,7 @@ class View:
     pending: Collective | None = None
     waiting_s: float | None = None
     holder: Thread | None = None
+    served: Sequence[Work] = ()
 
     @property
     def rank(self) -> int:
@@ -110,7 +107,10 @@ def view(rank: RankEvidence, sources: Mapping[str, SourceLine]) -> View:
     pending, waiting_s = _pending(rank.collectives)
     holder = _gil_holder(rank)
     bare = View(rank, "not known", doings, pending, waiting_s, holder)
-    return View(rank, _role(bare), doings, pending, waiting_s, holder)
+    role = _role(bare)
+    at_rest = role == "still" and holder is None
+    served = work_for(bare.now, bare.activity, rank.children, bare.threads) if at_rest else ()
+    return dataclasses.replace(bare, role="moving" if served else role, served=served)
 
 
 def _at_the_gpu(rank: RankEvidence, doings: tuple[Doing, ...]) -> tuple[Doing, ...]:
@@ -130,36 +130,6 @@ def training_thread(process: ProcessStacks | None) -> Thread | None:
     if process is None or not process.threads:
         return None
     return next((t for t in process.threads if t.training), process.threads[0])
-
-
-def thread_activity(activity: Activity | None, thread: Thread | None, pid: int) -> ThreadActivity | None:
-    """What /proc says of `thread`, by default of the main thread of `pid`."""
-    if activity is None:
-        return None
-    tid = thread.tid if thread is not None and isinstance(thread.tid, int) else pid
-    return next((t for t in activity.threads if t.tid == tid), None)
-
-
-def busy(seen: ThreadActivity | None) -> bool:
-    """Whether a thread uses a CPU, or would if the machine had one left for it."""
-    if seen is None:
-        return False
-    starved = 0.0 if isinstance(seen.starved_share, NotAvailable) else seen.starved_share
-    return (
-        seen.cpu_share > BUSY_SHARE
-        or seen.cpu_share + starved > WANTED_SHARE
-        or seen.state == "R"
-        or seen.call == "running"
-    )
-
-
-def flows(seen: Doing, activity: Activity | None, thread: ThreadActivity | None) -> bool:
-    """Whether data comes or goes at the place where a thread waits for a file, a pipe or the network."""
-    if seen.kind not in ("file", "network", "pipe"):
-        return False
-    rates = [] if activity is None else [activity.read_bytes_per_s, activity.written_bytes_per_s]
-    moved = sum(rate for rate in rates if not isinstance(rate, NotAvailable))
-    return moved > FLOWING_BYTES_PER_S or (thread is not None and thread.switches >= FLOWING_SWITCHES)
 
 
 def _process(rank: RankEvidence, look: int) -> ProcessStacks | None:

@@ -11,6 +11,7 @@ from ...model import Finding, RankState
 from .. import soundness
 from .case import Case, Role, View, joins_ray
 from .doing import phrase
+from .motion import work_words
 from .phase import in_phase
 from .words import place, ranks_words, seconds
 
@@ -45,14 +46,20 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
         return ("slow" if slow else calm), why
     if not any(v.doings for v in case.views):
         return "not known", [*why, _nobody(case.evidence.launcher_running_s)]
-    gets_on: State = "slow" if slow else "progressing"
+    called, more = _of_those_seen(case, findings)
+    return ("slow" if slow and called == "progressing" else called), [*why, *more]
+
+
+def _of_those_seen(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
+    """Of a job that makes no steps: whether it moves, stands still, or waits for what has its time."""
     busy = case.roles("moving")
     if busy:
         unclear = case.overdue and all(v.now.kind == "gpu" for v in busy)  # with a history, there would be a finding
-        return ("not known", [*why, _ends_or_not()]) if unclear else (gets_on, [*why, *_phases(busy)])
-    at_ray = case.at_ray
-    called: State = "not known" if at_ray else "stuck" if case.overdue else gets_on
-    return called, [*why, *(_at_ray(v) for v in at_ray[:1])]
+        return ("not known", [_ends_or_not()]) if unclear else ("progressing", _phases(busy))
+    if case.stands_still and not _workers_get_on(findings):
+        return "stuck", []
+    has_time = [_at_ray(v) for v in case.at_ray[:1]] + [_gathering(v) for v in case.gathering[:1]]
+    return ("not known" if case.overdue and has_time else "progressing"), has_time
 
 
 def _trouble(case: Case, findings: Sequence[Finding], codes: AbstractSet[str]) -> State | None:
@@ -65,12 +72,17 @@ def _trouble(case: Case, findings: Sequence[Finding], codes: AbstractSet[str]) -
     return "unsound" if gets_on and not codes.isdisjoint(soundness.UNSOUND) else None
 
 
+def _workers_get_on(findings: Sequence[Finding]) -> bool:
+    """A rank stands still before its DataLoader, whose workers do not."""
+    return any(f.code == "dataloader_wait" and f.severity == "warning" for f in findings)
+
+
 def _phases(busy: Sequence[View]) -> list[str]:
     """``rank 0: saving or loading a checkpoint``: what the others of a healthy job may be waiting for."""
     named: dict[str, list[int]] = {}
     for view in busy:
-        if phase := in_phase(view):
-            named.setdefault(phase, []).append(view.rank)
+        for words in filter(None, (in_phase(view), *map(work_words, view.served))):
+            named.setdefault(words, []).append(view.rank)
     return [text(f"{ranks_words(ranks)}: {phase}", f"{ranks_words(ranks)}：{phase}") for phase, ranks in named.items()]
 
 
@@ -78,6 +90,18 @@ def _ends_or_not() -> str:
     return text(
         "no step came in this time, so whether what the GPU does ever ends is not known: ask again in a minute, and see `traindbg gpu`",
         "这段时间没有训练步完成，无法判断 GPU 上的工作是否会结束：请一分钟后再问，并查看 `traindbg gpu`",
+    )
+
+
+def _gathering(view: View) -> str:
+    if view.now.kind == "teardown":
+        return text(
+            "all that are left of it are closing their process groups, which may take a minute: ask again then",
+            "剩余的 rank 都在关闭进程组，这可能需要一分钟：请稍后再问",
+        )
+    return text(
+        "all ranks are on their way into a process group together, which may take a minute where there are many: ask again then",
+        "所有 rank 都在共同建立进程组，rank 很多时可能需要一分钟：请稍后再问",
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import Finding, Maybe, NotAvailable
-from .case import Case, Hit, View, flows
+from .case import Case, Hit, View
+from .motion import flows
 from .words import alike, place, ranks_words, short_place, who
 
 FAULTS_PER_S, SWAPPED_BYTES, WRITTEN_BYTES_PER_S = 100.0, 64 * 2**20, 8 * 2**20
@@ -126,7 +127,7 @@ def _stopped_words(view: View) -> str:
 def _uninterruptible(view: View) -> bool:
     training = view.training
     asleep = training is not None and training.state == "D" and training.switches == 0
-    return asleep and not _why_stopped(view) and not flows(view.now, view.activity, training)
+    return asleep and not _why_stopped(view) and not view.served and not flows(view.now, view.activity, training)
 
 
 def _asleep(case: Case, view: View) -> Hit:

@@ -92,18 +92,24 @@ def _what_ranks_do(views: Sequence[View]) -> list[str]:
     said = {
         "waiting": text("waiting for other ranks at every look", "每次观察都在等待其他 rank"),
         "still": text("at the same place at every look", "每次观察都停在同一位置"),
-        "moving": text("computing, or at another place at every look", "正在计算，或每次观察位置都有变化"),
         "idle": text("its kernel ran no cell at any look", "每次观察时其 kernel 都没有在执行单元格"),
         "stopped": text("stopped", "已被停止"),
         "ended": text("ended", "已结束"),
         "not seen": text("not seen on this host", "在本机未见到"),
     }
-    gpu = text("waiting for the GPU at every look", "每次观察都在等待 GPU")
-    told = [(v.rank, gpu if v.role == "moving" and v.now.kind == "gpu" else said.get(v.role)) for v in views]
+    told = [(v.rank, _of_moving(v) if v.role == "moving" else said.get(v.role)) for v in views]
     return [
         text(f"{ranks_words(rank for rank, _ in g)}: {g[0][1]}", f"{ranks_words(rank for rank, _ in g)}：{g[0][1]}")
         for g in alike([one for one in told if one[1]], lambda one: one[1])
     ]
+
+
+def _of_moving(view: View) -> str:
+    if view.now.kind == "gpu":
+        return text("waiting for the GPU at every look", "每次观察都在等待 GPU")
+    if view.served:
+        return text("waiting for something of its own that gets on", "在等待自身正在推进的工作")
+    return text("computing, or at another place at every look", "正在计算，或每次观察位置都有变化")
 
 
 def _pause_s(views: Sequence[View]) -> float | None:

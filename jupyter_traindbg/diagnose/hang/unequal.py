@@ -14,6 +14,7 @@ from ...frames.whose import own_frames
 from ...language import text
 from ...model import Block, Collective, Finding, Frame, NotAvailable
 from .case import Case, Hit, View
+from .new_groups import out_of_order
 from .words import alike, place, ranks_words, short_place, who
 
 __all__ = ["rule"]
@@ -39,8 +40,8 @@ def rule(case: Case) -> list[Hit]:
     """One verdict at most, on a job that stands still with its ranks waiting for each other at different places."""
     if not case.overdue or case.suspects or case.roles("ended"):
         return []  # somebody else is waited for
-    if any(v.now.kind == "peer" for v in case.waiting):
-        return []  # who waits for a send or a receive is told by `peers`
+    if any(v.now.kind == "peer" for v in case.waiting) or out_of_order(case):
+        return []  # who waits for a send or a receive is told by `peers`, and for a group that is being made by `new_groups`
     waiting = [v for v in case.waiting if v.now.thread is not None]
     places = [Place(same, _stack(same[0])) for same in alike(waiting, lambda v: tuple(_stack(v)))]
     found = _left_a_loop(case, places) or _counted_otherwise(case, waiting)

@@ -13,7 +13,8 @@ from ...language import text
 from ...model import RayLockWait, RayWorker, Thread
 from ..hang.doing import phrase
 from ..hang.locks import ThreadLocks, cycle, thread_locks
-from ..hang.ranks import FLOWING_SWITCHES, View, thread_activity
+from ..hang.motion import FLOWING_SWITCHES, thread_activity
+from ..hang.ranks import View
 from ..hang.words import and_list, place, short_place
 from .case import Hit, RayCase, hit
 from .peers import waiting_for

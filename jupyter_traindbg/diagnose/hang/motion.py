@@ -1,0 +1,193 @@
+"""Whether something gets on: a thread that computes, data that flows; and what works for a rank whose training thread waits.
+
+A rank that writes a large checkpoint to a slow disk, or waits for a program that computes, is at the same place at every look and uses no
+CPU. That the file grows, or that the program computes, is its progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ...frames.whose import user_frame
+from ...language import text
+from ...model import Activity, NotAvailable, OpenFile, Thread, ThreadActivity
+from .doing import Doing, Kind
+
+__all__ = ["BUSY_SHARE", "FLOWING_SWITCHES", "Work", "busy", "flows", "thread_activity", "work_for", "work_words"]
+
+BUSY_SHARE = 0.1
+"""A thread that uses more than this of a CPU gets on with something."""
+WANTED_SHARE = 0.25
+"""The same with the time that it waited for a CPU, of which one that merely wakes up now and then has some, too, on a full machine."""
+FLOWING_BYTES_PER_S, FLOWING_SWITCHES = 2**20, 8
+"""More than our own agent's arrival reads; more often woken than by a time-out now and then."""
+GROWN_BYTES, READ_BYTES = 4096, 2**16
+"""A buffered writer writes so much at once, a slow reader reads so much."""
+_MOST = 3
+
+
+def busy(seen: ThreadActivity | None) -> bool:
+    """Whether a thread uses a CPU, or would if the machine had one left for it."""
+    if seen is None:
+        return False
+    starved = 0.0 if isinstance(seen.starved_share, NotAvailable) else seen.starved_share
+    return (
+        seen.cpu_share > BUSY_SHARE
+        or seen.cpu_share + starved > WANTED_SHARE
+        or seen.state == "R"
+        or seen.call == "running"
+    )
+
+
+def flows(seen: Doing, activity: Activity | None, thread: ThreadActivity | None) -> bool:
+    """Whether data comes or goes at the place where a thread waits for a file, a pipe or the network."""
+    if seen.kind not in ("file", "network", "pipe"):
+        return False
+    return _moves_bytes(activity) or (thread is not None and thread.switches >= FLOWING_SWITCHES)
+
+
+def _moves_bytes(activity: Activity | None) -> bool:
+    rates = [] if activity is None else [activity.read_bytes_per_s, activity.written_bytes_per_s]
+    return sum(rate for rate in rates if not isinstance(rate, NotAvailable)) > FLOWING_BYTES_PER_S
+
+
+def thread_activity(activity: Activity | None, thread: Thread | None, pid: int) -> ThreadActivity | None:
+    """What /proc says of `thread`, by default of the main thread of `pid`."""
+    if activity is None:
+        return None
+    tid = thread.tid if thread is not None and isinstance(thread.tid, int) else pid
+    return next((t for t in activity.threads if t.tid == tid), None)
+
+
+# --- what works for a rank that waits ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something that gets on while a rank's training thread waits: a file that is written or read, a process below it, another thread.
+
+    ``name``: the path, the process's command, the thread's name. ``pid``: of that process. ``bytes``: by how much the position in the file
+    moved during the look; ``cpu_share``: of one CPU.
+    """
+
+    kind: Literal["written", "read", "process", "thread"]
+    name: str
+    pid: int = 0
+    bytes: int = 0
+    cpu_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """What may work for a rank: itself, and the processes below it."""
+
+    now: Doing
+    own: Activity | None
+    below: Sequence[Activity]
+    threads: Sequence[Thread]
+
+
+def work_for(
+    now: Doing, own: Activity | None, below: Sequence[Activity], threads: Sequence[Thread]
+) -> tuple[Work, ...]:
+    """What gets on while the training thread waits as in `now`; the first few. `own` and `below`: the activity of its process and of those
+    below it; `threads`: all of its process.
+    """
+    rank = _Rank(now, own, below, threads)
+    found = [work for look in _SOURCES.get(now.kind, ()) for work in look(rank)]
+    return tuple(dict.fromkeys(found))[:_MOST]
+
+
+def _written(rank: _Rank) -> Iterable[Work]:
+    return _grown([] if rank.own is None else [rank.own])
+
+
+def _written_below(rank: _Rank) -> Iterable[Work]:
+    return _grown(_programs(rank))
+
+
+def _grown(processes: Sequence[Activity]) -> Iterable[Work]:
+    files = (f for process in processes for f in process.files)
+    return (Work("written", f.path, bytes=f.moved) for f in files if f.mode == "write" and f.moved >= GROWN_BYTES)
+
+
+def _read(rank: _Rank) -> Iterable[Work]:
+    files: Sequence[OpenFile] = () if rank.own is None else rank.own.files
+    return (Work("read", f.path, bytes=f.moved) for f in files if f.mode == "read" and f.moved >= READ_BYTES)
+
+
+def _threads(rank: _Rank) -> Iterable[Work]:
+    """Threads with code of the user that compute."""
+    for thread in rank.threads:
+        if thread == rank.now.thread or user_frame(thread.frames) is None or rank.own is None:
+            continue
+        seen = thread_activity(rank.own, thread, rank.own.pid)
+        if seen is not None and seen.tid != rank.own.pid and busy(seen):
+            yield Work("thread", thread.name, cpu_share=seen.cpu_share)
+
+
+def _programs(rank: _Rank) -> list[Activity]:
+    return [a for a in rank.below if a.role != "DataLoader worker"]
+
+
+def _computing(rank: _Rank) -> Iterable[Work]:
+    return (_process(a) for a in _programs(rank) if a.cpu_share > BUSY_SHARE or _moves_bytes(a))
+
+
+def _loading(rank: _Rank) -> Iterable[Work]:
+    return (_process(a) for a in rank.below if a.role == "DataLoader worker" and _loads(a))
+
+
+def _loads(worker: Activity) -> bool:
+    main = thread_activity(worker, None, worker.pid)
+    if worker.state in ("T", "t") or main is None:
+        return False
+    wakes_up = main.switches > 0 and main.call in ("nanosleep", "clock_nanosleep")
+    return busy(main) or wakes_up or _moves_bytes(worker)
+
+
+def _process(seen: Activity) -> Work:
+    return Work("process", seen.command, pid=seen.pid, cpu_share=seen.cpu_share)
+
+
+_Source = Callable[[_Rank], Iterable[Work]]
+_ITSELF: Sequence[_Source] = (_written,)
+_READER: Sequence[_Source] = (_written, _read)
+_THREAD: Sequence[_Source] = (_threads, _written, _read)
+_PROCESS: Sequence[_Source] = (_computing, _written_below, _written)
+_SOURCES: Mapping[Kind, Sequence[_Source]] = {
+    "file": _READER,
+    "device": _ITSELF,
+    "sleep": _ITSELF,
+    "network": _ITSELF,
+    "native": _ITSELF,
+    "lock": _ITSELF,
+    "thread": _THREAD,
+    "queue": _THREAD,
+    "future": (*_THREAD, _computing),
+    "pipe": _PROCESS,
+    "process": _PROCESS,
+    "child": _PROCESS,
+    "loader": (_loading,),
+}
+"""By what the training thread waits for, what may be working on that."""
+
+
+def work_words(work: Work) -> str:
+    """``/ckpt/step-100.pt grew by 3.1 MiB during the look``, ``process 4711 (`gzip -dc shard.gz`) uses 98% of a CPU``: for evidence."""
+    amount = f"{work.bytes / 2**20:.1f} MiB" if work.bytes >= 2**17 else f"{work.bytes / 2**10:.0f} KiB"
+    if work.kind == "written":
+        return text(f"{work.name} grew by {amount} during the look", f"观察期间 {work.name} 增长了 {amount}")
+    if work.kind == "read":
+        return text(f"{amount} of {work.name} were read during the look", f"观察期间从 {work.name} 读取了 {amount}")
+    share = f"{work.cpu_share:.0%}"
+    if work.kind == "thread":
+        return text(f"its thread {work.name} uses {share} of a CPU", f"其线程 {work.name} 占用 {share} CPU")
+    command = " ".join(work.name.split())
+    command = command if len(command) <= 80 else f"{command[:77]}..."
+    return text(
+        f"process {work.pid} (`{command}`) below it uses {share} of a CPU",
+        f"其子进程 {work.pid}（`{command}`）占用 {share} CPU",
+    )

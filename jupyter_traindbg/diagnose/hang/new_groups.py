@@ -1,0 +1,285 @@
+"""Ranks that do not make the same process groups in the same order.
+
+``new_group`` is to be called by every rank, member or not: torch tells groups apart by counting the calls (distributed_c10d.py,
+`_process_group_name`). Where ranks count differently, members meet under different names, or others under theirs, and wait for ever. With
+``use_local_synchronization=True`` only members call it, and two ranks that are in two groups can wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...language import text
+from ...model import Finding, Making
+from .case import Case, Hit, View
+from .words import alike, place, ranks_words, short_place, who
+
+__all__ = ["out_of_order", "rule"]
+
+REFERENCE = "https://docs.pytorch.org/docs/stable/distributed.html#groups"
+Members = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A rank that waits in the making of a group."""
+
+    view: View
+    name: str
+    members: Members
+
+
+def rule(case: Case) -> list[Hit]:
+    """One verdict at most, on a job that stands still."""
+    found = out_of_order(case) or _not_called(case)
+    return [] if found is None else [found]
+
+
+def out_of_order(case: Case) -> Hit | None:
+    """Ranks that make their groups in different orders, or different groups."""
+    if not case.overdue:
+        return None
+    makers = _makers(case)
+    return _under_other_names(case, makers) or _known_otherwise(case, makers) or _each_another(case, makers)
+
+
+def _makers(case: Case) -> list[Maker]:
+    found = [(v, v.evidence.making) for v in case.waiting]
+    return [Maker(v, making.name, tuple(sorted(making.ranks))) for v, making in found if isinstance(making, Making)]
+
+
+def _ranks(makers: Sequence[Maker]) -> list[int]:
+    return [m.view.rank for m in makers]
+
+
+# --- one number, different groups ----------------------------------------------------------------------------------
+
+
+def _known_otherwise(case: Case, makers: Sequence[Maker]) -> Hit | None:
+    """The first number under which ranks have made, or are making, groups with different members. Not for a job that waits for something
+    else: such groups may serve.
+    """
+    differ = {number: sides for number, sides in _by_number(case, makers).items() if len(sides) > 1}
+    waited_on = {v.pending.group for v in case.waiting if v.pending is not None}
+    if not differ or (not makers and waited_on.isdisjoint(map(str, differ))):
+        return None
+    number = min(differ)
+    told = [_known_as(members, ranks) for members, ranks in list(differ[number].items())[:3]]
+    return _hit(
+        case,
+        _at_odds(differ),
+        [*(rank for sides in differ.values() for ranks in sides.values() for rank in ranks), *_ranks(makers)],
+        text(
+            f"The ranks do not make the same process groups in the same order: process group {number} is {', but '.join(told)}",
+            f"各 rank 没有以相同顺序创建相同的进程组：进程组 {number} {'，而'.join(told)}",
+        ),
+        [_making(same) for same in alike(makers, lambda m: (m.name, m.members))],
+    )
+
+
+def _by_number(case: Case, makers: Sequence[Maker]) -> Mapping[int, Mapping[Members, Sequence[int]]]:
+    """By the number of a group the members that it has, and by these the ranks for which it has them: no members for ranks that have made
+    another group under that number, and are none of it.
+    """
+    known: dict[int, dict[int, Members]] = {}
+    made = [(v.rank, g.name, tuple(sorted(g.ranks))) for v in case.views if v.collectives for g in v.collectives.groups]
+    for rank, name, members in [*made, *((m.view.rank, m.name, m.members) for m in makers)]:
+        if name.isdigit() and members:
+            known.setdefault(rank, {})[int(name)] = members
+    found: dict[int, dict[Members, list[int]]] = {}
+    for rank, groups in known.items():
+        for number, members in groups.items():
+            found.setdefault(number, {}).setdefault(members, []).append(rank)
+    for number in sorted({int(m.name) for m in makers if m.name.isdigit()}):
+        past = [r for r in known if number not in known[r] and max(known[r]) > number]
+        if strangers := [r for r in past if all(r in members for members in found[number])]:
+            found[number][()] = strangers
+    return found
+
+
+def _known_as(members: Members, ranks: Sequence[int]) -> str:
+    if not members:
+        return text(f"another one for {ranks_words(ranks)}", f"在 {ranks_words(ranks)} 上是另一个")
+    return text(
+        f"that of {ranks_words(members)} for {ranks_words(ranks)}",
+        f"在 {ranks_words(ranks)} 上由 {ranks_words(members)} 组成",
+    )
+
+
+def _at_odds(differ: Mapping[int, Mapping[Members, Sequence[int]]]) -> list[int]:
+    """The ranks that contradict most others, until the rest agree; all of them where they contradict each other alike."""
+    blamed: set[int] = set()
+    while True:
+        against: dict[int, int] = {}
+        for sides in differ.values():
+            left = {members: set(ranks) - blamed for members, ranks in sides.items()}
+            together = sum(map(len, left.values()))
+            for ranks in left.values():
+                for rank in ranks:
+                    against[rank] = against.get(rank, 0) + together - len(ranks)
+        most = max(against.values(), default=0)
+        if not most:
+            return sorted(blamed)
+        blamed |= {rank for rank, count in against.items() if count == most}
+
+
+# --- the same group, different names -------------------------------------------------------------------------------
+
+
+def _under_other_names(case: Case, makers: Sequence[Maker]) -> Hit | None:
+    """Ranks that all make the same group, of which some have made more groups before than others."""
+    names = alike(makers, lambda m: m.name)
+    if len(names) < 2 or len({m.members for m in makers}) > 1:
+        return None
+    return _counted_otherwise(case, makers[0].members, names)
+
+
+def _counted_otherwise(case: Case, members: Members, names: Sequence[Sequence[Maker]]) -> Hit:
+    numbered = all(ms[0].name.isdigit() for ms in names)
+    sides = [_ranks(ms) for ms in names]
+    blamed = _ranks(min(names, key=lambda ms: int(ms[0].name))) if numbered else _fewest(sides)
+    how = text("fewer process groups", "较少的进程组") if numbered else text("other process groups", "不同的进程组")
+    verb = "has" if len(blamed) == 1 else "have"
+    return _hit(
+        case,
+        blamed,
+        [rank for side in sides for rank in side],
+        text(
+            f"{ranks_words(blamed)} {verb} made {how} than the others: that of {ranks_words(members)} never comes about",
+            f"{ranks_words(blamed)} 此前创建了{how}，因此 {ranks_words(members)} 的进程组无法建立",
+        ),
+        [_making(ms) for ms in names],
+    )
+
+
+# --- each another group --------------------------------------------------------------------------------------------
+
+
+def _each_another(case: Case, makers: Sequence[Maker]) -> Hit | None:
+    """Members of the one group make another one first, whose members wait for them."""
+    groups = alike(makers, lambda m: (m.name, m.members))
+    for i, one in enumerate(groups):
+        for other in groups[i + 1 :]:
+            if _needs(one, other) and _needs(other, one):
+                return _crossed(case, one, other)
+    return None
+
+
+def _needs(these: Sequence[Maker], those: Sequence[Maker]) -> bool:
+    return not set(these[0].members).isdisjoint(_ranks(those))
+
+
+def _crossed(case: Case, one: Sequence[Maker], other: Sequence[Maker]) -> Hit:
+    sides = [_ranks(one), _ranks(other)]
+    return _hit(
+        case,
+        _fewest(sides),
+        [*sides[0], *sides[1]],
+        text(
+            f"{_making(one)}, {_making(other)}: each waits for the others",
+            f"{_making(one)}，{_making(other)}：双方互相等待",
+        ),
+        [_making(one), _making(other)],
+    )
+
+
+# --- others do not make it -----------------------------------------------------------------------------------------
+
+
+def _not_called(case: Case) -> Hit | None:
+    """Members of a group wait in a collective, while others make it."""
+    for makers in alike(_makers(case) if case.overdue else [], lambda m: (m.name, m.members)):
+        others = set(makers[0].members) - set(_ranks(makers))
+        late = [v for v in case.views if v.rank in others and not _has(v, makers[0].name)]
+        if late and all(v.role == "waiting" and v.now.kind == "collective" for v in late):
+            return _without(case, makers, late)
+    return None
+
+
+def _has(view: View, group: str) -> bool:
+    return view.collectives is not None and any(g.name == group for g in view.collectives.groups)
+
+
+def _without(case: Case, makers: Sequence[Maker], late: Sequence[View]) -> Hit:
+    making, others = _ranks(makers), [v.rank for v in late]
+    verb = "waits" if len(others) == 1 else "wait"
+    return _hit(
+        case,
+        making if len(making) <= len(others) else others,
+        [*making, *others],
+        text(
+            f"{_making(makers)}, but {ranks_words(others)} {verb} in a collective instead",
+            f"{_making(makers)}，而 {ranks_words(others)} 在集合通信中等待",
+        ),
+        [_making(makers)],
+        code="collective_mismatch",
+    )
+
+
+# --- findings ------------------------------------------------------------------------------------------------------
+
+
+def _making(makers: Sequence[Maker]) -> str:
+    """``ranks 0, 1 wait for process group 2, of ranks 0-2, at train.py:17 main``."""
+    name, members = makers[0].name, ranks_words(makers[0].members)
+    which, at = ranks_words(_ranks(makers)), short_place(makers[0].view.now.frame)
+    verb = "waits" if len(makers) == 1 else "wait"
+    group = text(f"process group {name}, of {members},", f"进程组 {name}（{members}）")
+    if not name.isdigit():
+        group = text(f"a process group of {members}", f"{members} 的进程组")
+    return text(f"{which} {verb} for {group} at {at}", f"{which} 在 {at} 等待{group}建立")
+
+
+def _fewest(sides: Sequence[Sequence[int]]) -> list[int]:
+    """The ranks of the smallest side; all where the sides are equal."""
+    fewest = min(map(len, sides))
+    even = all(len(side) == fewest for side in sides)
+    return [rank for side in sides if even or len(side) == fewest for rank in side]
+
+
+def _hit(
+    case: Case,
+    blamed: Sequence[int],
+    ranks: Sequence[int],
+    title: str,
+    evidence: Sequence[str] = (),
+    *,
+    code: str = "collective_order",
+) -> Hit:
+    makers = _makers(case)
+    at = next((m.view for m in makers if m.view.rank in blamed), case.by_rank[blamed[0]])
+    finding = Finding(
+        code,
+        "critical",
+        title[:1].upper() + title[1:],
+        who(blamed),
+        place(at.now.frame),
+        [*evidence, *case.others_wait(_ranks(makers))],
+        _cause(local=not any(m.name.isdigit() for m in makers)),
+        [
+            text(
+                "Make all groups in a loop that is the same on every rank, or by init_device_mesh with one shape: no `if` on the rank "
+                "around it, no order that comes from the rank or from a set.",
+                "在每个 rank 都相同的循环中创建所有进程组，或用形状相同的 init_device_mesh：不要放在按 rank 的 `if` 里，"
+                "顺序不要取决于 rank 或 set。",
+            ),
+        ],
+        reference=REFERENCE,
+    )
+    return Hit(finding, sorted(set(ranks)))
+
+
+def _cause(*, local: bool) -> str:
+    if local:
+        return text(
+            "With use_local_synchronization=True a group is made by its members alone, and the call returns when all of them have come: "
+            "ranks that make the groups they share in different orders wait for each other.",
+            "使用 use_local_synchronization=True 时，进程组只由其成员创建，全部成员到齐后调用才返回："
+            "以不同顺序创建共有进程组的 rank 会互相等待。",
+        )
+    return text(
+        "Every rank has to call new_group for each group, also for those of which it is no member, and in the same order: torch tells "
+        "groups apart by counting the calls, and ranks that count differently do not find each other.",
+        "每个 rank 都必须以相同顺序为每个进程组调用 new_group，即使它不是成员：torch 按调用次数区分进程组，计数不同的 rank 无法会合。",
+    )
