@@ -176,6 +176,8 @@ class Activity:
     files: Sequence[OpenFile] = ()
     """Those that moved most first; libraries, and what its output goes to, left out; at most 32."""
     traced_by: int | None = None
+    running_s: Maybe[float] = _NOT_MEASURED
+    """Since it was started."""
     sockets: Sequence[str] = ()
     """Its TCP sockets, connecting ones first: ``"tcp 10.0.0.1:41234 -> 10.0.0.2:29500 SYN_SENT"``, ``"tcp 0.0.0.0:29500 LISTEN"``."""
 

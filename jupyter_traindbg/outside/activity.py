@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..model import Activity, Maybe, NotAvailable, OpenFile, ThreadActivity
@@ -79,7 +79,7 @@ class _Reading:
     written_bytes: int | None
     major_faults: int
     swap_bytes: Maybe[int]
-    files: Mapping[tuple[str, _Mode], int]
+    files: Mapping[tuple[str, _Mode], int] = field(default_factory=dict)
     """The positions in the open files."""
 
 
@@ -171,6 +171,9 @@ def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Table
         swap_growth_bytes_per_s=_growth(then.swap_bytes, now.swap_bytes, window_s),
         files=_files(then, now),
         traced_by=tracer or None,
+        running_s=NotAvailable("the process is gone")
+        if (process := procfs.stat(pid)) is None
+        else procfs.running_s(process),
         sockets=tuple(str(s) for s in sockets.of(pid, known)[:MOST_SOCKETS]),
     )
 

@@ -33,6 +33,14 @@ f = open(FILE, "rb")
 while True:
     f.seek(0); f.read(1 << 20); time.sleep(0.01)
 """,
+    "writing": """
+import sys, time
+kept = open(FILE + '.out', 'wb', buffering=0); log = open(FILE + '.log', 'a'); sys.stdout = open(FILE + '.said', 'w')
+import os; os.dup2(sys.stdout.fileno(), 2)
+old = open(FILE + '.old', 'wb'); old.write(bytes(100)); old.flush()
+while True:
+    kept.write(bytes(5000)); log.write('on' * 5000); log.flush(); os.write(2, bytes(5000)); time.sleep(0.05)
+""",
     "receiving": "import socket; s = socket.create_connection(('127.0.0.1', PORT)); print('in', flush=True); s.recv(1)",
     "polling": """
 import select, socket
@@ -126,9 +134,10 @@ def seen(running: Mapping[str, subprocess.Popen[bytes]]) -> dict[str, Activity]:
         found = activity.watch([*pids.values(), 2**22 + 1], WINDOW_S, roles={pids["worker"]: "DataLoader worker"})
         assert found.keys() == set(pids.values()), "what is not there is not in the answer"
         busy, reading = found[pids["busy"]], found[pids["reading"]]
-        if busy.cpu_share > 0 and reading.read_bytes_per_s != 0:
+        moved = [f.moved for f in found[pids["writing"]].files[:2]]
+        if busy.cpu_share > 0 and reading.read_bytes_per_s != 0 and all(moved) and len(moved) == 2:
             return {name: found[pid] for name, pid in pids.items()}
-        assert time.monotonic() < ends, (busy, reading)
+        assert time.monotonic() < ends, (busy, reading, moved)
 
 
 def test_work_and_sleep_are_told_apart(seen: Mapping[str, Activity]) -> None:
@@ -164,7 +173,25 @@ def test_files_and_what_is_read_of_them(seen: Mapping[str, Activity], folder: Pa
     assert seen["asleep"].files == ()
     assert reading.rss_bytes > 1 << 20
     assert reading.swap_bytes == 0
+    assert isinstance(reading.running_s, float)
+    assert 0.0 <= reading.running_s < 600.0
     assert reading.traced_by is None
+
+
+def test_how_far_files_were_written(seen: Mapping[str, Activity], folder: Path) -> None:
+    """Without what standard error goes to."""
+    files = {f.path: f for f in seen["writing"].files}
+    shard = str(folder / "shard")
+    assert {path: f.mode for path, f in files.items()} == {
+        f"{shard}.out": "write",
+        f"{shard}.log": "append",
+        f"{shard}.old": "write",
+    }
+    assert files[f"{shard}.out"].moved >= 5000
+    assert files[f"{shard}.out"].moved % 5000 == 0
+    assert (files[f"{shard}.old"].began, files[f"{shard}.old"].moved) == (100, 0)
+    assert seen["writing"].files[-1] == files[f"{shard}.old"], "what moved most comes first"
+    assert [(f.mode, f.moved) for f in seen["reading"].files] == [("read", 0)], "it begins again each time"
 
 
 def test_the_connection_that_a_thread_waits_on_is_spelt_out(seen: Mapping[str, Activity]) -> None:

@@ -17,6 +17,9 @@ SELECTED = {
     "killed": 2,
     "gil_sleep": 2,
     "half_stopped": 2,
+    "new_group_order": 4,
+    "slow_disk": 2,
+    "subprocess_works": 2,
     "healthy": 2,
 }
 """Scenes by number of ranks. Those that need scarce memory or a full disk: test_hang_scarce.py."""

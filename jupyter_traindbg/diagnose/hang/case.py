@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
-from ...model import Collective, Finding, Frame, JobEvidence, SourceLine
+from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine
 from .doing import Doing, phrase
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
@@ -85,10 +85,10 @@ class Case:
     @property
     def gathering(self) -> list[View]:
         """All ranks, where they are on their way into a process group, or all that are left, where they are on their way out of it. With
-        NCCL that may take a minute where there are many; after five this is empty.
+        NCCL that may take a minute where there are many; in a job that has run for longer than five this is empty.
         """
-        age = self.evidence.launcher_running_s
-        here = self.waiting if age is None or age < GATHERING_S else []
+        ages = [v.activity.running_s for v in self.views if v.activity is not None]
+        here = self.waiting if all(isinstance(a, NotAvailable) or a < GATHERING_S for a in ages) else []
         left = [v for v in self.views if v.role != "ended"]
         together = {v.now.kind for v in here} == ({"init"} if len(left) == len(self.views) else {"teardown"})
         return here if together and len(here) == len(left) else []

@@ -89,4 +89,46 @@ def test_torchrun_listens_in_place_of_rank_0(agent: Agent, monkeypatch: pytest.M
 
 
 def test_a_process_that_joins_nothing_says_so(agent: Agent) -> None:
-    assert agent.call("joining", {}) == {"joining": None}
+    assert agent.call("joining", {}) == {"joining": None, "making": None}
+
+
+MAKES = {
+    "_new_process_group_helper(group_name, global_ranks_in_group)": "_new_group_with_tag(group_name, ranks)",
+    "new_group(group_name, ranks)": "",
+    "split_group(group_name, my_group)": "",
+}
+
+
+@contextmanager
+def makes(inner: str, outer: str, name: Any, ranks: Any) -> Iterator[None]:
+    """A thread in torch's functions `inner` and `outer`, which are played here with the variables that the real ones have."""
+    entered, left = threading.Event(), threading.Event()
+    names: dict[str, Any] = {"entered": entered, "left": left}
+    source = f"def {inner}:\n    entered.set(); left.wait(10)\n"
+    if outer:
+        source += f"def {outer}:\n    {inner.partition('(')[0]}(group_name, ranks)\n"
+    exec(compile(source, f"{LIB}/distributed_c10d.py", "exec"), names)
+    thread = threading.Thread(target=names[(outer or inner).partition("(")[0]], args=(name, ranks))
+    thread.start()
+    try:
+        assert entered.wait(5)
+        yield
+    finally:
+        left.set()
+        thread.join(5)
+
+
+@pytest.mark.parametrize("inner", MAKES)
+def test_the_group_that_is_being_made(agent: Agent, inner: str) -> None:
+    with makes(inner, MAKES[inner], Backend("7"), [1, 3]):
+        told = agent.call("joining", {})
+    assert told == {"joining": None, "making": {"name": "7", "ranks": [1, 3]}}
+    assert type(told["making"]["name"]) is str
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"), [(None, [0]), ("7", None), ("7", ["a"]), ("7", range(3)), ("7", [0] * 20_000)]
+)
+def test_what_is_no_group_is_left_out(agent: Agent, name: Any, ranks: Any) -> None:
+    with makes("new_group(group_name, ranks)", "", name, ranks):
+        assert agent.call("joining", {})["making"] is None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cases import each
-from hang_evidence import TORCH, job, rank, records, stepping, stuck, thread, user, waiting
+from hang_evidence import TORCH, activity, job, rank, records, stepping, stuck, thread, user, waiting
 
 from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.model import Diagnosis, Finding, Frame, Group, Making, NotAvailable, RankEvidence
@@ -151,11 +151,11 @@ ALIKE = {
 
 @each("name", ALIKE)
 def test_ranks_that_make_the_same_group_may_need_a_moment(name: str) -> None:
-    found = judged(*ALIKE[name], launcher_running_s=20.0)
+    found = judged(*ALIKE[name])
     assert (found.state, found.findings) == ("not known", ())
     assert "process group together" in found.why[-1]
     assert running.settles_in_s(job(*ALIKE[name])) == 2.0
-    late = judged(*ALIKE[name], launcher_running_s=3000.0)
+    late = judged(*(dataclasses.replace(r, activity=activity(r.pid, running_s=3000.0)) for r in ALIKE[name]))
     assert (late.state, late.findings[0].code) == ("stuck", "hang_unexplained")
 
 

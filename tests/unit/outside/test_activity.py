@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import time
@@ -44,6 +45,15 @@ def test_who_rests_has_spent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = between(THEN, THEN, monkeypatch)
     (main,) = seen.threads
     assert (seen.cpu_share, main.starved_share, main.switches, seen.read_bytes_per_s) == (0.0, 0.0, 0, 0.0)
+
+
+def test_files_are_told_by_how_far_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was opened within the window counts from its beginning; one that was closed in it is not told."""
+    files = {("/a", "write"): 500, ("/b", "read"): 70, ("/gone", "write"): 9}
+    later = {("/a", "write"): 600, ("/b", "read"): 10, ("/new", "append"): 30}
+    then, now = (dataclasses.replace(r, files=f) for r, f in ((THEN, files), (NOW, later)))
+    seen = [(f.path, f.mode, f.moved) for f in between(then, now, monkeypatch).files]
+    assert seen == [("/a", "write", 100), ("/new", "append", 30), ("/b", "read", 0)]
 
 
 def test_a_thread_that_began_within_the_window_counts_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,171 @@
+"""What works for a rank whose training thread waits: files that grow, programs and threads that compute; and what only looks like it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from cases import each
+from hang_evidence import ALL_REDUCE, LOADER, WINDOW_S, WORKER, activity, job, rank, stuck, thread, user, waiting
+
+from jupyter_traindbg.diagnose import running
+from jupyter_traindbg.diagnose.hang import again
+from jupyter_traindbg.model import (
+    Activity,
+    Diagnosis,
+    JobEvidence,
+    NotAvailable,
+    OpenFile,
+    RankEvidence,
+    Thread,
+    ThreadActivity,
+)
+
+MIB = 2**20
+CKPT = OpenFile("/ckpt/step-100.pt", "write", 10 * MIB, 13 * MIB)
+PLACE = "train.py:61 work"
+
+
+def judged(*ranks: RankEvidence, **more: Any) -> Diagnosis:
+    return running.diagnose(job(*ranks, waiting(1), waiting(2), waiting(3), **more))
+
+
+def waits(words: str, *files: OpenFile, children: Sequence[Activity] = (), **more: Any) -> RankEvidence:
+    """Rank 0 at one line at every look, without any CPU of its own."""
+    return stuck(
+        0,
+        user(61, "work"),
+        words,
+        activity=activity(1000, files=files, **more),
+        children=tuple(children),
+    )
+
+
+def program(pid: int = 4711, cpu: float = 0.95, *files: OpenFile, role: str = "child", **more: Any) -> Activity:
+    found = activity(pid, cpu=cpu, role=role, files=files, **more)
+    return dataclasses.replace(found, command="gzip -dc shard.gz")
+
+
+WRITES = ["sleep", "the file /ckpt/step-100.pt to take its data", "a socket", "another thread to end", "a lock"]
+
+
+@each("words", WRITES)
+def test_a_checkpoint_that_grows_is_progress(words: str) -> None:
+    found = judged(waits(words, CKPT))
+    assert found.state == "progressing"
+    assert [f.code for f in found.findings] in ([], ["cpu_phase"])
+    assert "rank 0: /ckpt/step-100.pt grew by 3.0 MiB during the look" in found.why
+    assert found.ranks[0].state == "computing"
+
+
+def test_the_wait_for_it_is_a_warning_with_what_was_seen() -> None:
+    (finding,) = judged(waits("sleep", CKPT)).findings
+    assert (finding.code, finding.severity) == ("cpu_phase", "warning")
+    grew = "/ckpt/step-100.pt grew by 3.0 MiB during the look"
+    assert list(finding.evidence[:2]) == [f"rank 0 sleeps at {PLACE}", grew]
+
+
+NOTHING = {
+    "it stands": dataclasses.replace(CKPT, position=CKPT.began),
+    "a few bytes": dataclasses.replace(CKPT, position=CKPT.began + 100),
+    "a log": OpenFile("/logs/train.log", "append", 0, MIB),
+    "what a sleeper reads": OpenFile("/data/shard", "read", 0, MIB),
+    "it was read from its beginning again": OpenFile("/data/shard", "write", MIB, 0),
+}
+
+
+@each("name", NOTHING)
+def test_what_is_no_progress(name: str) -> None:
+    found = judged(waits("sleep", NOTHING[name]))
+    assert (found.state, [f.code for f in found.findings]) == ("stuck", ["python_wait"])
+
+
+def test_a_file_that_is_read_slowly_is_progress() -> None:
+    shard = OpenFile("/data/shard", "read", 0, 80_000)
+    assert judged(waits("data from the file /data/shard", shard)).state == "progressing"
+    assert "78 KiB of /data/shard were read during the look" in judged(waits("data from the file /x", shard)).why[-1]
+    assert judged(waits("data from the file /data/shard")).state == "stuck"
+
+
+CHILD_WAITS = [
+    "a subprocess to end",
+    "a child process to end",
+    "data from a pipe",
+    "data from another process (a pipe)",
+    "the result of a worker process",
+    "the result of a future",
+]
+
+
+@each("words", CHILD_WAITS)
+def test_a_program_that_computes_is_the_progress_of_who_waits_for_it(words: str) -> None:
+    found = judged(waits(words, children=[program()]))
+    assert found.state == "progressing", found
+    assert "rank 0: process 4711 (`gzip -dc shard.gz`) below it uses 95% of a CPU" in found.why
+    (finding,) = found.findings
+    assert (finding.code, finding.severity, list(finding.who)) == ("cpu_phase", "warning", ["rank 0"])
+    still = judged(waits(words, children=[program(cpu=0.0)]))
+    assert (still.state, still.findings[0].code) in (("stuck", "python_wait"), ("stuck", "io_wait"))
+
+
+def test_a_program_that_writes_or_reads_is_progress_too() -> None:
+    assert judged(waits("a subprocess to end", children=[program(4711, 0.0, CKPT)])).state == "progressing"
+    assert (
+        judged(waits("a subprocess to end", children=[program(cpu=0.0, read_bytes_per_s=5e6)])).state == "progressing"
+    )
+
+
+def test_a_program_that_nobody_waits_for_is_of_no_account() -> None:
+    """A monitor of the machine, say, beside a rank that waits for its server."""
+    assert judged(waits("a socket", children=[program()])).state == "stuck"
+    assert judged(waits("a subprocess to end", children=[program(role="DataLoader worker")])).state == "stuck"
+
+
+def in_threads(other: Thread, cpu: float, words: str = "another thread to end") -> RankEvidence:
+    threads = [thread(user(61, "work"), words), other]
+    seen = tuple(ThreadActivity(tid, "python", "S", share, 0) for tid, share in ((1000, 0.0), (7, cpu)))
+    return rank(0, threads, activity=activity(1000, threads=seen))
+
+
+def test_a_thread_with_code_of_the_user_that_computes_is_progress() -> None:
+    writer = thread(user(5, "pack"), name="Writer", tid=7)
+    found = judged(in_threads(writer, 0.8))
+    assert (found.state, found.why[-1]) == ("progressing", "rank 0: its thread Writer uses 80% of a CPU")
+    assert judged(in_threads(writer, 0.8, "an item from a queue")).state == "progressing"
+    assert judged(in_threads(writer, 0.0)).state == "stuck"
+    assert judged(in_threads(writer, 0.8, "a socket")).state == "stuck", "it waits for somebody else"
+    library = thread(ALL_REDUCE[:1], name="tqdm", tid=7)
+    assert judged(in_threads(library, 0.8)).state == "stuck", "a library's own thread may do anything"
+
+
+def test_workers_that_load_are_progress_and_may_be_slow() -> None:
+    """Where others wait, that is told; the job is slow, and not stuck."""
+    loading = stuck(0, LOADER, "the next batch from the DataLoader workers", workers=[(2001, thread(WORKER))])
+    found = judged(loading)
+    assert (found.state, [f.code for f in found.findings]) == ("slow", ["dataloader_wait"])
+    alone = running.diagnose(job(dataclasses.replace(loading, collectives=NotAvailable("no group"), world_size=1)))
+    assert (alone.state, alone.findings) == ("progressing", ())
+
+
+def test_without_proc_nothing_is_known_to_work() -> None:
+    found = judged(dataclasses.replace(waits("sleep", CKPT), activity=NotAvailable("it is closed to this user")))
+    assert found.state == "stuck"
+
+
+def test_growth_between_two_looks_counts() -> None:
+    """A file that is written now and then: at neither look alone, and yet from the first to the second."""
+    first, second = (OpenFile("/ckpt/a.pt", "write", at, at) for at in (0, MIB))
+    both = again.over_time(of(first), of(second), later_s=2 * WINDOW_S)
+    assert both.ranks[0].activity.files[0].moved == MIB  # type: ignore[union-attr]
+    assert running.diagnose(both).state == "progressing"
+    assert running.diagnose(of(first)).state == running.diagnose(of(second)).state == "stuck"
+    copies = [job(waits("a subprocess to end", children=[program(4711, 0.0, f)])) for f in (first, second)]
+    joined = again.over_time(*copies, later_s=1.0)
+    assert joined.ranks[0].children[0].files[0].moved == MIB
+    new = again.over_time(of(), copies[1], later_s=1.0)
+    assert new.ranks[0].children[0].files[0].moved == 0
+
+
+def of(*files: OpenFile) -> JobEvidence:
+    return job(waits("sleep", *files), waiting(1), waiting(2), waiting(3))
