@@ -136,15 +136,20 @@ def _under_other_names(case: Case, makers: Sequence[Maker]) -> Hit | None:
 
 
 def _counted_otherwise(case: Case, members: Members, names: Sequence[Sequence[Maker]]) -> Hit:
+    """Blames the fewest ranks; of as many on each side those with fewer groups: a call that only members make is left out by the rest."""
     numbered = all(ms[0].name.isdigit() for ms in names)
-    sides = [_ranks(ms) for ms in names]
-    blamed = _ranks(min(names, key=lambda ms: int(ms[0].name))) if numbered else _fewest(sides)
-    how = text("fewer process groups", "较少的进程组") if numbered else text("other process groups", "不同的进程组")
+    ordered = sorted(names, key=lambda ms: int(ms[0].name)) if numbered else names
+    odd, most = min(ordered, key=len), max(ordered, key=len)
+    how = text("other process groups", "不同的进程组")
+    if numbered:
+        more = int(odd[0].name) > int(most[0].name)
+        how = text("more process groups", "更多的进程组") if more else text("fewer process groups", "更少的进程组")
+    blamed = _ranks(odd)
     verb = "has" if len(blamed) == 1 else "have"
     return _hit(
         case,
         blamed,
-        [rank for side in sides for rank in side],
+        [rank for ms in names for rank in _ranks(ms)],
         text(
             f"{ranks_words(blamed)} {verb} made {how} than the others: that of {ranks_words(members)} never comes about",
             f"{ranks_words(blamed)} 此前创建了{how}，因此 {ranks_words(members)} 的进程组无法建立",
