@@ -154,6 +154,8 @@ def _by_source(kind: Kind, line: SourceLine | None) -> Kind:
 
 def phrase(seen: Doing) -> str:
     """``waits for the collective all_reduce``, ``sleeps``, ``computes``."""
+    if seen.kind == "idle" and seen.users is not None:
+        return text("waits in its event loop", "在其事件循环中等待")
     if seen.kind in _PHRASES:
         return text(*_PHRASES[seen.kind])
     if seen.kind == "unknown" or not seen.words:

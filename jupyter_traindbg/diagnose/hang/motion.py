@@ -95,6 +95,8 @@ def work_for(
     """What gets on while the training thread waits as in `now`; the first few. `own` and `below`: the activity of its process and of those
     below it; `threads`: all of its process.
     """
+    if now.kind == "idle" and now.users is None:
+        return ()
     rank = _Rank(now, own, below, threads)
     found = [work for look in _SOURCES.get(now.kind, ()) for work in look(rank)]
     return tuple(dict.fromkeys(found))[:_MOST]
@@ -170,9 +172,10 @@ _SOURCES: Mapping[Kind, Sequence[_Source]] = {
     "pipe": _PROCESS,
     "process": _PROCESS,
     "child": _PROCESS,
+    "idle": (*_THREAD, *_PROCESS),
     "loader": (_loading,),
 }
-"""By what the training thread waits for, what may be working on that."""
+"""By what the training thread waits for, what may be working on that. ``idle``: in the user's event loop."""
 
 
 def work_words(work: Work) -> str:

@@ -85,7 +85,7 @@ def _words(case: Case, view: View) -> str:
 
 def _threads(case: Case, view: View) -> list[str]:
     """What the rank's other threads with code of the user do: the one that should have delivered may be among them, or missing."""
-    if view.now.kind not in ("queue", "thread", "future"):
+    if view.now.kind not in ("queue", "thread", "future", "idle"):
         return []
     others = [(t, doing(t, case.sources)) for t in view.threads if t != view.now.thread]
     told = [
@@ -97,7 +97,7 @@ def _threads(case: Case, view: View) -> list[str]:
         "no other thread of this rank runs code of the user: who should have delivered has ended",
         "该 rank 没有其他线程在运行用户代码：应当交付结果的线程已结束",
     )
-    return told[:4] or [none]
+    return told[:4] or ([] if view.now.kind == "idle" else [none])
 
 
 # --- causes --------------------------------------------------------------------------------------------------------
@@ -142,6 +142,10 @@ def _cause(seen: Doing, source: str) -> str:
         ),
         "process": text(
             "It waits for another process that has died or is stuck itself.", "它在等待另一个已死亡或自身卡住的进程。"
+        ),
+        "idle": text(
+            "None of its coroutines can go on: what they wait for does not come, or runs in a thread or a program that is stuck itself.",
+            "其所有协程都无法继续：所等待的事情没有发生，或运行在自身卡住的线程或程序中。",
         ),
         "ray": text(
             "It waits for a result from Ray: an actor that died, or work for which there is no room in the cluster.",
@@ -190,6 +194,11 @@ def _next_steps(case: Case, view: View) -> list[str]:
         "child": text(
             f"See {on or 'the program'}: pstree -p {view.pid}; ending it lets the rank go on.",
             f"查看 {on or '该程序'}：pstree -p {view.pid}；结束它可使该 rank 继续。",
+        ),
+        "idle": text(
+            f"Put asyncio.timeout() round what the coroutines below {at} wait for; from Python 3.14 on `python -m asyncio pstree "
+            f"{view.pid}` shows them.",
+            f"为 {at} 之下的协程所等待的操作加上 asyncio.timeout()；Python 3.14 起可用 `python -m asyncio pstree {view.pid}` 查看它们。",
         ),
         "queue": text(
             "See in the log whether the thread that fills the queue ended with an exception; use get(timeout=...) "

@@ -139,6 +139,15 @@ def test_a_thread_with_code_of_the_user_that_computes_is_progress() -> None:
     assert judged(in_threads(library, 0.8)).state == "stuck", "a library's own thread may do anything"
 
 
+def test_a_thread_or_a_program_works_for_an_event_loop_of_the_user() -> None:
+    loop = "idle: its event loop waits for events"
+    assert judged(in_threads(thread(user(5, "pack"), name="Writer", tid=7), 0.8, loop)).state == "progressing"
+    assert judged(waits(loop, children=[program()])).state == "progressing"
+    (finding,) = judged(waits(loop)).findings
+    assert finding.title == f"Rank 0 waits in its event loop at {PLACE} while the others wait"
+    assert "coroutines" in finding.cause
+
+
 def test_workers_that_load_are_progress_and_may_be_slow() -> None:
     """Where others wait, that is told; the job is slow, and not stuck."""
     loading = stuck(0, LOADER, "the next batch from the DataLoader workers", workers=[(2001, thread(WORKER))])
