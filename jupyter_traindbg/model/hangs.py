@@ -146,6 +146,8 @@ class OpenFile:
     mode: Literal["read", "write", "append"]
     began: int
     position: int
+    to_disk: int | None = None
+    """Bytes that the disk or the NFS server below it was given meanwhile, by whomever; None where the kernel does not tell."""
 
     @property
     def moved(self) -> int:

@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from ..model import Activity, Maybe, NotAvailable, OpenFile, ThreadActivity
-from . import procfs, sockets
+from ..model import Activity, Maybe, NotAvailable, ThreadActivity
+from . import open_files, procfs, sockets
 
 __all__ = ["watch"]
 
-MOST_FILES = 32
-MOST_DESCRIPTORS = 256
-"""The newest ones of a process: a data set may keep thousands of shards open."""
 MOST_SOCKETS = 64
 _LONGEST = 200
-_NO_FILES = re.compile(r"/(dev|proc|sys)/|/memfd:|.*( \(deleted\)|\.(so[.\d]*|pyc?|pth|zip|egg|jar))$")
-"""Descriptors on these are not what a training reads or writes."""
 _NO_IO = NotAvailable("the kernel shows it to the process's own user only")
 _SOCKET_CALLS = ("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2")
 _NO_DELAYS = NotAvailable("this kernel does not count it")
@@ -57,9 +50,6 @@ def watch(pids: Iterable[int], window_s: float, *, roles: Mapping[int, str] | No
 # --- one reading ---------------------------------------------------------------------------------------------------
 
 
-_Mode = Literal["read", "write", "append"]
-
-
 @dataclass(frozen=True)
 class _Clock:
     """Of a thread: CPU time, how often it was given a CPU, and how long it was ready and had none (None: not counted)."""
@@ -79,8 +69,7 @@ class _Reading:
     written_bytes: int | None
     major_faults: int
     swap_bytes: Maybe[int]
-    files: Mapping[tuple[str, _Mode], int] = field(default_factory=dict)
-    """The positions in the open files."""
+    files: Mapping[tuple[str, open_files.Mode], open_files.Seen] = field(default_factory=dict)
 
 
 def _read(pid: int) -> _Reading | None:
@@ -97,7 +86,7 @@ def _read(pid: int) -> _Reading | None:
         _most(io, "wchar", "write_bytes"),
         int(fields[9]),
         _kib(_fields(f"/proc/{pid}/status"), "VmSwap"),
-        _positions(pid),
+        open_files.read(pid),
     )
 
 
@@ -169,7 +158,7 @@ def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Table
         rss_bytes=procfs.rss_bytes(pid),
         swap_bytes=now.swap_bytes,
         swap_growth_bytes_per_s=_growth(then.swap_bytes, now.swap_bytes, window_s),
-        files=_files(then, now),
+        files=open_files.between(then.files, now.files),
         traced_by=tracer or None,
         running_s=NotAvailable("the process is gone")
         if (process := procfs.stat(pid)) is None
@@ -230,34 +219,6 @@ def _command(pid: int, careful: bool) -> str:
         process = procfs.stat(pid)
         return process.comm if process is not None else ""
     return " ".join(procfs.command(pid))
-
-
-def _positions(pid: int) -> dict[tuple[str, _Mode], int]:
-    """By the names and by what the kernel keeps of each descriptor: a `stat` on a file system that does not answer would not return."""
-    output = {procfs.descriptor(pid, fd) for fd in (1, 2)}
-    newest = sorted(map(int, procfs.descriptors(pid)), reverse=True)[:MOST_DESCRIPTORS]
-    found: dict[tuple[str, _Mode], int] = {}
-    for fd in newest:
-        path = procfs.descriptor(pid, fd)
-        if path is None or path in output or not path.startswith("/") or _NO_FILES.match(path):
-            continue
-        about = _fields(f"/proc/{pid}/fdinfo/{fd}")
-        if "pos" in about and "flags" in about:
-            key = path, _mode(int(about["flags"], 8))
-            found[key] = max(found.get(key, 0), int(about["pos"]))
-    return found
-
-
-def _mode(flags: int) -> _Mode:
-    if flags & os.O_ACCMODE == os.O_RDONLY:
-        return "read"
-    return "append" if flags & os.O_APPEND else "write"
-
-
-def _files(then: _Reading, now: _Reading) -> tuple[OpenFile, ...]:
-    """One that was opened within the window counts from its beginning."""
-    files = [OpenFile(*key, then.files.get(key, 0), position) for key, position in now.files.items()]
-    return tuple(sorted(files, key=lambda f: (-f.moved, f.path))[:MOST_FILES])
 
 
 def _rate(then: int | None, now: int | None, window_s: float) -> Maybe[float]:

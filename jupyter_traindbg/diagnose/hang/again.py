@@ -76,9 +76,16 @@ def _activities(first: Maybe[Activity], second: Maybe[Activity]) -> Maybe[Activi
     """The second, with the files from the beginning of the first on."""
     if isinstance(first, NotAvailable) or isinstance(second, NotAvailable):
         return second
-    began = {(f.path, f.mode): f.began for f in first.files}
-    files: list[OpenFile] = [dataclasses.replace(f, began=began.get((f.path, f.mode), f.began)) for f in second.files]
-    return dataclasses.replace(second, files=tuple(files))
+    before = {(f.path, f.mode): f for f in first.files}
+    return dataclasses.replace(second, files=tuple(_file(before.get((f.path, f.mode)), f) for f in second.files))
+
+
+def _file(first: OpenFile | None, second: OpenFile) -> OpenFile:
+    if first is None:
+        return second
+    known = first.to_disk is not None and second.to_disk is not None
+    to_disk = (first.to_disk or 0) + (second.to_disk or 0) if known else None
+    return dataclasses.replace(second, began=first.began, to_disk=to_disk)
 
 
 def _children(first: Sequence[Activity], second: Sequence[Activity]) -> tuple[Activity, ...]:

@@ -23,8 +23,9 @@ WANTED_SHARE = 0.25
 """The same with the time that it waited for a CPU, of which one that merely wakes up now and then has some, too, on a full machine."""
 FLOWING_BYTES_PER_S, FLOWING_SWITCHES = 2**20, 8
 """More than our own agent's arrival reads; more often woken than by a time-out now and then."""
-GROWN_BYTES, READ_BYTES = 4096, 2**16
-"""A buffered writer writes so much at once, a slow reader reads so much."""
+GROWN_BYTES, READ_BYTES, FLUSHED_BYTES = 4096, 2**16, 2**20
+"""A buffered writer writes so much at once, a slow reader reads so much; a disk that answers is given so much of a checkpoint."""
+_FLUSHES = ("fsync", "fdatasync")
 _MOST = 3
 
 
@@ -69,10 +70,10 @@ class Work:
     """Something that gets on while a rank's training thread waits: a file that is written or read, a process below it, another thread.
 
     ``name``: the path, the process's command, the thread's name. ``pid``: of that process. ``bytes``: by how much the position in the file
-    moved during the look; ``cpu_share``: of one CPU.
+    moved during the look, and of one that is ``flushed`` what its disk was given; ``cpu_share``: of one CPU.
     """
 
-    kind: Literal["written", "read", "process", "thread"]
+    kind: Literal["written", "read", "flushed", "process", "thread"]
     name: str
     pid: int = 0
     bytes: int = 0
@@ -120,6 +121,16 @@ def _read(rank: _Rank) -> Iterable[Work]:
     return (Work("read", f.path, bytes=f.moved) for f in files if f.mode == "read" and f.moved >= READ_BYTES)
 
 
+def _flushed(rank: _Rank) -> Iterable[Work]:
+    """What is written already and has to reach the disk: torch's distributed checkpoints wait for that."""
+    if rank.own is None:
+        return
+    flushes = {t.on for t in rank.own.threads if t.call in _FLUSHES}
+    for file in rank.own.files:
+        if file.path in flushes and file.to_disk is not None and file.to_disk >= FLUSHED_BYTES:
+            yield Work("flushed", file.path, bytes=file.to_disk)
+
+
 def _threads(rank: _Rank) -> Iterable[Work]:
     """Threads with code of the user that compute."""
     for thread in rank.threads:
@@ -156,8 +167,8 @@ def _process(seen: Activity) -> Work:
 
 _Source = Callable[[_Rank], Iterable[Work]]
 _ITSELF: Sequence[_Source] = (_written,)
-_READER: Sequence[_Source] = (_written, _read)
-_THREAD: Sequence[_Source] = (_threads, _written, _read)
+_READER: Sequence[_Source] = (_written, _read, _flushed)
+_THREAD: Sequence[_Source] = (_threads, _written, _read, _flushed)
 _PROCESS: Sequence[_Source] = (_computing, _written_below, _written)
 _SOURCES: Mapping[Kind, Sequence[_Source]] = {
     "file": _READER,
@@ -165,7 +176,7 @@ _SOURCES: Mapping[Kind, Sequence[_Source]] = {
     "sleep": _ITSELF,
     "network": _ITSELF,
     "native": _ITSELF,
-    "lock": _ITSELF,
+    "lock": (_written, _flushed),
     "thread": _THREAD,
     "queue": _THREAD,
     "future": (*_THREAD, _computing),
@@ -185,6 +196,11 @@ def work_words(work: Work) -> str:
         return text(f"{work.name} grew by {amount} during the look", f"观察期间 {work.name} 增长了 {amount}")
     if work.kind == "read":
         return text(f"{amount} of {work.name} were read during the look", f"观察期间从 {work.name} 读取了 {amount}")
+    if work.kind == "flushed":
+        return text(
+            f"{amount} reached the disk below {work.name} during the look",
+            f"观察期间有 {amount} 写入 {work.name} 所在的磁盘",
+        )
     share = f"{work.cpu_share:.0%}"
     if work.kind == "thread":
         return text(f"its thread {work.name} uses {share} of a CPU", f"其线程 {work.name} 占用 {share} CPU")

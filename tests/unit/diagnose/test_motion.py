@@ -88,6 +88,24 @@ def test_a_file_that_is_read_slowly_is_progress() -> None:
     assert judged(waits("data from the file /data/shard")).state == "stuck"
 
 
+def flushing(call: str, to_disk: int | None, words: str = "the disk (fsync of /ckpt/step-100.pt)") -> RankEvidence:
+    main = ThreadActivity(1000, "python", "D", 0.0, 0, call=call, on=CKPT.path)
+    done = dataclasses.replace(CKPT, began=CKPT.position, to_disk=to_disk)
+    return waits(words, done, state="D", threads=(main,))
+
+
+def test_what_reaches_the_disk_is_the_progress_of_who_waits_for_it() -> None:
+    found = judged(flushing("fsync", 40 * MIB))
+    assert (found.state, found.why[-1]) == (
+        "progressing",
+        "rank 0: 40.0 MiB reached the disk below /ckpt/step-100.pt during the look",
+    )
+    assert judged(flushing("fdatasync", 40 * MIB, "the result of a future")).state == "progressing"
+    for nothing in (0, 1000, None):
+        assert judged(flushing("fsync", nothing)).state == "stuck"
+    assert judged(flushing("futex", 40 * MIB)).state == "stuck", "nobody waits for the disk"
+
+
 CHILD_WAITS = [
     "a subprocess to end",
     "a child process to end",
@@ -168,6 +186,8 @@ def test_growth_between_two_looks_counts() -> None:
     both = again.over_time(of(first), of(second), later_s=2 * WINDOW_S)
     assert both.ranks[0].activity.files[0].moved == MIB  # type: ignore[union-attr]
     assert running.diagnose(both).state == "progressing"
+    flushed = again.over_time(*(job(flushing("fsync", MIB * 3 // 4)) for _ in range(2)), later_s=2.0)
+    assert flushed.ranks[0].activity.files[0].to_disk == MIB * 3 // 2  # type: ignore[union-attr]
     assert running.diagnose(of(first)).state == running.diagnose(of(second)).state == "stuck"
     copies = [job(waits("a subprocess to end", children=[program(4711, 0.0, f)])) for f in (first, second)]
     joined = again.over_time(*copies, later_s=1.0)

@@ -13,6 +13,7 @@ import pytest
 from jupyter_traindbg.model import Activity, NotAvailable
 from jupyter_traindbg.outside import activity, sockets
 from jupyter_traindbg.outside.activity import _Clock, _Reading
+from jupyter_traindbg.outside.open_files import Seen
 
 ME = os.getpid()
 S = 1_000_000_000
@@ -49,11 +50,11 @@ def test_who_rests_has_spent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_files_are_told_by_how_far_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was opened within the window counts from its beginning; one that was closed in it is not told."""
-    files = {("/a", "write"): 500, ("/b", "read"): 70, ("/gone", "write"): 9}
-    later = {("/a", "write"): 600, ("/b", "read"): 10, ("/new", "append"): 30}
+    files = {("/a", "write"): Seen(500, 7000), ("/b", "read"): Seen(70, None), ("/gone", "write"): Seen(9, 0)}
+    later = {("/a", "write"): Seen(600, 9000), ("/b", "read"): Seen(10, None), ("/new", "append"): Seen(30, 5)}
     then, now = (dataclasses.replace(r, files=f) for r, f in ((THEN, files), (NOW, later)))
-    seen = [(f.path, f.mode, f.moved) for f in between(then, now, monkeypatch).files]
-    assert seen == [("/a", "write", 100), ("/new", "append", 30), ("/b", "read", 0)]
+    seen = [(f.path, f.mode, f.moved, f.to_disk) for f in between(then, now, monkeypatch).files]
+    assert seen == [("/a", "write", 100, 2000), ("/new", "append", 30, 0), ("/b", "read", 0, None)]
 
 
 def test_a_thread_that_began_within_the_window_counts_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
