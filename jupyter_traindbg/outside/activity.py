@@ -73,10 +73,10 @@ class _Reading:
 
 
 def _read(pid: int) -> _Reading | None:
-    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    fields = procfs.text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     if not fields:
         return None
-    io = _fields(f"/proc/{pid}/io")
+    io = procfs.fields(f"/proc/{pid}/io")
     tids = _tids(pid)
     at = time.monotonic()
     return _Reading(
@@ -85,7 +85,7 @@ def _read(pid: int) -> _Reading | None:
         _most(io, "rchar", "read_bytes"),
         _most(io, "wchar", "write_bytes"),
         int(fields[9]),
-        _kib(_fields(f"/proc/{pid}/status"), "VmSwap"),
+        _kib(procfs.fields(f"/proc/{pid}/status"), "VmSwap"),
         open_files.read(pid),
     )
 
@@ -104,11 +104,11 @@ def _tids(pid: int) -> list[int]:
 
 def _cpu(pid: int, tid: int) -> _Clock:
     """From coarser clocks where the kernel keeps no fine ones."""
-    fine = _text(f"/proc/{pid}/task/{tid}/schedstat").split()
+    fine = procfs.text(f"/proc/{pid}/task/{tid}/schedstat").split()
     if len(fine) == 3:
         return _Clock(int(fine[0]), int(fine[2]), int(fine[1]))
-    ticks = _text(f"/proc/{pid}/task/{tid}/stat").rpartition(")")[2].split()[11:13]
-    status = _fields(f"/proc/{pid}/task/{tid}/status")
+    ticks = procfs.text(f"/proc/{pid}/task/{tid}/stat").rpartition(")")[2].split()[11:13]
+    status = procfs.fields(f"/proc/{pid}/task/{tid}/status")
     switches = (int(status.get(f"{kind}voluntary_ctxt_switches", "0")) for kind in ("", "non"))
     return _Clock(sum(map(int, ticks)) * _TICK_NS, sum(switches), None)
 
@@ -134,7 +134,7 @@ class _Tables:
 
 def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Tables, *, careful: bool) -> Activity:
     window_s = max(1e-6, now.at_s - then.at_s)
-    status = _fields(f"/proc/{pid}/status")
+    status = procfs.fields(f"/proc/{pid}/status")
     kernel = {t.tid: t for t in procfs.threads(pid)}
     known = tables.of(pid)
     threads = tuple(
@@ -183,7 +183,7 @@ def _thread(
 ) -> ThreadActivity:
     """`known` are the connections by the targets of their descriptors; None where the process's memory must be left alone."""
     call = procfs.system_call(pid, seen.tid, memory=known is not None)
-    wchan = _text(f"/proc/{pid}/task/{seen.tid}/wchan")
+    wchan = procfs.text(f"/proc/{pid}/task/{seen.tid}/wchan")
     on = sockets.named(call.on, known or {})
     if on is None and known is not None:
         on = _subject(pid, seen.tid, known)
@@ -234,17 +234,3 @@ def _growth(then: Maybe[int], now: Maybe[int], window_s: float) -> Maybe[float]:
 def _kib(status: Mapping[str, str], name: str) -> Maybe[int]:
     words = status.get(name, "").split()
     return int(words[0]) * 1024 if words else NotAvailable("this kernel does not count it")
-
-
-def _fields(path: str) -> dict[str, str]:
-    """The lines ``Name: value`` of a file."""
-    rows = (line.partition(":") for line in _text(path).splitlines())
-    return {name: value.strip() for name, colon, value in rows if colon}
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as f:
-            return f.read()
-    except OSError:
-        return ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..model import OpenFile
@@ -43,13 +42,13 @@ def read(pid: int) -> dict[tuple[str, Mode], Seen]:
     """The open regular files of `pid` by path and mode, without those that its output goes to. Some 20 us each."""
     output = {procfs.descriptor(pid, fd) for fd in (1, 2)}
     newest = sorted(map(int, procfs.descriptors(pid)), reverse=True)[:MOST_DESCRIPTORS]
-    mounts = _Mounts(Path(f"/proc/{pid}"))
+    mounts = _Mounts(f"/proc/{pid}")
     found: dict[tuple[str, Mode], Seen] = {}
     for fd in newest:
         path = procfs.descriptor(pid, fd)
         if path is None or path in output or not path.startswith("/") or _NO_FILES.match(path):
             continue
-        about = _fields(Path(f"/proc/{pid}/fdinfo/{fd}"))
+        about = procfs.fields(f"/proc/{pid}/fdinfo/{fd}")
         if "pos" in about and "flags" in about:
             key = path, _mode(int(about["flags"], 8))
             on_disk = None if key[1] == "read" else mounts.written_bytes(about.get("mnt_id", ""))
@@ -77,7 +76,7 @@ def _mode(flags: int) -> Mode:
 class _Mounts:
     """What the mounts that a process sees have written, each looked up once."""
 
-    def __init__(self, process: Path) -> None:
+    def __init__(self, process: str) -> None:
         self._process = process
         self._table: dict[str, list[str]] | None = None
         self._known: dict[str, int | None] = {}
@@ -90,34 +89,22 @@ class _Mounts:
 
     def _written_bytes(self, mount: str) -> int | None:
         if self._table is None:
-            self._table = {line.split()[0]: line.split() for line in _lines(self._process / "mountinfo")}
+            rows = map(str.split, procfs.text(f"{self._process}/mountinfo").splitlines())
+            self._table = {row[0]: row for row in rows}
         row = self._table.get(mount)
         if row is None:
             return None
         if row[row.index("-") + 1].startswith("nfs"):
             return self._to_server(row[4])
-        counters = " ".join(_lines(Path(f"/sys/dev/block/{row[2]}/stat"))).split()
+        counters = procfs.text(f"/sys/dev/block/{row[2]}/stat").split()
         return SECTOR_BYTES * int(counters[_SECTORS_WRITTEN]) if len(counters) > _SECTORS_WRITTEN else None
 
     def _to_server(self, mounted_on: str) -> int | None:
         here = False
-        for line in _lines(self._process / "mountstats"):
+        for line in procfs.text(f"{self._process}/mountstats").splitlines():
             if line.startswith("device "):
                 about = _NFS.match(line)
                 here = about is not None and about[1] == mounted_on
             elif here and line.strip().startswith("bytes:"):
                 return int(line.split()[1 + _WRITTEN_TO_SERVER])
         return None
-
-
-def _fields(path: Path) -> dict[str, str]:
-    """The lines ``name: value`` of a file."""
-    rows = (line.partition(":") for line in _lines(path))
-    return {name: value.strip() for name, colon, value in rows if colon}
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []

@@ -151,6 +151,17 @@ def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
+def text(path: str) -> str:
+    """A file of the kernel's, or what describes a process; empty where it is gone or closed to this user."""
+    return _text(_read(path))
+
+
+def fields(path: str) -> dict[str, str]:
+    """The lines ``Name: value`` of such a file."""
+    rows = (line.partition(":") for line in text(path).splitlines())
+    return {name: value.strip() for name, colon, value in rows if colon}
+
+
 # --- one process ---------------------------------------------------------------------------------------------------
 
 

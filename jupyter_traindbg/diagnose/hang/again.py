@@ -81,8 +81,8 @@ def _activities(first: Maybe[Activity], second: Maybe[Activity]) -> Maybe[Activi
 
 
 def _file(first: OpenFile | None, second: OpenFile) -> OpenFile:
-    if first is None:
-        return second
+    if first is None or second.began < first.position:
+        return second  # it was opened again, and what came before is another file
     known = first.to_disk is not None and second.to_disk is not None
     to_disk = (first.to_disk or 0) + (second.to_disk or 0) if known else None
     return dataclasses.replace(second, began=first.began, to_disk=to_disk)

@@ -20,8 +20,8 @@ from .words import alike, ranks_words, seconds, short_place
 
 __all__ = ["Case", "Hit", "Role", "View", "build", "joins_ray", "training_thread"]
 
-
 GATHERING_S = 300.0
+"""How old a job may be whose ranks are still on their way into their process group: half of NCCL's time-out."""
 
 
 @dataclass(frozen=True)

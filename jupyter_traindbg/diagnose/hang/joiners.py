@@ -14,7 +14,7 @@ from typing import Literal
 from ...language import text
 from ...model import Finding, Joining, MeetingPoint, NotAvailable, RankEvidence
 from .case import Case, Hit, View
-from .words import alike, place, ranks_words, seconds, short_place, who
+from .words import alike, command_words, place, ranks_words, seconds, short_place, who
 
 __all__ = [
     "Joiner",
@@ -238,8 +238,7 @@ def point_words(joiners: Sequence[Joiner]) -> list[str]:
 
 
 def holder_words(point: MeetingPoint) -> str:
-    command = " ".join(point.holder_command.split())
-    command = command if len(command) <= 80 else f"{command[:77]}..."
+    command = command_words(point.holder_command)
     return text(f"process {point.holder_pid} (`{command}`)", f"进程 {point.holder_pid}（`{command}`）")
 
 

@@ -14,6 +14,7 @@ from ...frames.whose import user_frame
 from ...language import text
 from ...model import Activity, NotAvailable, OpenFile, Thread, ThreadActivity
 from .doing import Doing, Kind
+from .words import command_words
 
 __all__ = ["BUSY_SHARE", "FLOWING_SWITCHES", "Work", "busy", "flows", "thread_activity", "work_for", "work_words"]
 
@@ -204,8 +205,7 @@ def work_words(work: Work) -> str:
     share = f"{work.cpu_share:.0%}"
     if work.kind == "thread":
         return text(f"its thread {work.name} uses {share} of a CPU", f"其线程 {work.name} 占用 {share} CPU")
-    command = " ".join(work.name.split())
-    command = command if len(command) <= 80 else f"{command[:77]}..."
+    command = command_words(work.name)
     return text(
         f"process {work.pid} (`{command}`) below it uses {share} of a CPU",
         f"其子进程 {work.pid}（`{command}`）占用 {share} CPU",

@@ -91,9 +91,10 @@ def _by_number(case: Case, makers: Sequence[Maker]) -> Mapping[int, Mapping[Memb
     for rank, groups in known.items():
         for number, members in groups.items():
             found.setdefault(number, {}).setdefault(members, []).append(rank)
+    latest = {rank: max(groups) for rank, groups in known.items()}
     for number in sorted({int(m.name) for m in makers if m.name.isdigit()}):
-        past = [r for r in known if number not in known[r] and max(known[r]) > number]
-        if strangers := [r for r in past if all(r in members for members in found[number])]:
+        expected = set.intersection(*map(set, found[number]))
+        if strangers := sorted(r for r in expected if number not in known.get(r, ()) and latest.get(r, 0) > number):
             found[number][()] = strangers
     return found
 

@@ -78,8 +78,6 @@ SYMPTOMS = {
     "host_wait": {"straggler", "data_wait", "full_collections"},
 }  # fmt: skip
 """Code -> what it is merely a symptom of, where both blame the same ranks."""
-
-
 _NO_HANG = soundness.CODES | {"environment", "hang_unexplained", "straggler"}
 """None of these says why a job stands still."""
 _WAITS = {"init_incomplete", "dataloader_wait", "rank_ended"}

@@ -9,9 +9,10 @@ from ...frames import whose
 from ...language import text
 from ...model import Frame
 
-__all__ = ["alike", "and_list", "place", "ranks_words", "seconds", "short_place", "span", "who"]
+__all__ = ["alike", "and_list", "command_words", "place", "ranks_words", "seconds", "short_place", "span", "who"]
 
 PIECES = 10
+LONGEST_COMMAND = 80
 T = TypeVar("T")
 
 
@@ -49,6 +50,12 @@ def place(frame: Frame | None) -> str | None:
 def short_place(frame: Frame | None) -> str:
     """``train.py:42 train_step``: how a sentence says it."""
     return whose.short_place(frame) if frame is not None else text("a place that could not be read", "无法读取的位置")
+
+
+def command_words(command: str) -> str:
+    """A command line within a sentence: on one line, and not too long."""
+    words = " ".join(command.split())
+    return words if len(words) <= LONGEST_COMMAND else f"{words[: LONGEST_COMMAND - 3]}..."
 
 
 def seconds(value: float) -> str:

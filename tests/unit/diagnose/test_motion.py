@@ -186,6 +186,9 @@ def test_growth_between_two_looks_counts() -> None:
     both = again.over_time(of(first), of(second), later_s=2 * WINDOW_S)
     assert both.ranks[0].activity.files[0].moved == MIB  # type: ignore[union-attr]
     assert running.diagnose(both).state == "progressing"
+    larger = OpenFile("/ckpt/a.pt", "write", 0, 9 * MIB)
+    anew = again.over_time(of(larger), of(dataclasses.replace(first, position=6000)), later_s=2 * WINDOW_S)
+    assert anew.ranks[0].activity.files[0].moved == 6000, "it was opened again"  # type: ignore[union-attr]
     flushed = again.over_time(*(job(flushing("fsync", MIB * 3 // 4)) for _ in range(2)), later_s=2.0)
     assert flushed.ranks[0].activity.files[0].to_disk == MIB * 3 // 2  # type: ignore[union-attr]
     assert running.diagnose(of(first)).state == running.diagnose(of(second)).state == "stuck"

@@ -31,7 +31,7 @@ device store:/ckpt mounted on /mnt/ckpt with fstype nfs4 statvers=1.1
 def mounts(tmp_path: Path) -> _Mounts:
     (tmp_path / "mountinfo").write_text(MOUNTS)
     (tmp_path / "mountstats").write_text(STATS)
-    return _Mounts(tmp_path)
+    return _Mounts(str(tmp_path))
 
 
 def test_each_nfs_mount_has_its_own_count(mounts: _Mounts) -> None:
@@ -42,7 +42,7 @@ def test_what_tells_nothing_is_not_known(mounts: _Mounts, tmp_path: Path) -> Non
     assert mounts.written_bytes("42") is None
     assert mounts.written_bytes("7") is None
     assert mounts.written_bytes("") is None
-    assert _Mounts(tmp_path / "gone").written_bytes("27") is None
+    assert _Mounts(str(tmp_path / "gone")).written_bytes("27") is None
 
 
 def test_what_this_process_writes_reaches_its_disk(tmp_path: Path) -> None:
