@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ def _known_otherwise(case: Case, makers: Sequence[Maker]) -> Hit | None:
     if not differ or (not makers and waited_on.isdisjoint(map(str, differ))):
         return None
     number = min(differ)
-    told = [_known_as(members, ranks) for members, ranks in list(differ[number].items())[:3]]
+    told = _known_as(differ[number])[:3]
     return _hit(
         case,
         _at_odds(differ),
@@ -79,8 +80,8 @@ def _known_otherwise(case: Case, makers: Sequence[Maker]) -> Hit | None:
 
 
 def _by_number(case: Case, makers: Sequence[Maker]) -> Mapping[int, Mapping[Members, Sequence[int]]]:
-    """By the number of a group the members that it has, and by these the ranks for which it has them: no members for ranks that have made
-    another group under that number, and are none of it.
+    """By the number of a group the members that it has, and by these the ranks for which it has them. No members: for ranks whose group of
+    that number is one that they are none of, and that some of the others take for a member.
     """
     known: dict[int, dict[int, Members]] = {}
     made = [(v.rank, g.name, tuple(sorted(g.ranks))) for v in case.views if v.collectives for g in v.collectives.groups]
@@ -93,32 +94,41 @@ def _by_number(case: Case, makers: Sequence[Maker]) -> Mapping[int, Mapping[Memb
             found.setdefault(number, {}).setdefault(members, []).append(rank)
     latest = {rank: max(groups) for rank, groups in known.items()}
     for number in sorted({int(m.name) for m in makers if m.name.isdigit()}):
-        expected = set.intersection(*map(set, found[number]))
+        expected = {rank for members in found[number] for rank in members}
         if strangers := sorted(r for r in expected if number not in known.get(r, ()) and latest.get(r, 0) > number):
             found[number][()] = strangers
     return found
 
 
-def _known_as(members: Members, ranks: Sequence[int]) -> str:
-    if not members:
-        return text(f"another one for {ranks_words(ranks)}", f"在 {ranks_words(ranks)} 上是另一个")
-    return text(
-        f"that of {ranks_words(members)} for {ranks_words(ranks)}",
-        f"在 {ranks_words(ranks)} 上由 {ranks_words(members)} 组成",
-    )
+def _known_as(sides: Mapping[Members, Sequence[int]]) -> list[str]:
+    """Each side in words; a stranger is told where it fits to none of the others."""
+    told = [
+        text(
+            f"that of {ranks_words(members)} for {ranks_words(ranks)}",
+            f"在 {ranks_words(ranks)} 上由 {ranks_words(members)} 组成",
+        )
+        for members, ranks in sides.items()
+        if members
+    ]
+    alone = [rank for rank in sides.get((), ()) if all(rank in members for members in sides if members)]
+    if alone:
+        told.append(text(f"another one for {ranks_words(alone)}", f"在 {ranks_words(alone)} 上是另一个"))
+    return told
 
 
 def _at_odds(differ: Mapping[int, Mapping[Members, Sequence[int]]]) -> list[int]:
     """The ranks that contradict most others, until the rest agree; all of them where they contradict each other alike."""
     blamed: set[int] = set()
     while True:
-        against: dict[int, int] = {}
+        against: Counter[int] = Counter()
         for sides in differ.values():
             left = {members: set(ranks) - blamed for members, ranks in sides.items()}
-            together = sum(map(len, left.values()))
-            for ranks in left.values():
-                for rank in ranks:
-                    against[rank] = against.get(rank, 0) + together - len(ranks)
+            strangers = left.pop((), set())
+            known = sum(map(len, left.values()))
+            for members, ranks in left.items():
+                unlike = strangers.intersection(members)
+                against.update(dict.fromkeys(ranks, known - len(ranks) + len(unlike)))
+                against.update(dict.fromkeys(unlike, len(ranks)))
         most = max(against.values(), default=0)
         if not most:
             return sorted(blamed)

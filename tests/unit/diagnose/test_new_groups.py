@@ -61,6 +61,15 @@ def test_who_passed_a_number_by_with_another_group_is_named() -> None:
     assert "but another one for rank 0" in found.title
 
 
+def test_who_has_passed_a_number_by_is_a_witness_against_who_takes_it_for_a_member() -> None:
+    """One against one, but rank 2 is none of the group that it has made as number 1."""
+    found = first(judged(making(0, "1", (0, 1)), making(1, "1", (1, 2)), making(2, "2", (1, 2)), world_size=3))
+    assert found.who == ("rank 1",)
+    assert found.title.endswith("process group 1 is that of ranks 0, 1 for rank 0, but that of ranks 1, 2 for rank 1")
+    sizes = [with_groups(waiting(n), {"1": (0, 1)}) for n in (0, 1)]
+    assert judged(*sizes, making(2, "2", (2, 3)), making(3, "1", ALL)).findings[0].who == ("rank 3",)
+
+
 def test_as_many_on_each_side_are_all_named() -> None:
     pairs = [making(n, "1", (0, 1)) for n in (0, 1)] + [making(n, "1", (2, 3)) for n in (2, 3)]
     assert first(judged(*pairs)).who == ("rank 0", "rank 1", "rank 2", "rank 3")
