@@ -264,7 +264,7 @@ def _hit(
     code: str = "collective_order",
 ) -> Hit:
     makers = _makers(case)
-    at = next((m.view for m in makers if m.view.rank in blamed), case.by_rank[blamed[0]])
+    at = _at(case, makers if code == "collective_order" else [], blamed)
     finding = Finding(
         code,
         "critical",
@@ -284,6 +284,12 @@ def _hit(
         reference=REFERENCE,
     )
     return Hit(finding, sorted(set(ranks)))
+
+
+def _at(case: Case, makers: Sequence[Maker], blamed: Sequence[int]) -> View:
+    """Who shows the place: a rank to blame that makes a group, else any that does, as who is out of order may be past it."""
+    own = [m.view for m in makers if m.view.rank in blamed]
+    return next(iter([*own, *(m.view for m in makers)]), case.by_rank[blamed[0]])
 
 
 def _cause(*, local: bool) -> str:

@@ -82,6 +82,14 @@ def test_groups_that_have_been_made_tell_as_well() -> None:
     assert any("rank 3 has not issued all_reduce" in e.lower() for e in found.evidence)
 
 
+def test_the_place_is_where_groups_are_made_also_where_who_is_out_of_order_is_past_it() -> None:
+    ahead = with_groups(waiting(2), {"1": (2,)})
+    found = judged(*(making(n, "1", (0, 1, 2)) for n in (0, 1)), ahead, making(3, "2", ALL)).findings[0]
+    assert (found.who, found.where) == (("rank 2",), "/home/ada/train.py:30 make_groups")
+    late = first(judged(*(making(n, "1", ALL) for n in (0, 1, 2)), waiting(3)))
+    assert late.where == "/home/ada/train.py:42 train_step", "it makes none: what it does instead"
+
+
 def test_a_call_on_a_group_that_others_know_otherwise() -> None:
     """NCCL makes its connections with the first call: nobody waits in new_group."""
     other = {"1": (0, 1, 2, 3)}
