@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_clusters import RAY_TEST_S, Cluster, Submitted
+from ray_clusters import RAY_TEST_S, Cluster, Submitted, until
 from support import Start
 
 from jupyter_traindbg.attach.base import Part
@@ -121,6 +121,8 @@ def test_a_driver_is_listed_with_its_workers_and_its_report_has_them(
 def test_a_driver_is_judged_by_what_its_job_does(client: Cluster, start: Start, case: tuple[Any, ...]) -> None:
     kind, more, state, code = case
     driver = start("ray_drivers.py", kind, *more, env=client.env, ready="READY", timeout_s=120)
+    if kind == "asleep":  # a call that Ray tells of during the look only is one that has just begun
+        until(lambda: client.state("tasks", name="Worker.sleep", state="RUNNING"), "Ray to tell of the call")
     with connect(driver.pid) as job:
         found = job.diagnose(timeout=PATIENT_S)
     assert found.state == state, "\n".join(map(repr, (found.state, found.why, *found.ranks, *found.findings)))

@@ -248,13 +248,24 @@ class RayCase:
 
     @cached_property
     def moving(self) -> tuple[RayWorker, ...]:
-        """Who got on with something between the looks: its stack or CPU time, or calls that it finished."""
-        return tuple(r for r in self.rows if self.pace(r) == "moving" or self.finished_since(r))
+        """Who got on with something between the looks: its stack or CPU time, or calls that it finished or began."""
+        return tuple(r for r in self.rows if self.pace(r) == "moving" or self.finished_since(r) or self.begun_since(r))
 
     def finished_since(self, row: RayWorker) -> bool:
         """Whether it finished calls, or was given new ones, between the two looks at the cluster."""
         now = self._later_executed.get(row.actor_id or "")
         return now is not None and isinstance(row.executed, int) and now > row.executed
+
+    def begun_since(self, row: RayWorker) -> bool:
+        """Whether it had nothing to do at the first look, and runs a call at the second. Ray tells of a call a second after it began, or
+        later: the first look may have missed one that ran.
+        """
+        return row.state == "idle" and row.actor_id in self._later_running
+
+    @cached_property
+    def _later_running(self) -> frozenset[str]:
+        tasks = () if self.later is None or isinstance(self.later.tasks, NotAvailable) else self.later.tasks
+        return frozenset(t.actor_id for t in tasks if t.actor_id and t.state.startswith("RUNNING"))
 
     @cached_property
     def _later_executed(self) -> Mapping[str, int]:

@@ -63,11 +63,15 @@ def _at_rest(row: RayWorker) -> bool:
 def _why(case: RayCase) -> list[str]:
     moving = {r.who for r in case.moving}
     calls = [r for r in case.rows if case.finished_since(r)]
-    works = [r for r in case.rows if r.who in moving and r not in calls]
+    begun = [r for r in case.rows if case.begun_since(r) and r not in calls]
+    works = [r for r in case.rows if r.who in moving and r not in calls and r not in begun]
     waits = ("driver", "train")  # for others, as often as not: a rank is judged by its steps
     still = [r for r in case.rows if case.pace(r) == "still" and r.who not in moving and r.kind not in waits]
     lines = [
         text(f"{names(calls)}: finished calls during the look", f"{names(calls)}：观察期间完成了调用") if calls else "",
+        text(f"{names(begun)}: began a call during the look", f"{names(begun)}：观察期间开始了一次调用")
+        if begun
+        else "",
         text(
             f"{names(works)}: computing, or at another place at every look",
             f"{names(works)}：正在计算，或每次观察位置都有变化",
@@ -123,6 +127,8 @@ def _word(case: RayCase, row: RayWorker) -> _Word:
         return "stopped"
     if row.state == "running" and pace == "still":
         return "waiting"
+    if case.begun_since(row):
+        return "computing"
     return "starting" if row.state in NOT_UP else _WORDS.get(row.state, "not known")
 
 
@@ -136,6 +142,8 @@ def _doing(case: RayCase, row: RayWorker) -> str:
         return ", ".join(p for p in parts if p) or text("running", "运行中")
     if row.state == "dead" and (death := case.death(row)) is not None:
         return text(f"dead: {death.words}", f"已退出：{death.words}")
+    if case.begun_since(row):
+        return text("has just begun a call", "刚开始一次调用")
     words = text(*_SAID[row.state])
     return f"{words}, {phrase(seen)}" if row.state == "in __init__" and seen is not None and pace == "still" else words
 

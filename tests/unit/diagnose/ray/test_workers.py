@@ -373,3 +373,20 @@ def test_a_job_whose_workers_all_wait_to_be_called_is_idle(queued: int, called: 
 
 def test_an_idle_job_is_told_in_words_for_workers() -> None:
     assert state_words(ray.diagnose(at_rest().case())) == ("Nothing trains now: no worker runs a call", "good")
+
+
+def test_a_call_that_ray_tells_of_at_the_second_look_only_is_work() -> None:
+    """Its first look said "idle" of an actor that computes: a driver that sleeps between two looks of its own would be called stuck."""
+    scene = Scene()
+    scene.driver(waits_for=("Collector[0]",))
+    row = scene.actor(0, "idle")
+    scene.later = {}
+    assert ray.diagnose(scene.case()).state == "idle"
+    scene.later = {"tasks": (*scene.tasks, task("call", "Collector.compute", actor_id=row.actor_id))}
+    found = ray.diagnose(scene.case())
+    assert (found.state, found.findings) == ("healthy", ())
+    assert "Collector[0]: began a call during the look" in found.why
+    assert {rank.who: (rank.state, rank.doing) for rank in found.ranks}["Collector[0]"] == (
+        "computing",
+        "has just begun a call",
+    )
