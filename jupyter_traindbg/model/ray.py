@@ -14,6 +14,7 @@ from .observed import ProcessStacks
 
 __all__ = [
     "RayActor",
+    "RayBuild",
     "RayCluster",
     "RayComing",
     "RayDeath",
@@ -284,6 +285,16 @@ class RayComing:
     node_id: str
     age_s: float
     phase: Literal["importing", "registering", "not known"]
+
+
+@dataclass(frozen=True)
+class RayBuild:
+    """A program that a node's agent runs to build a runtime_env. ``doing`` is that program in short: ``"pip install"``."""
+
+    pid: int
+    node_id: str
+    age_s: float
+    doing: str
 
 
 @dataclass(frozen=True)

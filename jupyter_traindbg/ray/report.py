@@ -30,7 +30,7 @@ RELAY_S = 0.5
 COMING_S = 3.0
 MOST_AGENTS = 16
 """So many agents are brought in unasked: into those in trouble, one for each place."""
-COMING = "jupyter_traindbg.outside.ray_coming:coming"
+COMING = "jupyter_traindbg.outside.ray_coming:on_the_way"
 LOOK = "jupyter_traindbg.outside.standing:look"
 ASK = "jupyter_traindbg.attach.asking:ask"
 WITH_STACK = ("in __init__", "running", "blocked", "not known", "starting")
@@ -111,7 +111,7 @@ class _Look:
             hosts.close()
 
     def _look_for_coming(self, hosts: Hosts) -> None:
-        """The processes that are on their way, of which Ray says nothing."""
+        """The processes that are on their way, of which Ray says nothing, and what their environments are built by."""
         if not any(row.state == "starting" and not row.pid for row in self.rows):
             return
         left_s = min(COMING_S, self._left_s())
@@ -120,7 +120,8 @@ class _Look:
         answers = hosts.run_everywhere(calls, COMING, deadline_s=left_s + RELAY_S)
         good = [answer for answer in answers.values() if not isinstance(answer, TraindbgError)]
         if good:
-            self.rows = starting.with_coming(self.rows, [one for answer in good for one in answer])
+            coming, builds = ([one for answer in good for one in answer[part]] for part in (0, 1))
+            self.rows = starting.with_coming(starting.with_builds(self.facts, self.rows, builds), coming)
 
     def _look_at_stacks(self, hosts: Hosts) -> None:
         """Those first that may need it most: where time runs out, it is the others that lack a stack."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from kernels import Kernel
-from ray_asking import PROGRAM, assert_names_both, at, run, settled, workers
-from ray_clusters import QUICK_DEATHS, Cluster, Submitted, living_helpers, until
+from ray_asking import assert_names_both, run, settled, workers
+from ray_clusters import Cluster, Submitted, living_helpers, until
 
 HELPER = "ray::TraindbgHelper"
 HERE_TOO = {"TRAINDBG_RAY_HELPERS": "always"}
@@ -53,36 +53,6 @@ def test_a_client_address_and_a_token(ray_token_cluster: Cluster) -> None:
             assert "token" in error
             assert cluster.token not in error
             assert "RAY_AUTH_TOKEN" in error
-
-
-def test_a_node_dies_and_then_the_dashboard(ray_start: Callable[..., Cluster]) -> None:
-    """Whatever is left of the cluster goes on telling what it knows, and says what is missing."""
-    cluster = ray_start(num_cpus=3, nodes=[2], env=QUICK_DEATHS)
-    job = cluster.submit(PROGRAM, "--workers", "4", ready="READY")
-    assert_names_both(settled(cluster), job)
-
-    actors = {a["pid"] for a in cluster.state("actors")}  # of one in __init__ it is the process that knows its node
-    gone = actors & {w["pid"] for w in cluster.state("workers") if w["node_id"] == cluster.nodes[1].node_id}
-    assert gone
-    cluster.kill_node(cluster.nodes[1])
-    until(lambda: any(n["state"] == "DEAD" for n in cluster.state("nodes")), "the node's death to be noticed")
-    found = workers(cluster)
-    dead = {row["pid"]: row for row in found["workers"] if row["state"] == "dead"}
-    assert set(dead) == gone
-    assert all("node" in row["words"] for row in dead.values())
-
-    driver = job.driver_pid
-    cluster.kill_dashboard()
-    found = workers(cluster, patience="20")
-    assert found["source"] == "GCS"
-    assert any("dashboard" in note for note in found["notes"])
-    assert {row["pid"] for row in found["workers"] if row["state"] == "dead"} == gone
-    left = {word: int(job.said(word)[2]) for word in ("deadlocked", "stuck")}
-    for word, mark in (("deadlocked", "DEADLOCK"), ("stuck", "STUCK")):
-        if left[word] not in gone:
-            (row,) = [row for row in found["workers"] if row["pid"] == left[word]]
-            assert at(mark) in row["where"]
-    assert psutil.pid_exists(driver)
 
 
 @pytest.fixture

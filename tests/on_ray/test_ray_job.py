@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ray_clusters import RAY_TEST_S, Cluster, Submitted, line_of, living_helpers, until
@@ -19,7 +18,7 @@ from support import Start, need
 from jupyter_traindbg.attach.ray import hosts as hosts_module
 from jupyter_traindbg.attach.ray.hosts import HELPERS, open_hosts
 from jupyter_traindbg.checkpoints import verify
-from jupyter_traindbg.errors import CannotAttach, DeadlineExceeded, NotPermitted, TargetGone, UsageError
+from jupyter_traindbg.errors import CannotAttach, NotPermitted, TargetGone, UsageError
 from jupyter_traindbg.job import attach, connect
 from jupyter_traindbg.model import available
 from jupyter_traindbg.outside import procfs
@@ -274,30 +273,6 @@ def check_checkpoints(cluster: Cluster, job: RayJob, out: Path) -> None:
 
 
 # --- the relay itself ----------------------------------------------------------------------------------------------
-
-
-def test_a_node_that_dies_while_it_is_asked_is_told_as_gone(
-    ray_start: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = ray_start(num_cpus=1)
-    node = cluster.add_node(1)
-    cluster.use(monkeypatch)
-    monkeypatch.setenv(HELPERS, "always")
-    address = resolve(cluster.gcs, PATIENT_S)
-    nodes = read(address, None, PATIENT_S).nodes
-    assert {n.node_id for n in nodes} == {n.node_id for n in cluster.nodes}
-    hosts = open_hosts(address, nodes)
-    try:
-        where: dict[str, Any] = {n.node_id: ((), {}) for n in nodes}
-        seen = hosts.run_everywhere(where, "jupyter_traindbg.ray.part:host", deadline_s=60)
-        assert len(set(map(str, seen.values()))) == 1  # simulated nodes: one machine
-        cluster.kill_node(node)
-        calls: dict[str, Any] = {n.node_id: (([os.getpid()], 1.0), {}) for n in nodes}
-        answers = hosts.run_everywhere(calls, "jupyter_traindbg.outside.standing:look", deadline_s=8)
-        assert isinstance(answers[node.node_id], (TargetGone, DeadlineExceeded))
-        assert isinstance(answers[cluster.nodes[0].node_id], dict)
-    finally:
-        hosts.end()
 
 
 def test_with_a_token_the_relay_works_and_another_is_told_and_not_waited_for(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_clusters import QUICK_DEATHS, RAY_TEST_S, Cluster, Node, Submitted, line_of, until
+from ray_clusters import RAY_TEST_S, Cluster, Submitted, line_of, until
 from ray_shared import share
 from support import PROGRAMS
 
 from jupyter_traindbg.attach.ray import hosts  # installs the way to the GCS
-from jupyter_traindbg.errors import AmbiguousTarget, NoTarget, NotPermitted
+from jupyter_traindbg.errors import NoTarget, NotPermitted
 from jupyter_traindbg.model import RayActor, RayCluster, RayDeath, RayProcess, RayTask
 from jupyter_traindbg.outside.raystate import brokered, parse, pick_job, read, resolve
 
@@ -217,50 +216,3 @@ def test_the_gcs_refuses_a_wrong_token_too(ray_token_cluster: Cluster, monkeypat
     for token in (None, "wrong"):
         with pytest.raises(NotPermitted, match="wants another token than ours"):
             brokered.cluster(type(address)(address.gcs, "", token), None, time.monotonic() + PATIENT_S)
-
-
-# --- harm ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_node_dies_and_then_the_dashboard(
-    ray_cluster: Cluster, ray_start: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = ray_start(num_cpus=1, client=True, env=QUICK_DEATHS)
-    node = cluster.add_node(1, resources={"extra": 1})
-    several_clusters_are_told_apart(cluster, ray_cluster, monkeypatch)
-    a_dead_node_takes_its_actors_with_it_and_says_so(cluster, node)
-    cluster.kill_dashboard()
-    found = look(cluster)
-    assert (found.source, found.address) == ("GCS", cluster.gcs)
-    assert "no dashboard answers at" in found.notes[0]
-    head = next(one for one in found.nodes if one.alive)
-    assert head.node_id == cluster.nodes[0].node_id
-    assert head.resources_available == {**head.resources_total}
-    assert len(found.jobs) == 1, "what reads the GCS is no job"
-
-
-def several_clusters_are_told_apart(cluster: Cluster, other: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert resolve(cluster.client, PATIENT_S).client == cluster.client
-    assert resolve(cluster.client, PATIENT_S).dashboard == cluster.dashboard
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(AmbiguousTarget, match="Ray clusters run on this machine: ") as several:
-        resolve("auto")
-    assert cluster.gcs in several.value.cause
-    assert other.gcs in several.value.cause
-
-
-def a_dead_node_takes_its_actors_with_it_and_says_so(cluster: Cluster, node: Node) -> None:
-    cluster.submit("ray_ends.py", "--far", ready="READY")
-    cluster.kill_node(node)
-
-    def died() -> RayActor | None:
-        far = by_name(look(cluster))["far"]
-        return far if far.state == "DEAD" else None
-
-    far = until(died, "the end of the actor", 90)
-    assert far.death is not None
-    assert far.death.kind == "node died"
-    dead = next(one for one in look(cluster).nodes if one.node_id == node.node_id)
-    assert not dead.alive
-    assert "health check" in dead.why_dead
-    assert not dead.memory_used_bytes

@@ -33,7 +33,7 @@ class Refused(Exception):
 
     def __init__(self, status: int, text: str) -> None:
         self.status, self.text = status, text
-        super().__init__(f"HTTP {status}: {text}")
+        super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
 
 
 class Dashboard:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...model import RayComing, RayRuntimeEnv, RayTask, RayWorker
+from ...model import RayBuild, RayComing, RayRuntimeEnv, RayTask, RayWorker
 from .facts import Facts
 from .naming import tasks_of
 from .words import known, since
 
-__all__ = ["with_coming", "with_environments"]
+__all__ = ["with_builds", "with_coming", "with_environments"]
 
 REGISTERS_S = 3.0
 """Registering takes a tenth of a second; what takes longer is a state of its own."""
@@ -31,7 +31,7 @@ def with_environments(facts: Facts, rows: Sequence[RayWorker]) -> list[RayWorker
 def _with_environment(
     row: RayWorker, task: RayTask | None, building: dict[str, RayRuntimeEnv], failed: dict[str, RayRuntimeEnv]
 ) -> RayWorker:
-    if row.state != "starting" or row.pid or task is None or not task.runtime_env:
+    if task is None or not _needs_environment(row, task):
         return row
     wanted = _canonical(task.runtime_env)
     for_s = f" for {since(known(row.since_s))}"
@@ -44,6 +44,34 @@ def _with_environment(
         )
         return replace(row, state="building runtime_env", words=words)
     return row
+
+
+def with_builds(facts: Facts, rows: Sequence[RayWorker], builds: Sequence[RayBuild]) -> list[RayWorker]:
+    """The rows with those told whose runtime_env Ray has not told of (its agent is busy, or the dashboard down), while environments are
+    built on the nodes. Nobody can tell which one is whose.
+    """
+    if not builds:
+        return list(rows)
+    told = {env.serialized for env in facts.cluster.runtime_envs}
+    tasks = {task.task_id: task for task in tasks_of(facts.cluster)}
+    oldest = max(builds, key=lambda build: build.age_s)
+    node = facts.nodes.get(oldest.node_id)
+    on = f" on {node.name or node.ip}" if node is not None else ""
+    found = []
+    for row in rows:
+        task = tasks.get(row.task_id or "")
+        if _needs_environment(row, task) and task is not None and _canonical(task.runtime_env) not in told:
+            words = (
+                f"waiting for {since(known(row.since_s))} for its runtime_env to be built: `{oldest.doing}` has been running{on} "
+                f"for {since(oldest.age_s)}"
+            )
+            row = replace(row, state="building runtime_env", tier=1, words=words)  # noqa: PLW2901
+        found.append(row)
+    return found
+
+
+def _needs_environment(row: RayWorker, task: RayTask | None) -> bool:
+    return row.state == "starting" and not row.pid and task is not None and bool(task.runtime_env)
 
 
 def _canonical(written: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ray_facts import NODE, actor, cluster, creation
 
-from jupyter_traindbg.model import RayComing, RayRuntimeEnv, RayWorker
+from jupyter_traindbg.model import RayBuild, RayComing, RayRuntimeEnv, RayWorker
 from jupyter_traindbg.ray.workers import starting, states
 from jupyter_traindbg.ray.workers.facts import Facts
 
@@ -41,6 +41,21 @@ def test_one_whose_building_fails() -> None:
     facts, rows = waiting(ENV, runtime_envs=(env(False, "no matching distribution"),))
     (row,) = starting.with_environments(facts, rows)
     assert row.words.endswith("has failed and is tried again: no matching distribution")
+
+
+def test_one_of_which_only_the_node_tells_that_it_is_built() -> None:
+    """Ray's agent has not answered, or the dashboard is down."""
+    builds = [RayBuild(77, NODE, 5, "virtualenv"), RayBuild(78, NODE, 9, "pip install")]
+    facts, rows = waiting(ENV)
+    (row,) = starting.with_builds(facts, rows, builds)
+    assert (row.state, row.tier) == ("building runtime_env", 1)
+    assert row.words.startswith("waiting for 12 s for its runtime_env to be built: `pip install` has been running on ")
+    assert row.words.endswith(" for 9 s")
+    assert starting.with_builds(facts, rows, []) == rows
+    plain, rows = waiting()
+    assert starting.with_builds(plain, rows, builds) == rows, "it asks for none"
+    told, rows = waiting(ENV, runtime_envs=(env(True),))
+    assert starting.with_builds(told, rows, builds) == rows, "Ray has told: it is built"
 
 
 def coming(*phases: str, age_s: float = 8.0) -> list[RayComing]:
