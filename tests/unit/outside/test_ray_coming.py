@@ -10,7 +10,7 @@ PIP = "/tmp/ray/session_1/runtime_resources/pip/8af/virtualenv/bin/python"
 
 
 @each(
-    "words told",
+    "words, told",
     [
         ((PIP, "-m", "pip", "install", "--index-url", "https://ada:secret@pypi.example", "gym"), "pip install"),
         ((PIP, "-m", "virtualenv", "--app-data", "/tmp/x", "/tmp/y"), "virtualenv"),
@@ -25,7 +25,7 @@ def test_a_build_is_named_in_two_words(words: tuple[str, ...], told: str) -> Non
 
 
 @each(
-    "words agent",
+    "words, agent",
     [
         (("ray::RuntimeEnvAgent",), True),
         (("python", "/x/ray/_private/runtime_env/agent/main.py", "--node-ip-address=10.0.0.1"), True),
