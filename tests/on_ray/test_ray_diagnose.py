@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from ray_clusters import RAY_TEST_S, Cluster, Submitted, line_of, until
+from ray_shared import share
 
 from jupyter_traindbg.model import Diagnosis, Finding
 from jupyter_traindbg.ray import diagnosing as ray_diagnosing
@@ -22,14 +23,37 @@ HARMLESS = {"ray_too_many_for_cores", "ray_startup_slow"}
 """What may be true of the machine that a test runs on."""
 
 
+AT_ONCE = {
+    "several": ("ray_troubles.py", "ring", "unanswered", "infeasible"),
+    "died": ("ray_troubles.py", "died"),
+    "restarted": ("ray_troubles.py", "crashed", "again"),
+    "at peace": ("ray_at_peace.py",),
+}
+"""Jobs that keep out of each other's way: they come up, and trouble becomes old enough to be told, while another one is looked at."""
+
+
+@pytest.fixture
+def at_once(ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Submitted]:
+    """The job of that name, ready; the test stops it when it has seen it."""
+    ray_cluster.use(monkeypatch)
+    jobs = share("at once", lambda: {name: ray_cluster.submit(*words) for name, words in AT_ONCE.items()})
+
+    def ready(name: str) -> Submitted:
+        job: Submitted = jobs[name]
+        job.wait_for("READY", 150)
+        return job
+
+    return ready
+
+
 @pytest.fixture
 def troubles(ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Submits scenes of ray_troubles.py as one job, which ends with the test."""
     ray_cluster.use(monkeypatch)
     jobs: list[Submitted] = []
 
-    def start(*scenes: str, program: str = "ray_troubles.py", ready: str | None = "READY") -> Submitted:
-        jobs.append(ray_cluster.submit(program, *scenes, ready=ready, timeout_s=150))
+    def start(*scenes: str, ready: str | None = "READY") -> Submitted:
+        jobs.append(ray_cluster.submit("ray_troubles.py", *scenes, ready=ready, timeout_s=150))
         return jobs[-1]
 
     yield start
@@ -89,8 +113,8 @@ def test_the_collector_scene_names_both_bad_workers_and_no_healthy_one(ray_colle
     assert told["state"] == "stuck"
 
 
-def test_many_troubles_in_one_job_are_told_apart(troubles: Any) -> None:
-    job = troubles("ring", "unanswered", "infeasible")
+def test_many_troubles_in_one_job_are_told_apart(at_once: Callable[[str], Submitted]) -> None:
+    job = at_once("several")
     until(lambda: "ray_worker_stuck" in {f.code for f in diagnosed(job).findings}, "too long for a call", 60)
     result = diagnosed(job)
     assert result.state == "stuck"
@@ -102,10 +126,11 @@ def test_many_troubles_in_one_job_are_told_apart(troubles: Any) -> None:
     assert at("ray_troubles.py", "UNANSWERED", late)
     assert found(result, "ray_infeasible").who == ("Huge[0]",)
     assert blamed(result) == {"Peer[0]", "Peer[1]", "Player[2]", "Huge[0]"}
+    job.stop()
 
 
-def test_one_that_died_in_init_is_the_root_of_its_peers_wait(troubles: Any) -> None:
-    job = troubles("died")
+def test_one_that_died_in_init_is_the_root_of_its_peers_wait(at_once: Callable[[str], Submitted]) -> None:
+    job = at_once("died")
     until(lambda: "wait for ever" in str([f.title for f in diagnosed(job).findings]), "the others", 90)
     result = diagnosed(job)
     (one,) = [f for f in result.findings if f.code not in HARMLESS]
@@ -113,16 +138,27 @@ def test_one_that_died_in_init_is_the_root_of_its_peers_wait(troubles: Any) -> N
     assert at("ray_troubles.py", "DIED", one)
     assert "no such game: go9x9" in one.title
     assert "Member[0, 2] wait" in one.title
+    job.stop()
 
 
-def test_actors_that_crash_or_come_back_for_ever(troubles: Any) -> None:
-    job = troubles("crashed", "again")
+def test_actors_that_crash_or_come_back_for_ever(at_once: Callable[[str], Submitted]) -> None:
+    job = at_once("restarted")
     until(lambda: len(blamed(diagnosed(job))) >= 2, "three restarts", 60)
     result = diagnosed(job)
     dead = [f for f in result.findings if f.code == "ray_worker_died"]
     assert {who for f in dead for who in f.who} == {"Producer[0]", "Fragile[0]"} == blamed(result)
     (crash,) = [f for f in dead if f.who == ("Producer[0]",)]
     assert any("waits" in line for line in crash.evidence)
+    job.stop()
+
+
+def test_a_job_in_which_nothing_is_wrong_has_no_finding(at_once: Callable[[str], Submitted]) -> None:
+    job = at_once("at peace")
+    for _ in range(3):
+        result = diagnosed(job)
+        assert [f.title for f in result.findings if f.code not in HARMLESS] == []
+        assert result.state in ("healthy", "slow")
+    job.stop()
 
 
 def test_who_holds_what_others_wait_for_and_what_a_dead_job_left(troubles: Any) -> None:
@@ -156,14 +192,6 @@ def test_an_object_store_that_is_full_of_what_is_still_wanted(troubles: Any) -> 
         lambda: [f for f in diagnosed(job).findings if f.code.startswith(("ray_object", "ray_spill"))], "it", 60
     )[0]
     assert "spill" in one.title or "full" in one.title
-
-
-def test_a_job_in_which_nothing_is_wrong_has_no_finding(troubles: Any) -> None:
-    job = troubles(program="ray_at_peace.py")
-    for _ in range(3):
-        result = diagnosed(job)
-        assert [f.title for f in result.findings if f.code not in HARMLESS] == []
-        assert result.state in ("healthy", "slow")
 
 
 def test_jobs_that_are_over(troubles: Any) -> None:
