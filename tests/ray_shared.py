@@ -55,14 +55,9 @@ def _main() -> Cluster:
     return cluster
 
 
-def main_cluster() -> Cluster:
-    """`ray_cluster`, for fixtures of a wider scope, of tests that ask for that one as well."""
-    return share("main", _main)
-
-
 @pytest.fixture
 def ray_cluster() -> Cluster:
-    return main_cluster()
+    return share("main", _main)
 
 
 @pytest.fixture

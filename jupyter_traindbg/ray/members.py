@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 from ..model import NotAvailable, RayCluster, RayJobInfo, RayTrainWorker
 from .part import Member
+from .workers.facts import RAYS_OWN
 from .workers.naming import names
 
 __all__ = ["Placed", "members", "numbered"]
-
-_RAYS_OWN = {"JobSupervisor"}
-"""Actors of Ray's that happen to belong to a job."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def _processes(
     if not isinstance(job.driver_pid, NotAvailable):
         yield job.driver_node_id or _node_at(cluster, job.driver_ip), job.driver_pid, "driver", None
     for actor in cluster.actors:
-        if actor.job_id == job.job_id and actor.state != "DEAD" and actor.class_name not in _RAYS_OWN:
+        if actor.job_id == job.job_id and actor.state != "DEAD" and actor.class_name not in RAYS_OWN:
             yield actor.node_id, actor.pid, who.get(actor.actor_id, actor.class_name), None
     for task in () if isinstance(cluster.tasks, NotAvailable) else cluster.tasks:
         if task.job_id == job.job_id and task.state == "RUNNING":

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ray_clusters import RAY_TEST_S, Cluster, Submitted, until
-from ray_shared import main_cluster
-from support import Program, Start, launch
+from support import Start
 
 from jupyter_traindbg.attach.base import Part
 from jupyter_traindbg.attach.discover import part_of, targets
@@ -110,6 +107,33 @@ def test_a_driver_is_listed_with_its_workers_and_its_report_has_them(
     assert "healthy" in told["Diagnosis"], told
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("trains", (), "healthy", None),
+        ("trains", ("--lr", "1e30"), "unsound", "lr_implausible"),
+        ("waits", (), "healthy", None),
+        ("polls", (), "healthy", None),
+        ("asleep", (), "not known", None),
+    ],
+    ids=lambda case: " ".join([case[0], *case[1]]),
+)
+def test_a_driver_is_judged_by_what_its_job_does(client: Cluster, start: Start, case: tuple[Any, ...]) -> None:
+    kind, more, state, code = case
+    driver = start("ray_drivers.py", kind, *more, env=client.env, ready="READY", timeout_s=120)
+    if kind == "asleep":  # a call that Ray tells of during the look only is one that has just begun
+        until(lambda: client.state("tasks", name="Worker.sleep", state="RUNNING"), "Ray to tell of the call")
+    with connect(driver.pid) as job:
+        found = job.diagnose(timeout=PATIENT_S)
+    assert found.state == state, "\n".join(map(repr, (found.state, found.why, *found.ranks, *found.findings)))
+    assert [f.code for f in found.findings[:1]] == ([] if code is None else [code]), found
+    if kind in ("trains", "waits"):
+        assert [row.state for row in found.ranks].count("stepping") == 1, found.ranks
+    if kind == "trains":
+        with connect(driver.pid) as job:
+            assert job.steps(timeout=PATIENT_S).ranks[0].steps, "what trains itself is asked itself"
+
+
 def test_the_program_at_the_other_end_of_a_client_is_a_driver(
     ray_token_cluster: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,49 +151,11 @@ def test_the_program_at_the_other_end_of_a_client_is_a_driver(
     assert "Nothing wrong was found." in told.stdout
 
 
-JUDGED = {
-    "trains": ("healthy", None),
-    "trains --lr 1e30": ("unsound", "lr_implausible"),
-    "waits": ("healthy", None),
-    "polls": ("healthy", None),
-    "asleep": ("not known", None),
-}
-"""How a driver is started, and the state and the first finding of its job."""
-
-
-@pytest.fixture(scope="module")
-def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Program]]:
-    """One of each kind, all at once: each takes its time to come up."""
-    folder, env = tmp_path_factory.mktemp("drivers"), main_cluster().env
-    with contextlib.ExitStack() as stack:
-        started = {}
-        for words in JUDGED:
-            started[words] = launch(folder, "ray_drivers.py", *words.split(), env=env)
-            stack.callback(started[words].stop)
-        yield started
-
-
-@pytest.mark.parametrize("words", JUDGED)
-def test_a_driver_is_judged_by_what_its_job_does(client: Cluster, drivers: dict[str, Program], words: str) -> None:
-    driver, kind, (state, code) = drivers[words], words.split(maxsplit=1)[0], JUDGED[words]
-    driver.wait_for("READY", 120)
-    if kind == "asleep":  # a call that Ray tells of during the look only is one that has just begun
-        until(lambda: client.state("tasks", name="Worker.sleep", state="RUNNING"), "Ray to tell of the call")
+def test_without_its_cluster_only_the_process_is_looked_at(
+    client: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = start("ray_drivers.py", "asleep", env=client.env, ready="READY", timeout_s=120)
     with connect(driver.pid) as job:
-        found = job.diagnose(timeout=PATIENT_S)
-    assert found.state == state, "\n".join(map(repr, (found.state, found.why, *found.ranks, *found.findings)))
-    assert [f.code for f in found.findings[:1]] == ([] if code is None else [code]), found
-    if kind in ("trains", "waits"):
-        assert [row.state for row in found.ranks].count("stepping") == 1, found.ranks
-    if kind == "trains":
-        with connect(driver.pid) as job:
-            assert job.steps(timeout=PATIENT_S).ranks[0].steps, "what trains itself is asked itself"
-
-
-@pytest.mark.usefixtures("client")
-def test_without_its_cluster_only_the_process_is_looked_at(drivers: dict[str, Program]) -> None:
-    drivers["asleep"].wait_for("READY", 120)
-    with connect(drivers["asleep"].pid) as job:
         (link,) = job._links
         assert link.part is not None
         link.__dict__["part"] = Part("ray:01000000@127.0.0.1:9", link.part.what)  # where nobody answers

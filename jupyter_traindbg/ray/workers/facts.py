@@ -10,10 +10,12 @@ from ...model import NotAvailable, RayCluster, RayProcess, RayState, RayTask, Ra
 from .naming import creation_tasks, names, tasks_of
 from .shortage import Shortage, Stock
 
-__all__ = ["NEEDS_STACK", "NO_PROCESS", "NO_TIME", "Facts", "Said", "row"]
+__all__ = ["NEEDS_STACK", "NO_PROCESS", "NO_TIME", "RAYS_OWN", "Facts", "Said", "row"]
 
 ENDED = ("FINISHED", "FAILED", "NIL")
 """Ray's words for tasks that are over."""
+RAYS_OWN = frozenset({"JobSupervisor"})
+"""Classes of actors by which Ray keeps its own books: nobody's work."""
 NEEDS_STACK = NotAvailable("needs its stack (tier 1)")
 NO_PROCESS = NotAvailable("it has no process")
 NO_TIME = NotAvailable("the cluster does not say since when")

@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from ...model import NotAvailable, RayActor, RayJobInfo, RayTask, RayTrainWorker, RayWorker
 from . import ends
-from .facts import NEEDS_STACK, NO_PROCESS, NO_TIME, Facts, Said, row
+from .facts import NEEDS_STACK, NO_PROCESS, NO_TIME, RAYS_OWN, Facts, Said, row
 from .pending import being_started, creating
 from .task_rows import task_row
 from .words import called, for_time, ordinal
@@ -24,6 +24,8 @@ def rows(facts: Facts, jobs: Container[str] | None = None) -> list[RayWorker]:
     wanted = live if jobs is None else jobs
     found = [_driver(facts, job) for job in facts.cluster.jobs if job.job_id is not None and job.job_id in wanted]
     for actor in facts.cluster.actors:
+        if actor.class_name in RAYS_OWN and actor.state == "ALIVE":
+            continue
         left_behind = jobs is None and actor.detached and actor.state != "DEAD"
         if actor.job_id in wanted or left_behind:
             found.append(_actor(facts, actor, train.get(actor.actor_id)))

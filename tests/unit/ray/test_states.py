@@ -233,6 +233,12 @@ def test_ended_jobs_leave_only_what_still_lives() -> None:
     assert named == {"driver of job 01000000", "store of job 01000000", "Collector[1] of job 01000000"}
 
 
+def test_what_ray_keeps_of_a_submitted_job_is_nobodys_work() -> None:
+    """A row of it says "idle", and its name is longer than the table is wide; one that does not come up is why the job does not."""
+    supervisors = [actor(n, state, class_name="JobSupervisor") for n, state in enumerate(("ALIVE", "PENDING_CREATION"))]
+    assert [row.actor_id for row in rows(supervisors) if row.kind == "actor"] == [supervisors[1].actor_id]
+
+
 def test_one_job_of_two() -> None:
     facts = Facts(cluster([actor(1), actor(2, job_id=OTHER_JOB)], jobs=(job(), job(OTHER_JOB))))
     assert {row.job_id for row in states.rows(facts, {OTHER_JOB})} == {OTHER_JOB}
