@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...model import RayBuild, RayComing, RayRuntimeEnv, RayTask, RayWorker
+from ...model import RayBuild, RayComing, RayRuntimeEnv, RayWorker
 from .facts import Facts
 from .naming import tasks_of
 from .words import known, since
@@ -24,16 +24,21 @@ def with_environments(facts: Facts, rows: Sequence[RayWorker]) -> list[RayWorker
     failed = {env.serialized: env for env in facts.cluster.runtime_envs if env.built is False}
     if not building and not failed:
         return list(rows)
+    return [
+        _with_environment(row, wanted, building, failed) for row, wanted in zip(rows, _wanted(facts, rows), strict=True)
+    ]
+
+
+def _wanted(facts: Facts, rows: Sequence[RayWorker]) -> list[str]:
+    """The runtime_env that each of the rows waits for, as far as it may be that; empty where it has a process, or asks for none."""
     tasks = {task.task_id: task for task in tasks_of(facts.cluster)}
-    return [_with_environment(row, tasks.get(row.task_id or ""), building, failed) for row in rows]
+    waiting = [tasks.get(row.task_id or "") if row.state == "starting" and not row.pid else None for row in rows]
+    return [_canonical(task.runtime_env) if task is not None else "" for task in waiting]
 
 
 def _with_environment(
-    row: RayWorker, task: RayTask | None, building: dict[str, RayRuntimeEnv], failed: dict[str, RayRuntimeEnv]
+    row: RayWorker, wanted: str, building: dict[str, RayRuntimeEnv], failed: dict[str, RayRuntimeEnv]
 ) -> RayWorker:
-    if task is None or not _needs_environment(row, task):
-        return row
-    wanted = _canonical(task.runtime_env)
     for_s = f" for {since(known(row.since_s))}"
     if wanted in building:
         words = f"waiting{for_s} for its runtime_env to be built: {building[wanted].what}"
@@ -52,26 +57,17 @@ def with_builds(facts: Facts, rows: Sequence[RayWorker], builds: Sequence[RayBui
     """
     if not builds:
         return list(rows)
-    told = {env.serialized for env in facts.cluster.runtime_envs}
-    tasks = {task.task_id: task for task in tasks_of(facts.cluster)}
+    told = {"", *(env.serialized for env in facts.cluster.runtime_envs)}
     oldest = max(builds, key=lambda build: build.age_s)
     node = facts.nodes.get(oldest.node_id)
     on = f" on {node.name or node.ip}" if node is not None else ""
+    by = f"`{oldest.doing}` has been running{on} for {since(oldest.age_s)}"
     found = []
-    for row in rows:
-        task = tasks.get(row.task_id or "")
-        if _needs_environment(row, task) and task is not None and _canonical(task.runtime_env) not in told:
-            words = (
-                f"waiting for {since(known(row.since_s))} for its runtime_env to be built: `{oldest.doing}` has been running{on} "
-                f"for {since(oldest.age_s)}"
-            )
-            row = replace(row, state="building runtime_env", tier=1, words=words)  # noqa: PLW2901
-        found.append(row)
+    for row, wanted in zip(rows, _wanted(facts, rows), strict=True):
+        words = f"waiting for {since(known(row.since_s))} for its runtime_env to be built: {by}"
+        built = row if wanted in told else replace(row, state="building runtime_env", tier=1, words=words)
+        found.append(built)
     return found
-
-
-def _needs_environment(row: RayWorker, task: RayTask | None) -> bool:
-    return row.state == "starting" and not row.pid and task is not None and bool(task.runtime_env)
 
 
 def _canonical(written: str) -> str:
