@@ -3,7 +3,7 @@
     trains    trains itself, beside an actor that has nothing to do; with --lr 1e30 it trains on NaN
     waits     waits in ray.get for an actor that trains
     polls     sleeps for a minute at a time while an actor computes
-    asleep    waits in ray.get for an actor that sleeps, and has never trained
+    asleep    waits in ray.get for an actor that sleeps
 
 ``--address ray://...``: through a Ray client. Prints READY when that is under way.
 """
@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 
 import ray
+import torch
+
+torch.set_num_threads(1)
 
 
 def train(lr: float, begun: Path, steps: int = 0) -> None:
-    import torch  # seconds, which those that only sleep are spared
-
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
@@ -80,8 +80,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         begun = Path(folder, "begun")
         worker = Worker.remote()
-        if args.kind != "asleep":
-            ray.get(worker.train.remote(begun, 1))
+        ray.get(worker.train.remote(begun, 1))
         threading.Thread(target=tell, args=(begun,), daemon=True).start()
         if args.kind == "trains":
             train(args.lr, begun)

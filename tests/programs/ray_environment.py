@@ -1,4 +1,4 @@
-"""An actor whose runtime_env takes as long to build as the file FOLDER/slow is there; with --broken its building fails then.
+"""An actor whose runtime_env takes as long to build as the file FOLDER/slow is there.
 
 Prints ``PACKAGE`` with what has to be installed, READY when the actor has been asked for, and BUILT when it is up. --on RESOURCE: where.
 """
@@ -15,8 +15,6 @@ import pathlib, time
 from setuptools import setup
 while pathlib.Path({slow!r}).exists():
     time.sleep(0.1)
-if {broken!r}:
-    raise SystemExit("no such engine: go9x9")
 setup(name="slow-engine", version="1.0", py_modules=["slow_engine"])
 """
 
@@ -29,10 +27,10 @@ class Player:
         return str(slow_engine.NAME)
 
 
-def package(folder: Path, *, broken: bool) -> Path:
+def package(folder: Path) -> Path:
     made = folder / "engine"
     made.mkdir()
-    (made / "setup.py").write_text(SETUP.format(slow=str(folder / "slow"), broken=broken))
+    (made / "setup.py").write_text(SETUP.format(slow=str(folder / "slow")))
     (made / "slow_engine.py").write_text("NAME = 'go9x9'\n")
     return made
 
@@ -40,11 +38,10 @@ def package(folder: Path, *, broken: bool) -> Path:
 def main() -> None:
     p = argparse.ArgumentParser()
     p.add_argument("folder", type=Path)
-    p.add_argument("--broken", action="store_true")
     p.add_argument("--on", default=None)
     args = p.parse_args()
     ray.init(log_to_driver=False)
-    made = package(args.folder, broken=args.broken)
+    made = package(args.folder)
     print("PACKAGE", made, flush=True)
     pip = {
         "packages": [str(made)],

@@ -168,11 +168,15 @@ class RayCase:
 
     @cached_property
     def _same_call_later(self) -> frozenset[str]:
-        tasks = () if self.later is None or isinstance(self.later.tasks, NotAvailable) else self.later.tasks
-        running = {(t.task_id, t.attempt) for t in tasks if t.state.startswith("RUNNING")}
+        running = {(t.task_id, t.attempt) for t in self._running_later}
         return frozenset(
             r.who for r in self.rows if (t := self._call(r)) is not None and (t.task_id, t.attempt) in running
         )
+
+    @cached_property
+    def _running_later(self) -> tuple[RayTask, ...]:
+        tasks = () if self.later is None or isinstance(self.later.tasks, NotAvailable) else self.later.tasks
+        return tuple(t for t in tasks if t.state.startswith("RUNNING"))
 
     def _call(self, row: RayWorker) -> RayTask | None:
         return self.creations.get(row.actor_id or "") if row.state == "in __init__" else self.task(row)
@@ -260,12 +264,11 @@ class RayCase:
         """Whether it had nothing to do at the first look, and runs a call at the second. Ray tells of a call a second after it began, or
         later: the first look may have missed one that ran.
         """
-        return row.state == "idle" and row.actor_id in self._later_running
+        return row.state == "idle" and row.actor_id in self._called_later
 
     @cached_property
-    def _later_running(self) -> frozenset[str]:
-        tasks = () if self.later is None or isinstance(self.later.tasks, NotAvailable) else self.later.tasks
-        return frozenset(t.actor_id for t in tasks if t.actor_id and t.state.startswith("RUNNING"))
+    def _called_later(self) -> frozenset[str]:
+        return frozenset(t.actor_id for t in self._running_later if t.actor_id)
 
     @cached_property
     def _later_executed(self) -> Mapping[str, int]:

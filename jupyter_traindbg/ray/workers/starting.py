@@ -39,16 +39,16 @@ def _wanted(facts: Facts, rows: Sequence[RayWorker]) -> list[str]:
 def _with_environment(
     row: RayWorker, wanted: str, building: dict[str, RayRuntimeEnv], failed: dict[str, RayRuntimeEnv]
 ) -> RayWorker:
-    for_s = f" for {since(known(row.since_s))}"
     if wanted in building:
-        words = f"waiting{for_s} for its runtime_env to be built: {building[wanted].what}"
-        return replace(row, state="building runtime_env", words=words)
+        return _waiting(row, f" to be built: {building[wanted].what}")
     if wanted in failed:
-        words = (
-            f"waiting{for_s} for its runtime_env, whose building has failed and is tried again: {failed[wanted].error}"
-        )
-        return replace(row, state="building runtime_env", words=words)
+        return _waiting(row, f", whose building has failed and is tried again: {failed[wanted].error}")
     return row
+
+
+def _waiting(row: RayWorker, how: str) -> RayWorker:
+    words = f"waiting for {since(known(row.since_s))} for its runtime_env{how}"
+    return replace(row, state="building runtime_env", words=words)
 
 
 def with_builds(facts: Facts, rows: Sequence[RayWorker], builds: Sequence[RayBuild]) -> list[RayWorker]:
@@ -61,13 +61,11 @@ def with_builds(facts: Facts, rows: Sequence[RayWorker], builds: Sequence[RayBui
     oldest = max(builds, key=lambda build: build.age_s)
     node = facts.nodes.get(oldest.node_id)
     on = f" on {node.name or node.ip}" if node is not None else ""
-    by = f"`{oldest.doing}` has been running{on} for {since(oldest.age_s)}"
-    found = []
-    for row, wanted in zip(rows, _wanted(facts, rows), strict=True):
-        words = f"waiting for {since(known(row.since_s))} for its runtime_env to be built: {by}"
-        built = row if wanted in told else replace(row, state="building runtime_env", tier=1, words=words)
-        found.append(built)
-    return found
+    by = f" to be built: `{oldest.doing}` has been running{on} for {since(oldest.age_s)}"
+    return [
+        row if wanted in told else replace(_waiting(row, by), tier=1)
+        for row, wanted in zip(rows, _wanted(facts, rows), strict=True)
+    ]
 
 
 def _canonical(written: str) -> str:
