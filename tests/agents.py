@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     torch.manual_seed(0)
     gc.collect()  # optimizers of earlier tests are cycles
     gc.freeze()  # what earlier tests and imports left is out of the finder's sight, and no later collection goes through it
+    with come(tmp_path) as agent:
+        yield agent
+
+
+@contextmanager
+def come(tmp_path: Path) -> Iterator[Agent]:
+    """For tests that say themselves when it comes."""
     directory = tmp_path / "agent"
     directory.mkdir(mode=0o700)
     running = agent_package.start(str(directory), keep=True)
@@ -32,7 +40,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     finally:
         running.stop()
         if "torch._dynamo" in sys.modules:
-            torch._dynamo.reset()  # a step compiled by this test is not one of the next test's
+            sys.modules["torch"]._dynamo.reset()  # a step compiled by this test is not one of the next test's
 
 
 @pytest.fixture

@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+HELPERS = [path.stem for path in Path(__file__).parent.glob("*.py")]
+pytest.register_assert_rewrite(*HELPERS)  # their asserts say what they saw, too
+
 from demos import start_demo  # noqa: F401 - a fixture
 from planted_job import full_of_secrets  # noqa: F401 - a fixture
 from ray_clusters import RAY_TEST_S

@@ -67,17 +67,20 @@ def wait_for_step(program: Program, step: int) -> None:
 
 def goes_on(start: Start, tmp_path: Path, free_port: str, *, ranks: int, how: Sequence[str] = ()) -> None:
     """Attach, save, change the rate, save again when it hangs, and resume from both; `how` are further words for resumable.py."""
-    healthy, hung = str(tmp_path / "healthy"), str(tmp_path / "hung")
+    healthy, hung, attached = str(tmp_path / "healthy"), str(tmp_path / "hung"), tmp_path / "attached"
     program = start(
         "resumable.py",
         *how,
         "--hang-at",
         str(HANGS_AT),
+        "--hold",
+        str(attached),  # later in the pass its order is not known any more, and it hangs before long
         "--sleep",
-        "0.1",
+        "0.15",
         **({"command": torchrun(ranks, free_port)} if ranks > 1 else {}),
     )
     with traindbg.attach(f"torchrun:{program.pid}" if ranks > 1 else program.pid) as job:
+        attached.touch()
         first = job.checkpoint(healthy)
         assert (first.taken, first.exact, first.inexact) == ("loop boundary", True, ())
         (saved_at,) = {rank.steps[0] for rank in first.ranks}  # type: ignore[index]

@@ -13,14 +13,14 @@ import threading
 import time
 from collections import deque
 from types import FrameType
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import counters, cuda, epochs, randomness, reachable
 from .epochs import Epoch, Loader
 from .patch import Patches, Spot
 from .randomness import Generators, Randomness
 from .recorder import OF_OPTIMIZER, OPTIMIZER_STEP, STEP, Recorder
-from .safepoint import NEXT_BATCH, SafePoints
+from .safepoint import NEXT_BATCH, STEPS_WITHOUT_A_BATCH, SafePoints
 from .statistics import Statistics
 from .steppers import is_step, stepping
 
@@ -143,7 +143,13 @@ class Boundary:
         state = self._state if ended is None else self._written(*ended, AFTER_STEP)
         if state is None:
             return self._as_found()
-        loaders = [_plain_loader(position, self._trained) for position in state.loaders]
+        passes, trained = state.loaders, self._trained
+        if (
+            trained is None and self._recorder.step < STEPS_WITHOUT_A_BATCH
+        ):  # the batch of its first steps was fetched unseen
+            unseen = _passes_under_way(besides=passes)
+            passes, trained = [*passes, *unseen], unseen[0][0] if unseen else None
+        loaders = [_plain_loader(position, trained) for position in passes]
         notes = [note for entry in loaders if entry["trained"] for note in _doubts(entry)]
         if self._safepoints.by_hand is not None:
             notes.append(BY_HAND)
@@ -253,6 +259,8 @@ class Boundary:
         else:
             loader = self._known(iterator)
             loader.epoch = Epoch(iterator, None, _reads_ahead())
+            if self._trained is None and self._recorder.step:  # we came between a fetch and its step
+                self._trained = loader
         self._fetched = loader
 
     def _known(self, like: Any) -> Loader:
@@ -315,16 +323,8 @@ class Boundary:
         """What can be read now. A batch was taken and not trained on where the program stands in a forward or backward pass."""
         notes = [NOT_THE_BOUNDARY]
         in_hand = self._has_batch_in_hand()
-        found: List[Dict[str, Any]] = []
-        for iterator in _live_iterators():
-            epoch = Epoch(iterator, None)
-            loader = Loader(iterator)
-            batches = epoch.batches()
-            if in_hand and batches:
-                batches -= 1
-            found.append(
-                _plain_loader((loader, epoch, batches, 0, loader.own_states()), loader if len(found) == 0 else None)
-            )
+        passes = _passes_under_way(in_hand=in_hand)
+        found = [_plain_loader(position, passes[0][0]) for position in passes]
         notes += [note for entry in found[:1] for note in _doubts(entry)]
         if in_hand and found:
             notes.append(BATCH_IN_HAND)
@@ -353,11 +353,21 @@ def _of_closure(module: str, own: Set[str]) -> bool:
     return module in CLOSURES or module.startswith(MODULES) or module.partition(".")[0] not in own
 
 
-def _live_iterators() -> List[Any]:
-    """Iterators of DataLoaders in this process. A ``for`` holds its iterator where only the collector finds it."""
+def _passes_under_way(*, besides: Sequence[Position] = (), in_hand: bool = False) -> List[Position]:
+    """Where the iterators of DataLoaders in this process stand now, but for those of `besides`; `in_hand`: one batch before that.
+
+    A ``for`` holds its iterator where only the collector finds it.
+    """
     module = sys.modules.get("torch.utils.data.dataloader")
     base = getattr(module, "_BaseDataLoaderIter", None)
-    return [] if base is None else [i for i in reachable.from_gc([base]) if getattr(i, "_num_yielded", 0)]
+    known = [epoch.iterator() for _, epoch, *_ in besides]
+    found: List[Position] = []
+    for iterator in [] if base is None else reachable.from_gc([base]):
+        if getattr(iterator, "_num_yielded", 0) and not any(iterator is k for k in known):
+            loader, epoch = Loader(iterator), Epoch(iterator, None)
+            batches = epoch.batches()
+            found.append((loader, epoch, batches - 1 if in_hand and batches else batches, 0, loader.own_states()))
+    return found
 
 
 def _reads_ahead() -> Any:

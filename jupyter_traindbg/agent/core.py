@@ -70,12 +70,13 @@ class Agent:
     def hook_torch(self) -> None:
         """Install the optimizer hooks and timers once torch is completely imported; does nothing before."""
         try:
-            if self.safepoints.open():
+            if self.safepoints.ready():
                 self._hooked = True
                 self.recorder.open()
                 self.boundary.open()
                 self.gpu_steps.open()
                 self.agreed.open()
+                self.safepoints.open()  # last, 8 ms later: a step that is seen is followed by a fetch that is seen
         except Exception as e:  # a torch we do not know: the rest still works, and `info` says what does not
             self.safepoints.failures.append(f"no safe points: {type(e).__name__}: {e}")
             self._hooked = True

@@ -126,20 +126,23 @@ class SafePoints:
         self.failures: List[str] = []
         """Errors of our own hooks. A hook that fails once is dropped: the training never sees it."""
 
-    def open(self) -> bool:
-        """Register with torch if it is imported, completely; True once registered."""
-        if self.active:
-            return True
-        optimizer = sys.modules.get("torch.optim.optimizer")
+    @staticmethod
+    def ready() -> bool:
+        """Whether torch is imported, completely."""
         torch = sys.modules.get("torch")
-        if optimizer is None or torch is None or getattr(torch.__spec__, "_initializing", False):
-            return False
+        imported = torch is not None and not getattr(torch.__spec__, "_initializing", False)
+        return imported and "torch.optim.optimizer" in sys.modules
+
+    def open(self) -> None:
+        """Register with torch; nothing the second time. Needs torch, completely imported."""
+        if self.active:
+            return
+        optimizer = sys.modules["torch.optim.optimizer"]
         self._handles = (
             optimizer.register_optimizer_step_pre_hook(self._before_step),
             optimizer.register_optimizer_step_post_hook(self._after_step),
         )
         self.active = True
-        return True
 
     def close(self) -> None:
         """Remove the hooks and wait until no thread is inside one; whoever waits for a safe point is told that none came."""
@@ -301,6 +304,7 @@ class SafePoints:
         self._inside.append(1)
         try:
             key = id(optimizer)
+            self.thread_id = threading.get_ident()  # we may have come inside this step
             if len(self.running) > 1:
                 self._forget_ended()
             else:

@@ -106,6 +106,8 @@ def train(args, rank, directory):
             say(f"{rank} {step} {loss.item().hex()}")
             if step == 3:
                 say("ready")
+                while args.hold and not os.path.exists(args.hold):
+                    time.sleep(0.01)
             if step == args.steps:
                 model.eval()
                 with torch.no_grad():
@@ -122,6 +124,7 @@ def main():
     p.add_argument("--hang-at", type=int, default=0)
     p.add_argument("--change-at", type=int, default=0, help="from this step on, step with half the scheduled rate")
     p.add_argument("--sleep", type=float, default=0.0)
+    p.add_argument("--hold", help="wait there until this file exists")
     p.add_argument("--resume", action="append")
     p.add_argument("--fsdp2", action="store_true")
     args = p.parse_args()

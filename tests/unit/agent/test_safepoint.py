@@ -17,7 +17,7 @@ from jupyter_traindbg.agent.safepoint import SafePoints
 @pytest.fixture
 def safepoints() -> Iterator[SafePoints]:
     made = SafePoints()
-    assert made.open()
+    made.open()
     yield made
     made.close()
 
