@@ -144,10 +144,8 @@ class Boundary:
         if state is None:
             return self._as_found()
         passes, trained = state.loaders, self._trained
-        if (
-            trained is None and self._recorder.step < STEPS_WITHOUT_A_BATCH
-        ):  # the batch of its first steps was fetched unseen
-            unseen = _passes_under_way(besides=passes)
+        if trained is None and self._recorder.step < STEPS_WITHOUT_A_BATCH:
+            unseen = _passes_under_way(besides=passes)  # what the first step had was fetched before we came
             passes, trained = [*passes, *unseen], unseen[0][0] if unseen else None
         loaders = [_plain_loader(position, trained) for position in passes]
         notes = [note for entry in loaders if entry["trained"] for note in _doubts(entry)]
