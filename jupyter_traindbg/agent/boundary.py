@@ -129,7 +129,8 @@ class Boundary:
         return [[r[STEP], r[OF_OPTIMIZER], r[OPTIMIZER_STEP], numbers.get(r[STEP])] for r in recent]
 
     def for_checkpoint(self) -> Dict[str, Any]:
-        """The last boundary, in tensors and plain values: ``step``, ``where``, ``rng``, ``loaders``, ``notes``, ``time_s``. About 0.2 ms.
+        """The last boundary, in tensors and plain values: ``step``, ``where``, ``rng``, ``loaders``, ``notes``, ``time_s``. About 0.2 ms;
+        as long as no batch was fetched since we came, for 64 steps at most, 0.1 us more for each object that the collector tracks.
 
         ``where`` is "before the next batch" where an iteration was complete with its scheduler's step, "after the optimizer step" where no
         more was seen, "as found" where no step was: then it is read now. ``step`` counts from the agent's coming; None as found.
@@ -148,7 +149,7 @@ class Boundary:
             unseen = _passes_under_way(besides=passes)  # what the first step had was fetched before we came
             passes, trained = [*passes, *unseen], unseen[0][0] if unseen else None
         loaders = [_plain_loader(position, trained) for position in passes]
-        notes = [note for entry in loaders if entry["trained"] for note in _doubts(entry)]
+        notes = _doubts(loaders)
         if self._safepoints.by_hand is not None:
             notes.append(BY_HAND)
         elif state.where == AFTER_STEP and not state.passed:
@@ -323,7 +324,7 @@ class Boundary:
         in_hand = self._has_batch_in_hand()
         passes = _passes_under_way(in_hand=in_hand)
         found = [_plain_loader(position, passes[0][0]) for position in passes]
-        notes += [note for entry in found[:1] for note in _doubts(entry)]
+        notes += _doubts(found)
         if in_hand and found:
             notes.append(BATCH_IN_HAND)
         return {
@@ -404,19 +405,27 @@ def _plain_loader(position: Position, trained: Optional[Loader]) -> Dict[str, An
     }
 
 
-def _doubts(entry: Dict[str, Any]) -> List[str]:
-    """Why the batches to come of a loader will not be those that would have come."""
-    if entry["batches"] is None:
-        return []
-    notes = []
-    recovered = entry["recovered"]
-    if recovered is not None and not recovered["settled"] and recovered["seed"] is None and recovered["order"] is None:
-        notes.append(ORDER_UNKNOWN)
-    if entry["again"]:
-        notes.append(WORKERS_GO_ON)
-    if entry["ahead"] and entry["num_workers"] == 0:
-        notes.append(READ_AHEAD)
+def _doubts(entries: List[Dict[str, Any]]) -> List[str]:
+    """Why the batches to come will not be those that would have come. An order that is not known counts of every loader: a step may take a
+    batch of several.
+    """
+    passes = [entry for entry in entries if entry["batches"] is not None]
+    notes = [ORDER_UNKNOWN] if any(map(_order_unknown, passes)) else []
+    for entry in passes:
+        if entry["trained"] and entry["again"]:
+            notes.append(WORKERS_GO_ON)
+        if entry["trained"] and entry["ahead"] and entry["num_workers"] == 0:
+            notes.append(READ_AHEAD)
     return notes
+
+
+def _order_unknown(entry: Dict[str, Any]) -> bool:
+    recovered, length = entry["recovered"], entry["length"]
+    if (
+        recovered is None or recovered["settled"] or entry["batches"] == length
+    ):  # at its end there is no order left to know
+        return False
+    return recovered["seed"] is None and recovered["order"] is None
 
 
 __all__ = ["AFTER_STEP", "AS_FOUND", "Boundary"]

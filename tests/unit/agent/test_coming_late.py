@@ -98,6 +98,24 @@ def test_an_order_that_cannot_be_known_is_told_from_the_first_boundary_on(late: 
     ]
 
 
+def test_the_order_of_each_loader_that_a_step_takes_a_batch_of_counts(late: Late) -> None:
+    training = Training(late.comes)
+    for (x,), _ in zip(DataLoader(DATA, sampler=OwnOrder()), DataLoader(DATA), strict=True):
+        training.step(x)
+    assert [(b["notes"], passes(b)) for b in late.boundaries[1:3]] == [
+        ([ORDER_UNKNOWN], [(4, False), (4, True)]),
+        ([ORDER_UNKNOWN], [(5, False), (5, True)]),
+    ]
+
+
+def test_at_the_end_of_a_pass_no_order_is_left_to_know(late: Late) -> None:
+    training = Training(late.comes)
+    for (x,) in DataLoader(DATA, sampler=OwnOrder()):
+        training.step(x)
+    last = late.boundaries[-1]
+    assert (last["where"], last["notes"], passes(last)) == (NEXT_BATCH, [], [(6, True)])
+
+
 def test_a_pass_that_waits_for_an_evaluation_is_not_forgotten(late: Late) -> None:
     """Nothing has been fetched from it since the agent came: it is looked for."""
     training = Training(late.comes)
