@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from . import commands
 from ._version import __version__
 from .errors import TraindbgError, UsageError
 from .job import Job, attach, connect
 from .magics import base
+from .magics.parser import Parser
 from .model import Result
 
 DONE, FINDINGS, BAD_USAGE, COULD_NOT = 0, 1, 2, 3
@@ -27,6 +31,7 @@ class TerminalSession:
     """One command: attaches as far as the question needs, and leaves."""
 
     current: Job | None = None
+    named: str | None = None
 
     def __init__(self, *, quiet: bool = False) -> None:
         """`quiet`: nothing is shown on the way, as where one JSON document is to be printed."""
@@ -49,11 +54,14 @@ class TerminalSession:
 
     @contextlib.contextmanager
     def job(self, target: str | None, timeout: float) -> Iterator[Job]:
+        self.named = target
         with connect(target, timeout=timeout) as job:
+            self.named = job.name
             yield job
 
     def attach(self, target: str | None, timeout: float) -> Result:
         job = attach(target, timeout=timeout)
+        self.named = job.name
         try:
             job.keep(timeout=timeout)
             return job.attached()
@@ -83,9 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ASCII terminal gets a question mark, not a traceback
-    args = _parser(words).parse_args(words)
     try:
-        result = base.run(args.verb, args, TerminalSession(quiet=args.json))
+        args = _parsed(words)
+        result = base.run(args.verb, args, TerminalSession(quiet=args.json), shlex.join(words[1:]))
         _print(result, as_json=args.json)
     except TraindbgError as e:
         print(f"traindbg: {e}", file=sys.stderr)
@@ -105,18 +113,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     return FINDINGS if result.findings else DONE
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments. Raises `UsageError`, in the verb's name where there is one."""
+    args, unknown = _parser(words).parse_known_args(words)
+    if unknown:
+        args.of.unrecognized(unknown)
+    return args
+
+
+def _parser(words: Sequence[str]) -> Parser:
     """All verbs; only the one that `words` ask for is imported."""
-    parser = argparse.ArgumentParser(prog="traindbg", description="Attach to a training job that is already running.")
+    parser = Parser(prog="traindbg", description="Attach to a training job that is already running.")
     parser.add_argument("--version", action="version", version=f"traindbg {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    names = base.names()
+    names = commands.verbs()
     asked = [name for name in names if _spelt(name) in words[:1]] or names
+    if words and not words[0].startswith("-") and len(asked) == len(names):
+        near = difflib.get_close_matches(words[0], map(_spelt, names), 1)
+        step = f"did you mean `traindbg {near[0]}`? " if near else ""
+        raise UsageError(f"there is no verb {words[0]!r}", f"{step}`traindbg --help` shows all")
     for name in asked:
         summary = (base.load(name).__doc__ or "").strip()
-        sub = base.complete_parser(verbs.add_parser(_spelt(name), help=summary, allow_abbrev=False), name)
+        sub = base.complete_parser(verbs.add_parser(_spelt(name), help=summary), name)
         sub.add_argument("--json", action="store_true", help="print one JSON document")
-        sub.set_defaults(verb=name)
+        sub.set_defaults(verb=name, of=sub)
     return parser
 
 
@@ -126,7 +146,9 @@ def _spelt(name: str) -> str:
 
 def _print(result: Result, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
+        with commands.about(result.asked_about):
+            document = commands.spelled_all(result.to_dict())
+        print(json.dumps(document, ensure_ascii=False, allow_nan=False))
     elif result.failure is None:
         from .render import text
 

@@ -27,6 +27,11 @@ Every class carries ``next_step``: what the person can do now. ``str(error)`` is
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+
+from . import commands
+
 __all__ = [
     "ActionRefused",
     "AgentRefused",
@@ -51,20 +56,34 @@ __all__ = [
     "UsageError",
 ]
 
+MOST_CHOICES = 4
+"""Candidates that are named in one line."""
+
 
 class TraindbgError(Exception):
     """Base of all errors here: what happened (``cause``) and what to do (``next_step``)."""
 
-    default_next_step = "run `traindbg targets` to see what can be attached to"
+    default_next_step = "`%targets` shows what can be attached to"
+    asked_about: str | None = None
+    """The target that the commands in the text have to name; None where they mean the right job by themselves."""
 
     def __init__(self, cause: str, next_step: str | None = None) -> None:
         self.cause = cause
         self.next_step = self.default_next_step if next_step is None else next_step
         super().__init__(cause)
 
+    def parts(self) -> tuple[str, str]:
+        """The cause and the next step as they are to be read here: commands as they are typed here, nothing unprintable."""
+        with commands.about(self.asked_about):
+            return _printable(commands.spelled(self.cause)), _printable(commands.spelled(self.next_step))
+
     def __str__(self) -> str:
-        words = f"{self.cause}; {self.next_step}" if self.next_step else self.cause
-        return words if words.isprintable() else "".join(_shown(c) for c in words)  # a file's name may hold anything
+        return "; ".join(part for part in self.parts() if part)
+
+
+def _printable(words: str) -> str:
+    """A file's name may hold anything."""
+    return words if words.isprintable() else "".join(map(_shown, words))
 
 
 def _shown(character: str) -> str:
@@ -74,15 +93,15 @@ def _shown(character: str) -> str:
 class UsageError(TraindbgError):
     """The arguments are off; nothing was done."""
 
-    default_next_step = "see `traindbg --help`"
+    default_next_step = "`traindbg --help` shows what there is"
 
 
 class UnknownTarget(UsageError):
     """The text names no target."""
 
     default_next_step = (
-        "a target is a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, "
-        "or the path of an agent socket"
+        "`%targets` shows what there is; a target is a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, "
+        "or the path of an agent's socket"
     )
 
 
@@ -93,9 +112,43 @@ class NoTarget(TraindbgError):
 
 
 class AmbiguousTarget(TraindbgError):
-    """More than one candidate, and none was named."""
+    """More than one candidate, and none was named. Where the `candidates` are given, the next step is the same command for each of them."""
 
     default_next_step = "name one of them"
+    asked: tuple[str, str] | None = None
+    """The verb and the words that were typed after it; None where no command was."""
+
+    def __init__(
+        self,
+        cause: str,
+        next_step: str | None = None,
+        *,
+        candidates: Mapping[str, str] | None = None,
+        instead_of: str | None = None,
+    ) -> None:
+        """`candidates` are targets with what each of them runs; `instead_of` is the word that meant several of them."""
+        super().__init__(cause, next_step)
+        self.candidates, self.instead_of = dict(candidates or {}), instead_of
+
+    def choices(self) -> list[str]:
+        """What to type, one for each candidate: complete commands where a command was typed, else targets."""
+        if self.asked is None:
+            return [_printable(candidate) for candidate in self.candidates]
+        verb, words = self.asked
+        return [_printable(commands.command(f"%{verb} {self._named(words, one)}".strip())) for one in self.candidates]
+
+    def _named(self, words: str, candidate: str) -> str:
+        named = shlex.quote(candidate)
+        return words.replace(self.instead_of, named, 1) if self.instead_of else f"{named} {words}"
+
+    def parts(self) -> tuple[str, str]:
+        cause, step = super().parts()
+        choices = self.choices()
+        if not choices:
+            return cause, step
+        shown = ", ".join(f"`{one}`" if self.asked else one for one in choices[:MOST_CHOICES])
+        more = len(choices) - MOST_CHOICES
+        return cause, f"{step}: {shown}" + (f", and {more} more" if more > 0 else "")
 
 
 class TargetGone(TraindbgError):
@@ -115,7 +168,7 @@ class NotPermitted(CannotAttach):
 class NoSafeThread(CannotAttach):
     """No thread was parked in a system call where a call into the loader is harmless."""
 
-    default_next_step = "try again in a moment; `traindbg stacks` works from outside meanwhile"
+    default_next_step = "try again in a moment; `%stacks` works from outside meanwhile"
 
 
 class MissingPiece(CannotAttach):

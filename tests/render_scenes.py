@@ -74,40 +74,40 @@ def silent(ranks: Sequence[int]) -> tuple[Silent, ...]:
     )
 
 
-def targets(ranks: int) -> Targets:
-    launcher = Target(
-        "torchrun:900",
-        900,
-        "launcher",
-        f"torchrun --nproc-per-node {ranks} train.py",
-        "ada",
-        8100.0,
-        "torch 2.9",
-        None,
-        ranks,
-    )
+PYTHON = "/opt/conda/envs/llm/bin/python3.11"
+TRAINED = "/home/ada/llm/pretrain/train.py --config configs/big.yaml --lr 3e-4 --seed 7"
+
+
+def ranks_of(launcher: int, ranks: int, silent: Sequence[int] = (), first: int = 1000) -> list[Target]:
+    """A job of torchrun: its launcher and its ranks, in all of which but the `silent` ones an agent answers."""
+    run = f"{PYTHON} /opt/conda/envs/llm/bin/torchrun --nproc-per-node={ranks} --rdzv-backend=c10d --max-restarts 3 {TRAINED}"
+    name = f"torchrun:{launcher}"
     of_it = [
-        Target(str(1000 + r), 1000 + r, "rank", "/opt/venv/bin/python -u train.py --config big.yaml", "ada", 8000.0, "torch 2.9", r, ranks,
-               agent=True, part_of="torchrun:900")
+        Target(str(first + r), first + r, "rank", f"{PYTHON} -u {TRAINED}", "ada", 8000.0, "torch", r, ranks,
+               agent=r not in silent, part_of=name)
         for r in range(ranks)
     ]  # fmt: skip
-    kernel = Target(
-        "kernel:7f3a21", 500, "kernel", "python -m ipykernel_launcher -f kernel-7f3a21.json", "ada", 300.0, NOT_HERE
-    )
-    refused = [
-        Target(
-            str(pid),
-            pid,
-            "process",
-            f"python /srv/{pid}/finetune.py",
-            "root",
-            86400.0 * 3,
-            NOT_HERE,
-            why_not="it belongs to root",
-        )
-        for pid in (77, 78)
-    ]
-    return Targets((launcher, *of_it, kernel, *refused))
+    return [Target(name, launcher, "launcher", run, "ada", 8100.0, "torch", None, ranks), *of_it]
+
+
+def kernel(kernel_id: str, pid: int, notebook: str | None, framework: Any = "torch") -> Target:
+    command = f"{PYTHON} -m ipykernel_launcher -f /home/ada/.local/share/jupyter/runtime/kernel-{kernel_id}.json"
+    return Target(f"kernel:{kernel_id}", pid, "kernel", command, "ada", 340.0, framework, notebook=notebook)
+
+
+TRAIN = kernel("7f3a21b0-5f0e-4c1c-9d3e-0a1b2c3d4e5f", 500, "/home/ada/llm/train.ipynb")
+SPACED = kernel("49993c88-d186-4f6b-be1a-e20cca5d2bbb", 501, "/home/ada/llm/notes/my runs (2).ipynb")
+NAMELESS = kernel("0a11b2c3-8f12-4a6b-9a70-c2f3a5b6d7e8", 502, None, NotAvailable("no deep learning library is loaded"))
+
+
+def closed(pid: int) -> Target:
+    command = f"python /srv/{pid}/finetune.py --model llama"
+    why = f"process {pid} belongs to root, you are ada"
+    return Target(str(pid), pid, "process", command, "root", 86400.0 * 3, NOT_HERE, why_not=why)
+
+
+def targets(ranks: int) -> Targets:
+    return Targets((*ranks_of(900, ranks), TRAIN, closed(77), closed(78)))
 
 
 def attached(ranks: int, dead: Sequence[int] = ()) -> Attached:
@@ -321,6 +321,8 @@ SMALL: dict[str, Result] = {
     "checkpoint of a hung job": checkpoint(2, missing=(1,), hung=True),
     "checkpoint in shards": checkpoint(2, hung=True, kind="sharded"),
     "targets": targets(2),
+    "targets, many kinds": Targets((*ranks_of(900, 2), TRAIN, SPACED, NAMELESS)),
+    "targets, nobody lets in": Targets((closed(77),)),
     "attached": attached(2, dead=(1,)),
     "detached": Detached("torchrun:900", 2),
     "detached, with actions in force": Detached(
@@ -368,6 +370,8 @@ LARGE: dict[str, Result] = {
     "report": report(300, missing=100),
     "checkpoint": checkpoint(300, missing=range(3, 300, 8)),
     "targets": targets(300),
+    "targets, some without an agent": Targets(ranks_of(900, 300, silent=range(0, 300, 7))),
+    "targets, all by themselves": Targets([closed(pid) for pid in range(300)]),
     "attached": attached(300, dead=range(0, 300, 7)),
     "stacks": stacks(300, odd=17),
     "stacks, all different": all_different(300),

@@ -137,7 +137,7 @@ def change(target: str, links: list[Link], wanted: Change, timeout: float) -> Ch
         evidence.words_of(wanted),
         tuple(ranks),
         same_step=len(links) > 1,
-        undo=_how_to_undo(target, wanted),
+        undo=_how_to_undo(wanted),
         waited_s=time.monotonic() - began,
         silent=tuple(silent),
         verdict=tuple(_findings(ranks, silent)),
@@ -279,11 +279,11 @@ def _compare(rows: Sequence[GroupChange], first: Mapping[int, Mapping[str, Any]]
     return ("verified" if checked and not notes else "in force"), "; ".join(dict.fromkeys(notes))
 
 
-def _how_to_undo(target: str, wanted: Change) -> str:
+def _how_to_undo(wanted: Change) -> str:
     if wanted["mode"] in ("undo", "release"):
         return ""
     verb = {LR: "lr", WEIGHT_DECAY: "weight_decay", CLIP_NORM: "clip"}[wanted["setting"]]
-    return f"%{verb} --undo, or `traindbg {verb.replace('_', '-')} {target} --undo`; with --release, as the training's code has it"
+    return f"`%{verb} --undo`; with --release, as the training's code has it"
 
 
 def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator[Finding]:

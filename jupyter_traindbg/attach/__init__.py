@@ -6,6 +6,7 @@ import re
 from importlib import import_module
 
 from ..errors import AmbiguousTarget, NoTarget, UnknownTarget
+from ..model import names_to_type
 from .base import Link, Way
 
 _RAY_JOB = re.compile(r"[0-9a-f]{8}|raysubmit_\w+")
@@ -27,13 +28,16 @@ def only_candidate() -> str:
     from . import local
     from .discover import targets
 
-    seen = [t for t in targets() if t.part_of is None and (t.kind != "kernel" or t.framework)]
-    names = [t.name for t in seen if t.attachable]
+    found = targets()
+    seen = [t for t in found if t.part_of is None and (t.kind != "kernel" or t.framework)]
+    names = names_to_type(found)
+    jobs = {t.name: t.notebook or t.command for t in seen if t.attachable}
     if local.trains_here():
-        names.append(local.NAME)
-    if len(names) == 1:
-        return names[0]
-    if names:
-        raise AmbiguousTarget(f"there are {len(names)} candidates: {', '.join(names)}")
+        jobs[local.NAME] = "this kernel"
+    if len(jobs) == 1:
+        return next(iter(jobs))
+    if jobs:
+        candidates = {names.get(name, name): runs for name, runs in jobs.items()}
+        raise AmbiguousTarget(f"there are {len(jobs)} jobs to choose from", candidates=candidates)
     closed = "; ".join(f"{t.name}: {t.why_not}" for t in seen)
     raise NoTarget("no training process was found" + (f" that lets us in ({closed})" if closed else ""))

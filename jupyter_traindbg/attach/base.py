@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
+from ..command_lines import is_rays
 from ..errors import AgentRefused, GilHeld, TargetGone, TraindbgError
 from ..model import NotAvailable, Rank
 from ..outside import procfs
 from ..outside.ending import Noted
 from .client import AgentClient, connect
-from .command_lines import is_rays
 
 __all__ = ["Entered", "Link", "Part", "Way", "clusters_below", "introduce", "whole_job"]
 
-AFTERWARDS = "`diagnose` tells how; in a notebook that was attached to it, `%steps` has its last steps"
+AFTERWARDS = "`%diagnose` tells how; a notebook that was attached to it still has its last steps"
 """What can be done about a process that has ended."""
 
 

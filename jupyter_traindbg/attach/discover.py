@@ -15,12 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..agent import rendezvous
+from ..command_lines import connection_file, is_helper, is_launcher, kernel_name, written
 from ..model import Maybe, NotAvailable, Target
 from ..outside import procfs
 from ..outside.procfs import Process
 from . import foreign
 from .base import Part
-from .command_lines import connection_file, is_helper, is_launcher, kernel_name
+from .notebooks import VARIABLE, Kernel, notebooks
 
 __all__ = ["RankProcess", "launcher_of", "launcher_ranks", "part_of", "rank_of", "sweep", "targets"]
 
@@ -51,7 +52,8 @@ def targets() -> list[Target]:
 
     A process with an answering agent and a kernel can be attached to whatever ptrace allows; for the rest ``why_not``
     says what is in the way. Left out: DataLoader workers, helpers of multiprocessing and of the compiler, what has ended, and this
-    process. Removes what dead agents left behind. About 0.1 ms a process, 1 ms for each that has torch loaded.
+    process. Removes what dead agents left behind. About 0.1 ms a process, 1 ms for each that has torch loaded; see `notebooks` for those
+    of kernels.
     """
     from .ray import discover as ray
 
@@ -270,7 +272,14 @@ class _Survey:
         listed = {t.pid for t in found if connection_file(self.seen[t.pid].command) is None}
         rest = [t for pid in sorted(self.seen.keys() - listed) if (t := self._other_target(self.seen[pid])) is not None]
         stuck = [t for pid in sorted(self.stuck) if (t := self._stuck_target(pid)) is not None]
-        return found + rest + stuck + foreign.targets(self.table, self.stuck)
+        return self._with_notebooks(found + rest) + stuck + foreign.targets(self.table, self.stuck)
+
+    def _with_notebooks(self, found: Sequence[Target]) -> list[Target]:
+        """The targets, kernels among them with their notebooks."""
+        files = {pid: file for pid, seen in self.seen.items() if (file := connection_file(seen.command)) is not None}
+        kernels = [Kernel(pid, file, self.seen[pid].environ.get(VARIABLE, "")) for pid, file in files.items()]
+        known = notebooks(kernels, self.table)
+        return [replace(t, notebook=known[t.pid]) if t.pid in known else t for t in found]
 
     def _groups(self) -> dict[int, list[RankProcess]]:
         """Ranks by launcher. Of nested launchers (``deepspeed``) the inner one has the ranks and the outer one is not
@@ -292,7 +301,7 @@ class _Survey:
             name=str(seen.pid),
             pid=seen.pid,
             kind="process",
-            command=" ".join(seen.command),
+            command=written(seen.command),
             user=procfs.user(uid),
             running_s=procfs.running_s(seen.process),
             framework=known,

@@ -6,11 +6,11 @@ import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Literal
 
+from ..command_lines import connection_file, is_helper, is_launcher, kernel_name, program, written
 from ..model import NotAvailable, Target
 from ..outside import procfs
 from ..outside.procfs import Process
 from . import access
-from .command_lines import connection_file, is_helper, is_launcher, kernel_name, program
 
 __all__ = ["may_see", "targets"]
 
@@ -64,7 +64,7 @@ def _target(process: Process, command: Sequence[str]) -> Target:
         name=name,
         pid=process.pid,
         kind=kind,
-        command=" ".join(command),
+        command=written(command),
         user=user,
         running_s=procfs.running_s(process),
         framework=NotAvailable(f"its memory map is closed to all but {user}"),

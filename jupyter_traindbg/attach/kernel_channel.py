@@ -17,7 +17,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from ..errors import (
     TraindbgError,
     UnknownTarget,
 )
+from ..model import names_to_type
+from .notebooks import VARIABLE, is_called
 
 __all__ = ["find_connection_file", "kernel_pid", "run_in_kernel"]
 
@@ -47,15 +49,16 @@ _CONTROL_WAIT_S = 0.25
 
 
 def find_connection_file(text: str) -> str:
-    """The connection file that `text` names: its path, or a kernel's id, whole or a prefix that one running kernel has.
+    """The connection file that `text` names: its path; a kernel's id, whole or a prefix that one running kernel has; or the notebook of a
+    running kernel, by its name or the end of its path.
 
-    Looks in Jupyter's runtime directory and at the command lines of running kernels. Takes some milliseconds, at most
-    2 s for a kernel that is there and gives no heartbeat. Raises `UnknownTarget` (it lists the kernels that run),
-    `AmbiguousTarget`, `TargetGone` where the file is there but the kernel is not, `DeadlineExceeded` where its process
-    is stopped, `NotPermitted` where the file may not be read.
+    Looks in Jupyter's runtime directory and at the command lines of running kernels. Takes some milliseconds, for a notebook as long as
+    `jupyter_traindbg.attach.discover.targets`, at most 2 s for a kernel that is there and gives no heartbeat. Raises `UnknownTarget` (it
+    lists the kernels that run), `AmbiguousTarget`, `TargetGone` where the file is there but the kernel is not, `DeadlineExceeded` where its
+    process is stopped, `NotPermitted` where the file may not be read.
     """
     path = Path(text).expanduser()
-    if path.is_file():
+    if path.is_file() and _is_connection_file(path):
         return _answering(str(path.absolute()))
     known = _known_kernels()
     matches = [path for name, path in known.items() if name == text] or [
@@ -63,11 +66,45 @@ def find_connection_file(text: str) -> str:
     ]
     running = [path for path in matches if _listens(_read(path))]
     if len(running) > 1:
-        raise AmbiguousTarget(f"{len(running)} kernels start with {text!r}: {', '.join(map(_id, running))}")
+        candidates = {f"kernel:{_id(path)}": "" for path in running}
+        raise AmbiguousTarget(
+            f"{len(running)} kernels start with {text!r}", candidates=candidates, instead_of=f"kernel:{text}"
+        )
     if not matches:
-        alive = [name for name, path in known.items() if _listens(_read(path))]
-        raise UnknownTarget(f"no kernel {text!r}; running kernels: {', '.join(sorted(alive)) or 'none found'}")
+        if path.suffix == ".json" and path.is_file():
+            raise UnknownTarget(f"{path} is not a kernel's connection file")
+        running = [_of_notebook(text, known)]
     return _answering((running or matches)[0])
+
+
+def _is_connection_file(path: Path) -> bool:
+    try:
+        return bool(_read(str(path)))
+    except UnknownTarget:
+        return False  # a notebook may lie here, too
+
+
+def _of_notebook(text: str, known: Mapping[str, str]) -> str:
+    """The connection file of the one running kernel of the notebook called `text`; `known` are those of all kernels, by their ids."""
+    from .discover import targets
+
+    seen = [t for t in targets() if t.kind == "kernel"]
+    found = [t for t in seen if t.notebook is not None and is_called(t.notebook, text)]
+    if len(found) == 1:
+        name = found[0].name.removeprefix("kernel:")
+        return known.get(name, name)
+    if found:
+        names = names_to_type(seen)
+        raise AmbiguousTarget(
+            f"{len(found)} kernels are of notebooks called {text!r}",
+            candidates={names[t.name]: t.notebook or "" for t in found},
+            instead_of=f"kernel:{text}",
+        )
+    if is_called(os.environ.get(VARIABLE, ""), text):
+        raise UnknownTarget(f"{text!r} is this notebook itself", "its own kernel is `%attach self`")
+    notebooks = {t.name.removeprefix("kernel:"): f" ({os.path.basename(t.notebook)})" for t in seen if t.notebook}
+    alive = [name + notebooks.get(name, "") for name, path in sorted(known.items()) if _listens(_read(path))]
+    raise UnknownTarget(f"no kernel {text!r}; running kernels: {', '.join(alive) or 'none found'}")
 
 
 def _answering(path: str) -> str:

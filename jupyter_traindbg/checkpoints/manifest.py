@@ -177,7 +177,7 @@ def _literally(name: str) -> str:
 def _not_ours(path: Path) -> UsageError:
     return UsageError(
         f"{shown(path)} is not a checkpoint of traindbg's: it has no {NAME} of ours",
-        "only those carry checksums; `traindbg checkpoint --inspect` reads others",
+        "only those carry checksums; `%checkpoint --inspect PATH` reads others",
     )
 
 

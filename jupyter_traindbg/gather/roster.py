@@ -10,8 +10,8 @@ from typing import Literal
 
 from ..attach import process
 from ..attach.base import Link
-from ..attach.command_lines import is_launcher as runs_a_launcher
 from ..attach.discover import RankProcess, launcher_of, launcher_ranks
+from ..command_lines import is_launcher as runs_a_launcher
 from ..errors import TargetGone
 from ..outside import procfs
 

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import os
-import pkgutil
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Protocol
 
+from ..errors import AmbiguousTarget, TraindbgError, UsageError
 from ..job import DEADLINE_S, Job
 from ..model import Result
+from .parser import RAY, TARGET, Parser, completed_by
 
-__all__ = ["Session", "Verb", "add_target", "complete_parser", "load", "names", "run"]
-
-_NOT_VERBS = {"base", "hearing", "ipython", "tuning"}
+__all__ = [
+    "Session",
+    "Verb",
+    "add_ray_address",
+    "add_target",
+    "complete_parser",
+    "load",
+    "parser",
+    "ray_address",
+    "run",
+    "split",
+]
 
 
 class Session(Protocol):
@@ -23,6 +33,8 @@ class Session(Protocol):
 
     current: Job | None
     """The job that is attached to and stays so."""
+    named: str | None
+    """The target that commands about what was asked last have to name; None where they mean it by themselves."""
 
     def job(self, target: str | None, timeout: float) -> AbstractContextManager[Job]:
         """The job to ask: the one named, else the current one, else the only candidate."""
@@ -42,16 +54,14 @@ class Session(Protocol):
 class Verb(Protocol):
     """What a module of this package defines. Its docstring is its help; the module's name, its verb."""
 
+    EXAMPLES: Sequence[tuple[str, str]]
+    """What may be typed after the verb, most useful first, and what that does."""
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Describe the arguments, apart from ``--timeout``, which every verb has."""
 
     def run(self, args: argparse.Namespace, session: Session) -> Result:
         """Do it. Raises a `TraindbgError`."""
-
-
-def names() -> list[str]:
-    """All verbs, as the magics spell them (with underscores)."""
-    return sorted(m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)]) if m.name not in _NOT_VERBS)
 
 
 def load(name: str) -> Verb:
@@ -61,17 +71,53 @@ def load(name: str) -> Verb:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    """The job to ask, which need not be named."""
+    target = parser.add_argument(
         "target",
         nargs="?",
-        help="a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, the path of an agent's socket, or self; "
+        help="a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, the path of an agent's socket, or self; "
         "none: the job attached to, else the only candidate there is",
     )
+    completed_by(target, TARGET)
 
 
-def complete_parser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
+def add_ray_address(parser: argparse.ArgumentParser) -> None:
+    """The Ray cluster to ask, which need not be named: see `ray_address`."""
+    address = parser.add_argument(
+        "address",
+        nargs="?",
+        help="auto, host:port, ray://host:port, http://dashboard:port, or ray:JOB@ADDRESS; none: the Ray job attached to, else "
+        "$RAY_ADDRESS, else the only cluster of this machine",
+    )
+    completed_by(address, "auto", RAY)
+
+
+def ray_address(args: argparse.Namespace, session: Session) -> str:
+    """The cluster that is meant: the one named, else that of the Ray job attached to, else the only one."""
+    session.named = args.address
+    attached = session.current.name if session.current is not None else ""
+    return args.address or (attached if attached.startswith("ray:") else "auto")
+
+
+def split(line: str) -> list[str]:
+    """The words of a magic's line, quoted as in a shell. Raises `UsageError`."""
+    try:
+        return shlex.split(line)
+    except ValueError as e:
+        raise UsageError(
+            f"the line cannot be read: {e}".lower(), "close the quotation, or put a backslash before the quote"
+        ) from None
+
+
+def parser(name: str) -> Parser:
+    """The parser of verb `name` for a notebook."""
+    return complete_parser(Parser(prog=name), name)
+
+
+def complete_parser(parser: Parser, name: str) -> Parser:
     """`parser` with everything that verb `name` accepts."""
     verb = load(name)
+    parser.verb, parser.examples = name, verb.EXAMPLES
     parser.description = (verb.__doc__ or "").strip()
     verb.add_arguments(parser)
     parser.add_argument(
@@ -102,13 +148,24 @@ def _let_options_stand_anywhere(parser: argparse.ArgumentParser) -> None:
     parser.parse_known_args = parse  # type: ignore[method-assign, assignment]
 
 
-def run(name: str, args: argparse.Namespace, session: Session) -> Result:
-    """Do what verb `name` is asked for. A verb may have a default deadline of its own, ``deadline_s(args)``."""
+def run(name: str, args: argparse.Namespace, session: Session, typed: str = "") -> Result:
+    """Do what verb `name` is asked for, with `typed` after it. A verb may have a default deadline of its own, ``deadline_s(args)``.
+
+    Commands in what comes back, or in the `TraindbgError` that is raised, name the job where they have to.
+    """
     verb = load(name)
     own = getattr(verb, "deadline_s", None)
     if own is not None and not args.timeout_given:
         args.timeout = own(args)
-    return verb.run(args, session)
+    session.named = None
+    try:
+        result = verb.run(args, session)
+    except TraindbgError as e:
+        e.asked_about = session.named
+        if isinstance(e, AmbiguousTarget):
+            e.asked = (name, typed)
+        raise
+    return result.about(session.named) if isinstance(result, Result) else result
 
 
 class _Given(argparse.Action):

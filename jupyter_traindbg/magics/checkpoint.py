@@ -8,18 +8,28 @@ import os
 from ..errors import UsageError
 from ..model import Result
 from .base import Session
+from .parser import PATH, TARGET, completed_by
 
 LOOK = ("verify", "inspect", "compare")
 SAVE = ("overwrite", "allow_mixed")
 
+EXAMPLES = (
+    ("rescue", "save the job into the new directory `rescue`, also one that hangs"),
+    ("4711 rescue", "the same of the job 4711"),
+    ("--verify rescue", "read it back, and compare every checksum"),
+    ("--inspect last.ckpt", "what is in any checkpoint, and what it lacks for an exact resume"),
+    ("--compare last.ckpt 4711", "whether its keys and shapes fit a job"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    words = parser.add_argument(
         "words",
         nargs="*",
         metavar="[TARGET] DIR",
         help="the job (none: the one attached to, else the only candidate there is) and the directory to make",
     )
+    completed_by(words, TARGET, PATH)
     parser.add_argument(
         "--overwrite", action="store_true", help="DIR may exist: it is replaced once the new one is complete"
     )
@@ -29,20 +39,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also where the ranks are at different optimizer steps; the manifest says so",
     )
     look = parser.add_mutually_exclusive_group()
-    look.add_argument(
+    verify = look.add_argument(
         "--verify", metavar="DIR", help="read a checkpoint of traindbg's again and compare every checksum"
     )
-    look.add_argument(
+    inspect = look.add_argument(
         "--inspect",
         metavar="PATH",
         help="keys, shapes, step and what is missing for an exact resume, of any torch, safetensors or DCP checkpoint; executes nothing",
     )
-    look.add_argument(
+    compare = look.add_argument(
         "--compare",
         nargs="+",
         metavar=("PATH", "TARGET_OR_FILE"),
         help="the keys of a checkpoint against a live job (none named: the one attached to) or another checkpoint",
     )
+    for action in (verify, inspect, compare):
+        completed_by(action, PATH, *([TARGET] if action is compare else []))
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
@@ -53,7 +65,7 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     if not 1 <= len(args.words) <= 2:
         raise UsageError(
             "a directory to save to is missing" if not args.words else "too many words",
-            "`checkpoint [TARGET] DIR` saves; see --verify, --inspect and --compare for looking",
+            "`%checkpoint DIR` saves; --verify, --inspect and --compare look at one",
         )
     target = args.words[0] if len(args.words) == 2 else None
     directory = args.words[-1]
@@ -75,7 +87,7 @@ def _refuse_a_target_for_a_directory(directory: str, target: str | None) -> None
     if looks:
         swapped = "the target comes first" if target is not None else "name the directory after it"
         raise UsageError(
-            f"{directory!r} is a target, and a directory is missing", f"{swapped}: `checkpoint TARGET DIR`"
+            f"{directory!r} is a target, and a directory is missing", f"{swapped}: `%checkpoint TARGET DIR`"
         )
 
 
@@ -94,7 +106,7 @@ def _compare(args: argparse.Namespace, session: Session) -> Result:
 
     if len(args.compare) > 2:
         raise UsageError(
-            "--compare takes a checkpoint and what to compare it with", "`checkpoint --compare PATH TARGET`"
+            "--compare takes a checkpoint and what to compare it with", "`%checkpoint --compare PATH TARGET`"
         )
     path, other = args.compare[0], args.compare[1] if len(args.compare) == 2 else None
     if other is not None and _is_checkpoint(other):

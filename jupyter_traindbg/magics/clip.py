@@ -9,6 +9,12 @@ from ..model import Result
 from . import tuning
 from .base import Session
 
+EXAMPLES = (
+    ("", "what is in force"),
+    ("1.0", "clip at norm 1, from one step on, on all ranks"),
+    ("--release", "back to what the training's own code does"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_value(parser, "the L2 norm, over all gradients of an optimizer, to clip at")

@@ -7,6 +7,11 @@ import argparse
 from ..model import Result
 from .base import Session, add_target
 
+EXAMPLES = (
+    ("", "from the job attached to"),
+    ("4711 --force", "from one rank alone, where the others are gone"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)

@@ -15,22 +15,31 @@ from ..job import DEADLINE_S
 from ..log_report import DEADLINE_S as LOG_S
 from ..model import Diagnosis, Result
 from .base import Session
+from .parser import PATH, TARGET, completed_by
 
 _TARGET = re.compile(r"\d+|self|raysubmit_\w+|(?:kernel|torchrun|ray):.*")
 _RAY = re.compile(r"ray:(?!//).*")
 _RAY_ADDRESS = re.compile(r"auto|(?:ray|https?)://\S+|(?:\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):\d{1,5}")
 """A cluster's address alone, in all the forms that Ray itself takes."""
 
+EXAMPLES = (
+    ("", "what is wrong with the job attached to, else with the only one there is"),
+    ("torchrun:4711", "of all ranks of this launcher"),
+    ("'logs/*.log'", "what the logs of a run tell, one file a rank"),
+    ("--follow train.log", "read on while the job writes it"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    target = parser.add_argument(
         "target",
         nargs="*",
-        help="a running job: a pid, kernel:ID_OR_CONNECTION_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS or the address of a Ray cluster, "
-        "the path of an agent's socket, or self; or a log: a file, "
+        help="a running job: a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS or the address of a Ray "
+        "cluster, the path of an agent's socket, or self; or a log: a file, "
         "several (the ranks of one job), a directory, a pattern, or - for standard input; none: the job attached to, else the only "
         "candidate there is",
     )
+    completed_by(target, TARGET, PATH)
     parser.add_argument(
         "--follow",
         action="store_true",
@@ -76,7 +85,7 @@ def _of_ray(target: str, timeout: float, session: Session) -> Result:
     from ..ray.diagnosing import diagnose
     from ..ray.job import RayJob
 
-    named = target if _RAY.fullmatch(target) else f"ray:@{target}"
+    session.named = named = target if _RAY.fullmatch(target) else f"ray:@{target}"
 
     def ranks(left_s: float) -> Diagnosis | None:
         with session.job(named, left_s) as job:

@@ -7,6 +7,11 @@ import argparse
 from ..model import Result
 from .base import Session, add_target
 
+EXAMPLES = (
+    ("", "collect garbage, empty the CUDA cache"),
+    ("--zero-grad", "drop the gradients as well"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)

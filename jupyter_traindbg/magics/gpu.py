@@ -9,6 +9,11 @@ from ..gpu_report import gpu_report
 from ..model import Result
 from .base import Session, add_target
 
+EXAMPLES = (
+    ("", "the GPUs of the job attached to, else of this machine"),
+    ("4711", "those that this job uses"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)

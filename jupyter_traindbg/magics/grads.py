@@ -7,6 +7,12 @@ import argparse
 from ..model import Result
 from .base import Session, add_target
 
+EXAMPLES = (
+    ("", "norms, NaN and zeros after one step, the same on all ranks"),
+    ("--first-nan", "wait for the first module that makes a NaN, and name it"),
+    ("--detail", "greatest value and zeros of every gradient"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)

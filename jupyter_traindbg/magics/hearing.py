@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import agent, evidence
+from ..commands import spelled
 from ..render.views.learning_rates import succession
 
 __all__ = ["begin", "listen", "stop"]
@@ -41,5 +42,5 @@ def say(raw: Mapping[str, Any]) -> None:
     global _said
     _said += 1
     if _said <= MOST:
-        more = " (more of the kind: `%lr`)" if _said == MOST else ""
+        more = spelled(" (more of the kind: `%lr`)") if _said == MOST else ""
         print(f"traindbg: {succession(evidence.log_entry(raw))}{more}", flush=True)

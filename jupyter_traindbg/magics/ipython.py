@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
+import textwrap
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from IPython.core.error import UsageError
-from IPython.core.magic_arguments import MagicArgumentParser
-
-from ..errors import NoTarget, TraindbgError
+from .. import commands
+from ..errors import AmbiguousTarget, NoTarget, TraindbgError
 from ..job import Job, attach
 from ..model import Result
+from ..render.short_commands import short_command
 from . import base, hearing
+from .completion import is_ours, matcher
+from .parser import WIDTH
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
+
+_SILENCED = re.compile(rf"^(\s*(?:\w+\s*=\s*)?%(?:{'|'.join(commands.verbs())}));+(?=\s*$)")
+LEAST_ROOM = 24
+MOST_CHOICES = 12
+"""Candidates that are listed below an error."""
 
 
 class NotebookSession:
@@ -23,17 +32,20 @@ class NotebookSession:
 
     def __init__(self) -> None:
         self.current: Job | None = None
+        self.named: str | None = None
         self._beside: dict[str, Job] = {}
         """Jobs that are watched and are not the current one, by target."""
 
     @contextlib.contextmanager
     def job(self, target: str | None, timeout: float) -> Iterator[Job]:
+        self._note(target)
         if target is None:
             if self.current is None:
                 self._stay_with(attach(timeout=timeout))
             assert self.current is not None
             yield self.current
-        elif self.current is not None and target == self.current.name:
+        elif self._is_current(target):
+            assert self.current is not None
             yield self.current
         else:
             with attach(target, timeout=timeout) as job:
@@ -42,7 +54,8 @@ class NotebookSession:
 
     def stay(self, target: str | None, timeout: float) -> Job:
         """The job to watch, which stays attached as long as this notebook is: the current one, or one beside it."""
-        if target is None or (self.current is not None and target == self.current.name):
+        self._note(target)
+        if target is None or self._is_current(target):
             with self.job(target if self.current is not None else None, timeout) as job:
                 return job
         beside = self._beside.get(target)
@@ -53,6 +66,13 @@ class NotebookSession:
             beside = self._beside[target] = attach(target, timeout=timeout)
             hearing.listen()
         return beside
+
+    def _is_current(self, target: str) -> bool:
+        return self.current is not None and target == self.current.name
+
+    def _note(self, target: str | None) -> None:
+        """Commands mean the current job by themselves."""
+        self.named = None if target is None or self._is_current(target) else target
 
     def attach(self, target: str | None, timeout: float) -> Result:
         job = attach(target, timeout=timeout)
@@ -70,7 +90,7 @@ class NotebookSession:
             job.keep_steps()
 
     def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
-        if target is not None and (self.current is None or target != self.current.name):
+        if target is not None and not self._is_current(target):
             with attach(target, timeout=timeout) as job:
                 return job.detached(force=force, timeout=timeout)
         if self.current is None:
@@ -108,49 +128,76 @@ class NotebookSession:
 def load(shell: InteractiveShell) -> NotebookSession:
     """Register every verb as a magic. Returns the session to give to `unload`."""
     session = NotebookSession()
+    commands.in_a_notebook(True)
     shell.events.register("pre_run_cell", hearing.begin)
-    for name in base.names():
+    shell.input_transformers_cleanup.append(_parted)
+    for name in commands.verbs():
         shell.register_magic_function(_magic(name, session), "line", name)
-        shell.set_hook("complete_command", _completer(name), str_key=f"%{name}")
+    completer = getattr(shell, "Completer", None)
+    if completer is not None:
+        completer.custom_matchers.append(matcher())
     return session
 
 
 def unload(shell: InteractiveShell, session: NotebookSession) -> None:
     """Take the magics out again and leave the jobs."""
     session.close(everything=True)
+    commands.in_a_notebook(False)
     shell.events.unregister("pre_run_cell", hearing.begin)
-    for name in base.names():
+    shell.input_transformers_cleanup.remove(_parted)
+    for name in commands.verbs():
         shell.magics_manager.magics["line"].pop(name, None)
-        shell.strdispatchers["complete_command"].strs.pop(f"%{name}", None)
+    completer = getattr(shell, "Completer", None)
+    if completer is not None:
+        completer.custom_matchers[:] = [m for m in completer.custom_matchers if not is_ours(m)]
 
 
-def _parser(name: str) -> MagicArgumentParser:
-    return base.complete_parser(MagicArgumentParser(prog=f"%{name}", add_help=False), name)
+def _parted(lines: list[str]) -> list[str]:
+    """``%grads;`` with a space before the semicolon: IPython would look for a magic of that name."""
+    return [_SILENCED.sub(r"\1 ;", line) if "%" in line else line for line in lines]
 
 
-def _magic(name: str, session: NotebookSession) -> Callable[[str], Result]:
-    parser = _parser(name)
+def _magic(name: str, session: NotebookSession) -> Callable[[str], Result | None]:
+    parser = base.parser(name)
 
-    def magic(line: str) -> Result:
+    def magic(line: str) -> Result | None:
+        typed = line.strip()
+        silent = typed.endswith(";")  # as IPython has it
+        typed = typed.rstrip("; ")
         try:
-            return base.run(name, parser.parse_argstring(line), session)
+            result = base.run(name, parser.parse_args(base.split(typed)), session, typed)
+        except SystemExit:  # the help was asked for, and is printed
+            return None
         except TraindbgError as e:
-            raise UsageError(str(e)) from None
+            e._render_traceback_ = functools.partial(told, e)  # type: ignore[attr-defined]
+            raise e from None
+        return None if silent else result
 
     magic.__name__ = name
     magic.__doc__ = parser.format_help()
     return magic
 
 
-def _completer(name: str) -> Callable[[Any, Any], list[str]]:
-    options = [o for action in _parser(name)._actions for o in action.option_strings]
-    takes_target = any(action.dest == "target" for action in _parser(name)._actions)
+def _choices(error: AmbiguousTarget) -> list[str]:
+    """What to type for each candidate, and what that runs."""
+    typed = error.choices()
+    room = max(map(len, typed), default=0)
+    runs = [short_command(words, max(LEAST_ROOM, WIDTH - room - 5)) for words in error.candidates.values()]
+    return [f"{command:{room}}   {words}".rstrip() for command, words in zip(typed, runs, strict=True)]
 
-    def complete(shell: Any, event: Any) -> list[str]:
-        if event.symbol.startswith("-") or not takes_target:
-            return options
-        from ..attach.discover import targets
 
-        return [t.name for t in targets()] + ["self"]
-
-    return complete
+def told(error: TraindbgError) -> list[str]:
+    """What a cell shows of `error` in place of a traceback: its name, what happened, what to do. Lines end between words, since a notebook
+    breaks long ones anywhere; commands are not broken.
+    """
+    cause, step = error.parts()
+    choices = _choices(error) if isinstance(error, AmbiguousTarget) else []
+    words = f"{cause}; {error.next_step}:" if choices else f"{cause}; {step}" if step else cause
+    name = type(error).__name__
+    whole = re.sub("`[^`]*`", lambda match: match[0].replace(" ", "\xa0"), f"{name}: {words}")
+    lines = textwrap.wrap(whole, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    lines += [f"  {choice}" for choice in choices[:MOST_CHOICES]]
+    if len(choices) > MOST_CHOICES:
+        lines.append(f"  ... and {len(choices) - MOST_CHOICES} more: {commands.command('%targets')}")
+    shown = "\n".join(lines).replace("\xa0", " ")
+    return [f"\x1b[1m{name}\x1b[0m{shown.removeprefix(name)}"]

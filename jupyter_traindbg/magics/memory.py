@@ -7,6 +7,11 @@ import argparse
 from ..model import Result
 from .base import Session, add_target
 
+EXAMPLES = (
+    ("", "of the job attached to, else of the only one there is"),
+    ("torchrun:4711", "of all ranks of this launcher"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)

@@ -8,15 +8,23 @@ import os
 from .. import preflight
 from ..model import Result
 from .base import Session
+from .parser import PATH, TARGET, completed_by
+
+EXAMPLES = (
+    ("", "which collective each rank is in, and who is missing"),
+    ("dumps/", "from the flight recorder's files, one a rank"),
+    ("--preflight --hosts node2 node3", "the ways to other machines, before a start"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    target = parser.add_argument(
         "target",
         nargs="?",
         help="a job as for `attach`, or a flight-recorder dump, or a directory of them (one file a rank); none: the job attached to,"
         " else the only candidate there is",
     )
+    completed_by(target, TARGET, PATH)
     preflight.add_arguments(parser)
 
 

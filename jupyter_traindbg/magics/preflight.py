@@ -15,31 +15,40 @@ from ..job import DEADLINE_S
 from ..model import Result
 from ..preflight import config
 from .base import Session
+from .parser import PATH, completed_by
 
 Parse = Callable[..., Any]
 TRIAL_S = 60.0
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
+EXAMPLES = (
+    ("train.yaml", "what will go wrong with this configuration on this machine"),
+    ("-- torchrun --nproc-per-node 4 train.py", "of a command, as it would be typed"),
+    ("train.yaml --ray auto --workers 100", "on the machines of a Ray cluster"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    words = parser.add_argument(
         "words",
         nargs="*",
         metavar="CONFIG | a.b=value | -- COMMAND LINE",
         help="configuration files (YAML, JSON, TOML, or a shell script that holds the command), overrides, and after -- a command line as"
         " it would be started; none: this machine and its environment alone",
     )
+    completed_by(words, PATH)
     parser.add_argument(
         "--parameters",
         type=_parameters,
         metavar="N",
         help="the model's size where the configuration does not say it: 7B",
     )
-    parser.add_argument(
+    model = parser.add_argument(
         "--model",
         metavar="PATH",
         help="the model's config.json or its directory, on this machine; nothing is downloaded",
     )
+    completed_by(model, PATH)
     parser.add_argument(
         "--gpus", type=_count, metavar="N", help="GPUs of the machine that it is to run on (default: those here)"
     )
@@ -91,13 +100,8 @@ def _before_the_command(parse: Parse, args: Sequence[str] | None = None, namespa
     words = list(sys.argv[1:] if args is None else args)
     at = words.index("--") if "--" in words else len(words)
     found, unknown = parse(words[:at], namespace)
-    found.words = [_unquoted(word) for word in [*(found.words or []), *words[at + 1 :]]]
+    found.words = [*(found.words or []), *words[at + 1 :]]
     return found, unknown
-
-
-def _unquoted(word: str) -> str:
-    """A notebook's magic leaves quotes where a shell takes them off."""
-    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
 
 
 def deadline_s(args: argparse.Namespace) -> float:
@@ -167,7 +171,7 @@ def _listed(words: str) -> list[Any]:
 
 def _json(words: str, kind: type, like: str) -> Any:
     try:
-        found = json.loads(_unquoted(words))
+        found = json.loads(words)
     except ValueError:
         found = None
     if not isinstance(found, kind):

@@ -6,19 +6,20 @@ import argparse
 
 from ..errors import UsageError
 from ..model import RayRescued
-from .base import Session
+from .base import Session, add_ray_address, ray_address
 
 ACT_S, LOOK_S = 30.0, 10.0
 """To act, the cluster may have to be joined first; and a job gets some seconds to end by itself before it is killed."""
 
+EXAMPLES = (
+    ("--leftovers", "what dead jobs left behind; nothing is changed"),
+    ("--interrupt Collector[17]", "what ending its method would do"),
+    ("--interrupt Collector[17] --yes", "do it"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "address",
-        nargs="?",
-        help="auto, host:port, ray://host:port, http://dashboard:port, or ray:JOB@ADDRESS; none: the Ray job attached to, else "
-        "$RAY_ADDRESS, else the only cluster of this machine",
-    )
+    add_ray_address(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--interrupt",
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace, session: Session) -> RayRescued:
             "--yes confirms something, and nothing is to be done", "add --release to remove what dead jobs left"
         )
     return rescue(
-        args.address or _attached(session) or "auto",
+        ray_address(args, session),
         interrupt=args.interrupt,
         method=args.method,
         kill_actor=args.kill_actor,
@@ -68,9 +69,3 @@ def run(args: argparse.Namespace, session: Session) -> RayRescued:
         yes=args.yes,
         timeout=args.timeout,
     )
-
-
-def _attached(session: Session) -> str | None:
-    """The target of the Ray job that is attached to."""
-    name = session.current.name if session.current is not None else ""
-    return name if name.startswith("ray:") else None

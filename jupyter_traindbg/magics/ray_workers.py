@@ -11,21 +11,22 @@ import time
 
 from ..errors import TraindbgError, UsageError
 from ..model import RayWorkers
-from .base import Session
+from .base import Session, add_ray_address, ray_address
 
 EVERY_S = 2.0
 MOST_CPU_SHARE = 0.01
 """Of all this machine's CPUs, for watching: the workers that are looked at want them, too."""
 OLD = "This is an older look, since the last one failed"
 
+EXAMPLES = (
+    ("", "every worker of the cluster here, those in trouble first"),
+    ("--watch", "refresh in place"),
+    ("--progress self.games", "with a counter of each worker"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "address",
-        nargs="?",
-        help="auto, host:port, ray://host:port, http://dashboard:port, or ray:JOB@ADDRESS; none: the Ray job attached to, else "
-        "$RAY_ADDRESS, else the only cluster of this machine",
-    )
+    add_ray_address(parser)
     parser.add_argument("--job", metavar="ID", help="one job, by its id or submission id (default: all that run)")
     parser.add_argument(
         "--progress",
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, session: Session) -> RayWorkers:
     if (args.every_s is not None and args.every_s <= 0) or (args.for_s is not None and args.for_s <= 0):
         raise UsageError("--every and --for are seconds, more than none", "leave them out, or give positive numbers")
-    address = args.address or _attached(session) or "auto"
+    address = ray_address(args, session)
     if not args.watch:
         return _look(address, args, verdict=True)
     ends = None if args.for_s is None else time.monotonic() + args.for_s
@@ -105,12 +106,6 @@ def _look(address: str, args: argparse.Namespace, *, verdict: bool) -> RayWorker
     if not verdict or args.tier == 0:
         return workers
     return diagnosing.verdict(address, cluster, workers, ends - time.monotonic())
-
-
-def _attached(session: Session) -> str | None:
-    """The target of the Ray job that is attached to."""
-    name = session.current.name if session.current is not None else ""
-    return name if name.startswith("ray:") else None
 
 
 def line(seen: RayWorkers) -> str:

@@ -16,23 +16,33 @@ from ..model import Report, Result
 from ..report import Subject
 from .base import Session
 from .diagnose import is_log
+from .parser import PATH, TARGET, completed_by
 
 _STDIN_BYTES = 2 << 30
 
+EXAMPLES = (
+    ("", "of the job attached to, else of the only one there is"),
+    ("4711 train.log", "with its log"),
+    ("--machine", "of this machine alone"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    target = parser.add_argument(
         "target",
         nargs="*",
-        help="a running or dead job as for `attach` (a pid, torchrun:PID, kernel:ID ...), and logs: files, directories, patterns, or - for"
-        " standard input; none: the job attached to, else the only candidate there is, else this machine",
+        help="a running or dead job as for `attach` (a pid, torchrun:PID, kernel:NOTEBOOK ...), and logs: files, directories, patterns,"
+        " or - for standard input; none: the job attached to, else the only candidate there is, else this machine",
     )
-    parser.add_argument(
+    completed_by(target, TARGET, PATH)
+    output = parser.add_argument(
         "-o", "--output", metavar="ZIP", help="where to write it (default traindbg-report-DATE-TIME.zip, here)"
     )
-    parser.add_argument(
+    config = parser.add_argument(
         "--config", action="append", default=[], metavar="FILE", help="a configuration file to add; several times"
     )
+    for action in (output, config):
+        completed_by(action, PATH)
     parser.add_argument("--machine", action="store_true", help="report on this machine alone, whatever runs on it")
     parser.add_argument("--force", action="store_true", help="overwrite the zip")
 
@@ -60,7 +70,7 @@ def _of_job(session: Session, target: str | None, output: str, logs: Sequence[st
         try:
             job = until_written.enter_context(session.job(target, args.timeout))
         except AmbiguousTarget as e:
-            raise AmbiguousTarget(e.cause, "name one of them, or give --machine") from None
+            raise AmbiguousTarget(e.cause, "give --machine, or name one of them", candidates=e.candidates) from None
         except UsageError:
             raise
         except TraindbgError as e:

@@ -7,6 +7,12 @@ import argparse
 from ..model import Result
 from .base import Session, add_target
 
+EXAMPLES = (
+    ("", "the last 20"),
+    ("--last 0", "all that are kept, up to 8192"),
+    ("--since 100", "those after the 100th since the attach"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)

@@ -7,6 +7,8 @@ import argparse
 from ..model import Result, Targets
 from .base import Session
 
+EXAMPLES = (("", "all of this machine"),)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """No arguments."""

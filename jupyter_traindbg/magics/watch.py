@@ -11,6 +11,7 @@ from ..errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, Prob
 from ..job import Job
 from ..model import Result, Watched
 from .base import Session, add_target
+from .parser import completed_by
 
 if TYPE_CHECKING:
     from ..live import Feed
@@ -21,15 +22,21 @@ FEW_STEPS = 3
 MOST_FRAMES_HZ = 4.0
 OVER = ("finished", "detached")
 
+EXAMPLES = (
+    ("", "the job attached to, else the only one there is"),
+    ("--view gradients", "with the scan for NaN in front"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument(
+    view = parser.add_argument(
         "--view",
         default="curves",
         metavar="NAME",
         help=f"what to show first: in a notebook {', '.join(IN_A_NOTEBOOK)}; at a terminal {', '.join(AT_A_TERMINAL)}",
     )
+    completed_by(view, *dict.fromkeys((*IN_A_NOTEBOOK, *AT_A_TERMINAL)))
     parser.add_argument(
         "--rate", type=float, dest="rate_hz", default=2.0, metavar="HZ", help="how often to ask, up to 10 (default 2)"
     )

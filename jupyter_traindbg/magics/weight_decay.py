@@ -8,6 +8,13 @@ from ..model import Result
 from . import tuning
 from .base import Session
 
+EXAMPLES = (
+    ("", "what every group uses"),
+    ("0.05", "pin it, from one step on, on all ranks"),
+    ("--scale 0.1", "a tenth of it"),
+    ("--undo", "take the last change back"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_arguments(parser, "weight decay")

@@ -3,7 +3,7 @@
 `base` has what all share, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it, `checkpoints` what
 is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that
 is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster
-and its workers do, `soundness` whether a training is sound.
+and its workers do, `soundness` whether a training is sound, `targets` what can be attached to.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from . import (
     ray,
     report,
     soundness,
+    targets,
 )
 from .base import *
 from .changed import *
@@ -40,6 +41,7 @@ from .preflight import *
 from .ray import *
 from .report import *
 from .soundness import *
+from .targets import *
 
 __all__ = [
     *base.__all__,
@@ -57,4 +59,5 @@ __all__ = [
     *ray.__all__,
     *report.__all__,
     *soundness.__all__,
+    *targets.__all__,
 ]

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Result")
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,14 @@ def set_renderer(renderer: Callable[[Any], MimeBundle]) -> None:
 
 class Result:
     """What a verb returns: plain data with `to_dict`, text at a terminal, HTML in a notebook."""
+
+    asked_about: str | None = None
+    """The target that the commands in this result have to name; None where they mean the right job by themselves."""
+
+    def about(self: R, target: str | None) -> R:
+        """This result, known to be about `target`. Not a part of its data."""
+        object.__setattr__(self, "asked_about", target)
+        return self
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""What was seen in a job: targets, ranks, stacks, steps, learning rates, memory, GPUs."""
+"""What was seen in a job: ranks, stacks, steps, learning rates, memory, GPUs."""
 
 from __future__ import annotations
 
@@ -32,43 +32,13 @@ __all__ = [
     "Stacks",
     "Step",
     "Steps",
-    "Target",
-    "Targets",
     "Thread",
     "Xid",
 ]
 _NOT_MEASURED = NotAvailable("not measured")
 
 
-# --- targets and ranks ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Target:
-    """Something that can be attached to (or, with ``why_not``, cannot). ``name`` is what `attach` takes."""
-
-    name: str
-    pid: int
-    kind: Literal["process", "rank", "launcher", "kernel"]
-    command: str
-    user: str
-    running_s: float
-    framework: Maybe[str]
-    rank: int | None = None
-    world_size: int | None = None
-    agent: bool = False
-    why_not: str | None = None
-    part_of: str | None = None
-    """The name of the launcher target this rank belongs to."""
-
-    @property
-    def attachable(self) -> bool:
-        return self.why_not is None
-
-
-@dataclass(frozen=True)
-class Targets(Result):
-    targets: Sequence[Target]
+# --- ranks -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

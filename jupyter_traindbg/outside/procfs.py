@@ -51,7 +51,7 @@ KERNEL_THREAD = 0x00200000
 """The flag PF_KTHREAD in field 9 of /proc/PID/stat."""
 
 INTERESTING = re.compile(
-    r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER)=|(MASTER_|RAY_|TORCHELASTIC_|TRAINDBG)"
+    r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|JPY_SESSION_NAME)=|(MASTER_|RAY_|TORCHELASTIC_|TRAINDBG)"
 )
 """The environment variables that `environ` keeps."""
 
@@ -235,7 +235,7 @@ def user(uid: int | None) -> str:
 
 
 def environ(pid: int) -> dict[str, str]:
-    """The variables of distributed training that `pid` was started with (it may have changed them since)."""
+    """The variables of distributed training that `pid` was started with (it may have changed them since), and of a kernel its notebook."""
     pairs = (_text(entry) for entry in _read(f"/proc/{pid}/environ").split(b"\0"))
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair and INTERESTING.match(pair))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import commands
 from ..model import Result
 
 __all__ = ["html", "mimebundle", "text"]
@@ -33,7 +34,8 @@ def text(result: Result, width: int | None = None, colour: bool = False, *, full
 
     if width is None:
         width = shutil.get_terminal_size((FALLBACK_WIDTH, 24)).columns
-    return draw(document(result), width=width, colour=colour, full=full)
+    with commands.about(result.asked_about):
+        return draw(document(result), width=width, colour=colour, full=full)
 
 
 def html(result: Result) -> str:
@@ -41,4 +43,5 @@ def html(result: Result) -> str:
     from .as_html import draw
     from .document import document
 
-    return draw(document(result))
+    with commands.about(result.asked_about):
+        return draw(document(result))

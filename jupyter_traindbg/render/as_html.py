@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from ..commands import command
 from ..frames.whose import short_path, short_place
-from .blocks import Block, Inline, Span, spans
+from .blocks import Block, Inline, Span, fitted, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import finalize
 from .frames import runs
@@ -18,6 +20,8 @@ from .frames import runs
 __all__ = ["draw", "page"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
+ROOM = 68
+"""Characters for what can be said in less: a line of code beside the side panel (640 px), and half of one without it."""
 MOST_ROWS = 300
 """Of one table: a browser's patience and a notebook's size have limits. The result object has the rest."""
 
@@ -46,12 +50,14 @@ class _Notes:
 def _spans(inline: Inline) -> Iterator[Span]:
     """The spans of `inline`, what stands between backticks as code (at a terminal the backticks themselves say so)."""
     for span in spans(inline):
-        if span.tone != "plain" or span.why:
-            yield span
+        if span.tone == "code":
+            yield replace(span, text=command(span.text))
             continue
         for i, part in enumerate(re.split("`([^`]+)`", span.text)):
             if part:
-                yield Span(part, "code" if i % 2 else "plain")
+                yield Span(command(part), "code") if i % 2 else replace(span, text=part, why="")
+        if span.why:
+            yield Span("", why=span.why)
 
 
 @lru_cache(maxsize=1)
@@ -65,5 +71,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(spans=_spans, drawing=drawing, runs=runs, place=short_place, path=short_path)
+    environment.filters["fitted"] = partial(fitted, room=ROOM)
     environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT, most_rows=MOST_ROWS)
     return environment

@@ -12,8 +12,27 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from ..commands import command, spelled
 from ..frames.whose import short_path, short_place
-from .blocks import Bar, Block, Card, Column, Curve, Fold, Frames, Inline, Items, Line, Pair, Pairs, Table, Tone, spans
+from .blocks import (
+    Bar,
+    Block,
+    Card,
+    Column,
+    Curve,
+    Fold,
+    Frames,
+    Inline,
+    Items,
+    Line,
+    Pair,
+    Pairs,
+    Span,
+    Table,
+    Tone,
+    fitted,
+    spans,
+)
 from .chart import sparkline
 from .clean import clean
 from .frames import runs
@@ -34,6 +53,7 @@ BAR_CHARACTERS = "█▓▒░·"
 BAR_WIDTH = 40
 NARROWEST = 40
 GAP, WORD, PROSE = 2, 16, 28
+BESIDE, INDENT = 40, 4
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -104,7 +124,7 @@ class _Drawing:
     def words(self, inline: Inline, style: str = "") -> Text:
         text = Text(style=style)
         for span in spans(inline):
-            text.append(clean(span.text), STYLES[span.tone])
+            text.append(_shown(span), STYLES[span.tone])
             if span.why:
                 text.append(str(self.notes.setdefault(span.why, len(self.notes) + 1)).translate(SUPERSCRIPT), "dim")
         return text
@@ -154,22 +174,52 @@ class _Drawing:
         return _hanging(Text(mark), self.words(line)) if mark else self.words(line)
 
     def _table(self, block: Table, depth: int) -> RenderableType:
-        table = RichTable(
-            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0)
-        )
         rows = block.rows if self.full else block.rows[: block.shown]
-        kept = _fitting(block, rows, self.width - 2 * depth)
-        for i in kept:
-            _add_column(table, block.columns[i], [row[i] for row in rows])
-        for row in rows:
-            table.add_row(*(self.words(row[i]) for i in kept))
-        parts: list[RenderableType] = [Text(clean(block.caption), "dim"), table] if block.caption else [table]
+        width = self.width - 2 * depth
+        kept = _fitting(block, rows, width)
+        parts: list[RenderableType] = [Text(clean(block.caption), "dim")] if block.caption else []
+        if block.columns[-1].below:
+            parts += self._spread(block, rows, kept[:-1], width)
+        else:
+            parts.append(self._grid(block, rows, kept))
         if len(rows) < len(block.rows):
             parts.append(Text(f"... and {len(block.rows) - len(rows)} more {block.noun}", "dim"))
         if len(kept) < len(block.columns):
             names = ", ".join(clean(c.name) for i, c in enumerate(block.columns) if i not in kept)
             parts.append(Text(f"(left out, for the narrow terminal: {names})", "dim"))
         return Group(*parts)
+
+    def _grid(self, block: Table, rows: Sequence[Sequence[Inline]], kept: Sequence[int]) -> RenderableType:
+        table = RichTable(
+            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0)
+        )
+        for i in kept:
+            _add_column(table, block.columns[i], [row[i] for row in rows])
+        for row in rows:
+            table.add_row(*(self.words(row[i]) for i in kept))
+        return table
+
+    def _spread(
+        self, block: Table, rows: Sequence[Sequence[Inline]], kept: Sequence[int], width: int
+    ) -> Iterator[RenderableType]:
+        """A table whose last column stands beside the `kept` ones, or, where it would have too little room there, below each row."""
+        heads = [Text(clean(block.columns[i].name), "bold") for i in kept]
+        columns = [[head, *(self.words(row[i]) for row in rows)] for head, i in zip(heads, kept, strict=True)]
+        head, *lines = _aligned(columns, [block.columns[i].right for i in kept])
+        room = width - head.cell_len
+        beside = room >= min(BESIDE, max((cell_len(_plain(row[-1])) for row in rows), default=0))
+        lasts = [self.words(fitted(row[-1], room if beside else width - INDENT)) for row in rows]
+        if beside:
+            head.append(clean(block.columns[-1].name), "bold")
+            lines = [_pasted(line, last) for line, last in zip(lines, lasts, strict=True)]
+        for line in (head, *lines):
+            line.rstrip()
+        rule = Text("─" * max(line.cell_len for line in (head, *lines)))
+        for line, below in zip([head, rule, *lines], [None, None, *lasts], strict=True):
+            line.truncate(width, overflow="ellipsis")
+            yield line
+            if below and not beside:
+                yield Padding(below, (0, 0, 0, INDENT))
 
     def _frames(self, block: Frames, depth: int) -> Iterator[RenderableType]:
         room = self.width - 2 * depth - 2
@@ -208,8 +258,21 @@ def _fitting(table: Table, rows: Sequence[Sequence[Inline]], width: int) -> list
     return kept
 
 
+def _aligned(columns: Sequence[Sequence[Text]], right: Sequence[bool]) -> list[Text]:
+    """The rows of a table as lines, each with the gap that separates it from what comes after it."""
+    for column, to_right in zip(columns, right, strict=True):
+        widest = max(cell.cell_len for cell in column)
+        for cell in column:
+            pad = widest - cell.cell_len
+            (cell.pad_left if to_right else cell.pad_right)(pad)
+            cell.pad_right(GAP)
+    return [_pasted(*cells) for cells in zip(*columns, strict=True)]
+
+
 def _wanted(column: Column, cells: Sequence[Inline]) -> int:
-    """The width at which a column reads well: its widest cell, or half a line of prose."""
+    """The width at which a column reads well: its widest cell, or half a line of prose; none, nor a gap, where it may stand below."""
+    if column.below:
+        return -GAP
     widest = max((cell_len(_plain(cell)) + sum(bool(s.why) for s in spans(cell)) for cell in cells), default=0)
     return max(cell_len(clean(column.name)), min(widest, PROSE) if column.wrap else widest)
 
@@ -227,7 +290,11 @@ def _add_column(table: RichTable, column: Column, cells: Sequence[Inline]) -> No
 
 
 def _plain(inline: Inline) -> str:
-    return "".join(clean(span.text) for span in spans(inline))
+    return "".join(map(_shown, spans(inline)))
+
+
+def _shown(span: Span) -> str:
+    return clean(command(span.text) if span.tone == "code" else spelled(span.text))
 
 
 def _user_frame(line: int, path: str, function: str, room: int) -> Iterable[Text]:

@@ -5,8 +5,8 @@ So the terminal and the notebook can never disagree, and escaping happens in one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from ..model import Frame
@@ -28,6 +28,7 @@ __all__ = [
     "Span",
     "Table",
     "Tone",
+    "fitted",
     "spans",
 ]
 
@@ -37,11 +38,17 @@ Tone = Literal["plain", "strong", "muted", "good", "warn", "bad", "info", "code"
 
 @dataclass(frozen=True)
 class Span:
-    """A run of text. `why` becomes a footnote, printed once however often it is referred to."""
+    """A run of text. `why` becomes a footnote, printed once however often it is referred to.
+
+    `hover` is shown where a mouse rests on it, in a notebook; a terminal has no such place. In a table, `fit` says the text in as many
+    characters as there is room for, and what it left out is on hover.
+    """
 
     text: str
     tone: Tone = "plain"
     why: str = ""
+    hover: str = ""
+    fit: Callable[[str, int], str] | None = None
 
 
 Inline: TypeAlias = str | Span | Sequence[str | Span]
@@ -54,6 +61,15 @@ def spans(inline: Inline) -> tuple[Span, ...]:
     if isinstance(inline, Span):
         return (inline,)
     return tuple(Span(part) if isinstance(part, str) else part for part in inline)
+
+
+def fitted(inline: Inline, room: int) -> tuple[Span, ...]:
+    """The spans of `inline`, those that can be said in less made to fit `room` characters, each by itself."""
+    return tuple(span if span.fit is None else _shorter(span, span.fit(span.text, room)) for span in spans(inline))
+
+
+def _shorter(span: Span, text: str) -> Span:
+    return replace(span, text=text, hover=span.hover or (span.text if text != span.text else ""), fit=None)
 
 
 @dataclass(frozen=True)
@@ -76,12 +92,16 @@ class Items:
 
 @dataclass(frozen=True)
 class Column:
-    """`right`: numbers. In a narrow terminal a `wrap` column may be broken into several lines, a `spare` one left out (and named)."""
+    """`right`: numbers. In a narrow terminal a `wrap` column may be broken into several lines, a `spare` one left out (and named).
+
+    `below`, for the last column: it takes all the width that the others leave, and where that is too little, a line below each row.
+    """
 
     name: str
     right: bool = False
     wrap: bool = False
     spare: bool = False
+    below: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +20,6 @@ __all__ = [
     "median",
     "notes_of",
     "setting",
-    "short_command",
     "spread",
     "step_columns",
     "value",
@@ -97,16 +95,6 @@ def notes_of(noted: Iterable[tuple[int, str]]) -> list[Inline]:
     with_words = [(rank, note) for rank, note in noted if note]
     groups = group_by(with_words, lambda n: n[1])
     return [[Span(compact_ranks([rank for rank, _ in same]), "strong"), f": {same[0][1]}"] for same in groups]
-
-
-def short_command(command: str, longest: int = 60) -> str:
-    """A command line with the interpreter's directory left out, cut in the middle: its script and its end tell the most."""
-    first, space, rest = command.partition(" ")
-    short = os.path.basename(first) + space + rest if first.startswith("/") else command
-    if len(short) <= longest:
-        return short
-    tail = longest // 3
-    return f"{short[: longest - tail - 1]}…{short[-tail:]}"
 
 
 def clock(time_s: float) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from .._version import __version__
+from ..commands import spelled
 from ..model import Finding, Report
 from .running import Collected, missing_of
 
@@ -68,8 +69,8 @@ def _finding(finding: Finding) -> str:
         lines.append(f"- where: {_code(finding.where)}")
     lines += [f"- evidence: {_code(line)}" for line in list(finding.evidence)[:5]]
     if finding.cause:
-        lines.append(f"- cause: {_plain(finding.cause)}")
-    lines += [f"- next: {_plain(step)}" for step in list(finding.next_steps)[:4]]
+        lines.append(f"- cause: {_plain(spelled(finding.cause))}")
+    lines += [f"- next: {_plain(spelled(step))}" for step in list(finding.next_steps)[:4]]
     return "\n".join(lines) + "\n"
 
 

@@ -14,7 +14,7 @@ from .saved import Checkpoint
 SHOWN = 4
 OF_A_PARAMETER = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
 """State that has its parameter's shape in every optimizer of torch that keeps it."""
-WITH_ANOTHER_MODEL = "build the model as the saved job did; `traindbg checkpoint --compare` shows every difference"
+WITH_ANOTHER_MODEL = "build the model as the saved job did; `%checkpoint --compare PATH` shows every difference"
 
 unwrapped = named.unwrapped
 

@@ -29,7 +29,7 @@ MOST_TEXT = 4096
 READ_ONLY = {
     "message": "this server lets nobody change training jobs from the panel",
     "next_step": "whoever runs it can allow that: c.TraindbgServer.allow_actions = True in jupyter_server_config.py; "
-    "in a notebook, %checkpoint works without",
+    "in a notebook, `%checkpoint` works without",
 }
 
 
@@ -65,7 +65,7 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         try:
             result = await ask()
         except TraindbgError as e:
-            self.refuse(_status(e), e.cause, e.next_step, type(e).__name__)
+            self.refuse(_status(e), *e.parts(), type(e).__name__)
         else:
             self.finish(json.dumps(result))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from .. import commands
 from ..attach.discover import targets
 from ..errors import TraindbgError, UnknownTarget, UsageError
 from ..model import Diagnosis, Target, available
@@ -93,7 +94,9 @@ class Jobs:
             if result is None:
                 raise
         assert result is not None
-        return {"findings": result.to_dict()["findings"], "text": str(result)}
+        findings = result.to_dict()["findings"]
+        with commands.about(target):
+            return {"findings": commands.spelled_all(findings), "text": str(result.about(target))}
 
     def report(self, name: str) -> dict[str, Any]:
         """Write the report's zip into the server's directory; its path there."""

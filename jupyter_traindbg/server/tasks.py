@@ -66,7 +66,8 @@ class Tasks:
             task.result = work(progress)
             task.state = "done"
         except TraindbgError as e:
-            task.error, task.state = {"message": e.cause, "next_step": e.next_step}, "failed"
+            cause, step = e.parts()
+            task.error, task.state = {"message": cause, "next_step": step}, "failed"
         except BaseException as e:
             task.error = {
                 "message": f"{type(e).__name__}: {e}",

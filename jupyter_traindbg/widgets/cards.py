@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ..commands import spelled
+from ..errors import TraindbgError
 from ..language import text
 from ..model import Finding, Silent
 from ..render.clean import clean
 from ..render.grouping import compact_ranks, group_by
 
-__all__ = ["DOES", "cards", "silences"]
+__all__ = ["DOES", "cards", "refusal", "silences"]
 
 DOES = {
     "stacks": re.compile(r"[%`]\s*(?:traindbg )?stacks\b"),
@@ -36,15 +38,25 @@ def _card(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "word": finding.severity if word is None else text(*word),
         "code": finding.code,
-        "title": clean(finding.title),
+        "title": _said(finding.title),
         "who": [clean(str(who)) for who in finding.who],
         "where": None if finding.where is None else clean(finding.where),
-        "evidence": [clean(line) for one in finding.evidence for line in one.splitlines() if line.strip()],
-        "cause": clean(finding.cause),
-        "next_steps": [{"text": clean(step), "does": _does(step)} for step in finding.next_steps],
+        "evidence": [_said(line) for one in finding.evidence for line in one.splitlines() if line.strip()],
+        "cause": _said(finding.cause),
+        "next_steps": [{"text": _said(step), "does": _does(step)} for step in finding.next_steps],
         "confidence": finding.confidence,
         "reference": finding.reference,
     }
+
+
+def _said(words: str) -> str:
+    return clean(spelled(words))
+
+
+def refusal(error: TraindbgError) -> dict[str, str]:
+    """What went wrong and what to do, as plain data for a page."""
+    cause, step = error.parts()
+    return {"text": clean(cause), "next_step": clean(step)}
 
 
 def _does(step: str) -> str | None:
@@ -60,5 +72,5 @@ def silences(silent: Sequence[Silent]) -> list[str]:
         ranks = [s.rank for s in same if s.rank is not None]
         who = compact_ranks(ranks) if ranks else "pids " + ", ".join(str(s.pid) for s in same)
         reason = same[0].reason if len(same) == 1 else same[0].reason.replace(str(same[0].pid), "…")
-        lines.append(clean(f"{who}: no answer: {reason}" + (f"; {same[0].next_step}" if same[0].next_step else "")))
+        lines.append(_said(f"{who}: no answer: {reason}" + (f"; {same[0].next_step}" if same[0].next_step else "")))
     return lines

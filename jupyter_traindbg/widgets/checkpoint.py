@@ -16,7 +16,7 @@ from ..render.grouping import compact_ranks
 from ..render.units import duration, plural, size
 from ..render.views.checkpoint import going_on
 from ..step_numbers import step_words
-from .cards import cards
+from .cards import cards, refusal
 from .view import Content, Host, View
 
 __all__ = ["CheckpointView"]
@@ -83,7 +83,7 @@ class CheckpointView(View):
         try:
             plan: CheckpointPlan = self.host.job.checkpoint_plan(directory, timeout=ASK_S)
         except TraindbgError as e:
-            self.host.send({"kind": "refused", "text": clean(e.cause), "next_step": clean(e.next_step)}, to=to)
+            self.host.send({"kind": "refused", **refusal(e)}, to=to)
             return
         self._number += 1
         self._plans = {self._number: plan}
@@ -117,7 +117,7 @@ class CheckpointView(View):
                 plan.directory, overwrite=overwrite, allow_mixed=mixed, timeout=ASK_S, progress=self._progress
             )
         except TraindbgError as e:
-            self._tell_all({"kind": "refused", "text": clean(e.cause), "next_step": clean(e.next_step)})
+            self._tell_all({"kind": "refused", **refusal(e)})
             return
         except BaseException:
             self._shown = []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .. import commands
 from ..errors import TraindbgError
 from .view import Content, View
 from .wire import LIMIT_HZ, envelope
@@ -98,7 +99,7 @@ class Hub:
         def failed(text: str, next_step: str) -> None:
             self.send(view, {"kind": "failed", "what": what, "text": text, "next_step": next_step})
 
-        self._workers[view].do(what, function, deadline_s, failed)
+        self._workers[view].do(_Task(what, function, deadline_s, failed, getattr(self.job, "name", None)))
 
     def pages(self) -> int:
         """How many pages show the widget, as far as we heard."""
@@ -227,6 +228,8 @@ class _Task:
     function: Callable[[], None]
     deadline_s: float
     failed: Callable[[str, str], None]
+    target: str | None
+    """Commands in what it tells name it: the notebook may be attached to another job."""
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -239,11 +242,9 @@ class _Worker:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def do(
-        self, what: str, function: Callable[[], None], deadline_s: float, failed: Callable[[str, str], None]
-    ) -> None:
+    def do(self, task: _Task) -> None:
         with self._lock:
-            self._tasks.put(_Task(what, function, deadline_s, failed))
+            self._tasks.put(task)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"traindbg-{self._name}", daemon=True)
                 self._thread.start()
@@ -264,9 +265,11 @@ class _Worker:
 
 def _attempt(task: _Task) -> None:
     try:
-        task.function()
+        with commands.about(task.target):
+            task.function()
     except TraindbgError as error:
-        task.failed(error.cause, error.next_step)
+        error.asked_about = task.target
+        task.failed(*error.parts())
     except Exception as error:  # the person who pressed the button must see it, and the log has the rest
         log.exception("%s failed", task.what)
         task.failed(f"an error of ours: {type(error).__name__}: {error}", "please report it, with the kernel's log")

@@ -15,7 +15,7 @@ from ..render.common import clock
 from ..render.grouping import compact_ranks, group_by
 from ..render.units import duration, number
 from ..step_numbers import from_step, step_words
-from .cards import cards, silences
+from .cards import cards, refusal, silences
 from .view import Content, Host, LookingView
 
 __all__ = ["LearningRateView"]
@@ -111,7 +111,7 @@ class LearningRateView(LookingView):
             try:
                 wish = Wish.of(content)
             except UsageError as e:
-                self.host.send({"kind": "invalid", "text": clean(e.cause), "next_step": e.next_step}, to=to)
+                self.host.send({"kind": "invalid", **refusal(e)}, to=to)
             else:
                 self.host.work("working out what would happen", lambda: self._preview(wish, to), deadline_s=ASK_S + 2)
         elif do == "apply":
@@ -137,7 +137,7 @@ class LearningRateView(LookingView):
         try:
             said = preview(wish, rates)
         except TraindbgError as e:
-            self.host.send({"kind": "invalid", "text": clean(e.cause), "next_step": clean(e.next_step)}, to=to)
+            self.host.send({"kind": "invalid", **refusal(e)}, to=to)
             return
         self._number += 1
         self._previews[self._number] = _Preview(wish)
@@ -166,7 +166,7 @@ class LearningRateView(LookingView):
         try:
             self._outcome = outcome_of(self._call(wish)())
         except ActionRefused as e:
-            self._outcome = {"kind": "refused", "text": clean(e.cause), "next_step": clean(e.next_step)}
+            self._outcome = {"kind": "refused", **refusal(e)}
         finally:
             self._busy = False
         self.host.send(self._outcome)

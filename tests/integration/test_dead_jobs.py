@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import zipfile
@@ -35,8 +34,7 @@ def ask(session: NotebookSession) -> Ask:
     """``ask("steps", "--last", "3")``: what the magic does in a notebook, its result not yet shown."""
 
     def one(verb: str, *words: str) -> Any:
-        parser = base.complete_parser(argparse.ArgumentParser(), verb)
-        return base.run(verb, parser.parse_args(words), session)
+        return base.run(verb, base.parser(verb).parse_args(words), session)
 
     return one
 
@@ -164,4 +162,7 @@ def test_a_terminal_tells_how_a_zombie_ended_and_attaches_to_none(
     assert "killed by SIGSEGV" in capsys.readouterr().out
     for verb in ("attach", "steps", "stacks", "environ"):
         assert cli.main([verb, str(program.pid)]) == cli.COULD_NOT
-        assert f"process {program.pid} has ended: killed by SIGSEGV; `diagnose` tells how" in capsys.readouterr().err
+        assert (
+            f"process {program.pid} has ended: killed by SIGSEGV; `traindbg diagnose` tells how"
+            in capsys.readouterr().err
+        )

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from support import need, until
 
+from jupyter_traindbg import command_lines
 from jupyter_traindbg.agent import rendezvous
-from jupyter_traindbg.attach import command_lines, discover, inject, process
+from jupyter_traindbg.attach import discover, inject, process
 from jupyter_traindbg.model import NotAvailable, Target
 from jupyter_traindbg.outside import procfs
 

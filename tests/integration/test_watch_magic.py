@@ -67,7 +67,7 @@ def test_an_argument_that_makes_no_sense_is_one_line(start: Start) -> None:
     *_, said = run(
         "%load_ext traindbg",
         f"""
-from IPython.core.error import UsageError
+from jupyter_traindbg.errors import UsageError
 ip = get_ipython()
 try:
     ip.run_line_magic("watch", "{program.pid} --view nonsense")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
 from support import Program
 from traces import footprint, settled
@@ -36,8 +39,21 @@ class Notebook:
     def text(self, source: str) -> str:
         """Everything that the cell shows, as plain text."""
         return "".join(
-            o.get("text", "") + o.get("data", {}).get("text/plain", "") + o.get("evalue", "") for o in self.run(source)
+            o.get("text", "")
+            + o.get("data", {}).get("text/plain", "")
+            + re.sub(r"\n +", " ", re.sub(r"\x1b\[[0-9;]*m", "", "".join(o.get("traceback", []))))
+            for o in self.run(source)
         )
+
+    def completions(self, source: str) -> list[str]:
+        """What Tab offers at the end of `source`."""
+        client = self.client.kc
+        asked = client.complete(source, len(source))
+        ends = time.monotonic() + 60
+        ask = run_sync(client.get_shell_msg)
+        while (reply := ask(timeout=60))["parent_header"].get("msg_id") != asked:
+            assert time.monotonic() < ends
+        return list(reply["content"]["matches"])
 
     def data(self, source: str) -> dict[str, str]:
         """The mimebundle of the cell's result."""
@@ -113,11 +129,11 @@ def test_a_cell_that_is_run_again_trains_under_what_was_said(notebook: Notebook)
 def test_bad_input_and_what_is_missing_get_one_line(notebook: Notebook) -> None:
     for typed, wanted in {
         "%gpu": "NVIDIA",
-        "%attach nonsense": "UsageError: 'nonsense' is not a target",
-        "%attach 4194000": "UsageError: there is no process 4194000",
-        "%stacks --nonsense": "unrecognized arguments: --nonsense",
-        "%grads --timeout x": "--timeout",
-        "%detach": "attached to nothing",
+        "%attach nonsense": "UnknownTarget: 'nonsense' is not a target; `%targets` shows what there is",
+        "%attach 4194000": "TargetGone: there is no process 4194000",
+        "%stacks --no-child": "UsageError: --no-child means nothing here; did you mean `--no-children`? `%stacks -h` shows",
+        "%grads --timeout x": "UsageError: --timeout",
+        "%detach": "NoTarget: this notebook is attached to nothing",
     }.items():
         shown = notebook.text(typed)
         assert wanted in shown, typed
@@ -133,13 +149,36 @@ def test_loading_twice_under_both_names_and_unloading(notebook: Notebook) -> Non
     assert "not found" in notebook.text("%stacks")
 
 
-def test_help_and_completion(notebook: Notebook, trainee: Program) -> None:
-    assert "first module" in notebook.text("print(get_ipython().find_line_magic('grads').__doc__)")
-    complete = "print(sorted(get_ipython().complete(None, {0!r}, {1})[1]))"
-    line = "%grads --f"
-    assert "--first-nan" in notebook.text(complete.format(line, len(line)))
-    line = "%attach "
-    assert str(trainee.pid) in notebook.text(complete.format(line, len(line)))
+def test_tab_offers_what_belongs_there_and_nothing_else(notebook: Notebook, trainee: Program) -> None:
+    assert notebook.completions("%grads --") == ["--help", "--detail", "--first-nan", "--timeout"]
+    assert notebook.completions("x = 1\ny = %grads --f") == ["--first-nan"]
+    targets = notebook.completions("%attach ")
+    assert {str(trainee.pid), "self"} <= set(targets)
+    assert all(re.fullmatch(r"\d+|self|(kernel|torchrun|ray):.+", target) for target in targets)
+    assert notebook.completions("%lr --scale ") == []
+    assert "%grads" in notebook.completions("%gr"), "the names of magics are IPython's to offer"
+    notebook.run("%unload_ext traindbg")
+    assert "--first-nan" not in notebook.completions("%grads --")
+
+
+def test_help_is_printed_and_a_semicolon_keeps_quiet(notebook: Notebook, trainee: Program) -> None:
+    for asked in ("%lr -h", "%lr --help", "print(get_ipython().find_line_magic('lr').__doc__)"):
+        shown = notebook.text(asked)
+        assert "examples:\n  %lr  " in shown
+        assert "usage: %lr [-h]" in shown
+    for silenced in (f"%stacks {trainee.pid};", f"%stacks {trainee.pid} ;", "%targets;"):
+        assert notebook.run(silenced) == []
+    assert notebook.text('x = """\n%targets;\n%targets\n"""') == ""
+
+
+def test_what_to_do_next_names_the_job_that_was_asked(notebook: Notebook, trainee: Program) -> None:
+    notebook.run("%attach self")
+    assert f"`%lr {trainee.pid} --undo`" in notebook.text(f"%lr {trainee.pid} --scale 0.5")
+    assert notebook.text(f"%lr {trainee.pid} --undo")
+    notebook.run(f"%attach {trainee.pid}")
+    assert "`%lr --undo`" in notebook.text("%lr --scale 0.5")
+    notebook.run("%lr --undo")
+    notebook.run("%detach")
 
 
 def test_the_kernel_that_trains_attaches_itself(notebook: Notebook) -> None:

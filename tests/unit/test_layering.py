@@ -18,10 +18,11 @@ MODULES = {
     for file in sorted((REPO / PACKAGE).rglob("*.py"))
 }
 
-LEAVES = ["_version", "errors", "language", "model", "progress", "step_parts"]
-DATA = ["errors", "frames", "language", "model", "no_step", "step_numbers", "step_parts"]
+LEAVES = ["_version", "command_lines", "commands", "language", "model", "progress", "step_parts"]
+DATA = ["command_lines", "commands", "errors", "frames", "language", "model", "no_step", "step_numbers", "step_parts"]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
+    "errors": ["commands"],
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job

@@ -102,8 +102,8 @@ def _findings(items: Sequence[RayRescue]) -> list[Finding]:
 def _next_step(item: RayRescue) -> str:
     if item.kind == "method":
         return text(
-            f"wait for the call that it stands in, or: traindbg ray-rescue --kill-actor {shlex.quote(item.who)}",
-            f"等待其所在的调用返回，或者：traindbg ray-rescue --kill-actor {shlex.quote(item.who)}",
+            f"wait for the call that it stands in, or: `%ray_rescue --kill-actor {shlex.quote(item.who)}`",
+            f"等待其所在的调用返回，或者：`%ray_rescue --kill-actor {shlex.quote(item.who)}`",
         )
     return text(
         "look again with `traindbg ray-workers`, and ask again with a longer --timeout",

@@ -39,7 +39,7 @@ def interrupt(case: Case, words: str, method: str, *, yes: bool) -> list[RayResc
     if any(row["in_init"] for row in rows):
         raise ActionRefused(
             f"{worker.who} is in its __init__, at {rows[0]['where']}: an actor does not survive an interrupted __init__",
-            f"to end it: traindbg ray-rescue --kill-actor {shlex.quote(words)}",
+            f"to end it: `%ray_rescue --kill-actor {shlex.quote(words)}`",
         )
     if not yes:
         return [_planned(worker, row) for row in rows]

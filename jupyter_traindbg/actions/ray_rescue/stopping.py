@@ -27,9 +27,7 @@ def stop(case: Case, words: str, *, yes: bool) -> list[RayRescue]:
     ident = job.submission_id or job.job_id or words
     before = f"{job.status}: {job.entrypoint[:80]}"
     if not job.running:
-        raise ActionRefused(
-            f"job {ident} does not run: it is {job.status}", "what it left: traindbg ray-rescue --leftovers"
-        )
+        raise ActionRefused(f"job {ident} does not run: it is {job.status}", "what it left: `%ray_rescue --leftovers`")
     planned = RayRescue("job", f"job {ident}", ident, before, _will(case, job))
     if not yes:
         return [planned]

@@ -242,8 +242,8 @@ def _steps(roots: Sequence[int], *, known: bool, gone: bool) -> list[str]:
         ]
     return [
         text(
-            f"See what {ranks} does: `traindbg stacks` or `%stacks`; `traindbg diagnose` looks for the reason.",
-            f"查看 {ranks} 在做什么：`traindbg stacks` 或 `%stacks`；`traindbg diagnose` 会寻找原因。",
+            f"See what {ranks} does: `%stacks`; `traindbg diagnose` looks for the reason.",
+            f"查看 {ranks} 在做什么：`%stacks`；`traindbg diagnose` 会寻找原因。",
         ),
         text(
             "If it is past this call already, it skipped it: look for a branch or a `continue` that only this rank took.",

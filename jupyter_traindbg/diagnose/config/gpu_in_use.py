@@ -34,8 +34,8 @@ def rule(plan: Plan) -> list[Finding]:
             ),
             steps=[
                 text(
-                    "See who has it: traindbg gpu; end leftovers, or choose others with CUDA_VISIBLE_DEVICES.",
-                    "查看占用者：traindbg gpu；结束残留进程，或用 CUDA_VISIBLE_DEVICES 另选。",
+                    "See who has it: `%gpu`; end leftovers, or choose others with CUDA_VISIBLE_DEVICES.",
+                    "查看占用者：`%gpu`；结束残留进程，或用 CUDA_VISIBLE_DEVICES 另选。",
                 )
             ],
             confidence="medium",

@@ -154,8 +154,8 @@ def _taken(groups: Sequence[Group], nodes: Sequence[RayNode]) -> list[Finding]:
             ),
             steps=[
                 text(
-                    "See who has it: traindbg ray-workers, and of jobs that are over: traindbg ray-rescue --leftovers.",
-                    "查看占用者：traindbg ray-workers；已结束任务的残留：traindbg ray-rescue --leftovers。",
+                    "See who has it: `%ray_workers`, and of jobs that are over: `%ray_rescue --leftovers`.",
+                    "查看占用者：`%ray_workers`；已结束任务的残留：`%ray_rescue --leftovers`。",
                 )
             ],
             reference=demand.ACTORS,

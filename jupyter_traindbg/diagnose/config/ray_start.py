@@ -95,7 +95,7 @@ def _code(trial: RayWorkerTrial) -> str:
 
 def _mend(trial: RayWorkerTrial) -> str:
     if trial.failed_in == "process":
-        return text("See what has the resources: traindbg ray-workers.", "查看资源被谁占用：traindbg ray-workers。")
+        return text("See what has the resources: `%ray_workers`.", "查看资源被谁占用：`%ray_workers`。")
     if trial.where:
         return text("Mend it at the line named, and give the same command again.", "在所示代码行修复后，再用同一命令。")
     return text(
@@ -120,7 +120,7 @@ def _left(trial: RayWorkerTrial) -> Iterator[Finding]:
             "It belongs to this process, so that Ray ends it when this process ends.",
             "它属于本进程，本进程结束时 Ray 会结束它。",
         ),
-        next_steps=[text("Look again: traindbg ray-workers.", "再看一次：traindbg ray-workers。")],
+        next_steps=[text("Look again: `%ray_workers`.", "再看一次：`%ray_workers`。")],
     )
 
 

@@ -243,7 +243,7 @@ def holder_words(point: MeetingPoint) -> str:
 
 
 def preflight(joiner: Joiner) -> str:
-    command = f"traindbg nccl-check --preflight --master-addr {joiner.told.address} --master-port {joiner.told.port}"
+    command = f"%nccl_check --preflight --master-addr {joiner.told.address} --master-port {joiner.told.port}"
     return text(f"From each host: `{command}`.", f"在每台主机上执行：`{command}`。")
 
 

@@ -203,5 +203,5 @@ def _steps(seen: LogFollow) -> list[str]:
     advice = _advice(seen)
     pid = str(seen.writers[0].pid) if seen.writers else "PID"
     if advice is None:
-        return [text(f"Ask the job itself: %diagnose {pid}", f"直接询问任务：%diagnose {pid}")]
+        return [text(f"Ask the job itself: `%diagnose {pid}`", f"直接询问任务：`%diagnose {pid}`")]
     return [look.said.replace("{pid}", pid) for look in advice.look]

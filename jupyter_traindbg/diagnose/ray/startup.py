@@ -154,9 +154,9 @@ def _hit(case: RayCase, one: StartUp) -> Hit | None:
             ),
             text(
                 "Next time start fewer, or hand out work to those that are up instead of waiting for all; import heavy packages inside "
-                "the methods that need them. `traindbg preflight --ray` times one worker before you start many.",
+                "the methods that need them. `%preflight --ray auto` times one worker before you start many.",
                 "下次启动更少，或先给已启动的分发任务而不是等待全部；把重的 import 放到需要它的方法中。"
-                "`traindbg preflight --ray` 可在大量启动前先测一个 worker。",
+                "`%preflight --ray auto` 可在大量启动前先测一个 worker。",
             ),
         ],
         confidence="high" if to_go is not None and not stands and one.up >= ENOUGH else "medium",

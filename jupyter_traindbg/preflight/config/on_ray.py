@@ -69,7 +69,7 @@ def cluster_at(address: str, timeout: float) -> tuple[raystate.ClusterAddress, R
     found = raystate.resolve(asked.address, max(0.3, ends - time.monotonic()))
     cluster = raystate.read(found, deadline_s=max(0.5, ends - time.monotonic()))
     if not any(node.alive for node in cluster.nodes):
-        raise CannotAttach(f"no node of the cluster at {found} is alive", "see why: traindbg ray-workers")
+        raise CannotAttach(f"no node of the cluster at {found} is alive", "see why: `%ray_workers`")
     return found, cluster
 
 

@@ -34,7 +34,7 @@ def view(result: Attached) -> Iterator[Block]:
         yield Table(
             "Ranks", [columns[i] for i in kept], [[row[i] for i in kept] for row in rows], 30, "groups of ranks"
         )
-    yield Line(["Next: ", *(part for name in NEXT for part in (Span(name, "code"), " "))])
+    yield Line(["Next: ", *(part for name in NEXT for part in (Span(name, "code"), ", "))][:-1])
 
 
 def _alike(rank: Rank) -> tuple[object, ...]:

@@ -121,7 +121,7 @@ def going_on(result: Checkpoint) -> Iterator[tuple[str, str]]:
     else:
         load = f"torch.load({result.directory + '/model.pt'!r}, weights_only=True)"
     yield text("the weights alone, without traindbg", "仅加载权重（无需 traindbg）"), load
-    yield text("check every byte of it", "校验每个字节"), f"traindbg checkpoint --verify {_shell(result.directory)}"
+    yield text("check every byte of it", "校验每个字节"), f"%checkpoint --verify {_shell(result.directory)}"
 
 
 def _variable(name: str) -> str:

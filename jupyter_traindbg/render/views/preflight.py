@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 from ...model import AllReduce, Interface, NotAvailable, Preflight, PreflightHost, PreflightPort
 from ..blocks import Block, Card, Column, Inline, Items, Line, Pair, Pairs, Span, Table, Tone
-from ..common import DASH, measured, short_command
+from ..common import DASH, measured
+from ..short_commands import short_command
 from ..units import duration, plural, size
 
+HOLDER = 60
+"""Characters of the command that holds a port."""
 STATES: dict[str, Tone] = {"free": "good", "open": "good", "refused": "plain"}
 
 
@@ -50,7 +53,7 @@ def _port(port: PreflightPort) -> list[Inline]:
         Span(port.state, STATES.get(port.state, "bad")),
         f" ({port.detail})" if port.detail else "",
     ]
-    holder: Inline = DASH if port.holder_pid is None else f"pid {port.holder_pid}: {short_command(port.holder)}"
+    holder: Inline = DASH if port.holder_pid is None else f"pid {port.holder_pid}: {short_command(port.holder, HOLDER)}"
     return [Span(f"{port.host}:{port.port}", "strong"), state, holder]
 
 

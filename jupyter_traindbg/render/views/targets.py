@@ -1,85 +1,192 @@
-"""`Targets`: what can be attached to on this host; what cannot, with the reason on a line of its own."""
+"""`Targets`: which jobs can be attached to and with which command; then each with its processes; why not, where one cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
-from ...model import Target, Targets
+from ...language import text
+from ...model import Target, Targets, names_to_type
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table
-from ..common import DASH, measured, short_command
+from ..common import DASH, measured
 from ..grouping import compact_ranks, group_by, rank_list
+from ..short_commands import same_program, short_command, short_path
 from ..units import age, plural
 
 SEPARATE = 8
 """The ranks of one launcher share a row where there are more than this and they differ only in rank and pid."""
+NAMED = 4
+"""So many jobs are named in a line."""
+SHOWN = 40
+LONGEST_RANKS = 12
+"""Characters for the numbers of ranks that share a row; where they take more, the ranks are counted."""
 
 
 def view(result: Targets) -> Iterator[Block]:
+    names = names_to_type(result.targets)
+    yield from _answer(result.targets, names)
     if not result.targets:
-        yield Line("no training process is running on this host", title=True)
-        yield Line(["Start the job, or name a pid: ", Span("%attach PID", "code")])
         return
-    yield Line(f"{plural(len(result.targets), 'target')} on this host", title=True)
     columns = [
-        Column("target"),
-        Column("kind", spare=True),
-        Column("rank"),
-        Column("framework", wrap=True, spare=True),
-        Column("running"),
+        Column(text("target", "目标")),
+        Column("rank", spare=True),
+        Column("pid", right=True, spare=True),
+        Column(text("framework", "框架"), spare=True),
+        Column(text("running", "已运行")),
+        Column("agent"),
+        Column(text("runs", "运行内容"), below=True),
     ]
-    columns += [Column("agent"), Column("command", wrap=True)]
-    yield Table("What can be attached to", columns, [_row(same) for same in _collapsed(result.targets)], 40, "targets")
-    yield from _refusals(result.targets)
+    rows = [_row(same, runs, names) for same, runs in _collapsed(result.targets)]
+    yield Table(text("On this host", "本机"), columns, rows, SHOWN, text("targets", "个目标"))
+    yield from _refusals(result.targets, names)
 
 
-def _collapsed(targets: Sequence[Target]) -> list[list[Target]]:
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+def _answer(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[Block]:
+    """Which jobs there are to attach to, which not, and what to do now."""
+    whole = [t for t in targets if t.part_of is None]
+    jobs = [t for t in whole if t.attachable and _may_train(t)]
+    closed = [t for t in whole if not t.attachable]
+    idle = [t for t in whole if t.attachable and not _may_train(t)]
+    words: list[str | Span] = []
+    if jobs:
+        words += [text(f"{plural(len(jobs), 'job')} can be attached to: ", f"可以附加到 {len(jobs)} 个任务：")]
+        words += _named(jobs, targets, names)
+    elif closed:
+        words += [text("no training job on this host can be attached to", "本机没有可以附加的训练任务")]
+    else:
+        words += [text("no training process is running on this host", "本机没有正在运行的训练进程")]
+    if closed:
+        words += [text(f"; {len(closed)} cannot: ", f"；{len(closed)} 个无法附加："), *_named(closed, targets, names)]
+    if idle:
+        kernels = plural(len(idle), "kernel trains", "kernels train")
+        words += [text(f"; {kernels} nothing: ", f"；{len(idle)} 个内核没有训练："), *_named(idle, targets, names)]
+    yield Line(words, title=True)
+    yield Line(_next_step(jobs, closed, names))
+
+
+def _may_train(target: Target) -> bool:
+    """A kernel that has loaded no deep learning library does not."""
+    return target.kind != "kernel" or bool(target.framework) or target.agent
+
+
+def _named(some: Sequence[Target], targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[str | Span]:
+    for n, target in enumerate(some[:NAMED]):
+        yield from ([text(", ", "、")] if n else [])
+        yield _name(target, names)
+        yield _size(target, targets)
+    if len(some) > NAMED:
+        more = len(some) - NAMED
+        yield text(f" and {more} more", f"，另有 {more} 个")
+
+
+def _size(target: Target, targets: Sequence[Target]) -> str:
+    if target.kind != "launcher":
+        return ""
+    members = sum(t.part_of == target.name for t in targets)
+    if target.world_size is None:
+        return text(f" ({plural(members, 'process', 'processes')})", f"（{members} 个进程）") if members else ""
+    if target.world_size == members:
+        return text(f" ({plural(members, 'rank')})", f"（{members} 个 rank）")
+    return text(f" ({members} of {target.world_size} ranks)", f"（{target.world_size} 个 rank 中的 {members} 个）")
+
+
+def _next_step(jobs: Sequence[Target], closed: Sequence[Target], names: Mapping[str, str]) -> str:
+    if jobs:
+        return text("next: ", "下一步：") + f"`%attach {names[jobs[0].name]}`"
+    if closed:
+        command = f"`%attach {names[closed[0].name]}`"
+        return text(f"{command} says what would let you in", f"{command} 会说明怎样才能进入")
+    return text("Start the job, or name a pid: `%attach PID`", "请启动任务，或指定进程号：`%attach PID`")
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def _collapsed(targets: Sequence[Target]) -> list[tuple[list[Target], Span]]:
+    """What shares a row, and what it runs."""
+    by_name = {t.name: t for t in targets}
+    runs = {id(t): _runs(t, by_name.get(t.part_of or "")) for t in targets}
     out: list[list[Target]] = []
     for same in group_by(
-        targets, lambda t: (t.part_of, t.kind, str(t.framework), t.agent, t.why_not, t.command, t.user)
+        targets, lambda t: (t.part_of, t.kind, str(t.framework), t.agent, _why_not(t), runs[id(t)], t.user)
     ):
         together = same[0].part_of is not None and len(same) > SEPARATE
         out += [same] if together else [[target] for target in same]
     order = {id(target): i for i, target in enumerate(targets)}
-    return sorted(out, key=lambda same: order[id(same[0])])
+    return [(same, runs[id(same[0])]) for same in sorted(out, key=lambda same: order[id(same[0])])]
 
 
-def _row(same: Sequence[Target]) -> list[Inline]:
+def _runs(target: Target, launcher: Target | None) -> Span:
+    """The notebook of a kernel; else the command, unless it says no more than that of the `launcher`."""
+    if target.notebook is not None:
+        return Span(target.notebook, "code", hover=target.command, fit=short_path)
+    if launcher is not None and same_program(target.command, launcher.command):
+        return Span("")
+    return Span(target.command, "code", fit=short_command)
+
+
+def _row(same: Sequence[Target], runs: Span, names: Mapping[str, str]) -> list[Inline]:
     target = same[0]
-    name = target.name if len(same) == 1 else f"{target.name} ... {same[-1].name}"
-    if target.part_of is not None:
-        name = f"└ {name}"
-    answers = Span("answers", "good") if target.agent else Span("none yet" if target.attachable else "no way in")
-    if target.kind == "launcher" and target.attachable:
-        answers = DASH  # its ranks do
+    name: list[str | Span] = [_name(target, names)]
+    if len(same) > 1:
+        name += [" … ", _name(same[-1], names)]
+    rank, rest = _rank(same)
     return [
-        Span(name, "strong"),
-        target.kind,
-        _rank(same),
+        name if target.part_of is None else ["└ ", *name],
+        rank,
+        str(target.pid) if len(same) == 1 else DASH,
         measured(target.framework, str),
         age(max(t.running_s for t in same)),
-        answers,
-        short_command(target.command),
+        _agent(target),
+        [rest, runs] if rest else runs,
     ]
 
 
-def _rank(same: Sequence[Target]) -> Inline:
-    ranks = [t.rank for t in same if t.rank is not None]
-    world = same[0].world_size
+def _name(target: Target, names: Mapping[str, str]) -> Span:
+    """What one can type; the whole of it on hover."""
+    name = names[target.name]
+    return Span(name, "code", hover=target.name if name != target.name else "")
+
+
+def _rank(same: Sequence[Target]) -> tuple[Inline, str]:
+    """The rank, or how many there are; and which ones these are, where it takes too many words for a column."""
+    ranks, world = [t.rank for t in same if t.rank is not None], same[0].world_size
     if not ranks:
-        return DASH if world is None else f"{world} ranks"
-    return rank_list(ranks) + (f" of {world}" if world is not None else "")
+        return (DASH if world is None else text(plural(world, "rank"), f"{world} 个 rank")), ""
+    numbers = rank_list(ranks)
+    shown, rest = (numbers, "") if len(numbers) <= LONGEST_RANKS else (str(len(ranks)), f"{compact_ranks(ranks)} ")
+    return (shown if world is None else text(f"{shown} of {world}", f"{shown} / {world}")), rest
 
 
-def _refusals(targets: Sequence[Target]) -> Iterator[Block]:
+def _agent(target: Target) -> Inline:
+    if not target.attachable:
+        return Span(text("no way in", "无法进入"), "warn", hover=target.why_not or "")
+    if target.kind == "launcher":
+        return DASH  # its ranks have one each
+    return Span(text("answers", "有应答"), "good") if target.agent else text("none yet", "尚无")
+
+
+# --- what cannot be entered -----------------------------------------------------------------------------------------
+
+
+def _refusals(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[Block]:
     """Why not, once per reason: the same wall usually stands before many processes."""
     refused = [t for t in targets if t.why_not is not None]
     if not refused:
         return
     items: list[Inline] = []
-    for same in group_by(refused, lambda t: (t.why_not or "").replace(str(t.pid), "PID")):
+    for same in group_by(refused, _why_not):
         ranks = [t.rank for t in same if t.rank is not None]
-        names = ", ".join(t.name for t in same[:4])
-        if len(same) > 4:
-            names = compact_ranks(ranks) if len(ranks) == len(same) else f"{names}, ... ({len(same)})"
-        items.append([Span(names, "strong"), f": {same[0].why_not}"])
-    yield Items(items, Span("Cannot be attached to", "warn"))
+        named = ", ".join(names[t.name] for t in same[:NAMED])
+        if len(same) > NAMED:
+            named = compact_ranks(ranks) if len(ranks) == len(same) else f"{named}, … ({len(same)})"
+        items.append([Span(named, "strong"), f": {same[0].why_not if len(same) == 1 else _why_not(same[0])}"])
+    yield Items(items, Span(text("Cannot be attached to", "无法附加"), "warn"))
+
+
+def _why_not(target: Target) -> str:
+    """The reason, in the same words for all processes that it is true of."""
+    return re.sub(rf"\b{target.pid}\b", "PID", target.why_not or "")

@@ -67,6 +67,6 @@ def test_another_process_with_its_number_is_not_touched(child: subprocess.Popen[
 def test_a_zombie_is_nothing_to_be_attached_to(child: subprocess.Popen[bytes]) -> None:
     die(child)
     (link,) = process.links(str(child.pid), 5.0)
-    with pytest.raises(TargetGone, match=r"killed by SIGKILL; `diagnose` tells how"):
+    with pytest.raises(TargetGone, match=r"killed by SIGKILL; `traindbg diagnose` tells how"):
         Job(str(child.pid), [link]).enter(5.0)
     assert not link.noted.logs, "its descriptors are closed"

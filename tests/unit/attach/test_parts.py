@@ -14,7 +14,7 @@ from support import until
 
 from jupyter_traindbg.attach import base, discover, process, resolve
 from jupyter_traindbg.attach.base import Entered, Link, Part, introduce, whole_job
-from jupyter_traindbg.attach.command_lines import is_rays
+from jupyter_traindbg.command_lines import is_rays
 from jupyter_traindbg.errors import NoTarget, TargetGone, UnknownTarget
 from jupyter_traindbg.job import Job
 from jupyter_traindbg.outside import procfs

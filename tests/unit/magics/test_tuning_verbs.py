@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +40,7 @@ class Recorded:
 
 def asked(words: str) -> tuple[str | None, str, tuple[Any, ...], dict[str, Any]]:
     name, *rest = words.split()
-    parser = base.complete_parser(argparse.ArgumentParser(prog=name), name)
+    parser = base.parser(name)
     session: Any = Recorded()
     base.load(name).run(parser.parse_args(rest), session)
     return session.target, *session.asked

@@ -14,7 +14,7 @@ from jupyter_traindbg.preflight import asking, look
 
 
 def parsed(words: str) -> argparse.Namespace:
-    return base.complete_parser(argparse.ArgumentParser(), "nccl_check").parse_args(words.split())
+    return base.parser("nccl_check").parse_args(words.split())
 
 
 @pytest.fixture

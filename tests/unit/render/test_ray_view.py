@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from dataclasses import replace
@@ -13,6 +12,7 @@ import render_scenes_ray as scenes
 from jupyter_traindbg import render
 from jupyter_traindbg.errors import UsageError
 from jupyter_traindbg.magics import base, ray_workers
+from jupyter_traindbg.magics.ipython import NotebookSession
 
 
 def words(text: str) -> str:
@@ -76,15 +76,15 @@ def test_a_look_in_one_line() -> None:
 
 @pytest.mark.parametrize("words", [["--every", "0"], ["--watch", "--for", "-1"]])
 def test_times_that_are_none(words: list[str]) -> None:
-    parser = base.complete_parser(argparse.ArgumentParser(), "ray_workers")
+    parser = base.parser("ray_workers")
     with pytest.raises(UsageError, match="more than none"):
         ray_workers.run(parser.parse_args(words), None)  # type: ignore[arg-type]
 
 
 def test_an_address_that_is_none() -> None:
-    parser = base.complete_parser(argparse.ArgumentParser(), "ray_workers")
+    parser = base.parser("ray_workers")
     with pytest.raises(UsageError, match="no address of a Ray cluster"):
-        ray_workers.run(parser.parse_args(["ray:job@nonsense"]), None)  # type: ignore[arg-type]
+        ray_workers.run(parser.parse_args(["ray:job@nonsense"]), NotebookSession())
 
 
 def test_a_watch_takes_a_hundredth_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from jupyter_traindbg.model import Frame
 from jupyter_traindbg.render import units
 from jupyter_traindbg.render.chart import SVG_HEIGHT, SVG_WIDTH, drawing, sparkline
 from jupyter_traindbg.render.clean import LONGEST, clean
-from jupyter_traindbg.render.common import short_command, spread
+from jupyter_traindbg.render.common import spread
 from jupyter_traindbg.render.frames import runs
 
 GIB = 1024**3
@@ -121,14 +121,6 @@ def test_drawing_stays_in_its_box_and_keeps_spikes() -> None:
 def test_spread_names_the_ranks_at_the_ends() -> None:
     assert spread([(0, 3.0), (1, 1.0), (2, 8.0)], str) == "min 1.0 (rank 1) · median 3.0 · max 8.0 (rank 2)"
     assert spread([(0, 3.0), (1, 3.0), (2, math.nan)], str) == "3.0"
-
-
-def test_short_command_keeps_script_and_end() -> None:
-    assert short_command("/opt/venv/bin/python train.py") == "python train.py"
-    long = short_command("python -m train " + "--x " * 50 + "--seed 7", 40)
-    assert len(long) == 40
-    assert long.startswith("python -m train")
-    assert long.endswith("--seed 7")
 
 
 def test_runs_fold_library_frames_and_what_was_inherited() -> None:

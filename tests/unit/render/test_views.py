@@ -44,30 +44,7 @@ def row(words: str, start: str) -> str:
     return re.sub(r"\s+", " ", line)
 
 
-# --- targets, attached -----------------------------------------------------------------------------------------------
-
-
-def test_targets() -> None:
-    words = text(scenes.targets(2))
-    assert (
-        row(words, "torchrun:900")
-        == "torchrun:900 launcher 2 ranks torch 2.9 2 h 15 min – torchrun --nproc-per-node 2 train.py"
-    )
-    assert (
-        row(words, "└ 1001") == "└ 1001 rank 1 of 2 torch 2.9 2 h 13 min answers python -u train.py --config big.yaml"
-    )
-    assert row(words, "77") == "77 process – –¹ 3 d no way in python /srv/77/finetune.py"
-    assert "  - 77, 78: it belongs to root" in words
-
-
-def test_the_ranks_of_a_large_job_share_a_row() -> None:
-    words = text(scenes.targets(300))
-    assert row(words, "└ 1000").startswith("└ 1000 ... 1299 rank 0-299 of 300 torch 2.9")
-    assert "304 targets" in words
-
-
-def test_no_targets_says_what_to_do() -> None:
-    assert "name a pid" in text(scenes.EMPTY["targets"])
+# --- attached -------------------------------------------------------------------------------------------------------
 
 
 def test_attached_groups_ranks_that_are_alike() -> None:
@@ -75,7 +52,7 @@ def test_attached_groups_ranks_that_are_alike() -> None:
     assert "300 ranks, the agent is in 298 of them" in words
     assert row(words, "ranks 0-6, 8, 10-299 (298) of 300").endswith("298 pids injected 3.11.9 2.9.1 torch, lightning")
     assert "none (outside only)" in row(words, "ranks 7, 9 of 300")
-    assert "Next: %stacks" in words
+    assert "Next: traindbg stacks, traindbg steps" in words
 
 
 # --- stacks ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from cases import each
 from render_scenes import collectives, grads, lr, lr_changed, lr_in_force, stacks
 from render_scenes_diagnosis import stuck
 
+from jupyter_traindbg import commands
 from jupyter_traindbg.errors import UsageError
 from jupyter_traindbg.model import Finding, NotAvailable, Silent
 from jupyter_traindbg.widgets import cards, checkpoint, gradients, learning_rate
@@ -76,7 +77,7 @@ def test_what_no_rank_has_is_not_there_and_no_zero() -> None:
 )
 def test_only_our_own_verbs_become_buttons(step: str, does: str | None) -> None:
     card = cards.cards([Finding("code", "warning", "title", next_steps=[step])])[0]
-    assert card["next_steps"] == [{"text": step, "does": does}]
+    assert card["next_steps"] == [{"text": commands.spelled(step), "does": does}]
 
 
 def test_texts_of_the_trainee_steer_nothing() -> None:

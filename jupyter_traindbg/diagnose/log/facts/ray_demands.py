@@ -109,9 +109,9 @@ def queued(evidence: LogEvidence) -> str:
 def _turn(demand: _Demand, in_use: str) -> str:
     return text(
         f"Ray: {{{demand.words}}} is waited for, {demand.count} times, until what is in use is free ({in_use}). Tasks get their turn as "
-        "others end; actors keep what they have, so that actors that wait may never start: %ray_workers tells which of both it is",
+        "others end; actors keep what they have, so that actors that wait may never start: `%ray_workers` tells which of both it is",
         f"Ray：{demand.count} 个 {{{demand.words}}} 的请求在等待已占用的资源（已用 {in_use}）。任务会随其他任务结束而轮到；"
-        "actor 不会释放资源，等待中的 actor 可能永远不会启动：用 %ray_workers 查看是哪一种",
+        "actor 不会释放资源，等待中的 actor 可能永远不会启动：用 `%ray_workers` 查看是哪一种",
     )
 
 

@@ -134,14 +134,10 @@ def test_unknown_keys_and_an_empty_file_are_no_finding() -> None:
 
 
 def test_a_magic_takes_the_same_words() -> None:
-    from IPython.core.magic_arguments import MagicArgumentParser
-
     from jupyter_traindbg.magics import base
 
-    parser = base.complete_parser(MagicArgumentParser(prog="%preflight", add_help=False), "preflight")
-    args = parser.parse_argstring(
-        "run.yaml a.b=1 --gpus 8 --gpu-memory 80GB -- torchrun --nproc-per-node 8 't t.py' --gpus 3"
-    )
+    words = base.split("run.yaml a.b=1 --gpus 8 --gpu-memory 80GB -- torchrun --nproc-per-node 8 't t.py' --gpus 3")
+    args = base.parser("preflight").parse_args(words)
     assert args.words == ["run.yaml", "a.b=1", "torchrun", "--nproc-per-node", "8", "t t.py", "--gpus", "3"]
     assert (args.gpus, args.gpu_memory) == (8, 80 * GIB)
 

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 
-__all__ = ["connection_file", "is_helper", "is_launcher", "is_rays", "kernel_name", "program"]
+__all__ = [
+    "connection_file",
+    "is_helper",
+    "is_launcher",
+    "is_rays",
+    "kernel_name",
+    "launched_by",
+    "program",
+    "words",
+    "written",
+]
 
-_LAUNCHER_MODULES = (
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "deepspeed.launcher.launch",
-    "accelerate.commands.launch",
-)
-_LAUNCHER_SCRIPTS = ("torchrun", "accelerate-launch", "deepspeed")
+_LAUNCHER_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torch.distributed.launch",
+    "deepspeed.launcher.launch": "deepspeed",
+    "accelerate.commands.launch": "accelerate launch",
+}
+_LAUNCHER_SCRIPTS = {"torchrun": "torchrun", "accelerate-launch": "accelerate launch", "deepspeed": "deepspeed"}
+"""Both with what people call them."""
 _HELPERS = (
     "multiprocessing.resource_tracker",
     "multiprocessing.semaphore_tracker",
@@ -62,15 +74,21 @@ def program(command: Sequence[str]) -> tuple[str, str, Sequence[str]]:
     return "", "", ()
 
 
+def launched_by(command: Sequence[str]) -> tuple[str, Sequence[str]] | None:
+    """The launcher of ranks that a command line runs, as people call it, and its arguments; None where it runs none."""
+    if not command or "python" not in os.path.basename(command[0]):
+        return None
+    kind, name, arguments = program(command)
+    script = os.path.basename(name)
+    if script == "accelerate" and list(arguments[:1]) == ["launch"]:
+        script, arguments = "accelerate-launch", arguments[1:]
+    launcher = _LAUNCHER_MODULES.get(name) if kind == "module" else _LAUNCHER_SCRIPTS.get(script)
+    return None if launcher is None else (launcher, arguments)
+
+
 def is_launcher(command: Sequence[str]) -> bool:
     """Whether a command line is that of torchrun or another launcher of ranks."""
-    if not command or "python" not in os.path.basename(command[0]):
-        return False
-    kind, name, arguments = program(command)
-    if kind == "module":
-        return name in _LAUNCHER_MODULES
-    script = os.path.basename(name)
-    return script in _LAUNCHER_SCRIPTS or (script == "accelerate" and list(arguments[:1]) == ["launch"])
+    return launched_by(command) is not None
 
 
 def connection_file(command: Sequence[str]) -> str | None:
@@ -90,3 +108,16 @@ def kernel_name(connection_file: str) -> str:
     """The id where the file is named in Jupyter's way, else the file itself."""
     by_id = _KERNEL_ID.search(connection_file)
     return by_id.group(1) if by_id else connection_file
+
+
+def written(command: Sequence[str]) -> str:
+    """A command line as one would type it, quoted where a shell needs it. A single word, the title of a process, is as it is."""
+    return command[0] if len(command) == 1 else shlex.join(command)
+
+
+def words(line: str) -> list[str]:
+    """The words of what `written` wrote. A line that is no shell's (a title, an open quote) is split at its spaces."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()

@@ -1,0 +1,109 @@
+"""How a command is spelled where the person is: ``%lr --undo`` in a notebook, ``traindbg lr 4711 --undo`` at a terminal.
+
+The texts of this package write a command between backticks, in either spelling; whatever shows a text passes it through `spelled`. A
+command about another job than the one that it would mean by itself names that job: see `about`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pkgutil
+import re
+import shlex
+from collections.abc import Iterator
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+__all__ = ["about", "command", "in_a_notebook", "magics_are_here", "spelled", "spelled_all", "verbs"]
+
+_NOT_VERBS = {"base", "completion", "hearing", "ipython", "parser", "tuning"}
+_ABOUT_NO_JOB = ("targets", "preflight")
+_NEEDS_NO_JOB = {"checkpoint": ("--verify", "--inspect", "--compare"), "nccl_check": ("--preflight",)}
+_TUNING = ("lr", "weight_decay", "clip")
+_PLACEHOLDER = "TARGET"
+
+_COMMAND = re.compile(r"(?:%(?P<magic>\w+)|traindbg (?P<verb>[a-z]+(?:-[a-z]+)*))(?:\s+(?P<words>.*))?", re.DOTALL)
+_QUOTED = re.compile("`([^`]+)`")
+_VALUE = re.compile(r"VALUE|NORM|\d*\.\d+|\d*\.?\d+e[+-]?\d+")
+
+_magics = False
+_target: ContextVar[str | None] = ContextVar("traindbg_target", default=None)
+
+
+@cache
+def verbs() -> tuple[str, ...]:
+    """All verbs, as the magics spell them (with underscores): one module of `jupyter_traindbg.magics` each. Imports none of them."""
+    folder = os.path.join(os.path.dirname(__file__), "magics")
+    return tuple(sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name not in _NOT_VERBS))
+
+
+def in_a_notebook(here: bool) -> None:
+    """Say whether this process has our magics. Until it is said, commands are a terminal's."""
+    global _magics
+    _magics = here
+
+
+def magics_are_here() -> bool:
+    """Whether commands are spelled as magics."""
+    return _magics
+
+
+@contextlib.contextmanager
+def about(target: str | None) -> Iterator[None]:
+    """Meanwhile commands name `target`, where they name none. With None it stays as it is: without a target around it, they mean the right
+    job by themselves.
+    """
+    token = _target.set(_target.get() if target is None else target)
+    try:
+        yield
+    finally:
+        _target.reset(token)
+
+
+def spelled(text: str) -> str:
+    """`text` with every command between backticks as it is typed here."""
+    return _QUOTED.sub(lambda match: f"`{command(match[1])}`", text) if "`" in text else text
+
+
+def spelled_all(document: Any) -> Any:
+    """Plain data (of dicts, lists and strings), its texts `spelled`."""
+    if isinstance(document, str):
+        return spelled(document)
+    if isinstance(document, list):
+        return [spelled_all(one) for one in document]
+    return {key: spelled_all(value) for key, value in document.items()} if isinstance(document, dict) else document
+
+
+def command(words: str) -> str:
+    """One command of ours as it is typed here; anything else as it is."""
+    match = _COMMAND.fullmatch(words)
+    verb = "" if match is None else match["magic"] or match["verb"].replace("-", "_")
+    if match is None or verb not in verbs():
+        return words
+    name = f"%{verb}" if _magics else f"traindbg {verb.replace('_', '-')}"
+    rest = _with_target(verb, (match["words"] or "").strip())
+    return f"{name} {rest}" if rest else name
+
+
+def _with_target(verb: str, words: str) -> str:
+    """`words` with the target that was asked about, where one belongs there and none is."""
+    target = _target.get()
+    named = "" if target is None else shlex.quote(target)
+    first, _, rest = words.partition(" ")
+    if first == _PLACEHOLDER:
+        return f"{named} {rest}".strip()
+    return words if not named or _names_its_own(verb, words) else f"{named} {words}".strip()
+
+
+def _names_its_own(verb: str, words: str) -> bool:
+    """Whether a command has a target already, or is about none."""
+    if verb in _ABOUT_NO_JOB or words.startswith(_NEEDS_NO_JOB.get(verb, ())):
+        return True
+    first, _, rest = words.partition(" ")
+    if not first or first.startswith("-"):
+        return False
+    if verb in _TUNING:
+        return _VALUE.fullmatch(first) is None
+    return verb != "checkpoint" or (bool(rest) and not rest.startswith("-"))

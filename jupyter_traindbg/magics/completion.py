@@ -1,0 +1,139 @@
+"""What Tab offers behind a magic: targets, options, files, and nothing else. No verb."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
+
+from .. import commands
+from ..model import names_to_type
+from .base import parser
+from .parser import PATH, RAY, TARGET, Parser, completions_of
+
+__all__ = ["is_ours", "matcher", "offered"]
+
+IDENTIFIER = "traindbg"
+
+MOST_FILES = 200
+_MAGIC = re.compile(r"\s*(?:[\w.,\s\[\]'\"]+=\s*)?%(\w+)[ \t](.*)", re.DOTALL)
+_LAST_WORD = re.compile(r"(?:\\.|\S)*$", re.DOTALL)
+_TO_ESCAPE = re.compile(r"([\s'\"\\])")
+
+Offer = tuple[str, str]
+"""A completion and its kind: ``"option"``, ``"path"``, ``"value"``, or what a target is: ``"process"``, ``"launcher"``..."""
+
+
+def matcher() -> Callable[[CompletionContext], Any]:
+    """A matcher for IPython's completer that answers for our magics alone, and then lets nobody else answer."""
+
+    def complete(context: CompletionContext) -> Any:
+        typed = _MAGIC.fullmatch(context.text_until_cursor)
+        if typed is None or typed[1] not in commands.verbs():
+            return {"completions": [], "suppress": False}
+        fragment, offers = offered(parser(typed[1]), typed[2])
+        completions = _Alone(SimpleCompletion(text, type=kind) for text, kind in offers)
+        return {"completions": completions, "matched_fragment": fragment, "suppress": True, "ordered": True}
+
+    found: Callable[[CompletionContext], Any] = context_matcher(identifier=IDENTIFIER, priority=100)(complete)
+    return found
+
+
+class _Alone(list[SimpleCompletion]):
+    """Completions that suppress those of others also where there are none: IPython asks whether the list is empty by its length."""
+
+    def __len__(self) -> int:
+        return max(1, super().__len__())
+
+
+def is_ours(other: Any) -> bool:
+    """Whether `other` comes from `matcher`."""
+    return getattr(other, "matcher_identifier", None) == IDENTIFIER
+
+
+def offered(of: Parser, typed: str) -> tuple[str, list[Offer]]:
+    """The word that is being typed behind a verb, and what it may become. Targets cost a look at this machine's processes, see
+    `jupyter_traindbg.attach.discover.targets`.
+    """
+    match = _LAST_WORD.search(typed)
+    fragment = match[0] if match is not None else ""
+    words = typed[: len(typed) - len(fragment)].split()
+    option = _waiting(of, words)
+    if option is not None:
+        return fragment, list(_for(option, fragment))
+    if not fragment.startswith("-"):
+        action = _positional(of, words)
+        found = [] if action is None else list(_for(action, fragment))
+        if found or fragment:
+            return fragment, found
+    return fragment, [(name, "option") for name in _options(of, words) if name.startswith(fragment)]
+
+
+def _options(of: Parser, words: Sequence[str]) -> Iterator[str]:
+    """The long ones that may still be given."""
+    for action in of._actions:
+        again = isinstance(action, argparse._AppendAction) or not set(action.option_strings) & set(words)
+        yield from (name for name in action.option_strings if again and name.startswith("--"))
+
+
+def _waiting(of: Parser, words: Sequence[str]) -> argparse.Action | None:
+    """The option whose value is being typed."""
+    action = of._option_string_actions.get(words[-1]) if words else None
+    return action if action is not None and action.nargs != 0 else None
+
+
+def _positional(of: Parser, words: Sequence[str]) -> argparse.Action | None:
+    """The argument that the next word without an option is."""
+    given = 0
+    values = False
+    for word in words:
+        option = of._option_string_actions.get(word)
+        if option is not None:
+            values = option.nargs != 0
+        elif values:
+            values = False
+        else:
+            given += 1
+    places = [action for action in of._actions if not action.option_strings]
+    if places and places[-1].nargs == "*":
+        return places[min(given, len(places) - 1)]
+    return places[given] if given < len(places) else None
+
+
+def _for(action: argparse.Action, fragment: str) -> Iterator[Offer]:
+    for what in completions_of(action):
+        if what in (TARGET, RAY):
+            yield from (offer for offer in _targets(fragment) if what == TARGET or offer[0].startswith("ray:"))
+        elif what == PATH:
+            yield from ((path, "path") for path in _paths(fragment))
+        elif what.startswith(fragment):
+            yield what, "value"
+
+
+def _targets(fragment: str) -> Iterator[Offer]:
+    """Whole jobs; their ranks once somebody types a number."""
+    from ..attach.discover import targets
+
+    found = targets()
+    names = names_to_type(found)
+    seen = [(names[t.name], t.kind) for t in found if t.attachable and (t.part_of is None or fragment)]
+    yield from (offer for offer in [*seen, ("self", "kernel")] if offer[0].startswith(fragment))
+
+
+def _paths(fragment: str) -> Iterator[str]:
+    """Files and directories that begin so, directories with a slash."""
+    typed = re.sub(r"\\(.)", r"\1", fragment)
+    folder, begun = os.path.split(typed)
+    try:
+        with os.scandir(os.path.expanduser(folder) or ".") as entries:
+            found = sorted((e.name, e.is_dir()) for e in entries if e.name.startswith(begun))
+    except OSError:
+        return  # no such directory: nothing begins so
+    for name, is_folder in found[:MOST_FILES]:
+        if begun or not name.startswith("."):
+            path = os.path.join(folder, name) + ("/" if is_folder else "")
+            yield _TO_ESCAPE.sub(r"\\\1", path)
