@@ -60,6 +60,7 @@ class TerminalSession:
             yield job
 
     def attach(self, target: str | None, timeout: float) -> Result:
+        self.named = target
         job = attach(target, timeout=timeout)
         self.named = job.name
         try:
@@ -69,6 +70,7 @@ class TerminalSession:
             job.close()
 
     def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
+        self.named = target
         with connect(target, timeout=timeout) as job:
             return job.detached(force=force, timeout=timeout)
 

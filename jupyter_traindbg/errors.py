@@ -58,6 +58,8 @@ __all__ = [
 
 MOST_CHOICES = 4
 """Candidates that are named in one line."""
+SHORT = 48
+"""Characters of what a candidate runs that have room in such a line: its beginning and its end."""
 
 
 class TraindbgError(Exception):
@@ -79,6 +81,10 @@ class TraindbgError(Exception):
 
     def __str__(self) -> str:
         return "; ".join(part for part in self.parts() if part)
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= SHORT else f"{words[: SHORT // 4]}…{words[-SHORT * 3 // 4 :]}"
 
 
 def _printable(words: str) -> str:
@@ -146,9 +152,10 @@ class AmbiguousTarget(TraindbgError):
         choices = self.choices()
         if not choices:
             return cause, step
-        shown = ", ".join(f"`{one}`" if self.asked else one for one in choices[:MOST_CHOICES])
+        runs = [f" ({_printable(_cut(words))})" if words else "" for words in self.candidates.values()]
+        shown = [f"`{one}`{words}" if self.asked else one + words for one, words in zip(choices, runs, strict=True)]
         more = len(choices) - MOST_CHOICES
-        return cause, f"{step}: {shown}" + (f", and {more} more" if more > 0 else "")
+        return cause, f"{step}: {', '.join(shown[:MOST_CHOICES])}" + (f", and {more} more" if more > 0 else "")
 
 
 class TargetGone(TraindbgError):

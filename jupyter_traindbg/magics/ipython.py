@@ -21,7 +21,7 @@ from .parser import WIDTH
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-_SILENCED = re.compile(rf"^(\s*(?:\w+\s*=\s*)?%(?:{'|'.join(commands.verbs())}));+(?=\s*$)")
+_SILENCED = re.compile(rf"run_line_magic\('({'|'.join(commands.verbs())});+', '")
 LEAST_ROOM = 24
 MOST_CHOICES = 12
 """Candidates that are listed below an error."""
@@ -130,7 +130,7 @@ def load(shell: InteractiveShell) -> NotebookSession:
     session = NotebookSession()
     commands.in_a_notebook(True)
     shell.events.register("pre_run_cell", hearing.begin)
-    shell.input_transformers_cleanup.append(_parted)
+    shell.input_transformers_post.append(_parted)
     for name in commands.verbs():
         shell.register_magic_function(_magic(name, session), "line", name)
     completer = getattr(shell, "Completer", None)
@@ -144,7 +144,7 @@ def unload(shell: InteractiveShell, session: NotebookSession) -> None:
     session.close(everything=True)
     commands.in_a_notebook(False)
     shell.events.unregister("pre_run_cell", hearing.begin)
-    shell.input_transformers_cleanup.remove(_parted)
+    shell.input_transformers_post.remove(_parted)
     for name in commands.verbs():
         shell.magics_manager.magics["line"].pop(name, None)
     completer = getattr(shell, "Completer", None)
@@ -153,8 +153,8 @@ def unload(shell: InteractiveShell, session: NotebookSession) -> None:
 
 
 def _parted(lines: list[str]) -> list[str]:
-    """``%grads;`` with a space before the semicolon: IPython would look for a magic of that name."""
-    return [_SILENCED.sub(r"\1 ;", line) if "%" in line else line for line in lines]
+    """The call that IPython makes of ``%grads;``, with the semicolon as its argument: it would look for a magic of that name."""
+    return [_SILENCED.sub(r"run_line_magic('\1', ';", line) if ";'" in line else line for line in lines]
 
 
 def _magic(name: str, session: NotebookSession) -> Callable[[str], Result | None]:

@@ -163,6 +163,6 @@ def test_a_terminal_tells_how_a_zombie_ended_and_attaches_to_none(
     for verb in ("attach", "steps", "stacks", "environ"):
         assert cli.main([verb, str(program.pid)]) == cli.COULD_NOT
         assert (
-            f"process {program.pid} has ended: killed by SIGSEGV; `traindbg diagnose` tells how"
+            f"process {program.pid} has ended: killed by SIGSEGV; `traindbg diagnose {program.pid}` tells how"
             in capsys.readouterr().err
         )

@@ -168,7 +168,7 @@ def test_help_is_printed_and_a_semicolon_keeps_quiet(notebook: Notebook, trainee
         assert "usage: %lr [-h]" in shown
     for silenced in (f"%stacks {trainee.pid};", f"%stacks {trainee.pid} ;", "%targets;"):
         assert notebook.run(silenced) == []
-    assert notebook.text('x = """\n%targets;\n%targets\n"""') == ""
+    assert notebook.text('x = """\n%targets;\n"""\nprint(repr(x))') == "'\\n%targets;\\n'\n", "text is no command"
 
 
 def test_what_to_do_next_names_the_job_that_was_asked(notebook: Notebook, trainee: Program) -> None:

@@ -62,3 +62,16 @@ def test_errors_are_one_line_and_help_begins_with_examples(open_notebook: Open, 
     for index in range(1, len(wrong) + 1):
         assert "Traceback" not in book.output(index).inner_text()
     screenshot("typing-errors", book.page.locator(".jp-WindowedPanel-viewport"))
+
+
+def test_targets_are_named_as_people_know_them(open_notebook: Open, start: Start, screenshot: Shot) -> None:
+    training = start(str(REPO / "notebooks" / "demo_train.py"), "--minutes", "15", ready="step 20 ", timeout_s=180)
+    other = open_notebook(["import torch"])
+    other.run(0)
+    book = open_notebook(["%load_ext traindbg", "%targets", f"%attach kernel:{other.name}"])
+    for index in range(3):
+        book.run(index)
+    expect(book.output(1)).to_contain_text(f"kernel:{other.name}")
+    expect(book.output(1)).to_contain_text(f"{training.pid}")
+    expect(book.output(2)).to_contain_text("attached to")
+    screenshot("view-targets", book.page.locator(".jp-WindowedPanel-viewport"))

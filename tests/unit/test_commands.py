@@ -104,14 +104,14 @@ def test_candidates_are_the_command_that_was_typed_with_each_of_them() -> None:
     error = AmbiguousTarget(
         "there are 2 jobs to choose from", candidates={"4711": "python train.py", "/tmp/a b.sock": ""}
     )
-    assert str(error) == "there are 2 jobs to choose from; name one of them: 4711, /tmp/a b.sock"
+    assert str(error) == "there are 2 jobs to choose from; name one of them: 4711 (python train.py), /tmp/a b.sock"
     error.asked = ("ray_rescue", "--leftovers")
     assert error.choices() == [
         "traindbg ray-rescue 4711 --leftovers",
         "traindbg ray-rescue '/tmp/a b.sock' --leftovers",
     ]
     assert str(error).endswith(
-        "name one of them: `traindbg ray-rescue 4711 --leftovers`, `traindbg ray-rescue '/tmp/a b.sock' --leftovers`"
+        "name one of them: `traindbg ray-rescue 4711 --leftovers` (python train.py), `traindbg ray-rescue '/tmp/a b.sock' --leftovers`"
     )
     meant = AmbiguousTarget("two kernels", candidates={"kernel:1a": "", "kernel:1b": ""}, instead_of="kernel:1")
     meant.asked = ("lr", "kernel:1 --undo")
