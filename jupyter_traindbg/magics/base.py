@@ -19,6 +19,7 @@ __all__ = [
     "Verb",
     "add_ray_address",
     "add_target",
+    "as_target",
     "complete_parser",
     "load",
     "parser",
@@ -94,9 +95,15 @@ def add_ray_address(parser: argparse.ArgumentParser) -> None:
 
 def ray_address(args: argparse.Namespace, session: Session) -> str:
     """The cluster that is meant: the one named, else that of the Ray job attached to, else the only one."""
-    session.named = args.address
+    session.named = None if args.address is None else as_target(args.address)
     attached = session.current.name if session.current is not None else ""
     return args.address or (attached if attached.startswith("ray:") else "auto")
+
+
+def as_target(address: str) -> str:
+    """A Ray address as a target, which all verbs take."""
+    named = address.startswith("ray:") and not address.startswith("ray://")
+    return address if named else f"ray:{'' if address == 'auto' else '@'}{address}"
 
 
 def split(line: str) -> list[str]:

@@ -14,7 +14,7 @@ from ..errors import NoTarget, UsageError
 from ..job import DEADLINE_S
 from ..log_report import DEADLINE_S as LOG_S
 from ..model import Diagnosis, Result
-from .base import Session
+from .base import Session, as_target
 from .parser import PATH, TARGET, completed_by
 
 _TARGET = re.compile(r"\d+|self|raysubmit_\w+|(?:kernel|torchrun|ray):.*")
@@ -85,7 +85,7 @@ def _of_ray(target: str, timeout: float, session: Session) -> Result:
     from ..ray.diagnosing import diagnose
     from ..ray.job import RayJob
 
-    session.named = named = target if _RAY.fullmatch(target) else f"ray:@{target}"
+    session.named = named = as_target(target)
 
     def ranks(left_s: float) -> Diagnosis | None:
         with session.job(named, left_s) as job:

@@ -13,7 +13,7 @@ from jupyter_traindbg import commands
 from jupyter_traindbg.cli import main
 from jupyter_traindbg.errors import AmbiguousTarget, NoTarget, TargetGone, TraindbgError, UsageError
 from jupyter_traindbg.magics import base
-from jupyter_traindbg.magics.ipython import told
+from jupyter_traindbg.magics.ipython import NotebookSession, told
 
 
 @pytest.fixture
@@ -138,3 +138,18 @@ def test_what_is_asked_of_another_job_names_it(notebook: None) -> None:
     with pytest.raises(TargetGone) as gone:
         base.run("lr", base.parser("lr").parse_args(["4711"]), session, "4711")
     assert str(gone.value) == "it has ended; see `%steps 4711` and `%targets`"
+
+
+@each(
+    ("address", "target"),
+    [
+        ("auto", "ray:auto"),
+        ("10.0.0.1:6379", "ray:@10.0.0.1:6379"),
+        ("ray://head:10001", "ray:@ray://head:10001"),
+        ("ray:job@auto", "ray:job@auto"),
+    ],
+)
+def test_a_command_about_a_cluster_names_it_in_a_form_that_every_verb_takes(address: str, target: str) -> None:
+    session = NotebookSession()
+    assert base.ray_address(base.parser("ray_workers").parse_args([address]), session) == address
+    assert session.named == target
