@@ -195,7 +195,8 @@ def refuse_shards(targets: Sequence[Target], all_optimizers: Sequence[Any]) -> N
 
 def refuse_jump(setting: str, name: str, before: Optional[float], after: Optional[float]) -> None:
     """Refuse a value that is `JUMP` times off the one in effect; `name` says whose it is."""
-    force = f"use force if {after:g} is meant" if after is not None else "use force if it is meant"
+    value = "it" if after is None else f"{after:g}"
+    force = f"`--force` if {value} is meant"
     if before is None or after is None:
         raise Refused(f"the {WORDS[setting]} of {name} did not come from the GPU, so a slip could not be told", force)
     if before == after or (after == 0 and setting == WEIGHT_DECAY):
