@@ -36,14 +36,14 @@ def matcher() -> Callable[[CompletionContext], Any]:
         if typed is None or typed[1] not in commands.verbs():
             return {"completions": [], "suppress": False}
         fragment, offers = offered(parser(typed[1]), typed[2])
-        completions = _Alone(SimpleCompletion(text, type=kind) for text, kind in offers)
+        completions = _Exclusive(SimpleCompletion(text, type=kind) for text, kind in offers)
         return {"completions": completions, "matched_fragment": fragment, "suppress": True, "ordered": True}
 
     found: Callable[[CompletionContext], Any] = context_matcher(identifier=IDENTIFIER, priority=100)(complete)
     return found
 
 
-class _Alone(list[SimpleCompletion]):
+class _Exclusive(list[SimpleCompletion]):
     """Completions that suppress those of others also where there are none: IPython asks whether the list is empty by its length."""
 
     def __len__(self) -> int:

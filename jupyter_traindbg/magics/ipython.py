@@ -130,7 +130,7 @@ def load(shell: InteractiveShell) -> NotebookSession:
     session = NotebookSession()
     commands.in_a_notebook(True)
     shell.events.register("pre_run_cell", hearing.begin)
-    shell.input_transformers_post.append(_parted)
+    shell.input_transformers_post.append(_semicolon_as_argument)
     for name in commands.verbs():
         shell.register_magic_function(_magic(name, session), "line", name)
     completer = getattr(shell, "Completer", None)
@@ -144,7 +144,7 @@ def unload(shell: InteractiveShell, session: NotebookSession) -> None:
     session.close(everything=True)
     commands.in_a_notebook(False)
     shell.events.unregister("pre_run_cell", hearing.begin)
-    shell.input_transformers_post.remove(_parted)
+    shell.input_transformers_post.remove(_semicolon_as_argument)
     for name in commands.verbs():
         shell.magics_manager.magics["line"].pop(name, None)
     completer = getattr(shell, "Completer", None)
@@ -152,7 +152,7 @@ def unload(shell: InteractiveShell, session: NotebookSession) -> None:
         completer.custom_matchers[:] = [m for m in completer.custom_matchers if not is_ours(m)]
 
 
-def _parted(lines: list[str]) -> list[str]:
+def _semicolon_as_argument(lines: list[str]) -> list[str]:
     """The call that IPython makes of ``%grads;``, with the semicolon as its argument: it would look for a magic of that name."""
     return [_SILENCED.sub(r"run_line_magic('\1', ';", line) if ";'" in line else line for line in lines]
 
@@ -169,7 +169,7 @@ def _magic(name: str, session: NotebookSession) -> Callable[[str], Result | None
         except SystemExit:  # the help was asked for, and is printed
             return None
         except TraindbgError as e:
-            e._render_traceback_ = functools.partial(told, e)  # type: ignore[attr-defined]
+            e._render_traceback_ = functools.partial(error_lines, e)  # type: ignore[attr-defined]
             raise e from None
         return None if silent else result
 
@@ -178,7 +178,7 @@ def _magic(name: str, session: NotebookSession) -> Callable[[str], Result | None
     return magic
 
 
-def _choices(error: AmbiguousTarget) -> list[str]:
+def _choice_lines(error: AmbiguousTarget) -> list[str]:
     """What to type for each candidate, and what that runs."""
     typed = error.choices()
     room = max(map(len, typed), default=0)
@@ -186,12 +186,12 @@ def _choices(error: AmbiguousTarget) -> list[str]:
     return [f"{command:{room}}   {words}".rstrip() for command, words in zip(typed, runs, strict=True)]
 
 
-def told(error: TraindbgError) -> list[str]:
+def error_lines(error: TraindbgError) -> list[str]:
     """What a cell shows of `error` in place of a traceback: its name, what happened, what to do. Lines end between words, since a notebook
     breaks long ones anywhere; commands are not broken.
     """
     cause, step = error.parts()
-    choices = _choices(error) if isinstance(error, AmbiguousTarget) else []
+    choices = _choice_lines(error) if isinstance(error, AmbiguousTarget) else []
     words = f"{cause}; {error.next_step}:" if choices else f"{cause}; {step}" if step else cause
     name = type(error).__name__
     whole = re.sub("`[^`]*`", lambda match: match[0].replace(" ", "\xa0"), f"{name}: {words}")

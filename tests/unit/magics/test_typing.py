@@ -13,7 +13,7 @@ from jupyter_traindbg import commands
 from jupyter_traindbg.cli import main
 from jupyter_traindbg.errors import AmbiguousTarget, NoTarget, TargetGone, TraindbgError, UsageError
 from jupyter_traindbg.magics import base
-from jupyter_traindbg.magics.ipython import NotebookSession, told
+from jupyter_traindbg.magics.ipython import NotebookSession, error_lines
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def notebook() -> Iterator[None]:
 
 def lines(error: TraindbgError) -> list[str]:
     """What a cell shows, without its colour."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(told(error))).split("\n")
+    return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error_lines(error))).split("\n")
 
 
 # --- help
