@@ -106,11 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `traindbg stacks | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    if result.failure is not None:
-        print(f"traindbg: {result.failure}", file=sys.stderr)
-        return COULD_NOT
-    if result.undecided is not None:
-        print(f"traindbg: {result.undecided}", file=sys.stderr)
+    missing = result.undecided if result.failure is None else result.failure
+    if missing is not None:
+        with commands.about(result.asked_about):
+            print(f"traindbg: {commands.spelled(missing)}", file=sys.stderr)
         return COULD_NOT
     return FINDINGS if result.findings else DONE
 

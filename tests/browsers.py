@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,9 +19,7 @@ from typing import Any
 import nbformat
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect, sync_playwright
-from support import REPO, jupyter_url, need
-
-from jupyter_traindbg.outside import procfs
+from support import REPO, jupyter_server, need
 
 LIMIT_MS = 90_000
 """For one thing to show up in the browser, on a machine that is busy."""
@@ -99,33 +96,9 @@ def running_lab(
         *options,
     ]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINDBG", "JUPYTER"))}
-    with (directory / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env={
-                **inherited,
-                **{k: str(v) for k, v in homes.items()},
-                "JUPYTER_PREFER_ENV_PATH": "1",
-                "OMP_NUM_THREADS": "1",
-            }
-            | (env or {}),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        yield Lab(directory, jupyter_url(process, directory, 120), token, process, app)
-    finally:
-        below = procfs.descendants(process.pid)
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        for pid in [process.pid, *(child.pid for child in below)]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait(10)
+    own = {k: str(v) for k, v in homes.items()} | {"JUPYTER_PREFER_ENV_PATH": "1", "OMP_NUM_THREADS": "1"}
+    with jupyter_server(command, directory, {**inherited, **own, **(env or {})}) as (url, process):
+        yield Lab(directory, url, token, process, app)
 
 
 @pytest.fixture(scope="session")

@@ -127,9 +127,37 @@ def running(folder: Path, program: str, *args: str, ready: str = "ready", timeou
         started.stop()
 
 
-def jupyter_url(process: subprocess.Popen[bytes], directory: Path, limit_s: float) -> str:
+@contextlib.contextmanager
+def jupyter_server(
+    command: Sequence[str], directory: Path, env: Mapping[str, str]
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A Jupyter server with its runtime and server.log in `directory`: its address and process. It and its kernels are gone afterwards."""
+    with (directory / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield _jupyter_url(process, directory), process
+    finally:
+        below = procfs.descendants(process.pid)
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        for pid in [process.pid, *(child.pid for child in below)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(10)
+
+
+def _jupyter_url(process: subprocess.Popen[bytes], directory: Path) -> str:
     """The address of the Jupyter server `process`, whose runtime and server.log are in `directory`, once it answers: it tells it before."""
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         for file in (directory / "runtime").glob("jpserver-*.json"):
             with contextlib.suppress(json.JSONDecodeError, OSError):  # being written; not listening yet

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import agent, evidence
-from ..commands import spelled
 from ..render.views.learning_rates import succession
 
 __all__ = ["begin", "listen", "stop"]
@@ -42,5 +41,5 @@ def say(raw: Mapping[str, Any]) -> None:
     global _said
     _said += 1
     if _said <= MOST:
-        more = spelled(" (more of the kind: `%lr`)") if _said == MOST else ""
+        more = " (more of the kind: `%lr`)" if _said == MOST else ""
         print(f"traindbg: {succession(evidence.log_entry(raw))}{more}", flush=True)

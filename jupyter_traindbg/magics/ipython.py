@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import re
@@ -16,7 +17,7 @@ from ..model import Result
 from ..render.short_commands import short_command
 from . import base, hearing
 from .completion import is_ours, matcher
-from .parser import WIDTH
+from .parser import WIDTH, Parser
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -75,9 +76,11 @@ class NotebookSession:
         self.named = None if target is None or self._is_current(target) else target
 
     def attach(self, target: str | None, timeout: float) -> Result:
+        self._note(target)
         job = attach(target, timeout=timeout)
         self.close()
         self._stay_with(job)
+        self.named = None
         hearing.listen()
         return job.attached()
 
@@ -90,6 +93,7 @@ class NotebookSession:
             job.keep_steps()
 
     def detach(self, target: str | None, timeout: float, *, force: bool = False) -> Result:
+        self._note(target)
         if target is not None and not self._is_current(target):
             with attach(target, timeout=timeout) as job:
                 return job.detached(force=force, timeout=timeout)
@@ -165,9 +169,8 @@ def _magic(name: str, session: NotebookSession) -> Callable[[str], Result | None
         silent = typed.endswith(";")  # as IPython has it
         typed = typed.rstrip("; ")
         try:
-            result = base.run(name, parser.parse_args(base.split(typed)), session, typed)
-        except SystemExit:  # the help was asked for, and is printed
-            return None
+            args = _parsed(parser, typed)
+            result = None if args is None else base.run(name, args, session, typed)
         except TraindbgError as e:
             e._render_traceback_ = functools.partial(error_lines, e)  # type: ignore[attr-defined]
             raise e from None
@@ -176,6 +179,15 @@ def _magic(name: str, session: NotebookSession) -> Callable[[str], Result | None
     magic.__name__ = name
     magic.__doc__ = parser.format_help()
     return magic
+
+
+def _parsed(parser: Parser, typed: str) -> argparse.Namespace | None:
+    """The arguments; None where the help was asked for, which is printed then."""
+    try:
+        args: argparse.Namespace = parser.parse_args(base.split(typed))
+    except SystemExit:
+        return None
+    return args
 
 
 def _choice_lines(error: AmbiguousTarget) -> list[str]:

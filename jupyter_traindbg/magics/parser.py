@@ -70,23 +70,20 @@ class Parser(argparse.ArgumentParser):
             usage = super().format_help()
         finally:
             self.description = described
-        if commands.magics_are_here():
-            usage = usage.replace(
-                "usage: ", "usage: %", 1
-            )  # argparse would take a percent sign in a name for one of its own
+        if commands.magics_are_here():  # argparse would take a percent sign in a name for one of its own
+            usage = usage.replace("usage: ", "usage: %", 1)
         parts = [textwrap.fill(described, WIDTH) if described else "", self._examples(), usage]
         return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
     def _examples(self) -> str:
-        shown = [
-            (commands.command(f"%{self.verb} {words}".strip()), does) for words, does in self.examples if self.verb
-        ]
-        room = max((len(command) for command, _ in shown if len(command) <= LONG_COMMAND), default=0)
-        lines = []
+        if not self.verb:
+            return ""
+        shown = [(commands.command(f"%{self.verb} {words}".strip()), does) for words, does in self.examples]
+        room = max(len(command) for command, _ in shown if len(command) <= LONG_COMMAND)
+        lines = ["examples:"]
         for command, does in shown:
-            lines += (
-                [f"  {command:{room}}   {does}"]
-                if len(command) <= room
-                else [f"  {command}", f"  {'':{room}}   {does}"]
-            )
-        return "\n".join(["examples:", *lines]) if lines else ""
+            if len(command) <= room:
+                lines.append(f"  {command:{room}}   {does}")
+            else:
+                lines += [f"  {command}", f"  {'':{room}}   {does}"]
+        return "\n".join(lines)

@@ -96,7 +96,7 @@ class Jobs:
         assert result is not None
         findings = result.to_dict()["findings"]
         with commands.about(target):
-            return {"findings": commands.spelled_all(findings), "text": str(result.about(target))}
+            return {"findings": commands.spelled_all(findings), "text": str(result)}
 
     def report(self, name: str) -> dict[str, Any]:
         """Write the report's zip into the server's directory; its path there."""

@@ -266,12 +266,16 @@ class _Worker:
 def _attempt(task: _Task) -> None:
     try:
         with commands.about(task.target):
-            task.function()
-    except TraindbgError as error:
-        error.asked_about = task.target
-        task.failed(*error.parts())
+            _tell_refusal(task)
     except Exception as error:  # the person who pressed the button must see it, and the log has the rest
         log.exception("%s failed", task.what)
         task.failed(f"an error of ours: {type(error).__name__}: {error}", "please report it, with the kernel's log")
     finally:
         task.over.set()
+
+
+def _tell_refusal(task: _Task) -> None:
+    try:
+        task.function()
+    except TraindbgError as error:
+        task.failed(*error.parts())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -16,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import jupyter_url, until
+from support import jupyter_server, until
 
 import traindbg
 from jupyter_traindbg.attach import discover
 from jupyter_traindbg.attach.kernel_channel import find_connection_file, run_in_kernel
 from jupyter_traindbg.errors import AmbiguousTarget, TraindbgError, UnknownTarget
 from jupyter_traindbg.model import Target, names_to_type
-from jupyter_traindbg.outside import procfs
 
 EMPTY = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
@@ -79,27 +76,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         *(sys.executable, "-m", "jupyter_server", "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", "--no-browser"),
         *(f"--ServerApp.root_dir={root}", f"--IdentityProvider.token={token}", "--ServerApp.allow_root=True"),
     ]
-    with (directory / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env={**inherited, **homes, "IPYTHONDIR": str(directory / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        yield Server(jupyter_url(process, directory, 120), token, root)
-    finally:
-        below = procfs.descendants(process.pid)
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        for pid in [process.pid, *(child.pid for child in below)]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait(10)
+    own = {**homes, "IPYTHONDIR": str(directory / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1"}
+    with jupyter_server(command, directory, {**inherited, **own}) as (url, _):
+        yield Server(url, token, root)
 
 
 def answers(kernel: str) -> bool:

@@ -7,7 +7,6 @@ import http.cookiejar
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Program, Start, jupyter_url
+from support import Program, Start, jupyter_server
 
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.checkpoints import verify
@@ -78,24 +77,8 @@ def running(directory: Path, *options: str) -> Iterator[Server]:
         "--ServerApp.jpserver_extensions={'jupyter_traindbg.server': True}",
         *options,
     ]
-    with (directory / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env={**os.environ, **homes, "JUPYTER_PREFER_ENV_PATH": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        yield Server(jupyter_url(process, directory, LIMIT_S), token, root)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        process.kill()
-        process.wait(10)
+    with jupyter_server(command, directory, {**os.environ, **homes, "JUPYTER_PREFER_ENV_PATH": "1"}) as (url, _):
+        yield Server(url, token, root)
 
 
 @pytest.fixture(scope="module")

@@ -125,15 +125,7 @@ def test_candidates_are_the_command_that_was_typed_with_each_of_them() -> None:
 
 def _strings(tree: ast.AST) -> Iterator[str]:
     """All text in the code apart from docstrings; what an f-string puts in is a 4711."""
-    inside = {
-        id(part)
-        for node in ast.walk(tree)
-        for part in (
-            [s.value for s in getattr(node, "body", []) if isinstance(s, ast.Expr)]
-            if isinstance(getattr(node, "body", None), list)
-            else []
-        )
-    }
+    inside = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             inside |= {id(part) for part in node.values}

@@ -153,3 +153,9 @@ def test_a_command_about_a_cluster_names_it_in_a_form_that_every_verb_takes(addr
     session = NotebookSession()
     assert base.ray_address(base.parser("ray_workers").parse_args([address]), session) == address
     assert session.named == target
+
+
+def test_an_attach_that_fails_is_about_what_was_to_be_attached_to() -> None:
+    with pytest.raises(TargetGone) as gone:
+        base.run("attach", base.parser("attach").parse_args(["4194000"]), NotebookSession())
+    assert gone.value.asked_about == "4194000"

@@ -20,7 +20,7 @@ DEEPSPEED = (
     "/opt/conda/bin/python3 -u -m deepspeed.launcher.launch --world_info=eyJsb2NhbGhvc3QiOiBbMCwgMV19 --master_addr=127.0.0.1 "
     "--master_port=29500 finetune.py --deepspeed ds_config.json"
 )
-KERNEL = "/work/.venv/bin/python -Xfrozen_modules=off -m ipykernel_launcher -f /root/.local/share/jupyter/runtime/kernel-49993c88.json"
+KERNEL = "/opt/venv/bin/python -Xfrozen_modules=off -m ipykernel_launcher -f /home/ada/.local/share/jupyter/runtime/kernel-49993c88.json"
 RAY = (
     "/v/bin/python /v/lib/python3.11/site-packages/ray/_private/workers/default_worker.py --node-ip-address=10.0.0.1 "
     "--node-manager-port=40123 --object-store-name=/tmp/ray/session/sockets/plasma_store --raylet-name=/tmp/ray/raylet"
