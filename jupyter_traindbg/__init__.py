@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .attach.discover import targets
     from .job import Job, attach
     from .log_report import diagnose_log
+    from .pictures import plot
     from .prepared import serve
     from .ray.hook import ray_worker_hook
     from .resume import Resumed, resume
@@ -26,6 +27,7 @@ __all__ = [
     "attach",
     "diagnose_log",
     "load_ipython_extension",
+    "plot",
     "ray_worker_hook",
     "resume",
     "serve",
@@ -38,6 +40,7 @@ _HOMES = {
     "Resumed": "resume",
     "attach": "job",
     "diagnose_log": "log_report",
+    "plot": "pictures",
     "ray_worker_hook": "ray.hook",
     "resume": "resume",
     "serve": "prepared",
@@ -109,10 +112,18 @@ def _render(result: Any) -> dict[str, Any]:
     return mimebundle(result)
 
 
-def _install_renderer() -> None:
-    from .model import set_renderer
+def _plot(result: Any) -> Any:
+    from .pictures import of_result
+
+    return of_result(result)
+
+
+def _install() -> None:
+    """Teach results how they look; what that takes is imported when one is looked at."""
+    from .model import set_plotter, set_renderer
 
     set_renderer(_render)
+    set_plotter(_plot)
 
 
-_install_renderer()
+_install()

@@ -28,7 +28,7 @@ from .model import (
     Step,
     Thread,
 )
-from .outside import procfs
+from .outside import memory_limit, procfs
 
 NO_ANSWER = "it lies on a GPU that does not answer"
 GONE = "its optimizer is gone"
@@ -264,7 +264,7 @@ def memory(rank: int, pid: int, answer: Mapping[str, Any], children: Sequence[Ch
         pid,
         answer["rss_bytes"],
         answer["peak_rss_bytes"],
-        tuple(_share(device, answer) for device in devices),
+        tuple(_share(device, answer, pid) for device in devices),
         answer["cuda"] or NotAvailable("this process uses no CUDA device"),
         tuple(children),
         tuple((time_s, rss, cuda) for time_s, rss, cuda in answer["curve"]),
@@ -273,7 +273,7 @@ def memory(rank: int, pid: int, answer: Mapping[str, Any], children: Sequence[Ch
     )
 
 
-def _share(device: str, answer: Mapping[str, Any]) -> MemoryShare:
+def _share(device: str, answer: Mapping[str, Any], pid: int) -> MemoryShare:
     held = {kind: by_device.get(device, 0) for kind, by_device in answer["sizes"].items()}
     in_use: int | NotAvailable = NotAvailable("torch's allocator for this device gives no figures")
     if device == "cpu":
@@ -290,7 +290,15 @@ def _share(device: str, answer: Mapping[str, Any]) -> MemoryShare:
         in_use,
         rest,
         held.get("earlier", 0),
+        _or(_capacity(device, answer, pid), "nothing tells how much memory there is"),
     )
+
+
+def _capacity(device: str, answer: Mapping[str, Any], pid: int) -> int | None:
+    if device == "cpu":
+        return memory_limit.limit_bytes(pid)
+    told: int | None = answer.get("device_bytes", {}).get(device)  # an older agent does not tell
+    return told
 
 
 def _or(value: Any, reason: str) -> Any:

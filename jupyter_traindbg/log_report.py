@@ -82,5 +82,6 @@ def _judged(target: str, evidence: LogEvidence, began: float) -> LogDiagnosis:
         launchers=tuple(evidence.launchers),
         errors=len(evidence.errors),
         notes=tuple(notes),
+        _course=rules.course(evidence, verdict.marks),
         taken_s=time.monotonic() - began,
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import evidence
-from .model import Diagnosis, Exported, GpuReport, NewSteps, Rank, RankSteps
+from .errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, ProbeFailed, TargetGone, UsageError
+from .model import Collectives, Diagnosis, Exported, GpuReport, Grads, Memory, NewSteps, Picture, Rank, RankSteps, Steps
 
 if TYPE_CHECKING:
     from .attach.base import Link
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Watchable"]
 
 KEEP_HZ = 0.5
+FEW_STEPS = 3
+"""What is shown of fewer says nothing."""
+_YOUNG = ("waiting", "training")
 
 
 class Watchable:
@@ -106,6 +112,21 @@ class Watchable:
     def gpu(self, *, timeout: float) -> GpuReport:
         raise NotImplementedError
 
+    def need_training(self, timeout: float) -> None:
+        raise NotImplementedError
+
+    def steps(self, *, last: int, timeout: float) -> Steps:
+        raise NotImplementedError
+
+    def grads(self, *, timeout: float) -> Grads:
+        raise NotImplementedError
+
+    def memory(self, *, timeout: float) -> Memory:
+        raise NotImplementedError
+
+    def collectives(self, *, timeout: float) -> Collectives:
+        raise NotImplementedError
+
     @property
     def over(self) -> bool:
         """Whether who watches this job has seen its end."""
@@ -132,6 +153,41 @@ class Watchable:
         feed = self._made_feed(KEEP_HZ)
         feed.refresh()
         return write(feed, path)
+
+    def plot(self, of: str = "loss", *, timeout: float = 10.0) -> Picture:
+        """A picture of this job: ``"loss"`` and ``"lr"`` over all steps recorded since the attach or since it is watched, ``"grads"``,
+        ``"memory"`` or ``"collectives"`` as `grads`, `memory` and `collectives` find them now.
+
+        Takes what asking takes, and 0.4 s where it is looked at. Static: SVG and PNG, kept in the notebook; `Picture.figure` is
+        matplotlib's. Raises `UsageError` for another name, `NoTarget` where nothing was recorded, `MissingPiece` without matplotlib.
+        """
+        from . import pictures
+
+        if of in pictures.OVER_STEPS:
+            feed = self._made_feed(KEEP_HZ, quiet=True)
+            self.first_round(feed, timeout)
+            return pictures.of_feed(of, feed)
+        asked: Any = {"grads": self.grads, "memory": self.memory, "collectives": self.collectives}.get(of)
+        if asked is None:
+            raise UsageError(f"there is no picture of {of!r}", f"there are {', '.join(pictures.OF_JOBS)}")
+        return pictures.of_result(asked(timeout=timeout))
+
+    def first_round(self, feed: Feed, timeout: float, *, few_steps: bool = True) -> None:
+        """Have `feed` try, and know of a few steps where the job makes any within `timeout`. Raises why nobody can be asked; a job that has
+        no trainers yet is waited for.
+        """
+        ends = time.monotonic() + timeout
+        self.need_training(timeout)
+        feed.refresh()
+        lost = isinstance(feed.problem, TargetGone) and not feed.ranks
+        if feed.problem is not None and (lost or isinstance(feed.problem, (CannotAttach, NotPermitted))):
+            raise feed.problem
+        if feed.ranks and len(feed.silent) == len(feed.ranks) and not feed.last_step:
+            with contextlib.suppress(DeadlineExceeded, GilHeld, ProbeFailed):  # a job that hangs is there to be watched
+                self.steps(last=1, timeout=min(3.0, timeout))
+        while few_steps and feed.last_step < FEW_STEPS and feed.state.code in _YOUNG and time.monotonic() < ends:
+            time.sleep(0.05)
+            feed.refresh()
 
     def serve_metrics(self, port: int = 0) -> MetricsServer:
         """Serve loss, times, memory and state to Prometheus at ``.url``, on 127.0.0.1 only, until ``.close()`` or the end of this job.

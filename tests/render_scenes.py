@@ -12,6 +12,7 @@ from render_scenes_collectives import collectives, without_groups
 from render_scenes_diagnosis import healthy, ray_job, stuck, unknown, unsound
 from render_scenes_environ import alone, environ, preflight
 from render_scenes_logs import followed, followed_quietly, healthy_log, log_diagnosis
+from render_scenes_pictures import picture_of_loss, picture_of_lr
 from render_scenes_plan import config_preflight, of_little, on_ray
 from render_scenes_ray import collector, nothing, thousand
 from render_scenes_report import report
@@ -45,6 +46,7 @@ from jupyter_traindbg.model import (
     NotAvailable,
     OptimizerGroup,
     OptimizerLr,
+    Picture,
     Rank,
     RankChange,
     RankFreed,
@@ -363,6 +365,8 @@ SMALL: dict[str, Result] = {
     "watched, a rank lost": watched(2, odd=1),
     "watched, events": watched(2, view="events"),
     "exported": exported(2),
+    "picture of the loss": picture_of_loss(2, 60, bad=20),
+    "picture of the learning rate": picture_of_lr(60),
 }
 LARGE: dict[str, Result] = {
     "log": log_diagnosis(300),
@@ -402,6 +406,7 @@ LARGE: dict[str, Result] = {
     "watched": watched(300, odd=17),
     "watched, all ranks": watched(300, view="ranks"),
     "exported": exported(300),
+    "picture of the loss": picture_of_loss(300, 300),
 }
 EMPTY: dict[str, Result] = {
     "log": healthy_log(),
@@ -433,6 +438,7 @@ EMPTY: dict[str, Result] = {
     "ray rescue": nothing_left(),
     "watched": little(),
     "exported": Exported("/tmp/trace.json", "trace", 0, 0, 0, 0, 0),
+    "picture": Picture("loss", "loss of rank 0", ()),
 }
 
 

@@ -54,7 +54,7 @@ def config_preflight(variables: int = 1) -> ConfigPreflight:
         30 * GIB,
         9 * GIB,
         3 * GIB,
-        ("4 + 4 + 8 bytes a parameter", "34 s b h a layer"),
+        assumptions=("4 + 4 + 8 bytes a parameter", "34 s b h a layer"),
     )
     finding = Finding(
         "batch_size_config_error",

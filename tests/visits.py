@@ -49,6 +49,8 @@ def visit(target: int | str) -> None:
                 assert all(r.safe_point for r in job.grads(detail=True).ranks)
                 assert not job.lr().silent
                 job.memory()
+            for of in ("loss", "lr", "grads", "memory"):
+                assert job.plot(of).words
             first = job.grads(first_nan=True).ranks[0].first
             assert first is not None
             assert first.modules_seen > 0

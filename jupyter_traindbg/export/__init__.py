@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..complete_file import completed
 from ..errors import NoTarget, UsageError
 from ..model import Exported
 
@@ -28,21 +27,8 @@ def write(feed: Feed, path: str) -> Exported:
     writer = _writer(path)
     if feed.last_step == 0:
         raise NoTarget("no step was recorded yet, so there is nothing to export", "wait for a step of the training")
-    where = os.path.abspath(os.path.expanduser(path))
-    folder, name = os.path.split(where)
-    try:
-        handle, partial = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
-    except OSError as e:
-        raise UsageError(f"{folder} cannot be written to: {e.strerror}", "name a directory that exists") from e
-    os.close(handle)
-    try:
+    with completed(path) as (partial, where):
         written = writer(feed, partial)
-        _settle(partial, where)
-    except OSError as e:
-        raise UsageError(f"{where} cannot be written: {e.strerror}", "make room, or name another place") from e
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(partial)  # it has another name where all went well
     return Exported(**{**vars(written), "path": where, "bytes": os.path.getsize(where)})
 
 
@@ -62,13 +48,3 @@ def _zipped(feed: Feed, path: str) -> Exported:
     from .trace import write_trace
 
     return write_trace(feed, path, zipped=True)
-
-
-def _settle(partial: str, where: str) -> None:
-    """Give the complete file its name, with the modes of any other file."""
-    with open(partial, "rb+") as f:
-        os.fsync(f.fileno())
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(partial, 0o666 & ~mask)
-    os.replace(partial, where)

@@ -22,7 +22,7 @@ from .curves import Curve, Range, curve_of, latest_of, sparkline_of, spread_of
 from .events import Event, Marks
 from .history import Bools, Floats, History, Ints
 from .pace import Pace, pace_of
-from .series import COLUMNS, LOSS_LIKE, MEASURED_ASIDE, SERIES, Series
+from .series import COLUMNS, MEASURED_ASIDE, SERIES, Series, table
 from .state import State, judge, needs_diagnosis
 from .tracks import Track, share_latest
 
@@ -255,12 +255,7 @@ class Feed:
         self._marks.done((self._tracks[a.rank], a.doings) for a in answers)
         self._marks.seen(self._tracks.values(), now_s)
         if steps:
-            table = np.array(values, dtype=float)
-            bad = np.zeros(table.shape, bool)
-            for column in (COLUMNS.index(name) for name in LOSS_LIKE):
-                for i in np.flatnonzero(~np.isfinite(table[:, column])):
-                    bad[i, column] = values[i][column] is not None
-            self._add(np.array(ranks), np.array(steps), table, bad)
+            self._add(np.array(ranks), np.array(steps), *table(values))
 
     def _add(self, ranks: Ints, steps: Ints, table: Floats, bad: Bools) -> None:
         self.history.add(ranks, steps, table, bad)
@@ -325,10 +320,10 @@ class Feed:
                     busy[process.ours] = max(busy.get(process.ours, 0.0), float(device.utilization_percent))
         known = {rank: value for rank, value in busy.items() if self._tracks[rank].step}
         if known:
-            table = np.full((len(known), len(COLUMNS)), np.nan)
-            table[:, COLUMNS.index(MEASURED_ASIDE)] = list(known.values())
+            values = np.full((len(known), len(COLUMNS)), np.nan)
+            values[:, COLUMNS.index(MEASURED_ASIDE)] = list(known.values())
             steps = np.array([self._tracks[rank].step for rank in known])
-            self._add(np.array(list(known)), steps, table, np.zeros(table.shape, bool))
+            self._add(np.array(list(known)), steps, values, np.zeros(values.shape, bool))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

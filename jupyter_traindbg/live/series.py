@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..step_parts import PARTS
+import numpy as np
 
-__all__ = ["COLUMNS", "LOSS_LIKE", "MEASURED_ASIDE", "SERIES", "Series", "row"]
+from ..step_parts import PARTS
+from .history import Bools, Floats
+
+__all__ = ["COLUMNS", "LOSS_LIKE", "MEASURED_ASIDE", "SERIES", "Series", "row", "table"]
 
 Unit = Literal["", "s", "B", "%"]
 
@@ -82,6 +85,16 @@ def row(fields: Sequence[str], record: Sequence[Any]) -> tuple[int, list[float |
     values[_LR_EFFECTIVE] = effective
     values[_LR] = effective if scheduled is None else scheduled
     return record[places.step], values
+
+
+def table(rows: Sequence[Sequence[float | None]]) -> tuple[Floats, Bools]:
+    """Values of `row` as arrays for a `History`: by record and column the value (NaN: none), and whether it was there and not finite."""
+    values = np.array(rows, dtype=float)
+    bad = np.zeros(values.shape, bool)
+    for column in (COLUMNS.index(name) for name in LOSS_LIKE):
+        for i in np.flatnonzero(~np.isfinite(values[:, column])):
+            bad[i, column] = rows[int(i)][column] is not None
+    return values, bad
 
 
 def _first(lr: Sequence[float | None] | None) -> float | None:

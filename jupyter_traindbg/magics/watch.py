@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, ProbeFailed, TargetGone, UsageError
+from ..errors import UsageError
 from ..job import Job
 from ..model import Result, Watched
 from .base import Session, add_target
 from .parser import completed_by
 
-if TYPE_CHECKING:
-    from ..live import Feed
-
 AT_A_TERMINAL = ("curves", "ranks", "events")
 IN_A_NOTEBOOK = ("curves", "gradients", "learning_rate", "checkpoint", "diagnosis")
-FEW_STEPS = 3
 MOST_FRAMES_HZ = 4.0
 OVER = ("finished", "detached")
 
@@ -72,28 +68,11 @@ def _widget(job: Job, args: argparse.Namespace) -> Any:
     return widget
 
 
-def _begun(job: Job, rate_hz: float, timeout: float) -> Feed:
-    """The feed, once it has tried. Raises why nobody can be asked; a job that has no trainers yet is waited for."""
-    job.need_training(timeout)
-    feed = job.feed(rate_hz=rate_hz)
-    feed.refresh()
-    if isinstance(feed.problem, (CannotAttach, NotPermitted)) or (
-        isinstance(feed.problem, TargetGone) and not feed.ranks
-    ):
-        raise feed.problem
-    if feed.ranks and len(feed.silent) == len(feed.ranks) and not feed.last_step:
-        with contextlib.suppress(DeadlineExceeded, GilHeld, ProbeFailed):  # a job that hangs is there to be watched
-            job.steps(last=1, timeout=min(3.0, timeout))
-    return feed
-
-
 def _once(job: Job, args: argparse.Namespace) -> Watched:
     from ..live.frame import frame
 
-    feed = _begun(job, 10.0, args.timeout)
-    ends = time.monotonic() + min(args.timeout, 10.0)
-    while feed.last_step < FEW_STEPS and feed.state.code in ("waiting", "training") and time.monotonic() < ends:
-        time.sleep(0.05)
+    feed = job.feed(rate_hz=10.0)
+    job.first_round(feed, min(args.timeout, 10.0))
     feed.refresh()
     return frame(feed, args.view)
 
@@ -104,7 +83,8 @@ def _at_a_terminal(job: Job, args: argparse.Namespace, session: Session) -> Watc
         return _once(job, args)
     from ..live.frame import frame, line
 
-    feed = _begun(job, args.rate_hz, args.timeout)
+    feed = job.feed(rate_hz=args.rate_hz)
+    job.first_round(feed, args.timeout, few_steps=False)
     ends = None if args.for_s is None else time.monotonic() + args.for_s
     seen: Watched | None = None
     with contextlib.suppress(KeyboardInterrupt), session.live() as show:

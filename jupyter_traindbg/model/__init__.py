@@ -3,7 +3,7 @@
 `base` has what all share, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it, `checkpoints` what
 is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that
 is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster
-and its workers do, `soundness` whether a training is sound, `targets` what can be attached to.
+and its workers do, `picture` a figure of any of it, `soundness` whether a training is sound, `targets` what can be attached to.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from . import (
     live,
     logs,
     observed,
+    picture,
     plan,
     preflight,
     ray,
@@ -36,6 +37,7 @@ from .hangs import *
 from .live import *
 from .logs import *
 from .observed import *
+from .picture import *
 from .plan import *
 from .preflight import *
 from .ray import *
@@ -54,6 +56,7 @@ __all__ = [
     *live.__all__,
     *logs.__all__,
     *observed.__all__,
+    *picture.__all__,
     *plan.__all__,
     *preflight.__all__,
     *ray.__all__,

@@ -25,6 +25,7 @@ __all__ = [
     "Silent",
     "StepNumber",
     "available",
+    "set_plotter",
     "set_renderer",
     "step_number",
 ]
@@ -99,6 +100,15 @@ def set_renderer(renderer: Callable[[Any], MimeBundle]) -> None:
     _renderer = renderer
 
 
+_plotter: Callable[[Any], Any] | None = None
+
+
+def set_plotter(plotter: Callable[[Any], Any]) -> None:
+    """Install the function that draws a `Result` (done once, by the package's ``__init__``)."""
+    global _plotter
+    _plotter = plotter
+
+
 class Result:
     """What a verb returns: plain data with `to_dict`, text at a terminal, HTML in a notebook."""
 
@@ -130,6 +140,11 @@ class Result:
         plain: dict[str, Any] = _plain(self)
         plain["findings"] = [_plain(f) for f in self.findings]
         return plain
+
+    def plot(self) -> Any:
+        """A `jupyter_traindbg.model.Picture` of this result. Raises `UsageError` where there is none of such a result."""
+        assert _plotter is not None
+        return _plotter(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> MimeBundle:
         if _renderer is None:

@@ -13,13 +13,16 @@ from typing import Literal
 from .base import Finding, Result
 
 __all__ = [
+    "LogCourse",
     "LogDiagnosis",
     "LogEnd",
     "LogError",
     "LogEvent",
     "LogEvidence",
     "LogFrame",
+    "LogLane",
     "LogLine",
+    "LogMark",
     "LogSeries",
     "LogSource",
     "LogStage",
@@ -176,6 +179,54 @@ class LogEvent:
 
 
 @dataclass(frozen=True)
+class LogMark:
+    """A line that the verdict rests on, in words, and what it is to it: the cause, another finding, or what only follows from one."""
+
+    line: LogLine
+    words: str
+    role: Literal["cause", "finding", "consequence"]
+
+
+@dataclass(frozen=True)
+class LogLane:
+    """What one writer wrote. `who` is empty where the log does not say. Both sequences go by the buckets of `LogCourse`."""
+
+    who: str
+    lines: int
+    written: Sequence[int]
+    """Lines in each bucket."""
+    errors: Sequence[int] = ()
+    """The buckets in which exceptions were printed."""
+    writers: int = 1
+    """More than one in the last lane, where there are too many for a lane each."""
+
+
+@dataclass(frozen=True)
+class LogCourse:
+    """Who wrote when, for a picture: a few thousand numbers, whatever the size of the log.
+
+    A place is a line number or, with `by_clock`, seconds as in `LogLine.time_s`. The buckets divide what is from `first` to `last` evenly.
+    """
+
+    by_clock: bool
+    first: float
+    last: float
+    lanes: Sequence[LogLane]
+    marks: Sequence[tuple[float, int, LogMark]] = ()
+    """With their places and lanes, in that order; at most 200."""
+    stages: Sequence[tuple[float, LogStageName]] = ()
+    """Where each began; at most 200."""
+    metric: str = ""
+    """The name of a loss, or of what comes next to it; empty where none was printed."""
+    points: Sequence[tuple[float, float]] = ()
+    """Of that: places and values; at most 400."""
+    kept: int = 0
+    """So many lines were kept to be counted."""
+    whole: bool = True
+    """Those are about all that there are."""
+
+
+@dataclass(frozen=True)
 class LogDiagnosis(Result):
     """The verdict on a log. `bytes_read` and `lines_read` are of all its sources together; `taken_s` is reading and judging."""
 
@@ -195,6 +246,12 @@ class LogDiagnosis(Result):
     """So many exceptions were printed, wrappers and handled ones included."""
     notes: Sequence[str] = ()
     taken_s: float = 0.0
+    _course: LogCourse | None = None
+
+    @property
+    def course(self) -> LogCourse | None:
+        """For its picture; it is no part of `to_dict`."""
+        return self._course
 
     @property
     def findings(self) -> tuple[Finding, ...]:

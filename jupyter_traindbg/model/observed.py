@@ -300,7 +300,8 @@ class LearningRates(Result):
 @dataclass(frozen=True)
 class MemoryShare:
     """Bytes held by the live training objects on one device (``"cpu"``, ``"cuda:0"``). ``earlier_bytes``: by optimizers that an earlier run
-    in this process has left, with their parameters. ``rest_bytes`` is all else in use there.
+    in this process has left, with their parameters. ``rest_bytes`` is all else in use there. ``capacity_bytes``: what there is at
+    most, of the device or, for the CPU, of the machine or of the control group that bounds the process.
     """
 
     device: str
@@ -311,6 +312,7 @@ class MemoryShare:
     in_use_bytes: Maybe[int]
     rest_bytes: Maybe[int]
     earlier_bytes: int = 0
+    capacity_bytes: Maybe[int] = _NOT_MEASURED
 
 
 @dataclass(frozen=True)

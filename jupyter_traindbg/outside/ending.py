@@ -18,6 +18,7 @@ from ..language import text
 from ..model import Ending, Frame, Look, Maybe, NotAvailable
 from . import kernel_log, launcher_log, procfs
 from .launcher_log import Said, signal_name
+from .memory_limit import group_folders
 from .rank_lines import lines_of
 
 __all__ = ["Endings", "Noted", "clean_tail", "exit_status", "oom_kills"]
@@ -75,17 +76,9 @@ def _same(name: str, path: str) -> bool:
 
 def oom_kills(pid: int) -> int | None:
     """How many processes of the control group of `pid` were ever killed for want of memory; None where that is not counted."""
-    for line in _lines(f"/proc/{pid}/cgroup"):
-        number, controllers, path = line.split(":", 2)
-        for base in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-            if number == "0" and (count := _counter(f"{base}{path}/memory.events", "oom_kill")) is not None:
-                return count
-        if (
-            "memory" in controllers.split(",")
-            and (count := _counter(f"/sys/fs/cgroup/memory{path}/memory.oom_control", "oom_kill")) is not None
-        ):
-            return count
-    return None
+    files = (folder / name for folder in group_folders(pid) for name in ("memory.events", "memory.oom_control"))
+    counts = (_counter(str(file), "oom_kill") for file in files)
+    return next((count for count in counts if count is not None), None)
 
 
 def clean_tail(path: str, count: int = LINES) -> list[str]:

@@ -7,10 +7,11 @@ rich (20 ms), HTML costs Jinja2 (25 ms) once.
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from .. import commands
-from ..model import Result
+from ..model import Picture, Result
 
 __all__ = ["html", "mimebundle", "text"]
 
@@ -18,8 +19,11 @@ FALLBACK_WIDTH = 100
 
 
 def mimebundle(result: Result) -> dict[str, Any]:
-    """`result` as ``text/plain`` (no colours, since it is saved in notebooks) and ``text/html``."""
-    return {"text/plain": text(result), "text/html": html(result)}
+    """`result` as ``text/plain`` (no colours, since it is saved in notebooks) and ``text/html``; a picture also as ``image/png``."""
+    bundle = {"text/plain": text(result), "text/html": html(result)}
+    if isinstance(result, Picture) and result._drawn is not None:
+        bundle["image/png"] = base64.b64encode(result.drawn.png()).decode()
+    return bundle
 
 
 def text(result: Result, width: int | None = None, colour: bool = False, *, full: bool = False) -> str:

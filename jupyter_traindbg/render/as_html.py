@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,10 +10,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from ..commands import command
 from ..frames.whose import short_path, short_place
-from .blocks import Block, Inline, Span, fitted, spans
+from .blocks import Block, Image, Inline, Span, fitted, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import finalize
 from .frames import runs
@@ -60,6 +62,16 @@ def _spans(inline: Inline) -> Iterator[Span]:
             yield Span("", why=span.why)
 
 
+def _svg(image: Image) -> Markup:
+    """Markup already: matplotlib escapes every text in it."""
+    return Markup(image.drawn.svg(image.words))
+
+
+def _png_data(image: Image) -> Markup:
+    """Nothing to be escaped, and longer than any words."""
+    return Markup(base64.b64encode(image.drawn.png()).decode())
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
@@ -70,7 +82,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(spans=_spans, drawing=drawing, runs=runs, place=short_place, path=short_path)
+    environment.filters.update(
+        spans=_spans, svg=_svg, png_data=_png_data, drawing=drawing, runs=runs, place=short_place, path=short_path
+    )
     environment.filters["fitted"] = partial(fitted, room=ROOM)
     environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT, most_rows=MOST_ROWS)
     return environment

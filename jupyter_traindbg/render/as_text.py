@@ -22,6 +22,7 @@ from .blocks import (
     Curve,
     Fold,
     Frames,
+    Image,
     Inline,
     Items,
     Line,
@@ -115,6 +116,8 @@ class _Drawing:
                 drawn = self._bar(block, depth)
             case Curve():
                 drawn = self._curve(block)
+            case Image():
+                drawn = Group(*(self.of(one, depth) for one in block.instead))
             case Card():
                 drawn = self._card(block, depth)
             case Fold():

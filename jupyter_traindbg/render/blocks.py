@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from ..model import Frame
+from ..model import Drawn, Frame
 
 __all__ = [
     "Bar",
@@ -19,6 +19,7 @@ __all__ = [
     "Curve",
     "Fold",
     "Frames",
+    "Image",
     "Inline",
     "Items",
     "Line",
@@ -168,6 +169,16 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Image:
+    """A picture. `words` say in text what it shows, `instead` is what a terminal shows."""
+
+    drawn: Drawn
+    words: str
+    instead: Sequence[Block] = ()
+    kind = "image"
+
+
+@dataclass(frozen=True)
 class Card:
     """Something that stands out as one thing. `symbol` repeats its `tone` for eyes that see no colour."""
 
@@ -187,4 +198,4 @@ class Fold:
     kind = "fold"
 
 
-Block: TypeAlias = Line | Items | Table | Frames | Pairs | Bar | Curve | Card | Fold
+Block: TypeAlias = Line | Items | Table | Frames | Pairs | Bar | Curve | Image | Card | Fold

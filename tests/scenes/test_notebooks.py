@@ -100,6 +100,10 @@ def as_text(output: Any) -> str:
 
 TELL = """
 import json
+recorded = job_steps
+own_step = {s.step: s.optimizer_step for s in recorded}
+changes = [(own_step[entry.step], entry.change) for entry in job_log]
+scheduled = training.rates()
 first = {s.optimizer_step: s for s in recorded}
 print(json.dumps({
     "changes": changes,

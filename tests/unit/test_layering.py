@@ -23,6 +23,7 @@ DATA = ["command_lines", "commands", "errors", "frames", "language", "model", "n
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "errors": ["commands"],
+    "complete_file": ["errors"],
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
@@ -82,9 +83,18 @@ MAY_IMPORT = {
     "diagnosing": ["attach", "diagnose", "gather", "outside", *DATA],
     "polling": ["attach", "evidence", "outside", *DATA],
     "live": ["diagnose.hang", *DATA],  # asks a job by the questions of its protocol
-    "export": ["_version", "live", *DATA],  # what a feed keeps, written to a file
-    "widgets": ["checkpoints", "live", "render", *DATA],  # draw a feed, and ask the job that they are given
-    "watching": ["attach", "evidence", "export", "live", "polling", "widgets", *DATA],
+    "export": ["_version", "complete_file", "live", *DATA],  # what a feed keeps, written to a file
+    "pictures": [
+        "complete_file",
+        "live",
+        "render.clean",
+        "render.collective_rows",
+        "render.grouping",
+        "render.units",
+        *DATA,
+    ],  # draw a feed or a result, and ask nobody
+    "widgets": ["checkpoints", "live", "pictures", "render", *DATA],  # draw a feed, and ask the job that they are given
+    "watching": ["attach", "evidence", "export", "live", "pictures", "polling", "widgets", *DATA],
     "tunable": ["actions", *DATA],
     "stack_report": ["attach", "evidence", "outside", *DATA],
     "job": [
@@ -153,6 +163,7 @@ MAY_IMPORT = {
         "live",
         "log_report",
         "outside",
+        "pictures",
         "preflight",
         "ray.diagnosing",
         "ray.job",
@@ -179,6 +190,7 @@ MAY_IMPORT = {
         "log_report",
         "magics",
         "model",
+        "pictures",
         "prepared",
         "ray.hook",
         "render",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Set
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Set
 
 from .. import cuda
 from ..objects import named_parameters, walk
@@ -34,6 +35,7 @@ def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, A
     """
     sizes = {kind: {} for kind in ("parameters", "gradients", "optimizer", "buffers", "earlier")}  # type: Dict[str, Dict[str, int]]
     note = _count(agent, sizes, deadline_s) if "torch" in sys.modules else "torch has not been imported in this process"
+    figures = _cuda()
     columns = [FIELDS.index(f) for f in ("time_s", "rss_bytes", "cuda_allocated_bytes")]
     began = agent.objects.run_began()
     records = agent.recorder.since(max(0, began - 1))[-points:] if points > 0 else []
@@ -41,7 +43,8 @@ def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, A
         "rss_bytes": status_bytes("VmRSS"),
         "peak_rss_bytes": status_bytes("VmHWM"),
         "sizes": sizes,
-        "cuda": _cuda(),
+        "cuda": figures,
+        "device_bytes": _device_bytes(figures),
         "curve": [[r[c] for c in columns] for r in records],
         "first_step": records[0][STEP] - max(0, began - 1) if records else 0,
         "own_step": records[0][OPTIMIZER_STEP] if records else None,
@@ -86,3 +89,12 @@ def _cuda() -> Dict[str, Dict[str, int]]:
         if stats.get("reserved_bytes.all.peak"):
             out[f"cuda:{index}"] = {key: int(stats.get(key, 0)) for key in CUDA_KEYS}
     return out
+
+
+def _device_bytes(names: Iterable[str]) -> Dict[str, int]:
+    """The memory of each of these devices, which this process uses; torch keeps it, no driver is asked. Nothing of one that is lost."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(RuntimeError):
+            found[name] = int(sys.modules["torch"].cuda.get_device_properties(name).total_memory)
+    return found

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...model import Finding, LogEvent, LogEvidence
+from ...model import Finding, LogEvent, LogEvidence, LogMark
 from . import findings, knowledge, matching, order
+from .course import course
 from .facts import ray_demands
 from .family import Family
 from .knowledge import anchors
 
-__all__ = ["Verdict", "anchors", "diagnose", "judge"]
+__all__ = ["Verdict", "anchors", "course", "diagnose", "judge"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Verdict:
     findings: tuple[Finding, ...]
     timeline: tuple[LogEvent, ...]
     remarks: tuple[str, ...] = ()
+    marks: tuple[LogMark, ...] = ()
+    """For the picture of the log."""
 
 
 def judge(evidence: LogEvidence, *, families: Mapping[str, Family] | None = None) -> Verdict:
@@ -37,6 +40,7 @@ def judge(evidence: LogEvidence, *, families: Mapping[str, Family] | None = None
         findings=tuple(findings.finding(root, evidence, seen) for root in roots),
         timeline=tuple(findings.events(roots)),
         remarks=tuple(filter(None, [ray_demands.queued(evidence)])),
+        marks=tuple(findings.marks(roots)),
     )
 
 

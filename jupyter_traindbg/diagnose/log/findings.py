@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from ...language import text as text_in
-from ...model import Finding, LogEvent, LogEvidence, LogLine
+from ...model import Finding, LogEvent, LogEvidence, LogLine, LogMark
 from .condition import render
 from .exceptions import inner_user_frame, is_installed
 from .family import Cause, Confidence, Text
@@ -15,14 +16,15 @@ from .matching import Hit
 from .order import SURE, UNKNOWN, Candidate
 from .quantities import Value
 
-__all__ = ["events", "finding"]
+__all__ = ["events", "finding", "marks"]
 
 MOST_EVIDENCE = 8
 LONGEST = 300
 """Characters of a line that are shown."""
-MOST_BLAMED = 16
+MOST_BLAMED, MOST_MARKS = 16, 200
 DOUBTFUL = 0.3
 """The weight from which a verdict is more than a guess."""
+Role = Literal["cause", "finding", "consequence"]
 _RANK = re.compile(r"(?i)\b(?:global[ _]?)?rank[ =:]{0,2}(\d{1,6})\b")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
@@ -61,6 +63,33 @@ def events(candidates: Iterable[Candidate]) -> list[LogEvent]:
                 title = render(one.family.title.said, _values(one)) or one.family.code
                 out[line.source, line.number] = one.position, LogEvent(line, title)
     return [event for _, event in sorted(out.values(), key=lambda pair: pair[0])]
+
+
+def marks(candidates: Sequence[Candidate]) -> list[LogMark]:
+    """The decisive line of each candidate, and all that show what was folded into it: those are consequences."""
+    out: dict[tuple[int, int], LogMark] = {}
+    for place, candidate in enumerate(candidates):
+        role: Role = "finding" if place else "cause"
+        _mark(out, [_first_line(candidate)], candidate, role)
+        for one in candidate.folded:
+            _mark(out, [hit.line for hit in one.hits], one, "consequence")
+    return sorted(out.values(), key=lambda mark: mark.role == "consequence")[:MOST_MARKS]
+
+
+def _mark(
+    out: dict[tuple[int, int], LogMark], lines: Iterable[LogLine | None], candidate: Candidate, role: Role
+) -> None:
+    words = render(candidate.family.title.said, _values(candidate)) or candidate.family.code
+    for line in lines:
+        if line is not None:
+            out.setdefault((line.source, line.number), LogMark(line, words, role))
+
+
+def _first_line(candidate: Candidate) -> LogLine | None:
+    """The line that a finding's words name as the one where it began, else the decisive one."""
+    began = str(_values(candidate).get("first_line"))
+    lines = (hit.line for hit in candidate.hits if hit.line is not None and str(hit.line.number) == began)
+    return next(lines, candidate.decisive.line)
 
 
 # --- values and causes ---------------------------------------------------------------------------------------------

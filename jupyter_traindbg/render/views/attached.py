@@ -10,7 +10,7 @@ from ..common import DASH, measured
 from ..grouping import compact_ranks, group_by, rank_list
 from ..units import duration, plural
 
-NEXT = ("%stacks", "%steps", "%grads", "%lr", "%memory", "%gpu")
+NEXT = ("%watch", "%diagnose", "%plot", "%stacks", "%grads", "%lr", "%memory", "%gpu")
 
 
 def view(result: Attached) -> Iterator[Block]:

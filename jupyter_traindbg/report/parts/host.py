@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from ...model import HostFacts, NotAvailable
-from ...outside import host
+from ...outside import host, memory_limit
 from ...render.blocks import Inline, Pair, Pairs
 from ...render.units import size
 from ..asking import first_line
@@ -106,9 +106,8 @@ def _pairs(facts: HostFacts, group: dict[str, str], system: str, release: str) -
 
 def _cgroup(pid: int) -> dict[str, str]:
     """The files of the control group of `pid` (version 2) that bound it."""
-    line = next((line for line in _read(f"/proc/{pid}/cgroup").splitlines() if line.startswith("0::")), "")
-    folder = Path("/sys/fs/cgroup") / line.removeprefix("0::").lstrip("/")
-    return {name: text for name in _CGROUP if (text := _read(str(folder / name)).strip())}
+    files = [(name, folder / name) for folder in memory_limit.group_folders(pid) for name in _CGROUP]
+    return {name: text for name, file in files if (text := _read(str(file)).strip())}
 
 
 def _release() -> str:

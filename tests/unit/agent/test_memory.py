@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 
 from jupyter_traindbg.agent import safepoint
 from jupyter_traindbg.agent.core import Agent
+from jupyter_traindbg.agent.probes import memory
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +93,13 @@ def test_the_curve_is_that_of_the_records(agent: Agent) -> None:
     assert all(rss > 1 << 20 and cuda is None for _, rss, cuda in answer["curve"])
     assert answer["peak_rss_bytes"] >= answer["rss_bytes"] > 1 << 20
     assert agent.call("memory", {"points": 0, "deadline_s": 0.1})["curve"] == []
+
+
+def test_the_sizes_of_the_devices_in_use(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert agent.call("memory", {"deadline_s": 0.1})["device_bytes"] == {}
+    sizes = {"cuda:0": 80 << 30, "cuda:1": 24 << 30}
+    monkeypatch.setattr(memory, "_cuda", lambda: {name: {"reserved_bytes.all.peak": 1} for name in sizes})
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda name: types.SimpleNamespace(total_memory=sizes[name])
+    )
+    assert agent.call("memory", {"deadline_s": 0.1})["device_bytes"] == sizes

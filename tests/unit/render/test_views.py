@@ -52,7 +52,7 @@ def test_attached_groups_ranks_that_are_alike() -> None:
     assert "300 ranks, the agent is in 298 of them" in words
     assert row(words, "ranks 0-6, 8, 10-299 (298) of 300").endswith("298 pids injected 3.11.9 2.9.1 torch, lightning")
     assert "none (outside only)" in row(words, "ranks 7, 9 of 300")
-    assert "Next: traindbg stacks, traindbg steps" in words
+    assert "Next: traindbg watch, traindbg diagnose, traindbg plot" in words
 
 
 # --- stacks ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,43 @@
+"""A file that appears complete, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+
+from .errors import UsageError
+
+__all__ = ["completed"]
+
+
+@contextlib.contextmanager
+def completed(path: str) -> Iterator[tuple[str, str]]:
+    """Yields the name of an empty file to be written, and the absolute `path` that it is to have: it gets that name, with the modes of
+    any other file, where all went well. One of that name is replaced. Raises `UsageError` for a path that cannot be written.
+    """
+    where = os.path.abspath(os.path.expanduser(path))
+    folder, name = os.path.split(where)
+    try:
+        handle, partial = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
+    except OSError as e:
+        raise UsageError(f"{folder} cannot be written to: {e.strerror}", "name a directory that exists") from e
+    os.close(handle)
+    try:
+        yield partial, where
+        _settle(partial, where)
+    except OSError as e:
+        raise UsageError(f"{where} cannot be written: {e.strerror}", "make room, or name another place") from e
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)  # it has another name where all went well
+
+
+def _settle(partial: str, where: str) -> None:
+    with open(partial, "rb+") as f:
+        os.fsync(f.fileno())
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(partial, 0o666 & ~mask)
+    os.replace(partial, where)

@@ -1,0 +1,81 @@
+"""Pictures of what results say: static, drawn by matplotlib, for where people would rather look than read.
+
+A kind of picture is a module with ``tell(data)``, what it shows in words, and ``draw(data)``, the figure. Nothing is drawn before somebody
+looks, so a terminal that only reads the words never imports matplotlib.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..model import ConfigPreflight, Picture, Result, Steps
+from .canvas import Canvas
+from .told import Told
+
+if TYPE_CHECKING:
+    from ..live import Feed
+
+__all__ = ["OF_JOBS", "OVER_STEPS", "of_feed", "of_result", "plot"]
+
+OVER_STEPS = ("loss", "lr")
+"""Drawn from what was recorded over the steps."""
+OF_JOBS = (*OVER_STEPS, "grads", "memory", "collectives")
+"""What there is of a job."""
+_OF_RESULT = {
+    "Collectives": "collectives",
+    "ConfigPreflight": "estimate",
+    "Grads": "grads",
+    "LogDiagnosis": "log",
+    "Memory": "memory",
+    "Steps": "loss",
+}
+
+
+def plot(result: Result | Mapping[str, ConfigPreflight]) -> Picture:
+    """The picture of a result; or of several configurations (of `%preflight`), under names of yours, beside each other.
+
+    Raises `UsageError` where there is none of such a result, `NoTarget` where there is nothing in it to draw.
+    """
+    if not isinstance(result, Mapping):
+        return of_result(result)
+    if odd := [name for name, one in result.items() if not isinstance(one, ConfigPreflight)]:
+        raise UsageError(f"{odd[0]} is no configuration", "only results of `%preflight` are drawn beside each other")
+    return _picture("estimate", result)
+
+
+def of_result(result: Result) -> Picture:
+    """The picture of `result`. Raises `UsageError` where there is none of such a result."""
+    kind = _OF_RESULT.get(type(result).__name__)
+    if kind is None:
+        raise UsageError(
+            f"there is no picture of a {type(result).__name__}",
+            f"there are pictures of {', '.join(sorted(_OF_RESULT))}",
+        )
+    if isinstance(result, Steps):
+        from .course import of_steps
+
+        return _picture(kind, of_steps(result)).about(result.asked_about)
+    return _picture(kind, result).about(result.asked_about)
+
+
+def of_feed(kind: str, feed: Feed) -> Picture:
+    """``"loss"`` or ``"lr"`` of all steps that `feed` keeps."""
+    from .course import of_feed as course_of
+
+    return _picture(kind, course_of(feed))
+
+
+def _picture(kind: str, data: object) -> Picture:
+    module = import_module(f"{__name__}.{kind}")
+    told: Told = module.tell(data)
+    return Picture(
+        kind,
+        told.title,
+        tuple(told.words),
+        tuple(told.sketches),
+        tuple(told.details),
+        _drawn=Canvas(lambda: module.draw(data)),
+    )

@@ -1,0 +1,186 @@
+"""A figure that is drawn when somebody wants to see it, as SVG and as PNG. It leaves pyplot, the notebook's settings and figures alone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import html
+import io
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MissingPiece
+from ..language import language, speaking
+from ..render.clean import clean
+from . import inks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FILE_DPI", "Canvas", "drawing", "new_figure", "quantized"]
+
+WIDTH_IN = 9.0
+PNG_DPI, FILE_DPI = 110, 200
+COLOURS_KEPT = 160
+"""Of a PNG: a small file, since it is saved with the notebook."""
+_lock = threading.RLock()  # matplotlib's font cache knows no threads, and its settings are one for all
+
+_SETTINGS = {
+    "font.size": 9,
+    "text.color": inks.INK,
+    "axes.edgecolor": inks.LINE,
+    "axes.labelcolor": inks.FAINT,
+    "axes.titlecolor": inks.INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": False,
+    "grid.color": inks.LINE,
+    "grid.linewidth": 0.5,
+    "xtick.color": inks.LINE,
+    "ytick.color": inks.LINE,
+    "xtick.labelcolor": inks.FAINT,
+    "ytick.labelcolor": inks.FAINT,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.6,
+    "figure.facecolor": inks.PAPER,
+    "axes.facecolor": "none",
+    "text.parse_math": False,
+    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
+    "svg.hashsalt": "traindbg",  # the same picture is the same text
+}
+_CHINESE = (
+    "Noto Sans CJK SC",
+    "Source Han Sans SC",
+    "Source Han Sans CN",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "SimHei",
+    "Heiti SC",
+)
+
+
+class Canvas:
+    """Draws once, with `draw`, when it is first looked at."""
+
+    def __init__(self, draw: Callable[[], Figure]) -> None:
+        self._draw = draw
+
+    @functools.cached_property
+    def figure(self) -> Figure:
+        with drawing():
+            return _clean(self._draw())
+
+    def svg(self, alt: str) -> str:
+        """About 20 to 60 kB, in the colours of the page round it."""
+        with drawing():
+            written = io.StringIO()
+            self.figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+        return _embedded(inks.of_page(written.getvalue()), alt)
+
+    def png(self) -> bytes:
+        """About 20 kB, on white."""
+        return self._png
+
+    @functools.cached_property
+    def _png(self) -> bytes:
+        with drawing():
+            written = io.BytesIO()
+            self.figure.savefig(written, format="png", dpi=PNG_DPI)
+        return quantized(written)
+
+
+def new_figure(height_in: float) -> Figure:
+    """An empty figure as wide as all of ours. It belongs to no window; its parts find their places by themselves."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """All drawing, one thread at a time: under settings of ours, and in English where there is no font for the reader's language. Raises
+    `MissingPiece` without matplotlib.
+    """
+    try:
+        import matplotlib.style
+    except ImportError:
+        raise MissingPiece("pictures need matplotlib", "pip install matplotlib") from None
+    with _lock, contextlib.ExitStack() as settings, warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", r"Glyph \d+ .* missing from", UserWarning
+        )  # a browser has more fonts than we see
+        own: dict[str, Any] = dict(_SETTINGS)
+        if language() == "zh":
+            if fonts := _chinese_fonts():
+                own["font.sans-serif"] = [*fonts, "DejaVu Sans"]
+            else:
+                settings.enter_context(speaking("en"))
+        settings.enter_context(matplotlib.style.context(["default", own]))
+        yield
+
+
+@functools.cache
+def _chinese_fonts() -> tuple[str, ...]:
+    from matplotlib import font_manager
+
+    there = {font.name for font in font_manager.fontManager.ttflist}
+    return tuple(name for name in _CHINESE if name in there)
+
+
+def quantized(written: io.BytesIO) -> bytes:
+    """A PNG in few colours."""
+    from PIL import Image
+
+    pixels = Image.open(written).convert("RGB").quantize(COLOURS_KEPT, dither=Image.Dither.NONE)
+    small = io.BytesIO()
+    pixels.save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def _clean(figure: Figure) -> Figure:
+    """`figure` with every name in it made harmless: no control characters, no halves of characters, which no font can draw."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FuncFormatter
+
+    for text in figure.findobj(Text):
+        text.set_text("\n".join(map(clean, text.get_text().split("\n"))))
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            formatter = axis.get_major_formatter()
+            if isinstance(formatter, FuncFormatter):  # which names of ours become
+                formatter.func = functools.partial(_cleanly, formatter.func)
+    return figure
+
+
+def _cleanly(label: Callable[[float, Any], str], at: float, place: Any = None) -> str:
+    return clean(label(at, place))
+
+
+def _embedded(svg: str, alt: str) -> str:
+    """The ``<svg>`` element of a file, as wide as there is room, under the name `alt`."""
+    element = svg[svg.index("<svg") :]
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', element)
+    assert box is not None
+    width = f"max-width: {float(box[1]) * 4 / 3:.0f}px"
+    opening = (
+        f'<svg {box[0]} width="100%" style="{width}; stroke-linejoin: round; stroke-linecap: butt" role="img" '
+        f'aria-label="{html.escape(clean(alt))}" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    element = re.sub(r"<svg[^>]*>", lambda _: opening, element, count=1)
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(
+        r"<defs>\s*<style.*?</style>\s*</defs>", "", element, flags=re.DOTALL
+    )  # it would hold for the whole page
+    element = re.sub(r"\s*<!--.*?-->", "", element, flags=re.DOTALL)
+    element = re.sub(r'<g id="[^"]*">', "<g>", element)
+    return re.sub(r"\n\s*", "\n", element).strip()

@@ -1,0 +1,186 @@
+"""The loss over all recorded steps: each step's pale, its mean bold, and where it was not finite; with what was done to the job."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import NoTarget
+from ..language import text
+from ..live.curves import FEW_RANKS, Thinned
+from ..model import Sketch
+from ..render.grouping import compact_ranks
+from . import inks
+from .course import Course
+from .over_steps import drawn_over_steps, key, line_ends, scaled
+from .told import Told, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..live.history import Floats
+
+__all__ = ["draw", "smoothed", "tell"]
+
+HEIGHT_IN = 3.0
+PARTS = 40
+"""The bold line is the mean of a fortieth of all steps."""
+
+
+def tell(course: Course) -> Told:
+    """Raises `NoTarget` where no loss was recorded."""
+    if "loss" not in course.series:
+        raise NoTarget(
+            text(f"no loss has been recorded in {course.steps:,} steps", f"{course.steps:,} 步中没有记录到 loss"),
+            "a loss is seen where backward() is called on it; `%steps` shows what was recorded",
+        )
+    losses = course.series["loss"]
+    means = _middle(smoothed(losses))
+    words = [_answer(course, means)] if np.isfinite(means).any() else []
+    bad = losses.bad.any(axis=0)
+    if bad.any():
+        words.insert(0, _not_finite(course, losses))
+    seen = np.isfinite(losses.mean).any(axis=0) | bad
+    sketch = Sketch("loss", [float(v) for v in _middle(losses.mean)[seen]], words[0])
+    return Told(_title(course), words, [sketch], key(course))
+
+
+def _title(course: Course) -> str:
+    who = compact_ranks(list(course.ranks))
+    return text(f"loss of {who} · {course.extent}", f"{who} 的 loss · {course.extent}")
+
+
+def _answer(course: Course, means: Floats) -> str:
+    losses, known = course.series["loss"], np.flatnonzero(np.isfinite(means))
+    now, least, begun = means[known[-1]], int(np.nanargmin(means)), means[known[0]]
+    where = f"{course.shown(losses.step[least]):,.0f}"
+    over = _over(_steps_of_mean(losses))
+    return text(
+        f"loss {number(now)} now ({over}); {number(begun)} at the beginning, lowest {number(means[least])} about step {where}",
+        f"当前 loss 为 {number(now)}（{over}）；开始时 {number(begun)}，最低 {number(means[least])}，约在第 {where} 步",
+    )
+
+
+def _over(steps: int) -> str:
+    return text(f"mean of {steps:,} steps", f"{steps:,} 步的均值") if steps > 1 else text("single steps", "单步")
+
+
+def _not_finite(course: Course, losses: Thinned) -> str:
+    ranks = [course.ranks[int(i)] for i in np.flatnonzero(losses.bad.any(axis=1))]
+    first = course.shown(losses.step[int(losses.bad.any(axis=0).argmax())])
+    at = text("about ", "约") if losses.width > 1 else ""
+    who = compact_ranks(ranks)
+    if (
+        losses.bad[:, -1].any()
+        and not np.isfinite(losses.mean[:, losses.bad.any(axis=0).argmax() :][losses.bad[:, -1]]).any()
+    ):
+        return text(
+            f"the loss is not finite since {at}step {first:,.0f} ({who})",
+            f"loss 自{at}第 {first:,.0f} 步起不是有限值（{who}）",
+        )
+    return text(
+        f"the loss is not finite in places, first at {at}step {first:,.0f} ({who})",
+        f"loss 有时不是有限值，首次在{at}第 {first:,.0f} 步（{who}）",
+    )
+
+
+def smoothed(thinned: Thinned) -> Floats:
+    """By rank, the mean of each bucket and those before it, as many as are a fortieth of all: what comes later never shows."""
+    window = _window(thinned)
+    known = np.isfinite(thinned.mean)
+    sums = np.cumsum(np.pad(np.where(known, thinned.mean, 0.0), ((0, 0), (window, 0))), axis=1)
+    counts = np.cumsum(np.pad(known.astype(float), ((0, 0), (window, 0))), axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means: Floats = (sums[:, window:] - sums[:, :-window]) / (counts[:, window:] - counts[:, :-window])
+    means[~known] = np.nan
+    return means
+
+
+def _window(thinned: Thinned) -> int:
+    return max(1, round(len(thinned.step) / PARTS))
+
+
+def _steps_of_mean(thinned: Thinned) -> int:
+    return _window(thinned) * thinned.width
+
+
+def _middle(by_rank: Floats) -> Floats:
+    """The median over the ranks; NaN where none has a value."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # all of a column are NaN: so is its median
+        middle: Floats = np.nanmedian(by_rank, axis=0)
+    return middle
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(course: Course) -> Figure:
+    losses = course.series["loss"]
+    figure, axes = drawn_over_steps(course, HEIGHT_IN)
+    x = losses.step + (course.ahead or 0)
+    means = smoothed(losses)
+    extent = _Extent(np.fmin.reduce(losses.low, axis=0), np.fmax.reduce(losses.high, axis=0))
+    logarithmic = scaled(axes, np.concatenate([extent.low, extent.high]))
+    axes.set_ylabel(text("loss, log scale", "loss（对数坐标）") if logarithmic else "loss")
+    single, steps = len(course.ranks) == 1, _steps_of_mean(losses)
+    if not single or steps > 1:
+        _each_step(axes, x, extent, single=single and losses.width == 1)
+    _means(axes, x, means, course, steps)
+    _marks(axes, x[losses.bad.any(axis=0)])
+    figure.legend(loc="outside upper right", ncols=3)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """Least and greatest of all ranks."""
+
+    low: Floats
+    high: Floats
+
+
+def _each_step(axes: Axes, x: Floats, extent: _Extent, *, single: bool) -> None:
+    if single:
+        label = text("each step", "每一步")
+        axes.plot(x, extent.low, color=inks.SERIES[0], alpha=0.45, linewidth=0.8, label=label)
+    else:
+        label = text("least to greatest", "最小到最大")
+        axes.fill_between(x, extent.low, extent.high, color=inks.SERIES[0], alpha=0.25, linewidth=0, label=label)
+
+
+def _means(axes: Axes, x: Floats, means: Floats, course: Course, steps: int) -> None:
+    """One bold line for one rank; a line each for a few; of many the median."""
+    over = _over(steps)
+    if len(course.ranks) == 1:
+        axes.plot(x, means[0], color=inks.SERIES[0], linewidth=2, label=over)
+    elif len(course.ranks) > FEW_RANKS:
+        median = text(f"median of {len(course.ranks)} ranks, {over}", f"{len(course.ranks)} 个 rank 的中位数，{over}")
+        axes.plot(x, _middle(means), color=inks.SERIES[0], linewidth=2, label=median)
+    else:
+        ends = []
+        for i, rank in enumerate(course.ranks):
+            colour = inks.SERIES[i % len(inks.SERIES)]
+            axes.plot(x, means[i], color=colour, linewidth=1.6, label=over if i == 0 else None)
+            known = np.flatnonzero(np.isfinite(means[i]))
+            if known.size:
+                ends.append((float(x[known[-1]]), float(means[i][known[-1]]), course.names[rank], colour))
+        line_ends(axes, ends)
+
+
+def _marks(axes: Axes, bad: Floats) -> None:
+    if bad.size:
+        label = text("not finite (NaN or infinite)", "非有限值（NaN 或无穷）")
+        axes.plot(
+            bad,
+            np.full(len(bad), 0.97),
+            "x",
+            color=inks.BAD,
+            markersize=6,
+            transform=axes.get_xaxis_transform(),
+            label=label,
+        )

@@ -1,0 +1,151 @@
+"""Axes whose x are steps: how they are scaled and numbered, and what happened on the way, as numbered flags with a key below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..language import text
+from ..live import Event
+from . import inks
+from .canvas import new_figure
+from .course import Course
+from .told import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..live.history import Floats
+
+__all__ = ["drawn_over_steps", "key", "limits", "line_ends", "scaled"]
+
+KEY_LINE_IN = 0.19
+CHARACTERS = 150
+"""Of a line of the key: as many as fit the width of a picture."""
+MOST_FLAGS = 9
+CLOSE = 0.02
+"""Flags that are closer than this share of the width stand at one place."""
+WIDE = 10.0
+"""From this ratio of greatest to least on, a scale is logarithmic."""
+FEW_DECADES = 1e3
+_UNREMARKABLE = ("nan", "restarted")
+"""Kinds of events that the picture shows by itself, or that belong to us."""
+
+
+def key(course: Course) -> list[str]:
+    """What the flags mean, a line each; the latest ones, where there are many."""
+    flags, more = _flags(course)
+    lines = [_key_line(number, event, course) for number, event in enumerate(flags, 1)]
+    return lines + ([text(f"and {more} before", f"此前还有 {more} 个")] if more else [])
+
+
+def _flags(course: Course) -> tuple[list[Event], int]:
+    """What gets a flag (changes, checkpoints, hangs, ranks that are lost, the end), and how much else there was before."""
+    told = [event for event in course.events if event.kind not in _UNREMARKABLE]
+    return told[-MOST_FLAGS:], max(0, len(told) - MOST_FLAGS)
+
+
+def drawn_over_steps(course: Course, height_in: float) -> tuple[Figure, Axes]:
+    """A figure with axes of `height_in` inches for the steps of `course`, its flags, and their key below."""
+    lines = key(course)
+    key_in = KEY_LINE_IN * len(lines) + 0.1 * bool(lines)
+    figure = new_figure(height_in + key_in)
+    if lines:
+        axes, below = figure.subplots(2, 1, height_ratios=[height_in, key_in])
+        below.set_axis_off()
+        below.text(0, 1, "\n".join(lines), fontsize=8, color=inks.FAINT, va="top", linespacing=1.35)
+    else:
+        axes = figure.subplots()
+    last = course.number.since_attach or course.first
+    margin = max(0.5, (last - course.first) * 0.01)
+    axes.set_xlim(course.shown(course.first) - margin, course.shown(last) + margin)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    axes.tick_params(which="minor", labelsize=8, labelcolor=inks.FAINT)
+    axes.set_xlabel(_counted(course))
+    _plant(axes, [course.shown(event.step) for event in _flags(course)[0]])
+    return figure, axes
+
+
+def _counted(course: Course) -> str:
+    if course.ahead is None:
+        return text("optimizer steps since the attach", "attach 之后的优化器步")
+    return text("optimizer step", "优化器步")
+
+
+def _key_line(number: int, event: Event, course: Course) -> str:
+    words = " ".join(event.text.split())
+    words = words if len(words) <= CHARACTERS else f"{words[: CHARACTERS - 1]}…"
+    step = f"{course.shown(event.step):,.0f}"
+    return text(f"{number} · step {step}: {words}", f"{number} · 第 {step} 步：{words}")
+
+
+def _plant(axes: Axes, places: Sequence[float]) -> None:
+    """A dotted line at each place, and above it the numbers of the flags that stand there."""
+    low, high = axes.get_xlim()
+    groups: list[list[int]] = []
+    for i in np.argsort(places, kind="stable"):
+        if groups and places[i] - places[groups[-1][-1]] < CLOSE * (high - low):
+            groups[-1].append(int(i))
+        else:
+            groups.append([int(i)])
+    for group in groups:
+        for i in group:
+            axes.axvline(places[i], color=inks.FAINT, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+        numbers = sorted(i + 1 for i in group)
+        axes.annotate(
+            ",".join(map(str, numbers)),
+            (places[group[0]], 1),
+            (0, 3),
+            ("data", "axes fraction"),
+            "offset points",
+            ha="center",
+            fontsize=8,
+            color=inks.INK,
+        )
+
+
+def scaled(axes: Axes, values: Floats) -> bool:
+    """Scale y for `values`: by logarithm where they are all positive and far apart. Returns whether."""
+    known = values[np.isfinite(values)]
+    logarithmic = bool(known.size) and float(known.min()) > 0 and float(known.max() / known.min()) >= WIDE
+    if logarithmic:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda y, _: number(y))
+        axes.yaxis.set_minor_formatter(_one_two_five if known.max() / known.min() < FEW_DECADES else "")
+    low, high = limits(known, logarithmic)
+    axes.set_ylim(low, high)
+    return logarithmic
+
+
+def _one_two_five(y: float, _: object) -> str:
+    """The name of a minor tick of a logarithmic scale: of 2 and 5 times a power of ten."""
+    return number(y) if f"{y:.0e}"[0] in "25" else ""
+
+
+def limits(known: Floats, logarithmic: bool) -> tuple[float, float]:
+    """The bottom and the top for finite values: a little beyond them, and apart where all are equal."""
+    if not known.size:
+        return 0.0, 1.0
+    low, high = float(known.min()), float(known.max())
+    if logarithmic:
+        room = (high / low) ** 0.05
+        return low / room, high * room
+    room = max((high - low) * 0.06, abs(high) * 0.02, 1e-12)
+    return low - room, high + room
+
+
+def line_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """The names of lines at their right ends, ``(x, y, name, colour)``, moved apart where they would overlap."""
+    figure: Any = axes.figure
+    height = float(axes.get_position().height * figure.get_size_inches()[1] * 72)
+    least = 10 / max(1.0, height)
+    placed: list[float] = []
+    for x, y, name, colour in sorted(ends, key=lambda end: end[1]):
+        at = float(axes.transAxes.inverted().transform(axes.transData.transform((x, y)))[1])
+        at = max(at, placed[-1] + least) if placed else at
+        placed.append(at)
+        axes.annotate(name, (1, at), (4, 0), "axes fraction", "offset points", va="center", fontsize=8, color=colour)

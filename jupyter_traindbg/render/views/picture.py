@@ -1,0 +1,24 @@
+"""`Picture`: its answer, then the picture; at a terminal a sketch of it, and in words what it shows besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...language import text
+from ...model import Picture
+from ..blocks import Block, Curve, Image, Items, Line, Span
+
+
+def view(result: Picture) -> Iterator[Block]:
+    yield Line(result.title, title=True)
+    for i, words in enumerate(result.words):
+        yield Line(Span(words, "strong") if i == 0 else words)
+    sketches = [Curve(sketch.label, sketch.values, "") for sketch in result.sketches]
+    details = [Items(result.details)] if result.details else []
+    if result.path:
+        yield Line([text("written to ", "已写入 "), Span(result.path, "code")])
+    if result._drawn is not None:
+        said = ". ".join([result.title, *result.words, *result.details])
+        yield Image(result._drawn, said, instead=[*sketches, *details])
+    else:
+        yield from details
