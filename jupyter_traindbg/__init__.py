@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .attach.discover import targets
     from .job import Job, attach
     from .log_report import diagnose_log
-    from .pictures import plot
+    from .plotting import plot
     from .prepared import serve
     from .ray.hook import ray_worker_hook
     from .resume import Resumed, resume
@@ -40,7 +40,7 @@ _HOMES = {
     "Resumed": "resume",
     "attach": "job",
     "diagnose_log": "log_report",
-    "plot": "pictures",
+    "plot": "plotting",
     "ray_worker_hook": "ray.hook",
     "resume": "resume",
     "serve": "prepared",

@@ -220,6 +220,8 @@ class LogCourse:
     """The name of a loss, or of what comes next to it; empty where none was printed."""
     points: Sequence[tuple[float, float]] = ()
     """Of that: places and values; at most 400."""
+    steps: Sequence[float] = ()
+    """The numbers of the steps that these are of; empty where the log tells of none."""
     kept: int = 0
     """So many lines were kept to be counted."""
     whole: bool = True

@@ -39,7 +39,7 @@ class Picture(Result):
     """What ``job.plot(...)`` and ``%plot`` give. ``words``: what it shows, its answer first; ``details``: what is in it as well."""
 
     of: str
-    """``"loss"``, ``"lr"``, ``"grads"``, ``"memory"``, ``"estimate"``, ``"collectives"`` or ``"log"``."""
+    """``"loss"``, ``"lr"``, ``"grads"``, ``"memory"``, ``"estimate"``, ``"collectives"``, ``"log"`` or ``"runs"``."""
     title: str
     words: Sequence[str]
     sketches: Sequence[Sketch] = ()

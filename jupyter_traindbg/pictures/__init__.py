@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..model import ConfigPreflight, Picture, Result, Steps
+from ..model import ConfigPreflight, LogDiagnosis, Picture, Result, Steps
 from .canvas import Canvas
 from .told import Told
 
 if TYPE_CHECKING:
     from ..live import Feed
 
-__all__ = ["OF_JOBS", "OVER_STEPS", "of_feed", "of_result", "plot"]
+__all__ = ["OF_JOBS", "OVER_STEPS", "of_feed", "of_result", "of_several"]
 
 OVER_STEPS = ("loss", "lr")
 """Drawn from what was recorded over the steps."""
@@ -34,16 +34,20 @@ _OF_RESULT = {
 }
 
 
-def plot(result: Result | Mapping[str, ConfigPreflight]) -> Picture:
-    """The picture of a result; or of several configurations (of `%preflight`), under names of yours, beside each other.
-
-    Raises `UsageError` where there is none of such a result, `NoTarget` where there is nothing in it to draw.
+def of_several(results: Mapping[str, Result]) -> Picture:
+    """The losses of several logs, or the estimated memory of several configurations, each under its name. Raises `UsageError` for others,
+    `NoTarget` where there is nothing to draw.
     """
-    if not isinstance(result, Mapping):
-        return of_result(result)
-    if odd := [name for name, one in result.items() if not isinstance(one, ConfigPreflight)]:
-        raise UsageError(f"{odd[0]} is no configuration", "only results of `%preflight` are drawn beside each other")
-    return _picture("estimate", result)
+    if not results:
+        raise UsageError("nothing to draw was named", "name at least one log, or one configuration")
+    for of, kind in ((LogDiagnosis, "runs"), (ConfigPreflight, "estimate")):
+        if all(isinstance(result, of) for result in results.values()):
+            return _picture(kind, results)
+    kinds = sorted({type(result).__name__ for result in results.values()})
+    raise UsageError(
+        f"{' and '.join(kinds)} cannot be drawn beside each other",
+        "logs can, and configurations (results of `%preflight`)",
+    )
 
 
 def of_result(result: Result) -> Picture:

@@ -52,17 +52,14 @@ def tell(configurations: Estimated) -> Told:
     if isinstance(configurations, ConfigPreflight):
         (only,) = loads
         title = text(f"estimated memory of one GPU · {only.label}", f"单个 GPU 的内存估算 · {only.label}")
-        words = [_verdict(only) + _mostly(only), *_besides(only)]
-    else:
-        several = len(configurations)
-        title = text(
-            f"estimated memory of one GPU · {several} configurations", f"单个 GPU 的内存估算 · {several} 个配置"
-        )
-        words = [_comparison(loads), *(f"{load.label}: {_verdict(load)}{_mostly(load)}" for load in loads)]
-        words += [
-            _unknown(name, one.memory) for name, one in configurations.items() if isinstance(one.memory, NotAvailable)
-        ]
-    return Told(title, [*words, _caveat()])
+        return Told(title, [_verdict(only) + _mostly(only), *_besides(only), _caveat()])
+    several = len(configurations)
+    title = text(f"estimated memory of one GPU · {several} configurations", f"单个 GPU 的内存估算 · {several} 个配置")
+    unknown = [
+        _unknown(name, one.memory) for name, one in configurations.items() if isinstance(one.memory, NotAvailable)
+    ]
+    each = [f"{load.label}: {_verdict(load)}{_mostly(load)}" for load in loads]
+    return Told(title, [_comparison(loads), *unknown, _caveat()], details=each)
 
 
 def draw(configurations: Estimated) -> Figure:
@@ -88,7 +85,7 @@ def _loads(configurations: Estimated) -> list[_Load]:
     if not loads:
         reasons = {str(one.memory.reason) for one in configurations.values() if isinstance(one.memory, NotAvailable)}
         raise NoTarget(
-            f"the memory cannot be estimated: {'; '.join(sorted(reasons)) or 'no configuration was given'}",
+            f"the memory cannot be estimated: {'; '.join(sorted(reasons))}",
             "name a model whose size is known, or its config.json",
         )
     return loads
@@ -143,7 +140,7 @@ def _mostly(load: _Load) -> str:
 
 def _comparison(loads: Sequence[_Load]) -> str:
     least = min(loads, key=lambda load: load.total)
-    fit = [load.label for load in loads if load.fits]
+    fit, not_fit = ([load.label for load in loads if load.fits is fits] for fits in (True, False))
     smallest = text(
         f"the least is {least.label} with {gib(least.total)}", f"最少的是 {least.label}，{gib(least.total)}"
     )
@@ -151,6 +148,12 @@ def _comparison(loads: Sequence[_Load]) -> str:
         return text(f"the size of the GPU is not known; {smallest}", f"GPU 大小未知；{smallest}")
     if not fit:
         return text(f"none of {len(loads)} fits; {smallest}", f"{len(loads)} 个都放不下；{smallest}")
+    if len(not_fit) < len(fit):
+        names = ", ".join(not_fit)
+        but = text(
+            f"all but {names} fit" if not_fit else "all fit", f"除 {names} 外都放得下" if not_fit else "都放得下"
+        )
+        return text(f"{but}; {smallest}", f"{but}；{smallest}")
     names = ", ".join(fit)
     return text(
         f"{len(fit)} of {len(loads)} fit ({names}); {smallest}",

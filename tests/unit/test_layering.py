@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "grads_report": ["actions.matching", "diagnose.soundness.gradients", "evidence", *DATA],
     "evidence_soundness": ["frames", "model", "outside"],
     "log_report": ["diagnose", "outside", *DATA],  # files, no job
+    "plotting": ["log_report", "pictures", *DATA],  # a result or a log in, its picture out
     "log_following": ["diagnose", "outside", *DATA],
     "environment_report": ["attach", "diagnose", "outside", *DATA],
     "preflight": [
@@ -191,6 +192,7 @@ MAY_IMPORT = {
         "magics",
         "model",
         "pictures",
+        "plotting",
         "prepared",
         "ray.hook",
         "render",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +21,7 @@ MOSTLY = 0.5
 _METRICS = tuple(
     re.compile(form) for form in (r"^(?:train[_ /])?loss$", r"(?:\b|_)loss$", r"loss\b", r"reward", r"grad_?norm")
 )
+_STEP = re.compile(r"(?:global_?|train_?)?steps?|iter(?:ation)?s?|update")
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -47,6 +48,7 @@ def course(evidence: LogEvidence, marks: Sequence[LogMark] = ()) -> LogCourse | 
     at = {name: n for n, name in enumerate(shown)}
     placed = [(ruler(m.line.source, m.line.number), at.get(who(m.line), len(lanes) - 1), m) for m in marks]
     metric = _metric(evidence.series)
+    points = _thinned(metric.points) if metric else ()
     return LogCourse(
         by_clock=ruler.by_clock,
         first=ruler.first,
@@ -55,7 +57,8 @@ def course(evidence: LogEvidence, marks: Sequence[LogMark] = ()) -> LogCourse | 
         marks=tuple(sorted(placed, key=lambda m: (*m[:2], m[2].line.number))),
         stages=_stages(evidence, ruler),
         metric=metric.name if metric else "",
-        points=tuple((ruler(metric.source, n), value) for n, value in _thinned(metric.points)) if metric else (),
+        points=tuple((ruler(metric.source, n), value) for n, value in points) if metric else (),
+        steps=_steps_at(evidence.series, metric, [n for n, _ in points]) if metric else (),
         kept=len(evidence.lines),
         whole=len(evidence.lines) >= MOSTLY * evidence.total_lines and not evidence.dropped,
     )
@@ -145,6 +148,25 @@ def _metric(series: Sequence[LogSeries]) -> LogSeries | None:
             often = [one for one in alike if one.count >= most / 2]
             return min(often, key=lambda one: (one.rank or 0, len(one.name)))
     return None
+
+
+def _steps_at(series: Sequence[LogSeries], metric: LogSeries, lines: Sequence[int]) -> tuple[float, ...]:
+    """The step that each of `lines` tells of: what is printed with it, or in proportion between two lines that tell."""
+    told = [
+        one for one in series if _STEP.fullmatch(one.name) and (one.source, one.rank) == (metric.source, metric.rank)
+    ]
+    points = max((one.points for one in told), key=len, default=())
+    if len(points) < LEAST_POINTS:
+        return ()
+    return tuple(_between(points, line) for line in lines)
+
+
+def _between(points: Sequence[tuple[int, float]], line: int) -> float:
+    after = bisect_left(points, (line, -math.inf))
+    (first, before), (last, then) = points[max(0, after - 1)], points[min(after, len(points) - 1)]
+    if line >= last or first == last:
+        return then
+    return before if line <= first else before + (then - before) * (line - first) / (last - first)
 
 
 def _thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:

@@ -28,6 +28,8 @@ _BARE = re.compile(
     rf"(?<![\w/])(?P<name>(?:[\w/]{{1,40}}_)?(?:loss|grad_norm|gnorm|reward|kl|ppl|perplexity|lr|acc|accuracy|loss_scale|entropy|step))\s{{1,9}}{_VALUE}",
     re.IGNORECASE,
 )
+_COUNTED = re.compile(r"(?<![\w/])(?P<name>step|iter(?:ation)?) {1,3}(?P<value>\d{1,12}):", re.IGNORECASE)
+"""``iter 100: loss 2.5``: what the line is about stands before a colon."""
 _SPEED = re.compile(r"(?<![\d.])(?P<value>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>it/s|s/it)\b")
 _NO_METRICS = {
     *(
@@ -68,7 +70,7 @@ _LEADING = {"info", "warning", "error", "debug", "-", "at", "for", "of", "the", 
 def values(text: str) -> Iterator[tuple[str, float]]:
     """The names, in lower case as they are printed, and numbers in one line. A speed is ``it/s``, also where seconds are printed."""
     seen = set()
-    for match in (*_NAMED.finditer(text), *_BARE.finditer(text)):
+    for match in (*_NAMED.finditer(text), *_BARE.finditer(text), *_COUNTED.finditer(text)):
         name = _name(match["name"])
         if name and name not in seen and name not in _NO_METRICS:
             seen.add(name)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from figure_texts import overlaps, written
-from picture_scenes import GIB, gpus
+from picture_scenes import GIB
 from render_scenes_plan import config_preflight, of_little
 
 from jupyter_traindbg import pictures
-from jupyter_traindbg.errors import NoTarget, UsageError
+from jupyter_traindbg.errors import NoTarget
 from jupyter_traindbg.model import ConfigPreflight, Machine, MemoryEstimate, NotAvailable, Picture
 
 
@@ -74,40 +74,41 @@ def test_without_a_gpu_there_is_no_mark() -> None:
 
 def test_several_beside_each_other() -> None:
     several = {"DDP": estimated(28, 28, 56, 25), "ZeRO-3": estimated(4, 4, 7, 5), "no model": of_little()}
-    picture = pictures.plot(several)
+    picture = pictures.of_several(several)
     assert picture.title == "estimated memory of one GPU · 3 configurations"
-    assert picture.words[:4] == (
+    assert picture.words[:2] == (
         "1 of 2 fit (ZeRO-3); the least is ZeRO-3 with 20 GiB",
+        "no model: not known (the model's size is not known)",
+    )
+    assert picture.details == (
         "DDP: 137 GiB on a device of 80 GiB: 57 GiB too much, the largest part optimizer states (56 GiB)",
         "ZeRO-3: 20 GiB on a device of 80 GiB: 60 GiB to spare, the largest part optimizer states (7 GiB)",
-        "no model: not known (the model's size is not known)",
     )
     assert [label.get_text() for label in picture.figure.axes[0].get_yticklabels()] == ["DDP", "ZeRO-3"]
     assert overlaps(picture.figure) == []
 
 
+def test_where_most_fit_those_that_do_not_are_named() -> None:
+    several = {"a": estimated(1, 1, 1, 1), "b": estimated(2, 1, 1, 1), "c": estimated(90, 1, 1, 1)}
+    assert pictures.of_several(several).words[0] == "all but c fit; the least is a with 4 GiB"
+    assert pictures.of_several({"a": several["a"], "b": several["b"]}).words[0] == "all fit; the least is a with 4 GiB"
+
+
 def test_none_fits() -> None:
-    picture = pictures.plot({"a": estimated(100, 1, 1, 1), "b": estimated(90, 1, 1, 1)})
+    picture = pictures.of_several({"a": estimated(100, 1, 1, 1), "b": estimated(90, 1, 1, 1)})
     assert picture.words[0] == "none of 2 fits; the least is b with 93 GiB"
 
 
 def test_many_configurations_stay_readable() -> None:
-    figure = pictures.plot({f"way {n}": estimated(1 + n, 2, 3, 4) for n in range(40)}).figure
+    figure = pictures.of_several({f"way {n}": estimated(1 + n, 2, 3, 4) for n in range(40)}).figure
     assert overlaps(figure) == []
 
 
 def test_what_cannot_be_estimated_says_why() -> None:
     with pytest.raises(NoTarget, match="the memory cannot be estimated: the model's size is not known"):
         pictures.of_result(of_little())
-    with pytest.raises(NoTarget, match="no configuration was given"):
-        pictures.plot({})
 
 
 def test_in_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINDBG_LANG", "zh")
     assert pictures.of_result(estimated(28, 28, 56, 25)).words[0].startswith("137 GiB，设备共 80 GiB：超出 57 GiB")
-
-
-def test_only_configurations_are_drawn_beside_each_other() -> None:
-    with pytest.raises(UsageError, match=r"b is no configuration; only results of `\S+ preflight` are drawn"):
-        pictures.plot({"a": estimated(1, 1, 1, 1), "b": gpus(1)})  # type: ignore[dict-item]

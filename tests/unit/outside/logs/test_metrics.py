@@ -34,6 +34,8 @@ from jupyter_traindbg.outside.logs.metrics import MOST_POINTS, SeriesBook, value
         ("Loading checkpoint shards: 100%|##| 2/2", {}),
         ("at 08:10:57 from 10.0.0.2 port: 29500", {}),
         ("trainer.py:212 loss 1.5", {"loss": 1.5}),
+        ("iter 100: loss 2.5, time 12.3ms", {"iter": 100, "loss": 2.5}),
+        ("step 500: train loss 1.9, val loss 2.0", {"step": 500, "loss": 1.9}),
     ],
 )
 def test_the_numbers_of_a_line(line: str, expected: dict[str, float]) -> None:

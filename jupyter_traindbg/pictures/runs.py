@@ -1,0 +1,105 @@
+"""The losses of several runs, as their logs tell them, over the same steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import NoTarget
+from ..language import text
+from ..model import LogCourse, LogDiagnosis, Sketch
+from . import inks
+from .canvas import new_figure
+from .over_steps import scaled
+from .told import Told, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw", "tell"]
+
+HEIGHT_IN = 3.0
+WIDEST, THINNEST = 6.0, 1.6
+"""Of the first line and the last, so that those below are seen where runs did the same."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    name: str
+    metric: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def tell(logs: Mapping[str, LogDiagnosis]) -> Told:
+    """Raises `NoTarget` where none of them tells of a loss."""
+    runs = _runs(logs)
+    metrics = ", ".join(dict.fromkeys(run.metric for run in runs))
+    words = [_words(run, _by_steps(logs)) for run in runs]
+    without = [name for name in logs if name not in {run.name for run in runs}]
+    words += [text(f"{name}: no loss in its log", f"{name}：日志中没有 loss") for name in without]
+    sketches = [Sketch(run.name, run.y, "") for run in runs]
+    return Told(
+        text(f"{metrics} of {len(runs)} runs, by their logs", f"{len(runs)} 次运行的 {metrics}（据其日志）"),
+        words,
+        sketches,
+    )
+
+
+def _runs(logs: Mapping[str, LogDiagnosis]) -> list[_Run]:
+    by_steps = _by_steps(logs)
+    runs = []
+    for name, log in logs.items():
+        course = log.course
+        if course is not None and course.points:
+            x = course.steps if by_steps else [place for place, _ in course.points]
+            runs.append(_Run(name, course.metric, x, [value for _, value in course.points]))
+    if not runs:
+        raise NoTarget(
+            text("no log tells of a loss", "没有日志记录 loss"), "`%diagnose` of one of them says what was read of it"
+        )
+    return runs
+
+
+def _by_steps(logs: Mapping[str, LogDiagnosis]) -> bool:
+    """Whether all that tell of a loss tell of steps."""
+    courses: list[LogCourse] = [log.course for log in logs.values() if log.course is not None and log.course.points]
+    return all(course.steps for course in courses)
+
+
+def _words(run: _Run, by_steps: bool) -> str:
+    finite = [(y, x) for x, y in zip(run.x, run.y, strict=True) if math.isfinite(y)]
+    if not finite:
+        return text(f"{run.name}: never finite", f"{run.name}：始终不是有限值")
+    last, at = finite[-1]
+    least, where = min(finite)
+    place = text("step" if by_steps else "line", "步" if by_steps else "行")
+    broken = text(", then not finite", "，此后不是有限值") if not math.isfinite(run.y[-1]) else ""
+    return text(
+        f"{run.name}: {number(last)} at {place} {at:,.0f}{broken}; lowest {number(least)} at {place} {where:,.0f}",
+        f"{run.name}：第 {at:,.0f} {place}为 {number(last)}{broken}；最低 {number(least)}，在第 {where:,.0f} {place}",
+    )
+
+
+def draw(logs: Mapping[str, LogDiagnosis]) -> Figure:
+    runs = _runs(logs)
+    figure = new_figure(HEIGHT_IN)
+    axes = figure.subplots()
+    logarithmic = scaled(axes, np.array([y for run in runs for y in run.y]))
+    axes.set_ylabel(text("loss, log scale", "loss（对数坐标）") if logarithmic else "loss")
+    for n, run in enumerate(runs):
+        width = WIDEST + (THINNEST - WIDEST) * n / max(1, len(runs) - 1)
+        colour = inks.SERIES[n % len(inks.SERIES)]
+        axes.plot(
+            run.x, run.y, color=colour, linewidth=width, alpha=0.45 if n == 0 and len(runs) > 1 else 1.0, label=run.name
+        )
+        bad = [x for x, y in zip(run.x, run.y, strict=True) if not math.isfinite(y)]
+        axes.plot(bad, [0.97] * len(bad), "x", color=colour, markersize=6, transform=axes.get_xaxis_transform())
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    axes.set_xlabel(text("step", "步") if _by_steps(logs) else text("line of the log", "日志行号"))
+    figure.legend(loc="outside upper right", ncols=min(3, len(runs)))
+    return figure
