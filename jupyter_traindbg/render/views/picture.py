@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import Picture
-from ..blocks import Block, Curve, Image, Items, Line, Span
+from ..blocks import Block, Curve, Fold, Image, Items, Line, Span
 
 
 def view(result: Picture) -> Iterator[Block]:
@@ -15,10 +15,11 @@ def view(result: Picture) -> Iterator[Block]:
         yield Line(Span(words, "strong") if i == 0 else words)
     sketches = [Curve(sketch.label, sketch.values, "") for sketch in result.sketches]
     details = [Items(result.details)] if result.details else []
+    fold = Fold(text("the same in words", "用文字说"), details) if details else None
     if result.path:
         yield Line([text("written to ", "已写入 "), Span(result.path, "code")])
     if result._drawn is not None:
         said = ". ".join([result.title, *result.words, *result.details])
-        yield Image(result._drawn, said, instead=[*sketches, *details])
+        yield Image(result._drawn, said, [*sketches, *details], fold)
     else:
         yield from details

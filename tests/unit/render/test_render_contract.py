@@ -29,7 +29,7 @@ TAGS = {
 }  # fmt: skip
 VOID = {"polyline", "line", "path", "use", "rect", "img"}
 FORBIDDEN_ATTRIBUTES = re.compile(r"on\w+|src|href|srcset|action|formaction|xlink:href")
-HARMLESS = {("use", "xlink:href"): re.compile(r"#\w+"), ("img", "src"): re.compile(r"data:image/png;base64,[\w+/]+=*")}
+HARMLESS = {("use", "href"): re.compile(r"#\w+"), ("img", "src"): re.compile(r"data:image/png;base64,[\w+/]+=*")}
 """A part of the same drawing, and a picture that is here in full."""
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
