@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from checkpointing import good, losses
-from cuda_support import torch  # noqa: F401
+from cuda_support import torch
 from support import Program, Start
 
 import traindbg
@@ -40,6 +40,7 @@ def ask_everything(job: Job, directory: Path) -> None:
     assert (share.parameters_bytes, share.gradients_bytes) == (PARAMETERS * 4, PARAMETERS * 4)
     assert not isinstance(share.in_use_bytes, NotAvailable)
     assert share.in_use_bytes > PARAMETERS * 16
+    assert share.capacity_bytes == torch.cuda.get_device_properties(0).total_memory
     gpu = job.gpu()
     processes = [
         p for device in gpu.devices if not isinstance(device.processes, NotAvailable) for p in device.processes
