@@ -19,13 +19,14 @@ from .svg import embedded
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILE_DPI", "Canvas", "drawing", "new_figure", "quantized"]
+__all__ = ["FILE_DPI", "Canvas", "drawing", "lock", "new_figure"]
 
 WIDTH_IN = 9.0
 PNG_DPI, FILE_DPI = 110, 200
 COLOURS_KEPT = 160
 """Of a PNG: a small file, since it is saved with the notebook."""
-_lock = threading.RLock()  # matplotlib's font cache knows no threads, and its settings are one for all
+lock = threading.RLock()
+"""Held while anything of ours is drawn: matplotlib's font cache knows no threads, and its settings are one for all."""
 
 _SETTINGS = {
     "font.size": 9,
@@ -95,7 +96,7 @@ class Canvas:
         with drawing():
             written = io.BytesIO()
             self.figure.savefig(written, format="png", dpi=PNG_DPI)
-        return quantized(written)
+        return _quantized(written)
 
 
 def new_figure(height_in: float) -> Figure:
@@ -107,14 +108,14 @@ def new_figure(height_in: float) -> Figure:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """All drawing, one thread at a time: under settings of ours, and in English where there is no font for the reader's language. Raises
-    `MissingPiece` without matplotlib.
+    """Drawing for a cell that asks for it, one thread at a time: under settings of ours, put back afterwards, and in English where there is
+    no font for the reader's language. Raises `MissingPiece` without matplotlib.
     """
     try:
         import matplotlib.style
     except ImportError:
         raise MissingPiece("pictures need matplotlib", "pip install matplotlib") from None
-    with _lock, contextlib.ExitStack() as settings, warnings.catch_warnings():
+    with lock, contextlib.ExitStack() as settings, warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", r"Glyph \d+ .* missing from", UserWarning
         )  # a browser has more fonts than we see
@@ -136,7 +137,7 @@ def _chinese_fonts() -> tuple[str, ...]:
     return tuple(name for name in _CHINESE if name in there)
 
 
-def quantized(written: io.BytesIO) -> bytes:
+def _quantized(written: io.BytesIO) -> bytes:
     """A PNG in few colours."""
     from PIL import Image
 

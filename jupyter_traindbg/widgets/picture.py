@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..pictures import inks
-from ..pictures.canvas import drawing, quantized
+from ..pictures.canvas import lock
+from ..pictures.inks import BAD, SERIES
 
 if TYPE_CHECKING:
     from ..live import Curve, Feed, Series
@@ -26,38 +26,46 @@ GROUPS = {
 }
 SCALES = {"s": 1e3, "B": 2.0**-30}
 WIDTH_IN, ROW_IN, DPI = 10.0, 2.1, 80
+COLOURS_KEPT = 128
 """A small file: it is saved with the notebook, and a message of 64 KiB or more cannot be sent while a kernel ends."""
 POINTS = 400
 
 
 def png(feed: Feed, title: str) -> bytes:
-    """The curves so far with the state in words above: about 25 kB and 200 ms. Draws on a figure of its own, so the figures of the
-    notebook's cells stay as they are.
+    """The curves so far with the state in words above: about 25 kB and 200 ms. Draws on a figure of its own and touches no setting, not
+    even for that long: a cell may be drawing meanwhile, in another thread.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from PIL import Image
+
     groups: dict[str, list[Series]] = {}
     for series in feed.series:
         groups.setdefault(series.group, []).append(series)
     names = [name for name in GROUPS if name in groups]
     across = min(3, max(1, len(names)))
     down = max(1, -(-len(names) // across))
-    written = io.BytesIO()
-    with drawing():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(WIDTH_IN, 0.7 + ROW_IN * down), layout="constrained")
+    with lock:
+        figure = Figure(figsize=(WIDTH_IN, 0.7 + ROW_IN * down), dpi=DPI, facecolor="white", layout="constrained")
         words = f"{title}: {feed.state.words}"
         when = f"as of {time.strftime('%Y-%m-%d %H:%M:%S')}, step {feed.last_step}"
-        figure.suptitle(f"{words[:110]}\n{when}", fontsize=10)
+        figure.suptitle(f"{words[:110]}\n{when}", fontsize=10, parse_math=False, color="black")
         for place, name in enumerate(names, 1):
             axes = figure.add_subplot(down, across, place)
             _draw(axes, feed, name, groups[name])
-        figure.savefig(written, format="png", dpi=DPI)
-    return quantized(written)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
+    drawn = io.BytesIO()
+    pixels.quantize(COLOURS_KEPT, dither=Image.Dither.NONE).save(drawn, "PNG", optimize=True)
+    return drawn.getvalue()
 
 
 def _draw(axes: Any, feed: Feed, group: str, series: list[Series]) -> None:
-    axes.set_title(GROUPS[group], fontsize=9)
-    axes.tick_params(labelsize=7)
+    axes.set_facecolor("white")
+    axes.set_title(GROUPS[group], fontsize=9, color="black")
+    axes.tick_params(labelsize=7, colors="black")
+    axes.grid(True, color="#dddddd", linewidth=0.5)
     parts = [s for s in series if s.name != "step_s"]
     if group == "time" and parts:
         _stack(axes, feed, parts)
@@ -70,11 +78,12 @@ def _draw(axes: Any, feed: Feed, group: str, series: list[Series]) -> None:
             loc="upper left",
             bbox_to_anchor=(0, -0.14),
             ncols=3,
+            frameon=False,
             borderaxespad=0,
             handlelength=1.5,
         )
     for event in feed.events[-50:]:
-        axes.axvline(event.step, color=inks.FAINT, linewidth=0.8, linestyle=":")
+        axes.axvline(event.step, color="#888888", linewidth=0.8, linestyle=":")
 
 
 def _stack(axes: Any, feed: Feed, parts: list[Series]) -> None:
@@ -87,24 +96,24 @@ def _stack(axes: Any, feed: Feed, parts: list[Series]) -> None:
             curves[0].x[:least],
             values,
             labels=[part.label for part in parts],
-            colors=inks.SERIES[: len(parts)],
+            colors=SERIES[: len(parts)],
             linewidth=0,
         )
 
 
 def _lines(axes: Any, curve: Curve, series: Series, number: int) -> None:
     scale = SCALES.get(series.unit, 1.0)
-    colour = inks.SERIES[number % len(inks.SERIES)]
+    colour = SERIES[number % len(SERIES)]
     if curve.band is not None:
         low, mid, high = (part * scale for part in curve.band)
         axes.fill_between(curve.x, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.plot(curve.x, mid, color=colour, linewidth=1, label=series.label)
     for place, (rank, line) in enumerate(curve.lines.items()):
         label = series.label.removeprefix("learning rate, ") if place == 0 else None
-        shade = colour if len(curve.lines) == 1 or number else inks.SERIES[rank % len(inks.SERIES)]
+        shade = colour if len(curve.lines) == 1 or number else SERIES[rank % len(SERIES)]
         axes.plot(curve.x, line * scale, color=shade, linewidth=1, label=label)
     for bad in curve.nonfinite.values():
-        axes.plot(bad, np.zeros(len(bad)), "x", color=inks.BAD, transform=axes.get_xaxis_transform(), clip_on=False)
+        axes.plot(bad, np.zeros(len(bad)), "x", color=BAD, transform=axes.get_xaxis_transform(), clip_on=False)
 
 
 def middle(curve: Curve) -> Any:
