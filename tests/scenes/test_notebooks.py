@@ -73,12 +73,16 @@ def wait_until_gone(mark: str, limit_s: float = 60) -> list[int]:
 class Executed:
     """A notebook and what came of its cells."""
 
-    def __init__(self, name: str, *more: str, cells: int | None = None) -> None:
+    def __init__(self, name: str, *more: str, cells: int | None = None, behind: tuple[str, str] = ("", "")) -> None:
+        """`more` cells come last, the second of `behind` right behind the cell that is the first."""
         self.content = nbformat.read(NOTEBOOKS / name, as_version=4)  # type: ignore[no-untyped-call]
         self.content.cells = self.content.cells[:cells]
+        where = next((i for i, cell in enumerate(self.content.cells, 1) if cell.source == behind[0]), 0)
+        if where:
+            self.content.cells.insert(where, nbformat.v4.new_code_cell(behind[1]))  # type: ignore[no-untyped-call]
         self.content.cells += [nbformat.v4.new_code_cell(source) for source in more]  # type: ignore[no-untyped-call]
-        where = {"metadata": {"path": str(NOTEBOOKS)}}
-        NotebookClient(self.content, timeout=CELL_LIMIT_S, kernel_name="python3", resources=where).execute()
+        folder = {"metadata": {"path": str(NOTEBOOKS)}}
+        NotebookClient(self.content, timeout=CELL_LIMIT_S, kernel_name="python3", resources=folder).execute()
 
     def of(self, source: str) -> str:
         """What the only cell with `source` in it put out, as a terminal shows it."""
@@ -98,12 +102,15 @@ def as_text(output: Any) -> str:
 
 # --- 01 ------------------------------------------------------------------------------------------------------------
 
+KEEP = """
+recorded = job.steps().ranks[0].steps
+own_step = {s.step: s.optimizer_step for s in recorded}
+changes = [(own_step[entry.step], entry.change) for entry in job.lr().ranks[0].log]
+scheduled = training.rates()
+"""
+"""While the job is there: it is left before the notebook ends."""
 TELL = """
 import json
-recorded = job_steps
-own_step = {s.step: s.optimizer_step for s in recorded}
-changes = [(own_step[entry.step], entry.change) for entry in job_log]
-scheduled = training.rates()
 first = {s.optimizer_step: s for s in recorded}
 print(json.dumps({
     "changes": changes,
@@ -117,7 +124,8 @@ print(json.dumps({
 
 
 def test_a_learning_rate_is_changed_in_flight(mark: str) -> None:
-    notebook = Executed("01-learning-rate.ipynb", TELL)
+    notebook = Executed("01-learning-rate.ipynb", TELL, behind=("%plot lr", KEEP))
+    assert "the schedule x 0.1" in notebook.of("%plot lr")
 
     naive = notebook.of("def naive")
     assert "0.1000  0.1000  0.0100  0.1000" in naive, "a LambdaLR forgets at the next step"
