@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .base import Result
+from .base import Result, Silent
 
 __all__ = ["Drawn", "Picture", "Sketch"]
 
@@ -44,6 +44,8 @@ class Picture(Result):
     words: Sequence[str]
     sketches: Sequence[Sketch] = ()
     details: Sequence[str] = ()
+    silent: Sequence[Silent] = ()
+    """Who is not in it, since there was no answer."""
     path: str = ""
     """The file that it was written to, where it was."""
     _drawn: Drawn | None = None

@@ -6,12 +6,12 @@ looks, so a terminal that only reads the words never imports matplotlib.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..model import ConfigPreflight, LogDiagnosis, Picture, Result, Steps
+from ..model import ConfigPreflight, LogDiagnosis, Picture, Result, Silent, Steps
 from .canvas import Canvas
 from .told import Told
 
@@ -61,18 +61,24 @@ def of_result(result: Result) -> Picture:
     if isinstance(result, Steps):
         from .course import of_steps
 
-        return _picture(kind, of_steps(result)).about(result.asked_about)
-    return _picture(kind, result).about(result.asked_about)
+        return _picture(kind, of_steps(result), result.silent).about(result.asked_about)
+    return _picture(kind, result, getattr(result, "silent", ())).about(result.asked_about)
 
 
 def of_feed(kind: str, feed: Feed) -> Picture:
     """``"loss"`` or ``"lr"`` of all steps that `feed` keeps."""
     from .course import of_feed as course_of
 
-    return _picture(kind, course_of(feed))
+    return _picture(kind, course_of(feed), _silent(feed))
 
 
-def _picture(kind: str, data: object) -> Picture:
+def _silent(feed: Feed) -> list[Silent]:
+    """Those who should answer, and do not."""
+    tracks = [track for rank in feed.silent if (track := feed.left_of(rank)) is not None]
+    return [Silent(track.rank, track.pid, track.problem) for track in tracks if not track.gone]
+
+
+def _picture(kind: str, data: object, silent: Sequence[Silent] = ()) -> Picture:
     module = import_module(f"{__name__}.{kind}")
     told: Told = module.tell(data)
     return Picture(
@@ -81,5 +87,6 @@ def _picture(kind: str, data: object) -> Picture:
         tuple(told.words),
         tuple(told.sketches),
         tuple(told.details),
+        tuple(silent),
         _drawn=Canvas(lambda: module.draw(data)),
     )

@@ -63,7 +63,7 @@ def _spans(inline: Inline) -> Iterator[Span]:
 
 
 def _svg(image: Image) -> Markup:
-    """Markup already: matplotlib escapes every text in it."""
+    """Markup already: of what a job wrote, only the letters' outlines are in it, and its name, which is escaped."""
     return Markup(image.drawn.svg(image.words))
 
 

@@ -16,7 +16,7 @@ from render_scenes_pictures import CHANGED, course_feed, doings, falling, pictur
 from jupyter_traindbg import pictures
 from jupyter_traindbg.errors import NoTarget, UsageError
 from jupyter_traindbg.live import Feed
-from jupyter_traindbg.model import Doing, LearningRates, Picture, RankSteps, Step, Steps
+from jupyter_traindbg.model import Doing, LearningRates, Picture, RankSteps, Silent, Step, Steps
 from jupyter_traindbg.pictures import course, loss
 
 
@@ -199,6 +199,29 @@ def test_why_nobody_tells_of_steps_is_said() -> None:
     feed.round()
     with pytest.raises(NoTarget, match="no step has been recorded: rank 0: the process is stopped"):
         pictures.of_feed("loss", feed)
+
+
+def test_who_is_not_in_it_is_named() -> None:
+    made = Made(3)
+    made.step(20)
+    made.problems[1] = "no answer in 1 s"
+    feed = Feed(made)
+    feed.round()
+    assert [(s.rank, s.reason) for s in pictures.of_feed("loss", feed).silent] == [(1, "no answer in 1 s")]
+    steps = Steps((RankSteps(0, 100, [step(1, 1.0)]),), silent=(Silent(2, 102, "the GIL is held"),))
+    assert "no answer · rank 2" in str(steps.plot())
+
+
+def test_a_rank_that_has_ended_is_marked_and_not_called_silent() -> None:
+    made = Made(2)
+    made.step(20)
+    feed = Feed(made)
+    feed.round()
+    made.gone.add(1)
+    feed.round()
+    picture = pictures.of_feed("loss", feed)
+    assert picture.silent == ()
+    assert picture.details == ("1 · step 20: rank 1 is gone: process has ended",)
 
 
 def test_a_result_without_a_picture() -> None:
