@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..language import text
+from ..render.units import number
 from . import inks
 from .canvas import new_figure
 from .fitted import elided
-from .told import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -113,6 +113,7 @@ def drawing() -> Iterator[None]:
     """
     try:
         import matplotlib.style
+        import numpy as np
     except ImportError:
         raise MissingPiece("pictures need matplotlib", "pip install matplotlib") from None
     with lock, contextlib.ExitStack() as settings, warnings.catch_warnings():
@@ -126,6 +127,7 @@ def drawing() -> Iterator[None]:
             else:
                 settings.enter_context(speaking("en"))
         settings.enter_context(matplotlib.style.context(["default", own]))
+        settings.enter_context(np.errstate(over="ignore"))  # ticks beyond the greatest number there is are not drawn
         yield
 
 

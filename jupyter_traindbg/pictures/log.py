@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from ..language import text
 from ..model import LogCourse, LogDiagnosis, LogLane, LogLine, LogMark, Sketch
+from ..render.units import number
 from .canvas import new_figure
 from .fitted import elided
 from .log_figure import Labels, figure, told_apart
-from .told import Told, number
+from .told import Told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..model import LogCourse
+from ..render.units import number
 from . import inks
 from .fitted import elided
-from .told import number
+from .scale import scaled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Across", "draw_metric", "draw_stages"]
 
-WIDE = 10.0
-"""From this ratio of its greatest to its least value on, a loss is drawn on a logarithmic scale."""
 NAMED = 0.011
 """Of the axis, what a letter of a stage's name takes."""
 _STAGES = dict(zip(("save", "train", "rollout", "data", "init", "eval", "sync"), inks.SERIES[1:], strict=True))
@@ -71,10 +72,7 @@ def draw_metric(axes: Axes, course: LogCourse, across: Across) -> None:
     xs = [across(place) for place, _ in course.points]
     ys = [value if math.isfinite(value) else math.nan for _, value in course.points]
     axes.plot(xs, ys, color=inks.SERIES[0], linewidth=1.3, label=course.metric)
-    finite = [y for y in ys if not math.isnan(y)]
-    wide = bool(finite) and min(finite) > 0 and max(finite) / min(finite) > WIDE
-    if wide:
-        axes.set_yscale("log")
+    wide = scaled(axes, np.array(ys))
     for first, last in _broken(ys):
         axes.plot(
             [xs[first], xs[last]], [1.0, 1.0], marker="v", markersize=5, markevery=[0], color=inks.BAD, linewidth=2, clip_on=False,

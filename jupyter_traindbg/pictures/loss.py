@@ -13,10 +13,12 @@ from ..language import text
 from ..live.curves import FEW_RANKS, Thinned
 from ..model import Sketch
 from ..render.grouping import compact_ranks
+from ..render.units import number
 from . import inks
 from .course import Course
-from .over_steps import drawn_over_steps, key, line_ends, scaled
-from .told import Told, number
+from .over_steps import drawn_over_steps, key, line_ends
+from .scale import scaled
+from .told import Told
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,10 +9,12 @@ import numpy as np
 from ..errors import NoTarget
 from ..language import text
 from ..model import Sketch
+from ..render.units import number
 from . import inks
 from .course import Course
-from .over_steps import drawn_over_steps, key, scaled
-from .told import Told, number
+from .over_steps import drawn_over_steps, key
+from .scale import scaled
+from .told import Told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Axes whose x are steps: how they are scaled and numbered, and what happened on the way, as numbered flags with a key below."""
+"""Axes whose x are steps: how they are numbered, and what happened on the way, as numbered flags with a key below."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from ..live import Event
 from . import inks
 from .canvas import new_figure
 from .course import Course
-from .told import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..live.history import Floats
-
-__all__ = ["drawn_over_steps", "key", "limits", "line_ends", "scaled"]
+__all__ = ["drawn_over_steps", "key", "line_ends"]
 
 KEY_LINE_IN = 0.19
 CHARACTERS = 150
@@ -28,9 +25,6 @@ CHARACTERS = 150
 MOST_FLAGS = 9
 CLOSE = 0.02
 """Flags that are closer than this share of the width stand at one place."""
-WIDE = 10.0
-"""From this ratio of greatest to least on, a scale is logarithmic."""
-FEW_DECADES = 1e3
 _UNREMARKABLE = ("nan", "restarted")
 """Kinds of events that the picture shows by itself, or that belong to us."""
 
@@ -106,36 +100,6 @@ def _plant(axes: Axes, places: Sequence[float]) -> None:
             fontsize=8,
             color=inks.INK,
         )
-
-
-def scaled(axes: Axes, values: Floats) -> bool:
-    """Scale y for `values`: by logarithm where they are all positive and far apart. Returns whether."""
-    known = values[np.isfinite(values)]
-    logarithmic = bool(known.size) and float(known.min()) > 0 and float(known.max() / known.min()) >= WIDE
-    if logarithmic:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda y, _: number(y))
-        axes.yaxis.set_minor_formatter(_one_two_five if known.max() / known.min() < FEW_DECADES else "")
-    low, high = limits(known, logarithmic)
-    axes.set_ylim(low, high)
-    return logarithmic
-
-
-def _one_two_five(y: float, _: object) -> str:
-    """The name of a minor tick of a logarithmic scale: of 2 and 5 times a power of ten."""
-    return number(y) if f"{y:.0e}"[0] in "25" else ""
-
-
-def limits(known: Floats, logarithmic: bool) -> tuple[float, float]:
-    """The bottom and the top for finite values: a little beyond them, and apart where all are equal."""
-    if not known.size:
-        return 0.0, 1.0
-    low, high = float(known.min()), float(known.max())
-    if logarithmic:
-        room = (high / low) ** 0.05
-        return low / room, high * room
-    room = max((high - low) * 0.06, abs(high) * 0.02, 1e-12)
-    return low - room, high + room
 
 
 def line_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:

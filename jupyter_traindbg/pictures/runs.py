@@ -12,10 +12,11 @@ import numpy as np
 from ..errors import NoTarget
 from ..language import text
 from ..model import LogCourse, LogDiagnosis, Sketch
+from ..render.units import number
 from . import inks
 from .canvas import new_figure
-from .over_steps import scaled
-from .told import Told, number
+from .scale import scaled
+from .told import Told
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

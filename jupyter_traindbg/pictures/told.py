@@ -1,4 +1,4 @@
-"""What a picture shows, in words, and how numbers are written in it."""
+"""What a picture shows, in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..model import Sketch
 
-__all__ = ["Told", "number"]
+__all__ = ["Told"]
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,3 @@ class Told:
     words: Sequence[str]
     sketches: Sequence[Sketch] = ()
     details: Sequence[str] = ()
-
-
-def number(value: float) -> str:
-    """Three digits: ``0.0123``, ``1.5e-05``, ``12,300``."""
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"

@@ -43,7 +43,7 @@ def test_who_holds_most_of_which_device_and_what() -> None:
         "rank 2 holds most: 71.2 GiB of 79.6 GiB of cuda:2 (89 %), most of it optimizer state",
         "torch has reserved 4.1 GiB more there, which nothing uses now",
         "rank 0 holds least: 66 GiB of 79.6 GiB of cuda:0 (83 %)",
-        "host memory is not drawn: 24 GiB of 1,007 GiB in all",
+        "host memory is not drawn: 24 GiB of 1007 GiB in all",
     )
     assert labels(picture) == [f"rank {n} · cuda:{n}" for n in range(8)]
     parameters, gradients, optimizer, buffers, rest, unused = widths(picture)
@@ -65,7 +65,7 @@ def test_the_host_has_an_axis_of_its_own_where_it_holds_much() -> None:
 def test_a_size_far_beyond_the_bars_is_said() -> None:
     picture = pictures.of_result(Memory((on_cpu(0, (1, 1, 1, 0, 0), machine_gib=1007),)))
     assert mark(picture) == []
-    assert "of 1,007 GiB →" in drawn(picture)
+    assert "of 1007 GiB →" in drawn(picture)
     assert picture.figure.axes[0].get_xlim()[1] >= 1.5 * 3  # a bar that ended at the end would look full
 
 

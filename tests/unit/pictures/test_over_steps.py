@@ -75,10 +75,20 @@ def test_a_loss_that_never_was_finite() -> None:
 
 @each(
     ("losses", "scale"),
-    [([100.0, 10.0, 1.0], "log"), ([3.0, 2.0, 1.0], "linear"), ([100.0, 1.0, -1.0], "linear"), ([5.0, 5.0], "linear")],
+    [
+        ([100.0, 10.0, 1.0], "log"),
+        ([1e290, 1e-290], "log"),
+        ([3.0, 2.0, 1.0], "linear"),
+        ([100.0, 1.0, -1.0], "linear"),
+        ([100.0, 1.0, 0.0], "linear"),
+        ([5.0, 5.0], "linear"),
+        ([0.0, 0.0], "linear"),
+    ],
 )
 def test_the_scale_is_logarithmic_where_values_are_far_apart(losses: list[float], scale: str) -> None:
-    axes = pictures.of_feed("loss", course_feed(losses)).figure.axes[0]
+    picture = pictures.of_feed("loss", course_feed(losses))
+    assert picture.drawn.svg("")
+    axes = picture.figure.axes[0]
     assert axes.get_yscale() == scale
     low, high = axes.get_ylim()
     assert low < min(losses) <= max(losses) < high
@@ -151,7 +161,7 @@ def test_a_long_word_of_an_event_is_cut() -> None:
 def test_scheduled_and_used_where_they_differ() -> None:
     picture = picture_of_lr()
     assert labels(picture) == ["scheduled: what the program knows", "used by the steps"]
-    assert picture.words == ("the steps use 1e-05 now, 0.1 x what the schedule says (0.0001)",)
+    assert picture.words == ("the steps use 1e-5 now, 0.1 x what the schedule says (1e-4)",)
     assert overlaps(picture.figure) == []
 
 
