@@ -8,7 +8,7 @@ from typing import Union
 
 from . import pictures
 from .log_report import DEADLINE_S, of_logs
-from .model import LogDiagnosis, Picture, Result
+from .model import Picture, Result
 
 __all__ = ["plot"]
 
@@ -28,8 +28,4 @@ def plot(what: Drawable | Mapping[str, Drawable], *, timeout: float = DEADLINE_S
 
 
 def _result(what: Drawable, timeout: float) -> Result:
-    return what if isinstance(what, Result) else _log(os.fspath(what), timeout)
-
-
-def _log(path: str, timeout: float) -> LogDiagnosis:
-    return of_logs(path, timeout)
+    return what if isinstance(what, Result) else of_logs(os.fspath(what), timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ DEADLINE_S = 10.0
 Numbers = int | Sequence[int] | None
 
 
-class Tunable:
+class Tunable(ABC):
     """The part of `Job` that changes settings of optimizers, on all ranks at the same step or nowhere."""
 
     def set_lr(
@@ -88,5 +89,6 @@ class Tunable:
 
         return self._change(tuning.undo(setting), timeout)
 
+    @abstractmethod
     def _change(self, wanted: Mapping[str, Any], timeout: float) -> Changed:
-        raise NotImplementedError
+        """Have all ranks do what is wanted, at one step."""

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ FEW_STEPS = 3
 _YOUNG = ("waiting", "training")
 
 
-class Watchable:
+class Watchable(ABC):
     """The part of `Job` that is asked again and again."""
 
     name: str
@@ -40,11 +41,13 @@ class Watchable:
         self._making = threading.Lock()
 
     @property
+    @abstractmethod
     def ranks(self) -> list[Rank]:
-        raise NotImplementedError
+        """See `Job.ranks`."""
 
+    @abstractmethod
     def _open_links(self) -> list[Link]:
-        raise NotImplementedError
+        """The lines to its ranks. Raises `TargetGone` where this job is closed."""
 
     @property
     def who(self) -> Mapping[int, str]:
@@ -93,9 +96,9 @@ class Watchable:
             self._feed.rate_hz = max(self._feed.rate_hz, rate_hz)
             return self._feed
 
+    @abstractmethod
     def _ended(self) -> Mapping[int, str]:
         """The ranks whose process is seen to have ended, and how."""
-        raise NotImplementedError
 
     def _left_steps(self, since: int, last: int) -> list[RankSteps]:
         """What is known of the ranks that have ended, where their steps were kept: those after number `since`, at most the `last` ones."""
@@ -106,26 +109,33 @@ class Watchable:
         how = {track.rank: track.problem for track in tracks if track.gone} | dict(self._ended())
         return [_left(track, how[track.rank], since, last) for track in tracks if track.rank in how]
 
+    @abstractmethod
     def diagnose(self, *, timeout: float) -> Diagnosis:
-        raise NotImplementedError
+        """See `Job.diagnose`."""
 
+    @abstractmethod
     def gpu(self, *, timeout: float) -> GpuReport:
-        raise NotImplementedError
+        """See `Job.gpu`."""
 
+    @abstractmethod
     def need_training(self, timeout: float) -> None:
-        raise NotImplementedError
+        """See `Job.need_training`."""
 
+    @abstractmethod
     def steps(self, *, last: int, timeout: float) -> Steps:
-        raise NotImplementedError
+        """See `Job.steps`."""
 
+    @abstractmethod
     def grads(self, *, timeout: float) -> Grads:
-        raise NotImplementedError
+        """See `Job.grads`."""
 
+    @abstractmethod
     def memory(self, *, timeout: float) -> Memory:
-        raise NotImplementedError
+        """See `Job.memory`."""
 
+    @abstractmethod
     def collectives(self, *, timeout: float) -> Collectives:
-        raise NotImplementedError
+        """See `Job.collectives`."""
 
     @property
     def over(self) -> bool:
@@ -178,7 +188,7 @@ class Watchable:
         """
         ends = time.monotonic() + timeout
         self.need_training(timeout)
-        feed.refresh()
+        feed.refresh(timeout)
         lost = isinstance(feed.problem, TargetGone) and not feed.ranks
         if feed.problem is not None and (lost or isinstance(feed.problem, (CannotAttach, NotPermitted))):
             raise feed.problem
@@ -187,7 +197,7 @@ class Watchable:
                 self.steps(last=1, timeout=min(3.0, timeout))
         while few_steps and feed.last_step < FEW_STEPS and feed.state.code in _YOUNG and time.monotonic() < ends:
             time.sleep(0.05)
-            feed.refresh()
+            feed.refresh(ends - time.monotonic())
 
     def serve_metrics(self, port: int = 0) -> MetricsServer:
         """Serve loss, times, memory and state to Prometheus at ``.url``, on 127.0.0.1 only, until ``.close()`` or the end of this job.

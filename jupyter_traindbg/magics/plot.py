@@ -7,6 +7,9 @@ import difflib
 import re
 
 from ..errors import UsageError
+from ..job import DEADLINE_S
+from ..log_report import DEADLINE_S as LOG_S
+from ..log_report import of_logs
 from ..model import Picture, Result
 from ..pictures import OF_JOBS, write
 from .base import Session
@@ -35,19 +38,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     completed_by(output, PATH)
 
 
+def deadline_s(args: argparse.Namespace) -> float:
+    """A log of gigabytes takes longer to read than a job to answer."""
+    _, targets = _asked(args)
+    return LOG_S if targets and all(map(is_log, targets)) else DEADLINE_S
+
+
 def run(args: argparse.Namespace, session: Session) -> Result:
-    of: str | None = args.of if args.of in OF_JOBS else None
-    targets: list[str] = args.target if of == args.of else [args.of, *args.target]
+    of, targets = _asked(args)
     if args.output is not None:
         write.check(args.output)
     picture = _drawn(of, targets, args, session)
     return picture if args.output is None else write.write(picture, args.output)
 
 
-def _drawn(of: str | None, targets: list[str], args: argparse.Namespace, session: Session) -> Picture:
-    if targets and all(is_log(target) for target in targets):
-        from ..log_report import of_logs
+def _asked(args: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """What is to be drawn, where that is said, and of whom."""
+    of = args.of if args.of in OF_JOBS else None
+    return of, args.target if of == args.of else [args.of, *args.target]
 
+
+def _drawn(of: str | None, targets: list[str], args: argparse.Namespace, session: Session) -> Picture:
+    if targets and all(map(is_log, targets)):
         if of is not None:
             raise UsageError(f"of a log there is one picture, not {of}", f"`%plot {' '.join(targets)}`")
         picture: Picture = of_logs(targets, args.timeout).plot()

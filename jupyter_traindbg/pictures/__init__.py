@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..model import ConfigPreflight, LogDiagnosis, Picture, Result, Silent, Steps
+from ..model import Collectives, ConfigPreflight, Grads, LogDiagnosis, Memory, Picture, Result, Silent, Steps
 from .canvas import Canvas
 from .told import Told
 
@@ -24,14 +24,15 @@ OVER_STEPS = ("loss", "lr")
 """Drawn from what was recorded over the steps."""
 OF_JOBS = (*OVER_STEPS, "grads", "memory", "collectives")
 """What there is of a job."""
-_OF_RESULT = {
-    "Collectives": "collectives",
-    "ConfigPreflight": "estimate",
-    "Grads": "grads",
-    "LogDiagnosis": "log",
-    "Memory": "memory",
-    "Steps": "loss",
+_OF_RESULT: dict[type[Result], str] = {
+    Collectives: "collectives",
+    ConfigPreflight: "estimate",
+    Grads: "grads",
+    LogDiagnosis: "log",
+    Memory: "memory",
+    Steps: "loss",
 }
+_OF_SEVERAL: dict[type[Result], str] = {LogDiagnosis: "runs", ConfigPreflight: "estimate"}
 
 
 def of_several(results: Mapping[str, Result]) -> Picture:
@@ -40,7 +41,7 @@ def of_several(results: Mapping[str, Result]) -> Picture:
     """
     if not results:
         raise UsageError("nothing to draw was named", "name at least one log, or one configuration")
-    for of, kind in ((LogDiagnosis, "runs"), (ConfigPreflight, "estimate")):
+    for of, kind in _OF_SEVERAL.items():
         if all(isinstance(result, of) for result in results.values()):
             return _picture(kind, results)
     kinds = sorted({type(result).__name__ for result in results.values()})
@@ -52,12 +53,10 @@ def of_several(results: Mapping[str, Result]) -> Picture:
 
 def of_result(result: Result) -> Picture:
     """The picture of `result`. Raises `UsageError` where there is none of such a result."""
-    kind = _OF_RESULT.get(type(result).__name__)
+    kind = next((kind for of, kind in _OF_RESULT.items() if isinstance(result, of)), None)
     if kind is None:
-        raise UsageError(
-            f"there is no picture of a {type(result).__name__}",
-            f"there are pictures of {', '.join(sorted(_OF_RESULT))}",
-        )
+        known = ", ".join(of.__name__ for of in _OF_RESULT)
+        raise UsageError(f"there is no picture of a {type(result).__name__}", f"there are pictures of {known}")
     if isinstance(result, Steps):
         from .course import of_steps
 

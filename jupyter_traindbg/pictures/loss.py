@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..live.history import Floats
+    from ..live.history import Bools, Floats
 
 __all__ = ["draw", "smoothed", "tell"]
 
@@ -72,14 +72,13 @@ def _over(steps: int) -> str:
 
 
 def _not_finite(course: Course, losses: Thinned) -> str:
-    ranks = [course.ranks[int(i)] for i in np.flatnonzero(losses.bad.any(axis=1))]
-    first = course.shown(losses.step[int(losses.bad.any(axis=0).argmax())])
+    broken = [int(row) for row in np.flatnonzero(losses.bad.any(axis=1))]
+    still = [row for row in broken if _to_the_end(losses.bad[row], losses.mean[row])]
+    rows = still or broken
+    first = course.shown(losses.step[min(int(losses.bad[row].argmax()) for row in rows)])
     at = text("about ", "约") if losses.width > 1 else ""
-    who = compact_ranks(ranks)
-    if (
-        losses.bad[:, -1].any()
-        and not np.isfinite(losses.mean[:, losses.bad.any(axis=0).argmax() :][losses.bad[:, -1]]).any()
-    ):
+    who = compact_ranks([course.ranks[row] for row in rows])
+    if still:
         return text(
             f"the loss is not finite since {at}step {first:,.0f} ({who})",
             f"loss 自{at}第 {first:,.0f} 步起不是有限值（{who}）",
@@ -88,6 +87,12 @@ def _not_finite(course: Course, losses: Thinned) -> str:
         f"the loss is not finite in places, first at {at}step {first:,.0f} ({who})",
         f"loss 有时不是有限值，首次在{at}第 {first:,.0f} 步（{who}）",
     )
+
+
+def _to_the_end(bad: Bools, means: Floats) -> bool:
+    """Whether a rank has had no finite value since its first that was not; a bucket in which it broke may have some from before."""
+    later = means[int(bad.argmax()) + 1 :]
+    return bool(bad[-1]) and not np.isfinite(later if later.size else means[-1:]).any()
 
 
 def smoothed(thinned: Thinned) -> Floats:

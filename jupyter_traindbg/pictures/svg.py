@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from collections.abc import Callable
 
 from ..render.clean import clean
 
@@ -22,6 +21,7 @@ _OPENING = (
 _SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _LONG = re.compile(r"\b([1-9]\d*\.\d\d)\d+")
 """A coordinate; what begins with a zero may be the scale of a letter."""
+_NAME = re.compile(r'(id="|href="#|url\(#)([^")]*)(["\)])')
 _PLACED = re.compile(r'(<use [^>]*?)transform="translate\(([-\d.]+) ([-\d.]+)\)"')
 
 
@@ -43,8 +43,7 @@ def _named_apart(element: str) -> str:
     element = re.sub(r'<g id="[^"]*">', "<g>", element)
     own = hashlib.sha256(element.encode()).hexdigest()[:6]
     names = {name: f"t{own}{n}" for n, name in enumerate(dict.fromkeys(re.findall(r'id="([^"]*)"', element)))}
-    renamed: Callable[[re.Match[str]], str] = lambda m: f"{m[1]}{names.get(m[2], m[2])}{m[3]}"  # noqa: E731
-    return re.sub(r'((?:id="|href="#|url\(#))([^")]*)(["\)])', renamed, element)
+    return _NAME.sub(lambda m: f"{m[1]}{names.get(m[2], m[2])}{m[3]}", element)
 
 
 def _smaller(element: str) -> str:

@@ -103,3 +103,14 @@ def test_the_sizes_of_the_devices_in_use(agent: Agent, monkeypatch: pytest.Monke
         torch.cuda, "get_device_properties", lambda name: types.SimpleNamespace(total_memory=sizes[name])
     )
     assert agent.call("memory", {"deadline_s": 0.1})["device_bytes"] == sizes
+
+
+def test_of_a_device_that_is_lost_all_else_is_told(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(name: str) -> Any:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(memory, "_cuda", lambda: {"cuda:0": {"reserved_bytes.all.peak": 1}})
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lost)
+    answer = agent.call("memory", {"deadline_s": 0.1})
+    assert answer["device_bytes"] == {}
+    assert answer["rss_bytes"] > 1 << 20

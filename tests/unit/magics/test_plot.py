@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from render_scenes_pictures import picture_of_loss
 
 from jupyter_traindbg.errors import BadLog, TraindbgError, UsageError
 from jupyter_traindbg.magics import base
+from jupyter_traindbg.magics import plot as verb
 from jupyter_traindbg.model import Picture
 
 
@@ -69,6 +71,21 @@ def test_of_a_log(tmp_path: Path) -> None:
     session = Asked()
     assert plot(str(log), session).of == "log"
     assert session.targets == []
+
+
+@each(
+    ("words", "seconds"),
+    [("loss", 10.0), ("4711", 10.0), ("train.log", 60.0), ("'*.log'", 60.0), ("train.log --timeout 3", 3.0)],
+)
+def test_a_log_may_take_longer_than_a_job(words: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def run(args: argparse.Namespace, session: Asked) -> None:
+        asked.append(args.timeout)
+
+    monkeypatch.setattr(verb, "run", run)
+    plot(words)
+    assert asked == [seconds]
 
 
 @each(

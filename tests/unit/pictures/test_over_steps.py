@@ -67,6 +67,13 @@ def test_a_loss_that_is_not_finite_is_said_first_and_marked(bad: range, said: st
     assert marks.get_marker() == "x"
 
 
+@each(("last", "said"), [(6001, "not finite since about step"), (5500, "not finite in places, first at about step")])
+def test_of_a_long_job_too_it_is_told_whether_it_is_so_still(last: int, said: str) -> None:
+    losses = [math.nan if 5003 <= step < last else 1.0 for step in range(1, 6001)]
+    picture = pictures.of_feed("loss", course_feed({0: losses, 1: [1.0] * 6000}))
+    assert picture.words[0] == f"the loss is {said} 12,993 (rank 0)"
+
+
 def test_a_loss_that_never_was_finite() -> None:
     picture = pictures.of_feed("loss", course_feed([math.nan] * 5))
     assert picture.words == ("the loss is not finite since step 8,001 (rank 0)",)

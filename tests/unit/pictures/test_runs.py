@@ -14,6 +14,7 @@ from render_scenes_plan import config_preflight
 
 import traindbg
 from jupyter_traindbg.errors import BadLog, NoTarget, UsageError
+from jupyter_traindbg.model import Picture
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +27,8 @@ def log(path: Path, losses: Sequence[float], *, first: int = 1, form: str = "ste
     return path
 
 
-def lines(picture: traindbg.Job) -> dict[str, tuple[list[float], list[float]]]:
-    axes = picture.figure.axes[0]  # type: ignore[attr-defined]
+def lines(picture: Picture) -> dict[str, tuple[list[float], list[float]]]:
+    axes = picture.figure.axes[0]
     return {
         line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
         for line in axes.lines

@@ -1,12 +1,10 @@
-"""The course of a log: lanes, places, what is bounded, and what it costs."""
+"""The course of a log: lanes, places, and what is bounded."""
 
 from __future__ import annotations
 
 import math
-import time
 
 import log_evidence
-import pytest
 from cases import each
 from log_evidence import evidence
 
@@ -162,15 +160,3 @@ def test_the_marks_of_a_verdict() -> None:
 
 def test_a_healthy_log_has_no_marks() -> None:
     assert judge(evidence("step 1 loss 2.0\nstep 2 loss 1.0")).marks == ()
-
-
-@pytest.mark.parametrize("lines", [20_000])
-def test_what_it_costs(lines: int) -> None:
-    """12 ms here, beside seconds of judging."""
-    found = log_evidence.full_of_literals(lines)
-    took = []
-    for _ in range(3):
-        began = time.perf_counter()
-        of(found)
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.05
