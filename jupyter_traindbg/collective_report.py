@@ -11,10 +11,11 @@ from . import evidence, evidence_collectives
 from .attach.base import Link
 from .attach.together import each
 from .diagnose import collectives as rules
+from .diagnose.at_source import at_source
 from .errors import TraindbgError
 from .frames.whose import user_frame
 from .model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives, Silent
-from .outside import flightrec
+from .outside import flightrec, sources
 from .outside import stacks as outside
 
 __all__ = ["look", "of_dumps"]
@@ -53,6 +54,7 @@ class _Answer:
     """What one rank said. ``running``: its training thread uses the CPU, so it may be on its way."""
 
     record: RankCollectives
+    stacks: ProcessStacks
     running: bool
 
 
@@ -82,7 +84,9 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     busy = {f"rank {a.record.rank}" for a in answers if a.running}
     kept, notes = _without_busy(verdict, busy, records)
     noted = tuple(dataclasses.replace(r, note="; ".join(filter(None, (r.note, notes.get(r.rank))))) for r in records)
-    return Collectives(noted, tuple(silent), tuple(missing), world_size, tuple(kept))
+    here = {link.rank for link in links if link.here}
+    told = at_source(kept, sources.read(a.stacks for a in answers if a.record.rank in here) if kept else {})
+    return Collectives(noted, tuple(silent), tuple(missing), world_size, tuple(told))
 
 
 def _without_busy(
@@ -102,7 +106,7 @@ def _ask(link: Link, ends: float) -> _Answer:
     stacks = evidence.stacks(link.rank, link.pid, link.call("stacks", {}, max(0.1, ends - time.monotonic())))
     running = any(t.training and t.state == "running" for t in stacks.threads)
     where = _place([stacks])
-    return _Answer(evidence_collectives.collectives(link.rank, link.pid, answer, where=where), running)
+    return _Answer(evidence_collectives.collectives(link.rank, link.pid, answer, where=where), stacks, running)
 
 
 def _places_from_outside(links: list[Link]) -> dict[int, str]:

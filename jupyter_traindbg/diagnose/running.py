@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..model import Diagnosis, JobEvidence
 from . import hang, soundness
+from .at_source import at_source
 from .hang import again, order
 from .hang.again import over_time
 from .hang.case import Case, Hit, build
@@ -30,7 +31,7 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
         state=called,
         why=tuple(why),
         ranks=rank_states(case),
-        verdict=tuple(found),
+        verdict=tuple(at_source(found, evidence.sources)),
         silent=tuple(s for s in evidence.silent if f"rank {s.rank}" not in named and s.rank not in ended),
         taken_s=evidence.taken_s,
         checks=tuple(soundness.checks(case, [hit.finding for hit in hits])),

@@ -15,6 +15,7 @@ from ..model import Frame
 __all__ = [
     "RawFrame",
     "bare",
+    "cells_of",
     "frames_of",
     "inside",
     "library_frame",
@@ -27,6 +28,7 @@ __all__ = [
 
 RawFrame = tuple[str, int, str]
 
+_CELL = re.compile(r"(.*[/\\]ipykernel_\d+)[/\\]\d+\.py")
 _STANDARD = re.compile(r"^<|/lib(?:64)?/(?:python|pypy)\d(?:\.\d+)?t?/(?!(?:site|dist)-packages/)|/python\d+\.zip/")
 """The standard library of any interpreter, and generated code (``<frozen ...>``)."""
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/jupyter_traindbg/|/_traindbg_agent/")
@@ -43,6 +45,14 @@ _WRITTEN_BY_PYTHON = re.compile(r"^__\w+__$|^_make$")
 """The methods that dataclasses and named tuples write for themselves, as ``<string>``."""
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_\d+|<resume in (\w+)>")
 """torch.compile's name for the rest of a function after a graph break, at the function's own lines (torch/_dynamo/resume_execution.py)."""
+
+
+def cells_of(file: str) -> str | None:
+    """What all cells of one kernel have in common, of the name that a frame in one of them has: they are one module, and in no file. None for
+    any other file.
+    """
+    match = _CELL.fullmatch(file)
+    return match[1] if match else None
 
 
 def library_frame(file: str) -> bool:

@@ -122,7 +122,11 @@ def _in_time(task: Task[Ending], pid: int, ends: float) -> Ending:
 
 
 def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
-    return sources.read(process for one in watched for look in one.looks for process in look.processes)
+    by_pid = {one.link.pid: one for one in watched}
+    return sources.read(
+        (process for one in watched for look in one.looks for process in look.processes),
+        lambda pid, file: by_pid[pid].cell(file) if pid in by_pid else None,
+    )
 
 
 def _blocks(watched: Sequence[Watched]) -> Mapping[str, Sequence[Block]]:

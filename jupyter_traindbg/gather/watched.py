@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import statistics
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from .. import evidence, evidence_collectives
 from ..attach.base import Link
 from ..errors import DeadlineExceeded, TraindbgError
+from ..frames.whose import cells_of
 from ..model import Joining, Look, Making, Maybe, NotAvailable, Pace, ProcessStacks, Rank, RankCollectives, Step
 from ..outside import procfs
 from ..outside import stacks as outside
@@ -118,6 +120,15 @@ class Watched:
         self.calls_in_window = _new_calls(calls_before, self.collectives)
         self.joining, self.making = self._joining()
         self._look(children=True)
+
+    def cell(self, file: str) -> str | None:
+        """The text of the cell that the process runs as `file`; None where it is none, or its agent does not tell in time."""
+        if cells_of(file) is None or self.problem:
+            return None
+        with contextlib.suppress(TraindbgError):
+            text = self.link.call("cell", {"file": file}, min(PROBE_S, self._plan.left_s))["text"]
+            return None if text is None else str(text)
+        return None
 
     def _has_ended(self) -> bool:
         ended = self.link.ended()

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, Union
 
 __all__ = [
     "NA",
+    "Excerpt",
     "Finding",
     "Maybe",
     "NotAvailable",
@@ -156,6 +157,16 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Excerpt:
+    """Line `line` (counted from 1) of `file` between its neighbours: `lines` are those from `first` on, without what all are indented by."""
+
+    file: str
+    line: int
+    first: int
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Finding:
     """One verdict. ``who`` lists the ranks, workers or parameters to blame; ``where`` is ``"file:line function"``."""
 
@@ -169,6 +180,8 @@ class Finding:
     next_steps: Sequence[str] = ()
     reference: str | None = None
     confidence: Literal["high", "medium", "low"] = "high"
+    source: Excerpt | None = None
+    """What stands at ``where``, where that could be read as the process that is blamed runs it."""
 
 
 @dataclass(frozen=True)

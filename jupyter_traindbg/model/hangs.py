@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Finding, Maybe, NotAvailable, Result, Silent
+from .base import Excerpt, Finding, Maybe, NotAvailable, Result, Silent
 from .observed import ProcessStacks
 from .soundness import Soundness
 
@@ -343,6 +343,7 @@ class SourceLine:
     text: str
     takes: Sequence[str] = ()
     within: Sequence[str] = ()
+    excerpt: Excerpt | None = None
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,30 @@ from __future__ import annotations
 import ast
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..model import ProcessStacks, SourceLine
+from ..model import Excerpt, ProcessStacks, SourceLine
 from . import procfs
 
-__all__ = ["read", "source_lines", "text_of"]
+__all__ = ["excerpt", "read", "source_lines", "text_of"]
 
+AROUND = 3
+"""Lines before and after the one that is meant."""
 LARGEST_BYTES = 2 * 2**20
 LONGEST = 200
 PARSE_TRIES = 5
+TICKS_S = 0.05
+"""The kernel tells in ticks when a process began and when a file was written; who starts a program has often just written it."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def read(stacks: Iterable[ProcessStacks]) -> dict[str, SourceLine]:
-    """The lines at which the user's frames in `stacks` stand, by ``"file:line"``. About 5 ms a file; what cannot be read is left out."""
+def read(
+    stacks: Iterable[ProcessStacks], otherwise: Callable[[int, str], str | None] | None = None
+) -> dict[str, SourceLine]:
+    """The lines at which the user's frames in `stacks` stand, by ``"file:line"``. About 5 ms a file; what cannot be read is left out.
+
+    `otherwise` knows the text of a file, by the pid that runs it and its name, that no disk has: the cells of a notebook.
+    """
     wanted: dict[str, set[int]] = {}
     seen_by: dict[str, int] = {}
     for process in stacks:
@@ -34,9 +43,21 @@ def read(stacks: Iterable[ProcessStacks]) -> dict[str, SourceLine]:
     found: dict[str, SourceLine] = {}
     for file, lines in wanted.items():
         text = text_of(seen_by[file], file)
+        if text is None and otherwise is not None:
+            text = otherwise(seen_by[file], file)
         if text is not None:
-            found.update({f"{file}:{line}": seen for line, seen in source_lines(text, lines).items()})
+            found.update({f"{file}:{line}": seen for line, seen in source_lines(text, lines, file).items()})
     return found
+
+
+def excerpt(rows: Sequence[str], line: int, file: str) -> Excerpt:
+    """Line `line` (from 1, and there) of a file with the `rows`, and `AROUND` before and after it."""
+    first = max(1, line - AROUND)
+    shown = {n: row.expandtabs(4).rstrip() for n, row in enumerate(rows[first - 1 : line + AROUND], first)}
+    while shown and not shown[max(shown)]:
+        del shown[max(shown)]
+    cut = min((len(row) - len(row.lstrip()) for row in shown.values() if row), default=0)
+    return Excerpt(file, line, first, tuple(row[cut : cut + LONGEST] for row in shown.values()))
 
 
 def text_of(pid: int, file: str) -> str | None:
@@ -51,7 +72,7 @@ def text_of(pid: int, file: str) -> str | None:
             if (
                 process is None
                 or about.st_size > LARGEST_BYTES
-                or about.st_mtime > time.time() - procfs.running_s(process)
+                or about.st_mtime > time.time() - procfs.running_s(process) + TICKS_S
             ):
                 return None
             return f.read()
@@ -59,15 +80,16 @@ def text_of(pid: int, file: str) -> str | None:
         return None
 
 
-def source_lines(text: str, lines: Iterable[int]) -> dict[int, SourceLine]:
-    """What `lines` (counted from 1) of a module's source say. A text that is no Python gives the words alone."""
+def source_lines(text: str, lines: Iterable[int], file: str = "") -> dict[int, SourceLine]:
+    """What `lines` (counted from 1) of the source of `file` say. A text that is no Python gives the words alone."""
     rows = text.splitlines()
     tree = _parsed(text)
     found = {}
     for line in lines:
         if 1 <= line <= len(rows):
             takes, within = ([], []) if tree is None else _locks(tree, line)
-            found[line] = SourceLine(rows[line - 1].strip()[:LONGEST], tuple(takes), tuple(within))
+            said = rows[line - 1].strip()[:LONGEST]
+            found[line] = SourceLine(said, tuple(takes), tuple(within), excerpt(rows, line, file))
     return found
 
 

@@ -7,16 +7,20 @@ import json
 import os
 import sys
 import time
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import support
+from kernels import TRAINING, Kernel
 from support import Start, need
 from visits import losses_of
 
 from jupyter_traindbg import cli
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.job import connect
-from jupyter_traindbg.model import Diagnosis
+from jupyter_traindbg.model import Diagnosis, Finding
 from jupyter_traindbg.outside import procfs
 
 
@@ -48,6 +52,40 @@ def test_a_lock_that_is_taken_twice_from_a_notebook_in_chinese(
     assert any("with lock:" in line for line in finding.evidence)
     bundle = result._repr_mimebundle_()
     assert "thread_deadlock" in bundle["text/html"]
+
+
+LOCK = """
+import threading, time
+lock = threading.Lock()
+def hold():
+    with lock:
+        time.sleep(10**6)
+threading.Thread(target=hold, name="stats", daemon=True).start()
+"""
+WAIT = """
+print("waits", flush=True)
+with lock:
+    train(400)
+"""
+
+
+def test_a_cell_that_waits_for_a_lock_of_another_cell_is_shown_with_its_source(tmp_path: Path) -> None:
+    kernel = Kernel(sys.executable, tmp_path, uuid.uuid4().hex)
+    try:
+        assert kernel.run(TRAINING).finish()["status"] == "ok"
+        assert kernel.run(LOCK).finish()["status"] == "ok"
+        kernel.run(f"train(20)\n{WAIT}").wait_for("waits")
+        with connect(str(kernel.pid)) as job:
+            told: list[Finding] = []
+            support.until(lambda: told.extend(job.diagnose().findings) or told, "the wait is told", 60)
+    finally:
+        kernel.close()
+    (finding,) = told
+    assert finding.code == "lock_wait"
+    assert "held by its thread stats" in finding.title
+    assert finding.source is not None
+    assert finding.source.lines[finding.source.line - finding.source.first] == "with lock:"
+    assert "    train(400)" in finding.source.lines
 
 
 def test_a_training_that_only_sleeps_between_its_steps_is_not_stuck_and_is_left_alone(

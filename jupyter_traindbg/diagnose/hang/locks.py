@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...frames.whose import own_frames
+from ...frames.whose import cells_of, own_frames
 from ...language import text
 from ...model import Finding, Frame, SourceLine, Thread
 from .case import Case, Hit, View
@@ -27,7 +27,7 @@ GENERIC = frozenset({"lock", "_lock", "mutex", "_mutex", "mu", "cond", "conditio
 
 @dataclass(frozen=True)
 class ThreadLocks:
-    """One thread: what it does, the locks that it waits for and that it holds, as ``(file, expression)``."""
+    """One thread: what it does, the locks that it waits for and that it holds, as ``(module, expression)``."""
 
     thread: Thread
     seen: Doing
@@ -62,11 +62,15 @@ def thread_locks(thread: Thread, sources: Mapping[str, SourceLine]) -> ThreadLoc
     """What the source says that `thread` waits for, at its innermost frame of the user, and holds, in all of them."""
     seen = doing(thread, sources)
     frames = [f for f in own_frames(thread.frames) if not f.library]
-    holds = [(f.file, name) for f in frames for name in _source(f, sources).within]
+    holds = [(_module(f), name) for f in frames for name in _source(f, sources).within]
     waits = []
     if seen.kind in ("lock", "native", "thread") and seen.users is not None:
-        waits = [(seen.users.file, name) for name in _source(seen.users, sources).takes]
+        waits = [(_module(seen.users), name) for name in _source(seen.users, sources).takes]
     return ThreadLocks(thread, seen, tuple(waits), tuple(holds))
+
+
+def _module(frame: Frame) -> str:
+    return cells_of(frame.file) or frame.file
 
 
 def _source(frame: Frame, sources: Mapping[str, SourceLine]) -> SourceLine:

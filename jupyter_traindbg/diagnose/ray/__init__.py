@@ -12,6 +12,7 @@ import pkgutil
 from collections.abc import Callable
 
 from ...model import Diagnosis, Finding
+from ..at_source import at_source
 from . import order
 from .case import Hit, RayCase
 from .states import rank_states, state
@@ -25,7 +26,8 @@ Rule = Callable[[RayCase], list[Hit]]
 
 def findings(case: RayCase) -> list[Finding]:
     """What is wrong, root cause first; nothing where nothing is. 0.1 s for 1,000 workers."""
-    return order.findings([hit for rule in rules() for hit in rule(case)])
+    found = order.findings([hit for rule in rules() for hit in rule(case)])
+    return at_source(found, {place: line for one in case.closer.values() for place, line in one.sources.items()})
 
 
 def diagnose(case: RayCase) -> Diagnosis:

@@ -107,6 +107,15 @@ def test_locks_of_a_common_name_in_different_files_are_not_the_same() -> None:
     assert "cannot be seen" in only(judged(*OTHERS, in_threads(holder), sources=lines)).evidence[1]
 
 
+def test_cells_of_one_kernel_are_one_module() -> None:
+    waits, holds = "/tmp/ipykernel_9/27.py", "/tmp/ipykernel_9/31.py"
+    lines = source(7, "with lock:", takes=["lock"], file=waits) | source(6, "work()", within=["lock"], file=holds)
+    main = thread((Frame(waits, 7, "<module>"),), "a lock or another thread")
+    holder = thread((Frame(holds, 6, "run"),), "sleep", name="other", tid=7)
+    finding = only(judged(*OTHERS, rank(2, [main, holder]), sources=lines))
+    assert "held by its thread other" in finding.title
+
+
 def test_a_file_lock_is_held_by_another_process_which_is_named() -> None:
     flock = [ThreadActivity(1002, "python", "S", 0.0, 0, call="flock", on="/data/cache.lock")]
     waits = stuck(

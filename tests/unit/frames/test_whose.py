@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cases import each
 
-from jupyter_traindbg.frames.whose import frames_of, inside, library_frame, own_frames, short_place, user_frame, where
+from jupyter_traindbg.frames.whose import cells_of, frames_of, inside, library_frame, own_frames, short_place, user_frame, where
 
 LIB = "/usr/lib/python3.11"
 SITE = "/venv/lib/python3.11/site-packages"
@@ -66,6 +66,13 @@ def test_code_of_packages_interpreters_and_compilers_is_library(file: str) -> No
 )
 def test_scripts_and_cells_are_the_users(file: str) -> None:
     assert not library_frame(file)
+
+
+def test_the_cells_of_a_kernel_belong_together() -> None:
+    assert cells_of("/tmp/ipykernel_7/12.py") == cells_of("/tmp/ipykernel_7/34.py") == "/tmp/ipykernel_7"
+    assert cells_of("/tmp/ipykernel_8/12.py") == "/tmp/ipykernel_8"
+    assert cells_of("/home/ann/ipykernel_7/train.py") is None
+    assert cells_of("<stdin>") is None
 
 
 def test_what_python_writes_for_a_class_or_to_start_a_child_is_nobodys_line() -> None:

@@ -121,3 +121,33 @@ def test_a_parse_that_another_thread_disturbed_is_made_again(monkeypatch: pytest
     monkeypatch.setattr(sources.ast, "parse", disturbed)
     (found,) = sources.source_lines("lock.acquire()\n", [1]).values()
     assert found.takes == ("lock",)
+
+
+def test_the_lines_around_the_one_that_is_meant() -> None:
+    rows = [f"    {'    ' * (n == 5)}line {n}" for n in range(1, 11)]
+    found = sources.excerpt(rows, 5, "train.py")
+    assert (found.file, found.line, found.first) == ("train.py", 5, 2)
+    assert found.lines == ("line 2", "line 3", "line 4", "    line 5", "line 6", "line 7", "line 8")
+    assert sources.excerpt(rows, 1, "train.py").lines == ("line 1", "line 2", "line 3", "line 4")
+    assert sources.excerpt(rows, 10, "train.py").first == 7
+
+
+def test_blank_lines_at_the_end_and_long_ones_are_cut_and_tabs_are_four_wide() -> None:
+    found = sources.excerpt(["\tif x:", "", "\t\t" + "y" * 1000, "", "  "], 3, "t.py")
+    assert [len(line) for line in found.lines] == [5, 0, sources.LONGEST]
+    assert found.lines[2].startswith("    yy")
+
+
+def test_a_file_that_no_disk_has_is_asked_for() -> None:
+    asked: list[tuple[int, str]] = []
+
+    def cell(pid: int, file: str) -> str | None:
+        asked.append((pid, file))
+        return "with lock:\n    pass\n" if "12" in file else None
+
+    found = sources.read([stack("/tmp/ipykernel_7/12.py"), stack("/tmp/ipykernel_7/13.py")], cell)
+    assert list(found) == ["/tmp/ipykernel_7/12.py:1"]
+    excerpt = found["/tmp/ipykernel_7/12.py:1"].excerpt
+    assert excerpt is not None
+    assert excerpt.lines == ("with lock:", "    pass")
+    assert asked == [(os.getpid(), "/tmp/ipykernel_7/12.py"), (os.getpid(), "/tmp/ipykernel_7/13.py")]

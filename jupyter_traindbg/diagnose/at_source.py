@@ -1,0 +1,20 @@
+"""The blamed line as its process runs it, beside the verdict. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from ..model import Finding, SourceLine
+
+__all__ = ["at_source"]
+
+
+def at_source(findings: Iterable[Finding], sources: Mapping[str, SourceLine]) -> list[Finding]:
+    """The findings, those that name a place (``"file:line function"``) which is in `sources` (by ``"file:line"``) with its lines."""
+    return [_one(finding, sources) for finding in findings]
+
+
+def _one(finding: Finding, sources: Mapping[str, SourceLine]) -> Finding:
+    line = sources.get((finding.where or "").rpartition(" ")[0])
+    return finding if line is None else dataclasses.replace(finding, source=line.excerpt)
