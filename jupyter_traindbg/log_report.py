@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .tasks import Task
 from .diagnose import log as rules
+from .diagnose.at_source import at_source
 from .errors import BadLog
-from .model import Finding, LogDiagnosis, LogEvidence
-from .outside import logs
+from .model import Finding, LogDiagnosis, LogEvidence, SourceLine
+from .outside import logs, sources
 
 __all__ = ["diagnose_log", "of_logs", "of_text"]
 
 DEADLINE_S = 60.0
 """For a program that asks; a person at a terminal gives `--timeout`."""
+SOURCES_S = 1.0
 
 
 def diagnose_log(path_or_text: str | Path, timeout: float = DEADLINE_S) -> list[Finding]:
@@ -76,7 +79,7 @@ def _judged(target: str, evidence: LogEvidence, began: float) -> LogDiagnosis:
         lines_read=evidence.total_lines,
         bytes_read=evidence.total_bytes,
         ranks=tuple(sorted(ranks)),
-        verdict=verdict.findings,
+        verdict=tuple(at_source(verdict.findings, _sources(evidence, verdict.findings))),
         timeline=verdict.timeline,
         stage=evidence.stages[-1].name if evidence.stages else None,
         launchers=tuple(evidence.launchers),
@@ -85,3 +88,13 @@ def _judged(target: str, evidence: LogEvidence, began: float) -> LogDiagnosis:
         _course=rules.course(evidence, verdict.marks),
         taken_s=time.monotonic() - began,
     )
+
+
+def _sources(evidence: LogEvidence, findings: Sequence[Finding]) -> Mapping[str, SourceLine]:
+    """The blamed lines that tracebacks of the log quote, from the files here: a log may be of another machine, and a disk may not answer."""
+    blamed = " ".join(finding.where or "" for finding in findings)
+    frames = [frame for outer in evidence.errors for error in outer.chain() for frame in error.frames]
+    printed = dict.fromkeys((f.file, f.line, f.code) for f in frames if f.code and f"{f.file}:{f.line}" in blamed)
+    if not printed:
+        return {}
+    return Task(lambda: sources.as_printed(printed), "sources").in_time(time.monotonic() + SOURCES_S) or {}

@@ -16,5 +16,6 @@ def at_source(findings: Iterable[Finding], sources: Mapping[str, SourceLine]) ->
 
 
 def _one(finding: Finding, sources: Mapping[str, SourceLine]) -> Finding:
-    line = sources.get((finding.where or "").rpartition(" ")[0])
+    where = finding.where or ""
+    line = sources.get(where) or sources.get(where.rpartition(" ")[0])
     return finding if line is None else dataclasses.replace(finding, source=line.excerpt)

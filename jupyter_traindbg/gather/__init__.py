@@ -23,7 +23,7 @@ from ..outside import activity, host, procfs, ras
 from ..outside import stacks as outside
 from . import roster, soundness
 from .assembled import Parts, assemble
-from .tasks import Task
+from ..tasks import Task
 from .watched import Plan, Watched
 
 __all__ = ["gather"]

@@ -29,7 +29,7 @@ from ..model import (
 from ..outside import blocks, meeting, procfs, sources
 from ..outside.ending import Endings
 from . import roster
-from .tasks import Task
+from ..tasks import Task
 from .watched import Watched
 
 __all__ = ["Parts", "assemble"]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..model import Excerpt, ProcessStacks, SourceLine
 from . import procfs
 
-__all__ = ["excerpt", "read", "source_lines", "text_of"]
+__all__ = ["as_printed", "excerpt", "read", "source_lines", "text_of"]
 
 AROUND = 3
 """Lines before and after the one that is meant."""
@@ -48,6 +49,28 @@ def read(
         if text is not None:
             found.update({f"{file}:{line}": seen for line, seen in source_lines(text, lines, file).items()})
     return found
+
+
+def as_printed(printed: Iterable[tuple[str, int, str]]) -> dict[str, SourceLine]:
+    """The lines of ``(file, line, text)``, as a traceback has them, where the file of that name is here and still says so at that line."""
+    found = {}
+    for file, line, code in printed:
+        rows = _rows(file) if code.strip() else []
+        if 1 <= line <= len(rows) and rows[line - 1].strip() == code.strip():
+            found[f"{file}:{line}"] = SourceLine(code.strip()[:LONGEST], excerpt=excerpt(rows, line, file))
+    return found
+
+
+def _rows(file: str) -> list[str]:
+    """The lines of a plain file that this user may read; none of anything else (a pipe would never end)."""
+    try:
+        about = os.stat(file)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_BYTES:
+            return []
+        with open(file, encoding="utf-8", errors="replace") as f:
+            return f.read().splitlines()
+    except (OSError, ValueError):  # a name with a NUL in it
+        return []
 
 
 def excerpt(rows: Sequence[str], line: int, file: str) -> Excerpt:

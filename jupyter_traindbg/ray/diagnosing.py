@@ -16,7 +16,7 @@ from typing import Any
 from ..attach.ray.hosts import open_hosts
 from ..diagnose import ray as rules
 from ..diagnose.ray.merged import with_ranks
-from ..gather.tasks import Task
+from ..tasks import Task
 from ..model import Diagnosis, JobEvidence, RayCluster, RayWorkers
 from ..outside import raystate
 from ..outside.raystate import history

@@ -7,7 +7,7 @@ import time
 
 from .. import evidence
 from ..attach.base import Link, Part
-from ..attach.tasks import Task
+from ..tasks import Task
 from ..diagnose.ray.merged import alone, asked_of, with_driver
 from ..errors import NoTarget, TraindbgError
 from ..job import Job

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "errors": ["commands"],
     "complete_file": ["errors"],
+    "tasks": ["errors"],  # work beside the rest, waited for with a deadline
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
@@ -39,14 +40,14 @@ MAY_IMPORT = {
         "step_numbers",
         "step_parts",
     ],  # pure: evidence in, Findings out
-    "attach": ["_version", "agent", "outside", *DATA],
+    "attach": ["_version", "agent", "outside", "tasks", *DATA],
     "evidence": ["frames", "model", "outside"],
     "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", *DATA],
     "evidence_collectives": ["evidence", "model", "outside"],
     "gpu_report": ["diagnose.gpu", "outside.gpu", *DATA],
     "grads_report": ["actions.matching", "diagnose.soundness.gradients", "evidence", *DATA],
     "evidence_soundness": ["frames", "model", "outside"],
-    "log_report": ["diagnose", "outside", *DATA],  # files, no job
+    "log_report": ["diagnose", "outside", "tasks", *DATA],  # files, no job
     "plotting": ["log_report", "pictures", *DATA],  # a result or a log in, its picture out
     "log_following": ["diagnose", "outside", *DATA],
     "environment_report": ["attach", "diagnose", "outside", *DATA],
@@ -69,7 +70,7 @@ MAY_IMPORT = {
         "render",
         *DATA,
     ],  # asks a job by the questions that it is given
-    "gather": ["attach", "evidence", "evidence_collectives", "evidence_soundness", "outside", *DATA],
+    "gather": ["attach", "evidence", "evidence_collectives", "evidence_soundness", "outside", "tasks", *DATA],
     "actions": [
         "agent.agreed",
         "agent.boundary",
@@ -138,9 +139,9 @@ MAY_IMPORT = {
         "ray.spread",
         *DATA,
     ],
-    "ray.of_process": ["attach", "diagnose.ray", "evidence", "job", "ray.job", *DATA],
+    "ray.of_process": ["attach", "diagnose.ray", "evidence", "job", "ray.job", "tasks", *DATA],
     "ray.spread": ["attach", "job", "outside.raystate", "progress", "ray.members", "ray.merging", "ray.part", *DATA],
-    "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", *DATA],
+    "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", "tasks", *DATA],
     "ray.members": ["ray.part", "ray.workers", *DATA],
     "ray.merging": ["errors", "model"],  # pure: results in, a result out
     "ray.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host

@@ -243,3 +243,21 @@ def test_a_log_that_is_followed_is_judged_to_its_very_end(tmp_path: Path, monkey
     last = next(following)
     assert last.over
     assert [f.code for f in last.findings] == ["cuda_oom"]
+
+
+def test_the_blamed_line_is_shown_where_its_file_is_here_and_says_the_same(tmp_path: Path) -> None:
+    script, log = tmp_path / "train.py", tmp_path / "train.log"
+    script.write_text("def step(batch):\n    loss = criterion(model(batch), target)\n    loss.backward()\n")
+    log.write_text(
+        "Traceback (most recent call last):\n"
+        f'  File "{script}", line 2, in step\n'
+        "    loss = criterion(model(batch), target)\n"
+        "IndexError: Target 5 is out of bounds.\n"
+    )
+    (finding,) = traindbg.diagnose_log(log)
+    assert finding.where == f"{script}:2 step"
+    assert finding.source is not None
+    assert finding.source.lines[1] == "    loss = criterion(model(batch), target)"
+    script.write_text("def step(batch):\n    pass\n")
+    (finding,) = traindbg.diagnose_log(log)
+    assert finding.source is None, "the program has been changed since"

@@ -14,7 +14,7 @@ from ...model import RayNode
 from ...outside import procfs
 from ...outside.raystate import brokered
 from ...outside.raystate.addresses import ClusterAddress
-from ..tasks import Task
+from ...tasks import Task
 from . import wire
 from .brokers import Broker, broker
 

@@ -151,3 +151,15 @@ def test_a_file_that_no_disk_has_is_asked_for() -> None:
     assert excerpt is not None
     assert excerpt.lines == ("with lock:", "    pass")
     assert asked == [(os.getpid(), "/tmp/ipykernel_7/12.py"), (os.getpid(), "/tmp/ipykernel_7/13.py")]
+
+
+def test_what_a_traceback_quotes_is_shown_where_the_file_still_says_so(tmp_path: Path) -> None:
+    script, pipe = tmp_path / "train.py", tmp_path / "pipe"
+    script.write_text("def step():\n    loss = f(x)\n    return loss\n")
+    os.mkfifo(pipe)
+    quoted = [(str(script), 2, "loss = f(x)"), (str(script), 3, "loss = f(x)"), (str(script), 9, "x"), (str(script), 1, "")]
+    found = sources.as_printed([*quoted, (str(pipe), 1, "x"), ("/nowhere/a.py", 1, "x"), ("nul\0", 1, "x"), (str(tmp_path), 1, "x")])
+    assert list(found) == [f"{script}:2"]
+    excerpt = found[f"{script}:2"].excerpt
+    assert excerpt is not None
+    assert excerpt.lines == ("def step():", "    loss = f(x)", "    return loss")

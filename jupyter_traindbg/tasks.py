@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ..errors import DeadlineExceeded, TraindbgError
+from .errors import DeadlineExceeded, TraindbgError
 
 __all__ = ["Task"]
 
