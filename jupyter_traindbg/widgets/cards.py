@@ -9,7 +9,7 @@ from typing import Any
 from ..commands import spelled
 from ..errors import TraindbgError
 from ..language import text
-from ..model import Finding, Silent
+from ..model import Excerpt, Finding, Silent
 from ..render.clean import clean
 from ..render.grouping import compact_ranks, group_by
 
@@ -41,12 +41,19 @@ def _card(finding: Finding) -> dict[str, Any]:
         "title": _said(finding.title),
         "who": [clean(str(who)) for who in finding.who],
         "where": None if finding.where is None else clean(finding.where),
+        "source": _source(finding.source),
         "evidence": [_said(line) for one in finding.evidence for line in one.splitlines() if line.strip()],
         "cause": _said(finding.cause),
         "next_steps": [{"text": _said(step), "does": _does(step)} for step in finding.next_steps],
         "confidence": finding.confidence,
         "reference": finding.reference,
     }
+
+
+def _source(excerpt: Excerpt | None) -> dict[str, Any] | None:
+    if excerpt is None:
+        return None
+    return {"line": excerpt.line, "first": excerpt.first, "lines": [clean(line) for line in excerpt.lines]}
 
 
 def _said(words: str) -> str:

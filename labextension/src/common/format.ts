@@ -88,3 +88,22 @@ function two(n: number): string {
 function trimmed(digits: string): string {
   return digits.includes('.') ? digits.replace(/\.?0+$/, '') : digits;
 }
+
+/** Line `line` of a file between its neighbours, the first of which is number `first`. */
+export interface Excerpt {
+  line: number;
+  first: number;
+  lines: string[];
+}
+
+/** Its lines with their numbers, the one that is meant marked: `> 17 │ code`. */
+export function numbered(source: Excerpt): { text: string; meant: boolean }[] {
+  const digits = String(source.first + source.lines.length - 1).length;
+  return source.lines.map((line, i) => {
+    const n = source.first + i;
+    return {
+      text: `${n === source.line ? '>' : ' '} ${String(n).padStart(digits)} │ ${line}\n`,
+      meant: n === source.line
+    };
+  });
+}

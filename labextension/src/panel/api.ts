@@ -2,6 +2,7 @@
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
+import { Excerpt } from '../common/format';
 import { Listing } from './jobs';
 
 export interface Finding {
@@ -10,6 +11,7 @@ export interface Finding {
   title: string;
   who: string[];
   where: string | null;
+  source: Excerpt | null;
   evidence: string[];
   cause: string;
   next_steps: string[];

@@ -2,6 +2,7 @@
 
 import { MainAreaWidget, ReactWidget } from '@jupyterlab/apputils';
 import React from 'react';
+import { numbered } from '../common/format';
 import { Diagnosis, Finding } from './api';
 import { traindbgIcon } from './icon';
 
@@ -66,6 +67,13 @@ function Card(props: { finding: Finding; root: boolean }): React.ReactElement {
           </>
         )}
       </p>
+      {finding.source && (
+        <pre className="jp-traindbg-source">
+          {numbered(finding.source).map((row, n) =>
+            row.meant ? <strong key={n}>{row.text}</strong> : <React.Fragment key={n}>{row.text}</React.Fragment>
+          )}
+        </pre>
+      )}
       {finding.cause && <p>{finding.cause}</p>}
       <Points heading="Evidence" points={finding.evidence} />
       <Points heading="What to do" points={finding.next_steps} numbered />

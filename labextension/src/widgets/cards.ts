@@ -1,5 +1,6 @@
 // Findings as cards: how bad, in a word and a sign; who, where, the evidence, the cause, what to do now.
 
+import { Excerpt, numbered } from '../common/format';
 import { button, Child, el } from './dom';
 
 export interface Step {
@@ -14,6 +15,7 @@ export interface Card {
   title: string;
   who: string[];
   where: string | null;
+  source: Excerpt | null;
   evidence: string[];
   cause: string;
   next_steps: Step[];
@@ -49,6 +51,7 @@ function showCard(card: Card, acts: Record<string, () => void>): HTMLElement {
   const list = el('dl', { class: 'tdb-facts' });
   row(list, 'who', card.who.length > 0 && people(card.who));
   row(list, 'where', card.where && el('code', { text: nearer(card.where), title: card.where }));
+  row(list, 'source', card.source && code(card.source));
   row(list, 'evidence', lines(card.evidence));
   row(list, 'cause', card.cause);
   row(
@@ -86,6 +89,11 @@ export function nearer(where: string): string {
   const [, path, rest] = /^(\/.*?)(:\d+ .*)?$/.exec(where) ?? [];
   const parts = (path ?? '').split('/');
   return parts.length > 3 ? `…/${parts.slice(-2).join('/')}${rest ?? ''}` : where;
+}
+
+function code(source: Excerpt): HTMLElement {
+  const rows = numbered(source).map(row => el(row.meant ? 'strong' : 'span', { text: row.text }));
+  return el('pre', { class: 'tdb-source' }, ...rows);
 }
 
 /** The first ones by name; all of them where the pointer rests. */

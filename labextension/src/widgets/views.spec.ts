@@ -233,6 +233,7 @@ describe('cards', () => {
     title: 'title',
     who: [],
     where: null,
+    source: null,
     evidence: [],
     cause: '',
     next_steps: [],
@@ -263,6 +264,15 @@ describe('cards', () => {
     expect(nearer('/home/ada/my runs/src/train.py:3 Net.forward')).toBe('…/src/train.py:3 Net.forward');
     expect(nearer('/train.py:3 f')).toBe('/train.py:3 f');
     expect(nearer('<stdin>:1 <module>')).toBe('<stdin>:1 <module>');
+  });
+
+  test('show the blamed line between its neighbours', () => {
+    const source = { line: 10, first: 9, lines: ['with lock:', `    ${HOSTILE}`] };
+    const shown = showCards([card({ where: 'train.py:10 f', source })], {}).querySelector('pre')!;
+    expect(shown.textContent).toBe(`   9 │ with lock:\n> 10 │     ${HOSTILE}\n`);
+    expect(shown.querySelector('strong')!.textContent).toContain('> 10');
+    expect(shown.querySelector('img')).toBeNull();
+    expect(showCards([card({})], {}).querySelector('pre')).toBeNull();
   });
 
   test('are short where there is much', () => {
