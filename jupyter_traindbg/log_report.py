@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .tasks import Task
 from .diagnose import log as rules
 from .diagnose.at_source import at_source
 from .errors import BadLog
 from .model import Finding, LogDiagnosis, LogEvidence, SourceLine
 from .outside import logs, sources
+from .tasks import Task
 
 __all__ = ["diagnose_log", "of_logs", "of_text"]
 
@@ -91,7 +91,7 @@ def _judged(target: str, evidence: LogEvidence, began: float) -> LogDiagnosis:
 
 
 def _sources(evidence: LogEvidence, findings: Sequence[Finding]) -> Mapping[str, SourceLine]:
-    """The blamed lines that tracebacks of the log quote, from the files here: a log may be of another machine, and a disk may not answer."""
+    """The blamed lines that the log's tracebacks quote, from files here: it may be of another machine, and a disk may not answer."""
     blamed = " ".join(finding.where or "" for finding in findings)
     frames = [frame for outer in evidence.errors for error in outer.chain() for frame in error.frames]
     printed = dict.fromkeys((f.file, f.line, f.code) for f in frames if f.code and f"{f.file}:{f.line}" in blamed)

@@ -48,9 +48,7 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_\d+|<resume in (\w+)>")
 
 
 def cells_of(file: str) -> str | None:
-    """What all cells of one kernel have in common, of the name that a frame in one of them has: they are one module, and in no file. None for
-    any other file.
-    """
+    """What the names that frames in the cells of one kernel have begin with: these are one module, and in no file. None for any other."""
     match = _CELL.fullmatch(file)
     return match[1] if match else None
 

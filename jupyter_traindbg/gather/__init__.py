@@ -21,9 +21,9 @@ from ..errors import TraindbgError
 from ..model import Activity, JobEvidence, Look, NotAvailable
 from ..outside import activity, host, procfs, ras
 from ..outside import stacks as outside
+from ..tasks import Task
 from . import roster, soundness
 from .assembled import Parts, assemble
-from ..tasks import Task
 from .watched import Plan, Watched
 
 __all__ = ["gather"]

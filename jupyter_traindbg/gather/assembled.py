@@ -28,8 +28,8 @@ from ..model import (
 )
 from ..outside import blocks, meeting, procfs, sources
 from ..outside.ending import Endings
-from . import roster
 from ..tasks import Task
+from . import roster
 from .watched import Watched
 
 __all__ = ["Parts", "assemble"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from .. import report
 from ..errors import AmbiguousTarget, TraindbgError, UsageError
 from ..model import Report, Result
-from ..report import Subject
+from ..report import Subject, opening
 from .base import Session
 from .diagnose import is_log
 from .parser import PATH, TARGET, completed_by
@@ -24,6 +24,7 @@ EXAMPLES = (
     ("", "of the job attached to, else of the only one there is"),
     ("4711 train.log", "with its log"),
     ("--machine", "of this machine alone"),
+    ("4711 --open", "and open it in the browser"),
 )
 
 
@@ -44,10 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (output, config):
         completed_by(action, PATH)
     parser.add_argument("--machine", action="store_true", help="report on this machine alone, whatever runs on it")
+    parser.add_argument(
+        "--open", action="store_true", help="unpack it beside the zip and open its index.html in the browser"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite the zip")
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
+    made = _made(args, session)
+    return opening.opened(made, notebook=hasattr(session, "stay")) if args.open else made
+
+
+def _made(args: argparse.Namespace, session: Session) -> Report:
     logs = [word for word in args.target if is_log(word)]
     targets = [word for word in args.target if not is_log(word)]
     if len(targets) > 1:

@@ -1,14 +1,18 @@
-"""Show the optimizer steps recorded since the attach: loss, learning rate, gradient norm, memory, and where the time went."""
+"""Show the optimizer steps recorded since the attach, of all ranks or of one (--rank): loss, lr, norm, memory, where the time went."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 
-from ..model import Result
+from ..errors import UsageError
+from ..model import Result, Steps
+from ..render.grouping import compact_ranks
 from .base import Session, add_target
 
 EXAMPLES = (
     ("", "the last 20"),
+    ("--rank 3", "of rank 3 alone: its latest steps, one by one, its loss, where its time went"),
     ("--last 0", "all that are kept, up to 8192"),
     ("--since 100", "those after the 100th since the attach"),
 )
@@ -16,6 +20,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
+    parser.add_argument("--rank", type=int, metavar="N", help="only those of rank N, one by one")
     parser.add_argument(
         "--since",
         type=int,
@@ -28,4 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, session: Session) -> Result:
     with session.job(args.target, args.timeout) as job:
         this_run = args.since is None
-        return job.steps(since=args.since or 0, last=args.last, this_run=this_run, timeout=args.timeout)
+        steps = job.steps(since=args.since or 0, last=args.last, this_run=this_run, timeout=args.timeout)
+    return steps if args.rank is None else _of_rank(steps, args.rank)
+
+
+def _of_rank(steps: Steps, rank: int) -> Steps:
+    """Raises `UsageError` where the job has no such rank."""
+    ranks = tuple(one for one in steps.ranks if one.rank == rank)
+    silent = tuple(one for one in steps.silent if one.rank == rank)
+    if not ranks and not silent:
+        there = [one.rank for one in steps.ranks] + [one.rank for one in steps.silent if one.rank is not None]
+        raise UsageError(f"there is no rank {rank}; the job has {compact_ranks(there)}", "`%steps` shows all of them")
+    return dataclasses.replace(steps, ranks=ranks, silent=silent)

@@ -158,7 +158,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Line `line` (counted from 1) of `file` between its neighbours: `lines` are those from `first` on, without what all are indented by."""
+    """Line `line` (counted from 1) of `file` between its neighbours: `lines` begin with number `first`, without their common indent."""
 
     file: str
     line: int

@@ -53,6 +53,10 @@ class Report(Result):
     redacted: Sequence[ReportSecret] = ()
     verdict: Sequence[Finding] = ()
     taken_s: float = 0.0
+    index: str = ""
+    """Its start page, unpacked beside it to be looked at, where that was asked for."""
+    not_opened: str = ""
+    """Why no window shows that page."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -16,10 +16,10 @@ from typing import Any
 from ..attach.ray.hosts import open_hosts
 from ..diagnose import ray as rules
 from ..diagnose.ray.merged import with_ranks
-from ..tasks import Task
 from ..model import Diagnosis, JobEvidence, RayCluster, RayWorkers
 from ..outside import raystate
 from ..outside.raystate import history
+from ..tasks import Task
 from . import report
 
 __all__ = ["DEADLINE_S", "closer", "diagnose", "verdict"]

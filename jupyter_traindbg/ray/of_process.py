@@ -7,11 +7,11 @@ import time
 
 from .. import evidence
 from ..attach.base import Link, Part
-from ..tasks import Task
 from ..diagnose.ray.merged import alone, asked_of, with_driver
 from ..errors import NoTarget, TraindbgError
 from ..job import Job
 from ..model import Diagnosis
+from ..tasks import Task
 from .job import connect
 
 __all__ = ["diagnose", "need_training"]

@@ -14,10 +14,13 @@ from rich.text import Text
 
 from ..commands import command, spelled
 from ..frames.whose import short_path, short_place
+from ..model import Excerpt
 from .blocks import (
+    Answer,
     Bar,
     Block,
     Card,
+    Cards,
     Column,
     Curve,
     Fold,
@@ -28,6 +31,7 @@ from .blocks import (
     Line,
     Pair,
     Pairs,
+    Source,
     Span,
     Table,
     Tone,
@@ -87,9 +91,12 @@ def draw(blocks: Sequence[Block], *, width: int, colour: bool, full: bool = Fals
 def _airy(before: Block, block: Block) -> bool:
     """An empty line stands before what is large or begins something, not between the lines of one thought."""
     if isinstance(before, Line) and before.title:
-        return isinstance(block, Card)
-    large = (Table, Card)
-    return isinstance(block, large) or isinstance(before, large) or (isinstance(block, Line) and block.title)
+        return isinstance(block, (Card, Cards))
+    return _is_large(block) or _is_large(before) or (isinstance(block, Line) and block.title)
+
+
+def _is_large(block: Block) -> bool:
+    return isinstance(block, (Table, Card, Cards)) or (isinstance(block, Fold) and block.needed)
 
 
 class _Drawing:
@@ -102,6 +109,8 @@ class _Drawing:
     def of(self, block: Block, depth: int = 0) -> RenderableType:
         drawn: RenderableType
         match block:
+            case Answer():
+                drawn = self._answer(block)
             case Line():
                 drawn = self.words(block.content, "bold" if block.title else "")
             case Items():
@@ -111,15 +120,17 @@ class _Drawing:
             case Frames():
                 drawn = Group(*self._frames(block, depth))
             case Pairs():
-                drawn = self._pairs(block.pairs)
+                drawn = self._pairs(block.pairs, depth)
             case Bar():
                 drawn = self._bar(block, depth)
             case Curve():
                 drawn = self._curve(block)
             case Image():
                 drawn = Group(*(self.of(one, depth) for one in block.instead))
-            case Card():
-                drawn = self._card(block, depth)
+            case Card() | Cards():
+                drawn = self._card(block, depth) if isinstance(block, Card) else self._cards(block.cards, depth)
+            case Source():
+                drawn = _source(block.excerpt)
             case Fold():
                 drawn = self._fold(block, depth)
         return drawn
@@ -136,13 +147,29 @@ class _Drawing:
         if self.notes:
             yield Text()
         for why, n in self.notes.items():
-            yield _hanging(
-                Text(f"{str(n).translate(SUPERSCRIPT)} ", "dim"), Text(f"not available: {clean(why)}", "dim")
-            )
+            mark = Text(f"{str(n).translate(SUPERSCRIPT)} ", "dim")
+            yield _hanging(mark, self.words(f"not available: {why}", "dim"))
 
     def _indented(self, body: Sequence[Block], depth: int) -> Iterator[RenderableType]:
         for block in body:
             yield Padding(self.of(block, depth + 1), (0, 0, 0, 2))
+
+    def _answer(self, answer: Answer) -> RenderableType:
+        words = self.words(answer.words, "bold")
+        if answer.tone in ("warn", "bad"):
+            words.stylize(STYLES[answer.tone])
+        for about in (about for about in answer.about if about):
+            words.append(" · ", "dim not bold").append_text(self.words(about, "dim not bold"))
+        return _hanging(Text(f"{answer.symbol} ", STYLES[answer.tone]), words) if answer.symbol else words
+
+    def _cards(self, cards: Sequence[Card], depth: int) -> RenderableType:
+        """All titles, then the cards."""
+        titles = [
+            _hanging(Text(f"  {n} {card.symbol or '•'} ", STYLES[card.tone]), self.words(card.title))
+            for n, card in enumerate(cards, 1)
+        ]
+        spaced = [part for card in cards for part in (Text(), self._card(card, depth))]
+        return Group(*titles, *spaced)
 
     def _card(self, card: Card, depth: int) -> RenderableType:
         symbol = Text(f"{card.symbol or '•'} ", STYLES[card.tone])
@@ -154,6 +181,8 @@ class _Drawing:
         )
 
     def _fold(self, fold: Fold, depth: int) -> RenderableType:
+        if fold.needed:
+            return Group(self.words(fold.summary), *(self.of(block, depth) for block in fold.body))
         head = _hanging(Text("▾ " if self.full else "▸ ", "dim"), self.words(fold.summary))
         return Group(head, *self._indented(fold.body, depth)) if self.full else head
 
@@ -163,13 +192,13 @@ class _Drawing:
         for item in block.items:
             yield _hanging(Text("  - ", "dim"), self.words(item))
 
-    def _pairs(self, pairs: Sequence[Pair]) -> RenderableType:
+    def _pairs(self, pairs: Sequence[Pair], depth: int) -> RenderableType:
         grid = RichTable.grid(padding=(0, 2, 0, 0))
         grid.add_column(no_wrap=True, style="dim")
         grid.add_column(overflow="fold")
         for pair in pairs:
             lines = [self._marked(pair, i, line) for i, line in enumerate(pair.lines, 1)]
-            grid.add_row(Text(clean(pair.label)), Group(*lines))
+            grid.add_row(Text(clean(pair.label)), Group(*lines, *(self.of(below, depth) for below in pair.below)))
         return grid
 
     def _marked(self, pair: Pair, i: int, line: Inline) -> RenderableType:
@@ -180,7 +209,7 @@ class _Drawing:
         rows = block.rows if self.full else block.rows[: block.shown]
         width = self.width - 2 * depth
         kept = _fitting(block, rows, width)
-        parts: list[RenderableType] = [Text(clean(block.caption), "dim")] if block.caption else []
+        parts: list[RenderableType] = [self.words(block.caption, "dim")] if block.caption else []
         if block.columns[-1].below:
             parts += self._spread(block, rows, kept[:-1], width)
         else:
@@ -249,6 +278,23 @@ class _Drawing:
                 legend.append("")
             legend[-1] += f"{'   ' if legend[-1] else ''}{words}"
         return Group(*(text for text in (Text(clean(bar.label)), line, *map(Text, legend)) if text.plain))
+
+
+def _source(excerpt: Excerpt) -> RenderableType:
+    """Each line cut at the margin: code that wraps cannot be read."""
+    digits = len(str(excerpt.first + len(excerpt.lines) - 1))
+    numbered = [(n == excerpt.line, n, clean(line)) for n, line in enumerate(excerpt.lines, excerpt.first)]
+    return Group(
+        *(
+            Text(
+                f"{'>' if meant else ' '} {n:>{digits}} │ {line}",
+                "bold" if meant else "dim",
+                no_wrap=True,
+                overflow="ellipsis",
+            )
+            for meant, n, line in numbered
+        )
+    )
 
 
 def _fitting(table: Table, rows: Sequence[Sequence[Inline]], width: int) -> list[int]:

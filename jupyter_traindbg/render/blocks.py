@@ -5,16 +5,18 @@ So the terminal and the notebook can never disagree, and escaping happens in one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from ..model import Drawn, Frame
+from ..model import Drawn, Excerpt, Frame
 
 __all__ = [
+    "Answer",
     "Bar",
     "Block",
     "Card",
+    "Cards",
     "Column",
     "Curve",
     "Fold",
@@ -26,6 +28,7 @@ __all__ = [
     "Pair",
     "Pairs",
     "Part",
+    "Source",
     "Span",
     "Table",
     "Tone",
@@ -35,6 +38,7 @@ __all__ = [
 
 Tone = Literal["plain", "strong", "muted", "good", "warn", "bad", "info", "code"]
 """Emphasis. It only ever repeats what the words say: nobody has to see colours."""
+SYMBOLS: Mapping[Tone, str] = {"good": "✔", "warn": "▲", "bad": "✖", "info": "●"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,21 @@ def fitted(inline: Inline, room: int) -> tuple[Span, ...]:
 
 def _shorter(span: Span, text: str) -> Span:
     return replace(span, text=text, hover=span.hover or (span.text if text != span.text else ""), fit=None)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a view says first: the answer to what was asked, in one sentence. Behind it, pale, `about`: of whom, when, how long it took."""
+
+    words: Inline
+    about: Sequence[Inline] = ()
+    tone: Tone = "plain"
+    kind = "answer"
+
+    @property
+    def symbol(self) -> str:
+        """The tone for eyes that see no colour; empty where the tone says nothing."""
+        return SYMBOLS.get(self.tone, "")
 
 
 @dataclass(frozen=True)
@@ -127,11 +146,12 @@ class Frames:
 
 @dataclass(frozen=True)
 class Pair:
-    """A label and what it labels, on one line or (with `marks`) several."""
+    """A label and what it labels, on one line or (with `marks`) several; `below` these, what shows it."""
 
     label: str
     lines: Sequence[Inline]
     marks: Literal["none", "bullets", "numbers"] = "none"
+    below: Sequence[Block] = ()
 
 
 @dataclass(frozen=True)
@@ -191,12 +211,33 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Cards:
+    """Several cards, the one that matters most first: in a notebook it is open and the others are folded to their titles; at a terminal the
+    titles of all stand before them.
+    """
+
+    cards: Sequence[Card]
+    kind = "cards"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A line of source between its neighbours, marked."""
+
+    excerpt: Excerpt
+    kind = "source"
+
+
+@dataclass(frozen=True)
 class Fold:
-    """Details on demand: folded in a notebook; at a terminal only the summary, unless everything was asked for."""
+    """Details on demand: folded in a notebook; at a terminal, where nothing unfolds, only the summary, unless everything was asked for or
+    they are `needed` there.
+    """
 
     summary: Inline
     body: Sequence[Block]
+    needed: bool = False
     kind = "fold"
 
 
-Block: TypeAlias = Line | Items | Table | Frames | Pairs | Bar | Curve | Image | Card | Fold
+Block: TypeAlias = Answer | Line | Items | Table | Frames | Pairs | Bar | Curve | Image | Card | Cards | Source | Fold

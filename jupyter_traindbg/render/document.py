@@ -1,4 +1,4 @@
-"""From a result to what is shown of it: what is wrong first, then who did not answer, then the view of its class."""
+"""From a result to what is shown of it: its answer first, then what is wrong, then who did not answer, then the rest of its view."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ from typing import Any
 
 from ..language import text
 from ..model import Result, Silent
-from .blocks import Block, Card, Inline, Line, Pair, Pairs, Span
+from .blocks import Answer, Block, Card, Inline, Pair, Pairs, Span
 from .grouping import compact_ranks, group_by, rank_list
 
 __all__ = ["document", "view_of"]
 
 View = Callable[[Any], Iterable[Block]]
+"""From a result to its blocks, the first of them an `Answer`."""
 
 
 def document(result: Result) -> list[Block]:
     """All blocks of `result`, in reading order."""
-    blocks: list[Block] = []
+    answer, *details = view_of(type(result))(result)
+    blocks: list[Block] = [_failed(result.failure, answer) if result.failure else answer]
     if result.findings:
-        from .findings import cards
+        from .findings import verdict
 
-        blocks += cards(result.findings)
-    if result.failure:
-        blocks.append(Line([Span(text("nothing could be measured", "没有测到任何数据"), "bad"), f": {result.failure}"]))
-    blocks += silences(getattr(result, "silent", ()))
-    blocks += view_of(type(result))(result)
-    return blocks
+        blocks.append(verdict(result.findings))
+    return [*blocks, *silences(getattr(result, "silent", ())), *details]
+
+
+def _failed(why: str, answer: Block) -> Answer:
+    """Nothing was measured: that is the answer then."""
+    assert isinstance(answer, Answer)
+    return Answer([text("nothing could be measured: ", "没有测到任何数据："), why], answer.about, "bad")
 
 
 def view_of(kind: type[Result]) -> View:

@@ -6,34 +6,43 @@ from collections.abc import Sequence
 
 from ..language import text
 from ..model import Finding
-from .blocks import Card, Inline, Pair, Pairs, Span, Tone
+from .blocks import SYMBOLS, Card, Cards, Inline, Pair, Pairs, Source, Span, Tone
+from .grouping import named
 
-__all__ = ["cards"]
+__all__ = ["tone", "verdict"]
 
-_TONES: dict[str, tuple[Tone, str]] = {"critical": ("bad", "✖"), "warning": ("warn", "▲"), "info": ("info", "●")}
-_UNKNOWN: tuple[Tone, str] = ("info", "●")
+_TONES: dict[str, Tone] = {"critical": "bad", "warning": "warn", "info": "info"}
+_WORST = ("critical", "warning", "info")
 
 
-def cards(findings: Sequence[Finding]) -> list[Card]:
+def verdict(findings: Sequence[Finding]) -> Card | Cards:
     """One card per finding, in the order given (root cause first)."""
-    return [_card(finding) for finding in findings]
+    cards = [_card(finding) for finding in findings]
+    return cards[0] if len(cards) == 1 else Cards(cards)
+
+
+def tone(findings: Sequence[Finding]) -> Tone:
+    """That of the worst finding; good where there is none."""
+    there = {finding.severity for finding in findings}
+    return next((_TONES[severity] for severity in _WORST if severity in there), "info" if there else "good")
 
 
 def _card(finding: Finding) -> Card:
-    tone, symbol = _TONES.get(finding.severity, _UNKNOWN)
+    tone = _TONES.get(finding.severity, "info")
     title: list[str | Span] = [
         Span(_severity(finding.severity), tone),
         " ",
         Span(finding.title, "strong"),
         Span(f"  {finding.code}", "muted"),
     ]
-    return Card(title, [Pairs(_pairs(finding))], tone, symbol)
+    return Card(title, [Pairs(_pairs(finding))], tone, SYMBOLS[tone])
 
 
 def _pairs(finding: Finding) -> list[Pair]:
+    source = [] if finding.source is None else [Source(finding.source)]
     pairs = [
-        Pair(text("who", "涉及"), [", ".join(map(str, finding.who))] if finding.who else []),
-        Pair(text("where", "位置"), [Span(finding.where, "code")] if finding.where else []),
+        Pair(text("who", "涉及"), [named(finding.who)] if finding.who else []),
+        Pair(text("where", "位置"), [Span(finding.where, "code")] if finding.where else [], below=source),
         Pair(text("evidence", "证据"), _lines(finding.evidence), "bullets"),
         Pair(text("cause", "原因"), _lines([finding.cause])),
         Pair(text("next steps", "下一步"), _lines(finding.next_steps), "numbers"),

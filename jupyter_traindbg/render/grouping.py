@@ -11,7 +11,7 @@ from ..frames import whose
 from ..frames.phases import Phase, phases_of
 from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, available
 
-__all__ = ["StackGroup", "compact_ranks", "group_by", "group_stacks", "rank_list"]
+__all__ = ["StackGroup", "compact_ranks", "group_by", "group_stacks", "named", "rank_list"]
 
 PIECES = 12
 """A list of ranks with more gaps than this is cut short; its count tells how many there are."""
@@ -58,6 +58,31 @@ def _piece(first: int, last: int) -> str:
     if first == last:
         return str(first)
     return f"{first}, {last}" if last == first + 1 else f"{first}-{last}"
+
+
+_NUMBERED = re.compile(r"(rank|process|worker|pid) (\d+)")
+_PLURALS = {"process": "processes"}
+
+
+def named(names: Iterable[object]) -> str:
+    """Who is meant, as findings list them: ``rank 1, worker 5012``; many of one kind in runs, ``ranks 0-299 (300), decoder.bias``."""
+    numbers: dict[str, list[int]] = {}
+    others: list[str] = []
+    for name in map(str, names):
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            others.append(name)
+        else:
+            numbers.setdefault(match[1], []).append(int(match[2]))
+    pieces = [piece for kind, found in numbers.items() for piece in _of_kind(kind, found)] + others
+    more = len(pieces) - PIECES
+    return ", ".join(pieces if more <= 0 else [*pieces[:PIECES], f"... ({more:,} more)"])
+
+
+def _of_kind(kind: str, numbers: Sequence[int]) -> list[str]:
+    if len(numbers) <= 2:
+        return [f"{kind} {n}" for n in numbers]
+    return [f"{_PLURALS.get(kind, f'{kind}s')} {rank_list(numbers)} ({len(set(numbers))})"]
 
 
 def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..model import NotAvailable, Result
-from .blocks import Block, Inline, Line, Pair, Pairs
+from .blocks import Answer, Block, Inline, Pair, Pairs
 from .common import DASH, measured
 
 __all__ = ["view"]
@@ -17,7 +17,7 @@ MOST = 50
 
 def view(result: Result) -> Iterator[Block]:
     """The name of the class and every field, nested data as ``key: value`` lines."""
-    yield Line(type(result).__name__, title=True)
+    yield Answer(type(result).__name__)
     fields = {k: v for k, v in vars(result).items() if not k.startswith("_")} if hasattr(result, "__dict__") else {}
     pairs = [
         Pair(name, _lines(content)) for name, content in fields.items() if name not in ("silent", "verdict", "findings")

@@ -10,7 +10,7 @@ from .._version import __version__
 from ..model import Finding, Report, ReportFile, Result
 from ..render.blocks import Block
 from ..render.document import silences, view_of
-from ..render.findings import cards
+from ..render.findings import verdict
 from ..render.units import size
 from .context import Part
 from .running import Collected, absent
@@ -44,7 +44,7 @@ def html(report: Report, collected: Sequence[Collected], when: str, problem: str
         when=when,
         version=__version__,
         problem=problem,
-        verdict=cards(report.verdict),
+        verdict=[verdict(report.verdict)] if report.verdict else [],
         severities=_severities(report),
         sections=[_section(one, report) for one in collected if one.part is not None],
         absent=absent(collected),
@@ -84,7 +84,9 @@ def _drawn(result: Result, told: Sequence[Finding]) -> list[Block]:
     """A result as its view shows it; its findings only where they are not `told` elsewhere."""
     known = {(f.code, f.title) for f in told}
     others = [f for f in result.findings if (f.code, f.title) not in known]
-    return [*cards(others), *silences(getattr(result, "silent", ())), *view_of(type(result))(result)]
+    answer, *details = view_of(type(result))(result)
+    wrong = [verdict(others)] if others else []
+    return [answer, *wrong, *silences(getattr(result, "silent", ())), *details]
 
 
 def _severities(report: Report) -> list[tuple[str, int]]:

@@ -245,7 +245,7 @@ def test_in_a_notebook(healthy: Program, tmp_path: Path) -> None:
     ck = tmp_path / "ck"
     with client.setup_kernel():
         run(f"%load_ext traindbg\n%attach {healthy.pid}")
-        assert f"checkpoint in {ck}" in run(f"%checkpoint {ck}")
+        assert "saved, and exact" in run(f"%checkpoint {ck}")
         again = run(f"%checkpoint {ck}")
         assert "exists already" in again
         assert "Traceback" not in again

@@ -38,7 +38,7 @@ def judge(evidence: LogEvidence, *, families: Mapping[str, Family] | None = None
     roots = order.ordered(order.candidates(evidence, hits))
     return Verdict(
         findings=tuple(findings.finding(root, evidence, seen) for root in roots),
-        timeline=tuple(findings.events(roots)),
+        timeline=tuple(findings.events(roots, evidence)),
         remarks=tuple(filter(None, [ray_demands.queued(evidence)])),
         marks=tuple(findings.marks(roots)),
     )

@@ -27,6 +27,7 @@ DOUBTFUL = 0.3
 Role = Literal["cause", "finding", "consequence"]
 _RANK = re.compile(r"(?i)\b(?:global[ _]?)?rank[ =:]{0,2}(\d{1,6})\b")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+_WORD = re.compile(r"[^\W_]")
 _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
 
 
@@ -53,16 +54,33 @@ def finding(candidate: Candidate, evidence: LogEvidence, seen: frozenset[str]) -
     )
 
 
-def events(candidates: Iterable[Candidate]) -> list[LogEvent]:
+def events(candidates: Iterable[Candidate], evidence: LogEvidence) -> list[LogEvent]:
     """What the verdict rests on: the decisive line of each candidate and of what was folded into it, in the order of the log."""
     out: dict[tuple[int, int], tuple[tuple[float, ...], LogEvent]] = {}
     for candidate in candidates:
         for one in (candidate, *candidate.folded):
-            line = one.decisive.line
+            line = _telling(one, evidence)
             if line is not None and (line.source, line.number) not in out:
                 title = render(one.family.title.said, _values(one)) or one.family.code
                 out[line.source, line.number] = one.position, LogEvent(line, title)
     return [event for _, event in sorted(out.values(), key=lambda pair: pair[0])]
+
+
+def _telling(candidate: Candidate, evidence: LogEvidence) -> LogLine | None:
+    """The decisive line; where that only begins a traceback, the one that names the exception, else the first with words in it."""
+    line = candidate.decisive.line
+    if line is None or candidate.link is None or _says_something(line):
+        return line
+    error = candidate.link.error
+    within = range(error.line.number, error.last_number + 1)
+    told = [x for x in evidence.lines if x.source == line.source and x.who == line.who and x.number in within]
+    named = [x for x in told if error.type and x.text.lstrip().startswith(error.type)]
+    return next(iter(named[-1:] or filter(_says_something, told)), line)
+
+
+def _says_something(line: LogLine) -> bool:
+    """Not a mere rule, and not the mere head of a traceback."""
+    return _WORD.search(line.text.replace("Traceback (most recent call last)", "")) is not None
 
 
 def marks(candidates: Sequence[Candidate]) -> list[LogMark]:

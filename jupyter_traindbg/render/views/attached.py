@@ -1,11 +1,12 @@
-"""`Attached`: the ranks, those that are alike in one row, and what to type next."""
+"""`Attached`: whether the agent is in every rank; the ranks, those that are alike in one row; what to type next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from ...language import text
 from ...model import Attached, Rank
-from ..blocks import Block, Column, Inline, Line, Span, Table
+from ..blocks import Answer, Block, Column, Inline, Line, Span, Table
 from ..common import DASH, measured
 from ..grouping import compact_ranks, group_by, rank_list
 from ..units import duration, plural
@@ -14,11 +15,8 @@ NEXT = ("%watch", "%diagnose", "%plot", "%stacks", "%grads", "%lr", "%memory", "
 
 
 def view(result: Attached) -> Iterator[Block]:
-    inside = sum(rank.agent for rank in result.ranks)
-    words: list[str | Span] = ["attached to ", Span(result.target, "code"), f" · {plural(len(result.ranks), 'rank')}"]
-    if inside < len(result.ranks):
-        words.append(f", the agent is in {inside} of them")
-    yield Line([*words, f" · {duration(result.attach_s)}"], title=True)
+    yield _answer(result)
+    told = {(s.rank, s.pid): s.reason for s in result.silent}
     columns = [
         Column("ranks"),
         Column("pid", spare=True),
@@ -27,14 +25,52 @@ def view(result: Attached) -> Iterator[Block]:
         Column("torch"),
     ]
     columns += [Column("frameworks", wrap=True), Column("note", wrap=True)]
-    used = [True, True, True, True, True, any(r.frameworks for r in result.ranks), any(r.note for r in result.ranks)]
-    rows = [_row(same) for same in group_by(result.ranks, _alike)]
+    used = [
+        True,
+        True,
+        True,
+        True,
+        True,
+        any(r.frameworks for r in result.ranks),
+        any(_note(r, told) for r in result.ranks),
+    ]
+    rows = [[*_row(same), _note(same[0], told) or DASH] for same in group_by(result.ranks, _alike)]
     if rows:
         kept = [i for i, use in enumerate(used) if use]
         yield Table(
             "Ranks", [columns[i] for i in kept], [[row[i] for i in kept] for row in rows], 30, "groups of ranks"
         )
     yield Line(["Next: ", *(part for name in NEXT for part in (Span(name, "code"), ", "))][:-1])
+
+
+def _answer(result: Attached) -> Answer:
+    ranks = result.ranks
+    closed = [r.rank for r in ranks if not r.agent and r.way == "outside only"]
+    inside = [r.rank for r in ranks if r.agent]
+    target = Span(result.target, "code")
+    about = [duration(result.attach_s)]
+    if not ranks:
+        return Answer([text("no rank of ", "没有找到 "), target, text(" was found", " 的任何 rank")], about, "warn")
+    n, world = len(ranks), max(r.world_size for r in ranks)
+    if closed:
+        who = compact_ranks(closed) if inside else text("any of its ranks", "任何一个 rank")
+        but = text(f", but the agent could not get into {who}", f"，但 agent 未能进入 {who}")
+        count = text(f"it is in {len(inside):,} of {n:,}", f"已进入 {len(inside):,} / {n:,} 个")
+        return Answer([text("attached to ", "已附加到 "), target, but], [count, *about], "warn")
+    if len(inside) < n:
+        into = (
+            text(f": the agent is in {compact_ranks(inside)}", f"：agent 在 {compact_ranks(inside)} 中")
+            if inside
+            else text(": no rank was entered", "：尚未进入任何 rank")
+        )
+    else:
+        into = text(
+            f": the agent is in {'all ' if n > 1 else ''}{plural(n, 'rank')}", f"：agent 已在全部 {n:,} 个 rank 中"
+        )
+    others = [text(f"of {world:,} ranks in the job", f"任务共 {world:,} 个 rank")] if world > n else []
+    return Answer(
+        [text("attached to ", "已附加到 "), target, into], [*others, *about], "good" if len(inside) == n else "plain"
+    )
 
 
 def _alike(rank: Rank) -> tuple[object, ...]:
@@ -52,5 +88,9 @@ def _row(same: Sequence[Rank]) -> list[Inline]:
         measured(rank.python, str),
         measured(rank.torch, str),
         ", ".join(rank.frameworks) or DASH,
-        rank.note or DASH,
     ]
+
+
+def _note(rank: Rank, told: Mapping[tuple[int | None, int], str]) -> str:
+    """What its card has not said already."""
+    return "" if told.get((rank.rank, rank.pid)) == rank.note else rank.note

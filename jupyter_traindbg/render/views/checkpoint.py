@@ -1,4 +1,4 @@
-"""`Checkpoint`: where it lies, what is in it, at which step, what it cost, and how to go on from it."""
+"""`Checkpoint`: whether a run goes on from it exactly, where it lies, what is in it, at which step, what it cost, how to go on from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...language import text
 from ...model import Checkpoint, CheckpointRank, NotAvailable
 from ...step_numbers import step_words
-from ..blocks import Block, Column, Inline, Items, Line, Pair, Pairs, Span, Table
+from ..blocks import Answer, Block, Column, Inline, Items, Pair, Pairs, Span, Table, Tone
 from ..common import DASH, measured, median
 from ..grouping import compact_ranks, group_by
 from ..units import duration, plural, size
@@ -16,25 +16,46 @@ ROWS = 12
 
 
 def view(result: Checkpoint) -> Iterator[Block]:
-    what = f" · {size(result.bytes)} in {plural(len(result.files), 'file')} · {duration(result.duration_s)}"
-    yield Line(["checkpoint in ", Span(result.directory, "code"), what], title=True)
+    yield _answer(result)
     yield Pairs(list(_pairs(result)))
-    if len(result.ranks) > 1:
-        yield _ranks(result.ranks)
-    yield _files(result)
     if result.notes:
         yield Items(list(result.notes), lead=text("notes", "备注"))
     yield Items(list(_next(result)), lead=text("next", "下一步"))
+    if len(result.ranks) > 1:
+        yield _ranks(result.ranks)
+    yield _files(result)
+
+
+def _answer(result: Checkpoint) -> Answer:
+    n = len(result.inexact)
+    tone: Tone = "warn"
+    if not result.files:
+        words = text("no file was written", "没有写入任何文件")
+    elif result.exact:
+        tone = "good"
+        words = text(
+            "saved, and exact: a run resumed from it is bit-identical",
+            "已保存，可精确恢复：从它恢复的运行逐位一致",
+        )
+    elif n == 1:
+        words = text(f"saved, not exact: {result.inexact[0]}", f"已保存，但不能精确恢复：{result.inexact[0]}")
+    elif n:
+        words = text(f"saved, not exact, for {n} reasons", f"已保存，但不能精确恢复，原因有 {n} 个")
+    else:
+        words = text("saved, not exact", "已保存，但不能精确恢复")
+    files = text(
+        f"{size(result.bytes)} in {plural(len(result.files), 'file')}",
+        f"{size(result.bytes)}，{len(result.files):,} 个文件",
+    )
+    where: Inline = [text("checkpoint in ", "检查点位于 "), Span(result.directory, "code")]
+    return Answer(words, [where, files, duration(result.duration_s)], tone)
 
 
 def _pairs(result: Checkpoint) -> Iterator[Pair]:
     yield Pair(text("taken", "时刻"), [_taken(result)])
     yield Pair(text("in it", "内容"), [", ".join(result.contents) or DASH])
-    if result.exact:
-        exact: Inline = [Span("yes", "good"), ": a run resumed from it is bit-identical to this one"]
-    else:
-        exact = [Span("no", "warn"), f": {'; '.join(result.inexact)}"]
-    yield Pair(text("exact", "可精确恢复"), [exact])
+    if not result.exact and len(result.inexact) > 1:
+        yield Pair(text("not exact", "不能精确恢复"), list(result.inexact), "bullets")
     yield Pair(text("pause", "暂停"), [_pause(result)])
 
 

@@ -1,4 +1,4 @@
-"""`Collectives`: ranks by process groups, how far each has come and what it waits in; ranks alike share a row, the odd ones first."""
+"""`Collectives`: who waits in what, and who is not in it; then how far each has come; ranks alike share a row, the odd ones first."""
 
 from __future__ import annotations
 
@@ -6,43 +6,115 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ...language import text
 from ...model import Collective, Collectives, Group, Maybe, NotAvailable, RankCollectives
-from ..blocks import Block, Column, Fold, Inline, Items, Line, Span, Table
+from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..collective_rows import DONE, RankRow, families_of, family_of, family_of_group, identity, row_of
 from ..common import DASH, measured, notes_of
-from ..grouping import compact_ranks, group_by
+from ..findings import tone
+from ..grouping import compact_ranks, group_by, rank_list
 from ..units import count, duration, plural
 
 FAMILIES = 5
 """Columns of groups in the matrix; the others are in the table of groups."""
 SHOWN, RANK_ROWS, NUMBERS = 16, 300, 8
-HEADING = 24
+HEADING, NAMED = 24, 24
+"""Characters for the name of a group in a table, and for the numbers of ranks in the answer."""
 
 
 def view(result: Collectives) -> Iterator[Block]:
     ranks = sorted(result.ranks, key=lambda r: r.rank)
-    if not ranks:
-        yield Line("no record of collectives", title=True)
-        return
     rows = [row_of(rank) for rank in ranks]
     families = families_of(ranks)
-    yield Line(_title(result, ranks), title=True)
+    yield _answer(result, rows)
     if families:
         yield _matrix(rows, families, _blamed(result))
         yield _groups(ranks, families)
         yield from _numbers(ranks)
-    else:
-        yield Line("no process groups")
     if len(rows) > 1 and len({r.key for r in rows}) > 1:
         yield Fold("the same by rank", [_by_rank(rows)])
     yield from _notes(result, ranks)
 
 
-def _title(result: Collectives, ranks: Sequence[RankCollectives]) -> str:
-    source = "" if all(r.source == "agent" for r in ranks) else " · from dumps"
-    groups = len({identity(g) for r in ranks for g in r.groups})
-    who = compact_ranks([r.rank for r in ranks])
-    return f"collectives of {who} · {plural(groups, 'process group')} · {duration(result.taken_s)}{source}"
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+def _answer(result: Collectives, rows: Sequence[RankRow]) -> Answer:
+    groups = {identity(g) for r in rows for g in r.rank.groups}
+    about = [compact_ranks([r.rank.rank for r in rows])] if rows else []
+    if groups:
+        about.append(text(plural(len(groups), "process group"), f"{len(groups):,} 个进程组"))
+    if any(r.rank.source != "agent" for r in rows):
+        about.append(text("from dumps", "来自转储文件"))
+    waiting = [r for r in rows if r.pending is not None]
+    words, tones = _waiting(waiting, rows) if waiting else _nobody_waits(result, rows)
+    return Answer(words, [*about, duration(result.taken_s)], tone(result.findings) if result.findings else tones)
+
+
+def _waiting(waiting: Sequence[RankRow], rows: Sequence[RankRow]) -> tuple[str, Tone]:
+    """The call in which most wait, and which members of its groups are not in it."""
+    same, *others = sorted(group_by(waiting, _call), key=len, reverse=True)
+    call, for_ = same[0].pending, _for(same)
+    assert call is not None
+    groups = {identity(g) for r in same for g in r.rank.groups if r.pending is not None and g.name == r.pending.group}
+    here = {id(r) for r in same}
+    absent = [r for r in rows if id(r) not in here and any(identity(g) in groups for g in r.rank.groups)]
+    n, members = len(same), len(same) + len(absent)
+    who = text(_named(same), f"{_named(same)} ")
+    if members > 2 and n > 1:
+        who = text(f"all {n:,} ranks", f"全部 {n:,} 个 rank ")
+        if absent:
+            who = text(f"{n:,} of {members:,} ranks", f"{members:,} 个 rank 中有 {n:,} 个")
+    name, since = f"{call.op} #{call.sequence}", for_ if isinstance(for_, str) else ""
+    family = family_of(same[0].rank, call.group)
+    default = family == "default group"
+    group = text("the default group" if default else family, "默认进程组" if default else f" {family} ")
+    waits = text("waits" if n == 1 else "wait", "")
+    words = text(
+        f"{who} {waits} in {name} of {group}" + (f" for {since}" if since else ""),
+        f"{who}在{group}的 {name} 中等待" + (f" {since}" if since else ""),
+    )
+    if absent:
+        out = _named(absent)
+        words += text(f"; {out} {'is' if len(absent) == 1 else 'are'} not in it", f"；{out} 不在其中")
+    more = sum(map(len, others))
+    if more:
+        calls = plural(len(others), "other call")
+        words += text(f"; {more:,} in {calls}", f"；另有 {more:,} 个在其他 {len(others):,} 个调用中")
+    return words, "info"
+
+
+def _call(row: RankRow) -> tuple[object, ...]:
+    call = row.pending
+    assert call is not None
+    return family_of(row.rank, call.group), call.sequence, call.op, call.p2p and call.group
+
+
+def _named(rows: Sequence[RankRow]) -> str:
+    ranks = [r.rank.rank for r in rows]
+    short = len(rank_list(ranks)) <= NAMED
+    return compact_ranks(ranks) if short else text(plural(len(ranks), "rank"), f"{len(ranks):,} 个 rank")
+
+
+def _nobody_waits(result: Collectives, rows: Sequence[RankRow]) -> tuple[str, Tone]:
+    if not rows:
+        return text("there is no record of collectives", "没有集合通信的记录"), "warn"
+    if not any(r.rank.groups for r in rows):
+        return text("there is no process group on record", "没有进程组的记录"), "plain"
+    unsure = [r for r in rows if not _all_done(r)]
+    if unsure:
+        who = _named(unsure)
+        return text(
+            f"nobody is seen to wait, but not all is known of {who}",
+            f"没有看到 rank 在等待，但 {who} 的情况并不完全清楚",
+        ), "warn"
+    words = text("nobody waits: every call on record is completed", "没有 rank 在等待：记录中的调用均已完成")
+    return words, "warn" if result.missing or result.silent else "good"
+
+
+def _all_done(row: RankRow) -> bool:
+    """Whether nothing that it has issued is still to be completed, as far as its groups tell."""
+    return all(g.last_issued is not None and g.last_issued == g.last_completed for g in row.rank.groups)
 
 
 def _blamed(result: Collectives) -> set[str]:

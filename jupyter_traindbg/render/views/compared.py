@@ -1,12 +1,13 @@
-"""`Compared`: how many keys fit, then those that do not, by kind, with the layers that repeat in one row."""
+"""`Compared`: whether all keys fit, then those that do not, by kind, with the layers that repeat in one row."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 
+from ...language import text
 from ...model import Compared, KeyDifference, TensorKey
-from ..blocks import Block, Column, Inline, Line, Span, Table
+from ..blocks import Answer, Block, Column, Inline, Line, Span, Table, Tone
 from ..common import DASH
 from ..grouping import group_by
 from ..units import plural
@@ -22,21 +23,46 @@ KINDS = {
 
 
 def view(result: Compared) -> Iterator[Block]:
-    verdict = (
-        Span(f"{len(result.differences):,} differ", "warn") if result.differences else Span("all keys fit", "good")
+    words, tone = _answer(result)
+    sides: Inline = [Span(result.left, "code"), text(" against ", " 对比 "), Span(result.right, "code")]
+    counts = text(
+        f"{plural(result.left_keys, 'key')} against {result.right_keys:,}",
+        f"{result.left_keys:,} 个键对比 {result.right_keys:,} 个",
     )
-    yield Line([Span(result.left, "code"), " against ", Span(result.right, "code")], title=True)
-    yield Line([f"{plural(result.left_keys, 'key')} against {result.right_keys:,} · {result.same:,} fit · ", verdict])
+    fit = text(f"{result.same:,} fit", f"{result.same:,} 个相符")
+    yield Answer(words, [sides, counts, *([fit] if result.differences else [])], tone)
     for gone, put in result.renamed:
-        words: list[str | Span] = ["seen through: "]
-        words += (
+        seen: list[str | Span] = ["seen through: "]
+        seen += (
             ["without ", Span(gone, "code"), " on the left"]
             if gone
             else ["with ", Span(put, "code"), " before or in the left's names"]
         )
-        yield Line(words)
+        yield Line(seen)
     for same in group_by(result.differences, lambda d: d.kind):
         yield _table(same)
+
+
+def _answer(result: Compared) -> tuple[str, Tone]:
+    n = len(result.differences)
+    if n:
+        kinds = text(", ", "、").join(_counted(same) for same in group_by(result.differences, lambda d: d.kind))
+        differ = text(f"{plural(n, 'key')} {'differs' if n == 1 else 'differ'}", f"{n:,} 个键不符")
+        return f"{differ}{text(': ', '：')}{kinds}", "warn"
+    if not result.same:
+        return text("nothing was compared: no key is on both sides", "没有可比较的内容：两边没有共同的键"), "warn"
+    return text(f"all {result.same:,} keys fit", f"全部 {result.same:,} 个键相符"), "good"
+
+
+def _counted(same: Sequence[KeyDifference]) -> str:
+    n, kind = len(same), same[0].kind
+    words = {
+        "missing": (f"{n:,} missing", f"缺少 {n:,} 个"),
+        "unexpected": (f"{n:,} unexpected", f"多出 {n:,} 个"),
+        "shape": (f"{n:,} of another shape", f"形状不同 {n:,} 个"),
+        "dtype": (f"{n:,} of another dtype", f"dtype 不同 {n:,} 个"),
+    }
+    return text(*words.get(kind, (f"{n:,} {kind}", f"{kind} {n:,} 个")))
 
 
 def _table(differences: Sequence[KeyDifference]) -> Table:

@@ -1,4 +1,4 @@
-"""`ConfigPreflight`: what was read of the configuration in one vocabulary, the memory that training takes, and the machine."""
+"""`ConfigPreflight`: whether anything speaks against a start; the configuration in one vocabulary, the memory it takes, the machine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 from ...language import text
 from ...model import ConfigPreflight, Given, Machine, MemoryEstimate, NotAvailable, Plan
-from ..blocks import Bar, Block, Column, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
+from ..blocks import Answer, Bar, Block, Column, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
 from ..common import DASH, measured
 from ..units import duration, size
 from . import ray_preflight
+from .preflight import verdict
 
 FIRST = (
     "nodes",
@@ -51,15 +52,9 @@ def view(result: ConfigPreflight) -> Iterator[Block]:
     named = ", ".join(path.rsplit("/", 1)[-1] for path in plan.files) or text("a command line", "命令行")
     if not plan.files and not _values(plan):
         named = text("this machine", "本机")
-    yield Line(
-        [
-            text("preflight of ", "运行前检查：") + named,
-            f" · {', '.join(plan.dialects) or text('no framework', '无框架')}",
-        ],
-        title=True,
-    )
-    if not result.findings:
-        yield Line(Span(text("nothing here speaks against starting it", "没有发现妨碍启动的问题"), "good"))
+    words, tone = verdict(result.findings)
+    frameworks = ", ".join(plan.dialects) or text("no framework", "无框架")
+    yield Answer(words, [named, frameworks, duration(result.taken_s)], tone)
     values = _values(plan)
     first = [(name, given) for name, given in values if name in FIRST]
     if first:
@@ -135,14 +130,14 @@ def _memory(found: MemoryEstimate, machine: Machine) -> Iterator[Block]:
         f"memory of one GPU in training, an estimate: {size(total)}{of}", f"训练时单卡显存（估算）：{size(total)}{of}"
     )
     yield Bar(label, parts)
-    lines: list[Inline] = [text("parameters", "参数") + f": {_billions(found.parameters)}", *found.assumptions]
     if isinstance(found.activations_bytes, NotAvailable):
-        lines.append([text("activations are not in it: ", "不含激活："), found.activations_bytes.reason])
+        yield Line([text("activations are not in it: ", "不含激活："), found.activations_bytes.reason])
     if found.host_bytes:
-        lines.append(
+        yield Line(
             text(f"offloaded to this machine: {size(found.host_bytes)}", f"卸载到主机：{size(found.host_bytes)}")
         )
-    yield Items(lines, text("Assumed", "假设"))
+    parameters = text("parameters", "参数") + f": {_billions(found.parameters)}"
+    yield Fold(text("what the estimate assumes", "估算所作的假设"), [Items([parameters, *found.assumptions])])
 
 
 def _billions(parameters: int) -> str:
@@ -180,14 +175,12 @@ def _machine(plan: Plan, result: ConfigPreflight) -> Iterator[Pair]:
         yield Pair(text("port", "端口"), ports)
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     yield Pair(text("versions", "版本"), [versions] if versions else [DASH])
-    yield Pair(text("taken", "用时"), [duration(result.taken_s)])
 
 
 def _of_cluster(machine: Machine, result: ConfigPreflight) -> Iterator[Pair]:
     yield Pair(text("where", "地点"), [Span(machine.name, "strong")])
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     yield Pair(text("versions", "版本"), [versions or DASH])
-    yield Pair(text("taken", "用时"), [duration(result.taken_s)])
 
 
 def _gpus(machine: Machine) -> Inline:

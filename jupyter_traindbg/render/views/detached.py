@@ -1,20 +1,28 @@
-"""`Detached`: one line, and what ended with it."""
+"""`Detached`: out of how many processes, and what ended with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...language import text
 from ...model import Detached
-from ..blocks import Block, Items, Line, Span
+from ..blocks import Answer, Block, Items, Line, Span, Tone
 from ..units import plural
 from .learning_rates import in_force
 
 
 def view(result: Detached) -> Iterator[Block]:
-    was = f": the agent was taken out of {plural(result.processes, 'process', 'processes')}"
-    yield Line(["detached from ", Span(result.target, "code"), was], title=True)
+    n, target = result.processes, Span(result.target, "code")
+    out = text(f"the agent was taken out of {plural(n, 'process', 'processes')}", f"已从 {n:,} 个进程中移除 agent")
+    if n <= 0:
+        out = text("no process had an agent to take out", "没有进程带有 agent")
+    tone: Tone = "warn" if result.note else "good" if n > 0 else "plain"
+    yield Answer([text("detached from ", "已脱离 "), target, text(": ", "："), out], tone=tone)
     if result.released:
-        lead = "What was in force has ended; the training's own schedule counts again:"
+        lead = text(
+            "What was in force has ended; the training's own schedule counts again:",
+            "之前生效的更改已结束，训练自身的调度重新生效：",
+        )
         yield Items([in_force(action) for action in result.released], lead)
     if result.note:
         yield Line(Span(result.note, "warn"))

@@ -5,12 +5,13 @@ The verdicts themselves come before it, as cards (`render.document`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import Check, Diagnosis, RankState
 from ...ray.workers.naming import together
-from ..blocks import Block, Column, Inline, Items, Line, Span, Table, Tone
+from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH
 from ..grouping import compact_ranks, group_by, rank_list
 from ..units import age, duration
@@ -21,15 +22,15 @@ ORDER = ("stopped", "ended", "not seen", "not known", "computing", "starting", "
 
 def view(result: Diagnosis) -> Iterator[Block]:
     words, tone = state_words(result)
-    yield Line([Span(words, tone), f" · {result.target} · {duration(result.taken_s)}"], title=True)
-    if not result.findings and result.state != "not known":
-        yield Line(text("Nothing wrong was found.", "没有发现问题。"))
-    if result.why:
-        yield Items(list(result.why), text("Judged by", "判断依据"))
+    if not result.findings and result.state not in ("not known", "healthy"):
+        words += text("; nothing wrong was found", "；没有发现问题")
+    yield Answer(words, [result.target, duration(result.taken_s)], tone)
     if result.ranks:
         yield _table(result.ranks)
+    if result.why:
+        yield Fold(text("Judged by", "判断依据"), [Items(list(result.why))], needed=True)
     if result.checks:
-        yield from _checks(result.checks)
+        yield Fold(_looked_at(result.checks), list(_checks(result.checks)), needed=True)
 
 
 def state_words(result: Diagnosis) -> tuple[str, Tone]:
@@ -80,6 +81,19 @@ def _table(ranks: Sequence[RankState]) -> Table:
     )
 
 
+def _looked_at(checks: Sequence[Check]) -> str:
+    """``Also looked at: 5 fine, 2 not known``."""
+    counts: Counter[str] = Counter(check.state for check in checks)
+    words = {
+        "trouble": text("not well", "有问题"),
+        "fine": text("fine", "正常"),
+        "not known": text("not known", "未知"),
+    }
+    order = [*words, *(state for state in counts if state not in words)]
+    told = [f"{counts[state]} {words.get(state, state)}" for state in order if counts[state]]
+    return text("Also looked at: ", "其他检查：") + text(", ", "，").join(told)
+
+
 def _checks(checks: Sequence[Check]) -> Iterator[Block]:
     """What was seen, topic by topic; then what is not known, by the reason."""
     known = [c for c in checks if c.state != "not known"]
@@ -109,7 +123,7 @@ def _seen(checks: Sequence[Check]) -> Table:
     rows: list[list[Inline]] = [
         [c.topic, Span(*said.get(c.state, (c.state, "warn"))), c.words, Span(c.verb, "code")] for c in checks
     ]
-    return Table(text("Also looked at", "其他检查"), columns, rows, len(rows), text("topics", "项"))
+    return Table(text("Topic by topic", "逐项"), columns, rows, len(rows), text("topics", "项"))
 
 
 def _oddness(state: str) -> int:

@@ -1,13 +1,15 @@
-"""`Environ`: the variables that deserve a look, with what to do instead; then the others; then where all this was checked."""
+"""`Environ`: whether a variable does harm; those that deserve a look, with what to do instead; the others; where all this was checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...language import text
 from ...model import Environ, EnvironRow, EnvironValue
-from ..blocks import Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
+from .. import findings
+from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..common import DASH
-from ..grouping import compact_ranks
+from ..grouping import compact_ranks, named
 from ..units import plural
 
 FINE = ("real", "unused here")
@@ -17,16 +19,17 @@ DIFFERENT = 4
 
 
 def view(result: Environ) -> Iterator[Block]:
-    who = compact_ranks(result.ranks)
-    if not result.rows:
-        yield Line(f"environment of {who}: no variable that has to do with training is set", title=True)
-        return
+    words, tone = _answer(result.rows)
+    if tone in ("good", "plain") and result.findings:
+        n = len(result.findings)
+        words, tone = text(f"{plural(n, 'thing')} to look at", f"有 {n} 处值得一看"), findings.tone(result.findings)
+    started = text(
+        "as the processes were started; a program may have changed it since", "进程启动时的环境，之后程序可能已修改"
+    )
+    variables = text(plural(len(result.rows), "variable"), f"{len(result.rows):,} 个变量")
+    yield Answer(words, [result.target, compact_ranks(result.ranks), variables if result.rows else "", started], tone)
     first = [row for row in result.rows if row.standing not in FINE]
     rest = [row for row in result.rows if row.standing in FINE]
-    yield Line(
-        [f"environment of {who} · {plural(len(result.rows), 'variable')}", f", {len(first)} to look at"], title=True
-    )
-    yield Line("as the processes were started; a program may have changed it since")
     if first:
         columns = [Column("variable"), Column("value", wrap=True), Column("is"), Column("what it does", wrap=True)]
         yield Table(
@@ -43,6 +46,28 @@ def view(result: Environ) -> Iterator[Block]:
     sources: list[Inline] = [[Span(row.name, "strong"), f": {row.source}"] for row in result.rows if row.source]
     if sources:
         yield Fold("where each of these was checked", [Items(sources)])
+
+
+def _answer(rows: Sequence[EnvironRow]) -> tuple[str, Tone]:
+    """The worst of what is to be said of any; each kind of standing has its own sentence."""
+    if not rows:
+        return text("no variable that has to do with training is set", "没有设置与训练有关的变量"), "plain"
+    for standings, en, ens, zh, tone in _VERDICTS:
+        names = [row.name for row in rows if row.standing in standings]
+        if names:
+            rest = sum(row.standing not in FINE for row in rows) - len(names)
+            more = text(f"; {rest} more to look at", f"；另有 {rest} 个值得一看") if rest else ""
+            return text(f"{named(names)} {en if len(names) == 1 else ens}", f"{named(names)} {zh}") + more, tone
+    return text("no variable is known to do harm, or to do nothing", "没有发现有害或无效的变量"), "good"
+
+
+_VERDICTS: tuple[tuple[tuple[str, ...], str, str, str, Tone], ...] = (
+    (("harmful",), "does harm here", "do harm here", "在此有害", "bad"),
+    (("differs",), "is not the same on all ranks", "are not the same on all ranks", "在各 rank 上不一致", "bad"),
+    (("does nothing", "dead"), "does nothing", "do nothing", "不起作用", "warn"),
+    (("old name",), "is an old name", "are old names", "是旧名", "info"),
+    (("unknown",), "is not known", "are not known", "未知", "info"),
+)
 
 
 def _suspect(row: EnvironRow) -> list[Inline]:

@@ -1,11 +1,12 @@
-"""`Freed`: memory of each rank before and after; of many ranks the sums and the extremes."""
+"""`Freed`: what was given back, then memory of each rank before and after."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...language import text
 from ...model import Freed, Maybe, NotAvailable, RankFreed
-from ..blocks import Block, Column, Inline, Items, Line, Span, Table
+from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import measured, notes_of
 from ..grouping import compact_ranks
 from ..units import duration, size
@@ -14,20 +15,15 @@ SHOWN = 20
 
 
 def view(result: Freed) -> Iterator[Block]:
-    ranks = result.ranks
-    freed = sum(_less(r.rss_before_bytes, r.rss_after_bytes) for r in ranks)
-    cuda = [
-        _less(r.cuda_reserved_before_bytes, r.cuda_reserved_after_bytes) for r in ranks if r.cuda_reserved_after_bytes
-    ]
-    words = f"given back by {compact_ranks([r.rank for r in ranks])}: {size(freed)} of resident memory"
-    if cuda:
-        words += f", {size(sum(cuda))} of CUDA memory"
-    yield Line([Span(words, "strong"), _gradients(result)], title=True)
+    ranks = sorted(result.ranks, key=lambda r: (-_given_back(r), r.rank)) if len(result.ranks) > SHOWN else result.ranks
+    yield _answer(result)
+    cuda = any(not isinstance(r.cuda_reserved_after_bytes, NotAvailable) for r in ranks)
     columns = [Column("rank"), Column("resident", right=True)]
     columns += [Column("CUDA in use", right=True), Column("CUDA reserved", right=True)] if cuda else []
     columns += [Column("objects collected", right=True), Column("pause", right=True), Column("when", wrap=True)]
     if ranks:
-        yield Table("before → after", columns, [_row(r, bool(cuda)) for r in ranks], SHOWN, "ranks")
+        most = ", the most given back first" if len(ranks) > SHOWN else ""
+        yield Table(f"before → after{most}", columns, [_row(r, cuda) for r in ranks], SHOWN, "ranks")
     if ranks and not cuda:
         yield Line(["CUDA: ", measured(ranks[0].cuda_reserved_after_bytes, size)])
     notes = notes_of((r.rank, r.note) for r in ranks)
@@ -35,11 +31,33 @@ def view(result: Freed) -> Iterator[Block]:
         yield Items(notes)
 
 
-def _gradients(result: Freed) -> str:
-    dropped = [r.rank for r in result.ranks if r.gradients_dropped]
-    if not dropped:
-        return " · gradients were left" if result.zero_grad else ""
-    return " · gradients dropped" + (f" on {compact_ranks(dropped)}" if len(dropped) < len(result.ranks) else "")
+def _answer(result: Freed) -> Answer:
+    ranks = result.ranks
+    if not ranks:
+        return Answer(text("no rank has given memory back", "没有 rank 释放内存"), (), "warn")
+    resident, cuda = sum(map(_resident, ranks)), sum(map(_cuda, ranks))
+    parts = [(resident, "resident", "常驻内存"), (cuda, "CUDA", "CUDA 显存")]
+    there = [(size(freed), en, zh) for freed, en, zh in parts if freed]
+    words = text(
+        f"{' and '.join(f'{freed} of {en} memory' for freed, en, _ in there) or 'no memory was'} given back",
+        f"释放了 {'、'.join(f'{freed} {zh}' for freed, _, zh in there)}" if there else "没有释放任何内存",
+    )
+    gradients, left = _gradients(result)
+    about = [compact_ranks([r.rank for r in ranks])]
+    return Answer(words + gradients, about, "warn" if left else "good" if there else "plain")
+
+
+def _gradients(result: Freed) -> tuple[str, bool]:
+    """What became of gradients that were to be dropped; and whether some were left."""
+    if not result.zero_grad:
+        return "", False
+    left = [r.rank for r in result.ranks if not r.gradients_dropped]
+    if not left:
+        return text("; gradients dropped", "；梯度已丢弃"), False
+    where = compact_ranks(left) if len(left) < len(result.ranks) else ""
+    return text(
+        f"; gradients were left{' on ' * bool(where)}{where}", f"；{where}{' ' * bool(where)}的梯度仍保留"
+    ), True
 
 
 def _row(r: RankFreed, cuda: bool) -> list[Inline]:
@@ -52,8 +70,20 @@ def _row(r: RankFreed, cuda: bool) -> list[Inline]:
 
 def _change(before: Maybe[int], after: Maybe[int]) -> Inline:
     if isinstance(before, NotAvailable) or isinstance(after, NotAvailable):
-        return measured(before, size)
+        return measured(before if isinstance(before, NotAvailable) else after, size)
     return f"{size(before)} → {size(after)}"
+
+
+def _given_back(r: RankFreed) -> int:
+    return _resident(r) + _cuda(r)
+
+
+def _resident(r: RankFreed) -> int:
+    return _less(r.rss_before_bytes, r.rss_after_bytes)
+
+
+def _cuda(r: RankFreed) -> int:
+    return _less(r.cuda_reserved_before_bytes, r.cuda_reserved_after_bytes)
 
 
 def _less(before: Maybe[int], after: Maybe[int]) -> int:

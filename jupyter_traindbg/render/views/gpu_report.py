@@ -1,44 +1,163 @@
-"""`GpuReport`: one row per device, its processes with ours named by rank; what is wrong with the driver comes first."""
+"""`GpuReport`: how full and how busy the GPUs are and what ails them; one row per device; its processes, ours named by rank.
+
+Findings come before it, as cards (`render.document`): what they say is not said again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 
+from ...language import text
 from ...model import Device, DeviceProcess, GpuReport, NotAvailable
-from ..blocks import Block, Card, Column, Inline, Items, Line, Span, Table
+from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, measured
-from ..grouping import group_by
-from ..units import age, duration, percent, plural, size
+from ..findings import tone
+from ..grouping import group_by, rank_list
+from ..units import duration, percent, plural, size
 
 IDENTITY = ("index", "uuid", "cuda_index", "mig_parent", "fault", "xids")
 """Fields of a device that are no measurements."""
+RECENT_S = 3600.0
+"""An Xid that is older is history, for the rules as well."""
 
 
 def view(result: GpuReport) -> Iterator[Block]:
-    yield Line(_title(result), title=True)
-    if result.problem and result.problem != result.failure:
-        yield Card(
-            [Span("the GPUs could not be read in full", "warn")], [Line(result.problem), *_stuck(result)], "warn", "▲"
-        )
-    for same in group_by((d for d in result.devices if _dark(d)), _dark):
+    lit = [d for d in result.devices if not _dark(d)]
+    yield _answer(result, lit)
+    told = {line for finding in result.findings for line in finding.evidence}
+    hangs = any(finding.code == "gpu_driver_hang" for finding in result.findings)
+    if result.problem and result.problem != result.failure and not hangs:
+        yield Card([Span(result.problem, "warn")], list(_stuck(result)), "warn", "▲")
+    for same in group_by((d for d in result.devices if _dark(d)), _dark) if lit else ():
         who = ", ".join(f"GPU {_name(d)}" for d in same) if len(same) <= 2 else f"{len(same)} GPUs"
         yield Line([Span(who, "strong"), f": nothing could be read ({_dark(same[0])})"])
-    lit = [d for d in result.devices if not _dark(d)]
     if lit:
         yield _devices(lit)
-        yield from _xids(lit)
-        yield from _processes(lit)
-    if result.notes:
-        yield Items(list(result.notes))
+        yield from _processes(result, lit)
+    notes = [note for note in result.notes if note not in told]
+    if notes:
+        yield Items(notes)
 
 
-def _title(result: GpuReport) -> list[str | Span]:
-    words: list[str | Span] = [plural(len(result.devices), "GPU") if result.devices else "no GPU is seen"]
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+def _answer(result: GpuReport, lit: Sequence[Device]) -> Answer:
+    about = []
     for name, version in (("driver", result.driver), ("CUDA", result.cuda_driver)):
         if not isinstance(version, NotAvailable):
-            words.append(f" · {name} {version}")
-    return [*words, f" · {duration(result.taken_s)}"]
+            about.append(f"{name} {version}")
+    about.append(duration(result.taken_s))
+    if not lit:
+        return Answer(_unread(result), about, "bad" if result.devices or result.problem else "warn")
+    ails = _ailments(lit)
+    if len(lit) < len(result.devices) or result.problem:
+        ails.append(text("not all could be read", "未能全部读取"))
+    words = text(", ", "，").join([_count(result.devices), *filter(None, (_taken(lit), _busy(lit)))])
+    worst = tone(result.findings)
+    if worst not in ("bad", "warn"):
+        worst = "warn" if ails else "info" if result.findings else "plain"
+    return Answer(text("; ", "；").join([words, *ails]), about, worst)
+
+
+def _unread(result: GpuReport) -> str:
+    """The reason only where no card has it."""
+    n = len(result.devices)
+    if not n:
+        why = text("no GPU could be read", "没有读到任何 GPU")
+        return why if result.problem else text("no GPU is seen", "没有看到 GPU")
+    words = text("the GPU could not be read" if n == 1 else f"none of {n} GPUs could be read", f"{n} 个 GPU 均无法读取")
+    reasons = dict.fromkeys(map(_dark, result.devices))
+    return words if result.problem else text(f"{words}: {', '.join(reasons)}", f"{words}：{'，'.join(reasons)}")
+
+
+def _count(devices: Sequence[Device]) -> str:
+    gpus = len({d.index if d.mig_parent is None else d.mig_parent for d in devices})
+    parts = sum(d.mig_parent is not None for d in devices)
+    words = text(plural(gpus, "GPU"), f"{gpus} 个 GPU")
+    return words + text(f" in {plural(parts, 'MIG instance')}", f"（{parts} 个 MIG 实例）") if parts else words
+
+
+def _taken(devices: Sequence[Device]) -> str:
+    """``61 to 78 of 80 GiB taken``; of GPUs that differ, in percent. A GPU in instances is counted by them."""
+    divided = {d.mig_parent for d in devices}
+    known = [
+        (d.memory_used_bytes, d.memory_total_bytes)
+        for d in devices
+        if not isinstance(d.memory_used_bytes, NotAvailable)
+        and not isinstance(d.memory_total_bytes, NotAvailable)
+        and d.memory_total_bytes
+        and not (d.mig_parent is None and d.index in divided)
+    ]
+    if not known:
+        return ""
+    totals = {size(total) for _, total in known}
+    if len(totals) == 1:
+        (total,) = totals
+        taken = _range([used for used, _ in known], size).removesuffix(f" {total.rpartition(' ')[2]}")
+        return text(f"{taken} of {total} taken", f"显存已用 {taken} / {total}")
+    shares = _range([used / total for used, total in known], percent)
+    return text(f"{shares} of memory taken", f"显存已用 {shares}")
+
+
+def _busy(devices: Sequence[Device]) -> str:
+    known = [d.utilization_percent for d in devices if not isinstance(d.utilization_percent, NotAvailable)]
+    busy = _range(known, lambda p: f"{p:g} %") if known else ""
+    return text(f"{busy} busy", f"利用率 {busy}") if busy else ""
+
+
+def _range(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """``61 to 78 GiB``."""
+    low, high = show(min(values)), show(max(values))
+    if low == high:
+        return low
+    low = low.removesuffix(f" {high.rpartition(' ')[2]}")
+    return text(f"{low} to {high}", f"{low} 至 {high}")
+
+
+def _ailments(devices: Sequence[Device]) -> list[str]:
+    """What a GPU does not get over by itself, and what slows it down, worst first; at most two."""
+    newest = {id(d): d.xids[0].code for d in devices if d.xids and d.xids[0].age_s <= RECENT_S}
+    sick = [
+        ([d for d in devices if d.fault == "lost"], ("is lost", "are lost", "已掉线")),
+        ([d for d in devices if d.fault == "reset required"], ("must be reset", "must be reset", "需要重置")),
+        (
+            [d for d in devices if not isinstance(d.ecc_uncorrected, NotAvailable) and d.ecc_uncorrected > 0],
+            ("has uncorrected memory errors", "have uncorrected memory errors", "存在不可纠正的显存错误"),
+        ),
+        *(
+            (
+                [d for d in devices if newest.get(id(d)) == code],
+                (f"reports Xid {code}", f"report Xid {code}", f"报告 Xid {code}"),
+            )
+            for code in dict.fromkeys(newest.values())
+        ),
+        (
+            [d for d in devices if _slowed(d)],
+            ("is slowed down by its hardware", "are slowed down by their hardware", "被硬件降频"),
+        ),
+    ]
+    return [
+        text(f"{_named(d)} {one if len(d) == 1 else many}", f"{_named(d)} {zh}") for d, (one, many, zh) in sick if d
+    ][:2]
+
+
+def _slowed(d: Device) -> bool:
+    """By heat, by the power supply or by the hardware itself; not by a power cap, at which a busy GPU runs."""
+    reasons = () if isinstance(d.throttle_reasons, NotAvailable) else d.throttle_reasons
+    return any(word in reason for reason in reasons for word in ("thermal", "power brake", "hardware slowdown"))
+
+
+def _named(devices: Sequence[Device]) -> str:
+    if len(devices) == 1:
+        d = devices[0]
+        return f"GPU {d.index}" if d.mig_parent is None else f"GPU {d.mig_parent} MIG {d.index}"
+    numbers = rank_list([d.index if d.mig_parent is None else d.mig_parent for d in devices])
+    return f"GPUs {numbers}"
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
 
 
 def _stuck(result: GpuReport) -> Iterator[Block]:
@@ -122,22 +241,13 @@ def _xid(d: Device) -> Inline:
     return Span(str(d.xid_errors), "bad")
 
 
-def _xids(devices: Sequence[Device]) -> Iterator[Block]:
-    """What the driver wrote to the kernel log, the newest of each device."""
-    items: list[Inline] = []
-    for d in devices:
-        blamed = [f"{x.code}, {age(x.age_s)} ago" + (f", pid {x.pid}" if x.pid is not None else "") for x in d.xids[:3]]
-        if blamed:
-            items.append([Span(f"GPU {_name(d)}", "strong"), f": Xid {'; '.join(blamed)}"])
-    if items:
-        yield Items(items, "Latest errors in the kernel log (Xid)")
-
-
-def _processes(devices: Sequence[Device]) -> Iterator[Block]:
+def _processes(result: GpuReport, devices: Sequence[Device]) -> Iterator[Block]:
+    """Those that no finding has listed."""
+    told = {who for finding in result.findings if finding.code == "gpu_shared" for who in finding.who}
     found: list[tuple[Device, DeviceProcess]] = []
     for d in devices:
         if not isinstance(d.processes, NotAvailable):
-            found += [(d, process) for process in d.processes]
+            found += [(d, process) for process in d.processes if f"pid {process.pid}" not in told]
     if found:
         found.sort(key=lambda f: (f[1].ours is None, f[1].ours or 0))
         columns = [
@@ -148,7 +258,8 @@ def _processes(devices: Sequence[Device]) -> Iterator[Block]:
             Column("memory", right=True),
         ]
         rows = [_process(d, p) for d, p in found]
-        yield Table("Processes with memory on a GPU", columns, rows, 24, "processes")
+        caption = "Our processes on a GPU" if told else "Processes with memory on a GPU"
+        yield Table(caption, columns, rows, 24, "processes")
     unknown = [d for d in devices if isinstance(d.processes, NotAvailable)]
     for reason in dict.fromkeys(d.processes.reason for d in unknown if isinstance(d.processes, NotAvailable)):
         yield Line([Span("processes", "muted"), f": not available ({reason})"])

@@ -1,4 +1,5 @@
-"""`Grads`: what is not finite first, then the largest gradients; one row per parameter however many ranks have it."""
+"""`Grads`: what is not finite first, by module where it is much, then the largest gradients; one row per parameter however many ranks
+have it."""
 
 from __future__ import annotations
 
@@ -6,41 +7,134 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ...language import text
 from ...model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGrads
 from ...step_numbers import read_after, step_words
-from ..blocks import Block, Column, Inline, Items, Line, Span, Table, spans
-from ..common import DASH, measured, notes_of, spread, value
+from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table
+from ..common import DASH, measured, notes_of, value
 from ..grouping import compact_ranks, group_by, rank_list
 from ..units import percent, plural, steady
 
-SHOWN = 20
+SHOWN, SHOWN_MODULES = 12, 8
 NAMED = 6
 RANK_ROWS = 12
+MANY, FEW = 8, 4
+"""More parameters that are not finite are shown by module; beside fewer, so many of the others."""
 
 
 def view(result: Grads) -> Iterator[Block]:
     ranks = result.ranks
     parameters = _parameters(ranks)
-    yield Line(
-        f"gradients of {compact_ranks([r.rank for r in ranks])} · {plural(len(parameters), 'parameter')}", title=True
-    )
+    yield _answer(result, parameters)
     compared = len(ranks) <= 1 or result.same_step is True
     if not compared:
         yield _not_compared(result)
     for same in group_by([r for r in ranks if r.first is not None], lambda r: _first_key(r.first)):
         yield from _first(same)
-    if ranks:
-        yield _ranks(ranks)
-        if len(ranks) > RANK_ROWS and compared:
-            totals = [(r.rank, r.total_norm) for r in ranks if not isinstance(r.total_norm, NotAvailable)]
-            yield Line(["total norm: ", *spans(spread(totals, steady))])
-    yield from _counts(parameters)
-    with_gradient = sorted((p for p in parameters if p.norm is not None), key=_interest)
+    bad = [p for p in parameters if p.bad_ranks]
+    if len(bad) > MANY:
+        yield _modules(parameters, several=len(ranks) > 1)
+    yield from _ranks(ranks, compared=compared)
+    yield from _absent(parameters)
+    with_gradient = sorted((p for p in parameters if _exists(p)), key=_interest)
     if with_gradient:
-        yield _table(with_gradient, compared=compared)
+        table = _table(with_gradient, compared=compared)
+        yield Fold(f"parameter by parameter ({len(with_gradient):,})", [table]) if len(bad) > MANY else table
     notes = notes_of((r.rank, r.note) for r in ranks)
     if notes:
         yield Items(notes)
+
+
+# --- the answer ------------------------------------------------------------------------------------------------------
+
+
+def _answer(result: Grads, parameters: Sequence[_Parameter]) -> Answer:
+    ranks = result.ranks
+    about = [compact_ranks([r.rank for r in ranks]), _moment(ranks)] if ranks else []
+    existing = [p for p in parameters if _exists(p)]
+    bad = [p for p in existing if p.bad_ranks]
+    fired = [r for r in ranks if r.first is not None and r.first.module is not None]
+    if not parameters:
+        return Answer(text("no gradients were read", "没有读到梯度"), about, "warn")
+    if bad:
+        words, scaled = _not_finite_words(ranks, bad, len(existing))
+        if fired:
+            module = _module_words(fired[0].first)
+            words += text(f"; first not finite: the output of {module}", f"；最先出现于 {module} 的输出")
+        return Answer(words, about, "warn" if scaled and not fired else "bad")
+    if fired:
+        who, module = compact_ranks([r.rank for r in fired]), _module_words(fired[0].first)
+        said = text(
+            f"the output of {module} was not finite on {who}; the gradients read are",
+            f"{who} 上 {module} 的输出含 NaN/Inf；读到的梯度均有限",
+        )
+        return Answer(said, about, "bad")
+    if not existing:
+        many = len(parameters)
+        return Answer(
+            text(f"none of {plural(many, 'parameter')} has a gradient now", f"{many:,} 个参数目前都没有梯度"), about
+        )
+    if not any(p.norm for p in existing):
+        return Answer(text(f"{_all(existing)} zero", f"全部 {len(existing):,} 个梯度均为零"), about, "warn")
+    unread = [r.rank for r in ranks if not r.grads] + [s.rank for s in result.silent if s.rank is not None]
+    words = text(f"{_all(existing)} finite", f"全部 {len(existing):,} 个梯度均为有限值") + _total(ranks)
+    if unread:
+        words += text(f"; not read on {compact_ranks(unread)}", f"；{compact_ranks(unread)} 未读取")
+    return Answer(words, about, "warn" if unread or result.silent else "good")
+
+
+def _all(existing: Sequence[_Parameter]) -> str:
+    return f"all {len(existing):,} gradients are" if len(existing) > 1 else "the one gradient is"
+
+
+def _not_finite_words(ranks: Sequence[RankGrads], bad: Sequence[_Parameter], existing: int) -> tuple[str, bool]:
+    """How many, and where; and whether a GradScaler has made them so, which will skip that step."""
+    blamed = {rank for p in bad for rank in p.bad_ranks}
+    some = len(blamed) < len(ranks)
+    on, on_zh = (f", on {compact_ranks(sorted(blamed))}", f"{compact_ranks(sorted(blamed))}：") if some else ("", "")
+    n, of = len(bad), plural(existing, "gradient")
+    scaled = all((r.scale or 0.0) > 1 for r in ranks if r.rank in blamed)
+    how = text(" with the GradScaler's factor in them", "（含 GradScaler 的因子）") if scaled else ""
+    if n == existing and n > 1:
+        return text(f"none of {of} is finite{how}{on}", f"{on_zh}全部 {n:,} 个梯度均含 NaN/Inf{how}"), scaled
+    are = "are" if n > 1 else "is"
+    return text(
+        f"{n:,} of {of} {are} not finite{how}{on}", f"{on_zh}{existing:,} 个梯度中 {n:,} 个含 NaN/Inf{how}"
+    ), scaled
+
+
+def _total(ranks: Sequence[RankGrads]) -> str:
+    known = [(r.total_norm, r.rank) for r in ranks if not isinstance(r.total_norm, NotAvailable)]
+    known = [(norm, rank) for norm, rank in known if math.isfinite(norm)]
+    if not known:
+        return ""
+    before = text(" before any clipping", "（裁剪之前）") if all(r.passes is not None for r in ranks) else ""
+    (least, low), (most, high) = min(known), max(known)
+    if steady(least) == steady(most):
+        return text(f", norm {steady(most)}{before}", f"，范数 {steady(most)}{before}")
+    return text(
+        f", norm {steady(least)} (rank {low}) to {steady(most)} (rank {high}){before}",
+        f"，范数 {steady(least)}（rank {low}）至 {steady(most)}（rank {high}）{before}",
+    )
+
+
+def _moment(ranks: Sequence[RankGrads]) -> str:
+    """When they were read, where that is one moment."""
+    numbers = [r.number for r in ranks if r.safe_point and r.passes is None and r.number is not None]
+    if len(numbers) == len(ranks):
+        return text(f"after {step_words(*numbers)}", f"在{step_words(*numbers)}之后")
+    moments = list(dict.fromkeys(map(_read, ranks)))
+    return moments[0] if len(moments) == 1 else text("read at different moments", "读取时刻不同")
+
+
+def _read(rank: RankGrads) -> str:
+    words = read_after(rank)
+    unsafe = not rank.safe_point and "safe point" not in words
+    return words + (text(" (not at a safe point)", "（不在安全点）") if unsafe else "")
+
+
+def _module_words(first: FirstNonFinite | None) -> str:
+    return (first and first.module) or text("the model", "整个模型")
 
 
 def _not_compared(result: Grads) -> Line:
@@ -84,13 +178,9 @@ def _first(same: Sequence[RankGrads]) -> Iterator[Block]:
         return
     inputs = _finite_words("inputs", first.inputs_finite)
     weights = _finite_words("weights", first.weights_finite)
-    words: list[str | Span] = [
-        who,
-        ": the first output that is not finite came from ",
-        Span(first.module or "the model", "code"),
-    ]
     step = "" if first.number is None else f" in {step_words(first.number)}"
-    yield Line([*words, f" ({first.kind}){step}: ", *inputs, ", ", *weights, f"{seen}{note}"])
+    module = Span(_module_words(first), "code")
+    yield Line([who, ", ", module, f" ({first.kind}){step}: ", *inputs, ", ", *weights, f"{seen}{note}"])
 
 
 def _finite_words(what: str, answer: Maybe[bool]) -> list[str | Span]:
@@ -102,15 +192,18 @@ def _finite_words(what: str, answer: Maybe[bool]) -> list[str | Span]:
 # --- ranks ---------------------------------------------------------------------------------------------------------
 
 
-def _ranks(ranks: Sequence[RankGrads]) -> Table:
-    groups = group_by(ranks, lambda r: (repr(r.total_norm), read_after(r), r.safe_point, _bad(r)))
+def _ranks(ranks: Sequence[RankGrads], *, compared: bool) -> Iterator[Table]:
+    """Where they differ: if not, the answer has told it all."""
+    groups = group_by(ranks, lambda r: (repr(r.total_norm), _bad(r), "" if compared else _read(r)))
+    if len(groups) <= 1:
+        return
     groups.sort(key=lambda same: (_bad(same[0]) == 0, len(same), same[0].rank))
     rows: list[list[Inline]] = [
         [
             Span(compact_ranks([r.rank for r in same]), "strong"),
             _norm(same[0].total_norm),
             str(_bad(same[0])) if not _bad(same[0]) else Span(str(_bad(same[0])), "bad"),
-            [read_after(same[0]), *([] if same[0].safe_point else [Span(" (not at a safe point)", "warn")])],
+            *([] if compared else [_read(same[0])]),
         ]
         for same in groups
     ]
@@ -118,9 +211,10 @@ def _ranks(ranks: Sequence[RankGrads]) -> Table:
         Column("ranks"),
         Column("total norm", right=True),
         Column("not finite", right=True),
-        Column("read", wrap=True),
+        *([] if compared else [Column("read", wrap=True)]),
     ]
-    return Table("Total norm, and when it was read", columns, rows, RANK_ROWS, "groups of ranks")
+    when = "" if compared else ", and when it was read"
+    yield Table(f"Total norm{when}", columns, rows, RANK_ROWS, "groups of ranks")
 
 
 def _bad(rank: RankGrads) -> int:
@@ -188,26 +282,48 @@ def _interest(parameter: _Parameter) -> tuple[bool, float, str]:
     return not parameter.bad_ranks, -_height(parameter.norm or 0.0), parameter.name
 
 
-def _counts(parameters: Sequence[_Parameter]) -> Iterator[Block]:
-    bad = [p for p in parameters if p.bad_ranks]
-    zero = [p for p in parameters if p.norm == 0]
-    without = [p for p in parameters if p.norm is None and p.worst.requires_grad]
-    frozen = [p for p in parameters if p.norm is None and not p.worst.requires_grad]
-    words: list[str | Span] = [Span(f"{len(bad)} not finite", "bad") if bad else "all gradients are finite"]
-    if not any(p.norm is not None for p in parameters):
-        words = ["no gradient exists now"]
+def _exists(parameter: _Parameter) -> bool:
+    return parameter.norm is not None or bool(parameter.bad_ranks)
+
+
+def _absent(parameters: Sequence[_Parameter]) -> Iterator[Items]:
+    none = [p for p in parameters if not _exists(p)]
+    without = [p for p in none if p.worst.requires_grad]
+    frozen = [p for p in none if not p.worst.requires_grad]
+    zero = [p for p in parameters if p.norm == 0 and not p.bad_ranks]
     items: list[Inline] = []
-    for found, what in ((zero, "with a gradient of zeros"), (without, "without a gradient"), (frozen, "frozen")):
-        if found:
-            words.append(f" · {len(found)} {what}")
-    for found, what in ((zero, "gradient of zeros"), (without, "no gradient")):
+    for found, what in ((zero, "gradient of zeros"), (without, "no gradient"), (frozen, "frozen")):
         if found:
             names = ", ".join(p.name for p in found[:NAMED]) + (f", ... ({len(found)})" if len(found) > NAMED else "")
             items.append([Span(what, "strong"), f": {names}"])
-    if parameters:
-        yield Line(words)
     if items:
         yield Items(items)
+
+
+def _modules(parameters: Sequence[_Parameter], *, several: bool) -> Table:
+    """The modules with gradients that are not finite, in the order of the model."""
+    groups = group_by((p for p in parameters if _exists(p)), lambda p: _module(p.name))
+    rows: list[list[Inline]] = []
+    for same in groups:
+        bad = [p for p in same if p.bad_ranks]
+        if bad:
+            on: list[Inline] = [rank_list([rank for p in bad for rank in p.bad_ranks])] if several else []
+            nan, inf = sum(p.nan_count for p in bad), sum(p.inf_count for p in bad)
+            cells = [f"{len(bad)} of {len(same)}", *on, _count(nan), _count(inf)]
+            rows.append([Span(_module(same[0].name), "strong"), *cells])
+    columns = [Column("module", wrap=True), Column("not finite", right=True)]
+    columns += [Column("on rank", wrap=True)] if several else []
+    columns += [Column("NaN", right=True), Column("Inf", right=True)]
+    fine = len(groups) - len(rows)
+    caption = f"Not finite, in the order of the model; {plural(fine, 'other module')} finite"
+    return Table(caption, columns, rows, SHOWN_MODULES, "modules")
+
+
+def _module(name: str) -> str:
+    """The layer that a parameter is in, ``model.layers.3``; where layers have no number, what holds it."""
+    parts = name.split(".")
+    end = next((i for i, part in enumerate(parts[:-1]) if part.isdigit()), len(parts) - 2)
+    return ".".join(parts[: end + 1]) or name
 
 
 def _table(parameters: Sequence[_Parameter], *, compared: bool) -> Table:
@@ -244,7 +360,8 @@ def _table(parameters: Sequence[_Parameter], *, compared: bool) -> Table:
         caption += " (the greatest norm of all ranks, and the least)"
     elif not compared:
         caption += " (the greatest norm that was read)"
-    return Table(caption, columns, [row(p) for p in parameters], SHOWN, "parameters")
+    shown = min(SHOWN, FEW + sum(bool(p.bad_ranks) for p in parameters)) if bad else SHOWN
+    return Table(caption, columns, [row(p) for p in parameters], shown, "parameters")
 
 
 def _differs(p: _Parameter) -> bool:

@@ -1,4 +1,4 @@
-"""`Inspected`: what it is, which parts it has, and its keys with the layers that repeat in one row."""
+"""`Inspected`: which parts of a training it holds and lacks, and its keys with the layers that repeat in one row."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...language import text
 from ...model import CheckpointPart, Inspected, NotAvailable, TensorKey
-from ..blocks import Block, Column, Fold, Inline, Items, Line, Span, Table
+from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured
 from ..grouping import group_by, rank_list
 from ..units import count, plural, size
@@ -15,15 +16,27 @@ from ..units import count, plural, size
 SHOWN = 12
 MODULES = 40
 NAMED = 30
+NEEDED = {
+    "model": ("model", "模型"),
+    "optimizer": ("optimizer", "优化器"),
+    "rng": ("random generators", "随机数生成器"),
+    "loader": ("loader positions", "数据位置"),
+}
+"""What every exact resume needs; a schedule and a scaler not every job has."""
 
 
 def view(result: Inspected) -> Iterator[Block]:
-    yield Line([Span(result.path, "code"), f" · {result.format}"], title=True)
-    step: list[str | Span] = ["step ", measured(result.step, "{:,}".format)]
+    words, tone = _answer(result.parts)
+    step: list[str | Span] = [text("step ", "步 "), measured(result.step, "{:,}".format)]
     if not isinstance(result.step, NotAvailable) and result.step_from:
         step.append(f" ({result.step_from})")
-    sizes = f" · {size(result.bytes)} in {plural(len(result.files), 'file')} · torch.load(weights_only=True): "
-    yield Line([*step, sizes, measured(result.weights_only, lambda good: "loads" if good else "refused")])
+    sizes = text(
+        f"{size(result.bytes)} in {plural(len(result.files), 'file')}",
+        f"{size(result.bytes)}，{len(result.files):,} 个文件",
+    )
+    yield Answer(words, [Span(result.path, "code"), result.format, step, sizes], tone)
+    loads = measured(result.weights_only, lambda good: text("loads", "可加载") if good else text("refused", "被拒绝"))
+    yield Line(["torch.load(weights_only=True): ", loads])
     if result.values:
         yield Line(" · ".join(f"{name} {told}" for name, told in list(result.values.items())[:NAMED]))
     if result.parts:
@@ -38,6 +51,30 @@ def view(result: Inspected) -> Iterator[Block]:
         yield Items(list(result.notes[:NAMED]))
     if len(result.files) > 1:
         yield Fold(plural(len(result.files), "file"), [Items(list(result.files[:NAMED]))])
+
+
+def _answer(parts: Sequence[CheckpointPart]) -> tuple[str, Tone]:
+    there = {part.role for part in parts if part.present}
+    held, lacked = [role for role in NEEDED if role in there], [role for role in NEEDED if role not in there]
+    if not held:
+        return text("no part of a training was recognised in it", "未识别出任何训练状态"), "warn"
+    if held == ["model"]:
+        return text(
+            "weights alone: the model, and nothing else to resume from", "只有权重：除模型外没有可恢复的状态"
+        ), "info"
+    if lacked:
+        return text(
+            f"{_listed(held, 0)} {'is' if len(held) == 1 else 'are'} in it; an exact resume also needs {_listed(lacked, 0)}",
+            f"含{_listed(held, 1)}；精确恢复还需要{_listed(lacked, 1)}",
+        ), "warn"
+    return text(
+        f"{_listed(held, 0)} are in it: what an exact resume needs", f"含{_listed(held, 1)}，满足精确恢复所需"
+    ), "good"
+
+
+def _listed(roles: Sequence[str], language: int) -> str:
+    *first, last = (NEEDED[role][language] for role in roles)
+    return f"{(', ', '、')[language].join(first)}{(' and ', '和')[language]}{last}" if first else last
 
 
 def _parts(parts: Sequence[CheckpointPart]) -> Table:

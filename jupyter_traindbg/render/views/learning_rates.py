@@ -3,9 +3,11 @@ are shown once."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
+from ...language import text
 from ...model import (
     GroupChange,
     InForce,
@@ -17,25 +19,25 @@ from ...model import (
     OptimizerLr,
     RankLr,
 )
-from ...step_numbers import step_words
-from ..blocks import Block, Column, Inline, Items, Line, Span, Table
+from ...step_numbers import same_step, step_words
+from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, clock, measured, notes_of, setting, step_columns
 from ..grouping import compact_ranks, group_by
-from ..units import count, number
+from ..units import count, number, plural
 
 DIFFERENT = 6
 """So many groups of ranks that differ are shown in full."""
-LOG = 20
+LOG, FIGURES, AHEAD = 3, 20, 3
+WAYS = {"falling": ("falling by", "下调"), "rising": ("rising by", "上调"), "": ("set by", "设定")}
 VERBS = {"clip_norm": "clip"}
 """The verb that changes a setting, where it is called otherwise."""
 
 
 def view(result: LearningRates) -> Iterator[Block]:
     groups = sorted(group_by(result.ranks, _key), key=len)
-    agree = "" if len(groups) <= 1 else f": they differ, in {len(groups)} ways, the rarest first"
-    yield Line(f"learning rates of {compact_ranks([r.rank for r in result.ranks])}{agree}", title=True)
+    yield _answer(result.ranks)
     for same in groups[:DIFFERENT]:
-        yield from _ranks(same)
+        yield from _ranks(same, alone=len(groups) == 1)
     if len(groups) > DIFFERENT:
         rest = [r.rank for same in groups[DIFFERENT:] for r in same]
         yield Line(
@@ -46,21 +48,171 @@ def view(result: LearningRates) -> Iterator[Block]:
         yield Items(notes)
 
 
+# --- the answer ------------------------------------------------------------------------------------------------------
+
+
+def _answer(ranks: Sequence[RankLr]) -> Answer:
+    about = [compact_ranks([r.rank for r in ranks])] if ranks else []
+    optimizers = [o for r in ranks for o in r.optimizers]
+    if not optimizers:
+        return Answer(text("there is no learning rate to show", "没有可显示的学习率"), about, "warn")
+    if _one_each(ranks):
+        about += _at(ranks)
+    ways = sorted(group_by(ranks, _rates), key=len)
+    words, tone = _apart(ways) if len(ways) > 1 else _together(ranks[0])
+    return Answer(words, about, tone)
+
+
+def _rates(rank: RankLr) -> Hashable:
+    return repr([(o.optimizer, [_used(g) for g in o.groups]) for o in rank.optimizers])
+
+
+def _used(group: OptimizerGroup) -> Maybe[float]:
+    return group.lr if isinstance(group.effective_lr, NotAvailable) else group.effective_lr
+
+
+def _one_each(ranks: Sequence[RankLr]) -> bool:
+    return all(len(r.optimizers) <= 1 for r in ranks)
+
+
+def _at(ranks: Sequence[RankLr]) -> list[str]:
+    numbers = [n for rank in ranks for o in rank.optimizers if (n := o.number) is not None]
+    return [text(f"at {step_words(*numbers)}", step_words(*numbers))] if numbers else []
+
+
+def _apart(ways: Sequence[Sequence[RankLr]]) -> tuple[str, Tone]:
+    """`ways`: ranks that use the same, the rarest first. A schedule gives other rates at another step: that blames nobody."""
+    *few, most = ways
+    odd = [r for same in few for r in same]
+    if _one_each([*odd, *most]) and same_step([o.number for r in (*odd, *most) for o in r.optimizers]) is False:
+        said = text(
+            "learning rates differ between ranks, which were asked at different steps",
+            "各 rank 的学习率不同，但它们是在不同的步被询问的",
+        )
+        return said, "info"
+    who, others, n = compact_ranks([r.rank for r in odd]), compact_ranks([r.rank for r in most]), len(most)
+    several = n > 1 and n > len(odd)
+    one = len(odd) == 1
+    if len(ways) > 2 and not several:
+        said = text(
+            f"the ranks use {len(ways)} different sets of learning rates", f"各 rank 使用 {len(ways)} 组不同的学习率"
+        )
+        return said, "warn"
+    rest, rest_zh = (f"the {n} others", f"其余 {n} 个") if several else (others, others)
+    if not any(r.optimizers for r in odd):
+        use = f"use{'s' * (n == 1)} lr {_figures(most[0])}"
+        return text(
+            f"{who} {'has' if one else 'have'} no optimizer, {rest} {use}",
+            f"{who} 没有优化器，{rest_zh}使用 {_figures(most[0])}",
+        ), "warn"
+    verb = "uses" if one else "use"
+    if len(ways) > 2 or _figures(odd[0]) == _figures(most[0]):
+        return text(f"{who} {verb} other learning rates than {rest}", f"{who} 的学习率与{rest_zh}不同"), "warn"
+    ours, theirs = _figures(odd[0]), _figures(most[0])
+    return text(f"{who} {verb} lr {ours}, {rest} {theirs}", f"{who} 使用学习率 {ours}，{rest_zh}使用 {theirs}"), "warn"
+
+
+def _figures(rank: RankLr) -> str:
+    """``3e-4``, ``3e-5, 3e-4``, ``1e-6 to 3e-4``."""
+    known = dict.fromkeys(r for o in rank.optimizers for g in o.groups if not isinstance(r := _used(g), NotAvailable))
+    figures = list(dict.fromkeys(_figure(rate) for rate in known))
+    if len(figures) <= 3:
+        return ", ".join(figures) or "–"
+    return text("{} to {}", "{} 至 {}").format(_figure(min(known)), _figure(max(known)))
+
+
+def _together(rank: RankLr) -> tuple[Inline, Tone]:
+    """What one rank uses, and why."""
+    rates = [_used(g) for o in rank.optimizers for g in o.groups]
+    known = [rate for rate in rates if not isinstance(rate, NotAvailable)]
+    if not known:
+        reason = next((rate.reason for rate in rates if isinstance(rate, NotAvailable)), "")
+        return [text("the learning rate is not known", "学习率未知"), Span("", why=reason)], "warn"
+    changed = [a for a in rank.in_force if a.setting == "lr"]
+    others = len(rank.in_force) - len(changed)
+    ahead, tone = _ahead(rank)
+    if len({(a.action, str(a.scheduled), str(a.effective)) for a in changed}) == 1:
+        words = _held(changed)
+    else:
+        where, where_zh = _where(rank.optimizers, len(set(known)))
+        ours = (f", changed in {plural(len(changed), 'group')}", f"，其中 {len(changed)} 组已被修改")
+        behind, behind_zh = ours if changed else ahead
+        words = text(f"lr {_figures(rank)} {where}{behind}", f"{where_zh}的学习率为 {_figures(rank)}{behind_zh}")
+    if others:
+        words += text(f"; {plural(others, 'other change')} in force", f"；另有 {others} 项修改生效中")
+    return words, "bad" if not all(map(math.isfinite, known)) else "info" if rank.in_force else tone
+
+
+def _held(changed: Sequence[InForce]) -> str:
+    """One action on the learning rate, in force on one group or on several that are alike."""
+    first = changed[0]
+    mode, _, factor = first.action.partition(" ")
+    used, own = measured(first.effective, _figure).text, measured(first.scheduled, _figure).text
+    where, where_zh = (whose(first),) * 2 if len(changed) == 1 else (f"{len(changed)} groups", f"{len(changed)} 组")
+    if mode == "scale":
+        return text(
+            f"lr {used} in {where}: {own}, which the training sets, x {factor}",
+            f"{where_zh} 的学习率为 {used}：训练设定的 {own} × {factor}",
+        )
+    return text(
+        f"lr {used} is held in {where}; the training itself sets {own}",
+        f"{where_zh} 的学习率固定为 {used}；训练自身设定为 {own}",
+    )
+
+
+def _where(optimizers: Sequence[OptimizerLr], different: int) -> tuple[str, str]:
+    names = list(dict.fromkeys(o.optimizer for o in optimizers))
+    n = sum(len(o.groups) for o in optimizers)
+    who, who_zh = (f"{len(names)} optimizers", f"{len(names)} 个优化器") if len(names) > 3 else (", ".join(names),) * 2
+    if n == 1:
+        return f"of {who}", f"{who_zh} "
+    return (
+        f"in {'all ' if different == 1 else ''}{n} groups of {who}",
+        f"{who_zh} {'全部 ' if different == 1 else ''}{n} 组",
+    )
+
+
+def _ahead(rank: RankLr) -> tuple[tuple[str, str], Tone]:
+    """Which way the schedule goes from here, where there is one that could tell; and whether a rate of zero is worth a look."""
+    names = list(dict.fromkeys(o.scheduler for o in rank.optimizers if not isinstance(o.scheduler, NotAvailable)))
+    ways = {_way(g) for o in rank.optimizers for g in o.groups}
+    zero = not any(_used(g) for o in rank.optimizers for g in o.groups) and ways != {"rising"}
+    tone: Tone = "warn" if zero else "plain"
+    if len(names) != 1 or any(isinstance(o.scheduler, NotAvailable) for o in rank.optimizers):
+        return ("", ""), tone
+    way, way_zh = WAYS[ways.pop()] if len(ways) == 1 else WAYS[""]
+    return (f", {way} {names[0]}", f"，由 {names[0]} {way_zh}"), tone
+
+
+def _way(group: OptimizerGroup) -> str:
+    if isinstance(group.lr, NotAvailable) or isinstance(group.next_lr, NotAvailable) or not group.next_lr:
+        return ""
+    last = group.next_lr[-1]
+    return "falling" if last < group.lr else "rising" if last > group.lr else ""
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
 def _key(rank: RankLr) -> Hashable:
     optimizers = [(o.optimizer, o.scheduler, o.scheduler_step, list(o.groups)) for o in rank.optimizers]
     return repr((optimizers, list(rank.in_force), [entry.change for entry in rank.log]))
 
 
-def _ranks(same: Sequence[RankLr]) -> Iterator[Block]:
+def _ranks(same: Sequence[RankLr], *, alone: bool) -> Iterator[Block]:
+    """Ranks that are alike; `alone` where there are no others, of whom they would have to be told apart."""
     who = compact_ranks([r.rank for r in same])
-    if not same[0].optimizers:
+    if not same[0].optimizers and not alone:
         yield Line([Span(who, "strong"), ": no optimizer"])
+    if same[0].in_force:
+        lead: Inline = [Span("in force", "warn"), "" if alone else f" on {who}"]
+        yield Items([in_force(action) for action in same[0].in_force], lead=lead)
     for n, optimizer in enumerate(same[0].optimizers):
         numbers = [number for rank in same if (number := rank.optimizers[n].number) is not None]
-        at = f" · at {step_words(*numbers)}" if numbers else ""
-        yield _table(optimizer, f"{optimizer.optimizer} of {who}{at} · {_scheduler(optimizer)}")
-    if same[0].in_force:
-        yield Items([in_force(action) for action in same[0].in_force], lead=[Span("in force", "warn"), f" on {who}"])
+        told = alone and len(same[0].optimizers) == 1
+        at = f" · at {step_words(*numbers)}" if numbers and not told else ""
+        of = "" if alone else f" of {who}"
+        yield _table(optimizer, f"{optimizer.optimizer}{of}{at} · {_scheduler(optimizer)}")
     if same[0].log:
         yield _log(same)
 
@@ -112,7 +264,7 @@ def _before_after(entry: LogEntry) -> Inline:
 
 def _pairs(entry: LogEntry) -> list[tuple[Span, Span]]:
     rows = [r for r in entry.groups if r.setting != "clip_norm"]
-    return list(dict.fromkeys((measured(r.before, _figure), measured(r.after, _figure)) for r in rows))[:LOG]
+    return list(dict.fromkeys((measured(r.before, _figure), measured(r.after, _figure)) for r in rows))[:FIGURES]
 
 
 def _figure(value: float) -> str:
@@ -135,7 +287,7 @@ def _table(optimizer: OptimizerLr, caption: str) -> Table:
     ahead = any(
         not isinstance(g.next_lr, NotAvailable) or not isinstance(optimizer.scheduler, NotAvailable) for g in groups
     )
-    columns += [Column("next", wrap=True)] if ahead else []
+    columns += [Column("next", spare=True)] if ahead else []
     columns += [
         Column("weight decay", right=True),
         *([Column("decay used", right=True)] if decays else []),
@@ -148,12 +300,18 @@ def _table(optimizer: OptimizerLr, caption: str) -> Table:
         cells: list[Inline] = [Span(str(g.index), "strong"), _lr(g.lr) if differs else _strong(g.lr)]
         cells += [_strong(g.effective_lr)] if differs else []
         if ahead:
-            cells.append(measured(g.next_lr, lambda following: ", ".join(number(lr, 4) for lr in following) or "–"))
+            cells.append(measured(g.next_lr, _next))
         decay: list[Inline] = [setting(g.weight_decay)]
         decay += [_strong(g.effective_weight_decay)] if decays else []
         return [*cells, *decay, _momentum(g), f"{g.parameters:,}", count(g.elements)]
 
     return Table(caption, columns, [row(g) for g in groups], 20, "groups")
+
+
+def _next(following: Sequence[float]) -> str:
+    """The first ones; `LearningRates` has the rest."""
+    more = ", ..." if len(following) > AHEAD else ""
+    return ", ".join(number(lr, 4) for lr in following[:AHEAD]) + more or "–"
 
 
 def _same(scheduled: Maybe[float], effective: Maybe[float]) -> bool:

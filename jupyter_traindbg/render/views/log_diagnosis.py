@@ -1,27 +1,28 @@
-"""`LogDiagnosis`: what was read, the events that the verdict rests on in order of time, the files. Verdicts come first, as cards."""
+"""`LogDiagnosis`: whether the log tells of a failure, and whose; the events that the verdict rests on in order of time; the files."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 
 from ...language import text
-from ...model import LogDiagnosis, LogEvent, LogSource
-from ..blocks import Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
+from ...model import Finding, LogDiagnosis, LogEvent, LogSource
+from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..common import DASH
-from ..grouping import compact_ranks
+from ..grouping import compact_ranks, named
 from ..units import count, duration, plural, size
 
 _LINE = 160
 _TODAY_S = 2 * 86400.0
+_WORDS = re.compile(r"\w")
+_RULE = re.compile(r"([^\w\s])\1{7,}")
+_PROCESS = re.compile(r"(?:rank|worker|process) \d+")
 
 
 def view(result: LogDiagnosis) -> Iterator[Block]:
     words, tone = _state(result)
-    yield Line([Span(words, tone), f" · {result.target} · {duration(result.taken_s)}"], title=True)
-    yield Line(_read(result))
-    if not result.findings:
-        yield Line(text("Nothing in it tells of a failure.", "其中没有失败的迹象。"))
+    yield Answer(words, [result.target, *_read(result), duration(result.taken_s)], tone)
     if result.timeline:
         yield _timeline(result.timeline, result.sources)
     if result.notes:
@@ -31,30 +32,43 @@ def view(result: LogDiagnosis) -> Iterator[Block]:
 
 
 def _state(result: LogDiagnosis) -> tuple[str, Tone]:
-    worst = {f.severity for f in result.findings}
-    if "critical" in worst:
-        return text("The log tells of a failure", "日志显示任务失败"), "bad"
-    if worst:
-        return text("The log tells of something to look at", "日志中有值得注意的问题"), "warn"
+    failures = [f for f in result.findings if f.severity == "critical"]
+    n = len(failures)
+    if n == 1:
+        return text("The log tells of a failure", "日志显示任务失败") + _whose(failures[0], "on ", "，位于 "), "bad"
+    if n:
+        whose = _whose(failures[0], "the first on ", "，第一个位于 ")
+        return text(f"The log tells of {n} failures", f"日志显示 {n} 个失败") + whose, "bad"
+    if n := len(result.findings):
+        what = "something" if n == 1 else f"{n} things"
+        return text(
+            f"The log tells of no failure, but of {what} to look at", f"日志未显示失败，有 {n} 处值得注意"
+        ), "warn"
+    if not result.lines_read:
+        return text("There is nothing in the log", "日志是空的"), "info"
     return text("The log tells of no failure", "日志未显示失败"), "good"
 
 
-def _read(result: LogDiagnosis) -> str:
+def _whose(finding: Finding, en: str, zh: str) -> str:
+    """Those to blame, where they are ranks or other processes."""
+    blamed = [who for who in finding.who if _PROCESS.fullmatch(who)]
+    return text(f", {en}{named(blamed)}", f"{zh}{named(blamed)}") if blamed else ""
+
+
+def _read(result: LogDiagnosis) -> list[str]:
     parts = [
         text(
             f"{plural(result.lines_read, 'line')}, {size(result.bytes_read)}",
             f"{result.lines_read:,} 行，{size(result.bytes_read)}",
         )
     ]
-    if len(result.sources) > 1:
-        parts.append(text(plural(len(result.sources), "file"), f"{len(result.sources)} 个文件"))
     if result.ranks:
         parts.append(compact_ranks(list(result.ranks)))
     if result.launchers:
         parts.append(", ".join(result.launchers))
     if result.stage:
         parts.append(text(f"last stage: {result.stage}", f"最后阶段：{result.stage}"))
-    return " · ".join(parts)
+    return parts
 
 
 def _timeline(events: Sequence[LogEvent], sources: Sequence[LogSource]) -> Table:
@@ -74,13 +88,13 @@ def _timeline(events: Sequence[LogEvent], sources: Sequence[LogSource]) -> Table
 def _event(event: LogEvent, sources: Sequence[LogSource], *, timed: bool, several: bool) -> list[Inline]:
     line = event.line
     place = f"{sources[line.source].name}:{line.number}" if several else str(line.number)
-    said = line.text.strip()
+    said = " ".join(_RULE.sub(" ", line.text).split())
     more = f" (x {count(line.repeats)})" if line.repeats > 1 else ""
     row: list[Inline] = [
         Span(place, "strong"),
         line.who or DASH,
         event.words,
-        Span((said if len(said) <= _LINE else said[: _LINE - 1] + "…") + more, "code"),
+        Span((said if len(said) <= _LINE else said[: _LINE - 1] + "…") + more, "code") if _WORDS.search(said) else DASH,
     ]
     return [_clock(line.time_s), *row] if timed else row
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from ...language import text
 from ...model import Memory, MemoryShare, NotAvailable, RankMemory
-from ..blocks import Bar, Block, Column, Curve, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
+from ..blocks import Answer, Bar, Block, Column, Curve, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
 from ..common import DASH, finite, measured, notes_of, spread
+from ..findings import tone
 from ..grouping import compact_ranks, group_by
-from ..units import plural, size
+from ..units import percent, plural, size
 
 FEW = 4
 LARGEST = 10
@@ -20,21 +23,32 @@ HOLDERS = (
 )
 EARLIER = ("an earlier run's", "earlier_bytes")
 """Most processes have had none: shown where there is any."""
+CHINESE = {
+    "parameters": "参数",
+    "gradients": "梯度",
+    "optimizer state": "优化器状态",
+    "buffers": "缓冲区",
+    EARLIER[0]: "之前运行的残留",
+}
+FULL = 0.9
+"""A device of which more is in use is nearly full."""
+TELLING = 0.01
+"""Training objects that hold less of what is in use are not told of."""
+ALLOCATED, OOMS = "allocated_bytes.all.current", "num_ooms"
 CUDA_WORDS = {
-    "allocated_bytes.all.current": "allocated",
+    ALLOCATED: "allocated",
     "allocated_bytes.all.peak": "allocated at peak",
     "reserved_bytes.all.current": "reserved",
     "reserved_bytes.all.peak": "reserved at peak",
     "inactive_split_bytes.all.current": "free in split blocks (fragmentation)",
-    "num_ooms": "out-of-memory errors",
+    OOMS: "out-of-memory errors",
     "num_alloc_retries": "allocations retried",
 }
 
 
 def view(result: Memory) -> Iterator[Block]:
     ranks = result.ranks
-    total = sum(r.rss_bytes for r in ranks)
-    yield Line(f"memory of {compact_ranks([r.rank for r in ranks])} · {size(total)} resident", title=True)
+    yield _answer(result)
     if len(ranks) <= FEW:
         for rank in ranks:
             if len(ranks) > 1:
@@ -47,12 +61,107 @@ def view(result: Memory) -> Iterator[Block]:
         yield Items(notes)
 
 
+# --- the answer ------------------------------------------------------------------------------------------------------
+
+
+def _answer(result: Memory) -> Answer:
+    """The fullest device of all ranks; GPUs before the host's memory, where there are figures of any."""
+    ranks = result.ranks
+    if not ranks:
+        return Answer(text("no rank told of its memory", "没有 rank 提供内存信息"), (), "warn")
+    about = [compact_ranks([r.rank for r in ranks])]
+    held = [_Held(r, s) for r in ranks for s in r.shares if s.in_use_bytes]
+    of_gpus = [h for h in held if h.share.device != "cpu"]
+    if of_gpus or len(ranks) > 1:
+        total = size(sum(r.rss_bytes for r in ranks))
+        about.append(
+            text(f"{total} resident{' in all' * (len(ranks) > 1)}", f"常驻内存{'共' * (len(ranks) > 1)} {total}")
+        )
+    if shown := of_gpus or held:
+        fullest = max(shown, key=lambda h: (h.filled, h.bytes, -h.rank.rank))
+        words = _holds(fullest.rank.rank, [(h.bytes, h.rank.rank) for h in shown], _device(fullest)) + _part(fullest)
+        nearly = fullest.filled > FULL
+    else:
+        figures = [(r.rss_bytes, r.rank) for r in ranks]
+        most, rank = max(figures)
+        words, nearly = _holds(rank, figures, (size(most), size(most))), False
+    failed = sum(_cuda_figure(r, OOMS) or 0 for r in ranks)
+    if failed:
+        words += text(f"; {plural(failed, 'allocation')} failed", f"；{failed:,} 次分配失败")
+    if any(f.code == "memory_growth" for f in result.findings):
+        words += text("; it keeps growing", "；内存持续增长")
+    worst = tone(result.findings)
+    return Answer(words, about, worst if worst in ("bad", "warn") else "warn" if nearly or failed else "plain")
+
+
+@dataclass(frozen=True)
+class _Held:
+    rank: RankMemory
+    share: MemoryShare
+
+    @property
+    def bytes(self) -> int:
+        return _in_use(self.share)
+
+    @property
+    def capacity(self) -> int:
+        """0 where it is not known."""
+        return 0 if isinstance(self.share.capacity_bytes, NotAvailable) else self.share.capacity_bytes
+
+    @property
+    def filled(self) -> float:
+        return self.bytes / self.capacity if self.capacity else 0.0
+
+
+def _in_use(share: MemoryShare) -> int:
+    """0 where it is not known."""
+    return 0 if isinstance(share.in_use_bytes, NotAvailable) else share.in_use_bytes
+
+
+def _holds(rank: int, figures: Sequence[tuple[int, int]], what: tuple[str, str]) -> str:
+    """``rank 0 holds`` so much; of several ranks, whose bytes `figures` are, ``each of 8 ranks``, or what the others hold at least."""
+    (least, modest), (most, _) = min(figures), max(figures)
+    en, zh = what
+    several = len({rank for _, rank in figures})
+    if several > 1 and size(least) == size(most):
+        return text(f"each of {several} ranks holds {en}", f"{several} 个 rank 各占用 {zh}")
+    words = text(f"rank {rank} holds {en}", f"rank {rank} 占用 {zh}")
+    if several > 1:
+        words += text(f" (the least: {size(least)}, rank {modest})", f"（最少：rank {modest}，{size(least)}）")
+    return words
+
+
+def _device(held: _Held) -> tuple[str, str]:
+    """``61 GiB of cuda:0's 80 GiB (76 %)``, in both languages."""
+    used, device = size(held.bytes), "" if held.share.device == "cpu" else held.share.device
+    if not held.capacity:
+        return f"{used}{' on ' * bool(device)}{device}", f"{device}{' 的 ' * bool(device)}{used}"
+    there, filled = size(held.capacity), percent(held.filled)
+    return (
+        f"{used} of {device}{chr(39) + 's ' if device else ''}{there} ({filled})",
+        f"{device} {there} 中的 {used}（{filled}）".strip(),
+    )
+
+
+def _part(held: _Held) -> str:
+    """What most of it is, where that is of the training; else how much is. Nothing where no such objects are there."""
+    found = [(getattr(held.share, field), name) for name, field in (*HOLDERS, EARLIER)]
+    (most, name), known = max(found), sum(v for v, _ in found)
+    if known < TELLING * held.bytes or most <= 0:
+        return ""
+    if most > held.bytes / 2:
+        return text(f", most of it {name} ({size(most)})", f"，大部分是{CHINESE[name]}（{size(most)}）")
+    return text(
+        f", {size(known)} of it weights, gradients and optimizer state", f"，其中参数、梯度和优化器状态共 {size(known)}"
+    )
+
+
 # --- one rank ------------------------------------------------------------------------------------------------------
 
 
 def _one(rank: RankMemory) -> Iterator[Block]:
     yield Pairs(_figures(rank))
-    yield from (_holders(share) for share in rank.shares)
+    yield from (_holders(share) for share in rank.shares if _telling(share))
     yield from _curves(rank)
     if isinstance(rank.cuda, NotAvailable):
         yield Line(["CUDA: not available", f" ({rank.cuda.reason})"])
@@ -79,11 +188,15 @@ def _figures(rank: RankMemory) -> list[Pair]:
     return pairs
 
 
+def _telling(share: MemoryShare) -> bool:
+    """Whether there is more to show than that it is in use."""
+    known = sum(getattr(share, field) for _, field in (*HOLDERS, EARLIER))
+    return share.device != "cpu" or known > TELLING * _in_use(share)
+
+
 def _holders(share: MemoryShare) -> Bar:
     """Who holds what. Where the whole is not known, shares are of what is."""
-    held = [(name, float(getattr(share, field))) for name, field in HOLDERS]
-    if share.earlier_bytes:
-        held.append((EARLIER[0], float(share.earlier_bytes)))
+    held = [(name, float(v)) for name, field in (*HOLDERS, EARLIER) if (v := getattr(share, field))]
     if not isinstance(share.rest_bytes, NotAvailable):
         held.append(("all else", float(share.rest_bytes)))
     whole = sum(finite(v for _, v in held)) or 1.0
@@ -192,7 +305,7 @@ def _largest(ranks: Sequence[RankMemory]) -> Table:
             str(r.pid),
             size(r.rss_bytes),
             size(r.peak_rss_bytes),
-            measured(_cuda_allocated(r), size),
+            measured(_cuda_figure(r, ALLOCATED), size),
             r.growth or DASH,
         ]
         for r in sorted(ranks, key=lambda r: (-r.rss_bytes, r.rank))
@@ -204,10 +317,10 @@ def _largest(ranks: Sequence[RankMemory]) -> Table:
     return Table("Ranks, the largest first", [*columns, Column("growth", wrap=True)], rows, LARGEST, "ranks")
 
 
-def _cuda_allocated(rank: RankMemory) -> int | NotAvailable | None:
+def _cuda_figure(rank: RankMemory, name: str) -> int | None:
+    """Of all its devices; None where there is none, which is said once, below."""
     if isinstance(rank.cuda, NotAvailable):
-        return None  # said once, below
-    name = "allocated_bytes.all.current"
+        return None
     figures = [
         v.get(name) if isinstance(v, Mapping) else v
         for k, v in rank.cuda.items()

@@ -1,4 +1,4 @@
-"""`Picture`: its answer, then the picture; at a terminal a sketch of it, and in words what it shows besides."""
+"""`Picture`: what it shows, then the picture; at a terminal a sketch of it, and in words what it shows besides."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import Picture
-from ..blocks import Block, Curve, Fold, Image, Items, Line, Span
+from ..blocks import Answer, Block, Curve, Fold, Image, Items, Line, Span
 
 
 def view(result: Picture) -> Iterator[Block]:
-    yield Line(result.title, title=True)
-    for i, words in enumerate(result.words):
-        yield Line(Span(words, "strong") if i == 0 else words)
+    first, *more = result.words or [result.title]
+    yield Answer(first, [result.title] if result.words else [])
+    for words in more:
+        yield Line(words)
     sketches = [Curve(sketch.label, sketch.values, "") for sketch in result.sketches]
     details = [Items(result.details)] if result.details else []
     fold = Fold(text("the same in words", "用文字说"), details) if details else None

@@ -1,11 +1,12 @@
-"""`Preflight`: ways to the other machines, the port, interfaces, what this machine has, and the trial all_reduce."""
+"""`Preflight`: whether anything speaks against a start; ways to the other machines, the port, interfaces, this machine, the trial."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ...model import AllReduce, Interface, NotAvailable, Preflight, PreflightHost, PreflightPort
-from ..blocks import Block, Card, Column, Inline, Items, Line, Pair, Pairs, Span, Table, Tone
+from ...language import text
+from ...model import AllReduce, Finding, Interface, NotAvailable, Preflight, PreflightHost, PreflightPort
+from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Pair, Pairs, Span, Table, Tone
 from ..common import DASH, measured
 from ..short_commands import short_command
 from ..units import duration, plural, size
@@ -16,10 +17,14 @@ STATES: dict[str, Tone] = {"free": "good", "open": "good", "refused": "plain"}
 
 
 def view(result: Preflight) -> Iterator[Block]:
-    processes = f"{plural(result.nodes, 'machine')} with {plural(result.per_node, 'process', 'processes')} each over {result.backend}"
-    yield Line([f"preflight of {result.host} for {processes}", f" · {duration(result.taken_s)}"], title=True)
-    if not result.findings:
-        yield Line(Span("nothing here speaks against starting it", "good"))
+    words, tone = verdict(result.findings)
+    if not result.findings and result.all_reduce is not None and result.all_reduce.problem:
+        words, tone = text("the trial all_reduce failed", "all_reduce 试运行失败"), "bad"
+    processes = text(
+        f"{plural(result.nodes, 'machine')} x {plural(result.per_node, 'process', 'processes')}",
+        f"{result.nodes:,} 台机器，每台 {result.per_node:,} 个进程",
+    )
+    yield Answer(words, [result.host, processes, result.backend, duration(result.taken_s)], tone)
     if result.hosts:
         columns = [Column("host"), Column("address", wrap=True), Column("through"), Column("handshake", right=True)]
         yield Table("Names and ways", columns, [_host(h) for h in result.hosts], 40, "hosts")
@@ -40,6 +45,21 @@ def view(result: Preflight) -> Iterator[Block]:
         yield from _trial(result.all_reduce)
     if result.notes:
         yield Items(list(result.notes), Span("Note", "strong"))
+
+
+def verdict(findings: Sequence[Finding]) -> tuple[str, Tone]:
+    """Whether what was found speaks against a start."""
+    against = sum(f.severity == "critical" for f in findings)
+    doubts = sum(f.severity == "warning" for f in findings)
+    if against:
+        speak = "finding speaks" if against == 1 else "findings speak"
+        return text(f"{against} {speak} against starting it", f"有 {against} 个问题妨碍启动"), "bad"
+    if doubts:
+        return text(
+            f"nothing forbids starting it; {plural(doubts, 'thing')} to look at before",
+            f"没有问题妨碍启动；启动前有 {doubts} 处值得一看",
+        ), "warn"
+    return text("nothing here speaks against starting it", "没有发现妨碍启动的问题"), "good"
 
 
 def _host(host: PreflightHost) -> list[Inline]:

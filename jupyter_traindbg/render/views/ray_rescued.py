@@ -1,4 +1,4 @@
-"""`RayRescued`: a plan, or what was done and seen to be so; each thing with its state before and after."""
+"""`RayRescued`: what was done and seen to be so, or a plan; each thing with its state before and after, what was not done first."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import RayRescue, RayRescued
-from ..blocks import Block, Card, Fold, Inline, Items, Line, Pair, Pairs, Span, Tone
+from ..blocks import Answer, Block, Card, Fold, Inline, Items, Line, Pair, Pairs, Span, Tone
 from ..units import duration, plural
 
 SHOWN = 12
+_ORDER = ("not done", "planned", "verified", "left")
 _UNKNOWN: tuple[str, Tone] = ("●", "info")
 _STATES: dict[str, tuple[str, Tone]] = {
     "planned": ("○", "info"),
@@ -20,18 +21,17 @@ _STATES: dict[str, tuple[str, Tone]] = {
 
 
 def view(result: RayRescued) -> Iterator[Block]:
-    yield Line(
-        [Span(result.action, "strong"), f" · {_state(result)} · {result.address} · {duration(result.took_s)}"],
-        title=True,
-    )
-    cards = [_card(item) for item in result.items]
+    state, tone = _state(result)
+    yield Answer([result.action, text(": ", "："), state], [result.address, duration(result.took_s)], tone)
+    order = {state: i for i, state in enumerate(_ORDER)}
+    cards = [_card(item) for item in sorted(result.items, key=lambda item: order.get(item.state, 0))]
     yield from cards[:SHOWN]
     if len(cards) > SHOWN:
         yield Fold(f"... and {len(cards) - SHOWN} more", cards[SHOWN:])
     if result.confirm:
         yield Line(
             [
-                Span(text("nothing was changed; to do it, add: ", "尚未做任何更改；要执行，请加上："), "strong"),
+                Span(text("to do it, add: ", "要执行，请加上："), "strong"),
                 Span(result.confirm, "code"),
             ]
         )
@@ -39,17 +39,24 @@ def view(result: RayRescued) -> Iterator[Block]:
         yield Items(list(result.notes))
 
 
-def _state(result: RayRescued) -> str:
-    if not result.items:
-        return text("there is nothing", "没有可处理的内容")
-    if not result.done:
-        planned = sum(item.state == "planned" for item in result.items)
-        return text(f"a plan for {plural(planned, 'thing')}", f"计划，共 {planned} 项")
+def _state(result: RayRescued) -> tuple[str, Tone]:
     tried = [item for item in result.items if item.state != "left"]
+    n, left = len(tried), len(result.items) - len(tried)
+    if not tried:
+        kept = (
+            text(f", {left:,} left as {'it is' if left == 1 else 'they are'}", f"，{left:,} 项保持原样") if left else ""
+        )
+        return text("there is nothing to do", "没有可处理的内容") + kept, "plain"
+    if not result.done:
+        plan = text(f"{plural(n, 'thing')} to do, nothing was changed yet", f"共 {n:,} 项要做，尚未做任何更改")
+        return plan, "info"
     good = sum(item.state == "verified" for item in tried)
-    if good == len(tried):
-        return text("done and verified", "已完成并核实")
-    return text(f"{good} of {len(tried)} done and verified", f"{len(tried)} 项中 {good} 项已完成并核实")
+    if good == n:
+        all_ = f"all {n:,} " if n > 1 else ""
+        return text(f"{all_}done and verified", f"{n:,} 项均已完成并核实" if n > 1 else "已完成并核实"), "good"
+    if not good:
+        return text("not done" if n == 1 else f"none of {n:,} done", f"{n:,} 项均未完成"), "bad"
+    return text(f"{good:,} of {n:,} done and verified", f"{n:,} 项中 {good:,} 项已完成并核实"), "warn"
 
 
 def _card(item: RayRescue) -> Card:

@@ -1,4 +1,4 @@
-"""`RayWorkers`: who is in trouble, then everybody, those that are alike in one row; then nodes, and where all of it comes from.
+"""`RayWorkers`: who is in trouble; then everybody, those that are alike in one row; then nodes, and where all of it comes from.
 
 The verdicts come before it, as cards (`render.document`); whoever is named there needs no card here.
 """
@@ -10,16 +10,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from ...language import text
 from ...model import Maybe, NotAvailable, RayNode, RayWorker, RayWorkers
 from ...ray.workers.naming import together
 from ...ray.workers.words import called
-from ..blocks import Bar, Block, Card, Column, Fold, Inline, Items, Line, Part, Span, Table, Tone, spans
+from ..blocks import Answer, Bar, Block, Card, Column, Fold, Inline, Items, Line, Part, Span, Table, Tone, spans
 from ..common import DASH, measured
+from ..findings import tone
 from ..grouping import group_by
 from ..units import age, count, duration, number, plural, size
 
 CARDS, ROWS, ONE_BY_ONE = 6, 16, 120
 _MARKS: dict[int, tuple[str, Tone]] = {3: ("✖", "bad"), 2: ("▲", "warn"), 1: ("△", "muted")}
+_WORST: Sequence[Tone] = ("bad", "warn", "info", "good", "plain")
 _AT_WORK = ("running", "in __init__", "blocked")
 _STATE_ORDER = (
     "running",
@@ -41,9 +44,7 @@ _STATE_ORDER = (
 
 def view(result: RayWorkers) -> Iterator[Block]:
     workers = [row for row in result.workers if row.kind != "driver"]
-    yield Line(_title(result, workers), title=True)
-    if not result.workers:
-        yield Line("No worker runs, and no driver.")
+    yield _answer(result, workers)
     bar = _states(workers)
     if bar is not None:
         yield bar
@@ -62,13 +63,48 @@ def view(result: RayWorkers) -> Iterator[Block]:
         yield Items([Span(note, "muted") for note in result.notes], Span("Where this comes from", "muted"))
 
 
-def _title(result: RayWorkers, workers: Sequence[RayWorker]) -> list[str | Span]:
-    worst = sum(row.trouble >= 2 for row in result.workers)
+def _answer(result: RayWorkers, workers: Sequence[RayWorker]) -> Answer:
     names = [job.submission_id or job.job_id or "?" for job in result.jobs]
-    jobs = f"Ray job {names[0]}" if len(names) == 1 else f"{plural(len(names), 'Ray job')}" if names else "Ray"
-    trouble = Span(f"{count(worst)} in trouble", "bad") if worst else Span("nobody in trouble", "good")
-    about = f" · {result.address} · Ray {result.ray_version} · {duration(result.taken_s)}"
-    return [f"{jobs} · {plural(len(workers), 'worker')} · ", trouble, about]
+    jobs = text(plural(len(names), "Ray job"), f"{len(names):,} 个 Ray 任务") if names else ""
+    if len(names) == 1:
+        jobs = text(f"Ray job {names[0]}", f"Ray 任务 {names[0]}")
+    about = [jobs, result.address, f"Ray {result.ray_version}", duration(result.taken_s)]
+    words, worst = _trouble(result, workers)
+    if result.findings:
+        if worst not in ("bad", "warn"):
+            n = len(result.findings)
+            words += text(f", but {plural(n, 'finding')} on the job", f"，但任务本身有 {n:,} 项发现")
+        worst = min(worst, tone(result.findings), key=_WORST.index)
+    return Answer(words, about, worst)
+
+
+def _trouble(result: RayWorkers, workers: Sequence[RayWorker]) -> tuple[str, Tone]:
+    """Who is in trouble; who cannot be told to be in none."""
+    n = len(workers)
+    worst = [row for row in result.workers if row.trouble >= 2]
+    if not workers and not worst:
+        driver = text("only the driver", "只有 driver") if result.workers else text("and no driver", "也没有 driver")
+        return text(f"no worker runs, {driver}", f"没有 worker 在运行，{driver}"), "plain"
+    if worst:
+        troubled = sum(row.kind != "driver" for row in worst)
+        of = text(f"{troubled:,} of {plural(n, 'worker')}", f"{n:,} 个 worker 中有 {troubled:,} 个")
+        if troubled < len(worst):
+            of = text("the driver", "driver") + (text(" and ", "和 ") + of if troubled else "")
+        verb = "is" if len(worst) == 1 else "are"
+        who = together([row.who for row in worst if row.kind != "driver"], runs=4)
+        named = text(f": {who}", f"：{who}") if who else ""
+        words = text(f"{of} {verb} in trouble{named}", f"{of}遇到问题{named}")
+        return words, _MARKS[min(3, max(row.trouble for row in worst))][1]
+    late = sum(row.trouble == 1 for row in workers)
+    unknown = sum(row.state == "not known" for row in workers)
+    who = "the only worker" if n == 1 else f"none of {n:,} workers"
+    words = text(f"{who} is in {'no ' * (n == 1)}trouble", f"{n:,} 个 worker 均未见问题")
+    if late:
+        words += text(f", {late:,} {'is' if late == 1 else 'are'} held up", f"，{late:,} 个被耽搁")
+    if unknown:
+        words += text(f"; nothing is known of {unknown:,}", f"；{unknown:,} 个状态未知")
+    seen = result.tier > 0 and not result.silent and not late
+    return words, "warn" if unknown else "good" if seen else "info"
 
 
 def _states(workers: Sequence[RayWorker]) -> Bar | None:
@@ -233,8 +269,8 @@ def _progress(same: Sequence[RayWorker]) -> Inline:
 def _numbers(told: Sequence[str]) -> str:
     """``games 3–17``: the range of one counter over many workers. Texts are not added up."""
     names: dict[str, list[float]] = {}
-    for text in told:
-        for part in text.split(", "):
+    for words in told:
+        for part in words.split(", "):
             name, _, value = part.rpartition(" ")
             with contextlib.suppress(ValueError):
                 names.setdefault(name, []).append(float(value.replace(",", "")))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import Report
-from ..blocks import Block, Column, Fold, Inline, Items, Line, Span, Table
+from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table
 from ..units import duration, plural, size
 
 SHOWN = 6
@@ -14,21 +14,27 @@ SHOWN = 6
 
 
 def view(result: Report) -> Iterator[Block]:
-    lead = text("report on", "报告：")
-    words = f" · {size(result.size_bytes)} · {plural(len(result.files), 'file')} · {duration(result.taken_s)}"
-    yield Line([f"{lead} {result.target}", words], title=True)
-    yield Line([Span(result.path, "code")])
+    missing = _missing(result)
+    yield _answer(result)
+    if result.index:
+        yield Line([f"{result.not_opened or text('opened', '已打开')}: ", Span(result.index, "code")])
+    elif result.not_opened:
+        yield Line(Span(result.not_opened, "warn"))
     yield Line(
         text(
             "unpack it and open index.html; issue.md is to be pasted into an issue; secrets were taken out, look it through all the same",
             "解压后打开 index.html；issue.md 可粘贴到 issue 中；机密信息已去除，发出前仍请过目",
+        )
+        if not result.index
+        else text(
+            "issue.md beside it is to be pasted into an issue; secrets were taken out, look it through all the same",
+            "同目录的 issue.md 可粘贴到 issue 中；机密信息已去除，发出前仍请过目",
         )
     )
     columns = [Column(text("part", "部分")), Column(text("what is there", "内容"), wrap=True)]
     rows: list[list[Inline]] = [[Span(part.title, "strong"), part.summary] for part in result.parts if not part.empty]
     if rows:
         yield Table(text("Inside", "包含"), columns, rows, 30, text("parts", "个部分"))
-    missing = _missing(result)
     if missing:
         yield Items(missing[:SHOWN], Span(text("Not available", "无法获得"), "warn"))
         if len(missing) > SHOWN:
@@ -41,6 +47,16 @@ def view(result: Report) -> Iterator[Block]:
         yield Line(
             text("Redacted: nothing with the name or the shape of a secret was found.", "去除：未发现机密信息。")
         )
+
+
+def _answer(result: Report) -> Answer:
+    words: list[str | Span] = [text("the report is in ", "报告已写入 "), Span(result.path, "code")]
+    short = sum(bool(part.missing) for part in result.parts)
+    if short:
+        words.append(text(f"; {plural(short, 'part')} of it could not be had in full", f"；{short} 个部分未能完整获得"))
+    files = text(plural(len(result.files), "file"), f"{len(result.files):,} 个文件")
+    about = [result.target, files, size(result.size_bytes), duration(result.taken_s)]
+    return Answer(words, about, "info")
 
 
 def _missing(result: Report) -> list[Inline]:

@@ -1,13 +1,15 @@
-"""`Stacks`: where everybody is. One card per place, the odd one out first; helpers that idle are folded away at the end."""
+"""`Stacks`: who is elsewhere than the others. One card per place, the odd one out first; helpers that idle are folded away at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ...frames.whose import short_place
+from ...language import text
 from ...model import NotAvailable, Stacks
-from ..blocks import Block, Card, Fold, Frames, Line, Span
-from ..grouping import StackGroup, compact_ranks, group_stacks, rank_list
+from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
+from ..grouping import StackGroup, compact_ranks, group_by, group_stacks, rank_list
 from ..units import duration, plural
 
 OPEN, FOLDED, IDLE = 8, 24, 12
@@ -15,22 +17,147 @@ OPEN, FOLDED, IDLE = 8, 24, 12
 
 
 def view(result: Stacks) -> Iterator[Block]:
-    if not result.processes:
-        yield Line("no stacks", title=True)
-        return
-    ranks = sorted({p.rank for p in result.processes})
-    children = sum(p.role != "rank" for p in result.processes)
     groups = group_stacks(result)
+    yield _answer(result, groups)
     busy = [g for g in groups if not g.idle]
-    title = f"stacks of {compact_ranks(ranks)}"
-    if children:
-        title += f" and {plural(children, 'child process', 'child processes')}"
-    yield Line(f"{title} · {duration(result.taken_s)}", title=True)
     yield from (_card(g) for g in busy[:OPEN])
     yield from _folded(busy[OPEN:], FOLDED, "different stacks")
     idle = [g for g in groups if g.idle]
     if idle:
         yield Fold(f"{_helpers(idle)} with nothing to do", list(_folded(idle, IDLE, "kinds of helper")))
+
+
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the training threads of `ranks` are, and what they do there, in the words of the answer."""
+
+    ranks: tuple[int, ...]
+    doing: str
+    at: str
+    tells: bool
+
+    @property
+    def whole(self) -> list[str | Span]:
+        if not self.at:
+            return [self.doing or text("without a Python frame", "没有 Python 栈帧")]
+        before = text(" at ", "，位于 ") if self.doing else text("at ", "位于 ")
+        return [self.doing, before, Span(self.at, "code")]
+
+    @property
+    def short(self) -> list[str | Span]:
+        """The wait for one certain thing says enough by itself: ``the collective all_reduce``, but not ``a lock``."""
+        return [self.doing] if self.tells else self.whole
+
+
+def _answer(result: Stacks, groups: Sequence[StackGroup]) -> Answer:
+    ranks = sorted({p.rank for p in result.processes})
+    children = sum(p.role != "rank" for p in result.processes)
+    silent = len(result.silent)
+    places = _places(groups)
+    whole = not silent and {rank for place in places for rank in place.ranks} == set(ranks)
+    words, told = _words(places, whole=whole) if places else (_no_place(ranks), not ranks)
+    about: list[Inline] = [] if told else [compact_ranks(ranks)]
+    if children:
+        processes = plural(children, "child process", "child processes")
+        about.append(text(f"with {processes}", f"另有 {children} 个子进程"))
+    if silent:
+        about.append(Span(text(f"{silent} did not answer", f"{silent} 个没有回答"), "warn"))
+    odd = len(places) > 1 and len(places[0].ranks) < len(places[-1].ranks)
+    return Answer(
+        words, [*about, duration(result.taken_s)], "warn" if silent or not places else "info" if odd else "plain"
+    )
+
+
+def _no_place(ranks: Sequence[int]) -> str:
+    if not ranks:
+        return text("no stack could be read", "没有读到任何调用栈")
+    return text("which thread trains is not known", "不知道哪个线程在训练")
+
+
+def _places(groups: Sequence[StackGroup]) -> list[_Place]:
+    """The places of training threads, the one with the fewest ranks first. Stacks that differ in library code alone are at one place."""
+    training = [g for g in groups if g.training and g.role == "rank"]
+    places = [
+        _Place(
+            ranks=tuple(sorted({rank for g in same for rank in g.ranks})),
+            doing=_busy_with(same[0]),
+            at=_at(same[0]),
+            tells=(same[0].waiting_for or "").startswith("the "),
+        )
+        for same in group_by(training, lambda g: (_busy_with(g), _at(g)))
+    ]
+    return sorted(places, key=lambda place: (len(place.ranks), place.ranks))
+
+
+def _busy_with(group: StackGroup) -> str:
+    """What it does, then in which part of a training, as the title of its card has them: ``computing, in a forward pass``."""
+    waits, state = group.waiting_for, group.state
+    if waits == "sleep":
+        doing = text("sleeping", "正在休眠")
+    elif waits is not None:
+        doing = waits if waits.startswith("idle") else text(f"waiting for {waits}", f"正在等待 {waits}")
+    elif isinstance(state, NotAvailable):
+        doing = ""
+    else:
+        doing = {"running": text("computing", "正在计算"), "waiting": text("waiting", "正在等待")}.get(state, state)
+    return text(", ", "，").join(filter(None, [doing, *(phase.words for phase in group.phases)]))
+
+
+def _at(group: StackGroup) -> str:
+    return short_place(group.where) if group.where else ""
+
+
+def _words(places: Sequence[_Place], *, whole: bool) -> tuple[Inline, bool]:
+    """In a sentence, and whether it names all the ranks."""
+    first, others = places[0], places[-1]
+    many = len(others.ranks)
+    if len(places) == 1:
+        every = whole and many > 1
+        return [
+            text(f"all {many:,} ranks are ", f"全部 {many:,} 个 rank ") if every else _are(first),
+            *first.whole,
+        ], not every
+    n = len({rank for place in places for rank in place.ranks})
+    alike = first.doing == others.doing
+    one, rest = (first.whole, others.whole) if alike else (first.short, others.short)
+    if len(first.ranks) < many and 2 * many > n:
+        beside = n - len(first.ranks)
+        most = text(f"the other {many:,}", f"其余 {many:,} 个")
+        if many < beside:
+            most = text(f"{many:,} of the other {beside:,}", f"其余 {beside:,} 个中有 {many:,} 个")
+        verb = text(" is " if many == 1 else " are ", "")
+        return [_are(first), text("elsewhere, ", "在别处，"), *one, text("; ", "；"), most, verb, *rest], False
+    if len(places) == 2:
+        return [_are(first), *one, text("; ", "；"), _are(others), *rest], True
+    different = "different " if len(places) == n else ""
+    spread = text(
+        f"{n:,} ranks are at {len(places):,} {different}places", f"{n:,} 个 rank 位于 {len(places):,} 个不同的位置"
+    )
+    return [spread, _mostly(places, n)], False
+
+
+def _are(place: _Place) -> str:
+    who = compact_ranks(place.ranks)
+    return text(f"{who} {'is' if len(place.ranks) == 1 else 'are'} ", f"{who} ")
+
+
+def _mostly(places: Sequence[_Place], n: int) -> str:
+    """What most of those do who are at many places."""
+    doing, same = max(
+        ((same[0].doing, sum(len(place.ranks) for place in same)) for same in group_by(places, lambda p: p.doing)),
+        key=lambda found: found[1],
+    )
+    if not doing or same == 1:
+        return ""
+    return text(
+        f", {'all' if same == n else f'{same:,}'} {doing}", f"，{'全部' if same == n else f'其中 {same:,} 个'}{doing}"
+    )
+
+
+# --- the cards ------------------------------------------------------------------------------------------------------
 
 
 def _helpers(idle: Sequence[StackGroup]) -> str:

@@ -1,36 +1,33 @@
-"""`Steps`: the latest steps of one rank; medians and the slowest of many."""
+"""`Steps`: how fast, and where the loss goes; the latest steps of one rank, medians and the slowest of many."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 
 from ...model import RankSteps, Step, Steps
-from ...no_step import by_hand, by_hand_words, lasts, seen, why
-from ...step_numbers import behind, step_title, step_words
-from ...step_parts import PARTS, StepPart
+from ...no_step import by_hand, by_hand_words, seen, why
+from ...step_parts import PARTS
 from ..blocks import Bar, Block, Column, Curve, Fold, Inline, Items, Line, Part, Span, Table, spans
 from ..common import DASH, clock, finite, measured, median, notes_of, spread, step_columns, value
 from ..grouping import compact_ranks, group_by
+from ..step_answer import answer, behind_by_rank, first_bad, late_ranks, shares_of, slowest, worth_a_look
 from ..units import duration, number, percent, plural, printed, size
 
 LAST = 8
 FEW = 4
-SLOWER, TIMED = 1.25, 5
-"""A rank is called slow when its median step takes this many times the median of all ranks, and three quarters of its steps took longer
-than the others' median: of so many timed steps each. Less is noise."""
 
 
 def view(result: Steps) -> Iterator[Block]:
     stepped = [r for r in result.ranks if r.steps]
-    yield Line(_title(result, stepped), title=True)
+    yield answer(result, stepped)
     yield from _ended(result.ranks)
     yield from _without_steps(result.ranks)
     if len(result.ranks) == 1:
         for rank in stepped:
             yield from _one(rank)
     elif stepped:
+        worst = worth_a_look(stepped)
         yield _summary(result.ranks)
         if len(result.ranks) > FEW:
             paces = [(r.rank, p) for r in stepped if (p := median(s.duration_s for s in r.steps)) is not None]
@@ -38,29 +35,29 @@ def view(result: Steps) -> Iterator[Block]:
         if len(result.ranks) <= FEW:
             yield from (Fold(f"latest steps of rank {r.rank}", list(_one(r))) for r in stepped)
         else:
-            first = stepped[0]
-            yield from (c for c in [_loss(first, f"loss of rank {first.rank}")] if c)
+            yield from (c for c in [_loss(worst, f"loss of rank {worst.rank}")] if c)
+        yield Line(["one rank's history: ", Span(f"%steps --rank {worst.rank}", "code")])
     notes = notes_of((r.rank, note) for r in result.ranks for note in (r.note, _earlier(r)))
     if notes:
         yield Items(notes)
 
 
 def _ended(ranks: Sequence[RankSteps]) -> Iterator[Line]:
-    """Whose steps these are the last of."""
-    for same in group_by([r for r in ranks if r.ended], lambda r: r.ended):
-        who: list[str | Span] = [Span(compact_ranks([r.rank for r in same]), "strong"), ": "] if len(ranks) > 1 else []
-        yield Line([*who, Span(same[0].ended, "warn"), "; its last known steps are shown"])
+    """Whose steps these are the last of; of one rank the answer has told it."""
+    for same in group_by([r for r in ranks if r.ended and len(ranks) > 1], lambda r: r.ended):
+        who = Span(compact_ranks([r.rank for r in same]), "strong")
+        yield Line([who, ": ", Span(same[0].ended, "warn"), "; its last known steps are shown"])
 
 
 def _without_steps(ranks: Sequence[RankSteps]) -> Iterator[Line]:
     """What was seen where no step has come for long, or never; and where backward passes are the steps."""
-    late = [(r, r.meanwhile) for r in ranks if r.meanwhile is not None and not r.note]
-    late = [(r, seen_) for r, seen_ in late if not r.steps or lasts(seen_, median(s.duration_s for s in r.steps))]
-    for same in group_by(late, lambda one: tuple(why(one[1]))):
+    for same in group_by(late_ranks(ranks), lambda one: tuple(why(one[1]))):
         who: list[str | Span] = (
-            [Span(compact_ranks([r.rank for r, _ in same]), "strong"), ": "] if len(ranks) > 1 else []
+            [Span(compact_ranks([r.rank for r, _ in same]), "strong"), ": ", seen(same[0][1]), "; "]
+            if len(ranks) > 1
+            else []
         )
-        yield Line([*who, seen(same[0][1]), *(f"; {words}" for words in why(same[0][1]))])
+        yield Line([*who, "; ".join(why(same[0][1]))])
     if any(by_hand(r.steps) for r in ranks):
         yield Line([Span(by_hand_words(), "muted")])
 
@@ -68,18 +65,6 @@ def _without_steps(ranks: Sequence[RankSteps]) -> Iterator[Line]:
 def _earlier(rank: RankSteps) -> str:
     before = rank.run_began - 1
     return f"{plural(before, 'step')} before these were an earlier run's; --since 0 shows them, too" if before else ""
-
-
-def _title(result: Steps, stepped: Sequence[RankSteps]) -> str:
-    who = compact_ranks([r.rank for r in result.ranks])
-    if not stepped:
-        return f"no optimizer step yet · {who}"
-    living = [r for r in stepped if not r.ended]
-    at = step_title(*(r.steps[-1].number for r in living or stepped))
-    middle = median(s.duration_s for r in stepped for s in r.steps)
-    pace = "" if middle is None else f" · median {duration(middle)} a step"
-    at = f"ended after {at}" if all(r.ended for r in result.ranks) else at
-    return f"{at} · {who}{pace}"
 
 
 # --- one rank ------------------------------------------------------------------------------------------------------
@@ -104,7 +89,7 @@ def _loss(rank: RankSteps, label: str) -> Curve | None:
     if known:
         words += f", least {printed(min(known))}, greatest {printed(max(known))}"
     if len(known) < len(losses):
-        words += f", {len(losses) - len(known)} not finite (first at {_first_bad(rank)})"
+        words += f", {len(losses) - len(known)} not finite (first at {first_bad(rank)})"
     return Curve(label, losses, f"{words}, {plural(len(losses), 'step')}")
 
 
@@ -121,12 +106,8 @@ def _loss_kind(steps: Sequence[Step]) -> str:
     return f"the mean over the {n} micro-batches of a step"
 
 
-def _first_bad(rank: RankSteps) -> str:
-    return next(step_words(s.number) for s in rank.steps if s.loss is not None and not math.isfinite(s.loss))
-
-
 def _split(rank: RankSteps) -> Iterator[Block]:
-    shares = _shares(rank)
+    shares = shares_of(rank)
     if not shares:
         return
     seen = any(s.forward_seen for s in rank.steps)
@@ -138,14 +119,6 @@ def _split(rank: RankSteps) -> Iterator[Block]:
         took = [v for s in rank.steps if (v := getattr(s, part.field)) is not None]
         if part.field not in shown and took:
             yield Line(f"besides: {part.en}, {duration(sum(took))} in {len(took)} of {plural(len(rank.steps), 'step')}")
-
-
-def _shares(rank: RankSteps) -> list[tuple[StepPart, float]]:
-    """The share of each part in a step, from the medians of the parts; empty where no step was timed. What few steps have is left out."""
-    timed = [s for s in rank.steps if s.duration_s is not None]
-    middles = [(part, median(getattr(s, part.field) or 0.0 for s in timed) or 0.0) for part in PARTS]
-    whole = sum(m for _, m in middles)
-    return [(part, m / whole) for part, m in middles if part.always or m] if whole > 0 else []
 
 
 def _latest(rank: RankSteps) -> Table:
@@ -200,10 +173,8 @@ def _waited(step: Step) -> Inline:
 
 def _summary(ranks: Sequence[RankSteps]) -> Table:
     paces = {r.rank: median(s.duration_s for s in r.steps) for r in ranks}
-    known = finite(paces.values())
-    usual = statistics.median(known) if known else None
-    slow = _slowest(ranks)
-    late = _behind(ranks, usual)
+    slow = slowest(ranks)
+    late = behind_by_rank(ranks)
 
     def remark(r: RankSteps) -> Inline:
         words: list[str | Span] = []
@@ -223,7 +194,7 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
     numbered = step_columns([r.steps[-1].number for r in ranks if r.steps], "last step")
 
     def row(r: RankSteps) -> list[Inline]:
-        shares = _shares(r)
+        shares = shares_of(r)
         last = r.steps[-1] if r.steps else None
         return [
             Span(f"rank {r.rank}", "strong"),
@@ -248,28 +219,3 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
         20 if len(ranks) <= 20 else 12,
         "ranks",
     )
-
-
-def _slowest(ranks: Sequence[RankSteps]) -> tuple[int, float] | None:
-    """The rank that is clearly slower than the others, and by what factor; None where there is none."""
-    timed = {r.rank: finite(s.duration_s for s in r.steps) for r in ranks}
-    timed = {rank: took for rank, took in timed.items() if len(took) >= TIMED}
-    if len(timed) < 2:
-        return None
-    middles = {rank: statistics.median(took) for rank, took in timed.items()}
-    slowest = max(middles, key=lambda rank: middles[rank])
-    others = statistics.median(middle for rank, middle in middles.items() if rank != slowest)
-    usual = statistics.median(middles.values())
-    if usual <= 0:
-        return None
-    times = middles[slowest] / usual
-    clearly = statistics.quantiles(timed[slowest], n=4)[0] > others
-    return (slowest, times) if times >= SLOWER and clearly else None
-
-
-def _behind(ranks: Sequence[RankSteps], usual: float | None) -> dict[int, int]:
-    """By rank, how many steps it is behind. Counts of several optimizers say nothing of each other."""
-    stepped = [r for r in ranks if r.steps and not r.ended]
-    if len({s.optimizer for r in stepped for s in r.steps}) > 1:
-        return {}
-    return behind({r.rank: r.steps[-1].optimizer_step for r in stepped}, [r.told_s for r in stepped], usual)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...language import text
 from ...model import Target, Targets, names_to_type
-from ..blocks import Block, Column, Inline, Items, Line, Span, Table
+from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, measured
 from ..grouping import compact_ranks, group_by, rank_list
 from ..short_commands import same_program, short_command, short_path
@@ -63,7 +63,7 @@ def _answer(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[Blo
     if idle:
         kernels = plural(len(idle), "kernel trains", "kernels train")
         words += [text(f"; {kernels} nothing: ", f"；{len(idle)} 个内核没有训练："), *_named(idle, targets, names)]
-    yield Line(words, title=True)
+    yield Answer(words, tone="warn" if closed and not jobs else "plain")
     yield Line(_next_step(jobs, closed, names))
 
 

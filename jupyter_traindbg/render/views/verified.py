@@ -1,33 +1,57 @@
-"""`Verified`: one line that says whether all is well, then the files, those that are not first."""
+"""`Verified`: whether every byte is what was written, then the files, those that are not first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ...language import text
 from ...model import CheckedFile, NotAvailable, StepNumber, Verified
 from ...step_numbers import step_words
-from ..blocks import Block, Column, Inline, Items, Line, Span, Table, Tone
+from ..blocks import Answer, Block, Column, Inline, Items, Span, Table, Tone
 from ..common import DASH, measured
+from ..grouping import group_by
 from ..units import duration, plural, size
 
 TONES: dict[str, Tone] = {"good": "good", "extra": "info"}
 
 
 def view(result: Verified) -> Iterator[Block]:
-    bad = [f for f in result.files if f.state not in TONES]
-    verdict = Span(f"{len(bad)} not what was written", "bad") if bad else Span("every byte is what was written", "good")
-    words: list[str | Span] = [Span(result.path, "code"), " · ", verdict if result.files else "no files"]
-    yield Line(words, title=True)
-    about = [f"{result.kind} checkpoint"] if result.kind else []
+    words, tone = _answer(result.files)
+    step: Inline = [text("step ", "步 "), measured(result.step, str)]
     if not isinstance(result.step, NotAvailable):
-        about.append(step_words(StepNumber(None, result.step)))
-    about.append(f"{plural(len(result.files), 'file')}, {size(result.bytes_read)} read in {duration(result.taken_s)}")
-    line: list[str | Span] = [" · ".join(about)]
-    yield Line([*line, " · step ", measured(result.step, str)] if isinstance(result.step, NotAvailable) else line)
+        step = step_words(StepNumber(None, result.step))
+    files = text(plural(len(result.files), "file"), f"{len(result.files):,} 个文件")
+    read = text(
+        f"{size(result.bytes_read)} read in {duration(result.taken_s)}",
+        f"用 {duration(result.taken_s)} 读了 {size(result.bytes_read)}",
+    )
+    kind = text(f"{result.kind} checkpoint", f"{result.kind} 检查点") if result.kind else ""
+    yield Answer(words, [Span(result.path, "code"), kind, step, files, read], tone)
     if result.files:
         yield _table(result)
     if result.notes:
         yield Items(list(result.notes))
+
+
+def _answer(files: Sequence[CheckedFile]) -> tuple[str, Tone]:
+    bad = [f for f in files if f.state not in TONES]
+    if len(bad) == 1:
+        return text(
+            f"{bad[0].name} is not what was written: {_state(bad[0])}", f"{bad[0].name} 与写入时不符：{_state(bad[0])}"
+        ), "bad"
+    if bad:
+        kinds = text(", ", "、").join(f"{len(same):,} {_state(same[0])}" for same in group_by(bad, lambda f: f.state))
+        return text(
+            f"{len(bad):,} files are not what was written: {kinds}", f"{len(bad):,} 个文件与写入时不符：{kinds}"
+        ), "bad"
+    if not any(f.state == "good" for f in files):
+        return text("nothing was verified: none of its files is known", "没有可校验的文件"), "warn"
+    return text("every byte is what was written", "每个字节都与写入时一致"), "good"
+
+
+def _state(file: CheckedFile) -> str:
+    known = {"damaged": "损坏", "missing": "缺失", "wrong size": "大小不符", "unreadable": "无法读取"}
+    return text(file.state, known.get(file.state, file.state))
 
 
 def _table(result: Verified) -> Table:

@@ -1,4 +1,4 @@
-"""`Watched`: one frame of the live view. As readable for 300 ranks as for 2: then the table has those that stand out."""
+"""`Watched`: one frame of the live view; what the job does comes first. Of 300 ranks the table has those that stand out."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ from ...language import text
 from ...model import StepNumber, Watched, WatchedEvent, WatchedRank, WatchedSeries
 from ...step_numbers import behind, step_title
 from ...step_parts import PARTS
-from ..blocks import Bar, Block, Column, Curve, Inline, Items, Line, Part, Span, Table, Tone
+from ..blocks import Answer, Bar, Block, Column, Curve, Inline, Items, Part, Span, Table, Tone
 from ..common import DASH, clock, step_columns, value
 from ..units import duration, number, percent, plural, size, steady
 
-SIGNS: dict[str, tuple[str, Tone]] = {
-    "training": ("●", "good"),
-    "waiting": ("○", "muted"),
-    "slow": ("▲", "warn"),
-    "stalled": ("▲", "warn"),
-    "hung": ("✖", "bad"),
-    "diverged": ("✖", "bad"),
-    "lost": ("✖", "bad"),
-    "finished": ("■", "plain"),
-    "detached": ("□", "muted"),
+TONES: dict[str, Tone] = {
+    "training": "good",
+    "slow": "warn",
+    "stalled": "warn",
+    "hung": "bad",
+    "diverged": "bad",
+    "lost": "bad",
 }
 FEW_RANKS, MOST_ROWS, ALL_ROWS = 16, 12, 100
 LATEST_EVENTS, ALL_EVENTS = 4, 40
@@ -30,8 +27,7 @@ LATE = 1.2
 
 
 def view(result: Watched) -> Iterator[Block]:
-    yield Line(_title(result), title=True)
-    yield Line(_state(result))
+    yield _answer(result)
     if result.why:
         yield Items([Span(why, "muted") for why in result.why[:3]])
     if result.view == "ranks":
@@ -45,15 +41,16 @@ def view(result: Watched) -> Iterator[Block]:
         yield from _events(result.events, LATEST_EVENTS)
 
 
-def _title(result: Watched) -> str:
-    ranks = plural(len(result.ranks), "rank")
-    pace = "" if result.steps_per_s is None else f" · {number(result.steps_per_s)} steps/s"
-    return f"{result.target} · {step_title(StepNumber(result.step, result.optimizer_step))} · {ranks}{pace}"
-
-
-def _state(result: Watched) -> Inline:
-    sign, tone = SIGNS.get(result.state, ("●", "plain"))
-    return [Span(sign, tone), " ", Span(result.words, tone if tone in ("warn", "bad") else "strong")]
+def _answer(result: Watched) -> Answer:
+    failed = any(finding.severity == "critical" for finding in result.findings)
+    tone = "bad" if failed else TONES.get(result.state, "plain")
+    ranks = text(plural(len(result.ranks), "rank"), f"{len(result.ranks):,} 个 rank")
+    pace = ""
+    if result.steps_per_s is not None:
+        per_s = number(result.steps_per_s)
+        pace = text(f"{per_s} steps/s", f"每秒 {per_s} 步")
+    step = step_title(StepNumber(result.step, result.optimizer_step))
+    return Answer(result.words, [result.target, step, ranks, pace], tone)
 
 
 def _curves(result: Watched) -> Iterator[Block]:

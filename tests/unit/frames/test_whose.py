@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from cases import each
 
-from jupyter_traindbg.frames.whose import cells_of, frames_of, inside, library_frame, own_frames, short_place, user_frame, where
+from jupyter_traindbg.frames.whose import (
+    cells_of,
+    frames_of,
+    inside,
+    library_frame,
+    own_frames,
+    short_place,
+    user_frame,
+    where,
+)
 
 LIB = "/usr/lib/python3.11"
 SITE = "/venv/lib/python3.11/site-packages"

@@ -29,7 +29,7 @@ def test_dumps_of_a_job_that_hangs(tmp_path: Path, library: str, capsys: pytest.
     assert cli.main(["nccl-check", str(directory)]) == 1
     text = capsys.readouterr().out
     assert "Rank 1 has not issued all_reduce #4 of the default group, in which ranks 0, 2, 3" in " ".join(text.split())
-    assert "collectives of ranks 0-3 (4)" in text
+    assert "3 of 4 ranks wait in all_reduce #4 of the default group; rank 1 is not in it · ranks 0-3 (4)" in text
     assert "from dumps" in text
     rows = [line.split() for line in text.splitlines() if line.startswith(("rank 1 ", "ranks 0, 2, 3"))]
     assert rows[0][:8] == ["rank", "1", "3", "/", "3", "1", "/", "1"], "who is to blame comes first"

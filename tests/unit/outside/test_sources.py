@@ -157,8 +157,15 @@ def test_what_a_traceback_quotes_is_shown_where_the_file_still_says_so(tmp_path:
     script, pipe = tmp_path / "train.py", tmp_path / "pipe"
     script.write_text("def step():\n    loss = f(x)\n    return loss\n")
     os.mkfifo(pipe)
-    quoted = [(str(script), 2, "loss = f(x)"), (str(script), 3, "loss = f(x)"), (str(script), 9, "x"), (str(script), 1, "")]
-    found = sources.as_printed([*quoted, (str(pipe), 1, "x"), ("/nowhere/a.py", 1, "x"), ("nul\0", 1, "x"), (str(tmp_path), 1, "x")])
+    quoted = [
+        (str(script), 2, "loss = f(x)"),
+        (str(script), 3, "loss = f(x)"),
+        (str(script), 9, "x"),
+        (str(script), 1, ""),
+    ]
+    found = sources.as_printed(
+        [*quoted, (str(pipe), 1, "x"), ("/nowhere/a.py", 1, "x"), ("nul\0", 1, "x"), (str(tmp_path), 1, "x")]
+    )
     assert list(found) == [f"{script}:2"]
     excerpt = found[f"{script}:2"].excerpt
     assert excerpt is not None

@@ -22,7 +22,7 @@ def words(text: str) -> str:
 def test_eight_workers() -> None:
     text = render.text(scenes.collector(), 200)
     assert text.splitlines()[0].startswith(
-        "Ray job raysubmit_9XkQ · 8 workers · 2 in trouble · 10.0.0.4:6379 · Ray 2.60.0"
+        "✖ 2 of 8 workers are in trouble: Collector[5, 6] · Ray job raysubmit_9XkQ · 10.0.0.4:6379 · Ray 2.60.0"
     )
     told = words(text)
     assert (
@@ -38,7 +38,7 @@ def test_eight_workers() -> None:
 def test_a_thousand_workers_on_one_screen() -> None:
     text = render.text(scenes.thousand(), 120)
     told = words(text)
-    assert "1,009 workers · 15 in trouble" in told
+    assert "15 of 1,009 workers are in trouble: Collector[5, 17, 23, 102, ...], Judge[0]" in told
     assert "Collector[17, 404]" in told
     assert "Judge[0] · can never start: it needs 16 GPU" in told
     assert "Collector[23] · in __init__" in told
@@ -57,11 +57,6 @@ def test_progress_of_one_and_of_many() -> None:
     assert "games 17, moves 1,340" in text
     rows = [replace(row, progress=f"games {i}") for i, row in enumerate(scenes.thousand(200).workers)]
     assert re.search(r"games \d+–\d+", render.text(replace(scenes.thousand(200), workers=tuple(rows)), 160))
-
-
-def test_nobody_in_trouble_and_nobody_at_all() -> None:
-    assert "nobody in trouble" in render.text(scenes.nothing(), 100)
-    assert "No worker runs" in render.text(scenes.nothing(), 100)
 
 
 def test_a_page_of_a_thousand_stays_small() -> None:

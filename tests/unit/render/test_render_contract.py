@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import math
@@ -19,7 +20,7 @@ from render_scenes import EMPTY, FINDING, INFO, LARGE, SMALL, WARNING, changed, 
 
 from jupyter_traindbg import model, render
 from jupyter_traindbg.model import Finding, NotAvailable, Result
-from jupyter_traindbg.render import document, plain
+from jupyter_traindbg.render import as_html, as_text, blocks, document, plain
 
 HOSTILE = "<img src=x onerror=alert(1)></pre><script>alert('1')</script>\"'`\x1b[31m\x07\r\n\x00\x9b\u202etxt.exe\u2028\udc80{{7*7}}[bold]"
 TAGS = {
@@ -116,8 +117,17 @@ def test_text_and_html(result: Result) -> None:
     tags = [tag for tag, _ in page.found]
     assert tags.count("caption") == tags.count("table")
     assert {name.split("-")[0] for name in page.classes()} <= {"traindbg"}
-    first_line = " ".join(text.splitlines()[0].lstrip("▲✖● ").split(" ·")[0].split())
+    first_line = " ".join(text.splitlines()[0].lstrip("▲✖●✔ ").split(" ·")[0].split())
     assert first_line in re.sub(r"\s+", " ", page.words)
+
+
+@every_result
+def test_the_first_block_is_the_answer_and_the_only_one(result: Result) -> None:
+    answer, *details = document.document(result)
+    assert isinstance(answer, blocks.Answer)
+    assert not any(isinstance(block, blocks.Answer) for block in details)
+    words = "".join(span.text for span in blocks.spans(answer.words))
+    assert 0 < len(words.splitlines()[0]) < 200
 
 
 @every_result
@@ -262,16 +272,56 @@ def in_order(words: str, *parts: str) -> bool:
     return -1 not in places and places == sorted(places)
 
 
-def test_findings_come_first_and_in_full() -> None:
+def test_findings_come_after_the_answer_and_in_full() -> None:
     text, page = checked(Verdicts((FINDING, WARNING, INFO)))
     parts = [
-        "CRITICAL", FINDING.title, FINDING.code, "who", "rank 1, decoder", "where", "train.py:88 training_step", "evidence",
+        "Verdicts", "CRITICAL", FINDING.title, FINDING.code, "who", "rank 1, decoder", "where", "train.py:88 training_step", "evidence",
         "rank 0 had 3.1", "both read after", "cause", "a division", "next steps", "run %grads", "clamp", "confidence", "medium",
-        "reference", "https://pytorch.org", "WARNING", WARNING.title, "INFO", INFO.title, "Verdicts", "answer", "42",
+        "reference", "https://pytorch.org", "WARNING", WARNING.title, "INFO", INFO.title, "answer", "42",
     ]  # fmt: skip
-    assert in_order(text, *parts)
     assert in_order(re.sub(r"\s+", " ", page.words), *parts)
-    assert text.splitlines()[0].startswith("✖ CRITICAL")
+    assert in_order(text[text.index("✖ CRITICAL", text.index("3 ●")) :], *parts[1:])
+
+
+def test_several_findings_begin_with_a_line_each_and_a_notebook_opens_the_first() -> None:
+    text, page = checked(Verdicts((FINDING, WARNING, INFO)))
+    lines = text.splitlines()
+    assert lines[0] == "Verdicts"
+    titles = ("1 ✖ CRITICAL", FINDING), ("2 ▲ WARNING", WARNING), ("3 ● INFO", INFO)
+    assert lines[2:5] == [f"  {sign} {finding.title}  {finding.code}" for sign, finding in titles]
+    folds = [attributes for tag, attributes in page.found if tag == "details"]
+    assert ["open" in fold for fold in folds] == [True, False, False]
+
+
+def test_one_finding_needs_no_summary_and_no_fold() -> None:
+    text, page = checked(Verdicts((FINDING,)))
+    assert text.count(FINDING.title) == 1
+    assert "details" not in [tag for tag, _ in page.found]
+
+
+def test_the_blamed_line_stands_between_its_neighbours() -> None:
+    excerpt = model.Excerpt(
+        "/home/ada/train.py", 88, 87, ("def step(batch):", "    loss.backward()  # <b>" + "x" * 200, "")
+    )
+    text, page = checked(Verdicts((dataclasses.replace(FINDING, source=excerpt),)))
+    assert "  87 │ def step(batch):" in text
+    assert "> 88 │     loss.backward()  # <b>xx" in text, "marked for eyes that see no colour"
+    assert in_order(text, "where", "train.py:88", "87 │", "88 │", "89 │", "evidence")
+    assert in_order(page.words, "train.py:88", "train.py, line 88", "def step", "loss.backward()  # <b>", "evidence")
+    assert [a for tag, a in page.found if a.get("class") == "traindbg-meant"]
+
+
+def test_what_is_needed_is_not_folded_at_a_terminal() -> None:
+    folds = [blocks.Fold("seen", [blocks.Line("one")], needed=True), blocks.Fold("more", [blocks.Line("two")])]
+    assert as_text.draw(folds, width=80, colour=False).split() == ["seen", "one", "▸", "more"]
+
+
+def test_commands_in_captions_and_footnotes_are_said_as_code() -> None:
+    html = as_html.draw(
+        [blocks.Table("see `%lr`", [blocks.Column("a")], [[blocks.Span("–", "muted", why="ask `%steps`")]])]
+    )
+    assert '<caption>see <code class="traindbg-code">traindbg lr</code></caption>' in html
+    assert 'not available: ask <code class="traindbg-code">traindbg steps</code>' in html
 
 
 def test_labels_are_chinese_where_the_reader_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +344,7 @@ def test_labels_are_chinese_where_the_reader_is(monkeypatch: pytest.MonkeyPatch)
             "警告",
             "提示",
         )
-        assert in_order(words, *labels)
+        assert in_order(words[words.rindex("严重") :], *labels)
         assert "CRITICAL" not in words
     assert "没有回答" in render.text(model.Steps((), silent([3])), 100)
 

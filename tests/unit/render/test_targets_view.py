@@ -42,9 +42,9 @@ def row(words: str, start: str) -> str:
          "next: `%attach kernel:49993c88`"),
         ([NAMELESS], "no training process is running on this host; 1 kernel trains nothing: kernel:0a11b2c3",
          "Start the job, or name a pid: `%attach PID`"),
-        ([closed(77)], "no training job on this host can be attached to; 1 cannot: 77", "`%attach 77` says what would let you in"),
+        ([closed(77)], "▲ no training job on this host can be attached to; 1 cannot: 77", "`%attach 77` says what would let you in"),
         ([], "no training process is running on this host", "Start the job, or name a pid: `%attach PID`"),
-        ([closed(pid) for pid in range(6)], "no training job on this host can be attached to; 6 cannot: 0, 1, 2, 3 and 2 more",
+        ([closed(pid) for pid in range(6)], "▲ no training job on this host can be attached to; 6 cannot: 0, 1, 2, 3 and 2 more",
          "`%attach 0` says what would let you in"),
     ],
 )  # fmt: skip

@@ -19,8 +19,8 @@ def row(words: str, start: str) -> str:
 
 def test_damaged_files_come_before_good_ones() -> None:
     words = render.text(scenes.verified(3), 120)
-    assert "2 not what was written" in words
-    names = [line.split()[0] for line in words.splitlines() if re.search(r" (good|damaged|missing|extra) ", line)]
+    assert words.startswith("✖ 2 files are not what was written: 1 damaged, 1 missing")
+    names = [line.split()[0] for line in words.splitlines()[1:] if re.search(r" (good|damaged|missing|extra) ", line)]
     assert names == ["model.pt", "optimizer.pt", "notes.txt", "rank-1.pt", "rank-2.pt"]
     assert row(words, "optimizer.pt") == "optimizer.pt missing 2 GiB –¹ 0"
     assert "every byte is what was written" in render.text(scenes.verified(3, bad=False), 120)

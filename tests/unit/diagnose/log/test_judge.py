@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from log_evidence import error, evidence, full_of_literals, lines
+from log_evidence import error, evidence, full_of_literals, judged, lines
 
 from jupyter_traindbg.diagnose.log import judge
 from jupyter_traindbg.diagnose.log.family import Family
 from jupyter_traindbg.diagnose.log.knowledge import families, parse
+from jupyter_traindbg.log_report import of_text
 from jupyter_traindbg.model import Finding, LogEvidence, LogFrame, LogSeries
 
 
@@ -282,6 +283,24 @@ def test_an_exception_without_traceback_counts_only_near_the_end() -> None:
     early, late = f"ValueError: x\n{filler}", f"{filler}\nValueError: x"
     assert codes(evidence(early, errors=[error(lines(early)[0], "ValueError", "x")]), UNKNOWN) == []
     assert codes(evidence(late, errors=[error(lines(late)[-1], "ValueError", "x")]), UNKNOWN) == ["uncaught_exception"]
+
+
+def test_an_event_is_the_line_that_names_the_exception_and_never_a_mere_rule() -> None:
+    rule = "=" * 60
+    begun = "step 1 loss 2.3\nTraceback (most recent call last):\n"
+    frame = '  File "/home/me/fit.py", line 9, in batch\n    check(rows)\n'
+    (event,) = of_text(f"{begun}{frame}ValueError: no rows left\n").timeline
+    assert (event.line.number, event.line.text) == (5, "ValueError: no rows left")
+    boxed = f"╭{'─' * 20} Traceback (most recent call last) {'─' * 20}╮\n│ /home/me/fit.py:9 in batch │\n╰{'─' * 30}╯\n"
+    (event,) = of_text(f"step 1 loss 2.3\n{boxed}ValueError: no rows left\n").timeline
+    assert event.line.text == "ValueError: no rows left"
+    (found,) = judged(f"{begun}{frame}RuntimeError: {rule}\nthe batch of step 5 is empty\n{rule}\n")
+    assert (
+        found.title
+        == "An exception ended the run: RuntimeError in batch (/home/me/fit.py:9): the batch of step 5 is empty"
+    )
+    (event,) = of_text(f"{begun}{frame}").timeline
+    assert event.line.text.startswith('  File "/home/me/fit.py"'), "it was cut off before its name"
 
 
 def test_a_family_that_knows_the_exception_takes_it() -> None:

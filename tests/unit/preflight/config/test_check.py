@@ -122,7 +122,7 @@ def test_nothing_named_is_this_machine_alone(capsys: pytest.CaptureFixture[str])
     assert found.plan.dialects == ()
     assert found.plan.machine.cpus > 0
     assert found.taken_s > 0
-    assert "preflight of this machine" in render.text(found)
+    assert " · this machine · " in render.text(found).splitlines()[0]
 
 
 def test_unknown_keys_and_an_empty_file_are_no_finding() -> None:

@@ -1,0 +1,80 @@
+"""A bundle, unpacked beside itself, and its index shown in a browser's window where there can be one."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import webbrowser
+import zipfile
+from pathlib import Path
+
+from ..language import text
+from ..model import Report
+
+__all__ = ["opened"]
+
+LONGEST_S = 10.0
+IN_A_TERMINAL = frozenset(("browsh", "carbonyl", "elinks", "links", "links2", "lynx", "netrik", "w3m", "www-browser"))
+
+
+def opened(made: Report, *, notebook: bool = False) -> Report:
+    """`made`, unpacked, its index shown in a window within 10 s; what cannot be done is told in it, and nothing is raised.
+
+    `notebook`: its reader sits at a browser already, perhaps of another machine, so no window is opened.
+    """
+    try:
+        index = _unpacked(made.path)
+    except (OSError, zipfile.BadZipFile) as e:
+        why = getattr(e, "strerror", None) or str(e)
+        return dataclasses.replace(
+            made, not_opened=text(f"not opened: it could not be unpacked: {why}", f"未打开：无法解压：{why}")
+        )
+    return dataclasses.replace(made, index=index, not_opened=_in_lab() if notebook else _shown(index))
+
+
+def _in_lab() -> str:
+    return text("double-click it in JupyterLab's file browser", "请在 JupyterLab 的文件浏览器中双击打开")
+
+
+def _unpacked(path: str) -> str:
+    """Where the index lies now: in a folder named after the bundle that was not there before; whole or not at all."""
+    beside = path.removesuffix(".zip") if path.endswith(".zip") else f"{path}-unpacked"
+    names = itertools.chain([beside], (f"{beside}-{n}" for n in itertools.count(2)))
+    folder = next(name for name in names if not os.path.lexists(name))
+    temporary = tempfile.mkdtemp(prefix=".traindbg-", suffix=".part", dir=os.path.dirname(path))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(temporary)
+        os.rename(temporary, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return os.path.join(folder, "index.html")
+
+
+def _shown(index: str) -> str:
+    """Opens a window with `index`; why not, where there can be none, or "". A browser that does not come is not waited for."""
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return text("not opened, there is no display here", "未打开，此处没有图形界面")
+    said: list[str] = []
+    thread = threading.Thread(target=lambda: said.append(_window(Path(index).as_uri())), daemon=True)
+    thread.start()
+    thread.join(LONGEST_S)
+    return said[0] if said else text("not opened, no browser came within 10 s", "未打开，10 秒内浏览器没有启动")
+
+
+def _window(address: str) -> str:
+    try:
+        browser = webbrowser.get()
+        name = os.path.basename(str(getattr(browser, "name", "")))
+        if type(browser) is webbrowser.GenericBrowser or name in IN_A_TERMINAL:
+            return text(f"not opened, {name} would take this terminal", f"未打开，{name} 会占用此终端")
+        started = browser.open(address)
+    except (webbrowser.Error, OSError) as e:
+        return text(f"not opened, there is no browser here ({e})", f"未打开，此处没有浏览器（{e}）")
+    return "" if started else text(f"not opened, {name} did not start", f"未打开，{name} 没有启动")

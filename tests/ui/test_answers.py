@@ -1,0 +1,109 @@
+"""What results look like in JupyterLab, in both themes: all those that the tests of rendering have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from browsers import Notebook, set_theme
+from playwright.sync_api import Locator, expect
+from render_scenes import LARGE, SMALL
+from support import REPO
+
+pytestmark = pytest.mark.timeout(600)
+
+Open = Callable[..., Notebook]
+Shot = Callable[..., None]
+
+PALE = """
+view => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const parts = colour => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].map(part => part / 255);
+  };
+  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const behind = node => {
+    const layers = [];
+    for (let at = node; at; at = at.parentElement) layers.unshift(parts(getComputedStyle(at).backgroundColor));
+    return layers.reduce((below, top) => over(top, below), [1, 1, 1, 1]);
+  };
+  const light = colour => {
+    const [r, g, b] = colour.slice(0, 3).map(c => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const pale = [];
+  const texts = document.createTreeWalker(view, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || node.closest('svg, style') || !node.checkVisibility()) continue;
+    const ground = behind(node);
+    const [a, b] = [light(over(parts(getComputedStyle(node).color), ground)), light(ground)];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) pale.push(`${contrast.toFixed(2)} ${node.className}: ${texts.currentNode.data.trim().slice(0, 60)}`);
+  }
+  return pale;
+}
+"""
+"""The texts below `view` whose contrast is less than 4.5 (WCAG 2.2, 1.4.3), with what it is."""
+
+
+def scene(group: str, name: str) -> str:
+    return (
+        f"import sys; sys.path.insert(0, {str(REPO / 'tests')!r})\nfrom render_scenes import {group}\n{group}[{name!r}]"
+    )
+
+
+def view(book: Notebook, index: int) -> Locator:
+    return book.output(index).locator(".traindbg-view").first
+
+
+def check(shown: Locator) -> None:
+    """Its first line is its answer, it is as wide as there is room for, and no mark-up is left."""
+    first = shown.locator(":scope > :not(style)").first
+    expect(first).to_have_class("traindbg-title")
+    assert first.inner_text().strip()
+    room, wide = shown.evaluate("v => [v.clientWidth, v.scrollWidth]")
+    assert wide <= room, "nothing reaches beyond its cell"
+    assert "`" not in shown.inner_text(), "what stands between backticks is shown as code"
+
+
+@pytest.mark.parametrize("group", ["SMALL", "LARGE"])
+def test_every_result_begins_with_its_answer_and_can_be_read_in_both_themes(open_notebook: Open, group: str) -> None:
+    names = list({"SMALL": SMALL, "LARGE": LARGE}[group])
+    book = open_notebook([scene(group, name) for name in names])
+    for index in range(len(names)):
+        book.run(index)
+        check(view(book, index))
+    for theme in ("light", "dark"):
+        set_theme(book.page, theme)
+        pale = {name: view(book, index).evaluate(PALE) for index, name in enumerate(names)}
+        assert {name: texts for name, texts in pale.items() if texts} == {}, theme
+
+
+SHOWN = {
+    "SMALL": [
+        "diagnosis",
+        "grads",
+        "lr, actions in force",
+        "memory",
+        "steps",
+        "stacks",
+        "preflight",
+        "checkpoint verified",
+        "environ",
+    ],
+    "LARGE": ["grads", "steps", "stacks"],
+}
+"""These are looked at: docs/images has them."""
+
+
+@pytest.mark.parametrize("group", ["SMALL", "LARGE"])
+def test_views_to_be_looked_at(open_notebook: Open, screenshot: Shot, group: str) -> None:
+    book = open_notebook([scene(group, name) for name in SHOWN[group]])
+    for index, name in enumerate(SHOWN[group]):
+        book.run(index)
+        file = name.replace(",", "").replace(" ", "-") + ("-300-ranks" if group == "LARGE" else "")
+        screenshot(f"answer-{file}", view(book, index))
