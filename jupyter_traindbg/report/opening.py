@@ -8,13 +8,14 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
+import time
 import webbrowser
 import zipfile
 from pathlib import Path
 
 from ..language import text
 from ..model import Report
+from ..tasks import Task
 
 __all__ = ["opened"]
 
@@ -61,11 +62,8 @@ def _shown(index: str) -> str:
     """Opens a window with `index`; why not, where there can be none, or "". A browser that does not come is not waited for."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return text("not opened, there is no display here", "未打开，此处没有图形界面")
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(_window(Path(index).as_uri())), daemon=True)
-    thread.start()
-    thread.join(LONGEST_S)
-    return said[0] if said else text("not opened, no browser came within 10 s", "未打开，10 秒内浏览器没有启动")
+    said = Task(lambda: _window(Path(index).as_uri()), "browser").in_time(time.monotonic() + LONGEST_S)
+    return text("not opened, no browser came within 10 s", "未打开，10 秒内浏览器没有启动") if said is None else said
 
 
 def _window(address: str) -> str:

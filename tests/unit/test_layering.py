@@ -68,6 +68,7 @@ MAY_IMPORT = {
         "progress",
         "redact",
         "render",
+        "tasks",
         *DATA,
     ],  # asks a job by the questions that it is given
     "gather": ["attach", "evidence", "evidence_collectives", "evidence_soundness", "outside", "tasks", *DATA],

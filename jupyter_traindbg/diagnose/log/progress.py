@@ -24,7 +24,7 @@ ON_PURPOSE = frozenset(
 ENOUGH = 3
 """So many later marks of progress. One or two may be older than what is above them: standard output is buffered, errors are not."""
 BUFFERED = 300
-"""Of a rank that its launcher says has failed: standard output of the others may come a whole buffer later than its last words."""
+"""Of a rank that its launcher says has failed: standard output, its own too, may come a whole buffer later than its last words."""
 
 
 def _spread(first: int, last: int, repeats: int) -> list[int]:
@@ -133,8 +133,9 @@ class Progress:
         if source.complete > at:
             return True
         own = source.marks.get(line.rank, []) if line.rank is not None else []
-        judged_by = [own] if own and own[0] < line.number else source.marks.values()
-        enough = BUFFERED if line.rank in self._failed and not own else ENOUGH
+        shown = bool(own) and own[0] < line.number
+        judged_by = [own] if shown else source.marks.values()
+        enough = BUFFERED if line.rank in self._failed and not shown else ENOUGH
         return any(len(marks) - bisect_right(marks, at) >= enough for marks in judged_by)
 
     def completed(self, line: LogLine, number: int) -> bool:

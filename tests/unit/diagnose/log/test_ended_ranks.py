@@ -106,6 +106,13 @@ def test_a_failure_that_is_known_is_the_root_too_though_others_print_steps_after
     assert found.who == ("rank 1",)
 
 
+def test_a_rank_has_not_got_over_what_it_printed_before_its_own_buffered_steps() -> None:
+    """``torchrun --tee 3``: standard output comes when the rank ends, standard error at once."""
+    root = raised(1, "RuntimeError: the batch is empty", 9)
+    found = only(root + steps(5) + steps(40, rank=1) + summary(1, 1, 0), "uncaught_exception")
+    assert found.who == ("rank 1",)
+
+
 def test_what_a_rank_got_over_long_before_it_failed_is_no_root() -> None:
     early = raised(1, "ValueError: no cache yet", 12, "read_cache()", "warm")
     late = raised(1, "KeyError: 'tokenizer'", 53, "vocabulary[name]", "load")
