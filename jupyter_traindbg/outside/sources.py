@@ -74,13 +74,13 @@ def _rows(file: str) -> list[str]:
 
 
 def excerpt(rows: Sequence[str], line: int, file: str) -> Excerpt:
-    """Line `line` (from 1, and there) of a file with the `rows`, and `AROUND` before and after it."""
+    """Line `line` (from 1, and there) of a file with the `rows`, and `AROUND` before and after it, but no blank ones at the ends."""
     first = max(1, line - AROUND)
     shown = {n: row.expandtabs(4).rstrip() for n, row in enumerate(rows[first - 1 : line + AROUND], first)}
-    while shown and not shown[max(shown)]:
-        del shown[max(shown)]
+    while shown and not (shown[max(shown)] and shown[min(shown)]):
+        del shown[max(shown) if not shown[max(shown)] else min(shown)]
     cut = min((len(row) - len(row.lstrip()) for row in shown.values() if row), default=0)
-    return Excerpt(file, line, first, tuple(row[cut : cut + LONGEST] for row in shown.values()))
+    return Excerpt(file, line, min(shown, default=line), tuple(row[cut : cut + LONGEST] for row in shown.values()))
 
 
 def text_of(pid: int, file: str) -> str | None:

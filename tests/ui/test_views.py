@@ -136,7 +136,7 @@ def test_the_slider_changes_what_the_training_uses(
 ) -> None:
     trained = start("watched.py")
     _, watch = watched(open_notebook, trained.pid, "learning_rate")
-    group = watch.get_by_role("region", name="SGD, group 1")
+    group = watch.get_by_role("region", name="SGD, group 1", exact=True)
     slider = group.get_by_role("slider")
     slider.focus()
     for _ in range(15):  # 50 steps are a decade
@@ -156,7 +156,7 @@ def test_the_slider_changes_what_the_training_uses(
     expect(done).to_contain_text(re.compile(r"rank 0: verified from step [\d,]+ (\([\d,]+ )?since the attach\)? on"))
     eventually(lambda: rates_used(trained)[-1] == pytest.approx(wanted, rel=1e-6))
     expect(group).to_contain_text("in force: hold")
-    expect(watch.get_by_role("region", name="SGD, group 0")).not_to_contain_text("in force")
+    expect(watch.get_by_role("region", name="SGD, group 0", exact=True)).not_to_contain_text("in force")
     screenshot("view-learning-rate-applied", watch)
 
     group.get_by_role("button", name="Multiply the schedule of SGD, group 1 by 0.5").click()
@@ -176,7 +176,7 @@ def test_the_slider_changes_what_the_training_uses(
 def test_a_slip_is_asked_about_and_nonsense_is_told_in_a_line(open_notebook: Open, start: Start, page: Page) -> None:
     trained = start("watched.py")
     _, watch = watched(open_notebook, trained.pid, "learning_rate")
-    group = watch.get_by_role("region", name="SGD, group 1")
+    group = watch.get_by_role("region", name="SGD, group 1", exact=True)
     field, box = group.get_by_role("textbox"), watch.locator(".tdb-confirm")
     for nonsense, words in {
         "fast": '"fast" is not a number; give a number such as 1e-4',
@@ -256,7 +256,7 @@ def test_in_the_notebook_that_trains_a_change_is_made_while_the_cell_runs(open_n
     book.run(0)
     watch = book.output(0).locator(".tdb-watch")
     book.run(1, wait=False)
-    group = watch.get_by_role("region", name="SGD, group 0")
+    group = watch.get_by_role("region", name="SGD, group 0", exact=True)
     group.get_by_role("button", name="Multiply the schedule of SGD, group 0 by 0.5").click()
     watch.locator(".tdb-confirm").get_by_role("button", name="Apply").click()
     expect(watch.locator(".tdb-done")).to_contain_text("rank 0: verified from")
@@ -299,9 +299,9 @@ def test_the_checkpoint_button_writes_one_that_verifies(
     resume.get_by_role("button", name=re.compile("Copy")).click()
     expect(resume.get_by_role("status")).to_have_text(re.compile("copied|selected"))
     verify = watch.locator(".tdb-code code").filter(has_text="--verify").inner_text()
-    assert shlex.split(verify) == ["traindbg", "checkpoint", "--verify", str(target)]
+    assert shlex.split(verify) == ["%checkpoint", "--verify", str(target)], "as a notebook spells it"
     ended = subprocess.run(
-        [sys.executable, "-m", "jupyter_traindbg.cli", *shlex.split(verify)[1:]],
+        [sys.executable, "-m", "jupyter_traindbg.cli", *shlex.split(verify.removeprefix("%"))],
         check=False,
         capture_output=True,
         text=True,
@@ -366,7 +366,7 @@ def test_a_hung_job_is_told_with_its_stacks_and_groups(
 def test_a_job_that_has_ended_is_told_in_a_line(open_notebook: Open, start: Start) -> None:
     trained = start("watched.py")
     _, watch = watched(open_notebook, trained.pid, "learning_rate")
-    watch.get_by_role("region", name="SGD, group 1").wait_for()
+    watch.get_by_role("region", name="SGD, group 1", exact=True).wait_for()
     trained.stop()
     watch.get_by_role("button", name="× 0.5").first.click()
     trouble = watch.locator(".tdb-trouble:visible")

@@ -132,8 +132,9 @@ def test_the_lines_around_the_one_that_is_meant() -> None:
     assert sources.excerpt(rows, 10, "train.py").first == 7
 
 
-def test_blank_lines_at_the_end_and_long_ones_are_cut_and_tabs_are_four_wide() -> None:
-    found = sources.excerpt(["\tif x:", "", "\t\t" + "y" * 1000, "", "  "], 3, "t.py")
+def test_blank_lines_at_the_ends_and_long_ones_are_cut_and_tabs_are_four_wide() -> None:
+    found = sources.excerpt(["", "\tif x:", "", "\t\t" + "y" * 1000, "", "  "], 4, "t.py")
+    assert found.first == 2
     assert [len(line) for line in found.lines] == [5, 0, sources.LONGEST]
     assert found.lines[2].startswith("    yy")
 
