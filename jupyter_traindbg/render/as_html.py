@@ -16,7 +16,7 @@ from ..commands import command
 from ..frames.whose import short_path, short_place
 from .blocks import Block, Image, Inline, Span, fitted, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
-from .clean import clean, finalize
+from .clean import finalize
 from .frames import runs
 
 __all__ = ["draw", "page"]
@@ -62,11 +62,6 @@ def _spans(inline: Inline) -> Iterator[Span]:
             yield Span("", why=span.why)
 
 
-def _breakable(words: str) -> Markup:
-    """`words`, which may go on in the next line before a part of a name: those of parameters and files are long."""
-    return Markup("<wbr>").join(re.split(r"(?<=[./:])(?=[^\W\d])", clean(words)))
-
-
 def _svg(image: Image) -> Markup:
     """Markup already: of what a job wrote, only the letters' outlines are in it, and its name, which is escaped."""
     return Markup(image.drawn.svg(image.words))
@@ -88,14 +83,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        breakable=_breakable,
-        spans=_spans,
-        svg=_svg,
-        png_data=_png_data,
-        drawing=drawing,
-        runs=runs,
-        place=short_place,
-        path=short_path,
+        spans=_spans, svg=_svg, png_data=_png_data, drawing=drawing, runs=runs, place=short_place, path=short_path
     )
     environment.filters["fitted"] = partial(fitted, room=ROOM)
     environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT, most_rows=MOST_ROWS)

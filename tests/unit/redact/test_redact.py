@@ -13,7 +13,7 @@ import planted
 import pytest
 from cases import each
 
-from jupyter_traindbg.model import Finding
+from jupyter_traindbg.model import Excerpt, Finding
 from jupyter_traindbg.redact import PLACEHOLDER, Redactor, redact
 from jupyter_traindbg.redact.names import is_secret, secret_kind
 
@@ -232,3 +232,18 @@ def test_names(name: str, kind: str | None) -> None:
 @each("value", ["", "None", "true", "${X}", "$X", "<token>", "****", "(hidden)", "4096", "0.1", "1.5e-3"])
 def test_values_that_are_none(value: str) -> None:
     assert not is_secret("token", value, explicit=True)
+
+
+def test_the_source_beside_a_verdict_keeps_no_secret() -> None:
+    lines = (
+        'client = Client(api_key="sk-abcdefghijklmnopqrstuvwxyz123456")',
+        'password = "correct-horse-battery"',
+        "client.wait()",
+    )
+    finding = Finding("hang", "critical", "It waits", source=Excerpt("/home/ada/train.py", 3, 1, lines))
+    redactor = Redactor()
+    redactor.learn_from(finding)
+    told = redactor.value(finding).source
+    assert told is not None
+    assert told.lines[2] == "client.wait()"
+    assert not [line for line in told.lines if "sk-abc" in line or "battery" in line]
