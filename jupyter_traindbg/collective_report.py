@@ -17,12 +17,13 @@ from .frames.whose import user_frame
 from .model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives, Silent
 from .outside import flightrec, sources
 from .outside import stacks as outside
+from .tasks import Task
 
 __all__ = ["look", "of_dumps"]
 
 AGAIN_WITHIN_S = 3.0
 """So long we wait for calls to prove that they stand still, in a job of which nobody knows whether it is stuck."""
-STACKS_S = 1.0
+STACKS_S, SOURCES_S = 1.0, 1.0
 AT_WORK_S = 60.0
 """A rank that uses the CPU for longer while all others wait for it is named, whatever it does."""
 BUSY = "the others wait for it, and it is computing: `traindbg diagnose` tells work from a hang"
@@ -85,8 +86,11 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     kept, notes = _without_busy(verdict, busy, records)
     noted = tuple(dataclasses.replace(r, note="; ".join(filter(None, (r.note, notes.get(r.rank))))) for r in records)
     here = {link.rank for link in links if link.here}
-    told = at_source(kept, sources.read(a.stacks for a in answers if a.record.rank in here) if kept else {})
-    return Collectives(noted, tuple(silent), tuple(missing), world_size, tuple(told))
+    seen = [a.stacks for a in answers if a.record.rank in here]
+    lines = (
+        Task(lambda: sources.read(seen), "sources").in_time(min(ends, time.monotonic() + SOURCES_S)) if kept else None
+    )
+    return Collectives(noted, tuple(silent), tuple(missing), world_size, tuple(at_source(kept, lines or {})))
 
 
 def _without_busy(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .diagnose import log as rules
-from .diagnose.at_source import at_source
+from .diagnose.at_source import at_source, places
 from .errors import BadLog
 from .model import Finding, LogDiagnosis, LogEvidence, SourceLine
 from .outside import logs, sources
@@ -92,7 +92,7 @@ def _judged(target: str, evidence: LogEvidence, began: float) -> LogDiagnosis:
 
 def _sources(evidence: LogEvidence, findings: Sequence[Finding]) -> Mapping[str, SourceLine]:
     """The blamed lines that the log's tracebacks quote, from files here: it may be of another machine, and a disk may not answer."""
-    blamed = " ".join(finding.where or "" for finding in findings)
+    blamed = {place for finding in findings for place in places(finding)}
     frames = [frame for outer in evidence.errors for error in outer.chain() for frame in error.frames]
     printed = dict.fromkeys((f.file, f.line, f.code) for f in frames if f.code and f"{f.file}:{f.line}" in blamed)
     if not printed:

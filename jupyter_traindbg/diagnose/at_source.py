@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ..model import Finding, SourceLine
 
-__all__ = ["at_source"]
+__all__ = ["at_source", "places"]
 
 
 def at_source(findings: Iterable[Finding], sources: Mapping[str, SourceLine]) -> list[Finding]:
@@ -15,7 +15,12 @@ def at_source(findings: Iterable[Finding], sources: Mapping[str, SourceLine]) ->
     return [_one(finding, sources) for finding in findings]
 
 
-def _one(finding: Finding, sources: Mapping[str, SourceLine]) -> Finding:
+def places(finding: Finding) -> tuple[str, str]:
+    """What ``"file:line"`` of `finding` may be: all of its ``where``, or that without the function."""
     where = finding.where or ""
-    line = sources.get(where) or sources.get(where.rpartition(" ")[0])
+    return where, where.rpartition(" ")[0]
+
+
+def _one(finding: Finding, sources: Mapping[str, SourceLine]) -> Finding:
+    line = next((sources[place] for place in places(finding) if place in sources), None)
     return finding if line is None else dataclasses.replace(finding, source=line.excerpt)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from .. import report
+from .. import commands, report
 from ..errors import AmbiguousTarget, TraindbgError, UsageError
 from ..model import Report, Result
 from ..report import Subject, opening
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, session: Session) -> Result:
     made = _made(args, session)
-    return opening.opened(made, notebook=hasattr(session, "stay")) if args.open else made
+    return opening.opened(made, notebook=commands.magics_are_here()) if args.open else made
 
 
 def _made(args: argparse.Namespace, session: Session) -> Report:

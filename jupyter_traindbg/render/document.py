@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..language import text
-from ..model import Result, Silent
+from ..model import Finding, Result, Silent
 from .blocks import Answer, Block, Card, Inline, Pair, Pairs, Span
 from .grouping import compact_ranks, group_by, rank_list
 
@@ -19,14 +19,15 @@ View = Callable[[Any], Iterable[Block]]
 """From a result to its blocks, the first of them an `Answer`."""
 
 
-def document(result: Result) -> list[Block]:
-    """All blocks of `result`, in reading order."""
+def document(result: Result, findings: Sequence[Finding] | None = None) -> list[Block]:
+    """All blocks of `result`, in reading order; with `findings`, of what is wrong only these, since the others are told elsewhere."""
     answer, *details = view_of(type(result))(result)
     blocks: list[Block] = [_failed(result.failure, answer) if result.failure else answer]
-    if result.findings:
+    wrong = result.findings if findings is None else findings
+    if wrong:
         from .findings import verdict
 
-        blocks.append(verdict(result.findings))
+        blocks.append(verdict(wrong))
     return [*blocks, *silences(getattr(result, "silent", ())), *details]
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from ..frames import whose
 from ..frames.phases import Phase, phases_of
 from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, available
+from ..ray.workers.naming import together
 
 __all__ = ["StackGroup", "compact_ranks", "group_by", "group_stacks", "named", "rank_list"]
 
@@ -65,7 +66,7 @@ _PLURALS = {"process": "processes"}
 
 
 def named(names: Iterable[object]) -> str:
-    """Who is meant, as findings list them: ``rank 1, worker 5012``; many of one kind in runs, ``ranks 0-299 (300), decoder.bias``."""
+    """Who is meant, as findings list them: ``rank 1, worker 5012``; many of one kind in runs, ``ranks 0-299 (300), Collector[0-6]``."""
     numbers: dict[str, list[int]] = {}
     others: list[str] = []
     for name in map(str, names):
@@ -74,9 +75,8 @@ def named(names: Iterable[object]) -> str:
             others.append(name)
         else:
             numbers.setdefault(match[1], []).append(int(match[2]))
-    pieces = [piece for kind, found in numbers.items() for piece in _of_kind(kind, found)] + others
-    more = len(pieces) - PIECES
-    return ", ".join(pieces if more <= 0 else [*pieces[:PIECES], f"... ({more:,} more)"])
+    pieces = [piece for kind, found in numbers.items() for piece in _of_kind(kind, found)]
+    return ", ".join([*pieces, together(others, PIECES)] if others else pieces)
 
 
 def _of_kind(kind: str, numbers: Sequence[int]) -> list[str]:

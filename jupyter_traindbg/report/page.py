@@ -9,7 +9,7 @@ from pathlib import Path
 from .._version import __version__
 from ..model import Finding, Report, ReportFile, Result
 from ..render.blocks import Block
-from ..render.document import silences, view_of
+from ..render.document import document
 from ..render.findings import verdict
 from ..render.units import size
 from .context import Part
@@ -84,9 +84,7 @@ def _drawn(result: Result, told: Sequence[Finding]) -> list[Block]:
     """A result as its view shows it; its findings only where they are not `told` elsewhere."""
     known = {(f.code, f.title) for f in told}
     others = [f for f in result.findings if (f.code, f.title) not in known]
-    answer, *details = view_of(type(result))(result)
-    wrong = [verdict(others)] if others else []
-    return [answer, *wrong, *silences(getattr(result, "silent", ())), *details]
+    return document(result, others)
 
 
 def _severities(report: Report) -> list[tuple[str, int]]:

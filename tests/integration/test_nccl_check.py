@@ -46,6 +46,8 @@ def test_a_job_that_is_healthy_then_hangs_then_is_half_stopped_then_is_gone(
     _blames_rank_2(status, live)
     assert "dumps_flights.py" in live["findings"][0]["where"]
     assert live["findings"][0]["where"].endswith(" wait_for_shard")
+    source = live["findings"][0]["source"]
+    assert "sleep" in source["lines"][source["line"] - source["first"]], "the blamed line is shown"
     assert live["silent"] == []
 
     stopped = [r["pid"] for r in live["ranks"] if r["rank"] in (1, 3)]

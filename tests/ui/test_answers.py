@@ -35,16 +35,18 @@ view => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const pale = [];
+  let seen = 0;
   const texts = document.createTreeWalker(view, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const node = texts.currentNode.parentElement;
     if (!texts.currentNode.data.trim() || node.closest('svg, style') || !node.checkVisibility()) continue;
+    seen += 1;
     const ground = behind(node);
     const [a, b] = [light(over(parts(getComputedStyle(node).color), ground)), light(ground)];
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (contrast < 4.5) pale.push(`${contrast.toFixed(2)} ${node.className}: ${texts.currentNode.data.trim().slice(0, 60)}`);
   }
-  return pale;
+  return seen > 0 ? pale : ['nothing is seen'];
 }
 """
 """The texts below `view` whose contrast is less than 4.5 (WCAG 2.2, 1.4.3), with what it is."""

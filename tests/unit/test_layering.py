@@ -42,7 +42,7 @@ MAY_IMPORT = {
     ],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "outside", "tasks", *DATA],
     "evidence": ["frames", "model", "outside"],
-    "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", *DATA],
+    "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", "tasks", *DATA],
     "evidence_collectives": ["evidence", "model", "outside"],
     "gpu_report": ["diagnose.gpu", "outside.gpu", *DATA],
     "grads_report": ["actions.matching", "diagnose.soundness.gradients", "evidence", *DATA],

@@ -15,6 +15,7 @@ from .launch import is_of_launcher
 from .matching import Hit
 from .order import SURE, UNKNOWN, Candidate
 from .quantities import Value
+from .signs import has_words
 
 __all__ = ["events", "finding", "marks"]
 
@@ -27,7 +28,6 @@ DOUBTFUL = 0.3
 Role = Literal["cause", "finding", "consequence"]
 _RANK = re.compile(r"(?i)\b(?:global[ _]?)?rank[ =:]{0,2}(\d{1,6})\b")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
-_WORD = re.compile(r"[^\W_]")
 _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
 
 
@@ -80,7 +80,7 @@ def _telling(candidate: Candidate, evidence: LogEvidence) -> LogLine | None:
 
 def _says_something(line: LogLine) -> bool:
     """Not a mere rule, and not the mere head of a traceback."""
-    return _WORD.search(line.text.replace("Traceback (most recent call last)", "")) is not None
+    return has_words(line.text.replace("Traceback (most recent call last)", ""))
 
 
 def marks(candidates: Sequence[Candidate]) -> list[LogMark]:

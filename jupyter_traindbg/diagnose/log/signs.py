@@ -5,8 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["ANCHORS", "PREPARING", "Bar", "bar", "complete", "epoch", "final", "is_frame", "served", "step", "stopped"]
+__all__ = [
+    "ANCHORS",
+    "PREPARING",
+    "Bar",
+    "bar",
+    "complete",
+    "epoch",
+    "final",
+    "has_words",
+    "is_frame",
+    "served",
+    "step",
+    "stopped",
+]
 
+_WORD = re.compile(r"[^\W_]")
 _FINAL = (
     "training completed",
     "training complete",
@@ -80,6 +94,11 @@ class Bar:
     @property
     def full(self) -> bool:
         return self.at >= self.of
+
+
+def has_words(text: str) -> bool:
+    """Whether it is more than a rule that frames others."""
+    return _WORD.search(text) is not None
 
 
 def is_frame(low: str) -> bool:

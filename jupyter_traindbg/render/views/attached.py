@@ -25,15 +25,7 @@ def view(result: Attached) -> Iterator[Block]:
         Column("torch"),
     ]
     columns += [Column("frameworks", wrap=True), Column("note", wrap=True)]
-    used = [
-        True,
-        True,
-        True,
-        True,
-        True,
-        any(r.frameworks for r in result.ranks),
-        any(_note(r, told) for r in result.ranks),
-    ]
+    used = [*[True] * 5, any(r.frameworks for r in result.ranks), any(_note(r, told) for r in result.ranks)]
     rows = [[*_row(same), _note(same[0], told) or DASH] for same in group_by(result.ranks, _alike)]
     if rows:
         kept = [i for i, use in enumerate(used) if use]

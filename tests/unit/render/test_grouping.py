@@ -8,7 +8,7 @@ from render_scenes_checkpoints import JOB
 from render_scenes_stacks import STD, all_different, process, stacks, thread
 
 from jupyter_traindbg.model import Frame, NotAvailable, ProcessStacks, Stacks
-from jupyter_traindbg.render.grouping import compact_ranks, group_by, group_stacks, rank_list
+from jupyter_traindbg.render.grouping import compact_ranks, group_by, group_stacks, named, rank_list
 
 USER = Frame(f"{JOB}/train.py", 10, "main")
 LIBRARY = Frame(f"{STD}/threading.py", 331, "Condition.wait", library=True)
@@ -141,3 +141,15 @@ def test_who_holds_the_gil_comes_first_of_the_other_threads() -> None:
 def test_a_process_without_threads_is_still_there() -> None:
     (group,) = group_stacks(Stacks((ProcessStacks(3, 77, "rank", "py-spy", (), note="it ended"),)))
     assert (group.ranks, group.frames, group.note, group.where) == ((3,), (), "it ended", None)
+
+
+def test_who_is_meant_in_few_words() -> None:
+    assert named(["rank 1", "worker 5012"]) == "rank 1, worker 5012"
+    assert named([f"process {n}" for n in range(4000, 4300)]) == "processes 4000-4299 (300)"
+    workers = [f"Collector[{n}]" for n in range(1000)]
+    assert (
+        named(["rank 0", "rank 2", "rank 3", *workers, "decoder.bias"])
+        == "ranks 0, 2, 3 (3), Collector[0-999], decoder.bias"
+    )
+    assert named(f"layers.{n}.weight" for n in range(300)).endswith("layers.11.weight and 288 more")
+    assert named([]) == ""

@@ -11,6 +11,7 @@ from ....model import LogError, LogEvidence
 from ..exceptions import Place, in_program, inner_user_frame
 from ..launch import crash, is_of_launcher
 from ..progress import ON_PURPOSE, progress_of
+from ..signs import has_words
 from . import Fact
 
 __all__ = ["facts"]
@@ -18,8 +19,6 @@ __all__ = ["facts"]
 MOST = 20
 NEAR_THE_END = 12
 """An exception without a traceback counts only so near the end: programs print those of others and go on."""
-_WORDS = re.compile(r"\w")
-"""What a message framed by rules says is not in its first line."""
 _THREAD = "Exception in thread"
 _REPORTING = re.compile(
     r"[/\\](?:wandb|mlflow|comet_ml|neptune|clearml|swanlab|tensorboardX?|sentry_sdk|aim|dvclive|trackio)[/\\]"
@@ -93,7 +92,7 @@ def _ended_by(bare: LogError, evidence: LogEvidence) -> bool:
 
 
 def _fact(error: LogError) -> Fact:
-    message = next(filter(_WORDS.search, error.message.splitlines()), "").strip()[:300]
+    message = next(filter(has_words, error.message.splitlines()), "").strip()[:300]
     kind = error.type.rpartition(".")[2] or error.type
     values: dict[str, float | str] = {k: v for k, v in (("type", kind), ("message", message)) if v}  # it may be cut off
     frame = inner_user_frame(error)
