@@ -118,12 +118,25 @@ def _plot(result: Any) -> Any:
     return of_result(result)
 
 
+def _to_arrow(result: Any) -> Any:
+    from .tables import arrow
+
+    return arrow(result)
+
+
+def _to_frame(result: Any) -> Any:
+    from .tables import frame
+
+    return frame(result)
+
+
 def _install() -> None:
     """Teach results how they look; what that takes is imported when one is looked at."""
-    from .model import set_plotter, set_renderer
+    from .model import set_plotter, set_renderer, set_tables
 
     set_renderer(_render)
     set_plotter(_plot)
+    set_tables(_to_arrow, _to_frame)
 
 
 _install()

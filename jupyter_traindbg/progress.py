@@ -1,4 +1,7 @@
-"""Bars for what takes its time, where somebody may be looking: a terminal or a notebook. Drawn by tqdm, on stderr or as a widget."""
+"""Bars for what takes its time, where somebody may be looking: a terminal or a notebook. Drawn by tqdm, on stderr or as a widget.
+
+A bar leaves nothing behind, also not in the notebook's file.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import sys
 from types import TracebackType
 from typing import Any
 
-__all__ = ["BytesBar", "PartsBar"]
+__all__ = ["NOTHING", "BytesBar", "PartsBar"]
 
+NOTHING = {"text/plain": "", "text/html": ""}
+"""An output that takes no line, in a notebook and in what is made of it (of text alone an empty line would be left)."""
 AT_LEAST_BYTES = 200_000_000
 """Less is written before a bar has been read."""
 
@@ -17,19 +22,35 @@ class _Bar:
 
     def __init__(self) -> None:
         self._bar: Any = None
+        self._place: Any = None
 
     def _draw(self, **options: Any) -> None:
-        if not (sys.stderr.isatty() or _in_notebook()):
+        in_notebook = _in_notebook()
+        if not (sys.stderr.isatty() or in_notebook):
             return
         try:
-            from tqdm.auto import tqdm
+            if in_notebook:
+                self._draw_widget(options)
+            else:
+                from tqdm import tqdm
+
+                self._bar = tqdm(leave=False, **options)
         except ImportError:
             return  # the bar is a comfort
-        self._bar = tqdm(leave=False, **options)
+
+    def _draw_widget(self, options: dict[str, Any]) -> None:
+        from IPython.display import display
+        from tqdm.notebook import tqdm
+
+        self._bar = tqdm(leave=False, display=False, **options)
+        self._place = display(self._bar.container, display_id=True)
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
+        if self._place is not None:
+            self._place.update(NOTHING, raw=True)  # else an export shows the words that the bar began with
+            self._place = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

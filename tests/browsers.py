@@ -264,6 +264,43 @@ def screenshot(page: Page, tmp_path: Path) -> Callable[..., None]:
     return take
 
 
+PALE = """
+view => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const parts = colour => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].map(part => part / 255);
+  };
+  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const behind = node => {
+    const layers = [];
+    for (let at = node; at; at = at.parentElement) layers.unshift(parts(getComputedStyle(at).backgroundColor));
+    return layers.reduce((below, top) => over(top, below), [1, 1, 1, 1]);
+  };
+  const light = colour => {
+    const [r, g, b] = colour.slice(0, 3).map(c => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const pale = [];
+  let seen = 0;
+  const texts = document.createTreeWalker(view, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || node.closest('svg, style') || !node.checkVisibility()) continue;
+    seen += 1;
+    const ground = behind(node);
+    const [a, b] = [light(over(parts(getComputedStyle(node).color), ground)), light(ground)];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) pale.push(`${contrast.toFixed(2)} ${node.className}: ${texts.currentNode.data.trim().slice(0, 60)}`);
+  }
+  return seen > 0 ? pale : ['nothing is seen'];
+}
+"""
+"""The texts below `view` whose contrast is less than 4.5 (WCAG 2.2, 1.4.3), with what it is."""
+
+
 def set_theme(page: Page, theme: str) -> None:
     """Switch JupyterLab to the light or the dark theme."""
     page.evaluate(

@@ -14,6 +14,8 @@ from .. import commands
 from ..errors import AmbiguousTarget, NoTarget, TraindbgError
 from ..job import Job, attach
 from ..model import Result
+from ..progress import NOTHING
+from ..render import brought
 from ..render.short_commands import short_command
 from . import base, hearing
 from .completion import is_ours, matcher
@@ -107,8 +109,7 @@ class NotebookSession:
     def live(self) -> Iterator[Callable[[Result, str], None]]:
         from IPython.display import display
 
-        nothing = {"text/plain": ""}
-        place = display(nothing, raw=True, display_id=True)
+        place = display(NOTHING, raw=True, display_id=True)
 
         def show(result: Result, line: str) -> None:
             place.update(result)
@@ -116,7 +117,7 @@ class NotebookSession:
         try:
             yield show
         finally:
-            place.update(nothing, raw=True)  # the last one is what the magic returns
+            place.update(NOTHING, raw=True)  # the last one is what the magic returns
 
     def close(self, *, everything: bool = False) -> None:
         """Leave the current job, if any; with `everything` also those that are watched beside it."""
@@ -147,6 +148,7 @@ def unload(shell: InteractiveShell, session: NotebookSession) -> None:
     """Take the magics out again and leave the jobs."""
     session.close(everything=True)
     commands.in_a_notebook(False)
+    brought.forget(shell)
     shell.events.unregister("pre_run_cell", hearing.begin)
     shell.input_transformers_post.remove(_semicolon_as_argument)
     for name in commands.verbs():

@@ -3,7 +3,8 @@
 `base` has what all share, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it, `checkpoints` what
 is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that
 is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster
-and its workers do, `picture` a figure of any of it, `soundness` whether a training is sound, `targets` what can be attached to.
+and its workers do, `picture` a figure of any of it, `soundness` whether a training is sound, `targets` what can be attached to;
+`records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from . import (
     plan,
     preflight,
     ray,
+    records,
     report,
     soundness,
     targets,
@@ -41,6 +43,7 @@ from .picture import *
 from .plan import *
 from .preflight import *
 from .ray import *
+from .records import *
 from .report import *
 from .soundness import *
 from .targets import *
@@ -60,6 +63,7 @@ __all__ = [
     *plan.__all__,
     *preflight.__all__,
     *ray.__all__,
+    *records.__all__,
     *report.__all__,
     *soundness.__all__,
     *targets.__all__,

@@ -77,6 +77,7 @@ class Changed(Result):
     ``same_step``: whether it was agreed among several ranks. ``waited_s`` is how long it took to be effective, or was waited for it.
     """
 
+    _rows = "ranks"
     target: str
     change: str
     ranks: Sequence[RankChange]
@@ -152,6 +153,7 @@ class RankFreed:
 class Freed(Result):
     """What `%free_memory` shows. ``zero_grad``: whether gradients were to be dropped, too."""
 
+    _rows = "ranks"
     ranks: Sequence[RankFreed]
     zero_grad: bool
     silent: Sequence[Silent] = ()
@@ -225,6 +227,7 @@ class Checkpoint(Result):
     (`torch.distributed.checkpoint.load`). ``exact``: a run resumed from it is bit-identical to this one; ``inexact`` says why it is not.
     """
 
+    _rows = "ranks"
     directory: str
     kind: str
     taken: str

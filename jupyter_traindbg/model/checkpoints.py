@@ -57,6 +57,7 @@ class CheckedFile:
 class Verified(Result):
     """What `checkpoint --verify` shows: every file, read again and compared with the checksum taken when it was written."""
 
+    _rows = "files"
     path: str
     kind: str
     step: Maybe[int]
@@ -102,6 +103,7 @@ class Inspected(Result):
     ``step_from`` says where the step was read.
     """
 
+    _rows = "keys"
     path: str
     format: str
     bytes: int
@@ -145,6 +147,7 @@ class Compared(Result):
     ``renamed`` is how the left side's names become the right's, as (taken away, put in its place); the differences are those that remain.
     """
 
+    _rows = "differences"
     left: str
     right: str
     left_keys: int

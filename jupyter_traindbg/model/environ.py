@@ -41,6 +41,7 @@ class EnvironRow:
 class Environ(Result):
     """All variables of a job that have to do with training, the ones to look at first."""
 
+    _rows = "rows.values.ranks:rank"
     target: str
     ranks: Sequence[int]
     rows: Sequence[EnvironRow]

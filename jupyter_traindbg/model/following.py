@@ -47,6 +47,7 @@ class LogGrowth:
 class LogFollow(Result):
     """A log that is followed, at one moment. `in_stage_s` and the usual durations are of this log alone."""
 
+    _rows = ""
     target: str
     lines_read: int
     silent_s: float

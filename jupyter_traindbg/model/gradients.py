@@ -89,6 +89,7 @@ class RankGrads:
 class Grads(Result):
     """``same_step``: whether all ranks were read after the same optimizer step and can be compared; else why that is not known."""
 
+    _rows = "ranks.grads"
     ranks: Sequence[RankGrads]
     silent: Sequence[Silent] = ()
     verdict: Sequence[Finding] = ()

@@ -102,6 +102,7 @@ class RankCollectives:
 class Collectives(Result):
     """The collective view of a job. ``missing`` are ranks of the job of which there is nothing to read."""
 
+    _rows = "ranks.calls"
     ranks: Sequence[RankCollectives]
     silent: Sequence[Silent] = ()
     missing: Sequence[int] = ()
@@ -445,6 +446,7 @@ class Diagnosis(Result):
     failed. ``checks``: what else was looked at, and what could not be.
     """
 
+    _rows = "verdict"
     target: str
     state: Literal["stuck", "failed", "unsound", "slow", "progressing", "healthy", "idle", "ended", "not known"]
     why: Sequence[str]

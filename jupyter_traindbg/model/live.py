@@ -100,6 +100,7 @@ class Watched(Result):
     is the optimizer's own count of it.
     """
 
+    _rows = "ranks"
     target: str
     state: str
     words: str
@@ -125,6 +126,7 @@ class Watched(Result):
 class Exported(Result):
     """What `Job.export` wrote. ``thinned_rows`` of the ``rows`` stand for several steps each."""
 
+    _rows = ""
     path: str
     format: Literal["parquet", "trace"]
     bytes: int

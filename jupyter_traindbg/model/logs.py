@@ -232,6 +232,7 @@ class LogCourse:
 class LogDiagnosis(Result):
     """The verdict on a log. `bytes_read` and `lines_read` are of all its sources together; `taken_s` is reading and judging."""
 
+    _rows = "verdict"
     target: str
     sources: Sequence[LogSource]
     lines_read: int

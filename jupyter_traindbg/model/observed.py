@@ -61,6 +61,7 @@ class Rank:
 class Attached(Result):
     """What `%attach` shows: the target and its ranks."""
 
+    _rows = "ranks"
     target: str
     ranks: Sequence[Rank]
     attach_s: float
@@ -74,6 +75,7 @@ class Detached(Result):
     ``note`` says where they did not end at the same step on all ranks.
     """
 
+    _rows = ""
     target: str
     processes: int
     released: Sequence[InForce] = ()
@@ -127,6 +129,7 @@ class ProcessStacks:
 
 @dataclass(frozen=True)
 class Stacks(Result):
+    _rows = "processes.threads.frames:depth"
     processes: Sequence[ProcessStacks]
     silent: Sequence[Silent] = ()
     taken_s: float = 0.0
@@ -233,6 +236,7 @@ class RankSteps:
 
 @dataclass(frozen=True)
 class Steps(Result):
+    _rows = "ranks.steps"
     ranks: Sequence[RankSteps]
     silent: Sequence[Silent] = ()
 
@@ -290,6 +294,7 @@ class RankLr:
 
 @dataclass(frozen=True)
 class LearningRates(Result):
+    _rows = "ranks.optimizers.groups"
     ranks: Sequence[RankLr]
     silent: Sequence[Silent] = ()
 
@@ -342,6 +347,7 @@ class RankMemory:
 
 @dataclass(frozen=True)
 class Memory(Result):
+    _rows = "ranks.shares"
     ranks: Sequence[RankMemory]
     silent: Sequence[Silent] = ()
     verdict: Sequence[Finding] = ()
@@ -408,6 +414,7 @@ class GpuReport(Result):
     ``hung_call`` is the NVML call that got no answer; ``notes`` say what the reader must know to read the figures right.
     """
 
+    _rows = "devices"
     devices: Sequence[Device]
     driver: Maybe[str]
     cuda_driver: Maybe[str]

@@ -38,6 +38,7 @@ class Sketch:
 class Picture(Result):
     """What ``job.plot(...)`` and ``%plot`` give. ``words``: what it shows, its answer first; ``details``: what is in it as well."""
 
+    _rows = "sketches"
     of: str
     """``"loss"``, ``"lr"``, ``"grads"``, ``"memory"``, ``"estimate"``, ``"collectives"``, ``"log"`` or ``"runs"``."""
     title: str

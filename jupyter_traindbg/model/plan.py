@@ -338,6 +338,7 @@ class MemoryEstimate:
 class ConfigPreflight(Result):
     """A configuration, read and judged before its run."""
 
+    _rows = "verdict"
     plan: Plan
     memory: Maybe[MemoryEstimate] = _NOT_LOOKED_AT
     verdict: Sequence[Finding] = ()

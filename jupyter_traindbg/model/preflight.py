@@ -96,6 +96,7 @@ class AllReduce:
 class Preflight(Result):
     """One machine, looked at before a job. ``world_size`` is processes on all machines."""
 
+    _rows = "verdict"
     host: str
     backend: str
     nodes: int

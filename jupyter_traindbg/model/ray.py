@@ -429,6 +429,7 @@ class RayWorker:
 class RayWorkers(Result):
     """What every worker of a job (or of all jobs of a cluster) does, the ones in trouble first."""
 
+    _rows = "workers"
     target: str
     address: str
     ray_version: str
@@ -476,6 +477,7 @@ class RayRescue:
 class RayRescued(Result):
     """What `%ray_rescue` shows. ``done`` is False for a plan: nothing was changed then, and ``confirm`` is what to add to have it done."""
 
+    _rows = "items"
     target: str
     address: str
     action: str

@@ -45,6 +45,7 @@ class ReportSecret:
 class Report(Result):
     """A bundle that was written to ``path``."""
 
+    _rows = "parts"
     path: str
     size_bytes: int
     target: str

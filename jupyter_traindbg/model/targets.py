@@ -50,6 +50,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Targets(Result):
+    _rows = "targets"
     targets: Sequence[Target]
 
 

@@ -20,7 +20,9 @@ FALLBACK_WIDTH = 100
 
 def mimebundle(result: Result) -> dict[str, Any]:
     """`result` as ``text/plain`` (no colours, since it is saved in notebooks) and ``text/html``; a picture also as ``image/png``."""
-    bundle = {"text/plain": text(result), "text/html": html(result)}
+    from .brought import wanted
+
+    bundle = {"text/plain": text(result), "text/html": html(result, styled=wanted())}
     if isinstance(result, Picture) and result._drawn is not None:
         bundle["image/png"] = base64.b64encode(result.drawn.png()).decode()
     return bundle
@@ -42,10 +44,10 @@ def text(result: Result, width: int | None = None, colour: bool = False, *, full
         return draw(document(result), width=width, colour=colour, full=full)
 
 
-def html(result: Result) -> str:
-    """`result` as a fragment of HTML with its style: no scripts, no handlers, nothing loaded from elsewhere."""
+def html(result: Result, *, styled: bool = True) -> str:
+    """`result` as a fragment of HTML: no scripts, no handlers, nothing loaded from elsewhere. With its style (15 kB), unless that is on the page."""
     from .as_html import draw
     from .document import document
 
     with commands.about(result.asked_about):
-        return draw(document(result))
+        return draw(document(result), styled=styled)

@@ -17,7 +17,9 @@ from ..frames.whose import short_path, short_place
 from .blocks import Block, Image, Inline, Span, fitted, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import finalize
+from .columns import uniform
 from .frames import runs
+from .sorting import sorting
 
 __all__ = ["draw", "page"]
 
@@ -28,15 +30,27 @@ MOST_ROWS = 300
 """Of one table: a browser's patience and a notebook's size have limits. The result object has the rest."""
 
 
-def draw(blocks: Sequence[Block]) -> str:
-    """`blocks` as one ``<div>`` with its style."""
-    return _environment().get_template("view.html.jinja").render(blocks=blocks, notes=_Notes())
+def draw(blocks: Sequence[Block], *, styled: bool = True) -> str:
+    """`blocks` as one ``<div>``, with its style unless that is elsewhere on the page."""
+    template = _environment().get_template("view.html.jinja")
+    drawn = template.render(blocks=blocks, notes=_Notes(), style=_style() if styled else "")
+    return re.sub(r"\n\s*\n", "\n", drawn)  # in Markdown, HTML ends at an empty line
 
 
 def page(folder: Path, template: str, **values: object) -> str:
-    """A whole page from the `template` in `folder`, which may import ``blocks.html.jinja`` and is given `notes`. Raises Jinja2's errors."""
+    """A whole page from the `template` in `folder`, which may import ``blocks.html.jinja`` and is given `notes` and `style`.
+
+    Raises Jinja2's errors.
+    """
     environment = _environment().overlay(loader=FileSystemLoader([folder, _TEMPLATES]))
-    return environment.get_template(template).render(notes=_Notes(), **values)
+    return environment.get_template(template).render(notes=_Notes(), style=_style(), **values)
+
+
+@lru_cache(maxsize=1)
+def _style() -> Markup:
+    """The stylesheet of all views, without what is there for people. Markup already: it is a file of ours."""
+    css = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+    return Markup(re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)).strip())
 
 
 class _Notes:
@@ -85,6 +99,7 @@ def _environment() -> Environment:
     environment.filters.update(
         spans=_spans, svg=_svg, png_data=_png_data, drawing=drawing, runs=runs, place=short_place, path=short_path
     )
+    environment.filters.update(uniform=uniform, sorting=sorting)
     environment.filters["fitted"] = partial(fitted, room=ROOM)
     environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT, most_rows=MOST_ROWS)
     return environment

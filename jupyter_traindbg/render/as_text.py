@@ -40,6 +40,7 @@ from .blocks import (
 )
 from .chart import sparkline
 from .clean import clean
+from .columns import uniform
 from .frames import runs
 
 __all__ = ["draw"]
@@ -206,6 +207,7 @@ class _Drawing:
         return _hanging(Text(mark), self.words(line)) if mark else self.words(line)
 
     def _table(self, block: Table, depth: int) -> RenderableType:
+        block = uniform(block)
         rows = block.rows if self.full else block.rows[: block.shown]
         width = self.width - 2 * depth
         kept = _fitting(block, rows, width)

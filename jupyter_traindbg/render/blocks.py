@@ -25,6 +25,7 @@ __all__ = [
     "Inline",
     "Items",
     "Line",
+    "Notation",
     "Pair",
     "Pairs",
     "Part",
@@ -46,7 +47,8 @@ class Span:
     """A run of text. `why` becomes a footnote, printed once however often it is referred to.
 
     `hover` is shown where a mouse rests on it, in a notebook; a terminal has no such place. In a table, `fit` says the text in as many
-    characters as there is room for, and what it left out is on hover.
+    characters as there is room for, and what it left out is on hover; `value` is the number that the text says, by which a column is
+    sorted and written in one notation.
     """
 
     text: str
@@ -54,9 +56,12 @@ class Span:
     why: str = ""
     hover: str = ""
     fit: Callable[[str, int], str] | None = None
+    value: float | None = None
 
 
 Inline: TypeAlias = str | Span | Sequence[str | Span]
+Notation: TypeAlias = Callable[[Sequence[float]], Callable[[float], str]]
+"""How the numbers of one column are written, so that they can be compared by eye: given all finite ones, how to write each."""
 
 
 def spans(inline: Inline) -> tuple[Span, ...]:
@@ -112,7 +117,9 @@ class Items:
 
 @dataclass(frozen=True)
 class Column:
-    """`right`: numbers. In a narrow terminal a `wrap` column may be broken into several lines, a `spare` one left out (and named).
+    """`right`: numbers; `notation` says how to write them, given all of the column.
+
+    In a narrow terminal a `wrap` column may be broken into several lines, a `spare` one left out (and named).
 
     `below`, for the last column: it takes all the width that the others leave, and where that is too little, a line below each row.
     """
@@ -122,17 +129,22 @@ class Column:
     wrap: bool = False
     spare: bool = False
     below: bool = False
+    notation: Notation | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows whose first cell is their heading. Rows after the first `shown` are folded: ``... and 380 more parameters``."""
+    """Rows whose first cell is their heading. Rows after the first `shown` are folded: ``... and 380 more parameters``.
+
+    `nested` rows belong to one above them: they are not sorted.
+    """
 
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Inline]]
     shown: int = 20
     noun: str = "rows"
+    nested: bool = False
     kind = "table"
 
 

@@ -36,21 +36,21 @@ def measured(value: Maybe[T] | None, show: Callable[[T], str]) -> Span:
         return DASH
     if isinstance(value, NotAvailable):
         return Span("–", "muted", why=value.reason)
-    return Span(show(value))
+    return Span(show(value), value=value if isinstance(value, (int, float)) else None)
 
 
 def value(x: float | None, show: Callable[[float], str] = steady) -> Span:
     """A measured loss or norm; one that is not finite stands out."""
     if x is None:
         return DASH
-    return Span(show(x), "plain" if math.isfinite(x) else "bad")
+    return Span(show(x), "plain" if math.isfinite(x) else "bad", value=x)
 
 
 def setting(x: float | None) -> Span:
     """A learning rate or another setting, as it would be written down."""
     if x is None:
         return DASH
-    return Span(number(x, 4), "plain" if math.isfinite(x) else "bad")
+    return Span(number(x, 4), "plain" if math.isfinite(x) else "bad", value=x)
 
 
 def step_columns(

@@ -13,6 +13,7 @@ import pytest
 from browsers import Notebook
 from demos import DEMO, StartDemo, agent_directories, left_behind
 from kernels import TRAINING, Kernel
+from nbconvert import HTMLExporter, MarkdownExporter
 from playwright.sync_api import expect
 from support import Program
 from traces import footprint, settled
@@ -60,6 +61,19 @@ def test_the_demo_finds_the_training_and_leaves_it_unchanged(start_demo: StartDe
     assert agent_directories(int(told[1])) == []
     executed = nbformat.read(tmp_path / "00-attach.executed.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     assert all(cell.execution_count for cell in executed.cells if cell.cell_type == "code")
+    check_exports(executed)
+
+
+def check_exports(notebook: nbformat.NotebookNode) -> None:
+    """One stylesheet for all views; in Markdown tables that are whole, since HTML ends there at an empty line."""
+    page, _ = HTMLExporter().from_notebook_node(notebook)  # type: ignore[no-untyped-call]
+    text, _ = MarkdownExporter().from_notebook_node(notebook)  # type: ignore[no-untyped-call]
+    for exported in (page, text):
+        assert exported.count('<details class="traindbg-style">') == 1
+        assert exported.count("</table>") > 5
+    views = re.findall(r'(?s)<div class="traindbg-view">.*?\n\n', text)
+    assert len(views) == text.count('<div class="traindbg-view">')
+    assert all(view.rstrip().endswith("</div>") and view.count("<table") == view.count("</table>") for view in views)
 
 
 @pytest.mark.timeout(300)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from browsers import Notebook, set_theme
+from browsers import PALE, Notebook, set_theme
 from playwright.sync_api import Locator, expect
 from render_scenes import LARGE, SMALL
 from support import REPO
@@ -14,43 +14,6 @@ pytestmark = pytest.mark.timeout(600)
 
 Open = Callable[..., Notebook]
 Shot = Callable[..., None]
-
-PALE = """
-view => {
-  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const parts = colour => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data].map(part => part / 255);
-  };
-  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
-  const behind = node => {
-    const layers = [];
-    for (let at = node; at; at = at.parentElement) layers.unshift(parts(getComputedStyle(at).backgroundColor));
-    return layers.reduce((below, top) => over(top, below), [1, 1, 1, 1]);
-  };
-  const light = colour => {
-    const [r, g, b] = colour.slice(0, 3).map(c => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const pale = [];
-  let seen = 0;
-  const texts = document.createTreeWalker(view, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    const node = texts.currentNode.parentElement;
-    if (!texts.currentNode.data.trim() || node.closest('svg, style') || !node.checkVisibility()) continue;
-    seen += 1;
-    const ground = behind(node);
-    const [a, b] = [light(over(parts(getComputedStyle(node).color), ground)), light(ground)];
-    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) pale.push(`${contrast.toFixed(2)} ${node.className}: ${texts.currentNode.data.trim().slice(0, 60)}`);
-  }
-  return seen > 0 ? pale : ['nothing is seen'];
-}
-"""
-"""The texts below `view` whose contrast is less than 4.5 (WCAG 2.2, 1.4.3), with what it is."""
-
 
 def scene(group: str, name: str) -> str:
     return (

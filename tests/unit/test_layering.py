@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "grads_report": ["actions.matching", "diagnose.soundness.gradients", "evidence", *DATA],
     "evidence_soundness": ["frames", "model", "outside"],
     "log_report": ["diagnose", "outside", "tasks", *DATA],  # files, no job
+    "tables": DATA,  # a result in, a pyarrow Table or a pandas DataFrame out
     "plotting": ["log_report", "pictures", *DATA],  # a result or a log in, its picture out
     "log_following": ["diagnose", "outside", *DATA],
     "environment_report": ["attach", "diagnose", "outside", *DATA],
@@ -168,6 +169,7 @@ MAY_IMPORT = {
         "outside",
         "pictures",
         "preflight",
+        "progress",
         "ray.diagnosing",
         "ray.job",
         "ray.report",
@@ -199,6 +201,7 @@ MAY_IMPORT = {
         "ray.hook",
         "render",
         "resume",
+        "tables",
     ],
 }
 """What each part may import, itself aside; the longest name counts. A new part needs a line here: decide where in the flow it lies."""
@@ -238,6 +241,8 @@ HEAVY = {
     "jinja2",
     "psutil",
     "numpy",
+    "pandas",
+    "pyarrow",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 
 from ...language import text
 from ...model import Changed, GroupChange, NotAvailable, RankChange
@@ -11,6 +12,7 @@ from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table, To
 from ..common import DASH, measured, notes_of
 from ..findings import tone
 from ..grouping import compact_ranks, group_by
+from ..notations import settings
 from ..units import duration, number, plural
 
 DIFFERENT = 6
@@ -150,13 +152,14 @@ def _ranks(same: Sequence[RankChange], *, alone: bool) -> Iterator[Block]:
 
 
 def _table(groups: Sequence[GroupChange]) -> Table:
-    settings = {g.setting for g in groups}
+    changed = {g.setting for g in groups}
+    notation = settings if len(changed) == 1 else None  # a rate and a weight decay are not compared
     columns = [Column("optimizer"), Column("group"), Column("setting")]
-    columns += [Column("scheduled", right=True), Column("before", right=True), Column("after", right=True)]
+    columns += [Column(moment, right=True, notation=notation) for moment in ("scheduled", "before", "after")]
     columns += [Column("action", wrap=True)]
     notes = any(g.note for g in groups)
     columns += [Column("note", wrap=True)] if notes else []
-    clipping_only = settings == {"clip_norm"}
+    clipping_only = changed == {"clip_norm"}
 
     def row(g: GroupChange) -> list[Inline]:
         cells: list[Inline] = [
@@ -178,4 +181,4 @@ def _short(value: float) -> str:
 
 
 def _strong(span: Span) -> Span:
-    return Span(span.text, "strong") if span.tone == "plain" else span
+    return replace(span, tone="strong") if span.tone == "plain" else span

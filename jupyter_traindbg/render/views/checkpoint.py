@@ -10,6 +10,7 @@ from ...step_numbers import step_words
 from ..blocks import Answer, Block, Column, Inline, Items, Pair, Pairs, Span, Table, Tone
 from ..common import DASH, measured, median
 from ..grouping import compact_ranks, group_by
+from ..notations import sizes
 from ..units import duration, plural, size
 
 ROWS = 12
@@ -81,6 +82,10 @@ def _steps(rank: CheckpointRank) -> str:
     return ", ".join(step_words(number) for number in rank.numbers)
 
 
+def _first(rank: CheckpointRank) -> int | None:
+    return next((number.since_attach if number.own is None else number.own for number in rank.numbers), None)
+
+
 def _pause(result: Checkpoint) -> Inline:
     pauses = [(r.pause_s, r.rank) for r in result.ranks if not isinstance(r.pause_s, NotAvailable)]
     middle = median(p for p, _ in pauses)
@@ -99,9 +104,9 @@ def _ranks(ranks: Sequence[CheckpointRank]) -> Table:
     rows: list[list[Inline]] = [
         [
             Span(compact_ranks([r.rank for r in same]), "strong"),
-            _steps(same[0]),
+            Span(_steps(same[0]), value=_first(same[0])),
             measured(same[0].boundary, str),
-            size(sum(r.written_bytes for r in same)),
+            measured(sum(r.written_bytes for r in same), size),
         ]
         for same in groups
     ]
@@ -109,7 +114,7 @@ def _ranks(ranks: Sequence[CheckpointRank]) -> Table:
         Column("ranks", wrap=True),
         Column("step", right=True),
         Column("generators, loaders", wrap=True),
-        Column("written", right=True),
+        Column("written", right=True, notation=sizes),
     ]
     return Table("Ranks", columns, rows, ROWS, "groups of ranks")
 
@@ -117,10 +122,10 @@ def _ranks(ranks: Sequence[CheckpointRank]) -> Table:
 def _files(result: Checkpoint) -> Table:
     ordered = sorted(result.files, key=lambda f: (-f.bytes, f.name))
     rows: list[list[Inline]] = [
-        [Span(f.name, "strong"), DASH if f.rank is None else str(f.rank), size(f.bytes), Span(f.sha256[:12], "muted")]
+        [Span(f.name, "strong"), measured(f.rank, str), measured(f.bytes, size), Span(f.sha256[:12], "muted")]
         for f in ordered
     ]
-    columns = [Column("file", wrap=True), Column("rank", right=True), Column("size", right=True)]
+    columns = [Column("file", wrap=True), Column("rank", right=True), Column("size", right=True, notation=sizes)]
     return Table("Files", [*columns, Column("SHA-256", spare=True)], rows, ROWS, "files")
 
 

@@ -13,6 +13,7 @@ from ..collective_rows import DONE, RankRow, families_of, family_of, family_of_g
 from ..common import DASH, measured, notes_of
 from ..findings import tone
 from ..grouping import compact_ranks, group_by, rank_list
+from ..notations import durations
 from ..units import count, duration, plural
 
 FAMILIES = 5
@@ -65,7 +66,7 @@ def _waiting(waiting: Sequence[RankRow], rows: Sequence[RankRow]) -> tuple[str, 
         who = text(f"all {n:,} ranks", f"全部 {n:,} 个 rank ")
         if absent:
             who = text(f"{n:,} of {members:,} ranks", f"{members:,} 个 rank 中有 {n:,} 个")
-    name, since = f"{call.op} #{call.sequence}", for_ if isinstance(for_, str) else ""
+    name, since = f"{call.op} #{call.sequence}", "" if for_.value is None else for_.text
     family = family_of(same[0].rank, call.group)
     default = family == "default group"
     group = text("the default group" if default else family, "默认进程组" if default else f" {family} ")
@@ -129,7 +130,7 @@ def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[str]) 
     folded.sort(key=lambda same: _interest(same, blamed))
     shown = families[:FAMILIES]
     columns = [Column("ranks"), *(Column(_short(family), right=True) for family in shown)]
-    columns += [Column("waits in", wrap=True), Column("for", right=True), Column("at", wrap=True)]
+    columns += [Column("waits in", wrap=True), Column("for", right=True, notation=durations), Column("at", wrap=True)]
     caption = "Last issued / last completed on each group" + (
         f" ({len(families) - FAMILIES} more below)" if len(families) > FAMILIES else ""
     )
@@ -165,7 +166,8 @@ def _progress(row: RankRow, family: str) -> Inline:
     if family not in row.progress:
         return DASH
     issued, completed = row.progress[family]
-    return f"{'?' if issued is None else issued} / {'?' if completed is None else completed}"
+    words = f"{'?' if issued is None else issued} / {'?' if completed is None else completed}"
+    return Span(words, value=issued)
 
 
 def _waits(row: RankRow) -> Inline:
@@ -178,13 +180,13 @@ def _waits(row: RankRow) -> Inline:
     return [Span(f"{call.op} #{call.sequence}", "strong"), f"{peer} of {family}{state}"]
 
 
-def _for(same: Sequence[RankRow]) -> Inline:
+def _for(same: Sequence[RankRow]) -> Span:
     """How long; of ranks that wait alike, the longest."""
     waits: list[Maybe[float]] = [r.rank.waiting_s for r in same if r.pending is not None]
     if not waits:
         return DASH
     known = [w for w in waits if not isinstance(w, NotAvailable) and not math.isnan(w)]
-    return duration(max(known)) if known else measured(waits[0], duration)
+    return measured(max(known) if known else waits[0], duration)
 
 
 def _at(place: str | None) -> Inline:
@@ -237,7 +239,8 @@ def _range(numbers: Sequence[int | None]) -> Inline:
     known = [n for n in numbers if n is not None]
     if not known:
         return "?"
-    return str(known[0]) if min(known) == max(known) else f"{min(known)} - {max(known)}"
+    low, high = min(known), max(known)
+    return Span(str(low) if low == high else f"{low} - {high}", value=low)
 
 
 def _numbers(ranks: Sequence[RankCollectives]) -> Iterator[Block]:

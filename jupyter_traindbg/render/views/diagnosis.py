@@ -12,8 +12,9 @@ from ...language import text
 from ...model import Check, Diagnosis, RankState
 from ...ray.workers.naming import together
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
-from ..common import DASH
+from ..common import DASH, measured
 from ..grouping import compact_ranks, group_by, rank_list
+from ..notations import ages
 from ..units import age, duration
 
 ORDER = ("stopped", "ended", "not seen", "not known", "computing", "starting", "waiting", "stepping", "idle")
@@ -68,7 +69,7 @@ def _table(ranks: Sequence[RankState]) -> Table:
         Column(text("doing", "正在做"), wrap=True),
         Column(text("where", "位置"), wrap=True),
         *([Column(text("calls", "调用") if calls else text("step", "步"), right=True)] if steps else []),
-        *([Column(text("for", "已持续"), right=True)] if since else []),
+        *([Column(text("for", "已持续"), right=True, notation=ages)] if since else []),
     ]
     rows = [_row(same, steps=steps, since=since) for same in groups]
     title = text("Workers", "各 worker") if named else text("Ranks", "各 rank")
@@ -148,7 +149,7 @@ def _row(same: Sequence[RankState], *, steps: bool, since: bool) -> list[Inline]
         row.append(_range([r.steps for r in same if r.steps is not None]))
     if since:
         longest = max((r.since_s for r in same if r.since_s is not None), default=None)
-        row.append(DASH if longest is None else age(longest))
+        row.append(measured(longest, age))
     return row
 
 
@@ -184,4 +185,4 @@ def _range(steps: Sequence[int]) -> Inline:
     if not steps:
         return DASH
     low, high = min(steps), max(steps)
-    return str(low) if low == high else f"{low}-{high}"
+    return Span(str(low) if low == high else f"{low}-{high}", value=low)

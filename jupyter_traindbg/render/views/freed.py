@@ -9,6 +9,7 @@ from ...model import Freed, Maybe, NotAvailable, RankFreed
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import measured, notes_of
 from ..grouping import compact_ranks
+from ..notations import durations, sizes
 from ..units import duration, size
 
 SHOWN = 20
@@ -18,9 +19,10 @@ def view(result: Freed) -> Iterator[Block]:
     ranks = sorted(result.ranks, key=lambda r: (-_given_back(r), r.rank)) if len(result.ranks) > SHOWN else result.ranks
     yield _answer(result)
     cuda = any(not isinstance(r.cuda_reserved_after_bytes, NotAvailable) for r in ranks)
-    columns = [Column("rank"), Column("resident", right=True)]
-    columns += [Column("CUDA in use", right=True), Column("CUDA reserved", right=True)] if cuda else []
-    columns += [Column("objects collected", right=True), Column("pause", right=True), Column("when", wrap=True)]
+    memory = ("resident", *(("CUDA in use", "CUDA reserved") if cuda else ()))
+    columns = [Column("rank"), *(Column(name, right=True, notation=sizes) for name in memory)]
+    columns += [Column("objects collected", right=True), Column("pause", right=True, notation=durations)]
+    columns += [Column("when", wrap=True)]
     if ranks:
         most = ", the most given back first" if len(ranks) > SHOWN else ""
         yield Table(f"before → after{most}", columns, [_row(r, cuda) for r in ranks], SHOWN, "ranks")
@@ -65,13 +67,13 @@ def _row(r: RankFreed, cuda: bool) -> list[Inline]:
     if cuda:
         cells.append(_change(r.cuda_allocated_before_bytes, r.cuda_allocated_after_bytes))
         cells.append(_change(r.cuda_reserved_before_bytes, r.cuda_reserved_after_bytes))
-    return [*cells, f"{r.objects:,}", duration(r.took_s), r.at]
+    return [*cells, f"{r.objects:,}", measured(r.took_s, duration), r.at]
 
 
 def _change(before: Maybe[int], after: Maybe[int]) -> Inline:
     if isinstance(before, NotAvailable) or isinstance(after, NotAvailable):
         return measured(before if isinstance(before, NotAvailable) else after, size)
-    return f"{size(before)} → {size(after)}"
+    return [measured(before, size), " → ", measured(after, size)]
 
 
 def _given_back(r: RankFreed) -> int:

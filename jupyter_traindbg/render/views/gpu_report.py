@@ -14,6 +14,7 @@ from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Span, Tab
 from ..common import DASH, measured
 from ..findings import tone
 from ..grouping import group_by, rank_list
+from ..notations import sizes
 from ..units import duration, percent, plural, size
 
 IDENTITY = ("index", "uuid", "cuda_index", "mig_parent", "fault", "xids")
@@ -208,14 +209,14 @@ def _memory(d: Device) -> Inline:
     if isinstance(used, NotAvailable) or isinstance(total, NotAvailable):
         return measured(used, size)
     share = f" ({percent(used / total)})" if total else ""
-    return f"{size(used)} of {size(total)}{share}"
+    return Span(f"{size(used)} of {size(total)}{share}", value=used)
 
 
 def _power(d: Device) -> Inline:
     if isinstance(d.power_w, NotAvailable):
         return measured(d.power_w, str)
     limit = "" if isinstance(d.power_limit_w, NotAvailable) else f" of {d.power_limit_w:.0f}"
-    return f"{d.power_w:.0f}{limit} W"
+    return Span(f"{d.power_w:.0f}{limit} W", value=d.power_w)
 
 
 def _throttled(d: Device) -> Inline:
@@ -255,7 +256,7 @@ def _processes(result: GpuReport, devices: Sequence[Device]) -> Iterator[Block]:
             Column("whose"),
             Column("GPU"),
             Column("name", wrap=True),
-            Column("memory", right=True),
+            Column("memory", right=True, notation=sizes),
         ]
         rows = [_process(d, p) for d, p in found]
         caption = "Our processes on a GPU" if told else "Processes with memory on a GPU"

@@ -13,6 +13,7 @@ from ...step_numbers import read_after, step_words
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table
 from ..common import DASH, measured, notes_of, value
 from ..grouping import compact_ranks, group_by, rank_list
+from ..notations import values
 from ..units import percent, plural, steady
 
 SHOWN, SHOWN_MODULES = 12, 8
@@ -209,7 +210,7 @@ def _ranks(ranks: Sequence[RankGrads], *, compared: bool) -> Iterator[Table]:
     ]
     columns = [
         Column("ranks"),
-        Column("total norm", right=True),
+        Column("total norm", right=True, notation=values),
         Column("not finite", right=True),
         *([] if compared else [Column("read", wrap=True)]),
     ]
@@ -309,8 +310,8 @@ def _modules(parameters: Sequence[_Parameter], *, several: bool) -> Table:
         if bad:
             on: list[Inline] = [rank_list([rank for p in bad for rank in p.bad_ranks])] if several else []
             nan, inf = sum(p.nan_count for p in bad), sum(p.inf_count for p in bad)
-            cells = [f"{len(bad)} of {len(same)}", *on, _count(nan), _count(inf)]
-            rows.append([Span(_module(same[0].name), "strong"), *cells])
+            many = Span(f"{len(bad)} of {len(same)}", value=len(bad))
+            rows.append([Span(_module(same[0].name), "strong"), many, *on, _count(nan), _count(inf)])
     columns = [Column("module", wrap=True), Column("not finite", right=True)]
     columns += [Column("on rank", wrap=True)] if several else []
     columns += [Column("NaN", right=True), Column("Inf", right=True)]
@@ -335,11 +336,12 @@ def _table(parameters: Sequence[_Parameter], *, compared: bool) -> Table:
         Column("parameter", wrap=True),
         Column("shape", spare=True),
         Column("dtype", spare=True),
-        Column("norm", right=True),
+        Column("norm", right=True, notation=values),
     ]
-    columns += [Column("least", right=True), Column("worst on rank")] if differ else []
+    columns += [Column("least", right=True, notation=values), Column("worst on rank")] if differ else []
     columns += [Column("not finite on rank")] if bad_on else []
-    columns += [Column("max |g|", right=True), Column("zeros", right=True, spare=True)] if scanned else []
+    if scanned:
+        columns += [Column("max |g|", right=True, notation=values), Column("zeros", right=True, spare=True)]
     columns += [Column("NaN", right=True), Column("Inf", right=True)] if bad else []
 
     def row(p: _Parameter) -> list[Inline]:

@@ -11,6 +11,7 @@ from ...model import CheckpointPart, Inspected, NotAvailable, TensorKey
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured
 from ..grouping import group_by, rank_list
+from ..notations import sizes
 from ..units import count, plural, size
 
 SHOWN = 12
@@ -85,12 +86,13 @@ def _parts(parts: Sequence[CheckpointPart]) -> Table:
             Span(part.role, "strong"),
             there,
             tensors,
-            size(part.bytes) if part.tensors else DASH,
+            measured(part.bytes if part.tensors else None, size),
             part.where or DASH,
             part.note or DASH,
         ]
 
-    columns = [Column("part"), Column("there"), Column("tensors", right=True), Column("size", right=True)]
+    columns = [Column("part"), Column("there"), Column("tensors", right=True)]
+    columns += [Column("size", right=True, notation=sizes)]
     columns += [Column("where", wrap=True, spare=True), Column("note", wrap=True, spare=True)]
     return Table("What an exact resume needs, and what else is there", columns, [row(p) for p in parts], 20, "parts")
 
@@ -151,7 +153,7 @@ def _table(folded: Sequence[Repeated], caption: str, shown: int) -> Table:
         Column("times", right=True),
         Column("shape"),
         Column("dtype"),
-        Column("size", right=True),
+        Column("size", right=True, notation=sizes),
     ]
     columns += [Column("shares memory with", wrap=True, spare=True)] if tied else []
 
@@ -162,7 +164,7 @@ def _table(folded: Sequence[Repeated], caption: str, shown: int) -> Table:
             str(len(s.keys)),
             shape_of(key),
             key.dtype,
-            size(sum(k.bytes for k in s.keys)),
+            measured(sum(k.bytes for k in s.keys), size),
         ]
         return [*cells, key.tied_to or DASH] if tied else cells
 

@@ -23,6 +23,7 @@ from ...step_numbers import same_step, step_words
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, clock, measured, notes_of, setting, step_columns
 from ..grouping import compact_ranks, group_by
+from ..notations import counts, settings
 from ..units import count, number, plural
 
 DIFFERENT = 6
@@ -264,7 +265,8 @@ def _before_after(entry: LogEntry) -> Inline:
 
 def _pairs(entry: LogEntry) -> list[tuple[Span, Span]]:
     rows = [r for r in entry.groups if r.setting != "clip_norm"]
-    return list(dict.fromkeys((measured(r.before, _figure), measured(r.after, _figure)) for r in rows))[:FIGURES]
+    pairs = [(measured(r.before, _figure), measured(r.after, _figure)) for r in rows]
+    return list({(before.text, after.text): (before, after) for before, after in pairs}.values())[:FIGURES]
 
 
 def _figure(value: float) -> str:
@@ -282,18 +284,18 @@ def _table(optimizer: OptimizerLr, caption: str) -> Table:
     groups = optimizer.groups
     differs = any(not _same(g.lr, g.effective_lr) for g in groups)
     decays = any(not _same(_maybe(g.weight_decay), g.effective_weight_decay) for g in groups)
-    columns = [Column("group"), Column("scheduled lr" if differs else "lr", right=True)]
-    columns += [Column("used", right=True)] if differs else []
+    columns = [Column("group"), Column("scheduled lr" if differs else "lr", right=True, notation=settings)]
+    columns += [Column("used", right=True, notation=settings)] if differs else []
     ahead = any(
         not isinstance(g.next_lr, NotAvailable) or not isinstance(optimizer.scheduler, NotAvailable) for g in groups
     )
     columns += [Column("next", spare=True)] if ahead else []
     columns += [
-        Column("weight decay", right=True),
-        *([Column("decay used", right=True)] if decays else []),
+        Column("weight decay", right=True, notation=settings),
+        *([Column("decay used", right=True, notation=settings)] if decays else []),
         Column("momentum"),
         Column("parameters", right=True, spare=True),
-        Column("elements", right=True),
+        Column("elements", right=True, notation=counts),
     ]
 
     def row(g: OptimizerGroup) -> list[Inline]:
@@ -303,7 +305,7 @@ def _table(optimizer: OptimizerLr, caption: str) -> Table:
             cells.append(measured(g.next_lr, _next))
         decay: list[Inline] = [setting(g.weight_decay)]
         decay += [_strong(g.effective_weight_decay)] if decays else []
-        return [*cells, *decay, _momentum(g), f"{g.parameters:,}", count(g.elements)]
+        return [*cells, *decay, _momentum(g), f"{g.parameters:,}", measured(g.elements, count)]
 
     return Table(caption, columns, [row(g) for g in groups], 20, "groups")
 

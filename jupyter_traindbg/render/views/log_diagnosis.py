@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from ...language import text
 from ...model import Finding, LogDiagnosis, LogEvent, LogSource
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
-from ..common import DASH
+from ..common import DASH, measured
 from ..grouping import compact_ranks, named
+from ..notations import sizes
 from ..units import count, duration, plural, size
 
 _LINE = 160
@@ -114,10 +115,10 @@ def _files(sources: Sequence[LogSource]) -> Table:
     columns = [
         Column(text("file", "文件"), wrap=True),
         Column("rank", right=True),
-        Column(text("size", "大小"), right=True),
+        Column(text("size", "大小"), right=True, notation=sizes),
         Column(text("lines", "行数"), right=True),
     ]
     rows: list[list[Inline]] = [
-        [s.name, DASH if s.rank is None else str(s.rank), size(s.size_bytes), f"{s.lines:,}"] for s in sources
+        [s.name, measured(s.rank, str), measured(s.size_bytes, size), f"{s.lines:,}"] for s in sources
     ]
     return Table(text("Files", "文件"), columns, rows, 40, text("files", "个文件"))

@@ -11,6 +11,7 @@ from ..blocks import Answer, Bar, Block, Column, Curve, Fold, Inline, Items, Lin
 from ..common import DASH, finite, measured, notes_of, spread
 from ..findings import tone
 from ..grouping import compact_ranks, group_by
+from ..notations import sizes
 from ..units import percent, plural, size
 
 FEW = 4
@@ -234,24 +235,24 @@ def _cuda(cuda: Mapping[str, object]) -> Table:
         ]
         for name in names
     ]
-    columns = [Column("figure", wrap=True), *(Column(device, right=True) for device in by_device)]
+    columns = [Column("figure", wrap=True), *(Column(device, right=True, notation=sizes) for device in by_device)]
     return Table("CUDA allocator", columns, rows, 20, "figures")
 
 
 def _figure(name: str, figure: object) -> Inline:
     if not isinstance(figure, (int, float)):
         return DASH
-    return size(figure) if "bytes" in name else str(figure)
+    return measured(figure, size) if "bytes" in name else str(figure)
 
 
 def _children(rank: RankMemory) -> Fold:
     rows: list[list[Inline]] = [
-        [Span(str(c.pid), "strong"), c.name, size(c.rss_bytes)]
+        [Span(str(c.pid), "strong"), c.name, measured(c.rss_bytes, size)]
         for c in sorted(rank.children, key=lambda c: -c.rss_bytes)
     ]
     table = Table(
         "Child processes",
-        [Column("pid"), Column("name", wrap=True), Column("resident", right=True)],
+        [Column("pid"), Column("name", wrap=True), Column("resident", right=True, notation=sizes)],
         rows,
         20,
         "children",
@@ -303,8 +304,8 @@ def _largest(ranks: Sequence[RankMemory]) -> Table:
         [
             Span(f"rank {r.rank}", "strong"),
             str(r.pid),
-            size(r.rss_bytes),
-            size(r.peak_rss_bytes),
+            measured(r.rss_bytes, size),
+            measured(r.peak_rss_bytes, size),
             measured(_cuda_figure(r, ALLOCATED), size),
             r.growth or DASH,
         ]
@@ -312,7 +313,8 @@ def _largest(ranks: Sequence[RankMemory]) -> Table:
     ]
     columns = [
         Column("rank"),
-        *(Column(n, right=True, spare=n == "pid") for n in ("pid", "resident", "at peak", "CUDA allocated")),
+        Column("pid", right=True, spare=True),
+        *(Column(n, right=True, notation=sizes) for n in ("resident", "at peak", "CUDA allocated")),
     ]
     return Table("Ranks, the largest first", [*columns, Column("growth", wrap=True)], rows, LARGEST, "ranks")
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...language import text
-from ...model import AllReduce, Finding, Interface, NotAvailable, Preflight, PreflightHost, PreflightPort
+from ...model import AllReduce, Finding, Interface, Maybe, NotAvailable, Preflight, PreflightHost, PreflightPort
 from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Pair, Pairs, Span, Table, Tone
 from ..common import DASH, measured
+from ..notations import durations, sizes_per_s, unit_of
 from ..short_commands import short_command
 from ..units import duration, plural, size
 
 HOLDER = 60
 """Characters of the command that holds a port."""
+SPEEDS = unit_of(((1.0, "Mbit/s"), (1000.0, "Gbit/s")))
 STATES: dict[str, Tone] = {"free": "good", "open": "good", "refused": "plain"}
 
 
@@ -26,7 +28,8 @@ def view(result: Preflight) -> Iterator[Block]:
     )
     yield Answer(words, [result.host, processes, result.backend, duration(result.taken_s)], tone)
     if result.hosts:
-        columns = [Column("host"), Column("address", wrap=True), Column("through"), Column("handshake", right=True)]
+        columns = [Column("host"), Column("address", wrap=True), Column("through")]
+        columns += [Column("handshake", right=True, notation=durations)]
         yield Table("Names and ways", columns, [_host(h) for h in result.hosts], 40, "hosts")
     if result.ports:
         columns = [Column("where they meet"), Column("is"), Column("held by", wrap=True)]
@@ -36,7 +39,7 @@ def view(result: Preflight) -> Iterator[Block]:
             Column("interface"),
             Column("state"),
             Column("addresses", wrap=True),
-            Column("speed", right=True, spare=True),
+            Column("speed", right=True, spare=True, notation=SPEEDS),
         ]
         rows = [_interface(i, result) for i in result.interfaces]
         yield Table(f"Interfaces: {result.chosen_by}", [*columns, Column("used")], rows, 12, "interfaces")
@@ -84,15 +87,15 @@ def _interface(interface: Interface, result: Preflight) -> list[Inline]:
         Span(interface.name, "strong"),
         state,
         ", ".join(interface.addresses) or DASH,
-        measured(interface.speed_mbit_per_s, _speed),
+        _speed(interface.speed_mbit_per_s),
         used,
     ]
 
 
-def _speed(mbit: int) -> str:
-    if mbit <= 0:
+def _speed(mbit: Maybe[int]) -> Inline:
+    if not isinstance(mbit, NotAvailable) and mbit <= 0:
         return "not said"
-    return f"{mbit / 1000:g} Gbit/s" if mbit >= 1000 else f"{mbit} Mbit/s"
+    return measured(mbit, lambda n: f"{n / 1000:g} Gbit/s" if n >= 1000 else f"{n} Mbit/s")
 
 
 def _machine(result: Preflight) -> Iterator[Pair]:
@@ -116,11 +119,17 @@ def _trial(trial: AllReduce) -> Iterator[Block]:
     columns = [
         Column("bytes", right=True),
         Column("calls", right=True),
-        Column("time", right=True),
-        Column("bus bandwidth", right=True),
+        Column("time", right=True, notation=durations),
+        Column("bus bandwidth", right=True, notation=sizes_per_s),
     ]
     rows: list[list[Inline]] = [
-        [size(s.size_bytes), f"{s.calls:,}", duration(s.median_s), f"{size(s.bus_bytes_per_s)}/s"] for s in trial.sizes
+        [
+            measured(s.size_bytes, size),
+            f"{s.calls:,}",
+            measured(s.median_s, duration),
+            measured(s.bus_bytes_per_s, lambda rate: f"{size(rate)}/s"),
+        ]
+        for s in trial.sizes
     ]
     if rows:
         caption = (

@@ -8,6 +8,7 @@ from ...language import text
 from ...model import Given, Maybe, NotAvailable, RayNode, RayWorkerTrial
 from ..blocks import Block, Column, Inline, Line, Pair, Pairs, Span, Table
 from ..common import DASH, measured
+from ..notations import durations, sizes
 from ..units import duration, size
 
 __all__ = ["nodes", "trial"]
@@ -43,7 +44,7 @@ def _node(one: RayNode) -> list[Inline]:
         measured(one.cpus, str),
         _memory(one),
         of("GPU") if total.get("GPU") else DASH,
-        size(total["object_store_memory"]) if total.get("object_store_memory") else DASH,
+        measured(total.get("object_store_memory") or None, size),
         ", ".join(own) or DASH,
     ]
 
@@ -56,7 +57,7 @@ def _memory(one: RayNode) -> Inline:
     total, used = one.memory_total_bytes, one.memory_used_bytes
     if isinstance(total, NotAvailable) or isinstance(used, NotAvailable):
         return measured(total, size)
-    return f"{size(total - used)} / {size(total)}"
+    return Span(f"{size(total - used)} / {size(total)}", value=total - used)
 
 
 def trial(
@@ -64,16 +65,16 @@ def trial(
 ) -> Iterator[Block]:
     columns = [
         Column(text("stage", "阶段")),
-        Column(text("took", "用时")),
-        Column(text("CPU time", "CPU 时间")),
-        Column(text("resident memory", "常驻内存")),
+        Column(text("took", "用时"), right=True, notation=durations),
+        Column(text("CPU time", "CPU 时间"), right=True, notation=durations),
+        Column(text("resident memory", "常驻内存"), right=True, notation=sizes),
     ]
     rows: list[list[Inline]] = [
         [
             Span(stage.name, "strong"),
-            duration(stage.took_s),
-            duration(stage.cpu_s),
-            size(stage.rss_bytes),
+            measured(stage.took_s, duration),
+            measured(stage.cpu_s, duration),
+            measured(stage.rss_bytes, size),
         ]
         for stage in done.stages
     ]

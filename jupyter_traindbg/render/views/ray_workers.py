@@ -18,6 +18,7 @@ from ..blocks import Answer, Bar, Block, Card, Column, Fold, Inline, Items, Line
 from ..common import DASH, measured
 from ..findings import tone
 from ..grouping import group_by
+from ..notations import ages, counts, sizes
 from ..units import age, count, duration, number, plural, size
 
 CARDS, ROWS, ONE_BY_ONE = 6, 16, 120
@@ -177,10 +178,12 @@ def _cause(row: RayWorker) -> str:
 
 def _table(result: RayWorkers) -> Table:
     groups = _groups(result.workers)
+    memory = [b for row in result.workers for b in (row.rss_bytes, row.gpu_bytes) if not isinstance(b, NotAvailable)]
+    show = sizes(memory) if len(set(memory)) > 1 else size
     columns = [
         Column("workers", wrap=True),
         Column("doing", wrap=True),
-        Column("for", right=True),
+        Column("for", right=True, notation=ages),
         Column("progress", right=True, spare=not any(isinstance(row.progress, str) for row in result.workers)),
         Column("CPU", right=True, spare=True),
         Column("memory", right=True, spare=True),
@@ -190,13 +193,13 @@ def _table(result: RayWorkers) -> Table:
     return Table(
         "Workers, those that are alike in one row",
         columns,
-        [_row(same) for same in groups],
+        [_row(same, show) for same in groups],
         ROWS,
         "groups of workers",
     )
 
 
-def _row(same: Sequence[RayWorker]) -> list[Inline]:
+def _row(same: Sequence[RayWorker], show: Callable[[float], str]) -> list[Inline]:
     row = same[0]
     mark = _MARKS.get(min(3, row.trouble))
     who = Span(_who(same, runs=4), "strong")
@@ -207,7 +210,7 @@ def _row(same: Sequence[RayWorker]) -> list[Inline]:
         _longest(same),
         _progress(same),
         _spread([r.cpu_percent for r in same], lambda x: f"{x:.0f} %"),
-        _memory(same),
+        _memory(same, show),
         _process(same).replace(" · pid ", ":") or DASH,
         "-".join(map(str, tiers)),
     ]
@@ -249,8 +252,8 @@ def _longest(same: Sequence[RayWorker]) -> Inline:
     known = [row.since_s for row in same if not isinstance(row.since_s, NotAvailable)]
     if not known:
         return DASH
-    low, high = age(min(known)), age(max(known))
-    return high if low == high or len(same) == 1 else f"{low} – {high}"
+    low, high = measured(min(known), age), measured(max(known), age)
+    return high if low.text == high.text else [low, " – ", high]
 
 
 def _progress(same: Sequence[RayWorker]) -> Inline:
@@ -289,17 +292,16 @@ def _spread(values: Sequence[Maybe[float]], show: Callable[[float], str]) -> Inl
     if not known:
         return measured(values[0], show)
     low, high = show(min(known)), show(max(known))
-    if low == high:
-        return low
     number_of_low, _, unit = low.rpartition(" ")
-    return f"{number_of_low}–{high}" if high.endswith(f" {unit}") else f"{low} – {high}"
+    both = f"{number_of_low}–{high}" if high.endswith(f" {unit}") else f"{low} – {high}"
+    return Span(low if low == high else both, value=max(known))
 
 
-def _memory(same: Sequence[RayWorker]) -> Inline:
+def _memory(same: Sequence[RayWorker], show: Callable[[float], str]) -> Inline:
     """Resident, and on its GPU where it uses one."""
-    resident = _spread([row.rss_bytes for row in same], size)
+    resident = _spread([row.rss_bytes for row in same], show)
     gpu = [row.gpu_bytes for row in same if not isinstance(row.gpu_bytes, NotAvailable)]
-    return [*spans(resident), ", GPU ", *spans(_spread(gpu, size))] if gpu else resident
+    return [*spans(resident), ", GPU ", *spans(_spread(gpu, show))] if gpu else resident
 
 
 def _short(where: str) -> str:
@@ -319,9 +321,9 @@ def _everybody(workers: Sequence[RayWorker]) -> Iterator[Block]:
         Column("state", wrap=True),
         *([Column("progress", right=True)] if progress else []),
         Column("CPU", right=True),
-        Column("memory", right=True),
-        Column("calls", right=True),
-        Column("queued", right=True),
+        Column("memory", right=True, notation=sizes),
+        Column("calls", right=True, notation=counts),
+        Column("queued", right=True, notation=counts),
         Column("tier", right=True),
     ]
     rows: list[list[Inline]] = [
@@ -371,7 +373,7 @@ def _nodes(nodes: Sequence[RayNode]) -> Iterator[Block]:
         Column("machine", right=True),
         Column("memory", right=True),
         Column("object store", right=True),
-        Column("spilled", right=True),
+        Column("spilled", right=True, notation=sizes),
     ]
     rows: list[list[Inline]] = [
         [
@@ -405,7 +407,8 @@ def _taken(node: RayNode, resource: str) -> Inline:
         return DASH
     if isinstance(node.resources_available, NotAvailable):
         return measured(node.resources_available, str)
-    return f"{total - node.resources_available.get(resource, 0.0):g} of {total:g}"
+    taken = total - node.resources_available.get(resource, 0.0)
+    return Span(f"{taken:g} of {total:g}", value=taken)
 
 
 def _of(used: object, total: object) -> Inline:
@@ -413,4 +416,4 @@ def _of(used: object, total: object) -> Inline:
         return measured(used, str)
     if not isinstance(used, (int, float)) or not isinstance(total, (int, float)):
         return DASH
-    return f"{size(used)} of {size(total)}"
+    return Span(f"{size(used)} of {size(total)}", value=used)

@@ -9,8 +9,9 @@ from ...model import RankSteps, Step, Steps
 from ...no_step import by_hand, by_hand_words, seen, why
 from ...step_parts import PARTS
 from ..blocks import Bar, Block, Column, Curve, Fold, Inline, Items, Line, Part, Span, Table, spans
-from ..common import DASH, clock, finite, measured, median, notes_of, spread, step_columns, value
+from ..common import DASH, clock, finite, measured, median, notes_of, setting, spread, step_columns, value
 from ..grouping import compact_ranks, group_by
+from ..notations import durations, printouts, settings, sizes
 from ..step_answer import answer, behind_by_rank, first_bad, late_ranks, shares_of, slowest, worth_a_look
 from ..units import duration, number, percent, plural, printed, size
 
@@ -126,25 +127,25 @@ def _latest(rank: RankSteps) -> Table:
     fields: list[tuple[Column, Callable[[Step], Inline]]] = [
         *((column, lambda s, show=show: show(s.number)) for column, show in step_columns(s.number for s in steps)),
         (Column("at", right=True, spare=True), lambda s: clock(s.time_s)),
-        (Column("took", right=True), lambda s: measured(s.duration_s, duration)),
-        (Column("loss", right=True), lambda s: value(s.loss, printed)),
-        (Column("gradient norm", right=True), lambda s: value(s.grad_norm, printed)),
-        (Column("lr", right=True), lambda s: _lrs(s.lr)),
+        (Column("took", right=True, notation=durations), lambda s: measured(s.duration_s, duration)),
+        (Column("loss", right=True, notation=printouts), lambda s: value(s.loss, printed)),
+        (Column("gradient norm", right=True, notation=printouts), lambda s: value(s.grad_norm, printed)),
+        (Column("lr", right=True, notation=settings), lambda s: _lrs(s.lr)),
         (Column("data wait", right=True, spare=True), _waited),
-        (Column("resident", right=True, spare=True), lambda s: size(s.rss_bytes)),
+        (Column("resident", right=True, spare=True, notation=sizes), lambda s: measured(s.rss_bytes, size)),
     ]
     if any(s.cuda_allocated_bytes is not None for s in steps):
-        fields.append((Column("CUDA", right=True), lambda s: measured(s.cuda_allocated_bytes, size)))
-        fields.append((Column("CUDA peak", right=True), lambda s: measured(s.cuda_peak_bytes, size)))
+        fields += [
+            (Column("CUDA", right=True, notation=sizes), lambda s: measured(s.cuda_allocated_bytes, size)),
+            (Column("CUDA peak", right=True, notation=sizes), lambda s: measured(s.cuda_peak_bytes, size)),
+        ]
     if any(s.micro_batches > 1 for s in steps):
-        fields.insert(
-            _after(fields, "loss"), (Column("last batch's", right=True), lambda s: value(s.loss_last, printed))
-        )
+        column = Column("last batch's", right=True, notation=printouts)
+        fields.insert(_after(fields, "loss"), (column, lambda s: value(s.loss_last, printed)))
         fields.append((Column("batches", right=True), lambda s: str(s.micro_batches)))
     if any(s.clip_norm is not None for s in steps):
-        fields.insert(
-            _after(fields, "gradient norm"), (Column("clipped to", right=True), lambda s: value(s.grad_norm_clipped))
-        )
+        column = Column("clipped to", right=True, notation=printouts)
+        fields.insert(_after(fields, "gradient norm"), (column, lambda s: value(s.grad_norm_clipped, printed)))
     if len({s.optimizer for s in steps}) > 1:
         fields.append((Column("optimizer", right=True), lambda s: str(s.optimizer)))
     rows = [[show(s) for _, show in fields] for s in reversed(steps)]
@@ -156,16 +157,16 @@ def _after(fields: Sequence[tuple[Column, Callable[[Step], Inline]]], name: str)
 
 
 def _lrs(lrs: Sequence[float | None]) -> Inline:
+    if len(set(lrs)) == 1:
+        return setting(lrs[0])
     different = list(dict.fromkeys("–" if lr is None else number(lr) for lr in lrs))
-    if not different:
-        return DASH
-    return ", ".join(different[:3]) + (f", ... ({len(different)})" if len(different) > 3 else "")
+    return ", ".join(different[:3]) + (f", ... ({len(different)})" if len(different) > 3 else "") or DASH
 
 
 def _waited(step: Step) -> Inline:
     if step.data_wait_s is None or not step.duration_s:
         return DASH
-    return percent(step.data_wait_s / step.duration_s)
+    return measured(step.data_wait_s / step.duration_s, percent)
 
 
 # --- many ranks ----------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
             Span(f"rank {r.rank}", "strong"),
             *(show(last.number) if last else DASH for _, show in numbered),
             measured(paces[r.rank], duration),
-            percent(shares[0][1]) if shares else DASH,
+            measured(shares[0][1] if shares else None, percent),
             value(last.loss if last else None, printed),
             _lrs(last.lr if last else ()),
             remark(r),
@@ -210,7 +211,8 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
         sorted(ranks, key=lambda r: (not remark(r), -(paces[r.rank] or 0.0), r.rank)) if len(ranks) > 20 else ranks
     )
     columns = [Column("rank"), *(column for column, _ in numbered)]
-    columns += [Column(n, right=True) for n in ("median step", "data wait", "last loss", "lr")]
+    columns += [Column("median step", right=True, notation=durations), Column("data wait", right=True)]
+    columns += [Column("last loss", right=True, notation=printouts), Column("lr", right=True, notation=settings)]
     caption = "Ranks, the remarkable and the slowest first" if len(ranks) > 20 else "Ranks"
     return Table(
         caption,

@@ -37,7 +37,8 @@ def view(result: Targets) -> Iterator[Block]:
         Column(text("runs", "运行内容"), below=True),
     ]
     rows = [_row(same, runs, names) for same, runs in _collapsed(result.targets)]
-    yield Table(text("On this host", "本机"), columns, rows, SHOWN, text("targets", "个目标"))
+    nested = any(target.part_of is not None for target in result.targets)
+    yield Table(text("On this host", "本机"), columns, rows, SHOWN, text("targets", "个目标"), nested)
     yield from _refusals(result.targets, names)
 
 
@@ -139,7 +140,7 @@ def _row(same: Sequence[Target], runs: Span, names: Mapping[str, str]) -> list[I
         rank,
         str(target.pid) if len(same) == 1 else DASH,
         measured(target.framework, str),
-        age(max(t.running_s for t in same)),
+        measured(max(t.running_s for t in same), age),
         _agent(target),
         [rest, runs] if rest else runs,
     ]

@@ -69,7 +69,8 @@ def _table(result: Verified) -> Table:
         state: list[str | Span] = [Span(f.state, TONES.get(f.state, "bad"))]
         if f.note:
             state.append(f" ({f.note})")
-        cells: list[Inline] = [Span(f.name, "strong"), state, measured(f.bytes, size), measured(f.found_bytes, size)]
+        found = [measured(n, "{:,}".format) for n in (f.bytes, f.found_bytes)]  # to the byte: that is what was checked
+        cells: list[Inline] = [Span(f.name, "strong"), state, *found]
         return [*cells, DASH if f.rank is None else str(f.rank)] if by_rank else cells
 
     return Table("Files, what is wrong first", columns, [row(f) for f in files], 20, "files")

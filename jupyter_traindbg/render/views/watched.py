@@ -10,7 +10,9 @@ from ...model import StepNumber, Watched, WatchedEvent, WatchedRank, WatchedSeri
 from ...step_numbers import behind, step_title
 from ...step_parts import PARTS
 from ..blocks import Answer, Bar, Block, Column, Curve, Inline, Items, Part, Span, Table, Tone
-from ..common import DASH, clock, step_columns, value
+from ..columns import alike
+from ..common import DASH, clock, measured, step_columns, value
+from ..notations import durations, settings, shares, sizes, values
 from ..units import duration, number, percent, plural, size, steady
 
 TONES: dict[str, Tone] = {
@@ -21,6 +23,8 @@ TONES: dict[str, Tone] = {
     "diverged": "bad",
     "lost": "bad",
 }
+NOTATIONS = {"s": durations, "B": sizes, "%": shares, "loss": values, "grad_norm": values}
+"""By the name of a series, else by its unit; `settings` where it has none."""
 FEW_RANKS, MOST_ROWS, ALL_ROWS = 16, 12, 100
 LATEST_EVENTS, ALL_EVENTS = 4, 40
 LATE = 1.2
@@ -62,7 +66,7 @@ def _curves(result: Watched) -> Iterator[Block]:
             yield Curve(label, list(one.sketch), _words(one))
     yield from _split(by_name)
     rows = [
-        [s.label, *(_figure(s, v) for v in ((s.middle,) if len(result.ranks) == 1 else (s.low, s.middle, s.high)))]
+        [s.label, *_figures(s, (s.middle,) if len(result.ranks) == 1 else (s.low, s.middle, s.high))]
         for s in result.series
         if s.name not in [part.field for part in PARTS]
     ]
@@ -78,20 +82,24 @@ def _words(series: WatchedSeries) -> str:
     return f"{now}, from {steady(known[0])}" if known else now
 
 
+def _figures(series: WatchedSeries, figures: Sequence[float]) -> Sequence[Inline]:
+    """In one notation: each series is of its own kind, and is compared over the ranks."""
+    notation = NOTATIONS.get(series.name, NOTATIONS.get(series.unit, settings))
+    return alike([_figure(series, figure) for figure in figures], notation)
+
+
 def _figure(series: WatchedSeries, figure: float) -> Inline:
     if math.isnan(figure):
         return Span("NaN", "bad") if series.name in ("loss", "grad_norm") else DASH
-    if series.unit == "s":
-        return duration(figure)
-    if series.unit == "B":
-        return _bytes(figure)
     if series.unit == "%":
-        return f"{number(figure)} %"
-    return value(figure) if series.name in ("loss", "grad_norm") else number(figure, 4)
+        return measured(figure / 100, percent)
+    if series.name in ("loss", "grad_norm"):
+        return value(figure)
+    return measured(figure, {"s": duration, "B": size}.get(series.unit, _setting))
 
 
-def _bytes(figure: float | None) -> Inline:
-    return size(round(figure)) if figure is not None and math.isfinite(figure) else DASH
+def _setting(figure: float) -> str:
+    return number(figure, 4)
 
 
 def _split(by_name: dict[str, WatchedSeries]) -> Iterator[Block]:
@@ -129,11 +137,11 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
         [
             Span(r.name, "strong"),
             *(show(_number(r)) for _, show in numbered),
-            DASH if r.behind_s is None else duration(r.behind_s),
+            measured(r.behind_s, duration),
             value(r.loss),
-            DASH if r.step_s is None else duration(r.step_s),
-            DASH if r.data_wait_s is None or not r.step_s else percent(r.data_wait_s / r.step_s),
-            _bytes(r.rss_bytes),
+            measured(r.step_s, duration),
+            DASH if r.data_wait_s is None or not r.step_s else measured(r.data_wait_s / r.step_s, percent),
+            measured(r.rss_bytes, size),
             remark(r),
         ]
         for r in order
@@ -141,11 +149,11 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
     columns = [
         Column("rank"),
         *(column for column, _ in numbered),
-        Column("ago", right=True, spare=True),
-        Column("loss", right=True),
-        Column("step time", right=True),
+        Column("ago", right=True, spare=True, notation=durations),
+        Column("loss", right=True, notation=values),
+        Column("step time", right=True, notation=durations),
         Column("data wait", right=True, spare=True),
-        Column("resident", right=True, spare=True),
+        Column("resident", right=True, spare=True, notation=sizes),
         Column("remark", wrap=True),
     ]
     shown = ALL_ROWS if everyone else len(rows) if not many else MOST_ROWS

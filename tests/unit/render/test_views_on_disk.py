@@ -22,7 +22,7 @@ def test_damaged_files_come_before_good_ones() -> None:
     assert words.startswith("✖ 2 files are not what was written: 1 damaged, 1 missing")
     names = [line.split()[0] for line in words.splitlines()[1:] if re.search(r" (good|damaged|missing|extra) ", line)]
     assert names == ["model.pt", "optimizer.pt", "notes.txt", "rank-1.pt", "rank-2.pt"]
-    assert row(words, "optimizer.pt") == "optimizer.pt missing 2 GiB –¹ 0"
+    assert row(words, "optimizer.pt") == "optimizer.pt missing 2,147,483,648 –¹ 0"
     assert "every byte is what was written" in render.text(scenes.verified(3, bad=False), 120)
 
 
@@ -30,7 +30,7 @@ def test_layers_that_repeat_share_a_row() -> None:
     words = render.text(scenes.inspected(330), 120, full=True)
     assert (
         row(words, "model.layers.{0-329}.self_attn.q_proj.weight")
-        == "model.layers.{0-329}.self_attn.q_proj.weight 330 512x512 bfloat16 165 MiB"
+        == "model.layers.{0-329}.self_attn.q_proj.weight 330 512x512 bfloat16 165.00 MiB"
     )
     assert "lm_head.weight: 32000x512 bfloat16, 31.2 MiB (shares memory with model.embed_tokens.weight)" in words
     assert "▸ model.layers: 2970 tensors".replace("2970", "2,970") in render.text(scenes.inspected(330), 120)
