@@ -45,7 +45,10 @@ def text(result: Result, width: int | None = None, colour: bool = False, *, full
 
 
 def html(result: Result, *, styled: bool = True) -> str:
-    """`result` as a fragment of HTML: no scripts, no handlers, nothing loaded from elsewhere. With its style (15 kB), unless that is on the page."""
+    """`result` as a fragment of HTML: no scripts, no handlers, nothing loaded from elsewhere.
+
+    With its style, 15 kB, unless that is on the page already (`styled`).
+    """
     from .as_html import draw
     from .document import document
 

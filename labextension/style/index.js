@@ -1,1 +1,3 @@
+import '../../jupyter_traindbg/render/templates/style.css';
 import './panel.css';
+import './tables.css';

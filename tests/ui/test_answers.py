@@ -27,7 +27,7 @@ def view(book: Notebook, index: int) -> Locator:
 
 def check(shown: Locator) -> None:
     """Its first line is its answer, it is as wide as there is room for, and no mark-up is left."""
-    first = shown.locator(":scope > :not(style)").first
+    first = shown.locator(":scope > :not(.traindbg-style)").first
     expect(first).to_have_class("traindbg-title")
     assert first.inner_text().strip()
     room, wide = shown.evaluate("v => [v.clientWidth, v.scrollWidth]")

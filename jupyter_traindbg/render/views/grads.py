@@ -359,7 +359,7 @@ def _table(parameters: Sequence[_Parameter], *, compared: bool) -> Table:
 
     caption = "Parameters: not finite first, then by norm" if bad else "Parameters with the largest gradients"
     if differ:
-        caption += " (the greatest norm of all ranks, and the least)"
+        caption += " (greatest and least of all ranks)"
     elif not compared:
         caption += " (the greatest norm that was read)"
     shown = min(SHOWN, FEW + sum(bool(p.bad_ranks) for p in parameters)) if bad else SHOWN
