@@ -29,8 +29,8 @@ _SECONDS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 _PARTS = ((60.0, "min", 1.0, "s"), (3600.0, "h", 60.0, "min"), (86400.0, "d", 3600.0, "h"))
 _MANY = ((1e6, "M"), (1e9, "G"), (1e12, "T"))
 
-_DIGITS, _DECIMALS = 3, 3
-"""As many digits of the smallest number are shown, in as many decimals at most."""
+_DIGITS, _DECIMALS, _LONGEST = 3, 3, 5
+"""As many digits of the smallest number are shown, in as many decimals at most; of the largest no more, but to see the smallest at all."""
 _READABLE = 1e5
 """What is larger takes a larger unit."""
 _LONG_S = 600.0
@@ -63,7 +63,8 @@ def _places(magnitudes: Sequence[float], most: int, digits: int = _DIGITS) -> in
     seen = [v for v in magnitudes if v >= 0.5 * 10**-most]
     if not seen:
         return most
-    places = min(most, max(0, digits - 1 - math.floor(math.log10(min(seen)))))
+    least, whole = (math.floor(math.log10(v)) for v in (min(seen), max(seen)))
+    places = min(most, max(0, -least, min(digits - 1 - least, _LONGEST - 1 - whole)))
     return max(len(f"{v:.{places}f}".rstrip("0").partition(".")[2]) for v in seen)
 
 

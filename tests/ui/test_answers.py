@@ -15,6 +15,7 @@ pytestmark = pytest.mark.timeout(600)
 Open = Callable[..., Notebook]
 Shot = Callable[..., None]
 
+
 def scene(group: str, name: str) -> str:
     return (
         f"import sys; sys.path.insert(0, {str(REPO / 'tests')!r})\nfrom render_scenes import {group}\n{group}[{name!r}]"

@@ -304,7 +304,7 @@ def test_ranks_that_agree_on_their_learning_rates_are_shown_once() -> None:
     words = text(scenes.lr(300))
     assert words.startswith("lr 3e-4, 3e-5 in 2 groups of AdamW, falling by CosineAnnealingLR · ranks 0-299 (300)\n")
     assert "\nAdamW · CosineAnnealingLR at its step 1204\n" in words
-    cells = "3e-4 2.999e-4, 2.998e-4, 2.997e-4, ... 0.1 betas 0.9, 0.95 148 124.000 M"
+    cells = "3e-4 2.999e-4, 2.998e-4, 2.997e-4, ... 0.1 betas 0.9, 0.95 148 124.00 M"
     assert row(words, "0 ") == f"0 {cells}"
 
 
