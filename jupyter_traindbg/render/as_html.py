@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from ..commands import command
 from ..frames.whose import short_path, short_place
-from .blocks import Block, Image, Inline, Span, fitted, spans
+from .blocks import Block, Image, Inline, Span, Table, fitted, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import finalize
 from .columns import uniform
@@ -63,6 +63,11 @@ class _Notes:
         return self.numbers.setdefault(why, len(self.numbers) + 1)
 
 
+def _shown(table: Table) -> Table:
+    """`table` with no more rows than a page takes."""
+    return replace(table, rows=table.rows[:MOST_ROWS])
+
+
 def _spans(inline: Inline) -> Iterator[Span]:
     """The spans of `inline`, what stands between backticks as code (at a terminal the backticks themselves say so)."""
     for span in spans(inline):
@@ -99,7 +104,7 @@ def _environment() -> Environment:
     environment.filters.update(
         spans=_spans, svg=_svg, png_data=_png_data, drawing=drawing, runs=runs, place=short_place, path=short_path
     )
-    environment.filters.update(uniform=uniform, sorting=sorting)
+    environment.filters.update(uniform=uniform, sorting=sorting, shown=_shown)
     environment.filters["fitted"] = partial(fitted, room=ROOM)
-    environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT, most_rows=MOST_ROWS)
+    environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT)
     return environment

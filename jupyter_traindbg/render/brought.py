@@ -55,7 +55,7 @@ def _shell() -> Any:
 def _running(shell: Any) -> str | None:
     """The cell to which an output goes that is made here and now; None where that cannot be known, as on a thread of our own."""
     try:
-        parent = shell.get_parent()
+        parent = shell.get_parent() or {}
     except LookupError:
         return None
     if parent.get("header", {}).get("msg_type") != "execute_request":

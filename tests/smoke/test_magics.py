@@ -15,6 +15,8 @@ from nbclient import NotebookClient
 from support import Program
 from traces import footprint, settled
 
+from jupyter_traindbg.progress import NOTHING
+
 NOTHING_OF_OURS_RUNS = """
 import threading, time
 ends = time.monotonic() + 10
@@ -81,7 +83,7 @@ def test_a_log_is_followed_in_one_place(notebook: Notebook, tmp_path: Path) -> N
     shown = notebook.run(f"%diagnose --follow {log} --every 0.1 --for 0.5")
     assert [o.output_type for o in shown] == ["display_data", "execute_result"]
     live, result = shown
-    assert live["data"] == {"text/plain": ""}, "it was cleared: the result says the same"
+    assert live["data"] == NOTHING, "it was cleared: the result says the same"
     assert "rollout" in result["data"]["text/html"]
     assert "the time given is over" in notebook.text("print(_.over)")
 
