@@ -9,10 +9,10 @@ import sys
 from types import TracebackType
 from typing import Any
 
-__all__ = ["NOTHING", "BytesBar", "PartsBar"]
+from .notebook import NOTHING, in_notebook
 
-NOTHING = {"text/plain": "", "text/html": ""}
-"""An output that takes no line, in a notebook and in what is made of it (of text alone an empty line would be left)."""
+__all__ = ["BytesBar", "PartsBar"]
+
 AT_LEAST_BYTES = 200_000_000
 """Less is written before a bar has been read."""
 
@@ -25,13 +25,10 @@ class _Bar:
         self._place: Any = None
 
     def _draw(self, **options: Any) -> None:
-        in_notebook = _in_notebook()
-        if not (sys.stderr.isatty() or in_notebook):
-            return
         try:
-            if in_notebook:
+            if in_notebook():
                 self._draw_widget(options)
-            else:
+            elif sys.stderr.isatty():
                 from tqdm import tqdm
 
                 self._bar = tqdm(leave=False, **options)
@@ -91,9 +88,3 @@ class PartsBar(_Bar):
 
     def __enter__(self) -> PartsBar:
         return self
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None

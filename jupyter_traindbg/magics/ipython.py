@@ -14,7 +14,7 @@ from .. import commands
 from ..errors import AmbiguousTarget, NoTarget, TraindbgError
 from ..job import Job, attach
 from ..model import Result
-from ..progress import NOTHING
+from ..notebook import NOTHING
 from ..render import brought
 from ..render.short_commands import short_command
 from . import base, hearing
@@ -148,7 +148,7 @@ def unload(shell: InteractiveShell, session: NotebookSession) -> None:
     """Take the magics out again and leave the jobs."""
     session.close(everything=True)
     commands.in_a_notebook(False)
-    brought.forget(shell)
+    brought.forget()
     shell.events.unregister("pre_run_cell", hearing.begin)
     shell.input_transformers_post.remove(_semicolon_as_argument)
     for name in commands.verbs():

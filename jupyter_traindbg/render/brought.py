@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..notebook import in_notebook, shell
+
 __all__ = ["forget", "wanted"]
 
 _cell: str | None = None
@@ -18,25 +20,26 @@ def wanted() -> bool:
     else, and the next view will bring it. Where each output is a page of its own (Colab), or nobody knows of pages, each brings it.
     """
     global _cell
-    shell = _shell()
-    if shell is None or "google.colab" in sys.modules:
+    if not in_notebook() or "google.colab" in sys.modules:
         return True
-    cell = _running(shell)
+    here = shell()
+    cell = _running(here)
     if cell is None:
         return True
     if _cell is None:
         _cell = cell
-        if _begins not in shell.events.callbacks["pre_run_cell"]:
-            shell.events.register("pre_run_cell", _begins)
+        if _begins not in here.events.callbacks["pre_run_cell"]:
+            here.events.register("pre_run_cell", _begins)
     return cell == _cell
 
 
-def forget(shell: Any) -> None:
-    """The next view brings it again, and nothing of this stays in `shell`."""
+def forget() -> None:
+    """The next view brings it again, and nothing of this stays in the shell."""
     global _cell
     _cell = None
-    if _begins in shell.events.callbacks["pre_run_cell"]:
-        shell.events.unregister("pre_run_cell", _begins)
+    here = shell()
+    if here is not None and _begins in here.events.callbacks["pre_run_cell"]:
+        here.events.unregister("pre_run_cell", _begins)
 
 
 def _begins(info: Any) -> None:
@@ -45,17 +48,10 @@ def _begins(info: Any) -> None:
         _cell = None
 
 
-def _shell() -> Any:
-    """That of a notebook; None elsewhere."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return shell if getattr(shell, "kernel", None) is not None else None
-
-
-def _running(shell: Any) -> str | None:
+def _running(here: Any) -> str | None:
     """The cell to which an output goes that is made here and now; None where that cannot be known, as on a thread of our own."""
     try:
-        parent = shell.get_parent() or {}
+        parent = here.get_parent() or {}
     except LookupError:
         return None
     if parent.get("header", {}).get("msg_type") != "execute_request":

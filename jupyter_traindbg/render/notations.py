@@ -58,13 +58,13 @@ def _unit(steps: Sequence[tuple[float, str]], magnitudes: Sequence[float], seen:
     return next((step for step in readable if magnitudes[0] >= seen * step[0]), readable[0])
 
 
-def _places(magnitudes: Sequence[float], most: int, digits: int = _DIGITS) -> int:
-    """Decimals for `digits` digits of the smallest number that is seen, less the zeros in which all would end."""
+def _places(magnitudes: Sequence[float], most: int) -> int:
+    """Decimals for three digits of the smallest number that is seen, less the zeros in which all would end."""
     seen = [v for v in magnitudes if v >= 0.5 * 10**-most]
     if not seen:
         return most
     least, whole = (math.floor(math.log10(v)) for v in (min(seen), max(seen)))
-    places = min(most, max(0, -least, min(digits - 1 - least, _LONGEST - 1 - whole)))
+    places = min(most, max(0, -least, min(_DIGITS - 1 - least, _LONGEST - 1 - whole)))
     return max(len(f"{v:.{places}f}".rstrip("0").partition(".")[2]) for v in seen)
 
 

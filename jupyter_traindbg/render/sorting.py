@@ -35,7 +35,7 @@ class By:
 @dataclass(frozen=True)
 class Sorting:
     """What a page needs to sort a table without a script: for each column how it sorts (None where all its cells are alike), for each row
-    its places. `marks` are the rows that stand out, `marked` how many there are where choosing them leaves something out.
+    its places. `marks` are the rows that stand out, where choosing them leaves something out; else none is marked.
     """
 
     group: str
@@ -45,8 +45,7 @@ class Sorting:
 
     @property
     def marked(self) -> int:
-        count = sum(self.marks)
-        return count if len(self.marks) >= FEWEST_TO_CHOOSE_FROM and count < len(self.marks) else 0
+        return sum(self.marks)
 
     @property
     def given(self) -> str:
@@ -81,6 +80,8 @@ def sorting(table: Table) -> Sorting | None:
     if not any(by):
         return None
     marks = [any(span.tone in ("warn", "bad") for cell in row for span in spans(cell)) for row in table.rows]
+    if len(marks) < FEWEST_TO_CHOOSE_FROM or all(marks):
+        marks = [False] * len(marks)
     return Sorting(group, by, list(zip(*columns, strict=True)), marks)
 
 

@@ -11,6 +11,7 @@ import uuid
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..notebook import shell
 from .picture import png
 
 if TYPE_CHECKING:
@@ -19,17 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["Cells", "Place"]
 
 
-def _shell() -> Any:
-    """The running IPython shell, where there is one. Does not import IPython: what did not is none."""
-    ipython = sys.modules.get("IPython")
-    return None if ipython is None else ipython.get_ipython()
-
-
 class Cells:
     """Knows whether the main thread runs a cell."""
 
     def __init__(self) -> None:
-        self._shell = _shell()
+        self._shell = shell()
         self._running = self._shell is not None  # somebody made us in one
         if self._shell is not None:
             self._shell.events.register("pre_run_cell", self._begins)
@@ -80,8 +75,7 @@ class Place:
         """Show it in the running cell, once: a magic shows what it also returns."""
         from IPython.display import display
 
-        widget, shell = self._widget(), _shell()
-        cell = getattr(shell, "execution_count", None)
+        widget, cell = self._widget(), getattr(shell(), "execution_count", None)
         if widget is None or (self._shown and cell is not None and cell == self._in_cell):
             return
         self._in_cell = cell

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from support import Program
 from traces import footprint, settled
 
-from jupyter_traindbg.progress import NOTHING
+from jupyter_traindbg.notebook import NOTHING
 
 NOTHING_OF_OURS_RUNS = """
 import threading, time

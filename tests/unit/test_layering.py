@@ -18,11 +18,12 @@ MODULES = {
     for file in sorted((REPO / PACKAGE).rglob("*.py"))
 }
 
-LEAVES = ["_version", "command_lines", "commands", "language", "model", "progress", "step_parts"]
+LEAVES = ["_version", "command_lines", "commands", "language", "model", "notebook", "step_parts"]
 DATA = ["command_lines", "commands", "errors", "frames", "language", "model", "no_step", "step_numbers", "step_parts"]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "errors": ["commands"],
+    "progress": ["notebook"],
     "complete_file": ["errors"],
     "tasks": ["errors"],  # work beside the rest, waited for with a deadline
     "agent": [],  # travels into processes where the rest of the package does not exist
@@ -97,7 +98,14 @@ MAY_IMPORT = {
         "render.units",
         *DATA,
     ],  # draw a feed or a result, and ask nobody
-    "widgets": ["checkpoints", "live", "pictures", "render", *DATA],  # draw a feed, and ask the job that they are given
+    "widgets": [
+        "checkpoints",
+        "live",
+        "notebook",
+        "pictures",
+        "render",
+        *DATA,
+    ],  # draw a feed, and ask the job that they are given
     "watching": ["attach", "evidence", "export", "live", "pictures", "polling", "widgets", *DATA],
     "tunable": ["actions", *DATA],
     "stack_report": ["attach", "evidence", "outside", *DATA],
@@ -153,6 +161,7 @@ MAY_IMPORT = {
     "ray.hook": ["_version", "attach.payload"],
     "resume": ["_version", "agent", "checkpoints", *DATA],
     "render": ["ray.workers.naming", "ray.workers.words", *DATA],  # draws what it is given and fetches nothing
+    "render.brought": ["notebook"],
     "magics": [
         "actions",
         "agent",  # of this very kernel: what becomes of a change is said in the cell
@@ -166,10 +175,10 @@ MAY_IMPORT = {
         "log_following",
         "live",
         "log_report",
+        "notebook",
         "outside",
         "pictures",
         "preflight",
-        "progress",
         "ray.diagnosing",
         "ray.job",
         "ray.report",

@@ -48,7 +48,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     shell = Shell()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     yield shell
-    brought.forget(shell)
+    brought.forget()
 
 
 def test_the_first_cell_brings_it_and_no_other(shell: Shell) -> None:
@@ -93,6 +93,6 @@ def test_each_output_brings_it_in_colab_and_outside_notebooks(shell: Shell, monk
 
 def test_forgotten_nothing_stays_and_the_next_view_brings_it(shell: Shell) -> None:
     assert shell.run("%steps", "a")
-    brought.forget(shell)
+    brought.forget()
     assert shell.events.callbacks["pre_run_cell"] == []
     assert shell.run("%lr", "b")

@@ -34,9 +34,6 @@ HARMLESS = {("use", "href"): re.compile(r"#\w+"), ("img", "src"): re.compile(r"d
 """A part of the same drawing, and a picture that is here in full."""
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-STYLE_BYTES = 20_000
-"""Of the stylesheet, which is there once for all views of a page."""
-
 every_small = each("result", SMALL.values(), ids=SMALL.keys())
 every_result = each("result", [*SMALL.values(), *EMPTY.values()], ids=[*SMALL, *(f"empty {k}" for k in EMPTY)])
 
@@ -170,7 +167,7 @@ def test_colour_and_width_are_the_callers(monkeypatch: pytest.MonkeyPatch) -> No
 def test_three_hundred_ranks(result: Result) -> None:
     text, page = checked(result)
     assert len(text.splitlines()) < 200
-    assert len(page.source.encode()) < 200_000 + STYLE_BYTES
+    assert len(page.source.encode()) < 200_000
 
 
 # --- hostile names, numbers that are none, nothing at all ------------------------------------------------------------

@@ -70,6 +70,9 @@ def test_rows_that_stand_out_can_be_chosen_where_that_leaves_something_out() -> 
     assert few is not None
     assert none is not None
     assert (few.marked, none.marked) == (0, 0)
+    every = sorting(table([[f"rank {n}", Span("NaN", "bad"), "float32"] for n in range(9)]))
+    assert every is not None
+    assert every.marked == 0
 
 
 def drawn(one: Table) -> str:
