@@ -103,6 +103,8 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         if version != "editable":
             self._share(build_data)
+            for page in sorted((HERE / "docs").glob("*.md")):
+                build_data["force_include"][str(page)] = f"jupyter_traindbg/docs/{page.name}"
         # Beside the packages, where the interpreter reads it at start: what makes `TRAINDBG=1 python train.py` work.
         kind = "force_include_editable" if version == "editable" else "force_include"
         build_data[kind][str(HERE / AUTOSTART)] = AUTOSTART

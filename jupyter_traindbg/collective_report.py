@@ -13,7 +13,7 @@ from .attach.together import each
 from .diagnose import collectives as rules
 from .diagnose.at_source import at_source
 from .errors import TraindbgError
-from .frames.whose import user_frame
+from .frames.whose import full_place, user_frame
 from .model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives, Silent
 from .outside import flightrec, sources
 from .outside import stacks as outside
@@ -125,4 +125,4 @@ def _place(processes: Sequence[ProcessStacks]) -> str | None:
     """Where the training thread is in the user's code."""
     frames = (user_frame(t.frames) for p in processes for t in p.threads if t.training)
     frame = next(filter(None, frames), None)
-    return f"{frame.file}:{frame.line} {frame.function}" if frame else None
+    return full_place(frame) if frame else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .frames.waits import waiting_for
-from .frames.whose import RawFrame, frames_of
+from .frames.whose import frames_of
 from .model import (
     Child,
     FirstNonFinite,
@@ -45,14 +45,14 @@ def stacks(rank: int, pid: int, answer: Mapping[str, Any]) -> ProcessStacks:
 
 
 def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread:
-    frames: list[RawFrame] = [(str(file), int(line), str(function)) for file, line, function in raw["frames"]]
+    frames = frames_of(raw["frames"])
     tid, cpu = raw["tid"], raw["cpu"]
     call = procfs.SystemCall("")
     if cpu is not None and cpu > BUSY_SHARE:
         call = procfs.SystemCall("running")
     elif tid is not None and same_namespace:
         call = procfs.system_call(pid, tid)
-    waiting = waiting_for(frames, call.name or None, call.on)
+    waiting = waiting_for([(f.file, f.line, f.function) for f in frames], call.name or None, call.on)
     state: str | NotAvailable = NotAvailable("the thread's id is not known to Python")
     if cpu is not None:
         state = "running" if call.name == "running" else "waiting"
@@ -60,7 +60,7 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
         name=raw["name"],
         tid=NotAvailable("the thread was not started by Python") if tid is None else tid,
         state=state,
-        frames=frames_of(frames),
+        frames=frames,
         waiting_for=waiting,
         holds_gil=NotAvailable("the agent itself held it while it looked"),
         training=bool(raw["training"]),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from .diagnose import log as rules
 from .diagnose.hang.doing import doing, phrase
+from .diagnose.hang.words import place
 from .diagnose.log import stages
 from .errors import BadLog, TraindbgError
 from .language import text
@@ -137,5 +138,4 @@ def _looked_at(pid: int) -> LogWriter:
     except TraindbgError as e:
         return LogWriter(pid, command, problem=e.cause)
     seen = doing(process.threads[0] if process.threads else None, {})
-    frame = seen.frame
-    return LogWriter(pid, command, phrase(seen), f"{frame.file}:{frame.line} {frame.function}" if frame else None)
+    return LogWriter(pid, command, phrase(seen), place(seen.frame))

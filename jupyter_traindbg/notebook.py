@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
-__all__ = ["NOTHING", "in_notebook", "shell"]
+__all__ = ["NOTHING", "folder", "in_colab", "in_notebook", "in_vscode", "shell"]
 
 NOTHING = {"text/plain": "", "text/html": ""}
 """An output that takes no line, in a notebook and in what is made of it (of text alone an empty line would be left)."""
@@ -20,3 +21,19 @@ def shell() -> Any:
 def in_notebook() -> bool:
     """Whether that is a kernel's."""
     return getattr(shell(), "kernel", None) is not None
+
+
+def in_colab() -> bool:
+    """Whether Google Colab shows it, where each output is a page of its own and there are no files to open."""
+    return "google.colab" in sys.modules
+
+
+def in_vscode() -> bool:
+    """Whether VS Code does: its Jupyter extension puts the notebook's name among the user's variables."""
+    return "__vsc_ipynb_file__" in getattr(shell(), "user_ns", {})
+
+
+def folder() -> str | None:
+    """The directory of the notebook, as its server tells the kernel; None where it does not, or not in full."""
+    path = os.environ.get("JPY_SESSION_NAME", "")
+    return os.path.dirname(path) if os.path.isabs(path) else None

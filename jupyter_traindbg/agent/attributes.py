@@ -6,6 +6,8 @@ import sys
 import types
 from typing import Any, Dict, Optional, Tuple
 
+from .notebook import cells
+
 _mro: Any = type.__dict__["__mro__"].__get__
 _namespace: Any = type.__dict__["__dict__"].__get__
 """As `inspect.getattr_static` does it: a metaclass may have put its own in the way of ``cls.__mro__``."""
@@ -79,10 +81,11 @@ def is_library(file: str) -> bool:
 
 
 def place(frame: types.FrameType) -> str:
-    """``"file:line function"``."""
+    """``"file:line function"``, ``"In [4], line 11 function"``."""
     code = frame.f_code
     name = getattr(code, "co_qualname", None) or code.co_name
-    return f"{code.co_filename}:{frame.f_lineno or code.co_firstlineno} {name}"
+    line, cell = frame.f_lineno or code.co_firstlineno, cells().get(code.co_filename)
+    return f"{code.co_filename}:{line} {name}" if cell is None else f"In [{cell}], line {line} {name}"
 
 
 def users_place(frame: Optional[types.FrameType]) -> Optional[str]:

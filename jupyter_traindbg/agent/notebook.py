@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 
 def shell() -> Optional[Any]:
@@ -17,6 +17,12 @@ def cell() -> Optional[int]:
     return getattr(shell(), "execution_count", None)
 
 
+def cells() -> Dict[str, int]:
+    """The numbers of the cells that have run, by the names that their frames have as files; empty where IPython (before 8) keeps none."""
+    known = getattr(getattr(shell(), "compile", None), "_filename_map", None)
+    return known if isinstance(known, dict) else {}
+
+
 def shelves() -> List[Any]:
     """The containers in which it keeps what cells have shown: no variables of the program's."""
     here = shell()
@@ -24,4 +30,4 @@ def shelves() -> List[Any]:
     return [*kept, getattr(getattr(here, "history_manager", None), "output_hist", None)]
 
 
-__all__ = ["cell", "shell", "shelves"]
+__all__ = ["cell", "cells", "shell", "shelves"]

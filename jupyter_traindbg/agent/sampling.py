@@ -7,6 +7,7 @@ import time
 from types import CodeType, FrameType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .notebook import cells
 from .reachable import frames_of_others
 
 EVERY_S = 0.02
@@ -72,13 +73,16 @@ def sample(thread_id: int, seconds: float, going: Callable[[], bool]) -> Dict[st
     }
 
 
-def frames_from(frame: Optional[FrameType]) -> List[Tuple[str, int, str]]:
-    """``(file, line, function)`` from `frame` outwards, `MOST_FRAMES` at most."""
+def frames_from(frame: Optional[FrameType]) -> List[Tuple[Any, ...]]:
+    """``(file, line, function)`` from `frame` outwards, `MOST_FRAMES` at most; of a notebook's cell its number, too."""
     return _readable(_stack(frame))
 
 
-def _readable(stack: Stack) -> List[Tuple[str, int, str]]:
-    return [(code.co_filename, line, _name(code)) for code, line in stack]
+def _readable(stack: Stack) -> List[Tuple[Any, ...]]:
+    numbers = cells()
+    return [
+        (f.co_filename, n, _name(f), *([numbers[f.co_filename]] if f.co_filename in numbers else [])) for f, n in stack
+    ]
 
 
 def _stack(frame: Optional[FrameType]) -> Stack:

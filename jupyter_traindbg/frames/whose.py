@@ -1,7 +1,7 @@
-"""Whose code the frames of a stack are, and which of them says where somebody is.
+"""Whose code the frames of a stack are, which of them says where somebody is, and how that is called.
 
 Frames are innermost first, here as everywhere. Python writes them as ``(file, line, function)``; function names may be qualified
-(``Queue.get``, Python >= 3.11) or bare (``get``).
+(``Queue.get``, Python >= 3.11) or bare (``get``). An agent adds the number of a notebook's cell.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from ..model import Frame
+from ..model import Excerpt, Frame
 
 __all__ = [
     "RawFrame",
+    "at_place",
     "bare",
     "cells_of",
     "frames_of",
+    "full_place",
     "inside",
     "library_frame",
+    "line_of",
     "own_frames",
     "short_path",
     "short_place",
+    "shortened",
     "user_frame",
     "where",
 ]
@@ -29,6 +34,9 @@ __all__ = [
 RawFrame = tuple[str, int, str]
 
 _CELL = re.compile(r"(.*[/\\]ipykernel_\d+)[/\\]\d+\.py")
+_TYPED = re.compile(r"<ipython-input-(\d+)-\w+>")
+"""What IPython at a terminal, and kernels before 6, call a cell."""
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: (?P<function>.+))?", re.DOTALL)
 _STANDARD = re.compile(r"^<|/lib(?:64)?/(?:python|pypy)\d(?:\.\d+)?t?/(?!(?:site|dist)-packages/)|/python\d+\.zip/")
 """The standard library of any interpreter, and generated code (``<frozen ...>``)."""
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/jupyter_traindbg/|/_traindbg_agent/")
@@ -64,13 +72,25 @@ def library_frame(file: str) -> bool:
     return any(kind.search(file) for kind in (_STANDARD, _LIBRARY, _COMPILED))
 
 
-def frames_of(raw: Iterable[RawFrame]) -> tuple[Frame, ...]:
-    """A stack as Python tells it, with what is known of each frame from its neighbours, too."""
-    stack = list(raw)
+def frames_of(raw: Iterable[Sequence[Any]]) -> tuple[Frame, ...]:
+    """A stack as Python, or an agent, tells it, with what is known of each frame from its neighbours, too."""
+    told = list(raw)
+    stack: list[RawFrame] = [(str(file), int(line), str(function)) for file, line, function, *_ in told]
     return tuple(
-        Frame(file, line, _named(function), library_frame(file) or (file == "<string>" and _nobodys(stack, i)))
+        Frame(
+            file,
+            line,
+            _named(function),
+            library_frame(file) or (file == "<string>" and _nobodys(stack, i)),
+            next(iter(told[i][3:]), _typed_as(file)),
+        )
         for i, (file, line, function) in enumerate(stack)
     )
+
+
+def _typed_as(file: str) -> int | None:
+    match = _TYPED.fullmatch(file)
+    return int(match[1]) if match else None
 
 
 def _nobodys(stack: Sequence[RawFrame], i: int) -> bool:
@@ -125,6 +145,9 @@ def inside(frames: Sequence[Frame]) -> Frame | None:
     return None
 
 
+# --- how that is called --------------------------------------------------------------------------------------------------
+
+
 def short_path(frame: Frame, *, name_only: bool = False) -> str:
     """A library's file from its package on (``torch/nn/modules/module.py``); the user's in full, or by name only."""
     if frame.library:
@@ -132,6 +155,32 @@ def short_path(frame: Frame, *, name_only: bool = False) -> str:
     return os.path.basename(frame.file) or frame.file if name_only else frame.file
 
 
+def line_of(at: Frame | Excerpt, path: str = "") -> str:
+    """``/home/ada/train.py:42``, with another `path` where that is given; of a notebook's cell ``In [4], line 11``, with a question mark
+    where its number is not known.
+    """
+    if at.cell is not None or cells_of(at.file) is not None:
+        return f"In [{'?' if at.cell is None else at.cell}], line {at.line}"
+    return f"{path or at.file}:{at.line}"
+
+
 def short_place(frame: Frame) -> str:
     """``train.py:42 train_step``, ``torch/nn/modules/linear.py:125 Linear.forward``: how a sentence says it."""
-    return f"{short_path(frame, name_only=True)}:{frame.line} {frame.function}"
+    return f"{line_of(frame, short_path(frame, name_only=True))} {frame.function}"
+
+
+def full_place(frame: Frame) -> str:
+    """``/home/ada/train.py:42 train_step``: where a finding points."""
+    return f"{line_of(frame)} {frame.function}"
+
+
+def at_place(place: str) -> Frame | None:
+    """The frame of which `full_place` says so; None of a cell's, whose file is not in it, and of words that are no place."""
+    match = _PLACE.fullmatch(place)
+    return match and Frame(match["file"], int(match["line"]), match["function"] or "", library_frame(match["file"]))
+
+
+def shortened(place: str) -> str:
+    """What `full_place` says, as a sentence says it: ``train.py:42 train_step``."""
+    frame = at_place(place)
+    return place if frame is None else f"{os.path.basename(frame.file)}:{frame.line} {frame.function}".rstrip()

@@ -191,17 +191,23 @@ class Result:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Line `line` (counted from 1) of `file` between its neighbours: `lines` begin with number `first`, without their common indent."""
+    """Line `line` (counted from 1) of `file` between its neighbours: `lines` begin with number `first`, without their common indent.
+
+    ``cell`` is the number of the notebook's cell that ``file`` stands for.
+    """
 
     file: str
     line: int
     first: int
     lines: Sequence[str]
+    cell: int | None = None
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One verdict. ``who`` lists the ranks, workers or parameters to blame; ``where`` is ``"file:line function"``."""
+    """One verdict. ``who`` lists the ranks, workers or parameters to blame; ``where`` is ``"file:line function"``, of a
+    notebook's cell ``"In [4], line 11 function"``.
+    """
 
     code: str
     severity: Literal["critical", "warning", "info"]

@@ -87,12 +87,16 @@ class Detached(Result):
 
 @dataclass(frozen=True)
 class Frame:
-    """One Python frame; ``line`` is the line being executed. ``library``: not the user's code."""
+    """One Python frame; ``line`` is the line being executed. ``library``: not the user's code.
+
+    ``cell`` is the number of the notebook's cell that ``file`` stands for, where that is known.
+    """
 
     file: str
     line: int
     function: str
     library: bool = False
+    cell: int | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ..model import Excerpt, ProcessStacks, SourceLine
 from . import procfs
 
-__all__ = ["as_printed", "excerpt", "read", "source_lines", "text_of"]
+__all__ = ["as_printed", "excerpt", "read", "source_lines", "text_of", "whole"]
 
 AROUND = 3
 """Lines before and after the one that is meant."""
@@ -34,6 +34,7 @@ def read(
     `otherwise` knows the text of a file, by the pid that runs it and its name, that no disk has: the cells of a notebook.
     """
     wanted: dict[str, set[int]] = {}
+    cells: dict[str, int | None] = {}
     seen_by: dict[str, int] = {}
     for process in stacks:
         for thread in process.threads:
@@ -41,13 +42,15 @@ def read(
                 if not frame.library and not frame.file.startswith("<"):
                     wanted.setdefault(frame.file, set()).add(frame.line)
                     seen_by.setdefault(frame.file, process.pid)
+                    cells.setdefault(frame.file, frame.cell)
     found: dict[str, SourceLine] = {}
     for file, lines in wanted.items():
         text = text_of(seen_by[file], file)
         if text is None and otherwise is not None:
             text = otherwise(seen_by[file], file)
         if text is not None:
-            found.update({f"{file}:{line}": seen for line, seen in source_lines(text, lines, file).items()})
+            rows = source_lines(text, lines, file, cells[file])
+            found.update({f"{file}:{line}": seen for line, seen in rows.items()})
     return found
 
 
@@ -55,32 +58,33 @@ def as_printed(printed: Iterable[tuple[str, int, str]]) -> dict[str, SourceLine]
     """The lines of ``(file, line, text)``, as a traceback has them, where the file of that name is here and still says so at that line."""
     found = {}
     for file, line, code in printed:
-        rows = _rows(file) if code.strip() else []
+        rows = (whole(file) or "").splitlines() if code.strip() else []
         if 1 <= line <= len(rows) and rows[line - 1].strip() == code.strip():
             found[f"{file}:{line}"] = SourceLine(code.strip()[:LONGEST], excerpt=excerpt(rows, line, file))
     return found
 
 
-def _rows(file: str) -> list[str]:
-    """The lines of a plain file that this user may read; none of anything else (a pipe would never end)."""
+def whole(file: str) -> str | None:
+    """The text of a plain file that this user may read; None of anything else (a pipe would never end), or of one that is too large."""
     try:
         about = os.stat(file)
         if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_BYTES:
-            return []
+            return None
         with open(file, encoding="utf-8", errors="replace") as f:
-            return f.read().splitlines()
+            return f.read()
     except (OSError, ValueError):  # a name with a NUL in it
-        return []
+        return None
 
 
-def excerpt(rows: Sequence[str], line: int, file: str) -> Excerpt:
+def excerpt(rows: Sequence[str], line: int, file: str, cell: int | None = None) -> Excerpt:
     """Line `line` (from 1, and there) of a file with the `rows`, and `AROUND` before and after it, but no blank ones at the ends."""
     first = max(1, line - AROUND)
     shown = {n: row.expandtabs(4).rstrip() for n, row in enumerate(rows[first - 1 : line + AROUND], first)}
     while shown and not (shown[max(shown)] and shown[min(shown)]):
         del shown[max(shown) if not shown[max(shown)] else min(shown)]
     cut = min((len(row) - len(row.lstrip()) for row in shown.values() if row), default=0)
-    return Excerpt(file, line, min(shown, default=line), tuple(row[cut : cut + LONGEST] for row in shown.values()))
+    lines = tuple(row[cut : cut + LONGEST] for row in shown.values())
+    return Excerpt(file, line, min(shown, default=line), lines, cell)
 
 
 def text_of(pid: int, file: str) -> str | None:
@@ -103,8 +107,8 @@ def text_of(pid: int, file: str) -> str | None:
         return None
 
 
-def source_lines(text: str, lines: Iterable[int], file: str = "") -> dict[int, SourceLine]:
-    """What `lines` (counted from 1) of the source of `file` say. A text that is no Python gives the words alone."""
+def source_lines(text: str, lines: Iterable[int], file: str = "", cell: int | None = None) -> dict[int, SourceLine]:
+    """What `lines` (counted from 1) of the source of `file` (the notebook's `cell`) say. A text that is no Python gives the words alone."""
     rows = text.splitlines()
     tree = _parsed(text)
     found = {}
@@ -112,7 +116,7 @@ def source_lines(text: str, lines: Iterable[int], file: str = "") -> dict[int, S
         if 1 <= line <= len(rows):
             takes, within = ([], []) if tree is None else _locks(tree, line)
             said = rows[line - 1].strip()[:LONGEST]
-            found[line] = SourceLine(said, tuple(takes), tuple(within), excerpt(rows, line, file))
+            found[line] = SourceLine(said, tuple(takes), tuple(within), excerpt(rows, line, file, cell))
     return found
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted, TargetGone, TraindbgError
 from ..frames.waits import in_dataloader_worker, waiting_for
-from ..frames.whose import bare, frames_of
+from ..frames.whose import bare, frames_of, line_of
 from ..model import NotAvailable, ProcessStacks, Thread
 from . import procfs
 
@@ -351,9 +351,7 @@ def _note(pid: int, state: str, threads: Sequence[Thread]) -> str:
     owner = _sleeps_with_gil(threads)
     if owner is None or not owner.frames:
         return ""
-    at = owner.frames[0]
-    where = f"{at.file}:{at.line}"
-    return f"{owner.name} waits in C code called at {where} and keeps the GIL: no other Python thread can run"
+    return f"{owner.name} waits in C code called at {line_of(owner.frames[0])} and keeps the GIL: no other Python thread can run"
 
 
 def _sleeps_with_gil(threads: Sequence[Thread]) -> Thread | None:

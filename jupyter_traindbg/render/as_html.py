@@ -13,12 +13,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..commands import command
-from ..frames.whose import short_path, short_place
-from .blocks import Block, Image, Inline, Span, Table, fitted, spans
+from ..frames.whose import line_of, short_path, short_place
+from ..model import Excerpt, Frame
+from .blocks import Block, Image, Inline, Link, Span, Table, fitted, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import finalize
 from .columns import uniform
 from .frames import runs
+from .links import attributes
 from .sorting import sorting
 
 __all__ = ["draw", "page"]
@@ -43,7 +45,7 @@ def page(folder: Path, template: str, **values: object) -> str:
     Raises Jinja2's errors.
     """
     environment = _environment().overlay(loader=FileSystemLoader([folder, _TEMPLATES]))
-    return environment.get_template(template).render(notes=_Notes(), style=_style(), **values)
+    return environment.get_template(template).render(notes=_Notes(leads_to_files=False), style=_style(), **values)
 
 
 @lru_cache(maxsize=1)
@@ -54,13 +56,22 @@ def _style() -> Markup:
 
 
 class _Notes:
-    """Footnotes: each reason once, numbered in the order of appearance."""
+    """What the blocks of a page share. Footnotes: each reason once, numbered in the order of appearance. And whether it is read where the
+    files are that it names.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, leads_to_files: bool = True) -> None:
         self.numbers: dict[str, int] = {}
+        self._leads_to_files = leads_to_files
 
     def number(self, why: str) -> int:
         return self.numbers.setdefault(why, len(self.numbers) + 1)
+
+    def leads(self, link: Link | None) -> dict[str, str]:
+        """The attributes of an ``<a>`` to `link`; empty where there is nothing to open."""
+        if link is None or not (self._leads_to_files or isinstance(link, str)):
+            return {}
+        return attributes(link)
 
 
 def _shown(table: Table) -> Table:
@@ -76,9 +87,18 @@ def _spans(inline: Inline) -> Iterator[Span]:
             continue
         for i, part in enumerate(re.split("`([^`]+)`", span.text)):
             if part:
-                yield Span(command(part), "code") if i % 2 else replace(span, text=part, why="")
+                yield (
+                    replace(span, text=command(part), tone="code", why="")
+                    if i % 2
+                    else replace(span, text=part, why="")
+                )
         if span.why:
             yield Span("", why=span.why)
+
+
+def _path(at: Frame | Excerpt) -> str:
+    """With its line: a library's from its package on, any other in full."""
+    return line_of(at, short_path(at) if isinstance(at, Frame) else "")
 
 
 def _svg(image: Image) -> Markup:
@@ -102,7 +122,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        spans=_spans, svg=_svg, png_data=_png_data, drawing=drawing, runs=runs, place=short_place, path=short_path
+        spans=_spans, svg=_svg, png_data=_png_data, drawing=drawing, runs=runs, place=short_place, path=_path
     )
     environment.filters.update(uniform=uniform, sorting=sorting, shown=_shown)
     environment.filters["fitted"] = partial(fitted, room=ROOM)

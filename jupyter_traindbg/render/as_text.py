@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..commands import command, spelled
-from ..frames.whose import short_path, short_place
+from ..frames.whose import line_of, short_path, short_place
 from ..model import Excerpt
 from .blocks import (
     Answer,
@@ -42,6 +42,7 @@ from .chart import sparkline
 from .clean import clean
 from .columns import uniform
 from .frames import runs
+from .links import local
 
 __all__ = ["draw"]
 
@@ -267,7 +268,7 @@ class _Drawing:
                 else:
                     yield _pasted(
                         Text("┆ ", "dim") if frame.library else Text("› ", "bold"),
-                        *_user_frame(frame.line, clean(short_path(frame)), clean(frame.function), room),
+                        *_user_frame(clean(line_of(frame, short_path(frame))), clean(frame.function), room),
                     )
 
     def _bar(self, bar: Bar, depth: int) -> RenderableType:
@@ -345,15 +346,16 @@ def _plain(inline: Inline) -> str:
 
 
 def _shown(span: Span) -> str:
+    if isinstance(span.link, str):
+        return clean(local(span.text))
     return clean(command(span.text) if span.tone == "code" else spelled(span.text))
 
 
-def _user_frame(line: int, path: str, function: str, room: int) -> Iterable[Text]:
-    """The path is cut on the left, where it says least."""
-    tail = f":{line} "
-    space = max(12, room - len(tail) - len(function))
+def _user_frame(path: str, function: str, room: int) -> Iterable[Text]:
+    """The `path`, with its line, is cut on the left, where it says least."""
+    space = max(12, room - len(function) - 1)
     shown = path if len(path) <= space else f"…{path[-space + 1 :]}"
-    return Text(f"{shown}{tail}"), Text(function, "bold")
+    return Text(f"{shown} "), Text(function, "bold")
 
 
 def _pasted(*parts: Text) -> Text:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ..model import Drawn, Excerpt, Frame
@@ -25,6 +26,7 @@ __all__ = [
     "Inline",
     "Items",
     "Line",
+    "Link",
     "Notation",
     "Pair",
     "Pairs",
@@ -42,13 +44,17 @@ Tone = Literal["plain", "strong", "muted", "good", "warn", "bad", "info", "code"
 SYMBOLS: Mapping[Tone, str] = {"good": "✔", "warn": "▲", "bad": "✖", "info": "●"}
 
 
+Link: TypeAlias = Frame | Excerpt | Path | str
+"""Where a click leads: a line of a file, a file, or a page: its URL, or ``docs/logs.md#following`` for one of ours."""
+
+
 @dataclass(frozen=True)
 class Span:
     """A run of text. `why` becomes a footnote, printed once however often it is referred to.
 
     `hover` is shown where a mouse rests on it, in a notebook; a terminal has no such place. In a table, `fit` says the text in as many
     characters as there is room for, and what it left out is on hover; `value` is the number that the text says, by which a column is
-    sorted and written in one notation.
+    sorted and written in one notation. A `link` is for pages; at a terminal the words are enough.
     """
 
     text: str
@@ -57,6 +63,7 @@ class Span:
     hover: str = ""
     fit: Callable[[str, int], str] | None = None
     value: float | None = None
+    link: Link | None = None
 
 
 Inline: TypeAlias = str | Span | Sequence[str | Span]

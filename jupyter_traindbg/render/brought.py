@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from ..notebook import in_notebook, shell
+from ..notebook import in_colab, in_notebook, shell
 
 __all__ = ["forget", "wanted"]
 
@@ -20,7 +19,7 @@ def wanted() -> bool:
     else, and the next view will bring it. Where each output is a page of its own (Colab), or nobody knows of pages, each brings it.
     """
     global _cell
-    if not in_notebook() or "google.colab" in sys.modules:
+    if not in_notebook() or in_colab():
         return True
     here = shell()
     cell = _running(here)

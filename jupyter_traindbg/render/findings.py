@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..frames.whose import at_place
 from ..language import text
 from ..model import Finding
 from .blocks import SYMBOLS, Card, Cards, Inline, Pair, Pairs, Source, Span, Tone
@@ -42,14 +43,20 @@ def _pairs(finding: Finding) -> list[Pair]:
     source = [] if finding.source is None else [Source(finding.source)]
     pairs = [
         Pair(text("who", "涉及"), [named(finding.who)] if finding.who else []),
-        Pair(text("where", "位置"), [Span(finding.where, "code")] if finding.where else [], below=source),
+        Pair(text("where", "位置"), _where(finding), below=source),
         Pair(text("evidence", "证据"), _lines(finding.evidence), "bullets"),
         Pair(text("cause", "原因"), _lines([finding.cause])),
         Pair(text("next steps", "下一步"), _lines(finding.next_steps), "numbers"),
         Pair(text("confidence", "置信度"), [_confidence(finding.confidence)]),
-        Pair(text("reference", "参考"), [finding.reference] if finding.reference else []),
+        Pair(text("reference", "参考"), [Span(finding.reference, link=finding.reference)] if finding.reference else []),
     ]
     return [pair for pair in pairs if pair.lines]
+
+
+def _where(finding: Finding) -> list[Inline]:
+    if not finding.where:
+        return []
+    return [Span(finding.where, "code", link=finding.source or at_place(finding.where))]
 
 
 def _lines(texts: Sequence[str]) -> list[Inline]:

@@ -17,6 +17,7 @@ from tornado import web
 
 from .._version import __version__
 from ..errors import DeadlineExceeded, TraindbgError, UnknownTarget, UsageError
+from . import opening
 from .threads import Busy
 
 if TYPE_CHECKING:
@@ -96,6 +97,24 @@ class JobsHandler(Handler):
         await self.answer(ask)
 
 
+class OpeningHandler(Handler):
+    """GET: what a link opens, by the name of a file or a page."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, what: str) -> None:
+        root, file, reference = (
+            self.app.jobs.root,
+            self.get_query_argument("file", ""),
+            self.get_query_argument("reference", ""),
+        )
+        work: dict[str, Callable[[], Any]] = {
+            "place": lambda: opening.place(root, file),
+            "page": lambda: opening.page(reference),
+        }
+        await self.answer(lambda: self.app.looks.run("opening a link", work[what], LOOK_S))
+
+
 class VerbHandler(Handler):
     """POST: one question about one job."""
 
@@ -156,6 +175,7 @@ class TaskHandler(Handler):
 HANDLERS: list[tuple[str, type[Handler]]] = [
     (r"/jupyter-traindbg/jobs", JobsHandler),
     (r"/jupyter-traindbg/(follow|unfollow|stacks|diagnose|report|checkpoint/plan)", VerbHandler),
+    (r"/jupyter-traindbg/(place|page)", OpeningHandler),
     (r"/jupyter-traindbg/checkpoint", CheckpointHandler),
     (r"/jupyter-traindbg/tasks/([A-Za-z0-9_-]+)", TaskHandler),
 ]

@@ -16,6 +16,7 @@ from .. import commands
 from ..attach.discover import targets
 from ..errors import TraindbgError, UnknownTarget, UsageError
 from ..model import Diagnosis, Target, available
+from ..report.opening import opened
 from . import passive
 from .following import Following
 
@@ -99,11 +100,13 @@ class Jobs:
             return {"findings": commands.spelled_all(findings), "text": str(result)}
 
     def report(self, name: str) -> dict[str, Any]:
-        """Write the report's zip into the server's directory; its path there."""
+        """Write the report's zip into the server's directory and unpack it; its path there, and that of its page."""
         relative = f"traindbg-report-{_file_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}.zip"
         with self._job(name) as job:
             report = job.report(os.path.join(self.root, relative), timeout=VERB_S / 2)
-        return {"path": relative, "text": str(report)}
+        report = opened(report, notebook=True)
+        index = os.path.relpath(report.index, self.root) if report.index else None
+        return {"path": relative, "text": str(report), "index": index}
 
     def plan(self, name: str, directory: str | None) -> dict[str, Any]:
         """What an emergency checkpoint would be, and where. Changes nothing."""

@@ -8,12 +8,15 @@ from typing import Any
 
 from ..commands import spelled
 from ..errors import TraindbgError
+from ..frames.whose import at_place
 from ..language import text
 from ..model import Excerpt, Finding, Silent
+from ..render.blocks import Link
 from ..render.clean import clean
 from ..render.grouping import compact_ranks, group_by
+from ..render.links import attributes
 
-__all__ = ["DOES", "cards", "refusal", "silences"]
+__all__ = ["DOES", "cards", "leads", "refusal", "silences"]
 
 DOES = {
     "stacks": re.compile(r"[%`]\s*(?:traindbg )?stacks\b"),
@@ -41,13 +44,20 @@ def _card(finding: Finding) -> dict[str, Any]:
         "title": _said(finding.title),
         "who": [clean(str(who)) for who in finding.who],
         "where": None if finding.where is None else clean(finding.where),
+        "link": leads(finding.source or at_place(finding.where or "")),
         "source": _source(finding.source),
         "evidence": [_said(line) for one in finding.evidence for line in one.splitlines() if line.strip()],
         "cause": _said(finding.cause),
         "next_steps": [{"text": _said(step), "does": _does(step)} for step in finding.next_steps],
         "confidence": finding.confidence,
         "reference": finding.reference,
+        "reference_link": leads(finding.reference),
     }
+
+
+def leads(link: Link | None) -> dict[str, str] | None:
+    """The attributes of an ``<a>`` to `link`; None where there is nothing to open."""
+    return (attributes(link) or None) if link else None
 
 
 def _source(excerpt: Excerpt | None) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ..frames.whose import short_path, short_place
+from ..frames.whose import at_place, line_of, short_path, short_place
 from ..model import Collectives, Diagnosis, NotAvailable, RankState, RayWorker, Stacks
 from ..render.clean import clean
 from ..render.collective_rows import RankRow, families_of, family_of, row_of
@@ -17,7 +17,7 @@ from ..render.frames import runs
 from ..render.grouping import StackGroup, compact_ranks, group_by, group_stacks
 from ..render.units import duration
 from ..render.views.diagnosis import state_words
-from .cards import cards, silences
+from .cards import cards, leads, silences
 from .view import Content, Host, View
 
 __all__ = ["DiagnosisView"]
@@ -147,6 +147,7 @@ def _state_row(rank: RankState, odd: float) -> dict[str, Any]:
         "odd": odd,
         "doing": clean(rank.doing),
         "where": clean(rank.where or ""),
+        "link": leads(at_place(rank.where or "")),
         "step": rank.steps,
         "since_s": rank.since_s,
     }
@@ -162,6 +163,7 @@ def _ray_row(order: int, worker: RayWorker) -> dict[str, Any]:
         "odd": order,
         "doing": clean(worker.words + (f"; waits for {', '.join(worker.waits_for)}" if worker.waits_for else "")),
         "where": "" if isinstance(worker.where, NotAvailable) else clean(worker.where),
+        "link": None if isinstance(worker.where, NotAvailable) else leads(at_place(worker.where)),
         "step": None if isinstance(worker.executed, NotAvailable) else worker.executed,
         "since_s": None if isinstance(since, NotAvailable) or not math.isfinite(since) else since,
     }
@@ -205,13 +207,19 @@ def _stack_group(group: StackGroup) -> dict[str, Any]:
         "role": group.role,
         "source": group.source,
         "where": clean(short_place(group.where)) if group.where else "no Python frame",
+        "link": leads(group.where),
         "state": clean(", ".join(filter(None, words))),
         "note": clean(group.note),
         "runs": [
             {
                 "folded": clean(run.summary) if run.folded and len(run.frames) > 1 else "",
                 "frames": [
-                    {"place": clean(short_place(f)), "path": clean(f"{short_path(f)}:{f.line}"), "library": f.library}
+                    {
+                        "place": clean(short_place(f)),
+                        "path": clean(line_of(f, short_path(f))),
+                        "library": f.library,
+                        "link": leads(f),
+                    }
                     for f in run.frames[:FRAMES]
                 ],
             }

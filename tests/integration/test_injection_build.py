@@ -19,8 +19,8 @@ OBJECT = "jupyter_traindbg/native/boot.so"
 def checkout(tmp_path):
     """A copy of what a wheel is built from, without anything compiled."""
     copy = tmp_path / "checkout"
-    for name in ("jupyter_traindbg", "traindbg"):
-        shutil.copytree(REPO / name, copy / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for name in ("jupyter_traindbg", "traindbg", "docs"):
+        shutil.copytree(REPO / name, copy / name, ignore=shutil.ignore_patterns("*.so", "__pycache__", "images"))
     for file in REPO.iterdir():
         if file.is_file():
             shutil.copy(file, copy)
@@ -44,6 +44,7 @@ def test_a_wheel_with_the_object_for_this_machine(checkout, need_tool, monkeypat
     assert re.search(r"-py3-none-linux_\w+\.whl$", built.name)
     with zipfile.ZipFile(built) as z:
         assert z.read(OBJECT)[:4] == b"\x7fELF"
+        assert b"\n## Following\n" in z.read("jupyter_traindbg/docs/logs.md"), "what findings refer to"
 
 
 def test_a_pure_wheel_where_there_is_no_compiler(checkout):

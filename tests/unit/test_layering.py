@@ -18,7 +18,7 @@ MODULES = {
     for file in sorted((REPO / PACKAGE).rglob("*.py"))
 }
 
-LEAVES = ["_version", "command_lines", "commands", "language", "model", "notebook", "step_parts"]
+LEAVES = ["_version", "command_lines", "commands", "documentation", "language", "model", "notebook", "step_parts"]
 DATA = ["command_lines", "commands", "errors", "frames", "language", "model", "no_step", "step_numbers", "step_parts"]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
@@ -160,8 +160,7 @@ MAY_IMPORT = {
     "prepared": ["_version", "agent"],
     "ray.hook": ["_version", "attach.payload"],
     "resume": ["_version", "agent", "checkpoints", *DATA],
-    "render": ["ray.workers.naming", "ray.workers.words", *DATA],  # draws what it is given and fetches nothing
-    "render.brought": ["notebook"],
+    "render": ["documentation", "notebook", "ray.workers.naming", "ray.workers.words", *DATA],  # draws what it is given and fetches nothing
     "magics": [
         "actions",
         "agent",  # of this very kernel: what becomes of a change is said in the cell
@@ -191,9 +190,11 @@ MAY_IMPORT = {
         "attach",
         "checkpoints",
         "diagnosing",
+        "documentation",
         "job",
         "live",
         "outside",
+        "report",
         *DATA,
     ],  # asks jobs; draws nothing
     "cli": ["_version", "job", "magics", "render", *DATA],

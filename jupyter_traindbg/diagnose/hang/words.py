@@ -44,7 +44,7 @@ def _runs(unique: Sequence[int]) -> list[tuple[int, int]]:
 
 def place(frame: Frame | None) -> str | None:
     """``/home/ada/train.py:42 train_step``: where a finding points."""
-    return None if frame is None else f"{frame.file}:{frame.line} {frame.function}"
+    return None if frame is None else whose.full_place(frame)
 
 
 def short_place(frame: Frame | None) -> str:

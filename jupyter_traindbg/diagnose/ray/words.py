@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...frames.whose import shortened
 from ...language import text
 from ...model import RayWorker
 from ...ray.workers.naming import together
@@ -25,8 +26,7 @@ def short(where: str | None) -> str:
     """``/home/ada/collector.py:20 Engine.step`` as a sentence has it: without the directories."""
     if not where:
         return text("a place that could not be read", "无法读取的位置")
-    path, _, function = where.rpartition(" ")
-    return f"{path.rsplit('/', 1)[-1]} {function}" if path else where.rsplit("/", 1)[-1]
+    return shortened(where)
 
 
 def amount(value: float) -> str:

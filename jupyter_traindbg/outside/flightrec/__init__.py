@@ -12,7 +12,7 @@ from typing import Any
 
 from ...agent import flight
 from ...errors import BadDump
-from ...frames.whose import RawFrame, frames_of, user_frame
+from ...frames.whose import RawFrame, frames_of, full_place, user_frame
 from ...model import Collective, Collectives, Group, RankCollectives, Silent
 from .build import rank_collectives
 from .files import Dump, candidates, load
@@ -134,7 +134,7 @@ def _place(frames: Any) -> str | None:
     """The innermost frame of the user's code. Entries of a dump have stacks unless they were turned off, innermost frame first."""
     told = frames[:MOST_FRAMES] if isinstance(frames, (list, tuple)) else ()
     frame = user_frame(frames_of(raw for raw in map(_python_frame, told) if raw is not None))
-    return f"{frame.file}:{frame.line} {frame.function}" if frame else None
+    return full_place(frame) if frame else None
 
 
 def _python_frame(told: Any) -> RawFrame | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...attach.ray import hosts
 from ...errors import TraindbgError
+from ...frames.whose import full_place
 from ...language import text
 from ...model import NotAvailable, RayNode, RayWorkerTrial, TrialStage
 from ...outside import procfs
@@ -148,7 +149,7 @@ class _Run:
         frames = [f for thread in seen[0].threads for f in thread.frames if thread.training and not f.library]
         ours = ("_timed", "make", "load", "call", "once", "<lambda>")
         theirs = [f for f in frames if not (f.file.endswith("worker_trial/inside.py") and f.function in ours)]
-        return f"{theirs[0].file}:{theirs[0].line} {theirs[0].function}" if theirs else None
+        return full_place(theirs[0]) if theirs else None
 
     def stop(self) -> None:
         """Take the worker away; also one that was asked for and is not there yet."""

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import TraindbgError
+from ...frames.whose import shortened
 from ...model import NotAvailable, RayLockWait, RayThread, RayWorker
 from .facts import Facts
 from .naming import together
 from .stacked import in_event_loop
-from .words import short, since
+from .words import since
 
 __all__ = ["questions", "with_answers"]
 
@@ -161,10 +162,10 @@ def _wait(thread: Mapping[str, Any], rings: Sequence[set[int]], called: Mapping[
 
 
 def _lock_line(wait: RayLockWait) -> str:
-    at = f" at {short(wait.where)}" if wait.where else ""
+    at = f" at {shortened(wait.where)}" if wait.where else ""
     if not wait.holder:
         return f"{wait.thread} waits for {wait.lock}{at}"
-    held = f", at {short(wait.holder_where)}" if wait.holder_where else ""
+    held = f", at {shortened(wait.holder_where)}" if wait.holder_where else ""
     return f"{wait.thread} waits for {wait.lock}{at}, which {wait.holder} holds{held}"
 
 
@@ -228,5 +229,5 @@ def _alike(found: Sequence[RayThread]) -> list[str]:
     for (method, waiting_for, where), n in sorted(counts.items(), key=lambda item: -item[1]):
         times = f"{n} coroutines {method}" if n > 1 else f"coroutine {method}"
         awaits = f" await{'s' * (n == 1)} {waiting_for}" if waiting_for else " runs" if n == 1 else " run"
-        lines.append(f"{times}{awaits}" + (f" at {short(where)}" if where else ""))
+        lines.append(f"{times}{awaits}" + (f" at {shortened(where)}" if where else ""))
     return lines

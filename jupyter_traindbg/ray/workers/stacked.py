@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...frames.whose import own_frames
+from ...frames.whose import full_place, own_frames, shortened
 from ...model import Frame, NotAvailable, RayLook, RayThread, RayWorker, Thread
 from .facts import Facts
 from .naming import together
-from .words import called, known, short, since
+from .words import called, known, since
 
 __all__ = ["NEEDS_AGENT", "STANDS", "in_event_loop", "seen", "with_look"]
 
@@ -56,10 +56,10 @@ def _thread(look: RayLook, thread: Thread, driver: bool) -> RayThread | None:
     return RayThread(
         name=thread.name,
         kind="method" if method else "thread",
-        stack=tuple(_place(frame) for frame in own),
+        stack=tuple(full_place(frame) for frame in own),
         state="" if isinstance(thread.state, NotAvailable) else thread.state,
         waiting_for=_blocked_in(thread.frames) or thread.waiting_for or "",
-        inside="" if innermost in own else _place(innermost),
+        inside="" if innermost in own else full_place(innermost),
         still_s=NOT_COUNTED if still_s is None else STANDS if still_s < 0 else still_s,
         method=own[-1].function.rpartition(".")[2] if method and not driver else "",
         tid=thread.tid if isinstance(thread.tid, int) else None,
@@ -84,10 +84,6 @@ def _blocked_in(frames: Sequence[Frame]) -> str:
         if frame.file.endswith(_WORKER) and frame.function.rpartition(".")[2] in _BLOCKING:
             return _BLOCKING[frame.function.rpartition(".")[2]]
     return ""
-
-
-def _place(frame: Frame) -> str:
-    return f"{frame.file}:{frame.line} {frame.function}"
 
 
 # --- into the row --------------------------------------------------------------------------------------------------
@@ -149,7 +145,7 @@ def _words(row: RayWorker, place: RayThread) -> str:
     """The state in a sentence: ``in __init__ for 26 s at collector.py:20 Engine.load, waiting for a lock, not moving for 25 s``."""
     what = {"in __init__": "in __init__", "running": _running(row), "blocked": _running(row)}.get(row.state, row.words)
     for_s = "" if isinstance(row.since_s, NotAvailable) or row.kind == "driver" else f" for {since(row.since_s)}"
-    at = f" at {short(place.where)}" if place.where else ""
+    at = f" at {shortened(place.where)}" if place.where else ""
     return f"{what}{for_s}{at}{_waiting(place, row.waits_for)}{_still(place)}"
 
 
@@ -183,5 +179,5 @@ def _still(place: RayThread) -> str:
 def _line(thread: RayThread) -> str:
     """Another thread of the process, in a line."""
     name = f"{thread.method}(), too," if thread.kind == "method" and thread.method else f"thread {thread.name!r}"
-    at = f" at {short(thread.where)}" if thread.where else ""
+    at = f" at {shortened(thread.where)}" if thread.where else ""
     return f"{name} is{at}{_waiting(thread, ())}{_still(thread)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...model import Maybe, NotAvailable
 
-__all__ = ["amount", "called", "for_time", "known", "ordinal", "resources", "short", "since"]
+__all__ = ["amount", "called", "for_time", "known", "ordinal", "resources", "since"]
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"))
 _BYTES = ("memory", "object_store_memory")
@@ -53,9 +53,3 @@ def amount(name: str, n: float) -> str:
                 return f"{n / unit:.3g} {word} of {name.replace('_', ' ')}"
         return f"{n:.0f} bytes of {name.replace('_', ' ')}"
     return f"{n:g} {name}"
-
-
-def short(where: str) -> str:
-    """``/srv/job/collector.py:20 Engine.step`` with the file by its name alone."""
-    path, space, function = where.partition(" ") if " " not in where.rpartition(":")[0] else where.rpartition(" ")
-    return path.rpartition("/")[2] + space + function

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ...frames.whose import at_place
 from ...language import text
 from ...model import Collective, Collectives, Group, Maybe, NotAvailable, RankCollectives
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
@@ -190,7 +191,7 @@ def _for(same: Sequence[RankRow]) -> Span:
 
 
 def _at(place: str | None) -> Inline:
-    return DASH if place is None else Span(place, "code")
+    return DASH if place is None else Span(place, "code", link=at_place(place))
 
 
 def _by_rank(rows: Sequence[RankRow]) -> Table:

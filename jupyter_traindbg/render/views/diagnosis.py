@@ -14,6 +14,7 @@ from ...ray.workers.naming import together
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured
 from ..grouping import compact_ranks, group_by, rank_list
+from ..links import placed
 from ..notations import ages
 from ..units import age, duration
 
@@ -143,7 +144,7 @@ def _row(same: Sequence[RankState], *, steps: bool, since: bool) -> list[Inline]
         (rank_list(pids) if len(pids) <= 4 else f"{len(pids)} pids") if pids else DASH,
         _word(rank.state),
         rank.doing,
-        Span(_short(rank.where), "code") if rank.where else DASH,
+        placed(rank.where) if rank.where else DASH,
     ]
     if steps:
         row.append(_range([r.steps for r in same if r.steps is not None]))
@@ -173,12 +174,6 @@ def _word(state: str) -> Inline:
     }
     words, tone = said.get(state, (state, "plain"))
     return Span(words, tone)
-
-
-def _short(where: str) -> str:
-    """The file by its name only: the verdicts have the path."""
-    path, _, function = where.rpartition(" ")
-    return f"{path.rsplit('/', 1)[-1]} {function}"
 
 
 def _range(steps: Sequence[int]) -> Inline:

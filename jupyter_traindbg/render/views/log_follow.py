@@ -8,6 +8,7 @@ from ...language import text
 from ...model import LogFollow, LogWriter, Maybe, NotAvailable
 from ..blocks import Answer, Block, Column, Inline, Line, Span, Table, Tone
 from ..common import DASH
+from ..links import placed
 from ..units import duration
 
 _COMMAND = 80
@@ -98,6 +99,6 @@ def _row(writer: LogWriter) -> list[Inline]:
     return [
         str(writer.pid),
         writer.problem or writer.doing or DASH,
-        writer.where or DASH,
+        placed(writer.where) if writer.where else DASH,
         Span(writer.command[:_COMMAND], "code"),
     ]

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from ...frames.whose import at_place, shortened
 from ...language import text
 from ...model import Maybe, NotAvailable, RayNode, RayWorker, RayWorkers
 from ...ray.workers.naming import together
@@ -18,6 +19,7 @@ from ..blocks import Answer, Bar, Block, Card, Column, Fold, Inline, Items, Line
 from ..common import DASH, measured
 from ..findings import tone
 from ..grouping import group_by
+from ..links import placed
 from ..notations import ages, counts, sizes
 from ..units import age, count, duration, number, plural, size
 
@@ -135,9 +137,8 @@ def _card(same: Sequence[RayWorker]) -> Card:
     body: list[Block] = []
     process = Span(_process(same), "muted")
     if isinstance(row.where, str):
-        body.append(
-            Line(["at ", Span(row.where, "code"), " · ", process] if process.text else ["at ", Span(row.where, "code")])
-        )
+        at: list[str | Span] = ["at ", Span(row.where, "code", link=at_place(row.where))]
+        body.append(Line([*at, " · ", process] if process.text else at))
     elif process.text:
         title += [" · ", process]
     if row.detail:
@@ -224,7 +225,7 @@ def _doing_where(row: RayWorker) -> Inline:
     if row.state not in _AT_WORK or (row.kind == "driver" and not isinstance(row.where, str)):
         return _cause(row)
     if isinstance(row.where, str):
-        return [_doing(row), " at ", Span(_short(row.where), "code")]
+        return [_doing(row), " at ", placed(row.where)]
     return [_doing(row), " at ", measured(row.where, str)]
 
 
@@ -304,11 +305,6 @@ def _memory(same: Sequence[RayWorker], show: Callable[[float], str]) -> Inline:
     return [*spans(resident), ", GPU ", *spans(_spread(gpu, show))] if gpu else resident
 
 
-def _short(where: str) -> str:
-    path, _, function = where.rpartition(" ")
-    return f"{path.rsplit('/', 1)[-1]} {function}" if path else where.rsplit("/", 1)[-1]
-
-
 def _everybody(workers: Sequence[RayWorker]) -> Iterator[Block]:
     """One by one, for who unfolds it: the groups have no room for pids and nodes."""
     if len(workers) < 2:
@@ -349,9 +345,9 @@ def _everybody(workers: Sequence[RayWorker]) -> Iterator[Block]:
 
 
 def _state_and_place(row: RayWorker) -> Inline:
-    if not isinstance(row.where, str) or _short(row.where) in row.words:
+    if not isinstance(row.where, str) or shortened(row.where) in row.words:
         return row.words
-    return [row.words, " at ", Span(_short(row.where), "code")]
+    return [row.words, " at ", placed(row.where)]
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from ...language import text
 from ...model import Report
@@ -17,7 +18,9 @@ def view(result: Report) -> Iterator[Block]:
     missing = _missing(result)
     yield _answer(result)
     if result.index:
-        yield Line([f"{result.not_opened or text('opened', '已打开')}: ", Span(result.index, "code")])
+        yield Line(
+            [f"{result.not_opened or text('opened', '已打开')}: ", Span(result.index, "code", link=Path(result.index))]
+        )
     elif result.not_opened:
         yield Line(Span(result.not_opened, "warn"))
     yield Line(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...frames.whose import short_place
 from ...language import text
-from ...model import NotAvailable, Stacks
+from ...model import Frame, NotAvailable, Stacks
 from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
 from ..grouping import StackGroup, compact_ranks, group_by, group_stacks, rank_list
 from ..units import duration, plural
@@ -36,15 +36,15 @@ class _Place:
 
     ranks: tuple[int, ...]
     doing: str
-    at: str
+    at: Frame | None
     tells: bool
 
     @property
     def whole(self) -> list[str | Span]:
-        if not self.at:
+        if self.at is None:
             return [self.doing or text("without a Python frame", "没有 Python 栈帧")]
         before = text(" at ", "，位于 ") if self.doing else text("at ", "位于 ")
-        return [self.doing, before, Span(self.at, "code")]
+        return [self.doing, before, Span(short_place(self.at), "code", link=self.at)]
 
     @property
     def short(self) -> list[str | Span]:
@@ -84,7 +84,7 @@ def _places(groups: Sequence[StackGroup]) -> list[_Place]:
         _Place(
             ranks=tuple(sorted({rank for g in same for rank in g.ranks})),
             doing=_busy_with(same[0]),
-            at=_at(same[0]),
+            at=same[0].where,
             tells=(same[0].waiting_for or "").startswith("the "),
         )
         for same in group_by(training, lambda g: (_busy_with(g), _at(g)))
@@ -235,7 +235,7 @@ def _where(group: StackGroup) -> list[str | Span]:
     frame = group.where
     if frame is None:
         return [Span("no Python frame", "muted")]
-    words: list[str | Span] = [Span(short_place(frame), "code")]
+    words: list[str | Span] = [Span(short_place(frame), "code", link=frame)]
     if frame.library:
         words.append(Span(" (library code only)", "muted"))
     return words

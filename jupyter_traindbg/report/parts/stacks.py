@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...errors import TraindbgError
-from ...frames.whose import where
+from ...frames.whose import full_place, where
 from ...model import Frame, NotAvailable, ProcessStacks, SourceLine, Stacks
 from ...outside import sources
 from ..context import Context, Part, Unavailable
@@ -48,7 +48,7 @@ def _told(stacks: Stacks, lines: Mapping[str, SourceLine]) -> Iterator[str]:
             gil = " holding the GIL" if thread.holds_gil is True else ""
             yield f"  -- {thread.name}{' [training]' * thread.training}{state}{gil}{waits}"
             for frame in thread.frames:
-                yield f"     {frame.file}:{frame.line} {frame.function}"
+                yield f"     {full_place(frame)}"
                 yield from _source(frame, lines)
         yield ""
 
@@ -62,4 +62,4 @@ def _source(frame: Frame, lines: Mapping[str, SourceLine]) -> Iterator[str]:
 def _where(process: ProcessStacks) -> str:
     threads = sorted(process.threads, key=lambda t: not t.training)
     frame = where(threads[0].frames) if threads else None
-    return f"`{frame.file}:{frame.line} {frame.function}`" if frame else "no Python frames"
+    return f"`{full_place(frame)}`" if frame else "no Python frames"

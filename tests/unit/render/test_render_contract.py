@@ -18,21 +18,34 @@ import pytest
 from cases import each
 from render_scenes import EMPTY, FINDING, INFO, LARGE, SMALL, WARNING, changed, memory, silent, stacks
 
-from jupyter_traindbg import model, render
+from jupyter_traindbg import model, notebook, render
 from jupyter_traindbg.model import Finding, NotAvailable, Result
-from jupyter_traindbg.render import as_html, as_text, blocks, document, plain
+from jupyter_traindbg.render import as_html, as_text, blocks, brought, document, plain
 
 HOSTILE = "<img src=x onerror=alert(1)></pre><script>alert('1')</script>\"'`\x1b[31m\x07\r\n\x00\x9b\u202etxt.exe\u2028\udc80{{7*7}}[bold]"
 TAGS = {
     "div", "style", "p", "strong", "span", "code", "sup", "ul", "ol", "li", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr",
     "th", "td", "details", "summary", "figure", "figcaption", "svg", "polyline", "line", "section",
-    "g", "path", "text", "defs", "use", "clippath", "rect", "img", "label", "input",
+    "g", "path", "text", "defs", "use", "clippath", "rect", "img", "label", "input", "a",
 }  # fmt: skip
 VOID = {"polyline", "line", "path", "use", "rect", "img", "input"}
 FORBIDDEN_ATTRIBUTES = re.compile(r"on\w+|src|href|srcset|action|formaction|xlink:href")
-HARMLESS = {("use", "href"): re.compile(r"#\w+"), ("img", "src"): re.compile(r"data:image/png;base64,[\w+/]+=*")}
-"""A part of the same drawing, and a picture that is here in full."""
+HARMLESS = {
+    ("use", "href"): re.compile(r"#\w+"),
+    ("img", "src"): re.compile(r"data:image/png;base64,[\w+/]+=*"),
+    ("a", "href"): re.compile(r"https://[^\s<>\"']+|[\w./%~-]+#line=\d+"),
+}
+"""A part of the same drawing, a picture that is here in full; where a click leads: a page, or a line of a file."""
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@pytest.fixture(autouse=True)
+def in_jupyterlab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links lead to files there."""
+    monkeypatch.setattr(notebook, "in_notebook", lambda: True)
+    monkeypatch.setattr(brought, "in_notebook", lambda: False)  # each output has its style
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/ada/notebooks/train.ipynb")
+
 
 every_small = each("result", SMALL.values(), ids=SMALL.keys())
 every_result = each("result", [*SMALL.values(), *EMPTY.values()], ids=[*SMALL, *(f"empty {k}" for k in EMPTY)])
@@ -313,7 +326,9 @@ def test_the_blamed_line_stands_between_its_neighbours() -> None:
     assert "  87 │ def step(batch):" in text
     assert "> 88 │     loss.backward()  # <b>xx" in text, "marked for eyes that see no colour"
     assert in_order(text, "where", "train.py:88", "87 │", "88 │", "89 │", "evidence")
-    assert in_order(page.words, "train.py:88", "train.py, line 88", "def step", "loss.backward()  # <b>", "evidence")
+    assert in_order(
+        page.words, "train.py:88", "/home/ada/train.py:88", "def step", "loss.backward()  # <b>", "evidence"
+    )
     assert [a for tag, a in page.found if a.get("class") == "traindbg-meant"]
 
 
