@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ class Cell:
 class Kernel:
     """A kernel process and the notebook that is connected to it."""
 
-    def __init__(self, python: str, directory: Path, name: str) -> None:
+    def __init__(self, python: str, directory: Path, name: str, env: Mapping[str, str] | None = None) -> None:
         from jupyter_client.blocking import BlockingKernelClient
         from jupyter_client.connect import write_connection_file
 
@@ -112,7 +112,9 @@ class Kernel:
                 stdout=log,
                 stderr=log,
                 cwd=directory,
-                env={**os.environ, "IPYTHONDIR": str(directory / "ipython"), "MPLCONFIGDIR": str(directory / "mpl")},
+                env=os.environ
+                | {"IPYTHONDIR": str(directory / "ipython"), "MPLCONFIGDIR": str(directory / "mpl")}
+                | dict(env or {}),
                 start_new_session=True,
             )
         self.client = BlockingKernelClient()

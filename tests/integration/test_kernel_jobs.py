@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from kernels import TRAINING, Kernel, ipykernel6_python, kernel  # noqa: F401 - fixtures
 from traces import footprint, settled
@@ -78,6 +80,31 @@ def test_a_hung_cell_is_looked_at_from_inside(kernel: Kernel) -> None:  # noqa: 
     kernel.interrupt()
     assert cell.finish()["status"] == "error"
     assert cell.error() == "KeyboardInterrupt"
+
+
+def test_a_cell_is_called_by_its_number(kernel: Kernel) -> None:  # noqa: F811
+    """As its notebook shows it: in stacks, in sentences, and in the verdict with its lines."""
+    define = kernel.run("import threading\nlock = threading.Lock()\ndef step():\n    with lock:\n        pass")
+    number = define.finish()["execution_count"]
+    kernel.run("lock.acquire()").finish()
+    hung = kernel.run("print('locked', flush=True)\nstep()")
+    hung.wait_for("locked")
+    with traindbg.attach(f"kernel:{kernel.file}") as job:
+        main = next(t for t in job.stacks().processes[0].threads if t.name == "MainThread")
+        own = [f for f in main.frames if not f.library]
+        assert [(f.cell, f.line, f.function) for f in own] == [(number, 4, "step"), (number + 2, 2, "<module>")]
+        place = f"In [{number}], line 4 step"
+        assert f"at {place}" in str(job.stacks())
+        found = job.diagnose(timeout=30)
+        blamed = next(f for f in found.findings if f.code == "lock_wait")
+        assert blamed.where == place
+        assert place in blamed.title
+        assert blamed.source is not None
+        assert (blamed.source.cell, blamed.source.line, blamed.source.lines[3].strip()) == (number, 4, "with lock:")
+        assert found.ranks[0].where == place
+        assert f"{os.sep}ipykernel_" not in str(found)
+    kernel.interrupt()
+    assert hung.finish()["status"] == "error"
 
 
 def test_a_kernel_whose_cell_has_ended_is_not_called_stuck(kernel: Kernel) -> None:  # noqa: F811

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernels import Kernel
 from support import Program, Start, jupyter_server
 
 from jupyter_traindbg.agent import rendezvous
@@ -219,6 +221,74 @@ def test_a_report_lies_in_the_servers_directory(server: Server, training: Progra
     status, report = server.ask("report", {"target": str(training.pid)})
     assert status == 200, report
     assert (server.root / report["path"]).stat().st_size > 1000
+    assert (server.root / report["index"]).read_text().startswith("<!DOCTYPE html>")
+
+
+# --- what a link opens ----------------------------------------------------------------------------------------------
+
+
+def opened(server: Server, what: str, **of: str) -> tuple[int, dict[str, Any]]:
+    return server.ask(f"{what}?{urllib.parse.urlencode(of)}")
+
+
+def test_a_file_of_the_servers_directory_is_opened_as_one_and_a_source_elsewhere_is_read(
+    server: Server, tmp_path: Path
+) -> None:
+    own = server.root / "my project" / "train.py"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("x = 1\n")
+    link = tmp_path / "link.py"
+    link.symlink_to(own)
+    for name in (own, link):
+        assert opened(server, "place", file=str(name)) == (200, {"opens": "file", "path": "my project/train.py"})
+    status, source = opened(server, "place", file=threading.__file__)
+    assert (status, source["opens"], source["name"]) == (200, "text", "threading.py")
+    assert "class Condition" in source["text"]
+    hidden = server.root / ".hidden.py"
+    hidden.write_text("y = 2\n")
+    assert opened(server, "place", file=str(hidden))[1]["opens"] == "text", "the server does not serve hidden files"
+
+
+def test_the_notebook_of_a_cell_is_found_by_its_kernel(server: Server, tmp_path: Path) -> None:
+    notebook = server.root / "cells.ipynb"
+    notebook.write_text("{}")
+    environment = {"JPY_SESSION_NAME": str(notebook)}
+    with contextlib.closing(Kernel(sys.executable, tmp_path, secrets.token_hex(8), environment)) as kernel:
+        file = kernel.value("import sys; print(sys._getframe().f_code.co_filename)").strip()
+        assert opened(server, "place", file=file) == (200, {"opens": "notebook", "path": "cells.ipynb"})
+    status, refusal = opened(server, "place", file=file.replace(str(kernel.pid), "999999999"))
+    assert status == 404
+    assert "999999999" in refusal["message"]
+
+
+def test_what_is_no_source_is_not_read(server: Server, tmp_path: Path) -> None:
+    secret, pipe, folder = tmp_path / "id_ed25519", tmp_path / "pipe.py", tmp_path / "folder.py"
+    secret.write_text("PRIVATE KEY")
+    os.mkfifo(pipe)
+    folder.mkdir()
+    cases = [
+        (str(secret), 400),
+        ("/etc/passwd", 400),
+        (f"{server.root}/../id_ed25519", 400),
+        (str(pipe), 404),
+        (str(folder), 404),
+        (str(tmp_path / "not_here.py"), 404),
+        ("/tmp/a\0b.py", 404),
+        ("train.py", 400),
+        ("", 400),
+    ]
+    for file, expected in cases:
+        status, refusal = opened(server, "place", file=file)
+        assert (status, sorted(refusal)) == (expected, ["error", "message", "next_step"]), file
+    assert server.ask("place?file=/etc/hostname.py", token=False)[0] == 403
+
+
+def test_a_page_of_the_docs_is_shown_by_its_section(server: Server) -> None:
+    status, page = opened(server, "page", reference="docs/failures.md#cuda_oom")
+    assert (status, page["title"]) == (200, "cuda_oom")
+    assert page["markdown"].startswith("## cuda_oom")
+    for reference in ("docs/no_such.md", "docs/../pyproject.toml", "https://pytorch.org", ""):
+        assert opened(server, "page", reference=reference)[0] == 404, reference
 
 
 def test_what_is_no_job_of_the_list_is_refused(server: Server) -> None:
