@@ -19,3 +19,13 @@ def test_a_finding_gets_the_lines_of_its_place_and_no_other() -> None:
     found = at_source([Finding("hang", "critical", "It hangs", where=place) for place in places], sources)
     assert [finding.source for finding in found] == [excerpt, None, None, None, None]
     assert [finding.where for finding in found] == places
+
+
+def test_a_cell_is_known_by_its_number_but_not_where_two_notebooks_have_one_of_it() -> None:
+    def line(kernel: int) -> SourceLine:
+        return SourceLine("x", excerpt=Excerpt(f"/tmp/ipykernel_{kernel}/12.py", 11, 11, ("x",), cell=4))
+
+    hang = Finding("hang", "critical", "It hangs", where="In [4], line 11 step")
+    one = {"/tmp/ipykernel_7/12.py:11": line(7)}
+    assert at_source([hang], one)[0].source == line(7).excerpt
+    assert at_source([hang], {**one, "/tmp/ipykernel_8/12.py:11": line(8)})[0].source is None

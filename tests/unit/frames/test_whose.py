@@ -5,12 +5,15 @@ from __future__ import annotations
 from cases import each
 
 from jupyter_traindbg.frames.whose import (
+    at_place,
     cells_of,
     frames_of,
+    full_place,
     inside,
     library_frame,
     own_frames,
     short_place,
+    shortened,
     user_frame,
     where,
 )
@@ -82,6 +85,39 @@ def test_the_cells_of_a_kernel_belong_together() -> None:
     assert cells_of("/tmp/ipykernel_8/12.py") == "/tmp/ipykernel_8"
     assert cells_of("/home/ann/ipykernel_7/train.py") is None
     assert cells_of("<stdin>") is None
+
+
+@each(
+    ("told", "expected"),
+    [
+        (("/tmp/ipykernel_7/12.py", 11, "step", 4), "In [4], line 11 step"),
+        (("/tmp/ipykernel_7/12.py", 11, "step"), "In [?], line 11 step"),
+        (("<ipython-input-4-0a1b2c3d>", 2, "<module>"), "In [4], line 2 <module>"),
+        (("/home/ann/train.py", 42, "Net.forward"), "/home/ann/train.py:42 Net.forward"),
+        ((f"{TORCH}/nn/modules/linear.py", 125, "Linear.forward"), f"{TORCH}/nn/modules/linear.py:125 Linear.forward"),
+    ],
+)
+def test_a_place_in_full(told: tuple[object, ...], expected: str) -> None:
+    (frame,) = frames_of([told])
+    assert full_place(frame) == expected
+
+
+@each(
+    ("place", "short", "at"),
+    [
+        ("/home/ann/my runs/train.py:42 Net.forward", "train.py:42 Net.forward", ("/home/ann/my runs/train.py", 42, "Net.forward")),
+        ("/home/ann/a:7/train.py:42", "train.py:42", ("/home/ann/a:7/train.py", 42, "")),
+        ("train.py:42 <lambda>", "train.py:42 <lambda>", ("train.py", 42, "<lambda>")),
+        ("In [4], line 11 step", "In [4], line 11 step", None),
+        ("a place that could not be read", "a place that could not be read", None),
+        ("", "", None),
+    ],
+)  # fmt: skip
+def test_a_place_in_short_and_read_again(place: str, short: str, at: tuple[str, int, str] | None) -> None:
+    frame = at_place(place)
+    assert shortened(place) == short
+    assert (frame and (frame.file, frame.line, frame.function)) == at
+    assert frame is None or full_place(frame).rstrip() == place
 
 
 def test_what_python_writes_for_a_class_or_to_start_a_child_is_nobodys_line() -> None:
