@@ -6,6 +6,7 @@ module.exports = {
   transformIgnorePatterns: [
     '/node_modules/(?!(@jupyter|@jupyterlab|@lumino|@microsoft|lib0|y-protocols|yjs|exenv-es6)/)'
   ],
+  setupFiles: ['<rootDir>/tools/jsdom.cjs'],
   moduleNameMapper: { '\\.(css|svg)$': '<rootDir>/tools/nothing.cjs' },
   maxWorkers: 1
 };

@@ -1,3 +1,4 @@
 import '../../jupyter_traindbg/render/templates/style.css';
 import './panel.css';
 import './tables.css';
+import './links.css';

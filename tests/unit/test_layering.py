@@ -160,7 +160,13 @@ MAY_IMPORT = {
     "prepared": ["_version", "agent"],
     "ray.hook": ["_version", "attach.payload"],
     "resume": ["_version", "agent", "checkpoints", *DATA],
-    "render": ["documentation", "notebook", "ray.workers.naming", "ray.workers.words", *DATA],  # draws what it is given and fetches nothing
+    "render": [
+        "documentation",
+        "notebook",
+        "ray.workers.naming",
+        "ray.workers.words",
+        *DATA,
+    ],  # draws what it is given and fetches nothing
     "magics": [
         "actions",
         "agent",  # of this very kernel: what becomes of a change is said in the cell

@@ -11,11 +11,12 @@ export interface Finding {
   title: string;
   who: string[];
   where: string | null;
-  source: Excerpt | null;
+  source: (Excerpt & { file: string; cell?: number | null }) | null;
   evidence: string[];
   cause: string;
   next_steps: string[];
   confidence: string;
+  reference: string | null;
 }
 
 export interface Diagnosis {
@@ -52,6 +53,9 @@ export interface Task {
   error: { message: string; next_step: string } | null;
 }
 
+/** What opens a place: a file or notebook below the server's directory, or its text, to be read. */
+export type Opening = { opens: 'file' | 'notebook'; path: string } | { opens: 'text'; name: string; text: string };
+
 /** What the server refused, with what to do about it. */
 export class Refused extends Error {
   constructor(
@@ -86,7 +90,7 @@ export class Api {
     return this.ask('diagnose', { target });
   }
 
-  report(target: string): Promise<{ path: string; text: string }> {
+  report(target: string): Promise<{ path: string; text: string; index: string | null }> {
     return this.ask('report', { target });
   }
 
@@ -100,6 +104,14 @@ export class Api {
 
   task(id: string): Promise<Task> {
     return this.ask(`tasks/${encodeURIComponent(id)}`);
+  }
+
+  place(file: string): Promise<Opening> {
+    return this.ask(`place${URLExt.objectToQueryString({ file })}`);
+  }
+
+  page(reference: string): Promise<{ title: string; markdown: string }> {
+    return this.ask(`page${URLExt.objectToQueryString({ reference })}`);
   }
 
   private async ask<T>(path: string, body?: object): Promise<T> {

@@ -190,11 +190,10 @@ export class Commands {
   }
 
   private async report(job: Job): Promise<void> {
-    const { path, text } = await this.api.report(job.name);
-    Notification.success(`The report is ${path}`, {
-      autoClose: false,
-      actions: [{ label: 'Download', callback: () => void this.download(path) }]
-    });
+    const { path, text, index } = await this.api.report(job.name);
+    const download = { label: 'Download', callback: () => void this.download(path) };
+    const open = { label: 'Open', callback: () => void this.app.commands.execute('docmanager:open', { path: index }) };
+    Notification.success(`The report is ${path}`, { autoClose: false, actions: index ? [open, download] : [download] });
     this.open(
       'report',
       job,

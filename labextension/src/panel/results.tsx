@@ -5,6 +5,7 @@ import React from 'react';
 import { numbered } from '../common/format';
 import { Diagnosis, Finding } from './api';
 import { traindbgIcon } from './icon';
+import { Linked, pageOf, placeOf } from './linked';
 
 const SEVERITY = { critical: '■ critical', warning: '▲ warning', info: '● info' };
 
@@ -63,7 +64,16 @@ function Card(props: { finding: Finding; root: boolean }): React.ReactElement {
         {finding.where && (
           <>
             {' '}
-            · <code>{finding.where}</code>
+            ·{' '}
+            <Linked to={placeOf(finding.source)}>
+              <code>{finding.where}</code>
+            </Linked>
+          </>
+        )}
+        {finding.reference && (
+          <>
+            {' '}
+            · <Linked to={pageOf(finding.reference)}>{finding.reference}</Linked>
           </>
         )}
       </p>

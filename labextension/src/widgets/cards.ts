@@ -1,7 +1,7 @@
 // Findings as cards: how bad, in a word and a sign; who, where, the evidence, the cause, what to do now.
 
 import { Excerpt, numbered } from '../common/format';
-import { button, Child, el } from './dom';
+import { button, Child, el, linked } from './dom';
 
 export interface Step {
   text: string;
@@ -15,12 +15,15 @@ export interface Card {
   title: string;
   who: string[];
   where: string | null;
+  /** The attributes of the link to it. */
+  link?: Record<string, string> | null;
   source: Excerpt | null;
   evidence: string[];
   cause: string;
   next_steps: Step[];
   confidence: string;
   reference: string | null;
+  reference_link?: Record<string, string> | null;
 }
 
 const MOST_WHO = 8;
@@ -50,7 +53,7 @@ function showCard(card: Card, acts: Record<string, () => void>): HTMLElement {
   );
   const list = el('dl', { class: 'tdb-facts' });
   row(list, 'who', card.who.length > 0 && people(card.who));
-  row(list, 'where', card.where && el('code', { text: nearer(card.where), title: card.where }));
+  row(list, 'where', card.where && linked(card.link, el('code', { text: nearer(card.where), title: card.where })));
   row(list, 'source', card.source && code(card.source));
   row(list, 'evidence', lines(card.evidence));
   row(list, 'cause', card.cause);
@@ -63,7 +66,7 @@ function showCard(card: Card, acts: Record<string, () => void>): HTMLElement {
     )
   );
   row(list, 'confidence', card.confidence);
-  row(list, 'reference', card.reference);
+  row(list, 'reference', card.reference && linked(card.reference_link, card.reference));
   const does = [...new Set(card.next_steps.map(step => step.does))].filter(
     (name): name is string => name !== null && name in acts && name in LABELS
   );

@@ -1,7 +1,7 @@
 // A table whose sorting and filter stay as they are when its rows are replaced, and when the page is loaded again.
 
 import { count } from '../common/format';
-import { button, el, freshId, say } from './dom';
+import { button, el, freshId, linked, say } from './dom';
 import * as kept from './kept';
 
 export type Value = number | string | null;
@@ -13,6 +13,8 @@ export interface Column<Row> {
   value: (row: Row) => Value;
   /** What is shown; `value` where there is none. */
   show?: (row: Row) => string;
+  /** The attributes of the link that it is. */
+  link?: (row: Row) => Record<string, string> | null | undefined;
   right?: boolean;
   wrap?: boolean;
   class?: (row: Row) => string;
@@ -153,7 +155,7 @@ export class DataTable<Row> {
       {},
       ...this.columns.map(column => {
         const names = [column.right && 'tdb-right', column.wrap && 'tdb-wrap', column.class?.(row)];
-        return el('td', { class: names.filter(Boolean).join(' '), text: cell(column, row) });
+        return el('td', { class: names.filter(Boolean).join(' ') }, linked(column.link?.(row), cell(column, row)));
       })
     );
   }

@@ -5,7 +5,7 @@ import './views.css';
 import { duration } from '../common/format';
 import { Card, showCards } from './cards';
 import { Column, DataTable } from './dataTable';
-import { button, el, fill, say, Trouble, keepKeys } from './dom';
+import { button, el, fill, linked, say, Trouble, keepKeys } from './dom';
 import { Channel, Mounted, View } from './view';
 
 interface Worker {
@@ -18,6 +18,7 @@ interface Worker {
   where: string;
   step: number | null;
   since_s: number | null;
+  link?: Record<string, string> | null;
 }
 
 interface Check {
@@ -31,6 +32,7 @@ interface Frame {
   place: string;
   path: string;
   library: boolean;
+  link?: Record<string, string> | null;
 }
 
 interface StackGroup {
@@ -43,6 +45,7 @@ interface StackGroup {
   where: string;
   state: string;
   note: string;
+  link?: Record<string, string> | null;
   runs: { folded: string; frames: Frame[] }[];
 }
 
@@ -102,7 +105,14 @@ function workers(named: boolean): Column<Worker>[] {
       show: row => `${STATE_SIGNS[row.state] ?? '●'} ${row.state}`
     },
     { name: 'doing', title: 'doing', value: row => row.doing, wrap: true },
-    { name: 'where', title: 'where', value: row => row.where || null, show: row => shortPlace(row.where), wrap: true },
+    {
+      name: 'where',
+      title: 'where',
+      value: row => row.where || null,
+      show: row => shortPlace(row.where),
+      link: row => row.link,
+      wrap: true
+    },
     { name: 'step', title: 'step', value: row => row.step, right: true },
     { name: 'since', title: 'for', value: row => row.since_s, show: row => duration(row.since_s), right: true }
   ];
@@ -336,7 +346,7 @@ class DiagnosisPanel {
       group.name && group.name !== 'MainThread' ? ` ${group.name}` : '',
       group.threads > group.count ? ` (${group.threads} threads)` : '',
       ' ',
-      el('code', { text: group.where }),
+      linked(group.link, el('code', { text: group.where })),
       el('span', {
         class: 'tdb-muted',
         text: ` ${[group.state, group.source === 'agent' ? '' : `by ${group.source}`, group.note].filter(Boolean).join(' · ')}`
@@ -347,7 +357,7 @@ class DiagnosisPanel {
         el(
           'li',
           { class: frame.library ? 'tdb-library' : 'tdb-user' },
-          el('code', { text: frame.place, title: frame.path })
+          linked(frame.link, el('code', { text: frame.place, title: frame.path }))
         )
       );
       const list = el('ol', { class: 'tdb-frames' }, ...lines);

@@ -43,6 +43,30 @@ export function button(label: string, onClick: () => void, options: Options = {}
   return made;
 }
 
+/** What leads somewhere: see src/links/markup.ts. */
+const LEADING = /^(data-traindbg-(file|line|cell|page)|href|target|rel)$/;
+const SCHEMES = ['', 'http', 'https', 'vscode'];
+
+/** `child` inside a link with these attributes; `child` alone where there are none that lead somewhere. */
+export function linked(attributes: Record<string, string> | null | undefined, child: Node | string): Node | string {
+  const attrs = Object.entries(attributes ?? {}).filter(
+    ([name, value]) => LEADING.test(name) && (name !== 'href' || SCHEMES.includes(schemeOf(value)))
+  );
+  return attrs.length === 0
+    ? child
+    : el(
+        'a',
+        { class: 'traindbg-link', attrs: { ...Object.fromEntries(attrs), 'data-lm-suppress-shortcuts': 'true' } },
+        child
+      );
+}
+
+/** As a browser finds it, which passes over blanks and line ends. */
+function schemeOf(address: string): string {
+  const [, scheme = ''] = /^([a-z][\w+.-]*):/i.exec(address.replace(/[\0-\x20]/g, '')) ?? [];
+  return scheme.toLowerCase();
+}
+
 /** Put `children` in the place of what `parent` has; null where there is nothing. */
 export function fill(parent: HTMLElement, ...children: Child[]): void {
   parent.replaceChildren(...children.filter((child): child is Node | string => !!child));

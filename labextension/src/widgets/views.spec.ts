@@ -264,6 +264,7 @@ describe('cards', () => {
     expect(nearer('/home/ada/my runs/src/train.py:3 Net.forward')).toBe('…/src/train.py:3 Net.forward');
     expect(nearer('/train.py:3 f')).toBe('/train.py:3 f');
     expect(nearer('<stdin>:1 <module>')).toBe('<stdin>:1 <module>');
+    expect(nearer('In [4], line 11 step')).toBe('In [4], line 11 step');
   });
 
   test('show the blamed line between its neighbours', () => {
@@ -294,6 +295,7 @@ describe('small things', () => {
   test('a place without its directories', () => {
     expect(shortPlace('/home/ada/my code/train.py:3 f')).toBe('my code/train.py:3 f');
     expect(shortPlace('/home/ada/train.py:42 <module>')).toBe('train.py:42 <module>');
+    expect(shortPlace('In [4], line 11 step')).toBe('In [4], line 11 step');
     expect(shortPlace('')).toBe('–');
   });
 

@@ -1,0 +1,2 @@
+// What browsers have and jest's page lacks.
+globalThis.TextEncoder ??= require('node:util').TextEncoder;
