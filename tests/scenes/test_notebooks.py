@@ -241,7 +241,7 @@ def test_the_culprit_of_a_hang_is_named(mark: str) -> None:
     assert re.search(rf"worker \d+ is stuck at hang_train.py:{opens}", joined(verdict))
     assert re.search(r"waits for the file \S+/shard-07.pt to open", joined(verdict))
     assert "ranks 0, 2 wait in all_reduce #30" in joined(verdict)
-    assert f"-> {opens}  " in notebook.of("found = verdict.findings[0]")
+    assert f"at hang_train.py:{opens}  with open(path" in notebook.of("found = verdict.findings[0]")
     assert "Rank 1 has not issued all_reduce #30" in joined(notebook.of("%nccl_check"))
 
     assert "The job is healthy" in notebook.of("pipe.write_bytes")
@@ -334,7 +334,7 @@ def test_the_root_cause_is_read_from_the_log_of_a_crash(mark: str) -> None:
         assert re.search(rf"who rank 2 where \S+/crash_train.py:{fails} train", verdict)
         assert re.search(r"\S+\.log:\d+ IndexError: Target 5 is out of bounds", verdict)
         assert verdict.count("CRITICAL") == 1, "the time-outs of the others are evidence, no findings"
-    assert f"-> {fails} " in notebook.of("found = verdict.findings[0]")
+    assert re.match(rf"rank 2, at crash_train.py:{fails}  .*cross_entropy", notebook.of("found = verdict.findings[0]"))
     assert "night-05.pt: lights 1 to 5 of 5" in notebook.of("found = verdict.findings[0]")
 
     victims = joined(notebook.of("%diagnose rank-0.log rank-1.log"))
