@@ -15,10 +15,10 @@ from .clean import clean
 __all__ = ["attributes", "local", "placed"]
 
 
-def placed(place: str, link: Link | None = None) -> Span:
-    """What `full_place` says, in short, as a link to it (or to `link`); all of it on hover."""
+def placed(place: str) -> Span:
+    """What `full_place` says, in short, as a link to it; all of it on hover."""
     short = shortened(place)
-    return Span(short, "code", hover=place if short != place else "", link=link or at_place(place))
+    return Span(short, "code", hover=place if short != place else "", link=at_place(place))
 
 
 def local(page: str) -> str:
@@ -57,10 +57,10 @@ def _to_page(page: str) -> dict[str, str]:
 
 def _href(file: str, line: int) -> dict[str, str]:
     """VS Code opens any file. JupyterLab by itself opens those below the server's directory: the user's own, as seen from the notebook."""
-    path = quote(clean(file))
     if notebook.in_vscode():
         # A window on another machine has a name that only it knows, and takes a bare path for one of that machine.
-        return {"href": f"{path}:{line}" if "VSCODE_AGENT_FOLDER" in os.environ else f"vscode://file{path}:{line}"}
+        scheme = "" if "VSCODE_AGENT_FOLDER" in os.environ else "vscode://file"
+        return {"href": f"{scheme}{quote(clean(file))}:{line}"}
     folder = notebook.folder()
     if folder is None or library_frame(file):
         return {}

@@ -17,7 +17,7 @@ from tornado import web
 
 from .._version import __version__
 from ..errors import DeadlineExceeded, TraindbgError, UnknownTarget, UsageError
-from . import opening
+from . import links
 from .threads import Busy
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class JobsHandler(Handler):
         await self.answer(ask)
 
 
-class OpeningHandler(Handler):
+class LinkHandler(Handler):
     """GET: what a link opens, by the name of a file or a page."""
 
     @web.authenticated
@@ -109,8 +109,8 @@ class OpeningHandler(Handler):
             self.get_query_argument("reference", ""),
         )
         work: dict[str, Callable[[], Any]] = {
-            "place": lambda: opening.place(root, file),
-            "page": lambda: opening.page(reference),
+            "place": lambda: links.place(root, file),
+            "page": lambda: links.page(reference),
         }
         await self.answer(lambda: self.app.looks.run("opening a link", work[what], LOOK_S))
 
@@ -175,7 +175,7 @@ class TaskHandler(Handler):
 HANDLERS: list[tuple[str, type[Handler]]] = [
     (r"/jupyter-traindbg/jobs", JobsHandler),
     (r"/jupyter-traindbg/(follow|unfollow|stacks|diagnose|report|checkpoint/plan)", VerbHandler),
-    (r"/jupyter-traindbg/(place|page)", OpeningHandler),
+    (r"/jupyter-traindbg/(place|page)", LinkHandler),
     (r"/jupyter-traindbg/checkpoint", CheckpointHandler),
     (r"/jupyter-traindbg/tasks/([A-Za-z0-9_-]+)", TaskHandler),
 ]
