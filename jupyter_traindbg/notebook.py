@@ -6,10 +6,14 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["NOTHING", "folder", "in_colab", "in_notebook", "in_vscode", "shell"]
+__all__ = ["NOTHING", "VARIABLE", "folder", "in_colab", "in_notebook", "in_vscode", "shell"]
 
 NOTHING = {"text/plain": "", "text/html": ""}
 """An output that takes no line, in a notebook and in what is made of it (of text alone an empty line would be left)."""
+
+
+VARIABLE = "JPY_SESSION_NAME"
+"""What Jupyter's server sets in the environment of a kernel: the path of the notebook that it is started for."""
 
 
 def shell() -> Any:
@@ -35,5 +39,5 @@ def in_vscode() -> bool:
 
 def folder() -> str | None:
     """The directory of the notebook, as its server tells the kernel; None where it does not, or not in full."""
-    path = os.environ.get("JPY_SESSION_NAME", "")
+    path = os.environ.get(VARIABLE, "")
     return os.path.dirname(path) if os.path.isabs(path) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 
 def shell() -> Optional[Any]:
@@ -23,6 +23,12 @@ def cells() -> Dict[str, int]:
     return known if isinstance(known, dict) else {}
 
 
+def numbered(file: str, line: int, function: str, numbers: Dict[str, int]) -> Tuple[Any, ...]:
+    """A frame as agents tell it: of a cell with its number from `cells`, behind the function."""
+    number = numbers.get(file)
+    return (file, line, function) if number is None else (file, line, function, number)
+
+
 def shelves() -> List[Any]:
     """The containers in which it keeps what cells have shown: no variables of the program's."""
     here = shell()
@@ -30,4 +36,4 @@ def shelves() -> List[Any]:
     return [*kept, getattr(getattr(here, "history_manager", None), "output_hist", None)]
 
 
-__all__ = ["cell", "cells", "shell", "shelves"]
+__all__ = ["cell", "cells", "numbered", "shell", "shelves"]

@@ -7,7 +7,7 @@ import time
 from types import CodeType, FrameType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .notebook import cells
+from .notebook import cells, numbered
 from .reachable import frames_of_others
 
 EVERY_S = 0.02
@@ -80,9 +80,7 @@ def frames_from(frame: Optional[FrameType]) -> List[Tuple[Any, ...]]:
 
 def _readable(stack: Stack) -> List[Tuple[Any, ...]]:
     numbers = cells()
-    return [
-        (f.co_filename, n, _name(f), *([numbers[f.co_filename]] if f.co_filename in numbers else [])) for f, n in stack
-    ]
+    return [numbered(code.co_filename, line, _name(code), numbers) for code, line in stack]
 
 
 def _stack(frame: Optional[FrameType]) -> Stack:

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from ..agent import rendezvous
 from ..command_lines import connection_file, is_helper, is_launcher, kernel_name, written
 from ..model import Maybe, NotAvailable, Target
+from ..notebook import VARIABLE
 from ..outside import procfs
 from ..outside.procfs import Process
 from . import foreign
 from .base import Part
-from .notebooks import VARIABLE, Kernel, notebooks
+from .notebooks import Kernel, notebooks
 
 __all__ = ["RankProcess", "launcher_of", "launcher_ranks", "part_of", "rank_of", "sweep", "targets"]
 

@@ -33,7 +33,8 @@ from ..errors import (
     UnknownTarget,
 )
 from ..model import names_to_type
-from .notebooks import VARIABLE, is_called
+from ..notebook import VARIABLE
+from .notebooks import is_called
 
 __all__ = ["find_connection_file", "kernel_pid", "run_in_kernel"]
 

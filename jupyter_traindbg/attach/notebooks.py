@@ -19,16 +19,15 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..command_lines import kernel_name
+from ..notebook import VARIABLE
 from ..outside import procfs
 from ..outside.procfs import Process
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-__all__ = ["VARIABLE", "Kernel", "is_called", "notebooks"]
+__all__ = ["Kernel", "is_called", "notebooks"]
 
-VARIABLE = "JPY_SESSION_NAME"
-"""What Jupyter's server sets in the environment of a kernel: the path of the notebook that it is started for."""
 LIMIT_S = 0.5
 """For file systems and servers together."""
 _DRIVE = "RTC:"

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..frames.whose import shortened
 from ..model import Collective, Collectives, Group, NotAvailable, RankCollectives
 from ..render.collective_rows import DONE, family_of_group, identity
 from ..render.grouping import group_by
@@ -165,7 +166,7 @@ def _panel(joined: _Joined, result: Collectives, blamed: set[str], accused: set[
 
 def _row(alike: Sequence[int], cells: Sequence[Cell], records: Mapping[int, RankCollectives], *, blamed: bool) -> Row:
     own = [records[rank] for rank in alike if rank in records]
-    places = {(record.where or "").rpartition("/")[2] for record in own}
+    places = {shortened(record.where or "") for record in own}
     waits = [w for record in own if not isinstance(w := record.waiting_s, NotAvailable)]
     waited_s = max(waits, default=None) if Cell.WAITS in cells else None
     return Row(alike, cells, blamed, bool(own), places.pop() if len(places) == 1 else "", waited_s)

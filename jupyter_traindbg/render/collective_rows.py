@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from ..frames.whose import shortened
 from ..model import Collective, Group, RankCollectives
 
 __all__ = ["DONE", "RankRow", "families_of", "family_of", "family_of_group", "identity", "row_of"]
@@ -21,10 +22,13 @@ class RankRow:
     pending: Collective | None
 
     @property
+    def at(self) -> str | None:
+        """Where it made the call that it waits in, else where it is; in full."""
+        return (self.pending.at if self.pending is not None else None) or self.rank.where
+
+    @property
     def place(self) -> str | None:
-        at = self.pending.at if self.pending is not None else None
-        place = at or self.rank.where
-        return None if place is None else place.rpartition("/")[2]
+        return None if self.at is None else shortened(self.at)
 
     @property
     def key(self) -> Hashable:

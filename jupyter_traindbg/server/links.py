@@ -71,7 +71,7 @@ def _of_kernel(root: str, pid: int) -> str:
             f"it is a cell of the kernel with the pid {pid}, which runs here no more, or has no notebook",
             "look for it where the job was started",
         )
-    below = _below(root, notebook)
+    below = _below(root, os.path.join(root, notebook))  # some servers tell no more than that
     if below is None:
         raise UsageError(
             f"{notebook} is not in this server's directory", "open it in the JupyterLab that its kernel belongs to"

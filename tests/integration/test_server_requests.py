@@ -249,10 +249,10 @@ def test_a_file_of_the_servers_directory_is_opened_as_one_and_a_source_elsewhere
     assert opened(server, "place", file=str(hidden))[1]["opens"] == "text", "the server does not serve hidden files"
 
 
-def test_the_notebook_of_a_cell_is_found_by_its_kernel(server: Server, tmp_path: Path) -> None:
-    notebook = server.root / "cells.ipynb"
-    notebook.write_text("{}")
-    environment = {"JPY_SESSION_NAME": str(notebook)}
+@pytest.mark.parametrize("told", ["{root}/cells.ipynb", "cells.ipynb"])
+def test_the_notebook_of_a_cell_is_found_by_its_kernel(server: Server, tmp_path: Path, told: str) -> None:
+    (server.root / "cells.ipynb").write_text("{}")
+    environment = {"JPY_SESSION_NAME": told.format(root=server.root)}
     with contextlib.closing(Kernel(sys.executable, tmp_path, secrets.token_hex(8), environment)) as kernel:
         file = kernel.value("import sys; print(sys._getframe().f_code.co_filename)").strip()
         assert opened(server, "place", file=file) == (200, {"opens": "notebook", "path": "cells.ipynb"})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsers import LIMIT_MS, VIEWPORT, Lab, Notebook, collect_errors
+from browsers import Lab, Notebook, watched_page
 from panels import opened
 from playwright.sync_api import Browser, Locator, Page, expect
 from support import PROGRAMS, REPO, Start
@@ -60,19 +60,13 @@ SEEN = """
 }
 """
 """The tab in front, and the line that is selected in it and seen: its number, and what of it is."""
-REFUSAL = re.compile(r"status of 404 .*/jupyter-traindbg/place")
+REFUSAL = r"status of 404 .*/jupyter-traindbg/place"
 
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     """As elsewhere, but that a refusal of our server's is no error: the browser calls it one."""
-    context = chromium.new_context(viewport=VIEWPORT, reduced_motion="reduce")
-    context.set_default_timeout(LIMIT_MS)
-    opened_page = context.new_page()
-    errors = collect_errors(opened_page)
-    yield opened_page
-    context.close()
-    assert "\n".join(error for error in errors if not REFUSAL.search(error)) == ""
+    yield from watched_page(chromium, but=REFUSAL)
 
 
 def link(output: Locator, file: str, line: int) -> Locator:

@@ -41,7 +41,7 @@ MAY_IMPORT = {
         "step_numbers",
         "step_parts",
     ],  # pure: evidence in, Findings out
-    "attach": ["_version", "agent", "outside", "tasks", *DATA],
+    "attach": ["_version", "agent", "notebook", "outside", "tasks", *DATA],
     "evidence": ["frames", "model", "outside"],
     "collective_report": ["attach", "diagnose", "evidence", "evidence_collectives", "outside", "tasks", *DATA],
     "evidence_collectives": ["evidence", "model", "outside"],

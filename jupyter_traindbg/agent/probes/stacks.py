@@ -8,7 +8,7 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from ..notebook import cells
+from ..notebook import cells, numbered
 from ..reachable import frames_of_others
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 def run(agent: Agent) -> Dict[str, Any]:
-    """Innermost frame first; behind the function of one in a notebook's cell stands the number of that.
-
-    ``cpu`` is each thread's share of one CPU during a window of 3 ms in which this thread slept."""
+    """Innermost frame first. ``cpu`` is each thread's share of one CPU during a window of 3 ms in which this thread slept."""
     threads = {t.ident: (t.name, getattr(t, "native_id", None)) for t in threading.enumerate()}
     asked = time.perf_counter()
     before = {tid: _cpu_ns(tid) for _, tid in threads.values()}
@@ -63,8 +61,7 @@ def _frames(frame: Optional[FrameType]) -> List[Any]:
     while frame is not None and len(out) < MOST_FRAMES:
         file = frame.f_code.co_filename
         if not file.startswith(OURS):
-            told = (file, frame.f_lineno or frame.f_code.co_firstlineno, _name(frame))
-            out.append((*told, numbers[file]) if file in numbers else told)
+            out.append(numbered(file, frame.f_lineno or frame.f_code.co_firstlineno, _name(frame), numbers))
         frame = frame.f_back
     return out
 

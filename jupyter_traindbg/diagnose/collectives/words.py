@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from ...frames.whose import shortened
 from ...language import text
 from ...model import Collective
 from .joined import Joined
@@ -92,7 +93,7 @@ def sizes_words(call: Collective) -> str:
 
 def places(at: Iterable[str]) -> str:
     """`` at train.py:42 step, data.py:7 load`` after what somebody does there; empty where no place is known."""
-    short = sorted({place.rpartition("/")[2] for place in at})
+    short = sorted({shortened(place) for place in at})
     more = ", ..." if len(short) > MOST_PLACES else ""
     return text(" at ", "，位于 ") + ", ".join(short[:MOST_PLACES]) + more if short else ""
 

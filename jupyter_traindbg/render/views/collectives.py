@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...frames.whose import at_place
 from ...language import text
 from ...model import Collective, Collectives, Group, Maybe, NotAvailable, RankCollectives
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
@@ -14,6 +13,7 @@ from ..collective_rows import DONE, RankRow, families_of, family_of, family_of_g
 from ..common import DASH, measured, notes_of
 from ..findings import tone
 from ..grouping import compact_ranks, group_by, rank_list
+from ..links import placed
 from ..notations import durations
 from ..units import count, duration, plural
 
@@ -141,7 +141,7 @@ def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[str]) 
             *(_progress(same[0], family) for family in shown),
             _waits(same[0]),
             _for(same),
-            _at(same[0].place),
+            _at(same[0].at),
         ]
         for same in folded
     ]
@@ -191,7 +191,7 @@ def _for(same: Sequence[RankRow]) -> Span:
 
 
 def _at(place: str | None) -> Inline:
-    return DASH if place is None else Span(place, "code", link=at_place(place))
+    return DASH if place is None else placed(place)
 
 
 def _by_rank(rows: Sequence[RankRow]) -> Table:
@@ -202,7 +202,7 @@ def _by_rank(rows: Sequence[RankRow]) -> Table:
         Column("at", wrap=True),
     ]
     cells: list[list[Inline]] = [
-        [str(r.rank.rank), str(r.rank.pid) if r.rank.pid else DASH, _waits(r), _at(r.place)] for r in rows
+        [str(r.rank.rank), str(r.rank.pid) if r.rank.pid else DASH, _waits(r), _at(r.at)] for r in rows
     ]
     return Table("Every rank", columns, cells, RANK_ROWS, "ranks")
 
@@ -275,7 +275,7 @@ def _calls(family: str, calls: Sequence[tuple[int, Collective]]) -> Table:
             _sizes(call) or DASH,
             compact_ranks([rank for rank, _ in same]),
             Span(call.state, "good" if call.state == DONE else "warn"),
-            _at(None if call.at is None else call.at.rpartition("/")[2]),
+            _at(call.at),
         ]
         for same in folded
         for call in [same[0][1]]

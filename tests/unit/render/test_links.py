@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cases import each
+from render_scenes import LARGE, SMALL
 
 from jupyter_traindbg import documentation, notebook, render
 from jupyter_traindbg.model import Excerpt, Finding, Frame
@@ -124,6 +125,13 @@ def test_a_page_that_is_sent_to_others_leads_to_no_files_of_ours(
     page = as_html.page(tmp_path, "p.jinja", body=body)
     assert "data-traindbg" not in page
     assert 'href="https://pytorch.org"' in page
+
+
+@pytest.mark.usefixtures("jupyter")
+def test_the_tables_of_ranks_lead_to_their_lines() -> None:
+    for name in ("diagnosis", "collectives"):
+        html = "".join(render.html(scene) for key, scene in {**SMALL, **LARGE}.items() if key.startswith(name))
+        assert re.search(r'<td[^>]*><a class="traindbg-link"[^>]* data-traindbg-file="/', html), name
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
