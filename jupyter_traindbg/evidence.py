@@ -223,7 +223,15 @@ def in_force(rows: Sequence[Mapping[str, Any]]) -> list[InForce]:
     """The actions in force as the agent's tuning gives them."""
     return [
         InForce(
-            c.optimizer, c.optimizer_class, c.group, c.setting, c.action, c.scheduled, c.after, c.note or _clipped(r)
+            c.optimizer,
+            c.optimizer_class,
+            c.group,
+            c.setting,
+            c.action,
+            c.scheduled,
+            c.after,
+            c.note or (f"given up: {r['failure']}" if r.get("failure") else ""),
+            so_far=_clipped(r),
         )
         for c, r in zip(group_changes(rows), rows, strict=True)
     ]
@@ -231,9 +239,7 @@ def in_force(rows: Sequence[Mapping[str, Any]]) -> list[InForce]:
 
 def _clipped(row: Mapping[str, Any]) -> str:
     """``clipped 12 of 40 steps, last norm 3.25``; nothing for another setting, or before the first step."""
-    if row.get("failure"):
-        return f"given up: {row['failure']}"
-    if not row.get("steps") or row["clipped"] is None:
+    if row.get("failure") or not row.get("steps") or row["clipped"] is None:
         return ""
     last = "" if row["last_norm"] is None else f", last norm {row['last_norm']:.4g}"
     left = f", {row['nonfinite']} not finite and left alone" if row["nonfinite"] else ""

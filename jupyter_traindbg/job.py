@@ -33,11 +33,12 @@ from .model import (
     RankMemory,
     Report,
     Result,
+    Setting,
     Silent,
     Stacks,
     Steps,
 )
-from .tunable import Tunable
+from .tunable import Tunable, settled, with_own_clips
 from .watching import Watchable
 
 if TYPE_CHECKING:
@@ -195,9 +196,13 @@ class Job(Tunable, Watchable):
         several = len(self._links) != 1  # a job on several hosts keeps its links there
         return grads_report.read(self._ask, several=several, detail=detail, first_nan=int(first_nan), timeout=timeout)
 
-    def lr(self, *, timeout: float = DEADLINE_S) -> LearningRates:
-        """Learning rate, weight decay, momentum or betas of every param group, with the scheduler and its next values."""
-        return LearningRates(*self._ask("lr", {}, timeout, evidence.lr))
+    def lr(self, *, setting: Setting = "lr", timeout: float = DEADLINE_S) -> LearningRates:
+        """Learning rate, weight decay, momentum or betas of every param group, with the scheduler and its next values.
+
+        `setting` says which of them is shown first: ``"lr"``, ``"weight_decay"``, or ``"clip_norm"``, what gradients are clipped at.
+        """
+        rates = LearningRates(*settled(lambda: self._ask("lr", {}, timeout, evidence.lr)), setting)
+        return with_own_clips(rates, lambda last: self.steps(last=last, timeout=timeout))
 
     def memory(self, *, timeout: float = DEADLINE_S) -> Memory:
         """Memory of every rank: resident set, CUDA allocator, who holds what, the curve over the recorded steps and its verdict."""

@@ -216,7 +216,9 @@ def lr_in_force(ranks: int) -> LearningRates:
     actions = (
         InForce(0, "AdamW", 0, "lr", "hold 0.0001", 3e-4, 1e-4),
         InForce(0, "AdamW", 0, "weight_decay", "scale 0.5", 0.1, 0.05),
-        InForce(0, "AdamW", None, "clip_norm", "hold 1", NOT_HERE, 1.0, "clipped 12 of 40 steps, last norm 3.25"),
+        InForce(
+            0, "AdamW", None, "clip_norm", "hold 1", NOT_HERE, 1.0, so_far="clipped 12 of 40 steps, last norm 3.25"
+        ),
     )
     log = (
         LogEntry(1.79e9, 41, "learning rate pinned at 0.0001 (group 0)", (_PINNED,)),
@@ -335,6 +337,8 @@ SMALL: dict[str, Result] = {
     "grads": grads(2, 40, bad_rank=1),
     "lr": lr(2),
     "lr, actions in force": lr_in_force(2),
+    "weight decay": dataclasses.replace(lr_in_force(2), setting="weight_decay"),
+    "clipping": dataclasses.replace(lr_in_force(2), setting="clip_norm"),
     "lr changed": lr_changed(2),
     "lr changed, but on one rank": lr_changed(2, _DIFFERS),
     "lr armed": Changed("4711", "learning rate pinned at 0.0001", (_ARMED,), False, "%lr --undo", 10.0, silent([1])),
@@ -384,6 +388,8 @@ LARGE: dict[str, Result] = {
     "grads, one rank not finite": grads(300, 400, bad_rank=7),
     "lr": lr(300),
     "lr, actions in force": lr_in_force(300),
+    "weight decay": dataclasses.replace(lr_in_force(300), setting="weight_decay"),
+    "clipping": dataclasses.replace(lr(300), setting="clip_norm", own_clip_norms=(1.0,)),
     "lr changed": lr_changed(300),
     "lr changed, but on one rank": lr_changed(300, _DIFFERS),
     "freed": freed(300),

@@ -68,6 +68,11 @@ def plan(change: Any, optimizers: Sequence[Any], *, others_held: bool = False, w
     return Plan(full, targets)
 
 
+def see(setting: Optional[str]) -> str:
+    """The command that shows what is in force of `setting`: the next step of who cannot change it."""
+    return f"`%{'clip' if setting == CLIP_NORM else setting or LR}` shows what is in force"
+
+
 def refuse_other_undo(asked: Optional[str], last: Optional[str]) -> None:
     """Raise `Refused` where the undoing of one setting would undo the change of another."""
     if asked is not None and last is not None and asked != last:
@@ -136,13 +141,16 @@ def _indices(wanted: Any, what: str) -> Optional[List[int]]:
 
 def _target(number: int, optimizers: Sequence[Any], groups: Optional[List[int]]) -> Target:
     if not 0 <= number < len(optimizers):
-        raise Refused(f"there is no optimizer {number}; there are {_named(optimizers)}")
+        raise Refused(f"there is no optimizer {number}; there are {_named(optimizers)}", "give one of those")
     count = len(optimizers[number].param_groups)
     absent = [g for g in groups or () if not 0 <= g < count]
     if absent:
         name = f"optimizer {number} ({type(optimizers[number]).__name__})"
         there_are = "only group 0" if count == 1 else f"groups 0 to {count - 1}"
-        raise Refused(f"{name} has no group {absent[0]}; it has {there_are}")
+        raise Refused(
+            f"{name} has no group {absent[0]}; it has {there_are}",
+            "give that one" if count == 1 else "give one of those",
+        )
     return Target(number, optimizers[number], groups)
 
 

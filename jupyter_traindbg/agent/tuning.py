@@ -92,7 +92,7 @@ class Tuning:
         why_none = "" if optimizers else no_optimizer(self._recorder)
         plan = changes.plan(change, optimizers, others_held=self.active, why_none=why_none)
         if plan.mode == UNDO and not self._history:
-            raise Refused("nothing has been changed, so there is nothing to undo")
+            raise Refused("nothing has been changed, so there is nothing to undo", changes.see(plan.change["setting"]))
         if plan.mode == UNDO:
             changes.refuse_other_undo(plan.change["setting"], self._history[-1][1])
         if plan.change["setting"] == CLIP_NORM and plan.mode == HOLD:

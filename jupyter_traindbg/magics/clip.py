@@ -29,9 +29,11 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     if norm is not None:
         actions.clip(norm, args.optimizer)
     actions.release("clip_norm", None, args.optimizer)
-    with session.job(target, args.timeout) as job:
+    with tuning.job_of(args, session, target, "clip_norm") as job:
         if norm is not None:
             return job.clip(norm, optimizer=args.optimizer, timeout=args.timeout)
         if args.release:
             return job.release("clip_norm", optimizer=args.optimizer, timeout=args.timeout)
-        return job.undo("clip_norm", timeout=args.timeout) if args.undo else job.lr(timeout=args.timeout)
+        if args.undo:
+            return job.undo("clip_norm", timeout=args.timeout)
+        return job.lr(setting="clip_norm", timeout=args.timeout)

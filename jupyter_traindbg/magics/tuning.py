@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 from ..actions import tuning
-from ..errors import UsageError
+from ..errors import CannotAttach, TargetGone, UnknownTarget, UsageError
 from ..job import Job
-from ..model import Changed, Result
+from ..model import Changed, Result, Setting
 from .base import Session, add_target
 
 TARGET_OR_VALUE = "alone, a whole number is a pid and any other number is the value (write 2.0 for 2)"
+MOST_MEANT = 1000
+"""A greater whole number is hardly meant as a value."""
+NUMBERS: dict[Setting, str] = {
+    "lr": "the learning rate as a number such as 1e-4",
+    "weight_decay": "the weight decay as a number such as 0.01",
+    "clip_norm": "the norm as a number such as 1.0",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser, what: str) -> None:
@@ -47,7 +55,7 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
 
 
 def run(
-    args: argparse.Namespace, session: Session, setting: str, change: Callable[[Job], Callable[..., Changed]]
+    args: argparse.Namespace, session: Session, setting: Setting, change: Callable[[Job], Callable[..., Changed]]
 ) -> Result:
     """Do what the words ask for to `setting`, by the method that `change` gives; show how things are where they ask for nothing.
 
@@ -73,12 +81,32 @@ def run(
     if changes:
         tuning.hold_or_scale(setting, value=value, scale=args.scale, hold=hold, force=args.force, **where)
     tuning.release(setting, **where)
-    with session.job(target, args.timeout) as job:
+    with job_of(args, session, target, setting) as job:
         if changes:
             return change(job)(value, scale=args.scale, hold=hold, force=args.force, timeout=args.timeout, **where)
         if args.release:
             return job.release(setting, timeout=args.timeout, **where)
-        return job.undo(setting, timeout=args.timeout) if args.undo else job.lr(timeout=args.timeout)
+        if args.undo:
+            return job.undo(setting, timeout=args.timeout)
+        return job.lr(setting=setting, timeout=args.timeout)
+
+
+@contextlib.contextmanager
+def job_of(args: argparse.Namespace, session: Session, target: str | None, setting: Setting) -> Iterator[Job]:
+    """The job to ask. A bare word that names none may have been meant as a value: the error says how that is written."""
+    try:
+        with session.job(target, args.timeout) as job:
+            yield job
+    except (CannotAttach, TargetGone) as e:
+        if target is None or args.value is not None or not target.isdigit() or int(target) > MOST_MEANT:
+            raise
+        raise type(e)(e.cause, f"where a value was meant, write {target}.0; {e.next_step}") from e
+    except UnknownTarget as e:
+        if target is None or args.value is not None or set(":/") & set(target):
+            raise
+        either = f"give {NUMBERS[setting]}, or a target: `%targets` shows what there is"
+        hint = either if e.next_step == e.default_next_step else e.next_step
+        raise UsageError(f"{target!r} is neither a number nor a target", hint) from e
 
 
 def target_and_value(args: argparse.Namespace) -> tuple[str | None, float | None]:

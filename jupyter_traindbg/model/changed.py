@@ -94,7 +94,10 @@ class Changed(Result):
 
 @dataclass(frozen=True)
 class InForce:
-    """One action that is in force on one param group: what the training's code sets (``scheduled``) and what is used (``effective``)."""
+    """One action that is in force on one param group: what the training's code sets (``scheduled``) and what is used (``effective``).
+
+    ``so_far``: what clipping has done until now, in words.
+    """
 
     optimizer: int
     optimizer_class: str
@@ -104,6 +107,7 @@ class InForce:
     scheduled: Maybe[float]
     effective: Maybe[float]
     note: str = ""
+    so_far: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .base import Finding, Result
+from .observed import Setting
 
-__all__ = ["Doing", "Exported", "NewSteps", "Watched", "WatchedEvent", "WatchedRank", "WatchedSeries"]
+__all__ = ["Doing", "DoingKind", "Exported", "NewSteps", "Watched", "WatchedEvent", "WatchedRank", "WatchedSeries"]
+
+DoingKind = Setting | Literal["settings", "checkpoint"]
+"""The setting of an optimizer that was changed, ``"settings"`` where it was several or is not known; or a checkpoint was saved."""
 
 
 @dataclass(frozen=True)
 class Doing:
-    """Something that was done to a job through us. ``step`` is the first one under it (``kind`` ``"lr"``: any setting of an optimizer), or
-    the last one before it (``"checkpoint"``), counted since the attach; ``time_s`` since the epoch.
+    """Something that was done to a job through us. ``step`` is the first one under a change, or the last one before a checkpoint, counted
+    since the attach; ``time_s`` since the epoch.
     """
 
-    kind: Literal["lr", "checkpoint"]
+    kind: DoingKind
     time_s: float
     step: int
     words: str
@@ -85,12 +89,15 @@ class WatchedRank:
 
 @dataclass(frozen=True)
 class WatchedEvent:
-    """Something that happened. ``time_s``: in seconds since the epoch."""
+    """Something that happened. ``time_s``: in seconds since the epoch. ``step`` counts since the attach, ``optimizer_step`` is the
+    optimizer's own count.
+    """
 
     kind: str
     step: int
     time_s: float
     text: str
+    optimizer_step: int | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ __all__ = [
     "RankLr",
     "RankMemory",
     "RankSteps",
+    "Setting",
     "Stacks",
     "Step",
     "Steps",
@@ -119,7 +120,7 @@ class ProcessStacks:
     """All Python threads of one process, the training thread first.
 
     ``source`` is ``"agent"`` (from inside) or ``"py-spy"`` (from outside); ``role`` is ``"rank"``, ``"DataLoader worker"`` or
-    ``"child"``; ``rank`` is the rank the process belongs to.
+    ``"child"``; ``rank`` is the rank the process belongs to, ``worker`` what a Ray cluster calls it (``driver``, ``Collector[3]``).
     """
 
     rank: int
@@ -129,6 +130,7 @@ class ProcessStacks:
     threads: Sequence[Thread]
     note: str = ""
     command: str = ""
+    worker: str = ""
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,9 @@ class Steps(Result):
 
 # --- learning rate -------------------------------------------------------------------------------------------------
 
+Setting = Literal["lr", "weight_decay", "clip_norm"]
+"""A setting that we can change."""
+
 
 @dataclass(frozen=True)
 class OptimizerGroup:
@@ -298,9 +303,15 @@ class RankLr:
 
 @dataclass(frozen=True)
 class LearningRates(Result):
+    """``setting`` is the one that was asked about: ``"lr"``, ``"weight_decay"`` or ``"clip_norm"``. ``own_clip_norms``, of the last of
+    these: the norms at which the training's own code clips, by its latest steps; none where it was not seen to.
+    """
+
     _rows = "ranks.optimizers.groups"
     ranks: Sequence[RankLr]
     silent: Sequence[Silent] = ()
+    setting: Setting = "lr"
+    own_clip_norms: Sequence[float] = ()
 
 
 # --- memory --------------------------------------------------------------------------------------------------------

@@ -92,7 +92,9 @@ class RayJob(Spread):
     def stacks(self, *, children: bool = True, timeout: float = DEADLINE_S) -> Stacks:
         """See `Job.stacks`; of all processes of the job."""
         result: Stacks = self._of_all("stacks", timeout, children=children)
-        return result
+        names = {p.member.rank: p.member.who for p in self._placed}
+        named = [dataclasses.replace(process, worker=names.get(process.rank, "")) for process in result.processes]
+        return dataclasses.replace(result, processes=tuple(named))
 
     def workers(
         self, *, progress: Sequence[str] = (), tier: int | None = None, timeout: float = DEADLINE_S

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from ..frames.phases import Phase, phases_of
 from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, available
 from ..ray.workers.naming import together
 
-__all__ = ["StackGroup", "compact_ranks", "group_by", "group_stacks", "named", "rank_list"]
+__all__ = ["Caller", "StackGroup", "caller", "compact_ranks", "group_by", "group_stacks", "named", "rank_list"]
 
 PIECES = 12
 """A list of ranks with more gaps than this is cut short; its count tells how many there are."""
@@ -83,6 +83,15 @@ def _of_kind(kind: str, numbers: Sequence[int]) -> list[str]:
     if len(numbers) <= 2:
         return [f"{kind} {n}" for n in numbers]
     return [f"{_PLURALS.get(kind, f'{kind}s')} {rank_list(numbers)} ({len(set(numbers))})"]
+
+
+Caller = Callable[[Sequence[int]], str]
+"""How ranks are called."""
+
+
+def caller(names: Mapping[int, str]) -> Caller:
+    """By their `names`, where they have such: ``driver, Collector[0-6]``; else by their numbers."""
+    return (lambda ranks: named(names.get(r, f"rank {r}") for r in sorted(set(ranks)))) if names else compact_ranks
 
 
 def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

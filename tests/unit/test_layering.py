@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "outside": ["agent.flight", "agent.rendezvous", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
     "step_numbers": ["language", "model"],
+    "schedules": ["model"],  # pure: which ranks follow one schedule
     "no_step": ["language", "model"],
     "frames": ["language", "model"],  # pure: what the frames of a stack mean
     "diagnose": [
@@ -107,7 +108,7 @@ MAY_IMPORT = {
         *DATA,
     ],  # draw a feed, and ask the job that they are given
     "watching": ["attach", "evidence", "export", "live", "pictures", "polling", "widgets", *DATA],
-    "tunable": ["actions", *DATA],
+    "tunable": ["actions", "schedules", *DATA],
     "stack_report": ["attach", "evidence", "outside", *DATA],
     "job": [
         "actions",
@@ -165,6 +166,7 @@ MAY_IMPORT = {
         "notebook",
         "ray.workers.naming",
         "ray.workers.words",
+        "schedules",
         *DATA,
     ],  # draws what it is given and fetches nothing
     "magics": [

@@ -1,15 +1,13 @@
-"""`LearningRates`: every param group of every optimizer, as scheduled and as used; what is in force and what was changed. Ranks that agree
-are shown once."""
+"""`LearningRates`: every param group of every optimizer, as scheduled and as used; what is in force and what was changed. Ranks that follow
+one schedule are shown once. Where another setting was asked about, what has to do with that one.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ...language import text
 from ...model import (
-    GroupChange,
     InForce,
     LearningRates,
     LogEntry,
@@ -19,26 +17,27 @@ from ...model import (
     OptimizerLr,
     RankLr,
 )
-from ...step_numbers import same_step, step_words
-from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table, Tone
+from ...schedules import joined
+from ...step_numbers import step_words
+from ..blocks import Block, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, clock, measured, notes_of, setting, step_columns
 from ..grouping import compact_ranks, group_by
 from ..notations import counts, settings
-from ..units import count, number, plural
+from ..settings_answer import answer, figure, whose
+from ..units import count, number
 
 DIFFERENT = 6
 """So many groups of ranks that differ are shown in full."""
 LOG, FIGURES, AHEAD = 3, 20, 3
-WAYS = {"falling": ("falling by", "下调"), "rising": ("rising by", "上调"), "": ("set by", "设定")}
 VERBS = {"clip_norm": "clip"}
 """The verb that changes a setting, where it is called otherwise."""
 
 
 def view(result: LearningRates) -> Iterator[Block]:
-    groups = sorted(group_by(result.ranks, _key), key=len)
-    yield _answer(result.ranks)
+    yield answer(result)
+    groups = sorted(_groups(result), key=len)
     for same in groups[:DIFFERENT]:
-        yield from _ranks(same, alone=len(groups) == 1)
+        yield from _ranks(same, result.setting, alone=len(groups) == 1)
     if len(groups) > DIFFERENT:
         rest = [r.rank for same in groups[DIFFERENT:] for r in same]
         yield Line(
@@ -49,199 +48,96 @@ def view(result: LearningRates) -> Iterator[Block]:
         yield Items(notes)
 
 
-# --- the answer ------------------------------------------------------------------------------------------------------
-
-
-def _answer(ranks: Sequence[RankLr]) -> Answer:
-    about = [compact_ranks([r.rank for r in ranks])] if ranks else []
-    optimizers = [o for r in ranks for o in r.optimizers]
-    if not optimizers:
-        return Answer(text("there is no learning rate to show", "没有可显示的学习率"), about, "warn")
-    if _one_each(ranks):
-        about += _at(ranks)
-    ways = sorted(group_by(ranks, _rates), key=len)
-    words, tone = _apart(ways) if len(ways) > 1 else _together(ranks[0])
-    return Answer(words, about, tone)
-
-
-def _rates(rank: RankLr) -> Hashable:
-    return repr([(o.optimizer, [_used(g) for g in o.groups]) for o in rank.optimizers])
-
-
-def _used(group: OptimizerGroup) -> Maybe[float]:
-    return group.lr if isinstance(group.effective_lr, NotAvailable) else group.effective_lr
-
-
-def _one_each(ranks: Sequence[RankLr]) -> bool:
-    return all(len(r.optimizers) <= 1 for r in ranks)
-
-
-def _at(ranks: Sequence[RankLr]) -> list[str]:
-    numbers = [n for rank in ranks for o in rank.optimizers if (n := o.number) is not None]
-    return [text(f"at {step_words(*numbers)}", step_words(*numbers))] if numbers else []
-
-
-def _apart(ways: Sequence[Sequence[RankLr]]) -> tuple[str, Tone]:
-    """`ways`: ranks that use the same, the rarest first. A schedule gives other rates at another step: that blames nobody."""
-    *few, most = ways
-    odd = [r for same in few for r in same]
-    if _one_each([*odd, *most]) and same_step([o.number for r in (*odd, *most) for o in r.optimizers]) is False:
-        said = text(
-            "learning rates differ between ranks, which were asked at different steps",
-            "各 rank 的学习率不同，但它们是在不同的步被询问的",
-        )
-        return said, "info"
-    who, others, n = compact_ranks([r.rank for r in odd]), compact_ranks([r.rank for r in most]), len(most)
-    several = n > 1 and n > len(odd)
-    one = len(odd) == 1
-    if len(ways) > 2 and not several:
-        said = text(
-            f"the ranks use {len(ways)} different sets of learning rates", f"各 rank 使用 {len(ways)} 组不同的学习率"
-        )
-        return said, "warn"
-    rest, rest_zh = (f"the {n} others", f"其余 {n} 个") if several else (others, others)
-    if not any(r.optimizers for r in odd):
-        use = f"use{'s' * (n == 1)} lr {_figures(most[0])}"
-        return text(
-            f"{who} {'has' if one else 'have'} no optimizer, {rest} {use}",
-            f"{who} 没有优化器，{rest_zh}使用 {_figures(most[0])}",
-        ), "warn"
-    verb = "uses" if one else "use"
-    if len(ways) > 2 or _figures(odd[0]) == _figures(most[0]):
-        return text(f"{who} {verb} other learning rates than {rest}", f"{who} 的学习率与{rest_zh}不同"), "warn"
-    ours, theirs = _figures(odd[0]), _figures(most[0])
-    return text(f"{who} {verb} lr {ours}, {rest} {theirs}", f"{who} 使用学习率 {ours}，{rest_zh}使用 {theirs}"), "warn"
-
-
-def _figures(rank: RankLr) -> str:
-    """``3e-4``, ``3e-5, 3e-4``, ``1e-6 to 3e-4``."""
-    known = dict.fromkeys(r for o in rank.optimizers for g in o.groups if not isinstance(r := _used(g), NotAvailable))
-    figures = list(dict.fromkeys(_figure(rate) for rate in known))
-    if len(figures) <= 3:
-        return ", ".join(figures) or "–"
-    return text("{} to {}", "{} 至 {}").format(_figure(min(known)), _figure(max(known)))
-
-
-def _together(rank: RankLr) -> tuple[Inline, Tone]:
-    """What one rank uses, and why."""
-    rates = [_used(g) for o in rank.optimizers for g in o.groups]
-    known = [rate for rate in rates if not isinstance(rate, NotAvailable)]
-    if not known:
-        reason = next((rate.reason for rate in rates if isinstance(rate, NotAvailable)), "")
-        return [text("the learning rate is not known", "学习率未知"), Span("", why=reason)], "warn"
-    changed = [a for a in rank.in_force if a.setting == "lr"]
-    others = len(rank.in_force) - len(changed)
-    ahead, tone = _ahead(rank)
-    if len({(a.action, str(a.scheduled), str(a.effective)) for a in changed}) == 1:
-        words = _held(changed)
-    else:
-        where, where_zh = _where(rank.optimizers, len(set(known)))
-        ours = (f", changed in {plural(len(changed), 'group')}", f"，其中 {len(changed)} 组已被修改")
-        behind, behind_zh = ours if changed else ahead
-        words = text(f"lr {_figures(rank)} {where}{behind}", f"{where_zh}的学习率为 {_figures(rank)}{behind_zh}")
-    if others:
-        words += text(f"; {plural(others, 'other change')} in force", f"；另有 {others} 项修改生效中")
-    return words, "bad" if not all(map(math.isfinite, known)) else "info" if rank.in_force else tone
-
-
-def _held(changed: Sequence[InForce]) -> str:
-    """One action on the learning rate, in force on one group or on several that are alike."""
-    first = changed[0]
-    mode, _, factor = first.action.partition(" ")
-    used, own = measured(first.effective, _figure).text, measured(first.scheduled, _figure).text
-    where, where_zh = (whose(first),) * 2 if len(changed) == 1 else (f"{len(changed)} groups", f"{len(changed)} 组")
-    if mode == "scale":
-        return text(
-            f"lr {used} in {where}: {own}, which the training sets, x {factor}",
-            f"{where_zh} 的学习率为 {used}：训练设定的 {own} × {factor}",
-        )
-    return text(
-        f"lr {used} is held in {where}; the training itself sets {own}",
-        f"{where_zh} 的学习率固定为 {used}；训练自身设定为 {own}",
-    )
-
-
-def _where(optimizers: Sequence[OptimizerLr], different: int) -> tuple[str, str]:
-    names = list(dict.fromkeys(o.optimizer for o in optimizers))
-    n = sum(len(o.groups) for o in optimizers)
-    who, who_zh = (f"{len(names)} optimizers", f"{len(names)} 个优化器") if len(names) > 3 else (", ".join(names),) * 2
-    if n == 1:
-        return f"of {who}", f"{who_zh} "
-    return (
-        f"in {'all ' if different == 1 else ''}{n} groups of {who}",
-        f"{who_zh} {'全部 ' if different == 1 else ''}{n} 组",
-    )
-
-
-def _ahead(rank: RankLr) -> tuple[tuple[str, str], Tone]:
-    """Which way the schedule goes from here, where there is one that could tell; and whether a rate of zero is worth a look."""
-    names = list(dict.fromkeys(o.scheduler for o in rank.optimizers if not isinstance(o.scheduler, NotAvailable)))
-    ways = {_way(g) for o in rank.optimizers for g in o.groups}
-    zero = not any(_used(g) for o in rank.optimizers for g in o.groups) and ways != {"rising"}
-    tone: Tone = "warn" if zero else "plain"
-    if len(names) != 1 or any(isinstance(o.scheduler, NotAvailable) for o in rank.optimizers):
-        return ("", ""), tone
-    way, way_zh = WAYS[ways.pop()] if len(ways) == 1 else WAYS[""]
-    return (f", {way} {names[0]}", f"，由 {names[0]} {way_zh}"), tone
-
-
-def _way(group: OptimizerGroup) -> str:
-    if isinstance(group.lr, NotAvailable) or isinstance(group.next_lr, NotAvailable) or not group.next_lr:
-        return ""
-    last = group.next_lr[-1]
-    return "falling" if last < group.lr else "rising" if last > group.lr else ""
-
-
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
 def _key(rank: RankLr) -> Hashable:
     optimizers = [(o.optimizer, o.scheduler, o.scheduler_step, list(o.groups)) for o in rank.optimizers]
-    return repr((optimizers, list(rank.in_force), [entry.change for entry in rank.log]))
+    actions = [replace(action, so_far="") for action in rank.in_force]
+    return repr((optimizers, actions, [entry.change for entry in rank.log]))
 
 
-def _ranks(same: Sequence[RankLr], *, alone: bool) -> Iterator[Block]:
+def _groups(result: LearningRates) -> Iterable[Sequence[RankLr]]:
+    """Ranks that are alike in what was asked about."""
+    if result.setting != "lr":
+        return group_by([_of_setting(rank, result.setting) for rank in result.ranks], _key)
+    return [course for same in group_by(result.ranks, _fixed) for course in joined(group_by(same, _key))]
+
+
+def _fixed(rank: RankLr) -> Hashable:
+    """`_key` without what a schedule changes from step to step."""
+    moves = NotAvailable("changes from step to step")
+    optimizers = [
+        replace(o, scheduler_step=0, groups=[replace(g, lr=moves, next_lr=moves, effective_lr=moves) for g in o.groups])
+        for o in rank.optimizers
+    ]
+    actions = [replace(a, scheduled=moves, effective=moves) if a.setting == "lr" else a for a in rank.in_force]
+    return _key(replace(rank, optimizers=optimizers, in_force=actions))
+
+
+def _of_setting(rank: RankLr, name: str) -> RankLr:
+    """`rank` with what has to do with weight decay, or with clipping, alone."""
+    log = [replace(entry, groups=[g for g in entry.groups if g.setting == name]) for entry in rank.log]
+    return replace(
+        rank,
+        optimizers=[_without_rates(o, decays=name == "weight_decay") for o in rank.optimizers],
+        in_force=[action for action in rank.in_force if action.setting == name],
+        log=[entry for entry in log if entry.groups],
+    )
+
+
+def _without_rates(optimizer: OptimizerLr, *, decays: bool) -> OptimizerLr:
+    absent = NotAvailable("not asked about")
+    groups = [
+        replace(g, lr=absent, next_lr=absent, effective_lr=absent, momentum=None, betas=None) for g in optimizer.groups
+    ]
+    return replace(optimizer, scheduler=absent, scheduler_step=absent, groups=groups if decays else ())
+
+
+def _ranks(same: Sequence[RankLr], name: str, *, alone: bool) -> Iterator[Block]:
     """Ranks that are alike; `alone` where there are no others, of whom they would have to be told apart."""
     who = compact_ranks([r.rank for r in same])
     if not same[0].optimizers and not alone:
         yield Line([Span(who, "strong"), ": no optimizer"])
     if same[0].in_force:
         lead: Inline = [Span("in force", "warn"), "" if alone else f" on {who}"]
-        yield Items([in_force(action) for action in same[0].in_force], lead=lead)
+        one = f" (rank {same[0].rank})" if len(same) > 1 else ""
+        yield Items([in_force(action, one) for action in same[0].in_force], lead=lead)
     for n, optimizer in enumerate(same[0].optimizers):
         numbers = [number for rank in same if (number := rank.optimizers[n].number) is not None]
         told = alone and len(same[0].optimizers) == 1
         at = f" · at {step_words(*numbers)}" if numbers and not told else ""
         of = "" if alone else f" of {who}"
-        yield _table(optimizer, f"{optimizer.optimizer}{of}{at} · {_scheduler(optimizer)}")
+        caption = f"{optimizer.optimizer}{of}{at}"
+        if name == "lr":
+            yield _rates(optimizer, f"{caption} · {_scheduler(optimizer)}")
+        elif name == "weight_decay":
+            yield _decays(optimizer, caption)
     if same[0].log:
         yield _log(same)
 
 
-def in_force(action: InForce) -> Inline:
-    """``AdamW, group 0: lr, hold 0.0001, 3e-4 → 1e-4``."""
+def in_force(action: InForce, of: str = "") -> Inline:
+    """``AdamW, group 0: lr, hold 0.0001, 3e-4 → 1e-4``. `of`: whose figures those are that every rank has for itself."""
     what = f"{action.setting.replace('_', ' ')}, {action.action}"
     words: list[str | Span] = [whose(action), ": ", Span(what, "strong")]
     if action.setting != "clip_norm":
-        words += [", ", measured(action.scheduled, _figure), " → ", measured(action.effective, _figure)]
-    return [*words, f" · {action.note}" if action.note else ""]
-
-
-def whose(row: InForce | GroupChange) -> str:
-    """``AdamW, group 1``, with the number of the optimizer where it is not the first."""
-    name = row.optimizer_class + (f" (optimizer {row.optimizer})" if row.optimizer else "")
-    return name if row.group is None else f"{name}, group {row.group}"
+        words += [", ", measured(action.scheduled, figure), " → ", measured(action.effective, figure)]
+    so_far = action.so_far and f"{action.so_far}{of}"
+    return [*words, *(f" · {said}" for said in (so_far, action.note) if said)]
 
 
 def _log(same: Sequence[RankLr]) -> Table:
     """The changes, newest first. Ranks count steps from when their agents came: the steps are those of the first rank shown."""
     entries = list(reversed(same[0].log))
     numbered = step_columns((e.number for e in entries), "from step")
-    columns = [*(column for column, _ in numbered), Column("at", right=True, spare=True)]
-    columns += [Column("change", wrap=True), Column("before → after", wrap=True)]
+    columns = [*(column for column, _ in numbered), Column("at", right=True, spare=True), Column("change", wrap=True)]
+    valued = any(_pairs(entry) for entry in entries)
+    columns += [Column("before → after", wrap=True)] if valued else []
     of = f" (rank {same[0].rank}'s attach)" if len(same) > 1 else ""
     rows: list[list[Inline]] = [
-        [*(show(e.number) for _, show in numbered), clock(e.time_s), e.change, _before_after(e)] for e in entries
+        [*(show(e.number) for _, show in numbered), clock(e.time_s), e.change, *([_before_after(e)] if valued else [])]
+        for e in entries
     ]
     return Table(f"changes, newest first{of}", columns, rows, LOG, "changes")
 
@@ -265,12 +161,8 @@ def _before_after(entry: LogEntry) -> Inline:
 
 def _pairs(entry: LogEntry) -> list[tuple[Span, Span]]:
     rows = [r for r in entry.groups if r.setting != "clip_norm"]
-    pairs = [(measured(r.before, _figure), measured(r.after, _figure)) for r in rows]
+    pairs = [(measured(r.before, figure), measured(r.after, figure)) for r in rows]
     return list({(before.text, after.text): (before, after) for before, after in pairs}.values())[:FIGURES]
-
-
-def _figure(value: float) -> str:
-    return number(value, 4)
 
 
 def _scheduler(optimizer: OptimizerLr) -> str:
@@ -280,10 +172,10 @@ def _scheduler(optimizer: OptimizerLr) -> str:
     return f"{optimizer.scheduler}{at}"
 
 
-def _table(optimizer: OptimizerLr, caption: str) -> Table:
+def _rates(optimizer: OptimizerLr, caption: str) -> Table:
     groups = optimizer.groups
     differs = any(not _same(g.lr, g.effective_lr) for g in groups)
-    decays = any(not _same(_maybe(g.weight_decay), g.effective_weight_decay) for g in groups)
+    decays = _decay_differs(optimizer)
     columns = [Column("group"), Column("scheduled lr" if differs else "lr", right=True, notation=settings)]
     columns += [Column("used", right=True, notation=settings)] if differs else []
     ahead = any(
@@ -294,7 +186,6 @@ def _table(optimizer: OptimizerLr, caption: str) -> Table:
         Column("weight decay", right=True, notation=settings),
         *([Column("decay used", right=True, notation=settings)] if decays else []),
         Column("momentum"),
-        Column("parameters", right=True, spare=True),
         Column("elements", right=True, notation=counts),
     ]
 
@@ -305,9 +196,27 @@ def _table(optimizer: OptimizerLr, caption: str) -> Table:
             cells.append(measured(g.next_lr, _next))
         decay: list[Inline] = [setting(g.weight_decay)]
         decay += [_strong(g.effective_weight_decay)] if decays else []
-        return [*cells, *decay, _momentum(g), f"{g.parameters:,}", measured(g.elements, count)]
+        return [*cells, *decay, _momentum(g), measured(g.elements, count)]
 
     return Table(caption, columns, [row(g) for g in groups], 20, "groups")
+
+
+def _decays(optimizer: OptimizerLr, caption: str) -> Table:
+    differs = _decay_differs(optimizer)
+    columns = [Column("group"), Column("weight decay", right=True, notation=settings)]
+    columns += [Column("decay used", right=True, notation=settings)] if differs else []
+    columns += [Column("parameters", right=True, spare=True), Column("elements", right=True, notation=counts)]
+
+    def row(g: OptimizerGroup) -> list[Inline]:
+        decay = setting(g.weight_decay)
+        cells: list[Inline] = [decay, _strong(g.effective_weight_decay)] if differs else [replace(decay, tone="strong")]
+        return [Span(str(g.index), "strong"), *cells, f"{g.parameters:,}", measured(g.elements, count)]
+
+    return Table(caption, columns, [row(g) for g in optimizer.groups], 20, "groups")
+
+
+def _decay_differs(optimizer: OptimizerLr) -> bool:
+    return any(not _same(_maybe(g.weight_decay), g.effective_weight_decay) for g in optimizer.groups)
 
 
 def _next(following: Sequence[float]) -> str:

@@ -9,7 +9,7 @@ from ...frames.whose import short_place
 from ...language import text
 from ...model import Frame, NotAvailable, Stacks
 from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
-from ..grouping import StackGroup, compact_ranks, group_by, group_stacks, rank_list
+from ..grouping import Caller, StackGroup, caller, group_by, group_stacks, rank_list
 from ..units import duration, plural
 
 OPEN, FOLDED, IDLE = 8, 24, 12
@@ -18,13 +18,14 @@ OPEN, FOLDED, IDLE = 8, 24, 12
 
 def view(result: Stacks) -> Iterator[Block]:
     groups = group_stacks(result)
-    yield _answer(result, groups)
+    who = caller({p.rank: p.worker for p in result.processes if p.worker})
+    yield _answer(result, groups, who)
     busy = [g for g in groups if not g.idle]
-    yield from (_card(g) for g in busy[:OPEN])
-    yield from _folded(busy[OPEN:], FOLDED, "different stacks")
+    yield from (_card(g, who) for g in busy[:OPEN])
+    yield from _folded(busy[OPEN:], who, FOLDED, "different stacks")
     idle = [g for g in groups if g.idle]
     if idle:
-        yield Fold(f"{_helpers(idle)} with nothing to do", list(_folded(idle, IDLE, "kinds of helper")))
+        yield Fold(f"{_helpers(idle)} with nothing to do", list(_folded(idle, who, IDLE, "kinds of helper")))
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------
@@ -35,6 +36,7 @@ class _Place:
     """Where the training threads of `ranks` are, and what they do there, in the words of the answer."""
 
     ranks: tuple[int, ...]
+    who: str
     doing: str
     at: Frame | None
     tells: bool
@@ -52,14 +54,14 @@ class _Place:
         return [self.doing] if self.tells else self.whole
 
 
-def _answer(result: Stacks, groups: Sequence[StackGroup]) -> Answer:
+def _answer(result: Stacks, groups: Sequence[StackGroup], who: Caller) -> Answer:
     ranks = sorted({p.rank for p in result.processes})
     children = sum(p.role != "rank" for p in result.processes)
     silent = len(result.silent)
-    places = _places(groups)
+    places = _places(groups, who)
     whole = not silent and {rank for place in places for rank in place.ranks} == set(ranks)
     words, told = _words(places, whole=whole) if places else (_no_place(ranks), not ranks)
-    about: list[Inline] = [] if told else [compact_ranks(ranks)]
+    about: list[Inline] = [] if told else [who(ranks)]
     if children:
         processes = plural(children, "child process", "child processes")
         about.append(text(f"with {processes}", f"另有 {children} 个子进程"))
@@ -77,12 +79,13 @@ def _no_place(ranks: Sequence[int]) -> str:
     return text("which thread trains is not known", "不知道哪个线程在训练")
 
 
-def _places(groups: Sequence[StackGroup]) -> list[_Place]:
+def _places(groups: Sequence[StackGroup], who: Caller) -> list[_Place]:
     """The places of training threads, the one with the fewest ranks first. Stacks that differ in library code alone are at one place."""
     training = [g for g in groups if g.training and g.role == "rank"]
     places = [
         _Place(
-            ranks=tuple(sorted({rank for g in same for rank in g.ranks})),
+            ranks=(ranks := tuple(sorted({rank for g in same for rank in g.ranks}))),
+            who=who(ranks),
             doing=_busy_with(same[0]),
             at=same[0].where,
             tells=(same[0].waiting_for or "").startswith("the "),
@@ -140,8 +143,7 @@ def _words(places: Sequence[_Place], *, whole: bool) -> tuple[Inline, bool]:
 
 
 def _are(place: _Place) -> str:
-    who = compact_ranks(place.ranks)
-    return text(f"{who} {'is' if len(place.ranks) == 1 else 'are'} ", f"{who} ")
+    return text(f"{place.who} {'is' if len(place.ranks) == 1 else 'are'} ", f"{place.who} ")
 
 
 def _mostly(places: Sequence[_Place], n: int) -> str:
@@ -167,16 +169,16 @@ def _helpers(idle: Sequence[StackGroup]) -> str:
     return " and ".join(counted + ([plural(workers, "worker process", "worker processes")] if workers else []))
 
 
-def _folded(groups: Sequence[StackGroup], most: int, noun: str) -> Iterator[Block]:
+def _folded(groups: Sequence[StackGroup], who: Caller, most: int, noun: str) -> Iterator[Block]:
     for group in groups[:most]:
-        yield Fold([*_title(group), " · ", *_where(group)], list(_body(group)))
+        yield Fold([*_title(group, who), " · ", *_where(group)], list(_body(group)))
     if len(groups) > most:
         yield Line(Span(f"... and {len(groups) - most} more {noun}: see the result's to_dict()", "muted"))
 
 
-def _card(group: StackGroup) -> Card:
+def _card(group: StackGroup, who: Caller) -> Card:
     return Card(
-        _title(group),
+        _title(group, who),
         [Line(["at ", *_where(group)]), *_body(group)],
         "strong",
         "●" if _blamed(group) else "○",
@@ -187,9 +189,9 @@ def _blamed(group: StackGroup) -> bool:
     return group.training and group.role == "rank"
 
 
-def _title(group: StackGroup) -> list[str | Span]:
+def _title(group: StackGroup, who: Caller) -> list[str | Span]:
     """Who, which thread, and what it does: ``ranks 0-6 (7) · training thread · waiting for the collective all_reduce``."""
-    words: list[str | Span] = [Span(_who(group), "strong"), f" · {_thread(group)}"]
+    words: list[str | Span] = [Span(_who(group, who), "strong"), f" · {_thread(group)}"]
     words += [" · ", *_doing(group)]
     if group.phases:
         words += [" · ", ", ".join(phase.en for phase in group.phases)]
@@ -198,8 +200,8 @@ def _title(group: StackGroup) -> list[str | Span]:
     return words
 
 
-def _who(group: StackGroup) -> str:
-    ranks = compact_ranks(group.ranks)
+def _who(group: StackGroup, who: Caller) -> str:
+    ranks = who(group.ranks)
     if group.role == "rank":
         return ranks
     processes = len(group.pids)

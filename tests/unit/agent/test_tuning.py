@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from cases import each
 from torch import nn
 
 from jupyter_traindbg.agent.carrying import WAIT_STEPS
@@ -383,6 +384,23 @@ def test_nonsense_is_refused_with_one_line_and_nothing_is_changed(agent: Agent, 
         assert refused.value.cause == cause
         assert agent.tuning.report() == {"in_force": [], "log": []}
         assert no_hook_is_left(agent, job)
+
+
+@each(
+    ("change", "next_step"),
+    [
+        ({"mode": "undo"}, "`%lr` shows what is in force"),
+        ({"mode": "undo", "setting": None}, "`%lr` shows what is in force"),
+        ({"mode": "undo", "setting": "weight_decay"}, "`%weight_decay` shows what is in force"),
+        ({"mode": "undo", "setting": "clip_norm"}, "`%clip` shows what is in force"),
+        ({"mode": "hold", "value": 0.1, "groups": [7]}, "give one of those"),
+        ({"mode": "hold", "value": 0.1, "optimizers": [7]}, "give one of those"),
+    ],
+)
+def test_who_is_refused_is_told_what_to_do(agent: Agent, job: Job, change: dict[str, Any], next_step: str) -> None:
+    with pytest.raises(Refused) as refused:
+        agent.tuning.apply(change)
+    assert refused.value.next_step == next_step
 
 
 def test_check_changes_nothing(agent: Agent, job: Job) -> None:

@@ -49,9 +49,9 @@ def asked(words: str) -> tuple[str | None, str, tuple[Any, ...], dict[str, Any]]
 @each(
     ("words", "target", "method", "args", "kwargs"),
     [
-        ("lr", None, "lr", (), {}),
-        ("lr 4711", "4711", "lr", (), {}),
-        ("lr torchrun:900", "torchrun:900", "lr", (), {}),
+        ("lr", None, "lr", (), {"setting": "lr"}),
+        ("lr 4711", "4711", "lr", (), {"setting": "lr"}),
+        ("lr torchrun:900", "torchrun:900", "lr", (), {"setting": "lr"}),
         ("lr 1e-4", None, "set_lr", (1e-4,), {}),
         ("lr 2.0", None, "set_lr", (2.0,), {}),
         ("lr 4711 2", "4711", "set_lr", (2.0,), {}),
@@ -70,7 +70,8 @@ def asked(words: str) -> tuple[str | None, str, tuple[Any, ...], dict[str, Any]]
         ("clip 4711 1 --optimizer 0", "4711", "clip", (1.0,), {"optimizer": [0]}),
         ("clip --release", None, "release", ("clip_norm",), {}),
         ("clip --undo", None, "undo", ("clip_norm",), {}),
-        ("clip 4711", "4711", "lr", (), {}),
+        ("clip 4711", "4711", "lr", (), {"setting": "clip_norm"}),
+        ("weight_decay", None, "lr", (), {"setting": "weight_decay"}),
         ("free_memory 4711 --zero-grad", "4711", "free_memory", (), {"zero_grad": True}),
     ],
 )  # fmt: skip
@@ -95,6 +96,15 @@ def test_words(words: str, target: str | None, method: str, args: tuple[Any, ...
         ("lr 1e-4 --group -1", "group="),
         ("weight-decay -0.1", "negative"),
         ("clip 0.0", "norm 0"),
+        ("lr banana", "'banana' is neither a number nor a target; give the learning rate as a number such as 1e-4, or"),
+        ("weight-decay banana", "give the weight decay as a number such as 0.01, or a target: `traindbg targets`"),
+        (
+            "clip banana",
+            "'banana' is neither a number nor a target; give the norm as a number such as 1.0, or a target",
+        ),
+        ("lr raysubmit_banana", "is neither a number nor a target; a job of Ray is ray:raysubmit_banana"),
+        ("lr kernel:banana", "no kernel 'banana' runs here"),
+        ("lr torchrun:banana", "does not end in the launcher's pid"),
     ],
 )
 def test_what_makes_no_sense_is_one_line_and_exit_status_2(

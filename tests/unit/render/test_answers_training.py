@@ -142,6 +142,155 @@ def test_lr(result: LearningRates, said: str) -> None:
     assert words(result) == said
 
 
+def falling(step: int, base: float = 1e-3, **more: Any) -> OptimizerLr:
+    rates = [base * 0.99**n for n in range(step, step + 6)]
+    known = {"scheduler": "LambdaLR", "step": step, "optimizer_step": step, **more}
+    optimizer = adam(rate(*rates, used=known.pop("used", rates[0])), **known)
+    return dataclasses.replace(optimizer, scheduler_step=step)
+
+
+@each(
+    ("ranks", "said"),
+    [
+        ([of_rank(0, falling(8)), of_rank(1, falling(7))], "lr 9.321e-4 of AdamW, falling by LambdaLR"),
+        ([of_rank(0, falling(8)), of_rank(1, falling(7, 2e-3))], "▲ rank 0 uses lr 9.227e-4, rank 1 1.864e-3"),
+        (
+            [of_rank(n, falling(7 + n % 3, 2e-3 if n == 5 else 1e-3)) for n in range(300)],
+            "▲ rank 5 uses lr 1.827e-3, the 299 others 9.321e-4",
+        ),
+        (
+            [of_rank(0, falling(17)), of_rank(1, falling(7))],
+            "● learning rates differ between ranks, which were asked at different steps",
+        ),
+        (
+            [of_rank(0, falling(7)), of_rank(1, falling(8, optimizer_step=7))],
+            "● learning rates differ between ranks, whose schedules are at different steps",
+        ),
+        (
+            [of_rank(0, falling(7)), of_rank(1, falling(10, optimizer_step=7))],
+            "▲ rank 0 uses lr 9.321e-4, rank 1 9.044e-4",
+        ),
+        (
+            [of_rank(n, falling(7 + n, used=1e-4), in_force=[HOLD]) for n in range(2)],
+            "● lr 1e-4 is held in AdamW, group 0; the training itself sets 3e-4",
+        ),
+    ],
+)
+def test_ranks_on_one_schedule_are_one_answer(ranks: Sequence[RankLr], said: str) -> None:
+    assert words(lr(*ranks)) == said
+
+
+def test_ranks_on_one_schedule_are_one_table_with_the_figures_of_the_least_far() -> None:
+    shown = render.text(lr(of_rank(0, falling(8)), of_rank(1, falling(7))), 200)
+    assert " · ranks 0, 1 · at steps 7 to 8 " in shown
+    assert "\nAdamW · LambdaLR at its step 7\n" in shown
+    assert shown.count("9.321e-4") == 2
+    assert shown.count("9.227e-4, ") == 1, "it is what comes next"
+
+
+def test_ranks_on_one_schedule_that_differ_otherwise_are_shown_apart() -> None:
+    (group,) = falling(7).groups
+    other = dataclasses.replace(falling(7), groups=(dataclasses.replace(group, betas=(0.8, 0.95)),))
+    shown = render.text(lr(of_rank(0, falling(8)), of_rank(1, other)), 200)
+    assert "AdamW of rank 0" in shown
+    assert "AdamW of rank 1" in shown
+
+
+# --- weight decay, clipping ------------------------------------------------------------------------------------------
+
+
+def decay(*values: float | None, used: Any = NOT_HERE) -> OptimizerLr:
+    return adam(
+        *(
+            dataclasses.replace(GROUP, index=index, weight_decay=value, effective_weight_decay=used)
+            for index, value in enumerate(values)
+        )
+    )
+
+
+DECAY = InForce(0, "AdamW", 0, "weight_decay", "hold 0.05", 0.01, 0.05)
+
+
+@each(
+    ("ranks", "said"),
+    [
+        ([of_rank(0)], "▲ there is no weight decay to show"),
+        ([of_rank(0, decay(0.01))], "weight decay 0.01 of AdamW"),
+        ([of_rank(0, decay(0.01, 0.01))], "weight decay 0.01 in all 2 groups of AdamW"),
+        ([of_rank(0, decay(0.1, 0.0))], "weight decay 0.1 in group 0, 0 in group 1 of AdamW"),
+        ([of_rank(0, decay(0.1, None))], "weight decay 0.1 in group 0, none in group 1 of AdamW"),
+        ([of_rank(0, decay(*(0.1 * (n % 2) for n in range(7))))], "weight decay 0, 0.1 in 7 groups of AdamW"),
+        ([of_rank(0, decay(*(n / 10 for n in range(7))))], "weight decay 0 to 0.6 in 7 groups of AdamW"),
+        ([of_rank(0, decay(None))], "AdamW has no weight decay"),
+        (
+            [of_rank(0, decay(0.01, used=0.05), in_force=[DECAY])],
+            "● weight decay 0.05 is held in AdamW, group 0; the training itself sets 0.01",
+        ),
+        ([of_rank(0, decay(0.01), in_force=[HOLD])], "● weight decay 0.01 of AdamW; 1 other change in force"),
+        ([of_rank(0, decay(0.1)), of_rank(1, decay(0.2))], "▲ rank 0 uses weight decay 0.1, rank 1 0.2"),
+        ([of_rank(0, falling(7)), of_rank(1, falling(8))], "weight decay 0.1 of AdamW"),
+    ],
+)
+def test_weight_decay(ranks: Sequence[RankLr], said: str) -> None:
+    assert words(LearningRates(tuple(ranks), setting="weight_decay")) == said
+
+
+CLIPPED = [dataclasses.replace(CLIP, so_far=f"clipped {n} of 9 steps") for n in range(2)]
+GIVEN_UP = dataclasses.replace(CLIP, note="given up: no memory")
+
+
+@each(
+    ("ranks", "own", "said"),
+    [
+        ([of_rank(0)], (), "▲ there is no clipping to show"),
+        ([of_rank(0, adam())], (), "no clipping of traindbg's is in force"),
+        (
+            [of_rank(0, adam())],
+            (0.5, 1.0),
+            "no clipping of traindbg's is in force; the training itself clips at 0.5, 1",
+        ),
+        ([of_rank(0, adam(), in_force=[HOLD])], (), "● no clipping of traindbg's is in force; 1 other change in force"),
+        ([of_rank(0, adam(), in_force=[CLIP])], (), "● the gradients are clipped at norm 1 by traindbg"),
+        (
+            [of_rank(n, adam(), in_force=[CLIPPED[n]]) for n in range(2)],
+            (),
+            "● the gradients are clipped at norm 1 by traindbg",
+        ),
+        (
+            [of_rank(0, adam(), adam(), in_force=[CLIP])],
+            (),
+            "● the gradients of AdamW are clipped at norm 1 by traindbg",
+        ),
+        ([of_rank(0, adam(), in_force=[GIVEN_UP])], (), "▲ the gradients are clipped at norm 1 by traindbg"),
+        (
+            [of_rank(0, adam(), in_force=[CLIP]), of_rank(1, adam())],
+            (),
+            "▲ traindbg's clipping differs between ranks",
+        ),
+    ],
+)
+def test_clipping(ranks: Sequence[RankLr], own: Sequence[float], said: str) -> None:
+    assert words(LearningRates(tuple(ranks), (), "clip_norm", own)) == said
+
+
+def test_a_setting_is_shown_with_what_has_to_do_with_it_alone() -> None:
+    decays, clipping = (render.text(scenes.SMALL[name], 200) for name in ("weight decay", "clipping"))
+    assert "AdamW\ngroup  weight decay  decay used  parameters  elements\n" in decays
+    assert "in force\n  - AdamW, group 0: weight decay, scale 0.5, 0.1 → 0.05\n\n" in decays
+    assert "clipped" not in decays
+    assert "pinned" not in decays + clipping
+    assert "in force\n  - AdamW: clip norm, hold 1 · clipped 12 of 40 steps, last norm 3.25 (rank 0)\n\n" in clipping
+    assert clipping.endswith("  gradients clipped at norm 1")
+    assert "elements" not in clipping
+
+
+def test_no_table_of_learning_rates_is_too_wide_for_a_cell() -> None:
+    shown = render.text(scenes.SMALL["lr, actions in force"], 200)
+    (head,) = (line for line in shown.splitlines() if line.startswith("group "))
+    columns = ("group", "scheduled lr", "used", "next", "weight decay", "decay used", "momentum", "elements")
+    assert head.split() == " ".join(columns).split()
+
+
 # --- gradients -------------------------------------------------------------------------------------------------------
 
 

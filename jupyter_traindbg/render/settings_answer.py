@@ -1,0 +1,276 @@
+"""What is said first of a setting of the optimizers: its values, which way a schedule takes them, and what of ours is in force on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..language import text
+from ..model import GroupChange, InForce, LearningRates, Maybe, NotAvailable, OptimizerGroup, OptimizerLr, RankLr
+from ..schedules import joined, same_schedule
+from ..step_numbers import same_step, step_words
+from .blocks import Answer, Inline, Span, Tone
+from .common import measured
+from .grouping import compact_ranks, group_by
+from .units import number, plural
+
+__all__ = ["answer", "figure", "whose"]
+
+WAYS = {"falling": ("falling by", "下调"), "rising": ("rising by", "上调"), "": ("set by", "设定")}
+BY_GROUP = 3
+"""So many groups, or values, at most are told one by one."""
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A setting that every param group has: its name before a figure, alone, and of several; and which one the next step uses."""
+
+    setting: str
+    short: str
+    name: str
+    names: str
+    zh: str
+    used: Callable[[OptimizerGroup], Maybe[float]]
+
+
+def _rate_used(group: OptimizerGroup) -> Maybe[float]:
+    return group.lr if isinstance(group.effective_lr, NotAvailable) else group.effective_lr
+
+
+def _decay_used(group: OptimizerGroup) -> Maybe[float]:
+    if group.weight_decay is None:
+        return NotAvailable("it has no weight decay")
+    known = group.effective_weight_decay
+    return group.weight_decay if isinstance(known, NotAvailable) else known
+
+
+RATE = _Value("lr", "lr", "learning rate", "learning rates", "学习率", _rate_used)
+DECAY = _Value("weight_decay", "weight decay", "weight decay", "weight decays", "权重衰减", _decay_used)
+VALUES: Mapping[str, _Value] = {value.setting: value for value in (RATE, DECAY)}
+
+
+def answer(result: LearningRates) -> Answer:
+    ranks, value = result.ranks, VALUES.get(result.setting)
+    about = [compact_ranks([r.rank for r in ranks])] if ranks else []
+    if not any(r.optimizers for r in ranks):
+        name, name_zh = ("clipping", "梯度裁剪") if value is None else (value.name, value.zh)
+        return Answer(text(f"there is no {name} to show", f"没有可显示的{name_zh}"), about, "warn")
+    if all(len(r.optimizers) <= 1 for r in ranks):
+        about += _at(ranks)
+    if value is None:
+        words, tone = _clipping(result)
+    else:
+        same = group_by(ranks, lambda rank: _values(value, rank))
+        ways = sorted(joined(same) if value is RATE else same, key=len)
+        words, tone = _apart(value, ways) if len(ways) > 1 else _together(value, ways[0][0])
+    return Answer(words, about, tone)
+
+
+def figure(value: float) -> str:
+    return number(value, 4)
+
+
+def whose(row: InForce | GroupChange) -> str:
+    """``AdamW, group 1``, with the number of the optimizer where it is not the first."""
+    name = row.optimizer_class + (f" (optimizer {row.optimizer})" if row.optimizer else "")
+    return name if row.group is None else f"{name}, group {row.group}"
+
+
+def _at(ranks: Sequence[RankLr]) -> list[str]:
+    numbers = [n for rank in ranks for o in rank.optimizers if (n := o.number) is not None]
+    return [text(f"at {step_words(*numbers)}", step_words(*numbers))] if numbers else []
+
+
+# --- several ranks ---------------------------------------------------------------------------------------------------
+
+
+def _values(value: _Value, rank: RankLr) -> Hashable:
+    return repr([(o.optimizer, [value.used(g) for g in o.groups]) for o in rank.optimizers])
+
+
+def _alike(value: _Value, one: RankLr, other: RankLr) -> bool | None:
+    """Of ranks whose values are not equal; None where it cannot be told, since a program may change a value from step to step."""
+    if value is RATE:
+        return same_schedule(one, other)
+    return None if _other_steps(one, other) else False
+
+
+def _other_steps(one: RankLr, other: RankLr) -> bool:
+    pairs = zip(one.optimizers, other.optimizers, strict=False)
+    return any(same_step([mine.number, its.number]) is False for mine, its in pairs)
+
+
+def _cannot_be_told(value: _Value, way: Sequence[RankLr], most: Sequence[RankLr]) -> bool:
+    return _alike(value, most[-1], way[0]) is None and _alike(value, most[0], way[-1]) is None
+
+
+def _apart(value: _Value, ways: Sequence[Sequence[RankLr]]) -> tuple[str, Tone]:
+    """`ways`: ranks that use the same, the rarest first. Where it may be one schedule at several steps, nobody is blamed."""
+    *few, most = ways
+    odd = [r for same in few for r in same]
+    if any(_cannot_be_told(value, way, most) for way in few):
+        asked = any(_other_steps(way[0], most[-1]) for way in few)
+        why = "which were asked at different steps" if asked else "whose schedules are at different steps"
+        why_zh = "但它们是在不同的步被询问的" if asked else "但其调度器处于不同的步"
+        return text(f"{value.names} differ between ranks, {why}", f"各 rank 的{value.zh}不同，{why_zh}"), "info"
+    who, others, n = compact_ranks([r.rank for r in odd]), compact_ranks([r.rank for r in most]), len(most)
+    several = n > 1 and n > len(odd)
+    one = len(odd) == 1
+    if len(ways) > 2 and not several:
+        said = text(
+            f"the ranks use {len(ways)} different sets of {value.names}", f"各 rank 使用 {len(ways)} 组不同的{value.zh}"
+        )
+        return said, "warn"
+    rest, rest_zh = (f"the {n} others", f"其余 {n} 个") if several else (others, f" {others} ")
+    if not any(r.optimizers for r in odd):
+        use = f"use{'s' * (n == 1)} {value.short} {_figures(value, most[0])}"
+        return text(
+            f"{who} {'has' if one else 'have'} no optimizer, {rest} {use}",
+            f"{who} 没有优化器，{rest_zh}使用 {_figures(value, most[0])}",
+        ), "warn"
+    verb = "uses" if one else "use"
+    ours, theirs = _figures(value, odd[0]), _figures(value, most[0])
+    if len(ways) > 2 or ours == theirs:
+        said = text(f"{who} {verb} other {value.names} than {rest}", f"{who} 的{value.zh}与{rest_zh}不同")
+        return said, "warn"
+    return text(
+        f"{who} {verb} {value.short} {ours}, {rest} {theirs}", f"{who} 使用{value.zh} {ours}，{rest_zh}使用 {theirs}"
+    ), "warn"
+
+
+def _figures(value: _Value, rank: RankLr) -> str:
+    """``3e-4``, ``3e-5, 3e-4``, ``1e-6 to 3e-4``."""
+    known = dict.fromkeys(
+        v for o in rank.optimizers for g in o.groups if not isinstance(v := value.used(g), NotAvailable)
+    )
+    figures = list(dict.fromkeys(figure(v) for v in known))
+    if len(figures) <= BY_GROUP:
+        return ", ".join(figures) or "–"
+    return text("{} to {}", "{} 至 {}").format(figure(min(known)), figure(max(known)))
+
+
+# --- one rank --------------------------------------------------------------------------------------------------------
+
+
+def _together(value: _Value, rank: RankLr) -> tuple[Inline, Tone]:
+    """What one rank uses, and why."""
+    values = [value.used(g) for o in rank.optimizers for g in o.groups]
+    known = [v for v in values if not isinstance(v, NotAvailable)]
+    if not known:
+        return _not_known(value, rank, values)
+    changed = [a for a in rank.in_force if a.setting == value.setting]
+    ahead, tone = _ahead(rank) if value is RATE else (("", ""), "plain")
+    if len({(a.action, str(a.scheduled), str(a.effective)) for a in changed}) == 1:
+        words = _held(value, changed)
+    else:
+        missing = value is DECAY and len(known) < len(values)
+        said, said_zh = _uses(value, rank, len(set(known)) + missing)
+        ours = (f", changed in {plural(len(changed), 'group')}", f"，其中 {len(changed)} 组已被修改")
+        behind, behind_zh = ours if changed else ahead
+        words = text(f"{said}{behind}", f"{said_zh}{behind_zh}")
+    tone = "bad" if not all(map(math.isfinite, known)) else "info" if rank.in_force else tone
+    return words + _others(rank, changed), tone
+
+
+def _not_known(value: _Value, rank: RankLr, values: Sequence[Maybe[float]]) -> tuple[Inline, Tone]:
+    if value is DECAY:
+        who, who_zh = _who(rank.optimizers)
+        return text(f"{who} has no weight decay", f"{who_zh} 没有权重衰减"), "plain"
+    reason = next((v.reason for v in values if isinstance(v, NotAvailable)), "")
+    return [text(f"the {value.name} is not known", f"{value.zh}未知"), Span("", why=reason)], "warn"
+
+
+def _others(rank: RankLr, told: Sequence[InForce]) -> str:
+    others = len(rank.in_force) - len(told)
+    return text(f"; {plural(others, 'other change')} in force", f"；另有 {others} 项修改生效中") if others else ""
+
+
+def _held(value: _Value, changed: Sequence[InForce]) -> str:
+    """One action on the setting, in force on one group or on several that are alike."""
+    first = changed[0]
+    mode, _, factor = first.action.partition(" ")
+    used, own = measured(first.effective, figure).text, measured(first.scheduled, figure).text
+    where, where_zh = (whose(first),) * 2 if len(changed) == 1 else (f"{len(changed)} groups", f"{len(changed)} 组")
+    if mode == "scale":
+        return text(
+            f"{value.short} {used} in {where}: {own}, which the training sets, x {factor}",
+            f"{where_zh} 的{value.zh}为 {used}：训练设定的 {own} × {factor}",
+        )
+    return text(
+        f"{value.short} {used} is held in {where}; the training itself sets {own}",
+        f"{where_zh} 的{value.zh}固定为 {used}；训练自身设定为 {own}",
+    )
+
+
+def _uses(value: _Value, rank: RankLr, different: int) -> tuple[str, str]:
+    """``lr 3e-4 of AdamW``, ``weight decay 0.1 in group 0, 0 in group 1 of AdamW``."""
+    who, who_zh = _who(rank.optimizers)
+    groups = [g for o in rank.optimizers for g in o.groups]
+    if value is DECAY and len(rank.optimizers) == 1 and different > 1 and len(groups) <= BY_GROUP:
+        shown = [(g.index, value.used(g)) for g in groups]
+        said = [(i, text("none", "无") if isinstance(v, NotAvailable) else figure(v)) for i, v in shown]
+        return (
+            f"{value.short} {', '.join(f'{v} in group {i}' for i, v in said)} of {who}",
+            f"{who_zh} 的{value.zh}：{'，'.join(f'第 {i} 组 {v}' for i, v in said)}",
+        )
+    where, where_zh = _where(who, who_zh, len(groups), different)
+    return f"{value.short} {_figures(value, rank)} {where}", f"{where_zh}的{value.zh}为 {_figures(value, rank)}"
+
+
+def _who(optimizers: Sequence[OptimizerLr]) -> tuple[str, str]:
+    names = list(dict.fromkeys(o.optimizer for o in optimizers))
+    return (f"{len(names)} optimizers", f"{len(names)} 个优化器") if len(names) > 3 else (", ".join(names),) * 2
+
+
+def _where(who: str, who_zh: str, groups: int, different: int) -> tuple[str, str]:
+    if groups == 1:
+        return f"of {who}", f"{who_zh} "
+    return (
+        f"in {'all ' if different == 1 else ''}{groups} groups of {who}",
+        f"{who_zh} {'全部 ' if different == 1 else ''}{groups} 组",
+    )
+
+
+def _ahead(rank: RankLr) -> tuple[tuple[str, str], Tone]:
+    """Which way the schedule goes from here, where there is one that could tell; and whether a rate of zero is worth a look."""
+    names = list(dict.fromkeys(o.scheduler for o in rank.optimizers if not isinstance(o.scheduler, NotAvailable)))
+    ways = {_way(g) for o in rank.optimizers for g in o.groups}
+    zero = not any(_rate_used(g) for o in rank.optimizers for g in o.groups) and ways != {"rising"}
+    tone: Tone = "warn" if zero else "plain"
+    if len(names) != 1 or any(isinstance(o.scheduler, NotAvailable) for o in rank.optimizers):
+        return ("", ""), tone
+    way, way_zh = WAYS[ways.pop()] if len(ways) == 1 else WAYS[""]
+    return (f", {way} {names[0]}", f"，由 {names[0]} {way_zh}"), tone
+
+
+def _way(group: OptimizerGroup) -> str:
+    if isinstance(group.lr, NotAvailable) or isinstance(group.next_lr, NotAvailable) or not group.next_lr:
+        return ""
+    last = group.next_lr[-1]
+    return "falling" if last < group.lr else "rising" if last > group.lr else ""
+
+
+# --- clipping --------------------------------------------------------------------------------------------------------
+
+
+def _clipping(result: LearningRates) -> tuple[Inline, Tone]:
+    clips = [[replace(a, so_far="") for a in rank.in_force if a.setting == "clip_norm"] for rank in result.ranks]
+    if len({repr(ours) for ours in clips}) > 1:
+        return text("traindbg's clipping differs between ranks", "各 rank 上 traindbg 的梯度裁剪不同"), "warn"
+    rank, ours = result.ranks[0], clips[0]
+    others = _others(rank, ours)
+    if not ours:
+        norms = ", ".join(map(figure, result.own_clip_norms))
+        own, own_zh = (f"; the training itself clips at {norms}", f"；训练自身按 {norms} 裁剪") if norms else ("", "")
+        words = text(f"no clipping of traindbg's is in force{own}", f"没有生效中的 traindbg 梯度裁剪{own_zh}")
+        return words + others, "info" if others else "plain"
+    norms = ", ".join(dict.fromkeys(measured(a.effective, figure).text for a in ours))
+    some = ", ".join(whose(a) for a in ours) if len(ours) < len(rank.optimizers) else ""
+    words = text(
+        f"the gradients{f' of {some}' if some else ''} are clipped at norm {norms} by traindbg",
+        f"{f'{some} 的' if some else ''}梯度由 traindbg 按范数 {norms} 裁剪",
+    )
+    why = next((a.effective.reason for a in ours if isinstance(a.effective, NotAvailable)), "")
+    said: Inline = [words, Span("", why=why), others] if why else words + others
+    return said, "warn" if any(a.note for a in ours) else "info"
