@@ -10,7 +10,7 @@ from .attach.client import AgentClient
 from .attach.together import each
 from .errors import DeadlineExceeded, TargetGone, TraindbgError
 from .evidence import words_of
-from .model import Doing, NewSteps
+from .model import Doing, DoingKind, NewSteps
 
 __all__ = ["Poller"]
 
@@ -82,6 +82,12 @@ def _hang_up(link: Link) -> None:
 
 
 def _doings(answer: Mapping[str, Any]) -> list[Doing]:
-    changes = [Doing("lr", c["time_s"], c["step"], words_of(c["change"])) for c in answer.get("changes", ())]
+    changes = [Doing(_kind(c), c["time_s"], c["step"], words_of(c["change"])) for c in answer.get("changes", ())]
     saved = [Doing("checkpoint", s["time_s"], s["step"], s["directory"]) for s in answer.get("saved", ())]
     return sorted([*changes, *saved], key=lambda doing: doing.time_s)
+
+
+def _kind(change: Mapping[str, Any]) -> DoingKind:
+    """The setting that a change was of, also one of "all": an older agent does not tell which these were."""
+    settings = {change["change"]["setting"], *change.get("settings", ())} - {None}
+    return settings.pop() if len(settings) == 1 else "settings"

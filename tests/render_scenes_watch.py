@@ -22,8 +22,8 @@ NAMES = (
 )
 
 
-def watched(ranks: int, *, odd: int | None = None, view: str = "curves") -> Watched:
-    """A job that trains; rank `odd` is behind, and its loss is NaN."""
+def watched(ranks: int, *, odd: int | None = None, view: str = "curves", ahead: int | None = None) -> Watched:
+    """A job that trains; rank `odd` is behind, and its loss is NaN. Its optimizer's own count is `ahead` of ours by so many."""
     series = [
         WatchedSeries(name, label, unit, 0.1, 0.2, 0.3, tuple(1.0 / (i + 1) for i in range(60)))
         for name, label, unit in NAMES
@@ -51,11 +51,15 @@ def watched(ranks: int, *, odd: int | None = None, view: str = "curves") -> Watc
             for rank in range(ranks)
         ),
         (
-            WatchedEvent("lr", 400, 1.7e9, "learning rate pinned at 0.0001"),
-            WatchedEvent("checkpoint", 800, 1.7e9 + 60, "checkpoint saved: /tmp/ck"),
+            WatchedEvent("lr", 400, 1.7e9, "learning rate pinned at 0.0001", _own(400, ahead)),
+            WatchedEvent("checkpoint", 800, 1.7e9 + 60, "checkpoint saved: /tmp/ck", _own(800, ahead)),
         ),
         view,
     )
+
+
+def _own(step: int, ahead: int | None) -> int | None:
+    return None if ahead is None else step + ahead
 
 
 def little() -> Watched:

@@ -32,8 +32,8 @@ GIB = 2**30
 class Synthetic:
     """What a `Feed` asks. `hz` steps a second, from step `first` on, and as if there had been `before` steps already.
 
-    At `bad_step` the loss is NaN, at `drop_step` the learning rate drops to a tenth; the first rank's name would be code where it were
-    trusted.
+    At `bad_step` the loss is NaN, at `drop_step` the learning rate drops to a tenth; its optimizer had counted `ahead` steps before (None:
+    it keeps no count); the first rank's name would be code where it were trusted.
     """
 
     def __init__(
@@ -45,10 +45,12 @@ class Synthetic:
         bad_step: int = 0,
         drop_step: int = 0,
         before: int = 0,
+        ahead: int | None = None,
     ) -> None:
         self.name = "synthetic"
         self.who: Mapping[int, str] = {r: HOSTILE if r == 0 and ranks > 1 else f"rank {r}" for r in range(ranks)}
         self._hz, self._first, self._bad, self._drop = hz, first, bad_step, drop_step
+        self.ahead = ahead
         self._began = self._base = time.time() - before / hz
 
     @property
@@ -64,7 +66,9 @@ class Synthetic:
         columns = self.columns(np.full(len(steps), rank), steps)
         columns["lr"] = [[rate] for rate in columns["lr"]]
         rows = zip(*(columns[name] if name == "lr" else columns[name].tolist() for name in FIELDS), strict=True)
-        return NewSteps(rank, 1000 + rank, FIELDS, [list(row) for row in rows], last)
+        own = [None if self.ahead is None else int(step) + self.ahead for step in steps]
+        records = [[*row, count] for row, count in zip(rows, own, strict=True)]
+        return NewSteps(rank, 1000 + rank, (*FIELDS, "optimizer_step"), records, last)
 
     def columns(self, rank: Any, step: Any) -> dict[str, Any]:
         """What these ranks record at these steps: arrays of one length."""

@@ -130,12 +130,15 @@ class Agent:
         return self._checkpoints
 
     def doings(self, since_s: float) -> Dict[str, Any]:
-        """What clients had done here after `since_s`: ``changes`` of settings and ``saved`` checkpoints, oldest first. Microseconds."""
+        """What clients had done here after `since_s`: ``changes`` of ``settings`` and ``saved`` checkpoints, oldest first. Microseconds."""
         changes = list(self._tuning.log) if self._tuning is not None else []
         saved = list(self._checkpoints.saved) if self._checkpoints is not None else []
         return {
             "changes": [
-                {key: entry[key] for key in ("time_s", "step", "change")}
+                {
+                    **{key: entry[key] for key in ("time_s", "step", "change")},
+                    "settings": sorted({row["setting"] for row in entry["rows"]}),
+                }
                 for entry in changes
                 if entry["time_s"] > since_s
             ],

@@ -9,13 +9,13 @@ from typing import Literal
 
 from ..diagnose.hang.words import ranks_words
 from ..language import text
-from ..model import Doing
+from ..model import Doing, DoingKind
 from .state import State
 from .tracks import Track
 
 __all__ = ["Event", "Kind", "Marks"]
 
-Kind = Literal["lr", "checkpoint", "nan", "hang", "resumed", "lost", "restarted", "finished"]
+Kind = DoingKind | Literal["nan", "hang", "resumed", "lost", "restarted", "finished"]
 SAME_S = 0.5
 """Ranks that tell of the same change no further apart than that mean one change, at the step of the first."""
 QUIET_STEPS = 50
@@ -65,7 +65,7 @@ class Marks:
                 self._add("checkpoint", doing.step + track.offset, doing.time_s, [t.rank for t, _ in of_ranks], said)
             elif doing.time_s - self._changed_s.get(words, -math.inf) > SAME_S:  # else another rank's word for the same
                 self._changed_s[words] = doing.time_s
-                self._add("lr", doing.step + track.offset, doing.time_s, [t.rank for t, _ in of_ranks], words)
+                self._add(doing.kind, doing.step + track.offset, doing.time_s, [t.rank for t, _ in of_ranks], words)
 
     def seen(self, tracks: Iterable[Track], now_s: float) -> None:
         """What the new steps of the ranks show."""

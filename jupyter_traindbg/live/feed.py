@@ -24,7 +24,7 @@ from .history import Bools, Floats, History, Ints
 from .pace import Pace, pace_of
 from .series import COLUMNS, MEASURED_ASIDE, SERIES, Series, table
 from .state import State, judge, needs_diagnosis
-from .tracks import Track, share_latest
+from .tracks import Track, ahead_of, share_latest
 
 __all__ = ["Feed", "Source", "Tail"]
 
@@ -451,6 +451,13 @@ class Feed:
         numbers = [self.number_of(rank) for rank in self.ranks]
         owns = [number.own for number in numbers if number.own is not None]
         return StepNumber(self.last_step, max(owns) if owns and len(owns) == len(numbers) else None)
+
+    @property
+    def ahead(self) -> int | None:
+        """To be added to a step counted since the attach for the number under which it is shown, the optimizer's own; None where that
+        keeps none, or began to count anew on the way. May become known, or change, with every round.
+        """
+        return ahead_of(list(self._tracks.values()))
 
     def left_of(self, rank: int) -> Track | None:
         """What is remembered of a rank, also when it has ended."""

@@ -42,7 +42,7 @@ def frame(feed: Feed, view: str = "curves") -> Watched:
         )
         for rank in feed.ranks
     ]
-    state, diagnosis = feed.state, feed.diagnosis
+    state, diagnosis, ahead = feed.state, feed.diagnosis, feed.ahead
     troubled = diagnosis is not None and state.code in ("hung", "finished", "lost")
     step_s = spread_of(latest.get("step_s", {}))[1]
     return Watched(
@@ -54,7 +54,10 @@ def frame(feed: Feed, view: str = "curves") -> Watched:
         steps_per_s=1 / step_s if step_s > 0 else None,
         series=tuple(series),
         ranks=tuple(ranks),
-        events=tuple(WatchedEvent(e.kind, e.step, e.time_s, e.text) for e in feed.events[-EVENTS:]),
+        events=tuple(
+            WatchedEvent(e.kind, e.step, e.time_s, e.text, None if ahead is None else e.step + ahead)
+            for e in feed.events[-EVENTS:]
+        ),
         view=view,
         optimizer_step=feed.number.own,
         verdict=tuple(diagnosis.verdict) if troubled and diagnosis is not None else (),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..model import NewSteps, StepNumber
 from .series import COLUMNS, row
 
-__all__ = ["Track", "share_latest"]
+__all__ = ["Track", "ahead_of", "share_latest"]
 
 TIME, LOSS, STEP_S = COLUMNS.index("time_s"), COLUMNS.index("loss"), COLUMNS.index("step_s")
 LR = COLUMNS.index("lr")
@@ -68,6 +68,8 @@ class Track:
     latest: deque[Sequence[Any]] = field(default_factory=lambda: deque(maxlen=LATEST))
     """Its latest records as its agent told them, in the order of ``fields``: what is left of it when it has ended."""
     fields: Sequence[str] = ()
+    _aheads: set[int] = field(default_factory=set)
+    """By how many steps the optimizer's own count was ahead of ours; of several figures two are kept."""
     _lag_s: float = math.inf
     """The least time by which a step's end, by its own clock, lay before its arrival here: clocks of hosts differ."""
     _rates: list[float] = field(default_factory=list)
@@ -91,6 +93,8 @@ class Track:
         rows = [row(answer.fields, record) for record in answer.records]
         rows = [(step + self.offset, values) for step, values in rows]
         for (step, values), own in zip(rows, self._owns(answer), strict=True):
+            if own is not None and len(self._aheads) < 2:
+                self._aheads.add(own - step)
             if step > self.step:
                 self._see(step, values, own)
             elif step == self.step:  # that of a GPU's optimizer arrives later
@@ -120,6 +124,13 @@ class Track:
     def number(self) -> StepNumber:
         """Its latest step."""
         return StepNumber(self.step, self.own_step)
+
+    @property
+    def ahead(self) -> int | None:
+        """By how many steps the optimizer's own count is ahead of ours. None where it keeps none, or where the two did not go on together:
+        counting began anew on the way, a GradScaler had a step skipped that we counted, several optimizers step.
+        """
+        return next(iter(self._aheads)) if len(self._aheads) == 1 and len(self.optimizers) <= 1 else None
 
     def _by_our_clock(self, ended_s: float | None, now_s: float) -> float:
         """When a step that has just been told of has ended. Of a first answer the step may be old, if the clocks agree."""
@@ -157,6 +168,13 @@ class Track:
     def usual_pause_s(self) -> float | None:
         """The longest pause between two steps that it got over before; of several the second longest, for one outlier is no habit."""
         return self.longest_s[-1] if self.longest_s else None
+
+
+def ahead_of(tracks: Iterable[Track]) -> int | None:
+    """The same of several ranks, each of which counts since its own attach: that of who counts longest; None where one has none."""
+    told = [track.ahead for track in tracks]
+    known = [ahead for ahead in told if ahead is not None]
+    return min(known, default=None) if len(known) == len(told) else None
 
 
 def share_latest(tracks: Sequence[Track]) -> None:

@@ -13,8 +13,9 @@ from ..language import text
 from ..live import Event, Feed
 from ..live.curves import Span, Thinned, thin
 from ..live.history import History
-from ..live.series import COLUMNS, row, table
-from ..model import Step, StepNumber, Steps
+from ..live.series import COLUMNS, table
+from ..live.tracks import Track, ahead_of
+from ..model import NewSteps, RankSteps, Step, StepNumber, Steps
 
 __all__ = ["Course", "of_feed", "of_steps"]
 
@@ -27,24 +28,18 @@ _FIELDS = [field.name for field in dataclasses.fields(Step)]
 @dataclass(frozen=True)
 class Course:
     """``series``: by name, what all ranks recorded, a row per rank in the order of ``ranks``. Steps are counted since the attach, from
-    ``first`` to ``number``.
+    ``first`` to ``number``; the optimizer's own count is ``ahead`` by so many, None where it is not shown: see `Feed.ahead`.
     """
 
     ranks: Sequence[int]
     names: Mapping[int, str]
     number: StepNumber
+    ahead: int | None
     first: int
     series: Mapping[str, Thinned]
     events: Sequence[Event] = ()
     groups: int = 1
     """So many param groups does its optimizer have; learning rates are those of the first."""
-
-    @property
-    def ahead(self) -> int | None:
-        """By how many steps the optimizer's own count is ahead; None where it keeps none, or counting began anew on the way."""
-        own, since = self.number.own, self.number.since_attach
-        anew = any(event.kind == "restarted" for event in self.events)
-        return None if own is None or since is None or anew else own - since
 
     @property
     def steps(self) -> int:
@@ -76,6 +71,7 @@ def of_feed(feed: Feed) -> Course:
         ranks,
         feed.rank_names,
         feed.number,
+        feed.ahead,
         feed.history.earliest,
         series,
         feed.events,
@@ -89,8 +85,9 @@ def of_steps(steps: Steps) -> Course:
     known = [rank for rank in steps.ranks if rank.steps]
     if not known:
         raise _nothing("")
-    for rank in known:
-        rows = [row(_FIELDS, [getattr(step, name) for name in _FIELDS]) for step in rank.steps]
+    tracks = [Track(rank.rank) for rank in known]
+    for track, rank in zip(tracks, known, strict=True):
+        rows = track.take(_told(rank), 0.0)
         numbers = np.array([number for number, _ in rows])
         history.add(np.full(len(rows), rank.rank), numbers, *table([values for _, values in rows]))
     ranks = [rank.rank for rank in known]
@@ -99,10 +96,17 @@ def of_steps(steps: Steps) -> Course:
         ranks,
         {rank: f"rank {rank}" for rank in ranks},
         latest.number,
+        ahead_of(tracks),
         history.earliest,
         _thinned(history, ranks),
         groups=max((len(rank.steps[-1].lr) for rank in known), default=1),
     )
+
+
+def _told(rank: RankSteps) -> NewSteps:
+    """Its steps as an agent tells them."""
+    records = [[getattr(step, name) for name in _FIELDS] for step in rank.steps]
+    return NewSteps(rank.rank, rank.pid, _FIELDS, records, rank.steps[-1].step)
 
 
 def _nothing(why: str) -> NoTarget:

@@ -72,13 +72,13 @@ class CurvesView(View):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._pages: dict[str, _Sent] = {}
-        self._told_ranks: dict[str, Any] | None = None
+        self._told: dict[str, Any] | None = None
 
     def received(self, content: Content, buffers: Sequence[memoryview]) -> None:
         if content.get("kind") == "want":
             page = content["from"]
             if page not in self._pages:
-                self._told_ranks = None
+                self._told = None
             self._pages[page] = _Sent(Want.read(content))
             self.refreshed()
 
@@ -92,26 +92,28 @@ class CurvesView(View):
         if self.host.pages_unheard and not self._pages:
             self._send_unasked()
             return
-        self._tell_ranks()
+        self._tell_about()
         for page, sent in self._pages.items():
             self._bring_up_to_date(page, sent)
 
     def _send_unasked(self) -> None:
         """For pages that the kernel cannot hear while it runs a cell: the whole, again and again."""
-        self._tell_ranks(again=True)
+        self._tell_about(again=True)
         self._send_whole(None, _Sent(Want()))
 
-    def _tell_ranks(self, again: bool = False) -> None:
+    def _tell_about(self, again: bool = False) -> None:
+        """The ranks, and by how much the optimizer's own count of steps is ahead of that since the attach, by which all else is told."""
         feed = self.host.feed
         names = feed.rank_names
         about = {
             "ranks": [[rank, str(names.get(rank, f"rank {rank}"))] for rank in feed.ranks],
             "silent": [[rank, why] for rank, why in sorted(feed.silent.items()) if rank >= 0],
             "few": MOST_RANKS,
+            "ahead": feed.ahead,
         }
-        if again or about != self._told_ranks:
-            self._told_ranks = about
-            self.host.send({"kind": "ranks", **about})
+        if again or about != self._told:
+            self._told = about
+            self.host.send({"kind": "about", **about})
 
     def _bring_up_to_date(self, page: str, sent: _Sent) -> None:
         feed, want = self.host.feed, sent.want

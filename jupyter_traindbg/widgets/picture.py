@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from ..pictures.canvas import lock
 from ..pictures.inks import BAD, SERIES
+from ..step_numbers import step_title
 
 if TYPE_CHECKING:
     from ..live import Curve, Feed, Series
@@ -48,7 +50,7 @@ def png(feed: Feed, title: str) -> bytes:
     with lock:
         figure = Figure(figsize=(WIDTH_IN, 0.7 + ROW_IN * down), dpi=DPI, facecolor="white", layout="constrained")
         words = f"{title}: {feed.state.words}"
-        when = f"as of {time.strftime('%Y-%m-%d %H:%M:%S')}, step {feed.last_step}"
+        when = f"as of {time.strftime('%Y-%m-%d %H:%M:%S')}, {step_title(feed.number)}"
         figure.suptitle(f"{words[:110]}\n{when}", fontsize=10, parse_math=False, color="black")
         for place, name in enumerate(names, 1):
             axes = figure.add_subplot(down, across, place)
@@ -62,16 +64,17 @@ def png(feed: Feed, title: str) -> bytes:
 
 
 def _draw(axes: Any, feed: Feed, group: str, series: list[Series]) -> None:
+    ahead = feed.ahead or 0
     axes.set_facecolor("white")
     axes.set_title(GROUPS[group], fontsize=9, color="black")
     axes.tick_params(labelsize=7, colors="black")
     axes.grid(True, color="#dddddd", linewidth=0.5)
     parts = [s for s in series if s.name != "step_s"]
     if group == "time" and parts:
-        _stack(axes, feed, parts)
+        _stack(axes, [_curve(feed, part, ahead) for part in parts], parts)
     else:
         for number, one in enumerate(series):
-            _lines(axes, feed.curve(one.name, points=POINTS), one, number)
+            _lines(axes, _curve(feed, one, ahead), one, number)
     if len(series) > 1:
         axes.legend(
             fontsize=6,
@@ -83,11 +86,17 @@ def _draw(axes: Any, feed: Feed, group: str, series: list[Series]) -> None:
             handlelength=1.5,
         )
     for event in feed.events[-50:]:
-        axes.axvline(event.step, color="#888888", linewidth=0.8, linestyle=":")
+        axes.axvline(event.step + ahead, color="#888888", linewidth=0.8, linestyle=":")
 
 
-def _stack(axes: Any, feed: Feed, parts: list[Series]) -> None:
-    curves = [feed.curve(part.name, points=POINTS) for part in parts]
+def _curve(feed: Feed, series: Series, ahead: int) -> Curve:
+    """A curve over the optimizer's own steps, which are `ahead` of those since the attach."""
+    curve = feed.curve(series.name, points=POINTS)
+    nonfinite = {rank: x + ahead for rank, x in curve.nonfinite.items()}
+    return dataclasses.replace(curve, x=curve.x + ahead, nonfinite=nonfinite)
+
+
+def _stack(axes: Any, curves: list[Curve], parts: list[Series]) -> None:
     rows = [middle(curve) * SCALES["s"] for curve in curves if len(curve.x)]
     least = min((len(row) for row in rows), default=0)
     if least:

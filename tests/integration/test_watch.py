@@ -100,7 +100,12 @@ def test_a_change_of_the_learning_rate_is_an_event_and_schedule_and_use_part(sta
         scheduled = scheduled[~np.isnan(scheduled)]  # the other rank may be ahead
         assert (abs(scheduled[1:] / scheduled[:-1] - 1) < 0.01).all(), "the schedule goes on as if nothing were"
         job.release()
-        until(lambda: len([e for e in feed.events if e.kind == "lr"]) >= 2)
+        job.clip(1.0)
+        until(lambda: len(feed.events) >= 3)
+        assert [(e.kind, e.text) for e in feed.events[1:]] == [
+            ("lr", "everything released"),
+            ("clip_norm", "gradients clipped at norm 1"),
+        ]
 
 
 def test_a_checkpoint_is_an_event(start: Start, tmp_path: Path) -> None:

@@ -132,12 +132,16 @@ def test_a_reload_brings_the_same_view_back(open_notebook: Open) -> None:
 
 
 def test_curves_of_a_process(open_notebook: Open, start: Start, screenshot: Shot) -> None:
-    """An unprepared process; a change of its learning rate is seen; the same widget in two places; the end of the process is told."""
-    training = start(str(REPO / "notebooks" / "demo_train.py"), "--minutes", "15", ready="step 20 ", timeout_s=180)
+    """An unprepared process, long after its begin: steps are its optimizer's own; changes of its settings are seen, each by its sign; the
+    end of the process is told.
+    """
+    training = start(str(REPO / "notebooks" / "demo_train.py"), "--minutes", "15", ready="step 120 ", timeout_s=180)
     cells = [
         f"%load_ext traindbg\n%attach {training.pid}",
         "%watch",
-        "_ = get_ipython().run_line_magic('lr', '--scale 0.5')",
+        "import time\nfor words in ('lr --scale 0.5', 'weight_decay 0.05 --group 0', 'clip 2.0', 'clip --undo'):\n"
+        "    _ = get_ipython().run_line_magic(*words.split(' ', 1))\n    time.sleep(1.5)  # marks apart from each other",
+        "print(get_ipython().run_line_magic('watch', '--once'))",
     ]
     book = open_notebook(cells)
     book.run(0)
@@ -148,8 +152,24 @@ def test_curves_of_a_process(open_notebook: Open, start: Start, screenshot: Shot
         expect(chart(watch, group).locator("canvas")).to_be_visible()
     at_least(book, "loss", 60)
     book.run(2)
-    expect(watch.get_by_role("button", name=re.compile("step .*learning rate"))).to_be_visible()
+    events = watch.locator(".tdb-event")
+    expect(events).to_have_count(4)
+    said = [words.partition(" step ") for words in reversed(events.all_inner_texts())]
+    assert [sign for sign, _, _ in said] == ["η", "λ", "⊓", "⊓"]
+    assert [words.partition(": ")[2] for _, _, words in said] == [
+        "learning rate: the schedule x 0.5",
+        "weight decay pinned at 0.05 (group 0)",
+        "gradients clipped at norm 2",
+        "the last change of the gradient clipping undone",
+    ]
+    assert watch.get_by_label("x axis").locator("option").first.inner_text() == "step"
     at_least(book, "loss", 150)
+    hover(chart(watch, "loss"), 0.0)
+    assert told_step(chart(watch, "loss")) > 120
+    book.run(3)
+    assert all(f"step {words}" in book.text(3) for _, _, words in said), book.text(3)
+    assert "since the attach" not in book.text(3).partition("Events")[2]
+    book.page.mouse.move(0, 0)
     screenshot("watch-curves", watch)
     training.stop()
     expect(watch.locator(".tdb-state")).to_have_attribute("data-code", re.compile("lost|finished"))
@@ -216,13 +236,13 @@ def test_zoom_pan_log_scale_and_values(open_notebook: Open, page: Page) -> None:
     expect(plot).to_have_attribute("aria-label", re.compile("Loss at step .*not finite at 1 points"))
     plot.focus()
     page.keyboard.press("ArrowLeft")
-    expect(watch.locator(".tdb-panel > .tdb-aloud")).to_have_text(re.compile(r"step \d+: loss [\d.e-]+"))
+    expect(watch.locator(".tdb-panel > .tdb-aloud")).to_have_text(re.compile(r"step [\d,]+: loss [\d.e-]+"))
     page.keyboard.press("+")
     expect(grid).not_to_have_attribute("data-range", "all")
     page.keyboard.press("0")
     expect(grid).to_have_attribute("data-range", "all")
 
-    event = watch.get_by_role("button", name=re.compile("step 1500: learning rate"))
+    event = watch.get_by_role("button", name=re.compile("step 1,500: learning rate"))
     event.click()
     expect(grid).not_to_have_attribute("data-range", "all")
     low, high = ends(grid)
@@ -362,7 +382,7 @@ def test_three_hundred_ranks_and_a_million_steps(
 
 def told_step(of: Locator) -> int:
     """The step under the mouse, as the chart's title tells it."""
-    return int(of.locator("figcaption").inner_text().rpartition(" ")[2])
+    return int(of.locator("figcaption").inner_text().rpartition(" ")[2].replace(",", ""))
 
 
 def ends(grid: Locator) -> tuple[float, float]:

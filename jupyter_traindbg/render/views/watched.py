@@ -9,7 +9,7 @@ from ...language import text
 from ...model import StepNumber, Watched, WatchedEvent, WatchedRank, WatchedSeries
 from ...step_numbers import behind, step_title
 from ...step_parts import PARTS
-from ..blocks import Answer, Bar, Block, Column, Curve, Inline, Items, Part, Span, Table, Tone
+from ..blocks import Answer, Bar, Block, Column, Curve, Inline, Items, Line, Part, Span, Table, Tone
 from ..columns import alike
 from ..common import DASH, clock, measured, step_columns, value
 from ..notations import durations, settings, shares, sizes, values
@@ -131,6 +131,7 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
             )
         return ""
 
+    remarkable = any(remark(r) for r in result.ranks)
     many = len(result.ranks) > FEW_RANKS
     order = sorted(result.ranks, key=lambda r: (not remark(r), -(r.step_s or 0.0), r.rank)) if many else result.ranks
     rows: list[list[Inline]] = [
@@ -142,7 +143,7 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
             measured(r.step_s, duration),
             DASH if r.data_wait_s is None or not r.step_s else measured(r.data_wait_s / r.step_s, percent),
             measured(r.rss_bytes, size),
-            remark(r),
+            *([remark(r)] if remarkable else ()),
         ]
         for r in order
     ]
@@ -154,7 +155,7 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
         Column("step time", right=True, notation=durations),
         Column("data wait", right=True, spare=True),
         Column("resident", right=True, spare=True, notation=sizes),
-        Column("remark", wrap=True),
+        *([Column("remark", wrap=True)] if remarkable else ()),
     ]
     shown = ALL_ROWS if everyone else len(rows) if not many else MOST_ROWS
     caption = "Ranks, the remarkable and the slowest first" if many else "Ranks"
@@ -167,7 +168,12 @@ def _number(rank: WatchedRank) -> StepNumber:
 
 def _events(events: Sequence[WatchedEvent], most: int) -> Iterator[Block]:
     if events:
+        since = any(e.optimizer_step is None for e in events)
         items: list[Inline] = [
-            [Span(clock(e.time_s), "muted"), f" step {e.step}: {e.text}"] for e in reversed(events[-most:])
+            [Span(clock(e.time_s), "muted"), f" step {e.step if since else e.optimizer_step:,}: {e.text}"]
+            for e in reversed(events[-most:])
         ]
-        yield Items(items, "Events, newest first; steps since the attach")
+        yield Items(items, "Events, newest first" + "; steps since the attach" * since)
+    if (more := len(events) - most) > 0:
+        where = "`%watch --once --view events`" if most < ALL_EVENTS else "see the result's events, or --json"
+        yield Line(Span(f"... and {more} more: {where}", "muted"))

@@ -5,10 +5,12 @@ import uPlot from 'uplot';
 import { Curve, stacked } from './curvesData';
 import { drawMarks, EventMark } from './marks';
 import { blend, DASHES, Palette } from './palette';
-import { format, formatX, tick } from './words';
+import { format, formatX, stepTicks, tick } from './words';
 
 export interface Shown {
   x: 'step' | 'time';
+  /** By how many steps the optimizer's own count is ahead of all steps here; null: these are what is shown. */
+  ahead: number | null;
   log: boolean;
   min: number;
   max: number;
@@ -92,6 +94,7 @@ export class Chart {
     const drawing = this.draw(curves, shown);
     const shape = JSON.stringify([
       shown.x,
+      shown.ahead,
       shown.log,
       drawing.lines.map(l => [l.label, l.colour, l.dash, sparse(l.values)]),
       this.unit
@@ -236,7 +239,7 @@ export class Chart {
       width: this.width || 360,
       height: HEIGHT,
       legend: { show: false },
-      padding: [12, 10, 0, 0],
+      padding: [12, () => this.besideTicks(), 0, 0],
       series: [{}, ...drawing.series],
       bands: drawing.bands,
       scales: {
@@ -244,7 +247,7 @@ export class Chart {
         y: this.logarithmic ? { distr: 3 } : { range: (_u, low, high) => this.range(low, high) }
       },
       axes: [
-        { ...axis, font, size: 26, space: 70, values: shown.x === 'step' ? (_u, ticks) => ticks.map(tick) : undefined },
+        { ...axis, font, size: 26, space: 70, ...(shown.x === 'step' ? this.stepAxis() : {}) },
         {
           ...axis,
           font,
@@ -267,6 +270,20 @@ export class Chart {
     this.plot = new uPlot(options, drawing.data, this.place);
     this.plot.over.addEventListener('dblclick', () => this.hooks.whole());
     this.makeLegend(drawing);
+  }
+
+  private stepAxis(): Pick<uPlot.Axis, 'splits' | 'values'> {
+    const ahead = () => this.shown?.ahead ?? null;
+    return {
+      splits: (_u, _axis, min, max, apart) => stepTicks(min, max, apart, ahead()),
+      values: (_u, ticks) => ticks.map(value => tick(value + (ahead() ?? 0)))
+    };
+  }
+
+  /** Half of the last number below may stand out at the right; a digit takes 6 px. */
+  private besideTicks(): number {
+    const last = this.shown?.x === 'step' ? tick(Math.round(this.shown.max) + (this.shown.ahead ?? 0)) : '';
+    return Math.max(10, last.length * 3.2);
   }
 
   private range(low: number, high: number): uPlot.Range.MinMax {
@@ -339,7 +356,7 @@ export class Chart {
     }
     const x = drawing.data[0] as number[];
     const parts = drawing.lines.slice(0, 8).map((line, i) => `${line.label} ${this.values[i].textContent}`);
-    const where = x.length > 0 ? ` at ${formatX(shown.x, x[x.length - 1])}` : '';
+    const where = x.length > 0 ? ` at ${formatX(shown.x, x[x.length - 1], shown.ahead)}` : '';
     const bad = this.marks.length > 0 ? `; not finite at ${this.marks.length} points` : '';
     this.place.setAttribute(
       'aria-label',
@@ -354,7 +371,7 @@ export class Chart {
     this.title.textContent =
       this.cursor === null || this.shown === null
         ? this.label
-        : `${this.label} · ${formatX(this.shown.x, plot.data[0][this.cursor])}`;
+        : `${this.label} · ${formatX(this.shown.x, plot.data[0][this.cursor], this.shown.ahead)}`;
   }
 
   /** Nothing moves under whoever drags: a plot that is made anew would forget where the drag began, and new steps shift what is marked. */
@@ -425,7 +442,7 @@ export class Chart {
     const at = Math.min(x.length - 1, Math.max(0, (this.cursor ?? x.length) + by));
     plot.setCursor({ left: plot.valToPos(x[at], 'x'), top: 10 });
     const values = drawing.lines.map(line => `${line.label} ${format(this.unit, line.values[at])}`);
-    this.hooks.say(`${formatX(shown.x, x[at])}: ${values.join(', ')}`);
+    this.hooks.say(`${formatX(shown.x, x[at], shown.ahead)}: ${values.join(', ')}`);
   }
 }
 

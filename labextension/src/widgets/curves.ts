@@ -9,7 +9,7 @@ import { EVENT_SIGNS, EventMark } from './marks';
 import { onThemeChange, palette, Palette } from './palette';
 import { ALL, panned, parseRanks, Range, zoomed } from './range';
 import { Channel, Mounted, View } from './view';
-import { formatX } from './words';
+import { formatX, stepWords } from './words';
 
 const GROUPS: Record<string, string> = {
   loss: 'Loss',
@@ -32,6 +32,8 @@ interface About {
   ranks: [number, string][];
   silent: [number, string][];
   few: number;
+  /** By how many steps the optimizer's own count is ahead of that since the attach, in which all else is told; null: that one is shown. */
+  ahead: number | null;
 }
 
 interface Left {
@@ -53,13 +55,14 @@ class CurvesView implements Mounted {
   private summary = document.createElement('summary');
   private aloud = document.createElement('div');
   private xAxis = document.createElement('select');
+  private stepOption = new Option('step', 'step');
   private logScale = document.createElement('input');
   private ranksField = document.createElement('input');
   private ranksNote = document.createElement('span');
   private silentNote = document.createElement('p');
   private memorySelect = document.createElement('select');
   private memoryLabel = document.createElement('label');
-  private about: About = { ranks: [], silent: [], few: 8 };
+  private about: About = { ranks: [], silent: [], few: 8, ahead: null };
   private names = new Map<number, string>();
   private x: 'step' | 'time' = 'step';
   private log = false;
@@ -153,11 +156,9 @@ class CurvesView implements Mounted {
   }
 
   private onMessage(content: any, buffers: DataView[]): void {
-    if (content.kind === 'ranks') {
-      this.onRanks(content as About);
-      return;
-    }
-    if (content.kind === 'events') {
+    if (content.kind === 'about') {
+      this.onAbout(content as About);
+    } else if (content.kind === 'events') {
       this.addEvents(content.events as EventMark[]);
     } else if (content.kind === 'whole' && (content.seq === this.seq || content.seq === 0)) {
       this.curves.whole(decode(content as Message, buffers));
@@ -174,8 +175,10 @@ class CurvesView implements Mounted {
     this.drawSoon();
   }
 
-  private onRanks(about: About): void {
+  private onAbout(about: About): void {
     this.about = about;
+    this.stepOption.text = about.ahead === null ? 'step since the attach' : 'step';
+    this.listEvents();
     this.names = new Map(about.ranks);
     this.ranksField.placeholder = about.ranks.length > about.few ? 'all: band' : 'all';
     const few = about.silent.slice(0, 4).map(([rank, why]) => `${this.rankName(rank)}: ${why}`);
@@ -213,6 +216,7 @@ class CurvesView implements Mounted {
     const rankName = (rank: number) => this.rankName(rank);
     const shown: Shown = {
       x: this.x,
+      ahead: this.about.ahead,
       log: this.log,
       min,
       max: max > min ? max : min + 1,
@@ -291,7 +295,8 @@ class CurvesView implements Mounted {
   }
 
   private listEvents(): void {
-    this.summary.textContent = `Events (${this.events.length})`;
+    const since = this.about.ahead === null ? ', steps since the attach' : '';
+    this.summary.textContent = `Events (${this.events.length})${since}`;
     this.details.hidden = this.events.length === 0;
     const items = [...this.events].reverse().map(event => {
       const item = document.createElement('li');
@@ -299,7 +304,7 @@ class CurvesView implements Mounted {
       go.type = 'button';
       go.className = 'tdb-event';
       go.dataset.kind = event.kind;
-      go.textContent = `${EVENT_SIGNS[event.kind] ?? '•'} step ${event.step}: ${event.text}`;
+      go.textContent = `${EVENT_SIGNS[event.kind] ?? '•'} ${stepWords(event.step, this.about.ahead)}: ${event.text}`;
       go.title = 'Show the steps around it';
       go.addEventListener('click', () => this.lookAround(event));
       item.append(go);
@@ -315,7 +320,7 @@ class CurvesView implements Mounted {
       first: Math.max(this.extent[0], at - width),
       last: Math.min(Math.max(this.extent[1], at), at + width)
     });
-    this.aloud.textContent = `${formatX(this.x, at)}: ${event.text}`;
+    this.aloud.textContent = `${formatX(this.x, at, this.about.ahead)}: ${event.text}`;
   }
 
   // --- controls --------------------------------------------------------------------------------------------------
@@ -355,7 +360,7 @@ class CurvesView implements Mounted {
   private xSelect(): HTMLElement {
     const select = this.xAxis;
     select.className = 'tdb-x';
-    select.append(new Option('step', 'step'), new Option('time', 'time'));
+    select.append(this.stepOption, new Option('time', 'time'));
     select.addEventListener('change', () => {
       this.x = select.value === 'time' ? 'time' : 'step';
       this.curves.whole([]);

@@ -6,14 +6,19 @@ import { Palette } from './palette';
 
 export interface EventMark {
   kind: string;
+  /** Counted since the attach. */
   step: number;
   time_s: number;
   ranks: number[];
   text: string;
 }
 
+/** By kind, as docs/watching.md lists them. */
 export const EVENT_SIGNS: Record<string, string> = {
   lr: 'η',
+  weight_decay: 'λ',
+  clip_norm: '⊓',
+  settings: 'Δ',
   checkpoint: '⛁',
   nan: '×',
   hang: '■',
@@ -41,7 +46,8 @@ export function drawMarks(
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
   ctx.textAlign = 'center';
   ctx.textBaseline = 'top';
-  for (const event of events) {
+  let free = -Infinity; // a sign has room from here on: of those that would lie on each other the first is drawn
+  for (const event of [...events].sort((a, b) => a.step - b.step)) {
     const at = across(x === 'time' ? event.time_s : event.step);
     const bad = ['nan', 'hang', 'lost'].includes(event.kind);
     ctx.strokeStyle = ctx.fillStyle = bad ? colours.bad : colours.mark;
@@ -50,7 +56,10 @@ export function drawMarks(
     ctx.moveTo(at, bbox.top);
     ctx.lineTo(at, bbox.top + bbox.height);
     ctx.stroke();
-    ctx.fillText(EVENT_SIGNS[event.kind] ?? '•', at, bbox.top - 12 * ratio);
+    if (at >= free) {
+      ctx.fillText(EVENT_SIGNS[event.kind] ?? '•', at, bbox.top - 12 * ratio);
+      free = at + 10 * ratio;
+    }
   }
   ctx.fillStyle = colours.bad;
   ctx.textBaseline = 'bottom';

@@ -1,4 +1,4 @@
-import { format, formatX, tick } from './words';
+import { format, formatX, stepTicks, tick } from './words';
 
 test('values have their unit', () => {
   expect(format('B', 1536)).toBe('1.5 KiB');
@@ -9,10 +9,19 @@ test('values have their unit', () => {
 });
 
 test('steps and times on the axis', () => {
-  expect(formatX('step', 12.4)).toBe('step 12');
-  expect(formatX('time', 0)).toMatch(/\d:\d\d/);
+  expect(formatX('step', 12.4, null)).toBe('step 12');
+  expect(formatX('step', 741, 628)).toBe('step 1,369');
+  expect(formatX('time', 0, 628)).toMatch(/\d:\d\d/);
   expect(tick(999)).toBe('999');
-  expect(tick(12_500)).toBe('12.5k');
-  expect(tick(1_000_000)).toBe('1M');
+  expect([1_234_550, 1_234_560].map(tick)).toEqual(['1,234,550', '1,234,560']);
   expect(tick(2.5)).toBe('');
+});
+
+test.each([
+  [0, 1100, 500, null, [0, 500, 1000]],
+  [1, 1103, 500, 628, [372, 872]], // steps 1,000 and 1,500
+  [5, 8, 500, 628, []],
+  [1, 3, 0.5, null, [1, 1.5, 2, 2.5, 3]]
+])('ticks of %p to %p, %p apart, stand at round numbers as they are shown', (min, max, apart, ahead, at) => {
+  expect(stepTicks(min, max, apart, ahead)).toEqual(at);
 });

@@ -15,17 +15,27 @@ export function format(unit: string, value: number | null | undefined): string {
         : number(value, 4);
 }
 
-export function formatX(x: 'step' | 'time', value: number): string {
-  return x === 'step' ? `step ${Math.round(value)}` : new Date(value * 1000).toLocaleTimeString();
+/** A place on the x axis: a time, or a step counted since the attach, of which the optimizer's own count is `ahead` by so many. */
+export function formatX(x: 'step' | 'time', value: number, ahead: number | null): string {
+  return x === 'step' ? stepWords(value, ahead) : new Date(value * 1000).toLocaleTimeString();
 }
 
-export function tick(value: number): string {
-  if (value !== Math.round(value)) {
-    return '';
-  }
-  return value >= 1e6
-    ? `${+(value / 1e6).toFixed(3)}M`
-    : value >= 1e4
-      ? `${+(value / 1e3).toFixed(2)}k`
-      : String(value);
+export function stepWords(step: number, ahead: number | null): string {
+  return `step ${whole(Math.round(step + (ahead ?? 0)))}`;
+}
+
+/** Where an axis of steps has its ticks: at round numbers as they are shown, `apart` from each other. */
+export function stepTicks(min: number, max: number, apart: number, ahead: number | null): number[] {
+  const first = Math.ceil((min + (ahead ?? 0)) / apart);
+  const last = Math.floor((max + (ahead ?? 0)) / apart);
+  return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * apart - (ahead ?? 0));
+}
+
+/** In full: neighbouring ticks of a late step differ in their last digits. */
+export function tick(step: number): string {
+  return Number.isInteger(step) ? whole(step) : '';
+}
+
+function whole(step: number): string {
+  return step.toLocaleString('en-US');
 }

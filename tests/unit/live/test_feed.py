@@ -12,14 +12,17 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
+from cases import each
 from feeds import BEGAN_S, Made
 
 from jupyter_traindbg.live import Feed, Source
 from jupyter_traindbg.live import feed as module
+from jupyter_traindbg.live.frame import frame
 from jupyter_traindbg.model import (
     Device,
     DeviceProcess,
     Diagnosis,
+    Doing,
     Finding,
     GpuReport,
     NewSteps,
@@ -394,6 +397,20 @@ def test_a_snapshot_is_plain_json() -> None:
     assert seen["loss"] == [1.0, 0.5, 1 / 3, 0.25, 0.2, None]
     assert seen["latest"]["loss"] == [None, None, None]
     assert seen["silent"] == {"1": "did not answer"}
+
+
+@each(("ahead", "own"), [(628, 633), (None, None)])
+def test_events_of_a_frame_are_told_by_the_optimizers_own_count_where_it_keeps_one(
+    ahead: int | None, own: int | None
+) -> None:
+    job = Made()
+    for step in range(1, 7):
+        job.step(optimizer_step=None if ahead is None else ahead + step)
+    job.doings[0] = [Doing("weight_decay", BEGAN_S, 5, "weight decay released")]
+    feed = Feed(job)
+    feed.round()
+    (event,) = frame(feed).events
+    assert (feed.ahead, event.kind, event.step, event.optimizer_step) == (ahead, "weight_decay", 5, own)
 
 
 def test_what_is_not_measured_at_every_step_is_drawn_without_gaps() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import pytest
+from cases import each
 from feeds import BEGAN_S, record
+from support import REPO
 
 from jupyter_traindbg.agent.recorder import FIELDS
-from jupyter_traindbg.live.events import Marks
+from jupyter_traindbg.live.events import Kind, Marks
 from jupyter_traindbg.live.pace import Pace
 from jupyter_traindbg.live.state import judge, needs_diagnosis, overdue_s
-from jupyter_traindbg.live.tracks import Track
-from jupyter_traindbg.model import Diagnosis, Doing, Finding, NewSteps, RankState, StepNumber
+from jupyter_traindbg.live.tracks import Track, ahead_of
+from jupyter_traindbg.model import Diagnosis, Doing, DoingKind, Finding, NewSteps, RankState, StepNumber
 
 
 @pytest.fixture(autouse=True)
@@ -215,6 +218,57 @@ def test_a_jump_of_the_schedule_is_an_event_and_its_slope_is_not() -> None:
     (event,) = marks.events
     assert (event.kind, event.step) == ("lr", 60)
     assert event.text.endswith("to 1e-05, by the schedule")
+
+
+AGAIN = "an agent that came anew counts from 1"
+
+
+@each(
+    ("answers", "ahead"),
+    [
+        ([[(1, 629), (2, 630)], [(3, 631)]], 628),
+        ([[(1, None), (2, None)]], None),
+        ([[(1, 629), (2, None)], [(2, 630), (3, None)]], 628),
+        ([[(1, 629), (2, 630)], [(1, 631)]], 628),
+        ([[(1, 629), (2, 630)], [(1, 640)]], None),
+        ([[(1, 629), (2, 1)]], None),
+    ],
+    ids=["counted", "no count", "a GPU's come later", AGAIN, f"{AGAIN}, steps were missed", "a checkpoint was loaded"],
+)
+def test_by_how_much_the_optimizers_own_count_is_ahead(
+    answers: list[list[tuple[int, int | None]]], ahead: int | None
+) -> None:
+    track = Track(0)
+    for told in answers:
+        records = [record(step, optimizer_step=own) for step, own in told]
+        track.take(NewSteps(0, 0, FIELDS, records, told[-1][0]), NOW)
+    assert track.ahead == ahead
+    other = Track(1)
+    other.take(NewSteps(1, 1, FIELDS, [record(1, optimizer_step=640)], 1), NOW)
+    assert ahead_of([track, other]) == ahead, "of the one that counts longer"
+
+
+def test_the_counts_of_several_optimizers_say_nothing_of_each_other() -> None:
+    track = Track(0)
+    records = [record(step, optimizer=step % 2, optimizer_step=628 + step) for step in (1, 2)]
+    track.take(NewSteps(0, 0, FIELDS, records, 2), NOW)
+    assert track.ahead is None
+    assert ahead_of([]) is None
+
+
+@each("kind", ["lr", "weight_decay", "clip_norm", "settings"])
+def test_a_change_is_an_event_of_its_own_setting(kind: DoingKind) -> None:
+    marks = Marks()
+    marks.done([(stepped(), [Doing(kind, NOW, 12, "released")])])
+    assert [(e.kind, e.text) for e in marks.events] == [(kind, "released")]
+
+
+def test_every_kind_of_event_has_its_sign_and_is_documented() -> None:
+    kinds = [kind for literal in get_args(Kind) for kind in get_args(literal)]
+    signs = (REPO / "labextension" / "src" / "widgets" / "marks.ts").read_text()
+    page = (REPO / "docs" / "watching.md").read_text()
+    assert len(kinds) == 11
+    assert [k for k in kinds if f"  {k}: '" not in signs or f"`{k}`" not in page] == []
 
 
 def test_a_change_on_all_ranks_is_one_event() -> None:

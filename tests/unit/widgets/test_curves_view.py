@@ -122,8 +122,25 @@ def test_many_ranks_are_a_band_and_those_chosen_are_lines() -> None:
     (all_of_them, _), (chosen, _) = scene.got("whole")
     assert all_of_them["series"][0]["ranks"] is None
     assert chosen["series"][0]["ranks"] == [3, 7]
-    (names, _), *_ = scene.got("ranks")
-    assert len(names["ranks"]) == 20
+    (about, _), *_ = scene.got("about")
+    assert len(about["ranks"]) == 20
+
+
+def test_by_how_much_the_optimizers_own_count_is_ahead_is_told_when_it_becomes_known_and_to_who_comes_later() -> None:
+    scene = Scene(ahead=628)
+    scene.ask(kind="want", seq=1)
+    scene.steps(10)
+    scene.refresh()
+    scene.refresh()
+    assert [about["ahead"] for about, _ in scene.got("about")] == [None, 628], "before the first step, and after it"
+    scene.ask(kind="left", view="")
+    scene.ask(kind="shown", name="curves", view="")
+    scene.ask(kind="want", seq=1)
+    assert scene.got("about")[-1][0]["ahead"] == 628
+    scene.source.ahead = 0  # another checkpoint was loaded into the optimizer
+    scene.steps(5)
+    scene.refresh()
+    assert [about["ahead"] for about, _ in scene.got("about")] == [None, 628, 628, None]
 
 
 def test_time_on_the_x_axis() -> None:

@@ -7,10 +7,13 @@ import sys
 import threading
 
 import pytest
+from cases import each
+from matplotlib.figure import Figure
 from PIL import Image
 from synthetic import HOSTILE, Synthetic
 
 from jupyter_traindbg.live import Feed
+from jupyter_traindbg.widgets import picture
 from jupyter_traindbg.widgets.picture import png
 
 MESSAGE_LIMIT = 48_000
@@ -34,6 +37,17 @@ def test_a_picture_of_any_feed(ranks: int, steps: int) -> None:
     assert image.width == 800
     assert colours is not None
     assert len(colours) > (10 if steps else 1)
+
+
+@each(("ahead", "first"), [(628, 629), (None, 1)])
+def test_its_steps_are_the_optimizers_own_where_it_counts(ahead: int | None, first: int) -> None:
+    feed = Feed(Synthetic(hz=1000, before=200, drop_step=70, bad_step=50, ahead=ahead))  # type: ignore[arg-type]
+    feed.round()
+    for group in ("loss", "time"):
+        axes = Figure().add_subplot()
+        picture._draw(axes, feed, group, [one for one in feed.series if one.group == group])
+        assert axes.dataLim.x0 == first
+        assert {line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"} == {first + 49, first + 69}
 
 
 def test_a_title_is_neither_mathematics_nor_markup() -> None:
