@@ -72,12 +72,12 @@ def why(meanwhile: Meanwhile) -> Iterator[str]:
     elif meanwhile.optimizers:
         made = ", ".join(dict.fromkeys(meanwhile.optimizers))
         yield text(
-            f"there is an optimizer ({made}): it loads, evaluates, generates or compiles; `stacks` shows where it is",
-            f"优化器已存在（{made}）：可能在加载、评估、生成或编译；`stacks` 显示其位置",
+            f"there is an optimizer ({made}): it loads, evaluates, generates or compiles; `%stacks` shows where it is",
+            f"优化器已存在（{made}）：可能在加载、评估、生成或编译；`%stacks` 显示其位置",
         )
     else:
         yield text(
             "no optimizer was found: the training has not begun, or takes its gradients from torch.autograd.grad, which is not seen; "
-            "`stacks` shows where it is",
-            "没有优化器：训练尚未开始，或通过 torch.autograd.grad 求梯度（无法观察到）；`stacks` 显示其位置",
+            "`%stacks` shows where it is",
+            "没有优化器：训练尚未开始，或通过 torch.autograd.grad 求梯度（无法观察到）；`%stacks` 显示其位置",
         )

@@ -179,6 +179,11 @@ class Notebook:
     def output(self, index: int) -> Locator:
         return self.cell(index).locator(".jp-Cell-outputArea")
 
+    def show(self, index: int) -> None:
+        """Scroll to a cell: those far away are not on the page."""
+        self.page.evaluate("index => window.jupyterapp.shell.currentWidget.content.scrollToItem(index, 'start')", index)
+        self.cell(index).wait_for()
+
     def run(self, index: int, *, wait: bool = True) -> None:
         """Run a cell; with `wait`, to its end."""
         self.page.evaluate(
@@ -250,8 +255,10 @@ def screenshot(page: Page, tmp_path: Path) -> Callable[..., None]:
     Into docs/images/ with TRAINDBG_SCREENSHOTS=1, else into the test's own directory.
     """
 
-    def take(name: str, of: Locator | None = None, themes: Sequence[str] = ("light", "dark")) -> None:
-        page.set_viewport_size({"width": 1280, "height": 1500})  # so that nothing of it is scrolled away
+    def take(
+        name: str, of: Locator | None = None, themes: Sequence[str] = ("light", "dark"), height: int = 1500
+    ) -> None:
+        page.set_viewport_size({"width": 1280, "height": height})  # so that nothing of it is scrolled away
         for theme in themes:
             set_theme(page, theme)
             directory = IMAGES if os.environ.get("TRAINDBG_SCREENSHOTS") == "1" else tmp_path

@@ -10,6 +10,7 @@ from ..model import names_to_type
 from .base import Link, Way
 
 _RAY_JOB = re.compile(r"[0-9a-f]{8}|raysubmit_\w+")
+_PID = re.compile(r"(?i)(?:pid|process)[ =:]+(\d+)")
 WAYS = ("process", "kernel", "torchrun", "local", "agent_socket")
 
 
@@ -20,6 +21,8 @@ def resolve(text: str, deadline_s: float) -> list[Link]:
         if way.matches(text):
             return way.links(text, deadline_s)
     hint = f"a job of Ray is ray:{text}, or ray:{text}@ADDRESS" if _RAY_JOB.fullmatch(text) else None
+    if (pid := _PID.fullmatch(text)) is not None:
+        hint = f"a pid stands alone: {pid[1]}"
     raise UnknownTarget(f"{text!r} is not a target", hint)
 
 

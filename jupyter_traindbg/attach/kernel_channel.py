@@ -34,6 +34,7 @@ from ..errors import (
 )
 from ..model import names_to_type
 from ..notebook import VARIABLE
+from ..outside import procfs
 from .notebooks import is_called
 
 __all__ = ["find_connection_file", "kernel_pid", "run_in_kernel"]
@@ -103,9 +104,10 @@ def _of_notebook(text: str, known: Mapping[str, str]) -> str:
         )
     if is_called(os.environ.get(VARIABLE, ""), text):
         raise UnknownTarget(f"{text!r} is this notebook itself", "its own kernel is `%attach self`")
-    notebooks = {t.name.removeprefix("kernel:"): f" ({os.path.basename(t.notebook)})" for t in seen if t.notebook}
-    alive = [name + notebooks.get(name, "") for name, path in sorted(known.items()) if _listens(_read(path))]
-    raise UnknownTarget(f"no kernel {text!r}; running kernels: {', '.join(alive) or 'none found'}")
+    names, own = names_to_type(seen), procfs.command(os.getpid())
+    others = [f"kernel:{name}" for name, path in sorted(known.items()) if path not in own and _listens(_read(path))]
+    there = ", ".join(names.get(name, name) for name in others)
+    raise UnknownTarget(f"no kernel {text!r} runs here", f"those that run: {there}" if there else None)
 
 
 def _answering(path: str) -> str:

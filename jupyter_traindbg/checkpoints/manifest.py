@@ -155,7 +155,7 @@ def _check_directory(path: Path) -> None:
                     f"{shown(path)} was never finished: only {shown(unfinished[0].name)} is there",
                     "it is no checkpoint; take another one, and remove the unfinished directory",
                 )
-            raise UsageError(f"there is no {shown(path)}", "name the directory of a checkpoint")
+            raise UsageError(f"nothing is at {shown(path)}", "check the path of the checkpoint")
         if not path.is_dir():
             raise UsageError(
                 f"{shown(path)} is no directory", "our checkpoints are directories; `--inspect` reads other files"

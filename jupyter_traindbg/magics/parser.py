@@ -12,13 +12,32 @@ from typing import Any, NoReturn
 from .. import commands
 from ..errors import UsageError
 
-__all__ = ["PATH", "RAY", "TARGET", "Parser", "completed_by", "completions_of"]
+__all__ = ["PATH", "RAY", "TARGET", "Parser", "completed_by", "completions_of", "whole_number"]
 
 TARGET, RAY, PATH = "<target>", "<target of Ray>", "<path>"
 """What an argument may be completed by, besides words."""
 WIDTH = 88
 LONG_COMMAND = 36
 """Characters from which on what an example does stands below it."""
+
+
+SAID = (
+    (r"^argument ", ""),
+    (r"invalid int value: (.*)", r"\1 is no whole number"),
+    (r"invalid float value: (.*)", r"\1 is no number"),
+    (r"expected one argument", "a value must follow it"),
+    (r"expected at least one argument", "at least one value must follow it"),
+    (r"invalid choice: (.*) \(choose from (.*)\)", r"\1 is none of \2"),
+    (r"the following arguments are required: (.*)", r"\1 is missing"),
+)
+"""What argparse says, and what is said here."""
+
+
+def whole_number(words: str) -> int:
+    """The `type` of an argument that counts: 0 or more."""
+    if not words.isdecimal():
+        raise argparse.ArgumentTypeError(f"{words!r} is no whole number from 0 on")
+    return int(words)
 
 
 def completed_by(action: argparse.Action, *what: str) -> None:
@@ -44,7 +63,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`, where argparse would print its usage and exit."""
-        raise UsageError(re.sub(r"^argument ", "", message), self._asking())
+        for theirs, ours in SAID:
+            message = re.sub(theirs, ours, message)
+        raise UsageError(message, self._asking())
 
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
         """Raise `UsageError` about words that mean nothing here, with the option that they are most like."""

@@ -183,7 +183,7 @@ def _parameters(words: str) -> int:
     try:
         return config.parameters_in_words(words)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{words!r} is no number of parameters: 7B, 350M") from None
+        raise argparse.ArgumentTypeError(f"{words!r} is no number of parameters such as 7B or 350M") from None
 
 
 def _count(words: str) -> int:
@@ -196,5 +196,5 @@ def _size(words: str) -> int:
     """GiB and GB are the same here: cards are sold as 80 GB and have 80 GiB."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", words.strip(), re.IGNORECASE)
     if match is None or not float(match[1]) * UNITS[match[2].lower()] >= UNITS["m"]:
-        raise argparse.ArgumentTypeError(f"{words!r} is no size: 80GiB")
+        raise argparse.ArgumentTypeError(f"{words!r} is no size such as 80GiB")
     return int(float(match[1]) * UNITS[match[2].lower()])

@@ -9,6 +9,7 @@ from ..errors import UsageError
 from ..model import Result, Steps
 from ..render.grouping import compact_ranks
 from .base import Session, add_target
+from .parser import whole_number
 
 EXAMPLES = (
     ("", "the last 20"),
@@ -20,14 +21,16 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--rank", type=int, metavar="N", help="only those of rank N, one by one")
+    parser.add_argument("--rank", type=whole_number, metavar="N", help="only those of rank N, one by one")
     parser.add_argument(
         "--since",
-        type=int,
+        type=whole_number,
         metavar="N",
         help="only steps after number N since the attach (default: those of this run; 0: of earlier ones in this process, too)",
     )
-    parser.add_argument("--last", type=int, default=20, metavar="N", help="at most the last N (default 20; 0: all)")
+    parser.add_argument(
+        "--last", type=whole_number, default=20, metavar="N", help="at most the last N (default 20; 0: all)"
+    )
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:

@@ -31,8 +31,10 @@ COLOURS = {
 CELL_IN, ROW_IN, LABEL_IN, EDGE_IN = 0.205, 0.235, 2.05, 0.12
 HEAD_IN, FOOT_IN, LEGEND_IN = 0.62, 0.38, 0.36
 """Of a panel, over and under its rows; and over all of them."""
-LABEL, BEHIND, CALL = 24, 34, 72
-"""Columns of text that there is room for: beside a row, behind it, over the columns."""
+LABEL, CALL = 24, 72
+"""Columns of text that there is room for: beside a row, and over the columns."""
+LETTER_IN = 0.0605
+"""A column of the text behind a row."""
 
 
 # --- in words ------------------------------------------------------------------------------------------------------
@@ -200,10 +202,11 @@ def _draw_panel(sheet: Any, panel: Panel, top: float) -> None:
         ]
         if at:
             _symbols(sheet, cell, at)
+    behind = columns[-1] + CELL_IN
+    room = int((WIDTH_IN - EDGE_IN - behind) / LETTER_IN)
     for middle, row in zip(middles, panel.rows, strict=True):
         _label(sheet, row, middle)
-        behind = columns[-1] + CELL_IN
-        sheet.text(behind, middle, elided(_behind(row), BEHIND), color=inks.FAINT, fontsize=7.5, va="center")
+        sheet.text(behind, middle, elided(_behind(row), room), color=inks.FAINT, fontsize=7.5, va="center")
     if panel.more:
         who = text(f"{len(panel.more)} more ranks, in other states", f"另有 {len(panel.more)} 个 rank，状态各异")
         sheet.text(EDGE_IN + 0.14, bottom - ROW_IN / 2, who, color=inks.FAINT, fontsize=8, va="center")

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..language import text
 from ..model import Finding, Result, Silent
-from .blocks import Answer, Block, Card, Inline, Pair, Pairs, Span
+from .blocks import Answer, Block, Card, Inline, Line, Pair, Pairs, Span
 from .grouping import compact_ranks, group_by, rank_list
 
 __all__ = ["document", "view_of"]
@@ -22,7 +22,7 @@ View = Callable[[Any], Iterable[Block]]
 def document(result: Result, findings: Sequence[Finding] | None = None) -> list[Block]:
     """All blocks of `result`, in reading order; with `findings`, of what is wrong only these, since the others are told elsewhere."""
     answer, *details = view_of(type(result))(result)
-    blocks: list[Block] = [_failed(result.failure, answer) if result.failure else answer]
+    blocks = list(_failed(result.failure, answer)) if result.failure else [answer]
     wrong = result.findings if findings is None else findings
     if wrong:
         from .findings import verdict
@@ -31,10 +31,17 @@ def document(result: Result, findings: Sequence[Finding] | None = None) -> list[
     return [*blocks, *silences(getattr(result, "silent", ())), *details]
 
 
-def _failed(why: str, answer: Block) -> Answer:
+def _failed(failure: str, answer: Block) -> Iterator[Block]:
     """Nothing was measured: that is the answer then."""
     assert isinstance(answer, Answer)
-    return Answer([text("nothing could be measured: ", "没有测到任何数据："), why], answer.about, "bad")
+    why, _, step = failure.partition("; ")
+    yield Answer([text("nothing could be measured: ", "没有测到任何数据："), why], answer.about, "bad")
+    if step:
+        yield Line(_next(step))
+
+
+def _next(step: str) -> Inline:
+    return [Span(text("next: ", "下一步："), "strong"), step]
 
 
 def view_of(kind: type[Result]) -> View:
@@ -62,7 +69,7 @@ def silences(silent: Sequence[Silent]) -> Iterator[Block]:
         lines: list[Inline] = [same[0].reason if len(same) == 1 else _without_pid(same[0], same[0].reason)]
         if same[0].next_step:
             step = same[0].next_step if len(same) == 1 else _without_pid(same[0], same[0].next_step)
-            lines.append([Span(text("next: ", "下一步："), "strong"), step])
+            lines.append(_next(step))
         pairs.append(Pair(_who(same), lines))
     title = Span(text("no answer", "没有回答"), "warn")
     yield Card([title, f" · {_who(silent)}"], [Pairs(pairs)], "warn", "▲")

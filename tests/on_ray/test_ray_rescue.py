@@ -121,7 +121,7 @@ def test_what_must_not_be_interrupted_is_refused(
 
 
 def test_names_are_never_guessed(ray_rescue: Rescue, ray_rescue_scene: Submitted) -> None:
-    with pytest.raises(NoTarget, match=r"no worker is called CollectorCode.*there are:"):
+    with pytest.raises(NoTarget, match=r"no worker is called CollectorCode.*there are"):
         ray_rescue(kill_actor="CollectorCode", yes=True)
     with pytest.raises(NoTarget):
         ray_rescue(kill_actor="idl", yes=True)

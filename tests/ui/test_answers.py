@@ -13,7 +13,6 @@ from support import REPO
 pytestmark = pytest.mark.timeout(600)
 
 Open = Callable[..., Notebook]
-Shot = Callable[..., None]
 
 
 def scene(group: str, name: str) -> str:
@@ -47,29 +46,3 @@ def test_every_result_begins_with_its_answer_and_can_be_read_in_both_themes(open
         set_theme(book.page, theme)
         pale = {name: view(book, index).evaluate(PALE) for index, name in enumerate(names)}
         assert {name: texts for name, texts in pale.items() if texts} == {}, theme
-
-
-SHOWN = {
-    "SMALL": [
-        "diagnosis",
-        "grads",
-        "lr, actions in force",
-        "memory",
-        "steps",
-        "stacks",
-        "preflight",
-        "checkpoint verified",
-        "environ",
-    ],
-    "LARGE": ["grads", "steps", "stacks"],
-}
-"""These are looked at: docs/images has them."""
-
-
-@pytest.mark.parametrize("group", ["SMALL", "LARGE"])
-def test_views_to_be_looked_at(open_notebook: Open, screenshot: Shot, group: str) -> None:
-    book = open_notebook([scene(group, name) for name in SHOWN[group]])
-    for index, name in enumerate(SHOWN[group]):
-        book.run(index)
-        file = name.replace(",", "").replace(" ", "-") + ("-300-ranks" if group == "LARGE" else "")
-        screenshot(f"answer-{file}", view(book, index))

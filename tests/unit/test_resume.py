@@ -291,7 +291,7 @@ def test_the_metadata_of_a_sharded_checkpoint_is_not_run_either(saved: Path, tmp
 
 
 def test_what_is_no_checkpoint_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no"):
+    with pytest.raises(UsageError, match="nothing is at"):
         jupyter_traindbg.resume(tmp_path / "nothing")
     with pytest.raises(UsageError, match="not a checkpoint of traindbg's"):
         jupyter_traindbg.resume(tmp_path)

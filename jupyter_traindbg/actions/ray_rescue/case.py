@@ -69,7 +69,10 @@ class Case:
             )
         there = [worker for worker in self.workers() if worker.state != "DEAD"]
         raise NoTarget(
-            f"no worker is called {words}", f"there are: {_listed(there)}" if there else "the cluster has none"
+            f"no worker is called {words}",
+            f"there are {naming.together((w.who for w in there), SHOWN)}; `%ray_workers` shows them"
+            if there
+            else "the cluster has none",
         )
 
     def workers(self) -> list[Worker]:

@@ -64,7 +64,10 @@ def check_target(directory: str, ident: str, *, overwrite: bool) -> None:
     if not os.path.isdir(parent):
         raise Refused(f"{parent} is no directory", "choose another directory")
     if there and not overwrite:
-        raise Refused(f"{directory} exists already", "choose another name, or pass overwrite=True")
+        raise Refused(
+            f"{directory} exists already",
+            "choose another name; `--overwrite` (in Python: `overwrite=True`) replaces it",
+        )
     if there and not _replaceable(directory):
         raise Refused(
             f"{directory} exists and is no checkpoint of ours; it will not be replaced", "choose another name"

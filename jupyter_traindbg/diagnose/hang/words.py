@@ -59,7 +59,9 @@ def command_words(command: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """``0.8 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    """``40 ms``, ``0.8 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    if value < 0.0995:
+        return text(f"{value * 1000:.0f} ms", f"{value * 1000:.0f} 毫秒")
     if value < 9.95:
         return text(f"{value:.1f} s", f"{value:.1f} 秒")
     whole = round(value)

@@ -75,7 +75,12 @@ ROWS = (
     _torchrun(
         "TORCHELASTIC_RESTART_COUNT", "how often torchrun has restarted the job", "torchrun 已重启次数", alike="job"
     ),
-    _torchrun("TORCHELASTIC_MAX_RESTARTS", "how often it may", "最多重启次数", alike="job"),
+    _torchrun(
+        "TORCHELASTIC_MAX_RESTARTS",
+        "how often torchrun may restart the job",
+        "torchrun 最多重启任务的次数",
+        alike="job",
+    ),
     _torchrun("TORCHELASTIC_RUN_ID", "the job's name at the rendezvous", "rendezvous 中的任务名", alike="job"),
     _torchrun(
         "TORCHELASTIC_USE_AGENT_STORE",

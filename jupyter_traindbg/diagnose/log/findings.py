@@ -209,12 +209,12 @@ def _where(candidate: Candidate, values: dict[str, Value]) -> str | None:
 
 
 def _evidence(candidate: Candidate, evidence: LogEvidence) -> tuple[str, ...]:
-    """The decisive line first, then what else speaks for it, then what it explains; alike lines once."""
+    """The decisive line first, then what else speaks for it, then what it explains; alike lines once, mere heads of tracebacks never."""
     wrapper = candidate.decisive.signal.role == "wrapper"
     folded = [c.decisive for c in candidate.folded if wrapper or c.family.code != UNKNOWN]
     hits = [*candidate.hits, *candidate.hints, *folded]
     shown: dict[str, str] = {}
-    for hit in hits:
+    for hit in [hit for hit in hits if hit.line is None or _says_something(hit.line)] or hits:
         for said in _said(hit, evidence):
             shown.setdefault(_NUMBERS.sub("0", said.split(" ", 1)[-1]), said)
     return tuple(shown.values())[:MOST_EVIDENCE]

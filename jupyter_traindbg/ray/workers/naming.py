@@ -136,4 +136,5 @@ def _numbered(before: str, after: str, numbers: Iterable[int], most: int) -> str
             runs.append((n, n))
     words = [f"{a}" if a == b else f"{a}-{b}" if b > a + 1 else f"{a}, {b}" for a, b in runs]
     shown = words if len(words) <= most else [*words[:most], "..."]
-    return f"{before}{', '.join(shown)}{after}"
+    several = len(ordered) > 1 and before.endswith("rank ")
+    return f"{before.rstrip() + 's ' if several else before}{', '.join(shown)}{after}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ...language import text
 from ...model import Attached, Rank
 from ..blocks import Answer, Block, Column, Inline, Line, Span, Table
 from ..common import DASH, measured
-from ..grouping import compact_ranks, group_by, rank_list
+from ..grouping import compact_ranks, group_by, named, rank_list
 from ..units import duration, plural
 
 NEXT = ("%watch", "%diagnose", "%plot", "%stacks", "%grads", "%lr", "%memory", "%gpu")
@@ -17,20 +18,29 @@ NEXT = ("%watch", "%diagnose", "%plot", "%stacks", "%grads", "%lr", "%memory", "
 def view(result: Attached) -> Iterator[Block]:
     yield _answer(result)
     told = {(s.rank, s.pid): s.reason for s in result.silent}
+    ranks, names = list(result.ranks), {}
+    if result.target.startswith("ray:"):  # whose processes have names, with which their notes begin
+        names = {r.rank: r.note.partition("; ")[0] for r in ranks}
+        ranks = [replace(r, note=r.note.partition("; ")[2]) for r in ranks]
     columns = [
-        Column("ranks"),
+        Column("workers", wrap=True) if names else Column("ranks"),
         Column("pid", spare=True),
         Column("agent", wrap=True),
         Column("Python"),
         Column("torch"),
     ]
     columns += [Column("frameworks", wrap=True), Column("note", wrap=True)]
-    used = [*[True] * 5, any(r.frameworks for r in result.ranks), any(_note(r, told) for r in result.ranks)]
-    rows = [[*_row(same), _note(same[0], told) or DASH] for same in group_by(result.ranks, _alike)]
+    used = [*[True] * 5, any(r.frameworks for r in ranks), any(_note(r, told) for r in ranks)]
+    groups = group_by(ranks, _alike_but_world if names else _alike)
+    rows = [[*_row(same, names), _note(same[0], told) or DASH] for same in groups]
     if rows:
         kept = [i for i, use in enumerate(used) if use]
         yield Table(
-            "Ranks", [columns[i] for i in kept], [[row[i] for i in kept] for row in rows], 30, "groups of ranks"
+            "Workers" if names else "Ranks",
+            [columns[i] for i in kept],
+            [[row[i] for i in kept] for row in rows],
+            30,
+            "groups of ranks",
         )
     yield Line(["Next: ", *(part for name in NEXT for part in (Span(name, "code"), ", "))][:-1])
 
@@ -69,9 +79,15 @@ def _alike(rank: Rank) -> tuple[object, ...]:
     return rank.way, str(rank.python), str(rank.torch), tuple(rank.frameworks), rank.agent, rank.note, rank.world_size
 
 
-def _row(same: Sequence[Rank]) -> list[Inline]:
+def _alike_but_world(rank: Rank) -> tuple[object, ...]:
+    return _alike(rank)[:-1]
+
+
+def _row(same: Sequence[Rank], names: Mapping[int, str]) -> list[Inline]:
     rank = same[0]
-    which = f"{compact_ranks([r.rank for r in same])} of {rank.world_size}"
+    which = (
+        named(names[r.rank] for r in same) if names else f"{compact_ranks([r.rank for r in same])} of {rank.world_size}"
+    )
     pids = [r.pid for r in same]
     return [
         Span(which, "strong"),

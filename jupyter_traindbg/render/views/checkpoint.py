@@ -55,8 +55,9 @@ def _answer(result: Checkpoint) -> Answer:
 def _pairs(result: Checkpoint) -> Iterator[Pair]:
     yield Pair(text("taken", "时刻"), [_taken(result)])
     yield Pair(text("in it", "内容"), [", ".join(result.contents) or DASH])
-    if not result.exact and len(result.inexact) > 1:
-        yield Pair(text("not exact", "不能精确恢复"), list(result.inexact), "bullets")
+    told = {line for finding in result.findings for line in finding.evidence}
+    if len(untold := [why for why in result.inexact if why not in told]) > 1:
+        yield Pair(text("not exact", "不能精确恢复"), untold, "bullets")
     yield Pair(text("pause", "暂停"), [_pause(result)])
 
 

@@ -10,7 +10,7 @@ from ...language import text
 from ...model import ConfigPreflight, Given, Machine, MemoryEstimate, NotAvailable, Plan
 from ..blocks import Answer, Bar, Block, Column, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
 from ..common import DASH, measured
-from ..units import duration, size
+from ..units import duration, plural, size
 from . import ray_preflight
 from .preflight import verdict
 
@@ -66,7 +66,8 @@ def view(result: ConfigPreflight) -> Iterator[Block]:
     rest = [(name, given) for name, given in values if name not in FIRST]
     if rest:
         yield Fold(
-            text(f"{len(rest)} more values", f"另有 {len(rest)} 个值"), [_table(text("Other values", "其他值"), rest)]
+            text(plural(len(rest), "more value"), f"另有 {len(rest)} 个值"),
+            [_table(text("Other values", "其他值"), rest)],
         )
     if result.notes:
         yield Items(list(result.notes), Span(text("Note", "注意"), "strong"))

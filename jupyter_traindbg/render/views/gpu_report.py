@@ -10,7 +10,7 @@ from dataclasses import fields
 
 from ...language import text
 from ...model import Device, DeviceProcess, GpuReport, NotAvailable
-from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Span, Table
+from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Span, Table, spans
 from ..common import DASH, measured
 from ..findings import tone
 from ..grouping import group_by, rank_list
@@ -19,6 +19,8 @@ from ..units import duration, percent, plural, size
 
 IDENTITY = ("index", "uuid", "cuda_index", "mig_parent", "fault", "xids")
 """Fields of a device that are no measurements."""
+MANY = 16
+"""So many devices, and so many processes, are shown without unfolding."""
 RECENT_S = 3600.0
 """An Xid that is older is history, for the rules as well."""
 
@@ -182,7 +184,11 @@ def _devices(devices: Sequence[Device]) -> Table:
     columns += [Column("busy", right=True), Column("power", right=True), Column("°C", right=True)]
     columns += [Column("slowed down by", wrap=True), Column("ECC errors", wrap=True), Column("Xid", right=True)]
     caption = f"{len(devices)} x {devices[0].name}" if alike else "Devices"
-    return Table(caption, columns, [_row(d, named=not alike) for d in devices], 64, "devices")
+    rows = [_row(d, named=not alike) for d in devices]
+    if len(rows) > MANY:
+        rows.sort(key=lambda row: not any(span.tone in ("bad", "warn") for cell in row for span in spans(cell)))
+        caption += ", those that stand out first"
+    return Table(caption, columns, rows, MANY, "devices")
 
 
 def _row(d: Device, *, named: bool) -> list[Inline]:
@@ -260,7 +266,7 @@ def _processes(result: GpuReport, devices: Sequence[Device]) -> Iterator[Block]:
         ]
         rows = [_process(d, p) for d, p in found]
         caption = "Our processes on a GPU" if told else "Processes with memory on a GPU"
-        yield Table(caption, columns, rows, 24, "processes")
+        yield Table(caption, columns, rows, MANY, "processes")
     unknown = [d for d in devices if isinstance(d.processes, NotAvailable)]
     for reason in dict.fromkeys(d.processes.reason for d in unknown if isinstance(d.processes, NotAvailable)):
         yield Line([Span("processes", "muted"), f": not available ({reason})"])

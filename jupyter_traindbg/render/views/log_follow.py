@@ -42,7 +42,7 @@ def _state(result: LogFollow, silent: bool) -> tuple[str, Tone]:
     if any(f.severity == "critical" for f in result.findings):
         return text("The log tells of a failure", "日志显示任务失败"), "bad"
     if result.over:
-        return result.over, "info"
+        return text(f"The log tells of no failure; {result.over}", f"日志未显示失败；{result.over}"), "info"
     since = duration(result.silent_s)
     stage = text(f"in stage {result.stage}", f"处于阶段 {result.stage}") if result.stage else ""
     if silent:

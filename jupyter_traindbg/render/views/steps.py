@@ -192,6 +192,7 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
             words.append(Span("loss is not finite", "bad"))
         return [part for i, word in enumerate(words) for part in ((", ", word) if i else (word,))]
 
+    remarked = any(map(remark, ranks))
     numbered = step_columns([r.steps[-1].number for r in ranks if r.steps], "last step")
 
     def row(r: RankSteps) -> list[Inline]:
@@ -204,7 +205,7 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
             measured(shares[0][1] if shares else None, percent),
             value(last.loss if last else None, printed),
             _lrs(last.lr if last else ()),
-            remark(r),
+            *([remark(r)] if remarked else []),
         ]
 
     remarkable = (
@@ -216,7 +217,7 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
     caption = "Ranks, the remarkable and the slowest first" if len(ranks) > 20 else "Ranks"
     return Table(
         caption,
-        [*columns, Column("remark", wrap=True)],
+        [*columns, *([Column("remark", wrap=True)] if remarked else [])],
         [row(r) for r in remarkable],
         20 if len(ranks) <= 20 else 12,
         "ranks",

@@ -59,7 +59,7 @@ def test_a_worker_is_named_by_name_place_id_or_pid(words: str, number: int) -> N
 
 @each("words", ["Collector", "Collector[*]", "sto", "STORE", "10", "", "0", ".*"])
 def test_nothing_else_names_one(words: str) -> None:
-    with pytest.raises(NoTarget, match=r"there are: .*store"):
+    with pytest.raises(NoTarget, match=r"there are .*store"):
         CASE.worker(words)
 
 

@@ -98,7 +98,7 @@ def test_without_an_own_count_the_steps_since_the_attach_are_told(
 
 
 def test_what_is_no_checkpoint_of_ours_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no"):
+    with pytest.raises(UsageError, match="nothing is at"):
         checkpoints.verify(tmp_path / "nothing")
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UsageError, match="is no directory"):
@@ -123,7 +123,7 @@ def test_an_unfinished_one_is_never_taken_for_a_good_one(tmp_path: Path) -> None
             checkpoints.verify(tmp_path / name)
         with pytest.raises(UsageError, match="never finished"):
             checkpoints.inspect(tmp_path / name)
-    with pytest.raises(UsageError, match="there is no"):
+    with pytest.raises(UsageError, match="nothing is at"):
         checkpoints.verify(tmp_path / "step-1")  # not the beginning of another's name
 
 

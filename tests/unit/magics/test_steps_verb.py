@@ -71,7 +71,6 @@ def test_a_rank_that_gave_no_answer_says_why() -> None:
     [
         (300, 300, "there is no rank 300; the job has ranks 0-299 (300); `traindbg steps` shows all of them"),
         (1, 1, "there is no rank 1; the job has rank 0; `traindbg steps` shows all of them"),
-        (2, -1, "there is no rank -1; the job has ranks 0, 1; `traindbg steps` shows all of them"),
     ],
 )
 def test_a_rank_that_there_is_not_is_refused_in_one_line(ranks: int, asked: int, said: str) -> None:

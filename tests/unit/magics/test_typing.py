@@ -61,7 +61,9 @@ def test_help_at_a_terminal_has_the_commands_of_a_terminal(capsys: pytest.Captur
         ("--scal 0.1", "--scal means nothing here; did you mean `--scale`? `%lr -h` shows what it takes"),
         ("4711 1e-4 more", "more means nothing here; `%lr -h` shows what it takes"),
         ("--timeout 0", "--timeout: must be a positive number of seconds; `%lr -h` shows what it takes"),
-        ("--scale", "--scale: expected one argument; `%lr -h` shows what it takes"),
+        ("--group two", "--group: 'two' is no whole number; `%lr -h` shows what it takes"),
+        ("--scale half", "--scale: 'half' is no number; `%lr -h` shows what it takes"),
+        ("--scale", "--scale: a value must follow it; `%lr -h` shows what it takes"),
         (
             "'a",
             "the line cannot be read: no closing quotation; close the quotation, or put a backslash before the quote",
@@ -81,7 +83,7 @@ def test_words_that_mean_nothing_are_refused_in_one_line(notebook: None, words: 
         (["lrr"], "there is no verb 'lrr'; did you mean `traindbg lr`? `traindbg --help` shows all"),
         (["nccl_check"], "there is no verb 'nccl_check'; did you mean `traindbg nccl-check`?"),
         (["xyzzy"], "there is no verb 'xyzzy'; `traindbg --help` shows all"),
-        ([], "the following arguments are required: VERB; `traindbg -h` shows what there is"),
+        ([], "VERB is missing; `traindbg -h` shows what there is"),
     ],
 )
 def test_a_terminal_gets_one_line_and_status_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,6 +93,14 @@ def test_a_terminal_gets_one_line_and_status_2(words: list[str], said: str, caps
     assert captured.err.startswith("traindbg: ")
     assert captured.err.count("\n") == 1
     assert said.replace("`traindbg lr --scale`", "`--scale`") in captured.err
+
+
+@each("words", ["--last -1", "--since 10**9", "--rank x"])
+def test_what_counts_steps_is_a_whole_number(notebook: None, words: str) -> None:
+    option, value = words.split()
+    with pytest.raises(UsageError) as refused:
+        base.parser("steps").parse_args(base.split(words))
+    assert str(refused.value) == f"{option}: {value!r} is no whole number from 0 on; `%steps -h` shows what it takes"
 
 
 # --- what a cell shows
@@ -138,6 +148,8 @@ def test_what_is_asked_of_another_job_names_it(notebook: None) -> None:
     with pytest.raises(TargetGone) as gone:
         base.run("lr", base.parser("lr").parse_args(["4711"]), session, "4711")
     assert str(gone.value) == "it has ended; see `%steps 4711` and `%targets`"
+    with pytest.raises(TargetGone, match=r"it has ended; where a value was meant, write 2\.0; see `%steps 2`"):
+        base.run("clip", base.parser("clip").parse_args(["2"]), session, "2")
 
 
 @each(

@@ -107,7 +107,7 @@ def test_without_tasks_there_are_still_names() -> None:
         ([], ""),
         (["store"], "store"),
         ([f"C[{i}]" for i in range(1000) if i != 7], "C[0-6, 8-999]"),
-        (["rank 0", "rank 1", "rank 2", "driver"], "rank 0-2, driver"),
+        (["rank 0", "rank 1", "rank 2", "driver"], "ranks 0-2, driver"),
         (["C[1] of job 02", "C[2] of job 02", "C[4] of job 03"], "C[1, 2] of job 02, C[4] of job 03"),
         ([f"n{i}" for i in range(9)], "n0, n1, n2, n3 and 5 more"),
         ([f"C[{2 * i}]" for i in range(500)], "C[0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, ...]"),

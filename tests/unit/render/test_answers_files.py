@@ -102,7 +102,7 @@ CASES = [
     (FOLLOWED, "▲ no new line for 5 min 40 s, in stage sync"),
     (changed(FOLLOWED, verdict=(), silent_s=1.0, in_stage_s=90.0), "✔ in stage sync for 1 min 30 s"),
     (changed(FOLLOWED, verdict=(), silent_s=1.0, in_stage_s=NotAvailable("new")), "✔ in stage sync"),
-    (changed(FOLLOWED, over="its writer has ended"), "● its writer has ended"),
+    (changed(FOLLOWED, over="its writer has ended"), "● The log tells of no failure; its writer has ended"),
     (changed(FOLLOWED, verdict=(CRITICAL,), over="its writer has ended"), "✖ The log tells of a failure"),
     (logs.followed_quietly(), "● no line has come yet"),
     (changed(logs.followed_quietly(), lines_read=9), "✔ lines keep coming"),

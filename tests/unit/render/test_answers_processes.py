@@ -128,6 +128,16 @@ def test_stacks_of_many_ranks_and_of_none() -> None:
     assert said(nothing_trains) == "▲ which thread trains is not known"
 
 
+def test_workers_of_a_ray_cluster_are_called_by_their_names() -> None:
+    trainers = [replace(one, worker=f"rank {one.rank}") for one in waiting(0, 1)]
+    driver = process(2, [thread([THERE], waiting_for="a result from Ray")], worker="driver")
+    assert said(Stacks((*trainers, driver))) == (
+        "● driver is elsewhere, waiting for a result from Ray at data.py:33 load_batch; "
+        "the other 2 are waiting for the collective all_reduce"
+    )
+    assert "rank 2" not in render.text(Stacks((*trainers, driver)), 160)
+
+
 def test_stacks_of_which_some_gave_no_answer_speak_for_those_alone() -> None:
     some = Stacks(tuple(waiting(0, 1)), silent([2]), 0.1)
     assert said(some) == "▲ ranks 0, 1 are waiting for the collective all_reduce at train.py:88 step"
@@ -240,6 +250,18 @@ def test_what_a_finding_says_of_a_gpu_is_not_said_again() -> None:
     assert render.text(EMPTY["gpu"], 160) == "✖ nothing could be measured: there is no NVIDIA driver · 0 s"
 
 
+def test_what_to_do_where_nothing_could_be_measured_is_no_part_of_the_answer() -> None:
+    nothing = replace(EMPTY["gpu"], problem="there is no driver; install it, or start the container with `--gpus all`")
+    assert said(nothing) == "✖ nothing could be measured: there is no driver"
+    assert "\nnext: install it, or start the container with `--gpus all`" in render.text(nothing, 160)
+
+
+def test_of_many_gpus_those_that_stand_out_come_first() -> None:
+    words = render.text(gpus(*(device(n) for n in range(63)), device(63, ecc_uncorrected=2)), 160)
+    assert words.index("63 (cuda:63)") < words.index("0 (cuda:0)")
+    assert "... and 48 more devices" in words
+
+
 # --- Ray -------------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +338,19 @@ def test_what_a_rescue_did_not_do_is_not_folded_away() -> None:
 )  # fmt: skip
 def test_attaching_says_where_there_is_no_agent(result: Attached, answer: str, rest: str) -> None:
     assert (said(result), about(result)) == (answer, rest)
+
+
+def test_workers_of_a_ray_job_have_their_names_and_those_that_are_alike_one_row() -> None:
+    outside = ("driver", "Collector[0]", "Collector[1]")
+    ranks = [Rank(n, 2, 9 + n, "injected", "3.11.7", GONE, note=f"rank {n}") for n in range(2)]
+    ranks += [Rank(n, 5, 9 + n, "not entered", GONE, GONE, agent=False, note=who) for n, who in enumerate(outside, 2)]
+    words = render.text(
+        Attached("ray:job", (*ranks[:1], replace(ranks[1], note="rank 1; no psutil"), *ranks[2:]), 1.0), 160
+    )
+    for row in ("rank 0  ", "rank 1  ", "driver, Collector[0, 1]  "):
+        assert f"\n{row}" in words
+    assert "no psutil" in words
+    assert " of 5" not in words.partition("Workers")[2]
 
 
 def test_why_there_is_no_agent_is_said_once() -> None:

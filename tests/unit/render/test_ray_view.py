@@ -42,7 +42,7 @@ def test_a_thousand_workers_on_one_screen() -> None:
     assert "Collector[17, 404]" in told
     assert "Judge[0] · can never start: it needs 16 GPU" in told
     assert "Collector[23] · in __init__" in told
-    assert "rank 0-7 (8)" in told
+    assert "ranks 0-7 (8)" in told
     assert "15 nodes: 937.5 of 960 CPU taken, 1 dead" in told
     assert len(text.splitlines()) < 70
 

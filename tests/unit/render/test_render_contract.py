@@ -25,10 +25,10 @@ from jupyter_traindbg.render import as_html, as_text, blocks, brought, document,
 HOSTILE = "<img src=x onerror=alert(1)></pre><script>alert('1')</script>\"'`\x1b[31m\x07\r\n\x00\x9b\u202etxt.exe\u2028\udc80{{7*7}}[bold]"
 TAGS = {
     "div", "style", "p", "strong", "span", "code", "sup", "ul", "ol", "li", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr",
-    "th", "td", "details", "summary", "figure", "figcaption", "svg", "polyline", "line", "section",
+    "th", "td", "details", "summary", "figure", "figcaption", "svg", "polyline", "wbr", "line", "section",
     "g", "path", "text", "defs", "use", "clippath", "rect", "img", "label", "input", "a",
 }  # fmt: skip
-VOID = {"polyline", "line", "path", "use", "rect", "img", "input"}
+VOID = {"polyline", "wbr", "line", "path", "use", "rect", "img", "input"}
 FORBIDDEN_ATTRIBUTES = re.compile(r"on\w+|src|href|srcset|action|formaction|xlink:href")
 HARMLESS = {
     ("use", "href"): re.compile(r"#\w+"),
@@ -343,6 +343,15 @@ def test_commands_in_captions_and_footnotes_are_said_as_code() -> None:
     )
     assert '<caption>see <code class="traindbg-code">traindbg lr</code></caption>' in html
     assert 'not available: ask <code class="traindbg-code">traindbg steps</code>' in html
+
+
+def test_long_words_go_on_behind_a_joint_and_short_code_is_kept_together() -> None:
+    path = "/home/ada/experiments/char-transformer/a&b/engine.py"
+    finding = Finding("a", "info", "t", evidence=(f"see {path}", "start it with `--gpus all`", "`plain`"))
+    drawn = render.html(dataclasses.replace(EMPTY["diagnosis"], verdict=(finding,)))
+    assert "/home/<wbr>ada/<wbr>experiments/<wbr>char-<wbr>transformer/<wbr>a&amp;b/<wbr>engine.<wbr>py" in drawn
+    assert '<code class="traindbg-code traindbg-whole">--gpus all</code>' in drawn
+    assert '<code class="traindbg-code">plain</code>' in drawn
 
 
 def test_labels_are_chinese_where_the_reader_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import render_scenes as scenes
 import render_scenes_watch as watch_scenes
+from cases import each
 from render_scenes import GIB
 from render_scenes_checkpoints import JOB
 from render_scenes_diagnosis import healthy, unsound
@@ -304,7 +305,7 @@ def test_ranks_that_agree_on_their_learning_rates_are_shown_once() -> None:
     words = text(scenes.lr(300))
     assert words.startswith("lr 3e-4, 3e-5 in 2 groups of AdamW, falling by CosineAnnealingLR · ranks 0-299 (300)\n")
     assert "\nAdamW · CosineAnnealingLR at its step 1204\n" in words
-    cells = "3e-4 2.999e-4, 2.998e-4, 2.997e-4, ... 0.1 betas 0.9, 0.95 148 124.00 M"
+    cells = "3e-4 2.999e-4, 2.998e-4, 2.997e-4, ... 0.1 betas 0.9, 0.95 124.00 M"
     assert row(words, "0 ") == f"0 {cells}"
 
 
@@ -454,3 +455,27 @@ def test_a_watched_rank_is_behind_by_the_optimizers_own_counts_or_not_at_all() -
     assert "behind" not in shown((8123, 8120), late_s=0.3)
     assert "behind" not in shown((None, None))
     assert "step 1,200 since the attach · 2 ranks" in shown((None, None))
+
+
+def test_a_remark_has_a_column_only_where_there_is_one() -> None:
+    assert "remark" not in text(watch_scenes.watched(2))
+    assert "remark" not in text(scenes.steps(2, 20))
+    assert "remark" in text(watch_scenes.watched(2, odd=1))
+
+
+@each(
+    ("ahead", "lead", "line"),
+    [
+        (628, "Events, newest first\n", "step 1,428: checkpoint saved: /tmp/ck"),
+        (None, "Events, newest first; steps since the attach\n", "step 800: checkpoint saved: /tmp/ck"),
+    ],
+)
+def test_events_are_told_by_the_optimizers_own_count(ahead: int | None, lead: str, line: str) -> None:
+    seen = watch_scenes.watched(1, ahead=ahead)
+    words = text(seen)
+    assert lead in words
+    assert line in words
+    assert "more:" not in words
+    many = text(dataclasses.replace(seen, events=seen.events * 3))
+    assert "... and 2 more: `traindbg watch --once --view events`" in many
+    assert "more:" not in text(dataclasses.replace(seen, events=seen.events * 3, view="events"))

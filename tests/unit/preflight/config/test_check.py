@@ -73,9 +73,9 @@ def test_a_command_line_after_two_dashes(capsys: pytest.CaptureFixture[str]) -> 
         ("a.yaml", "", ["none"], 2, "traindbg: 'none' is no configuration, and no command line with options; "),
         ("a.yaml", "", ["a.yaml", "--model", "none"], 2, "traindbg: --model none is no directory with a config.json"),
         ("train.py", "import torch", ["train.py"], 2, "traindbg: 'train.py' is no configuration, and no command line"),
-        ("a.yaml", "", ["a.yaml", "--gpu-memory", "80"], 2, "'80' is no size: 80GiB"),
+        ("a.yaml", "", ["a.yaml", "--gpu-memory", "80"], 2, "'80' is no size such as 80GiB"),
         ("a.yaml", "", ["a.yaml", "--parameters", "big"], 2, "'big' is no number of parameters"),
-        ("a.yaml", "", ["a.yaml", "--gpu-memory", "much"], 2, "'much' is no size: 80GiB"),
+        ("a.yaml", "", ["a.yaml", "--gpu-memory", "much"], 2, "'much' is no size such as 80GiB"),
         ("a.yaml", "", ["a.yaml", "--gpus", "0"], 2, "'0' is no number from 1 on"),
     ],
 )
