@@ -201,7 +201,7 @@ class Job(Tunable, Watchable):
 
         `setting` says which of them is shown first: ``"lr"``, ``"weight_decay"``, or ``"clip_norm"``, what gradients are clipped at.
         """
-        rates = LearningRates(*settled(lambda: self._ask("lr", {}, timeout, evidence.lr)), setting)
+        rates = LearningRates(*settled(lambda left_s: self._ask("lr", {}, left_s, evidence.lr), timeout), setting)
         return with_own_clips(rates, lambda last: self.steps(last=last, timeout=timeout))
 
     def memory(self, *, timeout: float = DEADLINE_S) -> Memory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -99,13 +100,21 @@ class Tunable(ABC):
         """Have all ranks do what is wanted, at one step."""
 
 
-def settled(ask: Callable[[], tuple[Sequence[RankLr], Sequence[Silent]]]) -> tuple[Sequence[RankLr], Sequence[Silent]]:
-    """What `ask` gives, asked again where ranks seem to be on other schedules: a step may have come while one of them was read."""
+Rates = tuple[Sequence[RankLr], Sequence[Silent]]
+
+
+def settled(ask: Callable[[float], Rates], timeout: float) -> Rates:
+    """What `ask` gives within so many seconds, asked again where ranks seem to be on other schedules: a step may have come while one of
+    them was read. All within `timeout`.
+    """
+    ends = time.monotonic() + timeout
+    ranks, silent = ask(timeout)
     for _ in range(LOOKS - 1):
-        ranks, silent = ask()
-        if silent or agree(ranks):
-            return ranks, silent
-    return ask()
+        left_s = ends - time.monotonic()
+        if silent or agree(ranks) or left_s < timeout / 2:
+            break
+        ranks, silent = ask(left_s)
+    return ranks, silent
 
 
 def with_own_clips(rates: LearningRates, steps: Callable[[int], Steps]) -> LearningRates:

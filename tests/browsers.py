@@ -255,10 +255,8 @@ def screenshot(page: Page, tmp_path: Path) -> Callable[..., None]:
     Into docs/images/ with TRAINDBG_SCREENSHOTS=1, else into the test's own directory.
     """
 
-    def take(
-        name: str, of: Locator | None = None, themes: Sequence[str] = ("light", "dark"), height: int = 1500
-    ) -> None:
-        page.set_viewport_size({"width": 1280, "height": height})  # so that nothing of it is scrolled away
+    def take(name: str, of: Locator | None = None, themes: Sequence[str] = ("light", "dark")) -> None:
+        page.set_viewport_size({"width": 1280, "height": 1500})  # so that nothing of it is scrolled away
         for theme in themes:
             set_theme(page, theme)
             directory = IMAGES if os.environ.get("TRAINDBG_SCREENSHOTS") == "1" else tmp_path
@@ -267,9 +265,7 @@ def screenshot(page: Page, tmp_path: Path) -> Callable[..., None]:
             if of is not None:
                 of.scroll_into_view_if_needed()
             page.wait_for_timeout(600)  # one more update, drawn in the new colours
-            (of or page).screenshot(path=file, animations="disabled")
-            smaller(file)
-            assert 2_000 < file.stat().st_size < MOST_IMAGE_BYTES, f"{file}: {file.stat().st_size} bytes"
+            photograph(of or page, file)
         set_theme(page, "light")
         page.set_viewport_size(VIEWPORT)
 
@@ -322,6 +318,13 @@ def set_theme(page: Page, theme: str) -> None:
     page.wait_for_function(
         "light => document.body.dataset.jpThemeLight === light", arg="true" if theme == "light" else "false"
     )
+
+
+def photograph(what: Locator | Page, file: Path) -> None:
+    """Its picture, as it is now; one that is empty or too large for docs/ fails the test."""
+    what.screenshot(path=file, animations="disabled")
+    smaller(file)
+    assert 2_000 < file.stat().st_size < MOST_IMAGE_BYTES, f"{file}: {file.stat().st_size} bytes"
 
 
 def smaller(file: Path) -> None:

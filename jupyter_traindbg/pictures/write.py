@@ -16,9 +16,12 @@ ENDINGS = (".svg", ".png", ".pdf")
 
 
 def check(path: str) -> None:
-    """Raises `UsageError` for an ending that says no format, before anything is asked or drawn."""
+    """Raises `UsageError` for an ending that says no format, or a directory that is not there, before anything is asked or drawn."""
     if Path(path).suffix.lower() not in ENDINGS:
         raise UsageError(f"{path} has no ending that says what to write", "use loss.svg, loss.png or loss.pdf")
+    folder = Path(path).expanduser().absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"there is no directory {folder}", "name one that exists")
 
 
 def write(picture: Picture, path: str) -> Picture:

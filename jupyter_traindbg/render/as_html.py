@@ -14,13 +14,15 @@ from markupsafe import Markup, escape
 
 from ..commands import command
 from ..frames.whose import line_of, short_path, short_place
+from ..language import text
 from ..model import Excerpt, Frame
-from .blocks import Block, Image, Inline, Link, Span, Table, fitted, spans
+from .blocks import Block, Column, Image, Inline, Link, Span, Table, fitted, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import clean, finalize
 from .columns import uniform
 from .frames import runs
 from .links import attributes
+from .narrowing import JOINT, LONG, leaving
 from .sorting import sorting
 
 __all__ = ["draw", "page"]
@@ -28,8 +30,6 @@ __all__ = ["draw", "page"]
 _TEMPLATES = Path(__file__).parent / "templates"
 ROOM = 68
 """Characters for what can be said in less: a line of code beside the side panel (640 px), and half of one without it."""
-_LONG, _JOINT = re.compile(r"\S{33,}"), re.compile(r"(?<=\w[/._=,-])(?=\w)")
-"""What may have to go on in the next line, and where in it that can be read."""
 MOST_ROWS = 300
 """Of one table: a browser's patience and a notebook's size have limits. The result object has the rest."""
 
@@ -100,7 +100,11 @@ def _spans(inline: Inline) -> Iterator[Span]:
 
 def _breakable(words: str) -> Markup:
     """`words`, of which the long ones go on in the next line behind a joint: a path behind a slash. Markup already: all else is escaped."""
-    return Markup(_LONG.sub(lambda long: _JOINT.sub("<wbr>", long[0]), escape(clean(words))))
+    return Markup(LONG.sub(lambda long: JOINT.sub("<wbr>", long[0]), escape(clean(words))))
+
+
+def _without(column: Column) -> str:
+    return text(f" · without {column.name}", f" · 未显示 {column.name}")
 
 
 def _path(at: Frame | Excerpt) -> str:
@@ -132,7 +136,8 @@ def _environment() -> Environment:
         spans=_spans, svg=_svg, png_data=_png_data, drawing=drawing, runs=runs, place=short_place, path=_path
     )
     environment.filters.update(uniform=uniform, sorting=sorting, shown=_shown)
-    environment.filters["breakable"] = _breakable
+    environment.filters.update(breakable=_breakable, without=_without)
+    environment.globals["leaving"] = leaving
     environment.filters["fitted"] = partial(fitted, room=ROOM)
     environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT)
     return environment

@@ -65,7 +65,7 @@ def steady(value: float) -> str:
     """A measured loss or norm, always in four digits so that a column of them reads well: ``0.1300``, ``12.30``, ``3.2e-5``."""
     if math.isfinite(value) and 0.01 <= abs(value) < 9999.5:
         return f"{value:#.4g}".rstrip(".")
-    return number(value)
+    return f"{value:,.0f}" if 9999.5 <= abs(value) < 10**5 else number(value)
 
 
 def printed(value: float) -> str:

@@ -25,6 +25,13 @@ def view(book: Notebook, index: int) -> Locator:
     return book.output(index).locator(".traindbg-view").first
 
 
+CUT = """
+view => [...view.querySelectorAll('.traindbg-scroll')].filter(t => t.checkVisibility() && t.scrollWidth > t.clientWidth + 1)
+  .map(t => `${t.querySelector('caption').innerText.trim()}: ${t.scrollWidth} of ${t.clientWidth}`)
+"""
+"""The tables of a view that are wider than it."""
+
+
 def check(shown: Locator) -> None:
     """Its first line is its answer, it is as wide as there is room for, and no mark-up is left."""
     first = shown.locator(":scope > :not(.traindbg-style)").first
@@ -32,6 +39,7 @@ def check(shown: Locator) -> None:
     assert first.inner_text().strip()
     room, wide = shown.evaluate("v => [v.clientWidth, v.scrollWidth]")
     assert wide <= room, "nothing reaches beyond its cell"
+    assert shown.evaluate(CUT) == [], "no table has to be scrolled to be seen whole"
     assert "`" not in shown.inner_text(), "what stands between backticks is shown as code"
 
 

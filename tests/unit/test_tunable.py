@@ -30,7 +30,7 @@ def test_ranks_that_seem_to_differ_are_asked_again(
     answers: list[tuple[Sequence[RankLr], Sequence[Silent]]], asked: int
 ) -> None:
     left = iter(answers)
-    assert settled(lambda: next(left)) == answers[asked - 1]
+    assert settled(lambda left_s: next(left), 60.0) == answers[asked - 1]
     assert not list(left)
 
 

@@ -23,7 +23,7 @@ def view(result: Attached) -> Iterator[Block]:
         names = {r.rank: r.note.partition("; ")[0] for r in ranks}
         ranks = [replace(r, note=r.note.partition("; ")[2]) for r in ranks]
     columns = [
-        Column("workers", wrap=True) if names else Column("ranks"),
+        Column("workers" if names else "ranks", wrap=True),
         Column("pid", spare=True),
         Column("agent", wrap=True),
         Column("Python"),

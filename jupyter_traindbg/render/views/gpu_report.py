@@ -181,7 +181,11 @@ def _devices(devices: Sequence[Device]) -> Table:
     names = {str(d.name) for d in devices}
     alike = len(names) == 1 and not isinstance(devices[0].name, NotAvailable)
     columns = [Column("GPU"), *([] if alike else [Column("name", wrap=True)]), Column("memory", right=True)]
-    columns += [Column("busy", right=True), Column("power", right=True), Column("°C", right=True)]
+    columns += [
+        Column("busy", right=True),
+        Column("power", right=True, spare=True),
+        Column("°C", right=True, spare=True),
+    ]
     columns += [Column("slowed down by", wrap=True), Column("ECC errors", wrap=True), Column("Xid", right=True)]
     caption = f"{len(devices)} x {devices[0].name}" if alike else "Devices"
     rows = [_row(d, named=not alike) for d in devices]

@@ -181,6 +181,7 @@ def _table(result: RayWorkers) -> Table:
     groups = _groups(result.workers)
     memory = [b for row in result.workers for b in (row.rss_bytes, row.gpu_bytes) if not isinstance(b, NotAvailable)]
     show = sizes(memory) if len(set(memory)) > 1 else size
+    one_node = len({row.node for row in result.workers if row.node}) < 2
     columns = [
         Column("workers", wrap=True),
         Column("doing", wrap=True),
@@ -188,20 +189,21 @@ def _table(result: RayWorkers) -> Table:
         Column("progress", right=True, spare=not any(isinstance(row.progress, str) for row in result.workers)),
         Column("CPU", right=True, spare=True),
         Column("memory", right=True, spare=True),
-        Column("process", right=True, spare=True),
+        Column("pid" if one_node else "process", right=True, spare=True),
         Column("tier", right=True, spare=True),
     ]
     return Table(
         "Workers, those that are alike in one row",
         columns,
-        [_row(same, show) for same in groups],
+        [_row(same, show, one_node=one_node) for same in groups],
         ROWS,
         "groups of workers",
     )
 
 
-def _row(same: Sequence[RayWorker], show: Callable[[float], str]) -> list[Inline]:
+def _row(same: Sequence[RayWorker], show: Callable[[float], str], *, one_node: bool) -> list[Inline]:
     row = same[0]
+    process = _process(same)
     mark = _MARKS.get(min(3, row.trouble))
     who = Span(_who(same, runs=4), "strong")
     tiers = sorted({r.tier for r in same})
@@ -212,7 +214,7 @@ def _row(same: Sequence[RayWorker], show: Callable[[float], str]) -> list[Inline
         _progress(same),
         _spread([r.cpu_percent for r in same], lambda x: f"{x:.0f} %"),
         _memory(same, show),
-        _process(same).replace(" · pid ", ":") or DASH,
+        (process.partition("pid ")[2] if one_node else process.replace(" · pid ", ":")) or DASH,
         "-".join(map(str, tiers)),
     ]
 

@@ -9,7 +9,7 @@ from ...frames.whose import short_place
 from ...language import text
 from ...model import Frame, NotAvailable, Stacks
 from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
-from ..grouping import Caller, StackGroup, caller, group_by, group_stacks, rank_list
+from ..grouping import Caller, StackGroup, caller, compact_ranks, group_by, group_stacks, rank_list
 from ..units import duration, plural
 
 OPEN, FOLDED, IDLE = 8, 24, 12
@@ -61,7 +61,7 @@ def _answer(result: Stacks, groups: Sequence[StackGroup], who: Caller) -> Answer
     places = _places(groups, who)
     whole = not silent and {rank for place in places for rank in place.ranks} == set(ranks)
     words, told = _words(places, whole=whole) if places else (_no_place(ranks), not ranks)
-    about: list[Inline] = [] if told else [who(ranks)]
+    about: list[Inline] = [] if told else [who(ranks) if who is compact_ranks else plural(len(ranks), "worker")]
     if children:
         processes = plural(children, "child process", "child processes")
         about.append(text(f"with {processes}", f"另有 {children} 个子进程"))

@@ -38,7 +38,7 @@ def test_an_ending_that_says_nothing(name: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be written to"):
+    with pytest.raises(UsageError, match="there is no directory"):
         write(picture_of_loss(1, 30), str(tmp_path / "no" / "loss.svg"))
 
 
