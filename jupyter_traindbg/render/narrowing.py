@@ -13,15 +13,15 @@ __all__ = ["JOINT", "LONG", "leaving"]
 
 LONG, JOINT = re.compile(r"\S{33,}"), re.compile(r"(?<=\w[/._=,-])(?=\w)")
 """A word that may have to go on in the next line, and where in it that can be read."""
-LETTER, GAP, WRAPPED = 0.6, 1.25, 9.0
-"""In em: a letter, what is between two columns, and a column that may be broken into lines."""
-WIDTHS = range(36, 97, 6)
+LETTER, BOLD, GAP, WRAPPED = 0.56, 0.62, 1.2, 9.0
+"""In em: a letter, one of the first column, what is between two columns, and a column that may be broken into lines."""
+WIDTHS = range(36, 97, 4)
 """In em: those that the stylesheet knows."""
 
 
 def leaving(columns: Sequence[Column], rows: Sequence[Sequence[Inline]]) -> list[int]:
     """For each column the width of the page, in em, below which it is left out; 0 where it stays. An estimate: letters differ."""
-    wide = [_width(column, [row[i] for row in rows]) for i, column in enumerate(columns)]
+    wide = [_width(column, [row[i] for row in rows], LETTER if i else BOLD) for i, column in enumerate(columns)]
     below = [0] * len(columns)
     for i in reversed([i for i, column in enumerate(columns) if column.spare]):
         needed = sum(width + GAP for width, gone in zip(wide, below, strict=True) if not gone)
@@ -29,9 +29,9 @@ def leaving(columns: Sequence[Column], rows: Sequence[Sequence[Inline]]) -> list
     return below
 
 
-def _width(column: Column, cells: Sequence[Inline]) -> float:
+def _width(column: Column, cells: Sequence[Inline], letter: float) -> float:
     texts = [column.name, *("".join(span.text for span in spans(cell)) for cell in cells)]
-    whole = max(map(len, texts)) * LETTER
+    whole = max(map(len, texts)) * letter
     if not column.wrap:
         return whole
     pieces = (
@@ -40,4 +40,4 @@ def _width(column: Column, cells: Sequence[Inline]) -> float:
         for word in said.split()
         for piece in (JOINT.split(word) if LONG.match(word) else [word])
     )
-    return min(whole, max(max(map(len, pieces), default=0) * LETTER, WRAPPED))
+    return min(whole, max(max(map(len, pieces), default=0) * letter, WRAPPED))

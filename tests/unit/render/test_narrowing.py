@@ -31,7 +31,7 @@ def test_a_table_without_spare_columns_and_one_of_no_rows_stay() -> None:
 
 def test_the_caption_says_what_is_left_out() -> None:
     drawn = as_html.draw([Table("t", [NAMES, Column("age", spare=True)], [["a" * 60, "1"]])])
-    assert '<th scope="col" class="traindbg-below-42">age</th>' in drawn
-    assert '<td class="traindbg-below-42">1</td>' in drawn
-    assert '<span hidden class="traindbg-without-42"> · without age</span></caption>' in drawn
-    assert ".traindbg-without-42 { display: inline; }" in drawn
+    assert '<th scope="col" class="traindbg-below-44">age</th>' in drawn
+    assert '<td class="traindbg-below-44">1</td>' in drawn
+    assert '<span hidden class="traindbg-without-44"> · without age</span></caption>' in drawn
+    assert ".traindbg-without-44 { display: inline; }" in drawn
