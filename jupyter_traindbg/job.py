@@ -197,10 +197,7 @@ class Job(Tunable, Watchable):
         return grads_report.read(self._ask, several=several, detail=detail, first_nan=int(first_nan), timeout=timeout)
 
     def lr(self, *, setting: Setting = "lr", timeout: float = DEADLINE_S) -> LearningRates:
-        """Learning rate, weight decay, momentum or betas of every param group, with the scheduler and its next values.
-
-        `setting` says which of them is shown first: ``"lr"``, ``"weight_decay"``, or ``"clip_norm"``, what gradients are clipped at.
-        """
+        """Learning rate, weight decay, momentum or betas of every param group, and its schedule. `setting` is what is shown first."""
         rates = LearningRates(*settled(lambda left_s: self._ask("lr", {}, left_s, evidence.lr), timeout), setting)
         return with_own_clips(rates, lambda last: self.steps(last=last, timeout=timeout))
 

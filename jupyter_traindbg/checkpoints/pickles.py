@@ -108,10 +108,8 @@ class _Machine:
             raise self.bad(f"reading it takes more than {self.limits.seconds:g} s: refused as a pickle bomb")
 
     def bad(self, why: str) -> BadCheckpoint:
-        return BadCheckpoint(
-            f"the pickle in {self.name} cannot be read: {why}",
-            "it is no checkpoint, or was not written to its end: use another one",
-        )
+        step = "it is no checkpoint, or was not written to its end: use another one"
+        return BadCheckpoint(f"the pickle in {self.name} cannot be read: {why}", step)
 
     # --- bytes -----------------------------------------------------------------------------------------------------
 

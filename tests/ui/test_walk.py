@@ -49,7 +49,7 @@ def walk(open_notebook: Open, folder: Path, chapter: str, cells: Mapping[str, st
         set_theme(book.page, theme)
         for index, name in enumerate(cells, 1):
             book.show(index)
-            views = book.output(index).locator(".traindbg-view, .traindbg-watch")
+            views = book.output(index).locator(".traindbg-view")
             assert views.count() == 1, (name, book.output(index).inner_text())
             assert views.evaluate("view => view.clientWidth >= view.scrollWidth"), f"{name}: all of it is in its cell"
             assert views.evaluate(NARROW) == [], f"{name}: text has the room that there is"

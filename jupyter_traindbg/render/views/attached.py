@@ -21,7 +21,7 @@ def view(result: Attached) -> Iterator[Block]:
     ranks, names = list(result.ranks), {}
     if result.target.startswith("ray:"):  # whose processes have names, with which their notes begin
         names = {r.rank: r.note.partition("; ")[0] for r in ranks}
-        ranks = [replace(r, note=r.note.partition("; ")[2]) for r in ranks]
+        ranks = [replace(r, note=r.note.partition("; ")[2], world_size=len(ranks)) for r in ranks]
     columns = [
         Column("workers" if names else "ranks", wrap=True),
         Column("pid", spare=True),
@@ -31,8 +31,7 @@ def view(result: Attached) -> Iterator[Block]:
     ]
     columns += [Column("frameworks", wrap=True), Column("note", wrap=True)]
     used = [*[True] * 5, any(r.frameworks for r in ranks), any(_note(r, told) for r in ranks)]
-    groups = group_by(ranks, _alike_but_world if names else _alike)
-    rows = [[*_row(same, names), _note(same[0], told) or DASH] for same in groups]
+    rows = [[*_row(same, names), _note(same[0], told) or DASH] for same in group_by(ranks, _alike)]
     if rows:
         kept = [i for i, use in enumerate(used) if use]
         yield Table(
@@ -77,10 +76,6 @@ def _answer(result: Attached) -> Answer:
 
 def _alike(rank: Rank) -> tuple[object, ...]:
     return rank.way, str(rank.python), str(rank.torch), tuple(rank.frameworks), rank.agent, rank.note, rank.world_size
-
-
-def _alike_but_world(rank: Rank) -> tuple[object, ...]:
-    return _alike(rank)[:-1]
 
 
 def _row(same: Sequence[Rank], names: Mapping[int, str]) -> list[Inline]:
