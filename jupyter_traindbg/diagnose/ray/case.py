@@ -44,6 +44,8 @@ NOT_UP = frozenset(
 """States of what has never run a line for the one who asked for it."""
 ENDED = frozenset({"dead", "ended"})
 STILL_S = 1.0
+COUNTED_LATE_S = 20.0
+"""A node's report of the calls that its workers have finished is as old as that at times: Ray collects them every 15 s."""
 SHORT_ID = 6
 CHILD_BUSY, PROCESS_BUSY = 0.1, 0.3
 """Of one CPU. An agent of ours that has just come in takes some of its process's, too."""
@@ -256,8 +258,12 @@ class RayCase:
         return tuple(r for r in self.rows if self.pace(r) == "moving" or self.finished_since(r) or self.begun_since(r))
 
     def finished_since(self, row: RayWorker) -> bool:
-        """Whether it finished calls, or was given new ones, between the two looks at the cluster."""
+        """Whether it finished calls between the two looks at the cluster. A call that runs at both of them, and is young, says that those
+        of which the report came meanwhile had ended before it began.
+        """
         now = self._later_executed.get(row.actor_id or "")
+        if row.who in self._same_call_later and (known(row.since_s) or 0.0) < COUNTED_LATE_S:
+            return False
         return now is not None and isinstance(row.executed, int) and now > row.executed
 
     def begun_since(self, row: RayWorker) -> bool:

@@ -248,6 +248,21 @@ def test_an_idle_pool_is_no_finding() -> None:
     none(scene)
 
 
+@each(
+    "since_s, moves",
+    [
+        (8.0, False),  # a young call, at both looks: the count came late
+        (60.0, True),  # an old one: others on the same actor have ended
+    ],
+)
+def test_calls_that_are_counted_late_are_no_news(since_s: float, moves: bool) -> None:
+    scene = Scene(calls=QUICK)
+    scene.driver()
+    scene.still(scene.actor(0, "running", since_s=since_s, executed=3), 33, "Collector.fetch")
+    scene.later = {"actors": tuple(dataclasses.replace(actor, executed=5) for actor in scene.actors)}
+    assert [row.who for row in scene.case().moving] == (["Collector[0]"] if moves else [])
+
+
 def test_an_async_actor_is_not_judged_by_its_event_loop() -> None:
     scene = Scene(calls={"Server.answer": (0.1, 0.2)})
     scene.driver()
