@@ -19,12 +19,13 @@ from demos import start_demo  # noqa: F401 - a fixture
 from planted_job import full_of_secrets  # noqa: F401 - a fixture
 from ray_clusters import RAY_TEST_S
 from ray_shared import (  # noqa: F401 - fixtures
+    in_turn,
     ray_cluster,
     ray_collector,
     ray_start,
     ray_token_cluster,
     ray_training,
-    stop_shared,
+    stop_unneeded,
     uses_ray,
 )
 from support import PROGRAMS, Program, Start, launch, need
@@ -98,13 +99,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """A Ray cluster is shared by tests that follow each other; the tests after them want the cores for themselves."""
-    if uses_ray(item) and not uses_ray(nextitem):
-        stop_shared()
+    """A Ray cluster is shared by tests that follow each other."""
+    if uses_ray(item):
+        stop_unneeded(nextitem)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test that asks for a shared cluster or scene waits until it is up."""
+    in_turn(items)
     for item in items:
         if uses_ray(item) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(RAY_TEST_S))

@@ -64,6 +64,8 @@ ONLY_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 OBJECT_STORE_BYTES = 80_000_000
 START_S = 150
 """How long a node may take to come up, on a machine that may be busy; Ray's own limits are shorter."""
+QUICK_IMPORT = str(PROGRAMS / "quick_import")
+"""On the PYTHONPATH of everything that imports ray: see there."""
 PATIENCE = {
     "RAY_raylet_start_wait_time_s": str(START_S),
     "RAY_agent_register_timeout_ms": f"{START_S}000",
@@ -71,6 +73,8 @@ PATIENCE = {
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(START_S),
     "RAY_worker_niceness": "0",  # workers, which Ray makes nice, get their share
 }
+NEWS = {"NODE_STATS_UPDATE_INTERVAL_SECONDS": "3"}
+"""How often nodes are asked what their workers have done: every 15 s otherwise, for which tests would wait."""
 QUICK_DEATHS = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "1000"}
 """For the `env` of a cluster that is to lose a node: the others know of it after seconds."""
 AGENT_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
@@ -203,7 +207,9 @@ class Cluster:
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token} if token else {}
         self.nodes: list[Node] = []
         self.stopped = False
-        self._environment = {**auth, **env}
+        python_path = [QUICK_IMPORT, env.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]
+        quick = {"PYTHONPATH": os.pathsep.join(filter(None, python_path))}
+        self._environment = {**auth, **env, **quick}
         self._keepers: list[subprocess.Popen[str]] = []
         try:
             self._keep(*before)
@@ -216,7 +222,7 @@ class Cluster:
             raise
         self.gcs: str = told["gcs"]
         self.session_dir = Path(told["session_dir"])
-        self.env = {"RAY_ADDRESS": self.gcs, "RAY_TMPDIR": str(self.directory), **ONLY_LOOPBACK, **auth}
+        self.env = {"RAY_ADDRESS": self.gcs, "RAY_TMPDIR": str(self.directory), **ONLY_LOOPBACK, **auth, **quick}
 
     def _keep(self, *before: str) -> None:
         """Start a keeper of nodes; `before` are words in front of its command."""
@@ -225,6 +231,7 @@ class Cluster:
             "RAY_TMPDIR": str(self.directory),  # inherited by all: `processes` knows them by it
             "RAY_USAGE_STATS_ENABLED": "0",
             **PATIENCE,
+            **NEWS,
             "OMP_NUM_THREADS": "1",
         }
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}

@@ -21,7 +21,7 @@ ASK_S = 30.0
 @pytest.fixture
 def ray_rescue_scene(ray_cluster: Cluster) -> Submitted:
     """The job of actors in every state; tests that end a method take one each."""
-    return share("rescue", lambda: ray_cluster.submit(SCENE, ready="ready", timeout_s=200))
+    return share("ray_rescue_scene", lambda: ray_cluster.submit(SCENE, ready="ready", timeout_s=200))
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ Fixtures (conftest.py has them for every test; all skip where Ray is missing, an
     ray_collector      Submitted shared, on ray_cluster: the scene of ray_collector.py, for tests that only look
     ray_start          start_cluster, whose clusters end with the test: for tests that do harm
 
-The shared ones start with the first test that asks and end after the last test in a row that uses any of them. A start takes 6-10 s (one
-node; 3-5 s more for each further one), so share where you can; with `Submitted.stop` a test takes its own job away again.
+The shared ones start with the first test that asks and end after the last test in a row that does: what runs on beside others' tests
+costs them time. `in_turn` puts tests of one scene side by side, and together where several pytests share the work (``pytest -n 2 --dist
+loadgroup``: half of it is waiting for processes to come up). A start takes 4-10 s, so share where you can; with `Submitted.stop` a test
+takes its own job away again.
 """
 
 from __future__ import annotations
@@ -24,29 +26,67 @@ from ray_clusters import Cluster, Submitted, need_ray, start_cluster
 from support import PROGRAMS
 
 T = TypeVar("T")
-_shared: dict[str, Any] = {}
+_shared: dict[str, tuple[Any, tuple[Cluster | Submitted, ...]]] = {}
+"""By the name of its fixture: what was made, and what of it has to be stopped."""
+SCENES = (
+    "ray_start",
+    "ray_token_cluster",
+    "ray_cluster",
+    "ray_collector",
+    "ray_training",
+    "ray_rescue_scene",
+    "ends",
+    "at_once",
+    "troubles",  # of which the cluster still tells when they are over
+)
+"""The fixtures that set them, in the order of their tests."""
 
 
-def share(name: str, make: Callable[[], T]) -> T:
-    """What `make` returns, made once for all tests in a row that use Ray."""
+def share(fixture: str, make: Callable[[], T]) -> T:
+    """What `make` returns, made once for all tests in a row that use the fixture of that name."""
     need_ray()
-    if name not in _shared:
-        _shared[name] = make()
-    found: T = _shared[name]
+    if fixture not in _shared:
+        made = make()
+        parts = made.values() if isinstance(made, dict) else made if isinstance(made, tuple) else (made,)
+        _shared[fixture] = made, tuple(part for part in parts if isinstance(part, (Cluster, Submitted)))
+    found: T = _shared[fixture][0]
     return found
 
 
-def stop_shared() -> None:
-    """End the shared clusters; the next test that asks for one starts it anew."""
-    clusters = [it for it in _shared.values() if isinstance(it, Cluster)]
-    _shared.clear()
-    with contextlib.ExitStack() as stack:  # all of them, even where one complains
-        for cluster in clusters:
-            stack.callback(cluster.stop)
+def stop_unneeded(following: pytest.Item | None) -> None:
+    """End what the `following` test does not share, all of it, even where one complains: a test without Ray wants the cores for itself."""
+    over = [fixture for fixture in _shared if fixture not in _fixtures(following)]
+    parts = [part for fixture in over for part in _shared.pop(fixture)[1]]
+    with contextlib.ExitStack() as stack:
+        for part in reversed(parts):  # the cluster, which was made first, before its jobs
+            stack.callback(_stop, part)
 
 
-def uses_ray(item: pytest.Item | None) -> bool:
-    return any(name.startswith("ray_") for name in getattr(item, "fixturenames", ()))
+def _stop(part: Cluster | Submitted) -> None:
+    if isinstance(part, Cluster) or not part.cluster.stopped:
+        part.stop()
+
+
+def uses_ray(item: pytest.Item) -> bool:
+    return any(name.startswith("ray_") for name in _fixtures(item))
+
+
+def in_turn(items: list[pytest.Item]) -> None:
+    """Sort the tests of tests/on_ray by the scene that they share; those that start clusters of their own come first, each alone."""
+    places = [place for place, item in enumerate(items) if item.path.parent.name == "on_ray"]
+    by_scene = sorted((items[place] for place in places), key=_scene)
+    for place, item in zip(places, by_scene, strict=True):
+        items[place] = item
+        scene = _scene(item)
+        item.add_marker(pytest.mark.xdist_group(f"scene {scene}" if scene else item.name))
+
+
+def _scene(item: pytest.Item) -> int:
+    return max((SCENES.index(name) for name in _fixtures(item) if name in SCENES), default=-1)
+
+
+def _fixtures(item: pytest.Item | None) -> tuple[str, ...]:
+    return tuple(getattr(item, "fixturenames", ()))
 
 
 def _main() -> Cluster:
@@ -57,26 +97,26 @@ def _main() -> Cluster:
 
 @pytest.fixture
 def ray_cluster() -> Cluster:
-    return share("main", _main)
+    return share("ray_cluster", _main)
 
 
 @pytest.fixture
 def ray_token_cluster() -> Cluster:
     """What it starts for clients can be lost: see programs/lost_forks."""
     forks = {"PYTHONPATH": str(PROGRAMS / "lost_forks")}
-    return share("token", lambda: start_cluster(num_cpus=2, token=True, client=True, env=forks))
+    return share("ray_token_cluster", lambda: start_cluster(num_cpus=2, token=True, client=True, env=forks))
 
 
 @pytest.fixture
 def ray_collector(ray_cluster: Cluster) -> Submitted:
     """Its workers ask for so little that there is room for other tests' on both nodes."""
-    return share("collector", lambda: ray_cluster.submit("ray_collector.py", "--cpus", "0.25", ready="READY"))
+    return share("ray_collector", lambda: ray_cluster.submit("ray_collector.py", "--cpus", "0.25", ready="READY"))
 
 
 def _training(cluster: Cluster) -> tuple[Submitted, Path]:
     out = cluster.session_dir / "losses"
     out.mkdir()
-    return cluster.submit("ray_train_two.py", "--out", str(out), ready="READY"), out
+    return cluster.submit("ray_train_two.py", "--out", str(out), "--sleep", "0.05", ready="READY"), out
 
 
 @pytest.fixture
@@ -84,11 +124,11 @@ def ray_training(ray_cluster: Cluster) -> Iterator[tuple[Submitted, Path]]:
     """A Ray Train job of two gloo workers, and the folder that it writes its losses to. It costs half a minute: tests that leave it
     training share it.
     """
-    job, out = share("training", lambda: _training(ray_cluster))
+    job, out = share("ray_training", lambda: _training(ray_cluster))
     yield job, out
     if job.status() != "RUNNING":
         shutil.rmtree(out)
-        del _shared["training"]
+        del _shared["ray_training"]
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ AT_ONCE = {
 def at_once(ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Submitted]:
     """The job of that name, ready; the test stops it when it has seen it."""
     ray_cluster.use(monkeypatch)
-    jobs = share("at once", lambda: {name: ray_cluster.submit(*words) for name, words in AT_ONCE.items()})
+    jobs = share("at_once", lambda: {name: ray_cluster.submit(*words) for name, words in AT_ONCE.items()})
 
     def ready(name: str) -> Submitted:
         job: Submitted = jobs[name]
@@ -143,7 +143,7 @@ def test_one_that_died_in_init_is_the_root_of_its_peers_wait(at_once: Callable[[
 
 def test_actors_that_crash_or_come_back_for_ever(at_once: Callable[[str], Submitted]) -> None:
     job = at_once("restarted")
-    until(lambda: len(blamed(diagnosed(job))) >= 2, "three restarts", 60)
+    until(lambda: len(blamed(diagnosed(job))) >= 2, "three restarts", 90)
     result = diagnosed(job)
     dead = [f for f in result.findings if f.code == "ray_worker_died"]
     assert {who for f in dead for who in f.who} == {"Producer[0]", "Fragile[0]"} == blamed(result)

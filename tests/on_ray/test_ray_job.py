@@ -92,7 +92,7 @@ def test_a_visit_changes_nothing_and_a_change_comes_at_the_same_step_of_both(
     """By what the training itself computes: attached through helpers, asked, left, and given another learning rate from the command
     line, its losses are bit-identical to those of a run without Ray and without us, whose own code changes the rate at that step.
 
-    Of the tests that share the training this one comes first: before the others change it for good.
+    Of the tests that change the training this one comes first: the others change it for good.
     """
     with monkeypatch.context() as patch:
         patch.setenv(HELPERS, "always")
@@ -163,7 +163,7 @@ def test_every_question_and_change_works(
         assert saved.is_dir()
         assert any("written on node" in note for note in made.notes) == (way == "through helpers")
         assert goes_on(out)
-        assert job.detach(force=True) == 2
+        assert job.detach(force=True) in (2, 3), "of the driver, too, where somebody else has entered it"
     assert goes_on(out)
 
 

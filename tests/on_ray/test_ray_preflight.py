@@ -127,7 +127,7 @@ def test_a_worker_that_does_not_come_up_is_told_with_its_line(
         "--working-dir",
         str(PROGRAMS),
     ]
-    found = preflight(ray_cluster, tmp_path, *words, seconds="90" if option == "fails" else "25")
+    found = preflight(ray_cluster, tmp_path, *words, seconds="90" if option == "fails" else "15")
     told = found["findings"][0]
     assert told["code"] == code
     assert re.search(rf"/{PROGRAM}:{line_of(PROGRAM, mark)} (Plain\.)?__init__$", told["where"])

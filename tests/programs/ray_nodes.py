@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from ray import _raylet
+from ray._private import ray_constants, services
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray._private.utils import write_ray_address
@@ -23,6 +24,18 @@ from ray._private.utils import write_ray_address
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # Ray prints, and so do libraries
 nodes: list[Node] = []
+ASKED = "NodeHead,JobHead,StateHead,EventHead,TaskEventsHead,TrainHead"
+"""The parts of the dashboard that anybody here asks, each a process that takes a second to start; not metrics, profiles, Serve and Data."""
+start_any = services.start_ray_process
+
+
+def start_ray_process(command: list[str], process_type: str, *args: Any, **words: Any) -> Any:
+    if process_type == ray_constants.PROCESS_TYPE_DASHBOARD and "--disable-frontend" not in command:
+        command.append(f"--modules-to-load={ASKED}")
+    return start_any(command, process_type, *args, **words)
+
+
+services.start_ray_process = start_ray_process
 
 
 class Ready(Node):
