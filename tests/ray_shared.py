@@ -33,10 +33,10 @@ SCENES = (
     "ray_token_cluster",
     "ray_cluster",
     "ray_collector",
+    "at_once",
     "ray_training",
     "ray_rescue_scene",
     "ends",
-    "at_once",
     "troubles",  # of which the cluster still tells when they are over
 )
 """The fixtures that set them, in the order of their tests."""
