@@ -17,8 +17,6 @@ from . import wire
 
 __all__ = ["main"]
 
-SPARED = "rfc3987_syntax"
-"""A grammar that jsonschema, and with it ray, imports where Jupyter has brought it along: the greater part of ray's import, for nothing."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -28,7 +26,6 @@ def main(arguments: list[str]) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return  # it ended before we had asked to be told
-    sys.modules.setdefault(SPARED, None)  # type: ignore[arg-type]  # the import system's own word for "not here"
     for fd in (requests, answers):
         os.set_inheritable(fd, False)
     one_at_a_time = threading.Lock()
