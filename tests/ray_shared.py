@@ -77,8 +77,8 @@ def in_turn(items: list[pytest.Item]) -> None:
     by_scene = sorted((items[place] for place in places), key=_scene)
     for place, item in zip(places, by_scene, strict=True):
         items[place] = item
-        scene = _scene(item)
-        item.add_marker(pytest.mark.xdist_group(f"scene {scene}" if scene else item.name))
+        alone = "ray_start" in _fixtures(item)
+        item.add_marker(pytest.mark.xdist_group(item.name if alone else f"scene {_scene(item)}"))
 
 
 def _scene(item: pytest.Item) -> int:

@@ -30,6 +30,7 @@ start_any = services.start_ray_process
 
 
 def start_ray_process(command: list[str], process_type: str, *args: Any, **words: Any) -> Any:
+    """As Ray's own, but that a dashboard loads those parts only. Where there is to be none, Ray itself has named the one that it needs."""
     if process_type == ray_constants.PROCESS_TYPE_DASHBOARD and "--disable-frontend" not in command:
         command.append(f"--modules-to-load={ASKED}")
     return start_any(command, process_type, *args, **words)
