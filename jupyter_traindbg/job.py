@@ -449,8 +449,8 @@ class Job(Tunable, Watchable):
             link.answering()
         there = [link for link in self._links if link.client is not None]
         ended, note = tuning.end_all(there, timeout, force=force)
-        self._links = []
-        left = each(there, lambda link: link.leave(force=True))
+        links, self._links = self._links, []
+        left = each(links, lambda link: link.leave(force=True))
         return Detached(self.name, sum(1 for _, stopped in left if stopped is True), tuple(ended), note)
 
     def _ended(self) -> Mapping[int, str]:

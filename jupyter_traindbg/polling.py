@@ -44,7 +44,7 @@ class Poller:
 
     def _ask(self, link: Link, since: int, timeout: float) -> NewSteps:
         if (ended := link.ended()) is not None:
-            _hang_up(link)
+            link.hang_up()
             return NewSteps(link.rank, link.pid, problem=ended.cause, gone=True)
         if (client := self._client(link, timeout)) is None:
             return NewSteps(link.rank, link.pid, problem="its agent has been taken out")
@@ -53,7 +53,7 @@ class Poller:
             answer = client.call("steps", {"since": since, "deadline_s": 0.0, "changes_since_s": told}, timeout)
         except (TargetGone, DeadlineExceeded) as e:
             if isinstance(e, TargetGone):
-                _hang_up(link)
+                link.hang_up()
             return NewSteps(link.rank, link.pid, problem=e.cause, gone=link.ended() is not None)
         self._entered.add(link.pid)
         doings = _doings(answer)
@@ -72,13 +72,6 @@ class Poller:
 
     def _client(self, link: Link, timeout: float) -> AgentClient | None:
         return link.answering() if link.pid in self._entered else link.enter(timeout)
-
-
-def _hang_up(link: Link) -> None:
-    """The next question may find another agent, or none."""
-    client, link.client = link.client, None
-    if client is not None:
-        client.close()
 
 
 def _doings(answer: Mapping[str, Any]) -> list[Doing]:

@@ -35,6 +35,7 @@ def ask(questions: Mapping[int, Sequence[Question]], deadline_s: float = 5.0) ->
     has been asked for `LINGER_S`.
     """
     ends = time.monotonic() + deadline_s
+    _stay()
     found: dict[int, Answers | TraindbgError] = {}
     links: list[Link] = []
     for pid in questions:
@@ -57,11 +58,16 @@ def leave(pids: Iterable[int] | None = None) -> None:
             link.leave()
 
 
-def _leave_later() -> None:
-    global _linger
+def _stay() -> None:
     with _making:
         if _linger is not None:
             _linger.cancel()
+
+
+def _leave_later() -> None:
+    global _linger
+    _stay()
+    with _making:
         _linger = threading.Timer(LINGER_S, leave)
         _linger.daemon = True
         _linger.start()

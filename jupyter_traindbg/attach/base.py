@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from ..command_lines import is_rays
-from ..errors import AgentRefused, GilHeld, TargetGone, TraindbgError
+from ..errors import AgentRefused, DeadlineExceeded, GilHeld, TargetGone, TraindbgError
 from ..model import NotAvailable, Rank
 from ..outside import procfs
 from ..outside.ending import Noted
@@ -19,6 +20,9 @@ from .client import AgentClient, connect
 
 __all__ = ["Entered", "Link", "Part", "Way", "clusters_below", "introduce", "whole_job"]
 
+GOODBYE_S = 5.0
+MEANWHILE_S = 0.1
+"""How long a look that enters nothing waits for one that does."""
 AFTERWARDS = "`%diagnose` tells how; a notebook that was attached to it still has its last steps"
 """What can be done about a process that has ended."""
 
@@ -84,6 +88,10 @@ class Link:
         self.way = "not entered"
         self.problem: TraindbgError | None = None
         self._enter = enter
+        self._entering = threading.Lock()
+        self._taking = threading.Lock()
+        """Held for a moment by who takes or gives back the client: none is taken any more once the line has been left."""
+        self._left = False
         self._started = started
         self._numbered = numbered
 
@@ -115,9 +123,21 @@ class Link:
         return TargetGone(f"process {self.pid} has ended" + (f": {how}" if how else ""), AFTERWARDS)
 
     def enter(self, deadline_s: float) -> AgentClient:
-        """The client of this process's agent; starts the agent where none runs. Raises why that cannot be."""
+        """The client of this process's agent; starts the agent where none runs. Raises why that cannot be.
+
+        Of several threads that ask one enters, and the others wait for it. Raises `TargetGone` once the line has been left.
+        """
+        ends = time.monotonic() + deadline_s
+        if not self._entering.acquire(timeout=deadline_s):
+            raise DeadlineExceeded(f"process {self.pid} is still being entered after {deadline_s:g} s")
+        try:
+            return self._enter_alone(max(0.05, ends - time.monotonic()))
+        finally:
+            self._entering.release()
+
+    def _enter_alone(self, deadline_s: float) -> AgentClient:
         if (gone := self.ended()) is not None:
-            self._hang_up()
+            self.hang_up()
             self.problem = gone
             raise gone
         if self.client is not None:
@@ -126,20 +146,38 @@ class Link:
             client = self._arrived()
             if client is None:
                 raise self.problem  # our thread waits inside; entering again would only add another one
-            self.client, self.way, self.problem = client, "injected", None
-            return client
+            return self._take(client, "injected")
         try:
             entered = self._enter(deadline_s)
         except TraindbgError as e:
             self.problem, self.way = e, "outside only"
             raise
-        self.client, self.way, self.problem = entered.client, entered.way, None
-        return self.client
+        return self._take(entered.client, entered.way)
 
-    def _hang_up(self) -> None:
-        client, self.client = self.client, None
+    def _take(self, client: AgentClient, way: str) -> AgentClient:
+        """Keep `client`. Raises `TargetGone`, after a goodbye to its agent, where the line has been left meanwhile."""
+        with self._taking:
+            if not self._left:
+                self.client, self.way, self.problem = client, way, None
+                return client
+        with contextlib.suppress(TraindbgError):
+            _say_goodbye(client, force=False, deadline_s=GOODBYE_S)
+        raise TargetGone(f"the line to process {self.pid} has been closed", "attach to it again")
+
+    def hang_up(self) -> None:
+        """Close the line without a goodbye; the next question may find another agent, or none."""
+        client = self._give_back()
         if client is not None:
             client.close()
+
+    def _give_back(self, only: AgentClient | None = None) -> AgentClient | None:
+        """The client, which is the caller's now to close; None where there is none, or another one than `only`."""
+        with self._taking:
+            client = self.client
+            if only is not None and client is not only:
+                return None
+            self.client = None
+            return client
 
     def _arrived(self) -> AgentClient | None:
         """The agent's client, where the GIL was let go since."""
@@ -156,20 +194,27 @@ class Link:
                 self._take_number(client.call("info", {}, max(0.05, ends - time.monotonic())))
             return client.call(method, params, max(0.05, ends - time.monotonic()))
         except TargetGone:
-            self.client = None  # the next call may find or start another agent
+            if (mine := self._give_back(client)) is not None:
+                mine.close()  # the next call may find or start another agent
             raise
 
     def answering(self) -> AgentClient | None:
         """The client of an agent that is there already; never starts one."""
         if self.ended() is not None:
-            self._hang_up()
+            self.hang_up()
             return None
-        with contextlib.suppress(TraindbgError):
-            if self.client is None and (client := connect(self.pid, 0.5)) is not None:
-                self.client, self.way, self.problem = client, "found running", None
-            if self.client is not None and not self._numbered:
-                self._take_number(self.client.call("info", {}, 0.5))
-        return self.client
+        if self.client is None and self._entering.acquire(timeout=MEANWHILE_S):
+            try:
+                with contextlib.suppress(TraindbgError):
+                    if self.client is None and not self._left and (client := connect(self.pid, 0.5)) is not None:
+                        self._take(client, "found running")
+            finally:
+                self._entering.release()
+        client = self.client
+        if client is not None and not self._numbered:
+            with contextlib.suppress(TraindbgError):
+                self._take_number(client.call("info", {}, 0.5))
+        return client
 
     def identify(self, deadline_s: float) -> Rank:
         """Who this process is, by its own word where its agent answers. Raises nothing but programming errors."""
@@ -190,20 +235,25 @@ class Link:
     def _take_number(self, info: dict[str, Any]) -> None:
         self.rank, self.world_size, self._numbered = info["rank"], info["world_size"], True
 
-    def leave(self, *, force: bool = False, deadline_s: float = 5.0) -> bool:
-        """Say goodbye; True where the agent left the process with us (we were its last client)."""
-        client, self.client = self.client, None
-        if client is None:
-            return False
-        try:
-            stopped = bool(client.call("leave", {"force": force}, deadline_s)["stopped"])
-            if stopped:
-                client.await_hang_up()
-            return stopped
-        except (TargetGone, AgentRefused):
-            return True
-        finally:
-            client.close()
+    def leave(self, *, force: bool = False, deadline_s: float = GOODBYE_S) -> bool:
+        """Say goodbye, for good: who enters now, or later, does not. True where the agent left the process with us, its last client."""
+        with self._taking:
+            self._left = True
+        client = self._give_back()
+        return client is not None and _say_goodbye(client, force=force, deadline_s=deadline_s)
+
+
+def _say_goodbye(client: AgentClient, *, force: bool, deadline_s: float) -> bool:
+    """Leave the agent behind `client`; whether it has left its process."""
+    try:
+        stopped = bool(client.call("leave", {"force": force}, deadline_s)["stopped"])
+        if stopped:
+            client.await_hang_up()
+        return stopped
+    except (TargetGone, AgentRefused):
+        return True
+    finally:
+        client.close()
 
 
 def whole_job(links: Sequence[Link]) -> str:

@@ -29,6 +29,7 @@ class AgentClient:
         """
         self.directory, self.pid = directory, pid
         self._lock = threading.Lock()
+        self._closed = False
         self._id = 0
         self._socket: socket.socket | None = None
         self._buffer = b""
@@ -57,7 +58,13 @@ class AgentClient:
             line.close()
             raise TargetGone(f"the agent of process {self.pid} does not listen ({e.strerror or e})") from e
         self._socket, self._buffer = line, b""
-        self._exchange("hello", {"token": self._token}, deadline_s)
+        try:
+            if self._closed:  # while we connected
+                raise self._hung_up()
+            self._exchange("hello", {"token": self._token}, deadline_s)
+        except BaseException:
+            self._drop()
+            raise
 
     def call(self, method: str, params: dict[str, Any] | None = None, deadline_s: float = 10.0) -> Any:
         """The result of probe `method`. Raises `DeadlineExceeded`, `TargetGone`, `ProbeFailed`, `ActionRefused` or `AgentRefused`."""
@@ -65,17 +72,41 @@ class AgentClient:
         if not self._lock.acquire(timeout=deadline_s):
             raise DeadlineExceeded(f"process {self.pid} is still busy with an earlier request after {deadline_s:g} s")
         try:
+            if self._closed:
+                raise self._hung_up()
             if self._socket is None:
                 self._connect(min(HELLO_S, deadline_s))
             return self._exchange(method, params or {}, max(0.05, ends - time.monotonic()))
         finally:
             self._lock.release()
+            if self._closed:
+                self._drop_if_free()
 
     def close(self) -> None:
-        """Hang up, without a word to the agent."""
+        """Hang up for good, without a word to the agent. A call that is under way in another thread ends at once, with `TargetGone`."""
+        self._closed = True
+        line = self._socket
+        if line is not None:
+            with contextlib.suppress(OSError):  # the agent may have hung up first
+                line.shutdown(socket.SHUT_RDWR)
+        self._drop_if_free()
+
+    def _drop_if_free(self) -> None:
+        """Close the socket where no call uses it: closed under one, its number could be another file's by the time that it is read."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
+
+    def _drop(self) -> None:
+        """Close the line; the next call makes another one."""
         line, self._socket = self._socket, None
         if line is not None:
             line.close()
+
+    def _hung_up(self) -> TargetGone:
+        return TargetGone(f"the line to process {self.pid} has been closed", "attach to it again")
 
     def await_hang_up(self, deadline_s: float = 2.0) -> None:
         """Wait until the agent has closed the line, as it does when it leaves its process."""
@@ -97,13 +128,13 @@ class AgentClient:
             line.sendall(json.dumps(request).encode() + b"\n")
             reply = json.loads(self._line(line, ends))
         except TimeoutError as e:
-            self.close()  # a late answer must not be taken for the next one's
+            self._drop()  # a late answer must not be taken for the next one's
             raise DeadlineExceeded(f"process {self.pid} did not answer {method!r} in {deadline_s:.1f} s") from e
         except (OSError, EOFError) as e:
-            self.close()
-            raise TargetGone(self._why_gone(method)) from e
+            self._drop()
+            raise (self._hung_up() if self._closed else TargetGone(self._why_gone(method))) from e
         except BaseException:
-            self.close()
+            self._drop()
             raise
         if "error" in reply:
             self._refused(reply["error"])
@@ -131,7 +162,7 @@ class AgentClient:
             raise ProbeFailed(f"process {self.pid}: {message}")
         if code == REFUSED:
             raise ActionRefused(message, str(error["data"]["next_step"]) or None)
-        self.close()
+        self._drop()
         raise AgentRefused(
             f"the agent of process {self.pid} refused: {message}",
             "its token is in agent.json of its directory, readable for the same user only"

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -136,6 +137,8 @@ class _Part:
 
 
 _parts: dict[str, _Part] = {}
+_closed: deque[str] = deque(maxlen=1000)
+"""The keys of jobs that have been closed: a question that was late begins nothing for them any more."""
 _taking = threading.Lock()
 
 
@@ -147,6 +150,8 @@ def host() -> str:
 
 def _links(roster: Roster) -> list[Link]:
     with _taking:
+        if roster.key in _closed:
+            raise TargetGone(f"this job ({roster.name}) is closed", "attach to it again")
         part = _parts.setdefault(roster.key, _Part())
         part.take(roster.members)
         return [part.links[member.pid] for member in roster.members]
@@ -249,14 +254,19 @@ def detach(roster: Roster, force: bool, timeout: float) -> Detached:
     try:
         return Job(roster.name, _links(roster)).detached(force=force, timeout=timeout)
     finally:
-        with _taking:
-            _parts.pop(roster.key, None)
+        _forget(roster.key)
+
+
+def _forget(key: str) -> _Part | None:
+    """What was kept of a job here, which is done with."""
+    with _taking:
+        _closed.append(key)
+        return _parts.pop(key, None)
 
 
 def close(key: str) -> None:
     """Say goodbye to the agents of a job's processes here."""
-    with _taking:
-        part = _parts.pop(key, None)
+    part = _forget(key)
     if part is not None:
         if part.poller is not None:
             part.poller[1].close()
