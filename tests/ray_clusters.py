@@ -16,13 +16,15 @@ words in front of the command of those of its nodes that share this machine's pr
     cluster.add_host(num_cpus=1, **words) -> Node         a node with process numbers of its own
     cluster.add_node(num_cpus=1, **words) -> Node         cluster.kill_node(node)      cluster.kill_dashboard()
     cluster.submit("ray_collector.py", "--workers", "8", ready="Collecting", env={}, runtime_env={}) -> Submitted
+    cluster.drive("ray_troubles.py", "died", ready="READY") -> Driven     the same without a submission
     cluster.get("/api/v0/actors?detail=1&limit=10000")    the dashboard's JSON answer
     cluster.state("actors", job_id=...)                   the rows of the state API
     cluster.processes()   {pid: command line} of everything that runs for it, workers and clients included
     cluster.stop()        ends all by pid and raises AssertionError where a process or a directory is left
 
-    job.id  "raysubmit_..."   job.job_id  "02000000"   job.driver_pid   job.output()   job.wait_for(text, timeout_s)   job.status()
-    job.stop()   job.wait(timeout_s) -> status   job.said("stuck")  the words of the line that begins so: ["stuck", "6", "4711"]
+    job.id  "raysubmit_..." (of a driven one "02000000")   job.output()   job.wait_for(text, timeout_s)   job.status()   job.stop()
+    job.wait(timeout_s) -> status   job.said("stuck")  the words of the line that begins so: ["stuck", "6", "4711"]
+    submitted.job_id  "02000000"   submitted.driver_pid
 
     until(condition, what, timeout_s)   waits for anything else      line_of("ray_collector.py", "DEADLOCK")   the line with that comment
 
@@ -31,7 +33,9 @@ Scenes: programs/ray_collector.py, ray_train_two.py, ray_async.py; their docstri
 
 from __future__ import annotations
 
+import abc
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -136,12 +140,24 @@ class Node:
     pids: Mapping[str, int]
 
 
-class Submitted:
-    """A job that was submitted to a cluster."""
+class Job(abc.ABC):
+    """A program that runs on a cluster."""
 
-    def __init__(self, cluster: Cluster, submission_id: str) -> None:
-        self.cluster, self.id = cluster, submission_id
-        self.log = cluster.session_dir / "logs" / f"job-driver-{submission_id}.log"
+    def __init__(self, cluster: Cluster, log: Path) -> None:
+        self.cluster, self.log = cluster, log
+
+    @property
+    @abc.abstractmethod
+    def id(self) -> str:
+        """What it goes by in ``ray:ID@ADDRESS``."""
+
+    @abc.abstractmethod
+    def status(self) -> str:
+        """In Ray's words: ``RUNNING``, ``SUCCEEDED`` ..."""
+
+    @abc.abstractmethod
+    def stop(self, timeout_s: float = 60.0) -> None:
+        """End it, and wait for that."""
 
     def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -161,6 +177,23 @@ class Submitted:
         (found,) = [line.split() for line in self.output().splitlines() if line.startswith(first + " ")]
         return found
 
+    def wait(self, timeout_s: float = 60.0) -> str:
+        """Wait for the job's end; its status."""
+        until(lambda: self.status() in ("SUCCEEDED", "FAILED", "STOPPED"), f"the end of {self.id}", timeout_s)
+        return self.status()
+
+
+class Submitted(Job):
+    """A job that was submitted to a cluster."""
+
+    def __init__(self, cluster: Cluster, submission_id: str) -> None:
+        super().__init__(cluster, cluster.session_dir / "logs" / f"job-driver-{submission_id}.log")
+        self._id = submission_id
+
+    @property
+    def id(self) -> str:
+        return self._id
+
     def about(self) -> dict[str, Any]:
         found: dict[str, Any] = self.cluster.get(f"/api/jobs/{self.id}")
         return found
@@ -176,14 +209,40 @@ class Submitted:
     def driver_pid(self) -> int:
         return int(until(lambda: self.about()["driver_info"], "a driver")["pid"])
 
-    def wait(self, timeout_s: float = 60.0) -> str:
-        """Wait for the job's end; its status."""
-        until(lambda: self.status() in ("SUCCEEDED", "FAILED", "STOPPED"), f"the end of {self.id}", timeout_s)
-        return self.status()
-
     def stop(self, timeout_s: float = 60.0) -> None:
         self.cluster.get(f"/api/jobs/{self.id}/stop", data={})
         self.wait(timeout_s)
+
+
+class Driven(Job):
+    """A program that connects to a cluster by itself, without the supervisor of a submission, which costs 2 s of a core."""
+
+    def __init__(self, cluster: Cluster, command: Sequence[str]) -> None:
+        super().__init__(cluster, cluster.session_dir / "logs" / f"driven-{secrets.token_hex(4)}.log")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**inherited, **cluster.env}
+            )
+
+    @functools.cached_property
+    def id(self) -> str:  # type: ignore[override]
+        return str(until(self._told, "the cluster to tell of the driver")["job_id"])
+
+    def _told(self) -> dict[str, Any] | None:
+        jobs = [job for job in self.cluster.get("/api/jobs/") if job["type"] == "DRIVER"]
+        return next((job for job in jobs if int(job["driver_info"]["pid"]) == self._process.pid), None)
+
+    def status(self) -> str:
+        ended = self._process.poll()
+        return "RUNNING" if ended is None else "FAILED" if ended else "SUCCEEDED"
+
+    def stop(self, timeout_s: float = 60.0) -> None:
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._process.kill()
+        self._process.wait(timeout_s)
 
 
 class Cluster:
@@ -318,6 +377,13 @@ class Cluster:
         ]
         asked = {"entrypoint": shlex.join(words), "runtime_env": dict(runtime_env or {})}
         job = Submitted(self, self._submitted(asked, time.monotonic() + timeout_s))
+        if ready is not None:
+            job.wait_for(ready, timeout_s)
+        return job
+
+    def drive(self, program: str, *args: str, ready: str | None = None, timeout_s: float = 90.0) -> Driven:
+        """Run tests/programs/PROGRAM as a driver of its own, for tests to which it is all the same; otherwise as `submit`."""
+        job = Driven(self, [sys.executable, "-u", str(PROGRAMS / program), *args])
         if ready is not None:
             job.wait_for(ready, timeout_s)
         return job

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from ray_clusters import Cluster, Submitted, need_ray, start_cluster
+from ray_clusters import Cluster, Job, Submitted, need_ray, start_cluster
 from support import PROGRAMS
 
 T = TypeVar("T")
-_shared: dict[str, tuple[Any, tuple[Cluster | Submitted, ...]]] = {}
+_shared: dict[str, tuple[Any, tuple[Cluster | Job, ...]]] = {}
 """By the name of its fixture: what was made, and what of it has to be stopped."""
 SCENES = (
     "ray_start",
@@ -48,7 +48,7 @@ def share(fixture: str, make: Callable[[], T]) -> T:
     if fixture not in _shared:
         made = make()
         parts = made.values() if isinstance(made, dict) else made if isinstance(made, tuple) else (made,)
-        _shared[fixture] = made, tuple(part for part in parts if isinstance(part, (Cluster, Submitted)))
+        _shared[fixture] = made, tuple(part for part in parts if isinstance(part, (Cluster, Job)))
     found: T = _shared[fixture][0]
     return found
 
@@ -62,8 +62,8 @@ def stop_unneeded(following: pytest.Item | None) -> None:
             stack.callback(_stop, part)
 
 
-def _stop(part: Cluster | Submitted) -> None:
-    if isinstance(part, Cluster) or not part.cluster.stopped:
+def _stop(part: Cluster | Job) -> None:
+    if not isinstance(part, Submitted) or not part.cluster.stopped:
         part.stop()
 
 

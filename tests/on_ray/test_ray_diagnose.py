@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ray_clusters import RAY_TEST_S, Cluster, Submitted, line_of, until
+from ray_clusters import RAY_TEST_S, Cluster, Job, Submitted, line_of, until
 from ray_shared import share
 
 from jupyter_traindbg.model import Diagnosis, Finding
@@ -33,13 +33,13 @@ AT_ONCE = {
 
 
 @pytest.fixture
-def at_once(ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Submitted]:
+def at_once(ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Job]:
     """The job of that name, ready; the test stops it when it has seen it."""
     ray_cluster.use(monkeypatch)
-    jobs = share("at_once", lambda: {name: ray_cluster.submit(*words) for name, words in AT_ONCE.items()})
+    jobs = share("at_once", lambda: {name: ray_cluster.drive(*words) for name, words in AT_ONCE.items()})
 
-    def ready(name: str) -> Submitted:
-        job: Submitted = jobs[name]
+    def ready(name: str) -> Job:
+        job: Job = jobs[name]
         job.wait_for("READY", 150)
         return job
 
@@ -48,12 +48,13 @@ def at_once(ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[
 
 @pytest.fixture
 def troubles(ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Submits scenes of ray_troubles.py as one job, which ends with the test."""
+    """Runs scenes of ray_troubles.py as one job, which ends with the test."""
     ray_cluster.use(monkeypatch)
-    jobs: list[Submitted] = []
+    jobs: list[Job] = []
 
-    def start(*scenes: str, ready: str | None = "READY") -> Submitted:
-        jobs.append(ray_cluster.submit("ray_troubles.py", *scenes, ready=ready, timeout_s=150))
+    def start(*scenes: str, submit: bool = False) -> Job:
+        run = ray_cluster.submit if submit else ray_cluster.drive
+        jobs.append(run("ray_troubles.py", *scenes, ready=None if submit else "READY", timeout_s=150))
         return jobs[-1]
 
     yield start
@@ -62,7 +63,7 @@ def troubles(ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[
             job.stop()
 
 
-def diagnosed(job: Submitted) -> Diagnosis:
+def diagnosed(job: Job) -> Diagnosis:
     return ray_diagnosing.diagnose(f"ray:{job.id}@{job.cluster.gcs}", TIMEOUT_S)
 
 
@@ -113,7 +114,7 @@ def test_the_collector_scene_names_both_bad_workers_and_no_healthy_one(ray_colle
     assert told["state"] == "stuck"
 
 
-def test_many_troubles_in_one_job_are_told_apart(at_once: Callable[[str], Submitted]) -> None:
+def test_many_troubles_in_one_job_are_told_apart(at_once: Callable[[str], Job]) -> None:
     job = at_once("several")
     until(lambda: "ray_worker_stuck" in {f.code for f in diagnosed(job).findings}, "too long for a call", 60)
     result = diagnosed(job)
@@ -129,7 +130,7 @@ def test_many_troubles_in_one_job_are_told_apart(at_once: Callable[[str], Submit
     job.stop()
 
 
-def test_one_that_died_in_init_is_the_root_of_its_peers_wait(at_once: Callable[[str], Submitted]) -> None:
+def test_one_that_died_in_init_is_the_root_of_its_peers_wait(at_once: Callable[[str], Job]) -> None:
     job = at_once("died")
     until(lambda: "wait for ever" in str([f.title for f in diagnosed(job).findings]), "the others", 90)
     result = diagnosed(job)
@@ -141,7 +142,7 @@ def test_one_that_died_in_init_is_the_root_of_its_peers_wait(at_once: Callable[[
     job.stop()
 
 
-def test_actors_that_crash_or_come_back_for_ever(at_once: Callable[[str], Submitted]) -> None:
+def test_actors_that_crash_or_come_back_for_ever(at_once: Callable[[str], Job]) -> None:
     job = at_once("restarted")
     until(lambda: len(blamed(diagnosed(job))) >= 2, "three restarts", 60)
     result = diagnosed(job)
@@ -152,7 +153,7 @@ def test_actors_that_crash_or_come_back_for_ever(at_once: Callable[[str], Submit
     job.stop()
 
 
-def test_a_job_in_which_nothing_is_wrong_has_no_finding(at_once: Callable[[str], Submitted]) -> None:
+def test_a_job_in_which_nothing_is_wrong_has_no_finding(at_once: Callable[[str], Job]) -> None:
     job = at_once("at peace")
     for _ in range(3):
         result = diagnosed(job)
@@ -195,7 +196,7 @@ def test_an_object_store_that_is_full_of_what_is_still_wanted(troubles: Any) -> 
 
 
 def test_jobs_that_are_over(troubles: Any) -> None:
-    job = troubles("nosuchscene", ready=None)
+    job = troubles("nosuchscene", submit=True)
     assert job.wait() == "FAILED"
     result = diagnosed(job)
     assert result.state == "failed"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_clusters import RAY_TEST_S, Cluster, Submitted, line_of, until
+from ray_clusters import RAY_TEST_S, Cluster, Job, Submitted, line_of, until
 from support import REPO
 
 from jupyter_traindbg.magics.ray_workers import line
@@ -23,7 +23,7 @@ DEADLINE_S = 20.0
 """Of a look in these tests: the machine may be busy."""
 
 
-def look(cluster: Cluster, job: Submitted | None = None, **options: Any) -> RayWorkers:
+def look(cluster: Cluster, job: Job | None = None, **options: Any) -> RayWorkers:
     return ray_report.gather(cluster.gcs, job=job.id if job else None, timeout=DEADLINE_S, **options)[1]
 
 
@@ -141,7 +141,7 @@ def test_watching_writes_a_line_whenever_there_is_news(ray_cluster: Cluster, ray
 
 
 def test_coroutines_and_threads(using: Cluster) -> None:
-    job = using.submit("ray_async.py", ready="READY")
+    job = using.drive("ray_async.py", ready="READY")
     try:
         seen = until(lambda: _standing(look(using, job), "pool"), "the pool stands still", 60)
     finally:
@@ -178,7 +178,7 @@ def test_workers_of_ray_train_are_ranks_and_not_idle(using: Cluster, ray_trainin
 
 
 def test_every_reason_not_to_be_up(using: Cluster) -> None:
-    job = using.submit("ray_states.py", ready="READY", timeout_s=120)
+    job = using.drive("ray_states.py", ready="READY", timeout_s=120)
     try:
         try:
             seen = until(lambda: _all_there(look(using, job)), "every state is there", 90)
