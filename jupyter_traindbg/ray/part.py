@@ -245,16 +245,17 @@ def gather(roster: Roster, timeout: float) -> JobEvidence:
 
 
 def detach(roster: Roster, force: bool, timeout: float) -> Detached:
-    """Take the agents out of all of them."""
+    """Take the agents out of all of them. Raises `ActionRefused` as `Job.detached` does; then the job is open as before."""
     with _taking:
         part = _parts.get(roster.key)
-        poller = part.poller[1] if part is not None and part.poller is not None else None
+        poller = None if part is None else part.poller
+        if part is not None:
+            part.poller = None  # the next question makes another
     if poller is not None:
-        poller.close()
-    try:
-        return Job(roster.name, _links(roster)).detached(force=force, timeout=timeout)
-    finally:
-        _forget(roster.key)
+        poller[1].close()
+    result = Job(roster.name, _links(roster)).detached(force=force, timeout=timeout)
+    _forget(roster.key)
+    return result
 
 
 def _forget(key: str) -> _Part | None:
