@@ -161,6 +161,16 @@ class AmbiguousTarget(TraindbgError):
 class TargetGone(TraindbgError):
     """The process ended, before or during the request."""
 
+    @classmethod
+    def job_closed(cls, name: str) -> TargetGone:
+        """Of a job that has been closed here."""
+        return cls(f"this job ({name}) is closed", "attach to it again")
+
+    @classmethod
+    def line_closed(cls, pid: int) -> TargetGone:
+        """Of a line to a process that has been closed here, by another thread maybe."""
+        return cls(f"the line to process {pid} has been closed", "attach to it again")
+
 
 class CannotAttach(TraindbgError):
     """The process runs but there is no way in."""

@@ -459,7 +459,7 @@ class Job(Tunable, Watchable):
 
     def _open_links(self) -> list[Link]:
         if not self._links:
-            raise TargetGone(f"this job ({self.name}) is closed", "attach to it again")
+            raise TargetGone.job_closed(self.name)
         return self._links
 
     def _ask(

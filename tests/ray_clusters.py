@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import functools
 import importlib.util
 import json
 import os
@@ -225,8 +224,8 @@ class Driven(Job):
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**inherited, **cluster.env}
             )
 
-    @functools.cached_property
-    def id(self) -> str:  # type: ignore[override]
+    @property
+    def id(self) -> str:
         return str(until(self._told, "the cluster to tell of the driver")["job_id"])
 
     def _told(self) -> dict[str, Any] | None:

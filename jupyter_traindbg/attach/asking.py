@@ -35,7 +35,7 @@ def ask(questions: Mapping[int, Sequence[Question]], deadline_s: float = 5.0) ->
     has been asked for `LINGER_S`.
     """
     ends = time.monotonic() + deadline_s
-    _stay()
+    _set_timer(None)
     found: dict[int, Answers | TraindbgError] = {}
     links: list[Link] = []
     for pid in questions:
@@ -45,7 +45,7 @@ def ask(questions: Mapping[int, Sequence[Question]], deadline_s: float = 5.0) ->
         else:
             links.append(link)
     answers = each(links, lambda link: _ask(link, questions[link.pid], ends))
-    _leave_later()
+    _set_timer(LINGER_S)
     return {**found, **{link.pid: answer for link, answer in answers}}
 
 
@@ -58,19 +58,17 @@ def leave(pids: Iterable[int] | None = None) -> None:
             link.leave()
 
 
-def _stay() -> None:
+def _set_timer(after_s: float | None) -> None:
+    """Leave after so many seconds in which nothing is asked; None: not while something is."""
+    global _linger
     with _making:
         if _linger is not None:
             _linger.cancel()
-
-
-def _leave_later() -> None:
-    global _linger
-    _stay()
-    with _making:
-        _linger = threading.Timer(LINGER_S, leave)
-        _linger.daemon = True
-        _linger.start()
+            _linger = None
+        if after_s is not None:
+            _linger = threading.Timer(after_s, leave)
+            _linger.daemon = True
+            _linger.start()
 
 
 def _link(pid: int) -> Link | TraindbgError:

@@ -142,6 +142,8 @@ class Link:
             raise gone
         if self.client is not None:
             return self.client
+        if self._left:
+            raise TargetGone.line_closed(self.pid)
         if isinstance(self.problem, GilHeld):
             client = self._arrived()
             if client is None:
@@ -162,7 +164,7 @@ class Link:
                 return client
         with contextlib.suppress(TraindbgError):
             _say_goodbye(client, force=False, deadline_s=GOODBYE_S)
-        raise TargetGone(f"the line to process {self.pid} has been closed", "attach to it again")
+        raise TargetGone.line_closed(self.pid)
 
     def hang_up(self) -> None:
         """Close the line without a goodbye; the next question may find another agent, or none."""

@@ -60,7 +60,7 @@ class AgentClient:
         self._socket, self._buffer = line, b""
         try:
             if self._closed:  # while we connected
-                raise self._hung_up()
+                raise TargetGone.line_closed(self.pid)
             self._exchange("hello", {"token": self._token}, deadline_s)
         except BaseException:
             self._drop()
@@ -73,7 +73,7 @@ class AgentClient:
             raise DeadlineExceeded(f"process {self.pid} is still busy with an earlier request after {deadline_s:g} s")
         try:
             if self._closed:
-                raise self._hung_up()
+                raise TargetGone.line_closed(self.pid)
             if self._socket is None:
                 self._connect(min(HELLO_S, deadline_s))
             return self._exchange(method, params or {}, max(0.05, ends - time.monotonic()))
@@ -105,9 +105,6 @@ class AgentClient:
         if line is not None:
             line.close()
 
-    def _hung_up(self) -> TargetGone:
-        return TargetGone(f"the line to process {self.pid} has been closed", "attach to it again")
-
     def await_hang_up(self, deadline_s: float = 2.0) -> None:
         """Wait until the agent has closed the line, as it does when it leaves its process."""
         line = self._socket
@@ -132,7 +129,7 @@ class AgentClient:
             raise DeadlineExceeded(f"process {self.pid} did not answer {method!r} in {deadline_s:.1f} s") from e
         except (OSError, EOFError) as e:
             self._drop()
-            raise (self._hung_up() if self._closed else TargetGone(self._why_gone(method))) from e
+            raise (TargetGone.line_closed(self.pid) if self._closed else TargetGone(self._why_gone(method))) from e
         except BaseException:
             self._drop()
             raise

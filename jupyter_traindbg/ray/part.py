@@ -135,6 +135,12 @@ class _Part:
             elif link.member != member:
                 link.member, link.rank, link.world_size = member, member.rank, member.world_size
 
+    def end_watching(self) -> None:
+        with _taking:
+            poller, self.poller = self.poller, None
+        if poller is not None:
+            poller[1].close()
+
 
 _parts: dict[str, _Part] = {}
 _closed: deque[str] = deque(maxlen=1000)
@@ -150,11 +156,17 @@ def host() -> str:
 
 def _links(roster: Roster) -> list[Link]:
     with _taking:
-        if roster.key in _closed:
-            raise TargetGone(f"this job ({roster.name}) is closed", "attach to it again")
-        part = _parts.setdefault(roster.key, _Part())
-        part.take(roster.members)
+        part = _open(roster)
         return [part.links[member.pid] for member in roster.members]
+
+
+def _open(roster: Roster) -> _Part:
+    """What is kept of the job, for whoever holds `_taking`. Raises `TargetGone` where it has been closed."""
+    if roster.key in _closed:
+        raise TargetGone.job_closed(roster.name)
+    part = _parts.setdefault(roster.key, _Part())
+    part.take(roster.members)
+    return part
 
 
 def ask(roster: Roster, method: str, **kwargs: Any) -> Any:
@@ -196,12 +208,11 @@ def raw(
 
 def new_steps(roster: Roster, since: Mapping[int, int] | None, timeout: float) -> list[NewSteps]:
     """The steps of each of them after the number given (None: all), over lines of their own."""
-    links = _links(roster)
     with _taking:
-        part = _parts[roster.key]
+        part = _open(roster)
         before = part.poller
         if before is None or before[0] != roster.members:
-            part.poller = (roster.members, Poller(links))
+            part.poller = (roster.members, Poller([part.links[member.pid] for member in roster.members]))
         poller = part.poller
     if before is not None and before is not poller:
         before[1].close()
@@ -247,30 +258,20 @@ def gather(roster: Roster, timeout: float) -> JobEvidence:
 def detach(roster: Roster, force: bool, timeout: float) -> Detached:
     """Take the agents out of all of them. Raises `ActionRefused` as `Job.detached` does; then the job is open as before."""
     with _taking:
-        part = _parts.get(roster.key)
-        poller = None if part is None else part.poller
-        if part is not None:
-            part.poller = None  # the next question makes another
-    if poller is not None:
-        poller[1].close()
+        part = _open(roster)
+    part.end_watching()  # or its lines would keep the agents
     result = Job(roster.name, _links(roster)).detached(force=force, timeout=timeout)
-    _forget(roster.key)
+    close(roster.key)
     return result
 
 
-def _forget(key: str) -> _Part | None:
-    """What was kept of a job here, which is done with."""
+def close(key: str) -> None:
+    """Say goodbye to the agents of a job's processes here, for good."""
     with _taking:
         _closed.append(key)
-        return _parts.pop(key, None)
-
-
-def close(key: str) -> None:
-    """Say goodbye to the agents of a job's processes here."""
-    part = _forget(key)
+        part = _parts.pop(key, None)
     if part is not None:
-        if part.poller is not None:
-            part.poller[1].close()
+        part.end_watching()
         each(list(part.links.values()), lambda link: link.leave())
 
 

@@ -265,7 +265,7 @@ class Spread(Job):
 
     def _open_hosts(self) -> Hosts:
         if self._hosts is None:
-            raise TargetGone(f"this job ({self.name}) is closed", "attach to it again")
+            raise TargetGone.job_closed(self.name)
         return self._hosts
 
     def _route(self, placed: Placed) -> str:

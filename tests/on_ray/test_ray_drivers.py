@@ -16,7 +16,6 @@ from jupyter_traindbg.attach.base import Part
 from jupyter_traindbg.attach.discover import part_of, targets
 from jupyter_traindbg.errors import ActionRefused, NoTarget, TraindbgError
 from jupyter_traindbg.job import connect
-from jupyter_traindbg.model import Diagnosis
 from jupyter_traindbg.ray.job import RayJob
 
 pytestmark = [pytest.mark.timeout(RAY_TEST_S)]
@@ -53,16 +52,11 @@ def test_the_driver_of_a_training_is_asked_for_the_training(training: Submitted,
     pid = training.driver_pid
     whole = f"ray:{training.job_id}@{client.gcs}"
     with connect(pid) as job:
-
-        def both_step() -> Diagnosis | None:
-            """A look may come between two steps, where others' tests take the cores."""
-            seen = job.diagnose(timeout=PATIENT_S)
-            assert (seen.state, seen.findings) == ("healthy", ()), seen
-            return seen if [row.state for row in seen.ranks].count("stepping") == 2 else None
-
-        found = until(both_step, "a look at steps of both", PATIENT_S)
+        found = job.diagnose(timeout=PATIENT_S)
+    assert (found.state, found.findings) == ("healthy", ()), found
     assert found.why[0] == f"{pid} is the driver of {whole}: all of that job was looked at"
     assert {row.who: row.state for row in found.ranks}["driver"] == "waiting"
+    assert [row.state for row in found.ranks].count("stepping") == 2
     assert any(check.topic == "loss" and check.state == "fine" for check in found.checks)
 
 

@@ -1,4 +1,4 @@
-"""The line to an agent, where the process at its other end does nothing."""
+"""The line to an agent: where the process at its other end does nothing, and where it is left while others use it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from support import until
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.attach.base import Entered, Link
 from jupyter_traindbg.attach.client import AgentClient
-from jupyter_traindbg.errors import ActionRefused, DeadlineExceeded, TargetGone
-from jupyter_traindbg.job import Job
-from jupyter_traindbg.ray import part
+from jupyter_traindbg.errors import DeadlineExceeded, TargetGone
 from jupyter_traindbg.tasks import Task
 
 
@@ -145,29 +143,12 @@ def test_who_enters_while_the_line_is_left_says_goodbye_and_does_not_stay(agent:
     assert link.client is None
 
 
-def test_a_late_question_begins_nothing_for_a_job_of_ray_that_is_closed() -> None:
-    roster = part.Roster("a key", "ray:01000000@127.0.0.1:6379", (part.Member(os.getpid(), 0, 1, "rank 0", True),))
-    assert part.entered(roster) == []
-    part.close(roster.key)
-    with pytest.raises(TargetGone, match=r"ray:01000000@127\.0\.0\.1:6379\) is closed"):
-        part.enter(roster, 1.0)
-    assert roster.key not in part._parts
-
-
-def test_a_job_of_ray_that_is_not_let_go_is_open_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    roster = part.Roster("another", "ray:01000000@127.0.0.1:6379", (part.Member(os.getpid(), 0, 1, "rank 0", True),))
-
-    def refused(job: Job, **words: Any) -> None:
-        raise ActionRefused("it would end on rank 0 alone", "detach all")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Job, "detached", refused)
-        with pytest.raises(ActionRefused):
-            part.detach(roster, False, 1.0)
-    assert part.entered(roster) == []
-    assert part.detach(roster, True, 5.0).processes == 0
-    with pytest.raises(TargetGone, match="is closed"):
-        part.entered(roster)
+def test_a_line_that_has_been_left_enters_nothing() -> None:
+    link = Link(os.getpid(), lambda deadline_s: pytest.fail("it was entered"))
+    link.leave()
+    with pytest.raises(TargetGone, match="has been closed"):
+        link.call("steps", {}, 5.0)
+    assert link.answering() is None
 
 
 def test_a_queue_full_of_earlier_clients_is_silence_and_not_the_end_of_the_process(tmp_path: Path) -> None:
