@@ -14,6 +14,7 @@ from .model import (
     GroupChange,
     InForce,
     LogEntry,
+    Maybe,
     Meanwhile,
     MemoryShare,
     NotAvailable,
@@ -27,6 +28,7 @@ from .model import (
     RankSteps,
     Step,
     Thread,
+    ThreadState,
 )
 from .outside import memory_limit, procfs
 
@@ -53,7 +55,7 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
     elif tid is not None and same_namespace:
         call = procfs.system_call(pid, tid)
     waiting = waiting_for([(f.file, f.line, f.function) for f in frames], call.name or None, call.on)
-    state: str | NotAvailable = NotAvailable("the thread's id is not known to Python")
+    state: Maybe[ThreadState] = NotAvailable("the thread's id is not known to Python")
     if cpu is not None:
         state = "running" if call.name == "running" else "waiting"
     return Thread(

@@ -23,6 +23,7 @@ from jupyter_traindbg.model import (
     SourceLine,
     Thread,
     ThreadActivity,
+    Wait,
 )
 
 TRAIN = "/home/ada/train.py"
@@ -65,7 +66,7 @@ def user(line: int, function: str, file: str = TRAIN) -> tuple[Frame, Frame]:
 
 def thread(
     frames: Sequence[Frame],
-    waiting_for: str | None = None,
+    waiting_for: Wait | None = None,
     *,
     name: str = "MainThread",
     tid: int = 1,
@@ -160,10 +161,10 @@ def _as_main(one: Thread, pid: int) -> Thread:
 def waiting(number: int, waits: str = "all_reduce", **more: Any) -> RankEvidence:
     """A rank that waits for the others in a collective."""
     found = records(number, waits=waits, waiting_s=more.pop("waiting_s", 30.0), gap_s=more.pop("gap_s", 0.1))
-    return rank(number, [thread(ALL_REDUCE, "the collective all_reduce")], **({"collectives": found} | more))
+    return rank(number, [thread(ALL_REDUCE, Wait("collective", "all_reduce"))], **({"collectives": found} | more))
 
 
-def stuck(number: int, frames: Sequence[Frame], waiting_for: str | None, **more: Any) -> RankEvidence:
+def stuck(number: int, frames: Sequence[Frame], waiting_for: Wait | None, **more: Any) -> RankEvidence:
     """A rank that waits for something of its own."""
     return rank(number, [thread(frames, waiting_for)], **more)
 

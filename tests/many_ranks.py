@@ -10,13 +10,13 @@ from hang_evidence import stuck, user, waiting
 from pace_evidence import BATCHES, BEHIND, EPOCHS, FILE, IN_EPOCH, standing, times
 
 from jupyter_traindbg.agent import flight
-from jupyter_traindbg.model import JobEvidence, RankCollectives, RankEvidence
+from jupyter_traindbg.model import JobEvidence, RankCollectives, RankEvidence, Wait
 from jupyter_traindbg.outside.flightrec.build import rank_collectives
 
 
 def hang(ranks: int, odd: int) -> JobEvidence:
     """All wait in an all_reduce but `odd`, which sleeps."""
-    sleeping = stuck(odd, user(61, "wait_for_quota"), "sleep")
+    sleeping = stuck(odd, user(61, "wait_for_quota"), Wait("sleep"))
     every = tuple(_numbered(sleeping if n == odd else waiting(0), n) for n in range(ranks))
     return JobEvidence("torchrun:1", every, ranks)
 

@@ -15,6 +15,7 @@ from jupyter_traindbg.model import (
     RankEvidence,
     Thread,
     ThreadActivity,
+    Wait,
 )
 
 FILE = "/home/ada/train.py"
@@ -43,7 +44,7 @@ BEHIND = waits("barrier", (33, "main"))
 
 
 def standing(
-    n: int, frames: Sequence[Frame], steps: int | None = None, words: str = "the collective all_reduce"
+    n: int, frames: Sequence[Frame], steps: int | None = None, words: Wait = Wait("collective", "all_reduce")
 ) -> RankEvidence:
     pid = 100 + n
     thread = Thread("MainThread", pid, "waiting", tuple(frames), words, training=True)

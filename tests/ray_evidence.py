@@ -27,6 +27,7 @@ from jupyter_traindbg.model import (
     SourceLine,
     Thread,
     ThreadActivity,
+    Wait,
 )
 
 NOW_S = 1_700_000_000.0
@@ -109,7 +110,7 @@ class Scene:
         )  # fmt: skip
         self.rows.append(row)
         frames = (*((WAIT,) if waits else ()), Frame("/home/ada/train.py", 40, "main"))
-        self.look(DRIVER_PID, frames, "a result from Ray" if waits else None, cpu=0.0 if waits else 0.9)
+        self.look(DRIVER_PID, frames, Wait("ray") if waits else None, cpu=0.0 if waits else 0.9)
         return row
 
     def actor(self, number: int, state: str = "idle", *, class_name: str = "Collector", **more: Any) -> RayWorker:
@@ -165,7 +166,7 @@ class Scene:
         self,
         pid: int,
         frames: Sequence[Frame],
-        waiting_for: str | None = None,
+        waiting_for: Wait | None = None,
         *,
         cpu: float = 0.0,
         others: Iterable[Thread] = (),
@@ -196,14 +197,14 @@ class Scene:
             )
         )  # fmt: skip
 
-    def still(self, row: RayWorker, line: int, function: str, waiting_for: str = "sleep", **more: Any) -> None:
+    def still(self, row: RayWorker, line: int, function: str, waiting_for: Wait = Wait("sleep"), **more: Any) -> None:
         self.look(row.pid, (Frame(CODE, line, function),), waiting_for, **more)
 
     def busy(self, row: RayWorker, line: int = 30, function: str = "Collector.play", **more: Any) -> None:
         self.look(row.pid, (Frame(CODE, line, function),), None, cpu=more.pop("cpu", 0.9), **more)
 
     def in_get(self, row: RayWorker, line: int = 26, function: str = "Peer.ask") -> None:
-        self.look(row.pid, (GET, Frame(CODE, line, function)), "a result from Ray")
+        self.look(row.pid, (GET, Frame(CODE, line, function)), Wait("ray"))
 
 
 def task(task_id: str, name: str, *, kind: str = "ACTOR_TASK", state: str = "RUNNING", **more: Any) -> RayTask:

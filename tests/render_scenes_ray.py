@@ -16,6 +16,7 @@ from jupyter_traindbg.model import (
     RayThread,
     RayWorker,
     RayWorkers,
+    Wait,
 )
 
 HEALTHY = f"{JOB}/engine.py:31 Engine.step"
@@ -64,7 +65,7 @@ def driver(**fields: Any) -> RayWorker:
         "class_name": "",
         "actor_id": None,
         "where": DRIVER,
-        "waiting_for": "ray.wait",
+        "waiting_for": Wait("ray", "wait"),
         "waits_for": ("Collector[5]", "Collector[6]"),
         "since_s": 4000.0,
         "trouble": 1,
@@ -123,8 +124,8 @@ def _workers(rows: Sequence[RayWorker], nodes: Sequence[RayNode], **fields: Any)
 
 def deadlocked(who: str = "Collector[5]", **fields: Any) -> RayWorker:
     threads = (
-        RayThread("MainThread", "method", (LOCKED,), "waiting", "a lock or another thread", still_s=26.0, method="run"),
-        RayThread("stats", "thread", (STATS,), "waiting", "a lock or another thread", still_s=26.0),
+        RayThread("MainThread", "method", (LOCKED,), "waiting", Wait("native"), still_s=26.0, method="run"),
+        RayThread("stats", "thread", (STATS,), "waiting", Wait("native"), still_s=26.0),
     )
     return worker(
         who,
@@ -135,7 +136,7 @@ def deadlocked(who: str = "Collector[5]", **fields: Any) -> RayWorker:
         where=LOCKED,
         since_s=31.0,
         still_s=26.0,
-        waiting_for="a lock or another thread",
+        waiting_for=Wait("native"),
         threads=threads,
         detail=(
             "MainThread waits for self.a at engine.py:27 Engine.step, which stats holds, at engine.py:40 Engine.stats",
@@ -154,7 +155,7 @@ def stuck(who: str = "Collector[6]", **fields: Any) -> RayWorker:
         where=LOADING,
         since_s=33.0,
         still_s=32.0,
-        waiting_for="data from a socket",
+        waiting_for=Wait("network", "read"),
         **{"trouble": 2, "tier": 2, "cpu_percent": 0.0, "executed": 0, **fields},
     )
 

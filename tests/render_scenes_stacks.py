@@ -7,7 +7,7 @@ from typing import Any
 
 from render_scenes_checkpoints import JOB
 
-from jupyter_traindbg.model import Frame, ProcessStacks, Stacks, Thread
+from jupyter_traindbg.model import Frame, ProcessStacks, Stacks, Thread, Wait
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
 STD = "/usr/lib/python3.11"
@@ -61,17 +61,13 @@ def stacks(ranks: int, odd: int = 1) -> Stacks:
     processes = []
     for rank in range(ranks):
         late = rank == odd
-        frames, wait = (
-            (_LOADER, "the next batch from the DataLoader workers")
-            if late
-            else (_COLLECTIVE, "the collective all_reduce")
-        )
-        feeder = thread(_FEEDER, f"QueueFeederThread-{rank}", waiting_for="idle: nothing to send")
+        frames, wait = (_LOADER, Wait("loader")) if late else (_COLLECTIVE, Wait("collective", "all_reduce"))
+        feeder = thread(_FEEDER, f"QueueFeederThread-{rank}", waiting_for=Wait("idle", "sending"))
         processes.append(process(rank, [thread(frames, waiting_for=wait), feeder]))
         for w in range(2):
             state = "running" if late else "waiting"
             working = _WORKER if late else _WORKER[1:4]
-            wait_words = None if late else "idle: waiting for indices"
+            wait_words = None if late else Wait("idle", "indices")
             worker = thread(working, state=state, waiting_for=wait_words)
             processes.append(
                 process(rank, [worker], pid=9000 + 2 * rank + w, role="DataLoader worker", source="py-spy")

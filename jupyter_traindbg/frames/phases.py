@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..language import text
-from ..model import Frame
+from ..model import Frame, WaitKind
 from .whose import bare, own_frames, short_path
 
 __all__ = ["JOINING_RAY", "Phase", "phase_of", "phases_of", "telling"]
@@ -20,15 +20,15 @@ __all__ = ["JOINING_RAY", "Phase", "phase_of", "phases_of", "telling"]
 class Phase:
     """``en`` and ``zh`` follow "it is". ``usual``: a part of every training, which the other ranks of a healthy job may be waiting for.
 
-    ``tells``: the frame by which it is known is worth showing; a model's call or an optimizer's step need no proof. ``wait``: what a wait
-    has in its words that says the same.
+    ``tells``: the frame by which it is known is worth showing; a model's call or an optimizer's step need no proof. ``waits``: the kinds of
+    wait that say the same.
     """
 
     en: str
     zh: str
     usual: bool = True
     tells: bool = True
-    wait: str = ""
+    waits: tuple[WaitKind, ...] = ()
 
     @property
     def words(self) -> str:
@@ -47,12 +47,12 @@ _SCORING = Phase("computing rewards", "计算奖励")
 _GENERATING = Phase("generating", "生成")
 _EVALUATING = Phase("evaluating", "评估")
 _PREPARING = Phase("preparing its dataset", "准备数据集", usual=False)
-_BACKWARD = Phase("in its backward pass", "反向传播", tells=False, wait="the backward pass")
+_BACKWARD = Phase("in its backward pass", "反向传播", tells=False, waits=("backward",))
 _FORWARD = Phase("in a forward pass", "前向传播", tells=False)
 _CLIPPING = Phase("clipping its gradients", "裁剪梯度", tells=False)
 _OPTIMIZING = Phase("in its optimizer step", "优化器步", tells=False)
 _STARTING_WORKERS = Phase("starting its DataLoader workers", "启动 DataLoader worker", usual=False, tells=False)
-_READING = Phase("reading its data", "读取数据", usual=False, tells=False, wait="DataLoader")
+_READING = Phase("reading its data", "读取数据", usual=False, tells=False, waits=("loader", "loader_end"))
 _TRAINING = Phase("in its training step", "训练步")
 _TOKENISING = Phase("tokenising", "分词", usual=False, tells=False)
 _LOGGING = Phase("logging its metrics", "记录指标", usual=False)

@@ -4,7 +4,7 @@
 is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that
 is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster
 and its workers do, `picture` a figure of any of it, `soundness` whether a training is sound, `targets` what can be attached to;
-`records` any result as a flat table.
+`waits` what a thread does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from . import (
     report,
     soundness,
     targets,
+    waits,
 )
 from .base import *
 from .changed import *
@@ -47,6 +48,7 @@ from .records import *
 from .report import *
 from .soundness import *
 from .targets import *
+from .waits import *
 
 __all__ = [
     *base.__all__,
@@ -67,4 +69,5 @@ __all__ = [
     *report.__all__,
     *soundness.__all__,
     *targets.__all__,
+    *waits.__all__,
 ]

@@ -25,6 +25,7 @@ __all__ = [
     "Result",
     "Silent",
     "StepNumber",
+    "Worded",
     "available",
     "set_plotter",
     "set_renderer",
@@ -58,11 +59,15 @@ def available(value: Maybe[T]) -> bool:
     return not isinstance(value, NotAvailable)
 
 
+class Worded:
+    """A value that rules read by its parts and people as words: in JSON and in tables it is ``str()`` of it, in English."""
+
+
 def _plain(value: Any) -> Any:
     """Dataclasses to dicts, `NotAvailable` to ``{"not_available": reason}``, non-finite floats to strings (JSON has none)."""
     if isinstance(value, NotAvailable):
         return {"not_available": value.reason}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Worded)):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if not f.name.startswith("_")}
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
@@ -70,7 +75,7 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    return value
+    return str(value) if isinstance(value, Worded) else value
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from .base import Finding, Maybe, NotAvailable, Result, Silent, StepNumber, step_number
 from .changed import InForce, LogEntry
+from .waits import ThreadState, Wait
 
 __all__ = [
     "Attached",
@@ -102,13 +103,13 @@ class Frame:
 
 @dataclass(frozen=True)
 class Thread:
-    """One thread, innermost frame first. ``state`` is in words; ``waiting_for`` says on what, where that is known."""
+    """One thread, innermost frame first. ``waiting_for`` says on what it waits, where it does and that is known."""
 
     name: str
     tid: Maybe[int]
-    state: Maybe[str]
+    state: Maybe[ThreadState]
     frames: Sequence[Frame]
-    waiting_for: str | None = None
+    waiting_for: Wait | None = None
     holds_gil: Maybe[bool] = _NOT_MEASURED
     training: bool = False
     peer: int | None = None

@@ -11,6 +11,7 @@ from typing import Literal
 
 from .base import Finding, Maybe, NotAvailable, Result, Silent
 from .observed import ProcessStacks
+from .waits import NO_WAIT, Wait
 
 __all__ = [
     "RayActor",
@@ -353,14 +354,14 @@ class RayThread:
     """A thread with code of the user's on it, or a coroutine of an async actor; ``stack`` is innermost first: ``"file:line function"``.
 
     ``still_s`` says for how long it has not run for even an instant (0 where it computes or polls); of a coroutine, since when it is seen
-    to await. ``waiting_for`` is on what, in words, ``inside`` the library's innermost frame where the user's code has called one.
+    to await. ``waiting_for`` is on what, ``inside`` the library's innermost frame where the user's code has called one.
     """
 
     name: str
     kind: Literal["method", "thread", "coroutine"]
     stack: tuple[str, ...]
     state: str = ""
-    waiting_for: str = ""
+    waiting_for: Wait = NO_WAIT
     inside: str = ""
     still_s: Maybe[float] = NOT_ASKED
     method: str = ""
@@ -403,8 +404,8 @@ class RayWorker:
     """The user's frames of the thread that ``where`` is of, innermost first, ``"file:line function"``."""
     waits_for: tuple[str, ...] = ()
     """Whose results, or whose resources, it waits for. From tier 2 exactly; else those of its own calls that have not ended."""
-    waiting_for: str = ""
-    """What the kernel and the frames say that it waits for: "a lock or another thread". Empty where it computes."""
+    waiting_for: Wait = NO_WAIT
+    """What the kernel and the frames say that it waits for; `NO_WAIT`, in JSON empty, where it computes."""
     still_s: Maybe[float] = NOT_ASKED
     """For how long the thread of ``where`` has not run for even an instant; 0 where it ran between two looks."""
     threads: tuple[RayThread, ...] = ()

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from .base import NotAvailable, Result, Silent, _plain
+from .base import NotAvailable, Result, Silent, Worded, _plain
 
 __all__ = ["Records", "as_records"]
 
@@ -122,7 +122,8 @@ def _counted_fields(cls: type) -> frozenset[str]:
 
 
 def _is_record(thing: Any) -> bool:
-    return dataclasses.is_dataclass(thing)
+    worded = thing if isinstance(thing, type) else type(thing)
+    return dataclasses.is_dataclass(thing) and not issubclass(worded, Worded)
 
 
 def _item(kind: Kind) -> Kind:
@@ -211,7 +212,7 @@ def _cell(value: Any) -> Any:
     """Plain values as they are, of objects nothing."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    if isinstance(value, (str, Mapping)):
+    if isinstance(value, (str, Mapping, Worded)):
         return _text(value)
     return [_cell(one) for one in value] if isinstance(value, Sequence) else None
 

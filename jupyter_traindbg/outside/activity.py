@@ -176,7 +176,7 @@ def _spent(then: _Reading, now: _Reading, tid: int) -> _Clock:
 
 def _thread(
     pid: int,
-    seen: procfs.ThreadState,
+    seen: procfs.KernelThread,
     spent: _Clock,
     window_s: float,
     known: Mapping[str, sockets.TcpSocket] | None,

@@ -18,9 +18,9 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 __all__ = [
+    "KernelThread",
     "Process",
     "SystemCall",
-    "ThreadState",
     "call_name",
     "children",
     "command",
@@ -87,7 +87,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class ThreadState:
+class KernelThread:
     """A thread as the kernel sees it: ``state`` is R, S, D, T (stopped), t (traced), Z or X."""
 
     tid: int
@@ -323,14 +323,14 @@ def forked_from_parent(pid: int, table: Mapping[int, Process]) -> bool:
 # --- threads -------------------------------------------------------------------------------------------------------
 
 
-def threads(pid: int) -> list[ThreadState]:
+def threads(pid: int) -> list[KernelThread]:
     """The threads of `pid`, the main thread first. Never blocks."""
     try:
         tids = sorted((int(name) for name in os.listdir(f"/proc/{pid}/task")), key=lambda tid: (tid != pid, tid))
     except OSError:
         return []
     found = ((tid, _parse_stat(tid, _read(f"/proc/{pid}/task/{tid}/stat"))) for tid in tids)
-    return [ThreadState(tid, seen.comm, seen.state) for tid, seen in found if seen is not None]
+    return [KernelThread(tid, seen.comm, seen.state) for tid, seen in found if seen is not None]
 
 
 def system_call(pid: int, tid: int, *, memory: bool = True) -> SystemCall:

@@ -15,14 +15,14 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted, TargetGone, TraindbgError
 from ..frames.waits import in_dataloader_worker, waiting_for
 from ..frames.whose import bare, frames_of, line_of
-from ..model import NotAvailable, ProcessStacks, Thread
+from ..model import ASLEEP, Maybe, NotAvailable, ProcessStacks, Thread, ThreadState, Wait
 from . import procfs
 
 __all__ = ["dump", "py_spy"]
@@ -35,7 +35,7 @@ _PARALLEL = 8
 # Its first answer fills a table in place: another thread that asks meanwhile, for another rank, finds it half full.
 _asking_sysconfig = threading.Lock()
 _TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
-_STATES = {
+_STATES: Mapping[str, ThreadState] = {
     "R": "running",
     "S": "waiting",
     "D": "in uninterruptible sleep",
@@ -306,7 +306,7 @@ def _stacks(asked: _Asked, raw: Sequence[dict[str, Any]]) -> ProcessStacks:
     return ProcessStacks(asked.rank, asked.pid, role, "py-spy", tuple(threads), note=note, command=asked.command)
 
 
-def _thread(asked: _Asked, raw: dict[str, Any], kernel: dict[int, procfs.ThreadState]) -> Thread:
+def _thread(asked: _Asked, raw: dict[str, Any], kernel: dict[int, procfs.KernelThread]) -> Thread:
     name = raw["thread_name"]
     tid = raw["os_thread_id"]
     if tid is None and name == "MainThread":
@@ -318,7 +318,7 @@ def _thread(asked: _Asked, raw: dict[str, Any], kernel: dict[int, procfs.ThreadS
     return Thread(
         name=name or (seen.name if seen else "unnamed"),
         tid=NotAvailable("Python before 3.11 does not record it") if tid is None else tid,
-        state=_STATES.get(seen.state, seen.state) if seen else NotAvailable("its thread id is not known"),
+        state=_state(seen),
         frames=frames,
         waiting_for=waiting_for(told, call.name or None, call.on),
         holds_gil=bool(raw["owns_gil"]),
@@ -326,21 +326,22 @@ def _thread(asked: _Asked, raw: dict[str, Any], kernel: dict[int, procfs.ThreadS
     )
 
 
+def _state(seen: procfs.KernelThread | None) -> Maybe[ThreadState]:
+    if seen is None:
+        return NotAvailable("its thread id is not known")
+    return _STATES.get(seen.state) or NotAvailable(f"the kernel calls it {seen.state}")
+
+
 def _waits_for_gil(pid: int, thread: Thread, threads: Sequence[Thread]) -> Thread:
     """Name the GIL where its owner sleeps in C code: whoever else sits in a timed futex wait with nothing better known
     waits for it.
     """
-    owner = next((t for t in threads if t.holds_gil and str(t.state).startswith("waiting")), None)
-    if (
-        owner is None
-        or owner is thread
-        or thread.waiting_for != "a lock or another thread"
-        or not isinstance(thread.tid, int)
-    ):
+    owner = next((t for t in threads if t.holds_gil and t.state == "waiting"), None)
+    if owner is None or owner is thread or thread.waiting_for != Wait("native") or not isinstance(thread.tid, int):
         return thread
     if not procfs.system_call(pid, thread.tid).timed:
         return thread
-    return replace(thread, waiting_for=f"the GIL, held by {owner.name}")
+    return replace(thread, waiting_for=Wait("gil", on=owner.name))
 
 
 def _note(pid: int, state: str, threads: Sequence[Thread]) -> str:
@@ -355,7 +356,7 @@ def _note(pid: int, state: str, threads: Sequence[Thread]) -> str:
 
 
 def _sleeps_with_gil(threads: Sequence[Thread]) -> Thread | None:
-    return next((t for t in threads if t.holds_gil and str(t.state).startswith(("waiting", "in unint"))), None)
+    return next((t for t in threads if t.holds_gil and t.state in ASLEEP), None)
 
 
 def _or_what_the_kernel_says(asked: _Asked, seen: ProcessStacks | TraindbgError) -> ProcessStacks:
@@ -366,6 +367,6 @@ def _or_what_the_kernel_says(asked: _Asked, seen: ProcessStacks | TraindbgError)
     threads: tuple[Thread, ...] = ()
     if main is not None:
         call = procfs.system_call(asked.pid, main.tid)
-        words = waiting_for((), call.name or None, call.on)
-        threads = (Thread(main.name, main.tid, _STATES.get(main.state, main.state), (), words, training=True),)
+        wait = waiting_for((), call.name or None, call.on)
+        threads = (Thread(main.name, main.tid, _state(main), (), wait, training=True),)
     return ProcessStacks(asked.rank, asked.pid, asked.role, "py-spy", threads, note=seen.cause, command=asked.command)

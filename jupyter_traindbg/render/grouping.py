@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ..frames import whose
 from ..frames.phases import Phase, phases_of
-from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, available
+from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, ThreadState, Wait, available
 from ..ray.workers.naming import together
 
 __all__ = ["Caller", "StackGroup", "caller", "compact_ranks", "group_by", "group_stacks", "named", "rank_list"]
@@ -114,8 +114,8 @@ class StackGroup:
     source: str
     training: bool
     name: str
-    state: str | NotAvailable
-    waiting_for: str | None
+    state: ThreadState | NotAvailable
+    waiting_for: Wait | None
     holds_gil: bool
     frames: tuple[Frame, ...]
     ranks: tuple[int, ...]
@@ -132,7 +132,7 @@ class StackGroup:
     def phases(self) -> list[Phase]:
         """In which part of a training a rank is, as far as its wait does not say so."""
         found = phases_of(self.frames) if self.training and self.role == "rank" else []
-        return [phase for phase in found if not (phase.wait and phase.wait in (self.waiting_for or ""))]
+        return [phase for phase in found if self.waiting_for is None or self.waiting_for.kind not in phase.waits]
 
     @property
     def idle(self) -> bool:
@@ -141,7 +141,7 @@ class StackGroup:
             return False
         if self.holds_gil or self.note or self.state == "running" or not self.frames:
             return False
-        waits_for_work = self.waiting_for is not None and self.waiting_for.startswith("idle")
+        waits_for_work = self.waiting_for is not None and self.waiting_for.kind == "idle"
         return waits_for_work or (not self.training and whose.user_frame(self.frames) is None)
 
 

@@ -198,7 +198,12 @@ def _section(group: StackGroup) -> str:
 
 def _stack_group(group: StackGroup) -> dict[str, Any]:
     state = group.state.reason if isinstance(group.state, NotAvailable) else group.state
-    words = [state, group.waiting_for or "", *(p.en for p in group.phases), "holds the GIL" if group.holds_gil else ""]
+    words = [
+        state,
+        str(group.waiting_for or ""),
+        *(p.en for p in group.phases),
+        "holds the GIL" if group.holds_gil else "",
+    ]
     return {
         "ranks": compact_ranks(group.ranks),
         "count": len(group.ranks),

@@ -15,7 +15,7 @@ import pytest
 from checkpointing import unwatched
 
 from jupyter_traindbg.errors import CannotAttach, NotPermitted, TargetGone
-from jupyter_traindbg.model import NotAvailable, ProcessStacks, Thread
+from jupyter_traindbg.model import NotAvailable, ProcessStacks, Thread, Wait
 from jupyter_traindbg.outside import host, procfs, stacks
 
 REPO = Path(__file__).parents[2]
@@ -54,9 +54,9 @@ def test_a_lock(start):
     assert found.command.endswith("hung_lock.py")
     assert (main.name, main.tid, main.state, main.training) == ("MainThread", target.pid, "waiting", True)
     assert user_frame(main) == ("hung_lock.py", line_of("hung_lock.py", "with lock:"), "wait_for_ever")
-    assert main.waiting_for == "a lock or another thread"
+    assert main.waiting_for == Wait("native")
     assert main.holds_gil is False
-    assert (idler.name, idler.waiting_for, idler.training) == ("idler", "sleep", False)
+    assert (idler.name, idler.waiting_for, idler.training) == ("idler", Wait("sleep"), False)
     assert idler.frames[-1].library
 
 
@@ -75,24 +75,24 @@ def test_a_gloo_collective_that_one_rank_never_issues(start):
     )
     (waits,) = dump(rank0.pid, 0)
     (sleeps,) = dump(rank1.pid, 1)
-    assert waits.threads[0].waiting_for == "the collective all_reduce"
+    assert waits.threads[0].waiting_for == Wait("collective", "all_reduce")
     assert user_frame(waits.threads[0]) == ("hung_gloo.py", line_of("hung_gloo.py", "all_reduce(torch"), "main")
-    assert sleeps.threads[0].waiting_for == "sleep"
+    assert sleeps.threads[0].waiting_for == Wait("sleep")
     assert user_frame(sleeps.threads[0])[2] == "forgets_the_collective"
-    assert dump(launcher.pid)[0].threads[0].waiting_for == "idle: watching its ranks"
+    assert dump(launcher.pid)[0].threads[0].waiting_for == Wait("idle", "ranks")
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_dataloader_whose_worker_is_stuck(start, method):
     target = start("hung_loader.py", method)
     main, *workers = dump(target.pid)
-    assert main.threads[0].waiting_for == "the next batch from the DataLoader workers"
+    assert main.threads[0].waiting_for == Wait("loader")
     assert user_frame(main.threads[0])[0] == "hung_loader.py"
     assert [w.role for w in workers] == ["DataLoader worker"] * 2  # and no resource tracker
     stuck, idle = sorted((w.threads[0] for w in workers), key=lambda t: str(t.waiting_for), reverse=True)
     assert user_frame(stuck) == ("hung_loader.py", line_of("hung_loader.py", "time.sleep"), "__getitem__")
-    assert stuck.waiting_for == "sleep"
-    assert idle.waiting_for == "idle: waiting for indices"
+    assert stuck.waiting_for == Wait("sleep")
+    assert idle.waiting_for == Wait("idle", "indices")
 
 
 def test_children_are_left_out_on_request(start):
@@ -109,7 +109,7 @@ def test_c_code_that_holds_the_gil(start):
     assert (main.holds_gil, ticker.holds_gil) == (True, False)
     assert user_frame(main) == ("gil_held.py", line_of("gil_held.py", "ctypes.PyDLL"), "hold")
     assert main.state == "waiting"
-    assert ticker.waiting_for == "the GIL, held by MainThread"
+    assert ticker.waiting_for == Wait("gil", on="MainThread")
     assert f"gil_held.py:{line_of('gil_held.py', 'ctypes.PyDLL')}" in found.note
 
 
@@ -154,10 +154,14 @@ def test_a_child_that_is_not_python_is_shown_with_what_the_kernel_says():
             time.sleep(0.01)
         parent, shown = dump(target.pid)
         os.kill(child.pid, signal.SIGKILL)
-    assert parent.threads[0].waiting_for == "a subprocess to end"
+    assert parent.threads[0].waiting_for == Wait("child", "program")
     assert (shown.role, shown.command) == ("child", "sleep 60")
     assert "is not a Python process" in shown.note
-    assert (shown.threads[0].state, shown.threads[0].waiting_for, shown.threads[0].frames) == ("waiting", "sleep", ())
+    assert (shown.threads[0].state, shown.threads[0].waiting_for, shown.threads[0].frames) == (
+        "waiting",
+        Wait("sleep"),
+        (),
+    )
 
 
 def test_what_cannot_be_looked_at(start):

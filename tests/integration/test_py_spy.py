@@ -11,6 +11,7 @@ import pytest
 from stand_ins import THREAD, Put, for_py_spy
 from support import Start
 
+from jupyter_traindbg.model import Wait
 from jupyter_traindbg.outside import stacks
 
 
@@ -29,7 +30,7 @@ def test_a_childs_failure_does_not_cost_the_others(py_spy: Put, start: Start) ->
     for worker in workers:
         assert "torn" in worker.note
         assert worker.threads[0].frames == ()
-    assert {w.threads[0].waiting_for for w in workers} == {"sleep", "a socket or a pipe"}
+    assert {w.threads[0].waiting_for for w in workers} == {Wait("sleep"), Wait("network", "poll")}
 
 
 def test_py_spy_is_found_by_many_threads_at_once_in_a_fresh_interpreter() -> None:

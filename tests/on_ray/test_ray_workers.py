@@ -15,7 +15,7 @@ from ray_clusters import RAY_TEST_S, Cluster, Job, Submitted, line_of, until
 from support import REPO
 
 from jupyter_traindbg.magics.ray_workers import line
-from jupyter_traindbg.model import NotAvailable, RayWorker, RayWorkers
+from jupyter_traindbg.model import NotAvailable, RayWorker, RayWorkers, Wait
 from jupyter_traindbg.ray import report as ray_report
 
 pytestmark = pytest.mark.timeout(RAY_TEST_S)
@@ -87,7 +87,7 @@ def test_the_two_bad_workers_and_nobody_else(using: Cluster, ray_collector: Subm
     assert 0 < late.still_s <= float(late.since_s or 0) + 1
     driver = driver_of(seen)
     assert place(driver).startswith(f"ray_collector.py:{line_of('ray_collector.py', 'DRIVER')} ")
-    assert (driver.state, driver.waiting_for) == ("blocked", "ray.wait")
+    assert (driver.state, driver.waiting_for) == ("blocked", Wait("ray", "wait"))
     assert set(driver.waits_for) == {f"SelfPlayWorker[{i}]" for i in range(8)}
     healthy = [row for row in seen.workers if row.kind == "actor" and row not in (bad, late)]
     assert len(healthy) == 6

@@ -14,6 +14,7 @@ from visits import ask_everything, losses_of, visit
 
 import traindbg
 from jupyter_traindbg import cli
+from jupyter_traindbg.model import Wait
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def test_a_hung_training_is_read_where_it_stands(start: Start) -> None:
         assert not rank.safe_point
         assert "not at a safe point" in rank.at
         assert [g.name for g in rank.grads] == ["weight", "bias"]
-        assert job.stacks().processes[0].threads[0].waiting_for == "a lock or another thread"
+        assert job.stacks().processes[0].threads[0].waiting_for == Wait("native")
 
 
 def test_a_stopped_process_is_looked_at_from_outside(start: Start) -> None:

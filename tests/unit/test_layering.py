@@ -19,7 +19,18 @@ MODULES = {
 }
 
 LEAVES = ["_version", "command_lines", "commands", "documentation", "language", "model", "notebook", "step_parts"]
-DATA = ["command_lines", "commands", "errors", "frames", "language", "model", "no_step", "step_numbers", "step_parts"]
+DATA = [
+    "command_lines",
+    "commands",
+    "errors",
+    "frames",
+    "language",
+    "model",
+    "no_step",
+    "step_numbers",
+    "step_parts",
+    "words",
+]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "errors": ["commands"],
@@ -32,6 +43,7 @@ MAY_IMPORT = {
     "step_numbers": ["language", "model"],
     "schedules": ["model"],  # pure: which ranks follow one schedule
     "no_step": ["language", "model"],
+    "words": ["language", "model"],  # pure: how data are said to people
     "frames": ["language", "model"],  # pure: what the frames of a stack mean
     "diagnose": [
         "frames",
@@ -41,6 +53,7 @@ MAY_IMPORT = {
         "ray.workers.naming",
         "step_numbers",
         "step_parts",
+        "words",
     ],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "notebook", "outside", "tasks", *DATA],
     "evidence": ["frames", "model", "outside"],

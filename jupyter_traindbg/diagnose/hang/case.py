@@ -143,7 +143,7 @@ def build(evidence: JobEvidence) -> Case:
 
 def _wait_key(seen: View) -> tuple[object, ...]:
     call = seen.pending
-    return (seen.now.kind, seen.now.words, call and (call.op, call.sequence, call.group), seen.now.frame)
+    return (seen.now.kind, seen.now.wait, call and (call.op, call.sequence, call.group), seen.now.frame)
 
 
 def _wait_words(same: Sequence[View]) -> str:

@@ -1,103 +1,37 @@
 """What one thread does at one moment, as a kind that rules can ask for, and in words for people. Pure functions.
 
-The stacks bring the words of `frames.waits.waiting_for`; a test holds the table here against the one there. A wait that has no frame of
-its own (C code called from the user's line) is told by the source line, where there is one: ``with self.lock`` or ``work.wait()``.
+The stacks bring the `Wait` of each thread. One that has no frame of its own (C code called from the user's line) is told by the source
+line, where there is one: ``with self.lock`` or ``work.wait()``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from ...frames.whose import own_frames, where
 from ...language import text
-from ...model import Frame, NotAvailable, SourceLine, Thread
+from ...model import Frame, SourceLine, Thread, Wait, WaitKind
+from ...words.waits import in_chinese
 
 __all__ = ["FOR_OTHER_RANKS", "Doing", "Kind", "doing", "kind_of", "phrase"]
 
-Kind = Literal[
-    "backward", "child", "collective", "computing", "device", "file", "future", "gil", "gpu", "idle", "init", "loader", "loader_end",
-    "lock", "native", "network", "peer", "pipe", "process", "queue", "ray", "signal", "sleep", "teardown", "terminal", "thread", "unknown",
-]  # fmt: skip
+Kind = WaitKind | Literal["computing", "signal", "unknown"]
+"""``signal``: it is stopped by one."""
 
 FOR_OTHER_RANKS: frozenset[Kind] = frozenset({"collective", "peer", "init", "teardown"})
 """Waits that end when other ranks do their part."""
 
-# How the words begin -> kind; the first that fits counts.
-_KINDS: Sequence[tuple[str, Kind]] = (
-    ("the collective ", "collective"),
-    ("the other ranks to build their DDP", "collective"),
-    ("the broadcast of", "collective"),
-    ("its peer in ", "peer"),
-    ("the other ranks to join", "init"),
-    ("the process group to close", "teardown"),
-    ("the backward pass", "backward"),
-    ("the next batch from the DataLoader workers", "loader"),
-    ("the DataLoader workers to end", "loader_end"),
-    ("sleep", "sleep"),
-    ("the GIL", "gil"),
-    ("a lock on the file", "lock"),
-    ("a lock on a file", "lock"),
-    ("a lock file", "lock"),
-    ("a lock shared between processes", "lock"),
-    ("a lock or another thread", "native"),
-    ("a lock", "lock"),
-    ("a condition or an event", "thread"),
-    ("another thread to end", "thread"),
-    ("an item from a queue", "queue"),
-    ("room in a queue to another process", "process"),
-    ("room in a queue", "queue"),
-    ("a queue to be worked off", "queue"),
-    ("an item from another process", "process"),
-    ("the result of a future", "future"),
-    ("the result of a worker process", "process"),
-    ("data from another process", "process"),
-    ("another process to", "process"),
-    ("the processes that it spawned", "child"),
-    ("a child process to end", "child"),
-    ("a subprocess to end", "child"),
-    ("data from the terminal", "terminal"),
-    ("the terminal to take", "terminal"),
-    ("data from the file", "file"),
-    ("the file ", "file"),
-    ("a file to open", "file"),
-    ("a file to be looked up", "file"),
-    ("a directory to be listed", "file"),
-    ("the disk", "file"),
-    ("data from a pipe", "pipe"),
-    ("a pipe to take", "pipe"),
-    ("data from a file, pipe or socket", "file"),
-    ("a file, pipe or socket to take", "file"),
-    ("a socket or a pipe", "network"),
-    ("data from a socket", "network"),
-    ("a socket", "network"),
-    ("a connection to be made", "network"),
-    ("the device", "device"),
-    ("a device", "device"),
-    ("the GPU", "gpu"),
-    ("a result from Ray", "ray"),
-    ("idle", "idle"),
-)
-
-_CHINESE: Mapping[Kind, str] = {
-    "backward": "等待反向传播", "child": "等待子进程结束", "device": "等待设备", "file": "等待文件",
-    "future": "等待 future 的结果", "gil": "等待 GIL", "gpu": "等待 GPU", "init": "等待其他 rank 加入",
-    "loader": "等待 DataLoader 的下一个 batch", "loader_end": "等待 DataLoader worker 结束", "lock": "等待锁",
-    "native": "在 C 代码中等待（锁或其他线程）", "network": "等待网络", "peer": "等待点对点通信的对端", "pipe": "等待管道",
-    "process": "等待另一个进程", "queue": "等待队列", "ray": "等待 Ray 的结果", "teardown": "等待进程组关闭",
-    "thread": "等待另一个线程",
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Doing:
-    """``words``: what is waited for, as the stack tells it. ``frame``: where that is, in the user's code if there is any on the stack.
+    """``wait``: what for, where it waits and that is known. ``frame``: where that is, in the user's code if there is any on the stack.
     ``at``: what tells whether two looks saw the same: kind and the user's lines, or the functions of libraries where none is the user's.
     """
 
     kind: Kind
-    words: str = ""
+    wait: Wait | None = None
     frame: Frame | None = None
     thread: Thread | None = None
     at: tuple[object, ...] = ()
@@ -110,7 +44,7 @@ class Doing:
     @property
     def operation(self) -> str:
         """The collective or point-to-point call: ``all_reduce``; empty where it has no name."""
-        return self.words.rsplit(" ", 1)[-1] if self.kind in ("collective", "peer") else ""
+        return self.wait.op if self.wait is not None and self.kind in ("collective", "peer") else ""
 
 
 def doing(thread: Thread | None, sources: Mapping[str, SourceLine]) -> Doing:
@@ -120,36 +54,34 @@ def doing(thread: Thread | None, sources: Mapping[str, SourceLine]) -> Doing:
     frame = where(thread.frames)
     kind = kind_of(thread)
     top = thread.frames[0] if thread.frames else None
-    words = thread.waiting_for or ""
-    if kind in ("native", "pipe", "file") and top is not None and frame is top:
-        kind = _by_source(kind, sources.get(f"{top.file}:{top.line}"))
-        words = {"lock": "a lock", "thread": "another thread to end"}.get(kind, words)
+    wait = thread.waiting_for
+    if wait is not None and wait.kind in ("native", "pipe", "file") and top is not None and frame is top:
+        wait = _by_source(wait, sources.get(f"{top.file}:{top.line}"))
+        kind = wait.kind
     own = own_frames(thread.frames)
     places: list[object] = [(f.file, f.line, f.function) for f in own if not f.library]
     if not places:
         places = [(f.file, f.function) for f in own]  # a library waits in loops, as often as not: its lines change
-    return Doing(kind, words, frame, thread, (kind, *places))
+    return Doing(kind, wait, frame, thread, (kind, *places))
 
 
 def kind_of(thread: Thread) -> Kind:
-    """From the words alone."""
+    """From its wait and its state alone."""
     if thread.waiting_for is not None:
-        return next((kind for begin, kind in _KINDS if thread.waiting_for.startswith(begin)), "unknown")
-    if isinstance(thread.state, NotAvailable):
-        return "unknown"
-    if thread.state.startswith("running"):
+        return thread.waiting_for.kind
+    if thread.state == "running":
         return "computing"
-    return "signal" if thread.state.startswith("stopped") else "unknown"
+    return "signal" if thread.state in ("stopped by a signal", "stopped by a debugger") else "unknown"
 
 
-def _by_source(kind: Kind, line: SourceLine | None) -> Kind:
+def _by_source(wait: Wait, line: SourceLine | None) -> Wait:
     if line is None:
-        return kind
-    if kind == "native" and line.takes:
-        return "lock"
-    if kind == "native" and ".join(" in line.text:
-        return "thread"
-    return "terminal" if kind != "native" and "input(" in line.text else kind
+        return wait
+    if wait.kind == "native" and line.takes:
+        return Wait("lock")
+    if wait.kind == "native" and ".join(" in line.text:
+        return Wait("thread", "join")
+    return Wait("terminal", "read") if wait.kind != "native" and "input(" in line.text else wait
 
 
 def phrase(seen: Doing) -> str:
@@ -158,12 +90,9 @@ def phrase(seen: Doing) -> str:
         return text("waits in its event loop", "在其事件循环中等待")
     if seen.kind in _PHRASES:
         return text(*_PHRASES[seen.kind])
-    if seen.kind == "unknown" or not seen.words:
+    if seen.wait is None:
         return text("waits for something that its stack does not show", "在等待调用栈未显示的东西")
-    if seen.kind == "collective":
-        return text(f"waits for {seen.words}", f"在集合通信中等待（{seen.words.removeprefix('the collective ')}）")
-    named = f"（{seen.words}）" if "/" in seen.words or seen.kind in ("init", "peer") else ""
-    return text(f"waits for {seen.words}", f"{_CHINESE[seen.kind]}{named}")
+    return text(f"waits for {seen.wait}", f"等待{in_chinese(seen.wait)}")
 
 
 _PHRASES: Mapping[Kind, tuple[str, str]] = {

@@ -12,8 +12,8 @@ __all__ = ["is_file_lock", "rule"]
 
 
 def is_file_lock(seen: Doing) -> bool:
-    """By the words of the stack: `flock`, `lockf`, and the package ``filelock``."""
-    return seen.kind == "lock" and "file" in seen.words
+    """`flock`, `lockf`, and the package ``filelock``."""
+    return seen.kind == "lock" and seen.wait is not None and seen.wait.op in ("file", "lock_file")
 
 
 def rule(case: Case) -> list[Hit]:

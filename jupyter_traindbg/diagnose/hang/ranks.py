@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...model import (
+    ASLEEP,
     Activity,
     Collective,
     NotAvailable,
@@ -18,6 +19,7 @@ from ...model import (
     SourceLine,
     Thread,
     ThreadActivity,
+    Wait,
 )
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
 from .motion import BUSY_SHARE, Work, busy, flows, thread_activity, work_for
@@ -29,7 +31,6 @@ Role = Literal["ended", "not seen", "stopped", "stepping", "waiting", "moving", 
 ``idle``: a kernel between two cells.
 """
 
-GPU = "the GPU"
 _UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
 """Waits in C code that may be those of a collective: a `Work.wait()`, DDP's backward."""
 
@@ -122,7 +123,7 @@ def _at_the_gpu(rank: RankEvidence, doings: tuple[Doing, ...]) -> tuple[Doing, .
         return doings
     if len({d.at for d in doings}) > 1 or doings[-1].kind not in ("computing", "native", "device", "unknown"):
         return doings
-    return tuple(dataclasses.replace(d, kind="gpu", words=GPU) for d in doings)
+    return tuple(dataclasses.replace(d, kind="gpu", wait=Wait("gpu")) for d in doings)
 
 
 def training_thread(process: ProcessStacks | None) -> Thread | None:
@@ -162,7 +163,7 @@ def _gil_holder(rank: RankEvidence) -> Thread | None:
     if first is None or any(t is None or t.frames != first.frames for t in seen):
         return None
     shut_out = "GIL" in rank.problem or not rank.problem
-    return seen[-1] if shut_out or str(first.state).startswith(("waiting", "in uninterruptible")) else None
+    return seen[-1] if shut_out or first.state in ASLEEP else None
 
 
 def _role(seen: View) -> Role:

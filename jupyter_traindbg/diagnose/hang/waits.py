@@ -23,7 +23,7 @@ def rule(case: Case) -> list[Hit]:
     leaving = [v for v in free if _shutting_down(v)]
     hits = [_cannot_end(case, v) for v in leaving]
     others = [v for v in free if v not in leaving]
-    return hits + [_hit(case, same) for same in alike(others, lambda v: (v.now.kind, v.now.words, v.now.frame))]
+    return hits + [_hit(case, same) for same in alike(others, lambda v: (v.now.kind, v.now.wait, v.now.frame))]
 
 
 def _hit(case: Case, same: Sequence[View]) -> Hit:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import TraindbgError
 from ...frames.whose import shortened
-from ...model import NotAvailable, RayLockWait, RayThread, RayWorker
+from ...model import NO_WAIT, NotAvailable, RayLockWait, RayThread, RayWorker, Wait
 from .facts import Facts
 from .naming import together
 from .stacked import in_event_loop
@@ -213,7 +213,7 @@ def _coroutine(task: Mapping[str, Any]) -> RayThread:
         kind="coroutine",
         stack=stack,
         state=task["state"],
-        waiting_for=task["waits_for"] or "",
+        waiting_for=Wait("coroutine", on=task["waits_for"]) if task["waits_for"] else NO_WAIT,
         still_s=NOT_WAITING if task["seen_waiting_s"] is None else float(task["seen_waiting_s"]),
         method=(task["method"] or "").rpartition(".")[2],
     )
@@ -221,7 +221,7 @@ def _coroutine(task: Mapping[str, Any]) -> RayThread:
 
 def _alike(found: Sequence[RayThread]) -> list[str]:
     """``3 x pull awaits Event.wait at scene.py:40 Asy._inner``, those at one place together."""
-    counts: dict[tuple[str, str, str], int] = {}
+    counts: dict[tuple[str, Wait, str], int] = {}
     for one in found:
         key = one.method or one.name, one.waiting_for, one.where or ""
         counts[key] = counts.get(key, 0) + 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...frames.whose import full_place, own_frames, shortened
-from ...model import Frame, NotAvailable, RayLook, RayThread, RayWorker, Thread
+from ...model import NO_WAIT, Frame, NotAvailable, RayLook, RayThread, RayWorker, Thread, Wait
 from .facts import Facts
 from .naming import together
 from .words import called, known, since
@@ -21,7 +21,7 @@ STANDS_S = 1.0
 """Below it, standing still is not worth a word."""
 _METHODS = "/ray/_private/function_manager.py"
 _WORKER = "/ray/_private/worker.py"
-_BLOCKING = {"get": "ray.get", "get_objects": "ray.get", "wait": "ray.wait"}
+_BLOCKING = {"get": Wait("ray", "get"), "get_objects": Wait("ray", "get"), "wait": Wait("ray", "wait")}
 _TRAINING = "TrainingThread"
 _EVENT_LOOP = "AsyncIO Thread"
 
@@ -36,7 +36,7 @@ def _interest(thread: RayThread) -> tuple[int, bool, float]:
     """Methods before the user's own threads; at a lock, where somebody else has to let it go on, before elsewhere; the longest first."""
     return (
         ("method", "coroutine", "thread").index(thread.kind),
-        not thread.waiting_for.startswith("a lock"),
+        thread.waiting_for.kind not in ("lock", "native"),
         -known(thread.still_s),
     )
 
@@ -58,7 +58,7 @@ def _thread(look: RayLook, thread: Thread, driver: bool) -> RayThread | None:
         kind="method" if method else "thread",
         stack=tuple(full_place(frame) for frame in own),
         state="" if isinstance(thread.state, NotAvailable) else thread.state,
-        waiting_for=_blocked_in(thread.frames) or thread.waiting_for or "",
+        waiting_for=_blocked_in(thread.frames) or thread.waiting_for or NO_WAIT,
         inside="" if innermost in own else full_place(innermost),
         still_s=NOT_COUNTED if still_s is None else STANDS if still_s < 0 else still_s,
         method=own[-1].function.rpartition(".")[2] if method and not driver else "",
@@ -76,14 +76,14 @@ def _of_ray(frame: Frame) -> bool:
     return "-packages/ray/" in frame.file
 
 
-def _blocked_in(frames: Sequence[Frame]) -> str:
-    """``ray.get`` or ``ray.wait``, where the thread is inside one."""
+def _blocked_in(frames: Sequence[Frame]) -> Wait:
+    """In ``ray.get`` or ``ray.wait``, where the thread is inside one."""
     for frame in frames:
         if not frame.library:
             break
         if frame.file.endswith(_WORKER) and frame.function.rpartition(".")[2] in _BLOCKING:
             return _BLOCKING[frame.function.rpartition(".")[2]]
-    return ""
+    return NO_WAIT
 
 
 # --- into the row --------------------------------------------------------------------------------------------------
@@ -165,9 +165,9 @@ def _waiting(place: RayThread, waits_for: Sequence[str]) -> str:
         return f", blocked in {place.waiting_for}{on}"
     if not place.waiting_for:
         return ""
-    if place.waiting_for == "sleep":
+    if place.waiting_for.kind == "sleep":
         return ", sleeping"
-    return f", {place.waiting_for}" if place.waiting_for.startswith("idle") else f", waiting for {place.waiting_for}"
+    return f", {place.waiting_for}" if place.waiting_for.kind == "idle" else f", waiting for {place.waiting_for}"
 
 
 def _still(place: RayThread) -> str:

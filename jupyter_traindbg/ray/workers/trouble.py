@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ...model import NotAvailable, RayWorker
+from ...model import NotAvailable, RayWorker, Wait, WaitKind
 from .facts import Facts
 from .stacked import STANDS as UNKNOWN_SINCE
 from .words import known
@@ -30,18 +30,9 @@ ON_THE_WAY = ("starting", "registering", "building runtime_env", "waiting for re
 BUSY_SHARE = 20.0
 """A process that uses so many percent of a CPU is at work, whatever its Python threads wait for: native code has threads of its own."""
 
-_LOCKS = ("a lock", "another thread to end")
-_EVENTS = (
-    "a condition or an event",
-    "a socket",
-    "a connection",
-    "data from",
-    "a file",
-    "a subprocess to end",
-    "a child process to end",
-    "the other ranks",
-    "the disk",
-    "the device",
+_LOCKS: frozenset[WaitKind] = frozenset(("lock", "native"))
+_EVENTS: frozenset[WaitKind] = frozenset(
+    ("thread", "network", "file", "pipe", "process", "terminal", "child", "init", "device")
 )
 """What one may well wait for, for long: it counts only in ``__init__``, where it keeps everybody else waiting."""
 
@@ -77,18 +68,26 @@ def _trouble(row: RayWorker, usual_s: Mapping[str, float]) -> int:
         return _in_init(row, usual_s.get(row.class_name, 0.0))
     if row.state in ON_THE_WAY and known(row.since_s) > START_S:
         return LATE
-    stands = row.state in ("running", "idle") and _stands(row, _LOCKS)
+    stands = row.state in ("running", "idle") and _stands(row, _at_lock)
     return STANDS if stands or row.state == "restarting" else NONE
 
 
 def _in_init(row: RayWorker, usual_s: float) -> int:
     if known(row.since_s) <= max(PATIENCE_S, SLOWER * usual_s):
         return NONE
-    return STANDS if _stands(row, (*_LOCKS, *_EVENTS)) else LATE
+    return STANDS if _stands(row, _at_event) else LATE
 
 
-def _stands(row: RayWorker, waits: Iterable[str]) -> bool:
-    """Whether its thread has not moved for a while, in a wait that is one of `waits`, and nothing else of the process is at work."""
+def _at_lock(wait: Wait) -> bool:
+    return wait.kind in _LOCKS or (wait.kind == "thread" and wait.op == "join")
+
+
+def _at_event(wait: Wait) -> bool:
+    return wait.kind in _EVENTS or _at_lock(wait)
+
+
+def _stands(row: RayWorker, counts: Callable[[Wait], bool]) -> bool:
+    """Whether its thread has not moved for a while, in a wait that `counts`, and nothing else of the process is at work."""
     if row.still_s == UNKNOWN_SINCE:
         if known(row.since_s) < 2 * PATIENCE_S:
             return False
@@ -96,4 +95,4 @@ def _stands(row: RayWorker, waits: Iterable[str]) -> bool:
         return False
     if not isinstance(row.cpu_percent, NotAvailable) and row.cpu_percent > BUSY_SHARE:
         return False
-    return row.waiting_for.startswith(tuple(waits))
+    return counts(row.waiting_for)

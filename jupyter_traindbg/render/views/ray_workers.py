@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...frames.whose import at_place, shortened
 from ...language import text
-from ...model import Maybe, NotAvailable, RayNode, RayWorker, RayWorkers
+from ...model import NO_WAIT, Maybe, NotAvailable, RayNode, RayWorker, RayWorkers
 from ...ray.workers.naming import together
 from ...ray.workers.words import called
 from ..blocks import Answer, Bar, Block, Card, Column, Fold, Inline, Items, Line, Part, Span, Table, Tone, spans
@@ -165,7 +165,7 @@ def _groups(workers: Sequence[RayWorker]) -> list[list[RayWorker]]:
 
 def _alike(row: RayWorker) -> tuple[object, ...]:
     at_work = row.state in _AT_WORK
-    waits = row.waiting_for if row.trouble or row.waiting_for.startswith("ray.") else ""
+    waits = row.waiting_for if row.trouble or row.waiting_for.kind == "ray" else NO_WAIT
     cause = (row.method, row.where if isinstance(row.where, str) else "", waits) if at_work else _cause(row)
     own = row.who if row.kind == "driver" else row.class_name or row.name
     return row.trouble, row.kind, own, row.state, cause
@@ -239,9 +239,9 @@ def _doing(row: RayWorker) -> str:
     }.get(row.state, "blocked")
     if row.kind == "driver":
         what = "the driver"
-    if row.waiting_for in ("ray.get", "ray.wait"):
+    if row.waiting_for.kind == "ray":
         return f"{what} in {row.waiting_for}{_on(row)}" if row.kind != "driver" else f"in {row.waiting_for}{_on(row)}"
-    waits = row.trouble and row.waiting_for not in ("", "sleep")
+    waits = row.trouble and row.waiting_for.kind not in ("none", "sleep")
     return f"{what}, waiting for {row.waiting_for}" if waits else what
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ...frames.whose import short_place
 from ...language import text
-from ...model import Frame, NotAvailable, Stacks
+from ...model import Frame, NotAvailable, Stacks, Wait, WaitKind
+from ...words.waits import in_chinese
 from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
 from ..grouping import Caller, StackGroup, caller, compact_ranks, group_by, group_stacks, rank_list
 from ..units import duration, plural
@@ -88,7 +89,7 @@ def _places(groups: Sequence[StackGroup], who: Caller) -> list[_Place]:
             who=who(ranks),
             doing=_busy_with(same[0]),
             at=same[0].where,
-            tells=(same[0].waiting_for or "").startswith("the "),
+            tells=_tells(same[0].waiting_for),
         )
         for same in group_by(training, lambda g: (_busy_with(g), _at(g)))
     ]
@@ -98,15 +99,31 @@ def _places(groups: Sequence[StackGroup], who: Caller) -> list[_Place]:
 def _busy_with(group: StackGroup) -> str:
     """What it does, then in which part of a training, as the title of its card has them: ``computing, in a forward pass``."""
     waits, state = group.waiting_for, group.state
-    if waits == "sleep":
-        doing = text("sleeping", "正在休眠")
-    elif waits is not None:
-        doing = waits if waits.startswith("idle") else text(f"waiting for {waits}", f"正在等待 {waits}")
+    if waits is not None:
+        doing = _waiting(waits)
     elif isinstance(state, NotAvailable):
         doing = ""
     else:
         doing = {"running": text("computing", "正在计算"), "waiting": text("waiting", "正在等待")}.get(state, state)
     return text(", ", "，").join(filter(None, [doing, *(phase.words for phase in group.phases)]))
+
+
+_CERTAIN: frozenset[WaitKind] = frozenset(
+    ("backward", "collective", "future", "gil", "gpu", "init", "loader", "loader_end", "teardown", "terminal")
+)
+
+
+def _tells(wait: Wait | None) -> bool:
+    """Whether it is a wait for one certain thing."""
+    return wait is not None and (wait.kind in _CERTAIN or (wait.kind in ("file", "device") and bool(wait.on)))
+
+
+def _waiting(wait: Wait) -> str:
+    if wait.kind == "sleep":
+        return text("sleeping", "正在休眠")
+    if wait.kind == "idle":
+        return text(str(wait), f"空闲，等待{in_chinese(wait)}")
+    return text(f"waiting for {wait}", f"正在等待{in_chinese(wait)}")
 
 
 def _at(group: StackGroup) -> str:
@@ -223,11 +240,10 @@ def _thread(group: StackGroup) -> str:
 
 def _doing(group: StackGroup) -> list[str | Span]:
     state = group.state
-    if group.waiting_for is not None:
-        words = group.waiting_for
-        if words == "sleep":
+    if (wait := group.waiting_for) is not None:
+        if wait.kind == "sleep":
             return [Span("sleeping", "strong")]
-        return [words] if words.startswith("idle") else ["waiting for ", Span(words, "strong")]
+        return [str(wait)] if wait.kind == "idle" else ["waiting for ", Span(str(wait), "strong")]
     if isinstance(state, NotAvailable):
         return [Span("state not known", "muted", why=state.reason)]
     return [state]

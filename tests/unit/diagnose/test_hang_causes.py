@@ -38,9 +38,10 @@ from jupyter_traindbg.model import (
     RasRank,
     RasReport,
     ThreadActivity,
+    Wait,
 )
 
-SLEEP = stuck(2, user(61, "wait_for_quota"), "sleep")
+SLEEP = stuck(2, user(61, "wait_for_quota"), Wait("sleep"))
 OTHERS = (waiting(0), waiting(1), waiting(3))
 
 
@@ -63,11 +64,11 @@ TWO = (
 
 
 def in_threads(*others: object) -> RankEvidence:
-    return rank(2, [thread(user(10, "save"), "a lock or another thread"), *others])  # type: ignore[list-item]
+    return rank(2, [thread(user(10, "save"), Wait("native")), *others])  # type: ignore[list-item]
 
 
 def test_two_threads_with_two_locks_in_opposite_order() -> None:
-    cleaner = thread((Frame(TRAIN, 20, "clean"),), "a lock or another thread", name="cleaner", tid=7)
+    cleaner = thread((Frame(TRAIN, 20, "clean"),), Wait("native"), name="cleaner", tid=7)
     finding = only(judged(*OTHERS, in_threads(cleaner), sources=TWO))
     assert (finding.code, finding.where) == ("thread_deadlock", f"{TRAIN}:10 save")
     assert "thread cleaner" in finding.title
@@ -88,7 +89,7 @@ def test_a_lock_that_is_taken_twice() -> None:
 
 def test_who_holds_the_lock_is_told_by_the_block_that_it_stands_in() -> None:
     lines = {**TWO, **source(10, "with self.state:", takes=["self.state"])}
-    uploader = thread((Frame(TRAIN, 30, "upload"),), "data from a socket", name="uploader", tid=7)
+    uploader = thread((Frame(TRAIN, 30, "upload"),), Wait("network", "read"), name="uploader", tid=7)
     finding = only(judged(*OTHERS, in_threads(uploader), sources=lines))
     assert (finding.code, finding.where, finding.confidence) == ("lock_wait", f"{TRAIN}:10 save", "high")
     assert "thread uploader at train.py:30 upload" in finding.title
@@ -103,15 +104,15 @@ def test_an_unknown_holder_is_said_to_be_unknown() -> None:
 def test_locks_of_a_common_name_in_different_files_are_not_the_same() -> None:
     other = "/home/ada/other.py"
     lines = source(10, "with lock:", takes=["lock"]) | source(5, "work()", within=["lock"], file=other)
-    holder = thread((Frame(other, 5, "run"),), "sleep", name="other", tid=7)
+    holder = thread((Frame(other, 5, "run"),), Wait("sleep"), name="other", tid=7)
     assert "cannot be seen" in only(judged(*OTHERS, in_threads(holder), sources=lines)).evidence[1]
 
 
 def test_cells_of_one_kernel_are_one_module() -> None:
     waits, holds = "/tmp/ipykernel_9/27.py", "/tmp/ipykernel_9/31.py"
     lines = source(7, "with lock:", takes=["lock"], file=waits) | source(6, "work()", within=["lock"], file=holds)
-    main = thread((Frame(waits, 7, "<module>"),), "a lock or another thread")
-    holder = thread((Frame(holds, 6, "run"),), "sleep", name="other", tid=7)
+    main = thread((Frame(waits, 7, "<module>"),), Wait("native"))
+    holder = thread((Frame(holds, 6, "run"),), Wait("sleep"), name="other", tid=7)
     finding = only(judged(*OTHERS, rank(2, [main, holder]), sources=lines))
     assert "held by its thread other" in finding.title
 
@@ -119,7 +120,7 @@ def test_cells_of_one_kernel_are_one_module() -> None:
 def test_a_file_lock_is_held_by_another_process_which_is_named() -> None:
     flock = [ThreadActivity(1002, "python", "S", 0.0, 0, call="flock", on="/data/cache.lock")]
     waits = stuck(
-        2, user(61, "lock_cache"), "a lock on the file /data/cache.lock", activity=activity(1002, threads=flock)
+        2, user(61, "lock_cache"), Wait("lock", "file", "/data/cache.lock"), activity=activity(1002, threads=flock)
     )
     finding = only(judged(*OTHERS, waits, lock_holders={1002: "process 4711: python prepare.py"}))
     assert (finding.code, finding.where, finding.confidence) == ("lock_wait", f"{TRAIN}:61 lock_cache", "high")
@@ -134,7 +135,7 @@ def test_a_file_lock_is_held_by_another_process_which_is_named() -> None:
 
 def receiving(number: int, peer: int) -> RankEvidence:
     recv = (Frame(f"{TORCH}/distributed/distributed_c10d.py", 2500, "recv", library=True), *user(70, "pipeline"))
-    return rank(number, [dataclasses.replace(thread(recv, "its peer in recv"), peer=peer)])
+    return rank(number, [dataclasses.replace(thread(recv, Wait("peer", "recv")), peer=peer)])
 
 
 def test_a_ring_in_which_all_receive_first() -> None:
@@ -176,7 +177,7 @@ def test_a_rank_that_nccl_has_lost_is_named_although_we_cannot_see_it() -> None:
 
 # --- the DataLoader ------------------------------------------------------------------------------------------------
 
-NEXT = "the next batch from the DataLoader workers"
+NEXT = Wait("loader")
 
 
 def loading(*workers: tuple[int, object], **more: object) -> RankEvidence:
@@ -184,7 +185,7 @@ def loading(*workers: tuple[int, object], **more: object) -> RankEvidence:
 
 
 def test_the_worker_that_is_stuck_is_named_with_its_file_and_line() -> None:
-    bad, idle = thread(WORKER, "data from the file /mnt/nfs/shard-7"), thread(IDLE_WORKER, "idle: waiting for indices")
+    bad, idle = thread(WORKER, Wait("file", "read", "/mnt/nfs/shard-7")), thread(IDLE_WORKER, Wait("idle", "indices"))
     finding = only(
         judged(*OTHERS, loading((2001, idle), (2002, bad)), sources=source(17, "return f.read()", file=DATA))
     )
@@ -199,8 +200,8 @@ def test_the_worker_that_is_stuck_is_named_with_its_file_and_line() -> None:
 
 def test_a_worker_whose_lock_was_taken_at_the_fork() -> None:
     lines = source(17, "with LOCK:", takes=["LOCK"], file=DATA) | source(8, "sleep(600)", within=["LOCK"], file=DATA)
-    cache = thread((Frame(DATA, 8, "write_cache"),), "sleep", name="cache", tid=7)
-    rank_ = rank(2, [thread(LOADER, NEXT), cache], workers=[(2001, thread(WORKER, "a lock or another thread"))])
+    cache = thread((Frame(DATA, 8, "write_cache"),), Wait("sleep"), name="cache", tid=7)
+    rank_ = rank(2, [thread(LOADER, NEXT), cache], workers=[(2001, thread(WORKER, Wait("native")))])
     finding = only(judged(*OTHERS, rank_, sources=lines))
     assert finding.code == "dataloader_worker_stuck"
     assert "forked with" in " ".join(finding.evidence)
@@ -217,7 +218,7 @@ def test_a_stopped_worker() -> None:
 def test_a_slow_worker_is_a_warning_that_names_it_and_idle_ones_mean_a_lost_batch() -> None:
     slow = only(judged(*OTHERS, loading((2001, thread(WORKER)))))
     assert (slow.code, slow.severity, slow.where) == ("dataloader_wait", "warning", f"{DATA}:17 Shards.__getitem__")
-    lost = only(judged(*OTHERS, loading((2001, thread(IDLE_WORKER, "idle: waiting for indices")))))
+    lost = only(judged(*OTHERS, loading((2001, thread(IDLE_WORKER, Wait("idle", "indices"))))))
     assert (lost.code, lost.severity) == ("dataloader_wait", "critical")
     assert "nobody's hands" in lost.evidence[0]
 
@@ -321,7 +322,7 @@ def test_ranks_that_close_their_groups_while_others_have_left_are_at_their_end()
         [
             thread(
                 (Frame(f"{TORCH}/distributed/distributed_c10d.py", 2300, "destroy_process_group", True), MAIN),
-                "the process group to close",
+                Wait("teardown"),
             )
         ],
     )
@@ -332,11 +333,11 @@ def test_a_process_that_has_finished_and_cannot_end() -> None:
     joins = Frame(f"{STD}/threading.py", 1590, "_shutdown", library=True)
     logs = thread(
         (Frame(f"{STD}/queue.py", 171, "get", library=True), Frame(TRAIN, 8, "write_logs")),
-        "an item from a queue",
+        Wait("queue"),
         name="logs",
         tid=7,
     )
-    last = rank(2, [thread((joins,), "another thread to end"), logs])
+    last = rank(2, [thread((joins,), Wait("thread", "join")), logs])
     finding = only(judged(*(ended(n, exit_code=0) for n in (0, 1, 3)), last))
     assert (finding.code, finding.where, list(finding.who)) == ("python_wait", f"{TRAIN}:8 write_logs", ["rank 2"])
     assert "cannot end" in finding.title
@@ -363,20 +364,20 @@ ALONE: dict[str, Any] = {"collectives": NotAvailable("none"), "pace": NotAvailab
 
 
 def test_a_process_that_waits_for_ray_alone_is_not_known_to_be_stuck() -> None:
-    found = running.diagnose(job(stuck(0, GET, "a result from Ray", **ALONE), world_size=1))
+    found = running.diagnose(job(stuck(0, GET, Wait("ray"), **ALONE), world_size=1))
     assert (found.state, found.findings) == ("not known", ())
     assert "`traindbg diagnose ray:auto` asks them" in found.why[-1]
 
 
 def test_a_process_that_joins_ray_is_not_known_to_be_stuck() -> None:
-    found = running.diagnose(job(stuck(0, INIT, "sleep", **ALONE), world_size=1))
+    found = running.diagnose(job(stuck(0, INIT, Wait("sleep"), **ALONE), world_size=1))
     assert (found.state, found.findings) == ("not known", ())
     assert "ray.init(), which may take a minute" in found.why[-1]
     assert found.ranks[0].doing == "starting Ray, or joining its cluster"
 
 
 def test_a_rank_that_waits_for_ray_while_others_wait_for_it_is_to_blame() -> None:
-    found = judged(*OTHERS, stuck(2, GET, "a result from Ray"))
+    found = judged(*OTHERS, stuck(2, GET, Wait("ray")))
     assert (found.state, [f.code for f in found.findings], found.findings[0].who) == (
         "stuck",
         ["python_wait"],
@@ -386,5 +387,5 @@ def test_a_rank_that_waits_for_ray_while_others_wait_for_it_is_to_blame() -> Non
 
 def test_a_wait_for_ray_that_lasts_longer_than_ever_before_is_a_finding() -> None:
     pace = Pace(90, 90, 40.0, 0.1, (0.1, 0.11, 0.12, 0.1))
-    found = running.diagnose(job(stuck(0, GET, "a result from Ray", **{**ALONE, "pace": pace}), world_size=1))
+    found = running.diagnose(job(stuck(0, GET, Wait("ray"), **{**ALONE, "pace": pace}), world_size=1))
     assert (found.state, [f.code for f in found.findings]) == ("stuck", ["python_wait"])

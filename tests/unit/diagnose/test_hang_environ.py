@@ -9,7 +9,7 @@ from hang_evidence import ended, host, job, records, stepping, stuck, user, wait
 from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.diagnose.hang import environ as rule
 from jupyter_traindbg.diagnose.hang.case import build
-from jupyter_traindbg.model import Finding, RankEvidence
+from jupyter_traindbg.model import Finding, RankEvidence, Wait
 
 BASE = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 DETAIL = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
@@ -29,7 +29,7 @@ def first_wait(number: int, **more: str) -> RankEvidence:
 
 
 def test_ranks_that_disagree_never_get_through_the_first_collective() -> None:
-    late = stuck(2, user(61, "wait"), "sleep", collectives=records(2, issued=0), **told(2, **DETAIL))
+    late = stuck(2, user(61, "wait"), Wait("sleep"), collectives=records(2, issued=0), **told(2, **DETAIL))
     first, *_ = judged(*(first_wait(n) for n in (0, 1, 3)), late)
     assert (first.code, first.severity, first.who) == ("environment", "critical", ["rank 2"])
     assert list(first.evidence[:2]) == [
@@ -39,7 +39,10 @@ def test_ranks_that_disagree_never_get_through_the_first_collective() -> None:
 
 
 def test_where_collectives_went_through_it_is_not_the_reason() -> None:
-    ranks = [*(waiting(n, **told(n)) for n in (0, 1, 3)), stuck(2, user(61, "wait"), "sleep", **told(2, **DETAIL))]
+    ranks = [
+        *(waiting(n, **told(n)) for n in (0, 1, 3)),
+        stuck(2, user(61, "wait"), Wait("sleep"), **told(2, **DETAIL)),
+    ]
     first, *_ = judged(*ranks)
     assert (first.code, list(first.who)) == ("python_wait", ["rank 2"])
     hits = rule.rule(build(job(*ranks)))
@@ -55,7 +58,7 @@ def test_a_dead_rank_comes_before_what_its_environment_says() -> None:
 
 def test_two_variables_stay_two_findings() -> None:
     odd = told(2, **DETAIL, MASTER_PORT="29501", CUDA_LAUNCH_BLOCKING="1")
-    late = stuck(2, user(61, "wait"), "sleep", collectives=records(2, issued=0), **odd)
+    late = stuck(2, user(61, "wait"), Wait("sleep"), collectives=records(2, issued=0), **odd)
     case = build(job(*(first_wait(n) for n in (0, 1, 3)), late))
     hits = rule.rule(case)
     assert [h.finding.severity for h in hits] == ["critical", "critical", "warning", "warning"]

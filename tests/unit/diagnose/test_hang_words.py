@@ -26,10 +26,10 @@ from hang_evidence import (
 )
 
 from jupyter_traindbg.diagnose import running
-from jupyter_traindbg.model import Frame, JobEvidence, NotAvailable, RankEvidence, ThreadActivity
+from jupyter_traindbg.model import Frame, JobEvidence, NotAvailable, RankEvidence, ThreadActivity, Wait
 
 OTHERS = (waiting(0), waiting(1), waiting(3))
-NEXT = "the next batch from the DataLoader workers"
+NEXT = Wait("loader")
 LOCKS = source(10, "with self.files:", takes=["self.files"], within=["self.state"]) | source(
     20, "with self.state:", takes=["self.state"], within=["self.files"]
 )
@@ -51,8 +51,8 @@ def in_kernel(state: str, **more: object) -> RankEvidence:
 
 
 def in_threads(frames: Sequence[Frame]) -> RankEvidence:
-    cleaner = thread(frames, "a lock or another thread", name="cleaner", tid=7)
-    return rank(2, [thread(user(10, "save"), "a lock or another thread"), cleaner])
+    cleaner = thread(frames, Wait("native"), name="cleaner", tid=7)
+    return rank(2, [thread(user(10, "save"), Wait("native")), cleaner])
 
 
 HELD = rank(
@@ -64,23 +64,23 @@ HELD = rank(
 )
 SHUTDOWN = Frame(f"{STD}/threading.py", 1590, "_shutdown", library=True)
 CASES: dict[str, JobEvidence] = {
-    "sleeps": beside(stuck(2, user(61, "f"), "sleep")),
-    "asks": beside(stuck(2, user(61, "f"), "data from the terminal")),
-    "queue": beside(stuck(2, user(61, "f"), "an item from a queue")),
-    "child": beside(stuck(2, user(61, "f"), "a subprocess to end")),
-    "event": beside(stuck(2, user(61, "f"), "a condition or an event")),
-    "future": beside(stuck(2, user(61, "f"), "the result of a future")),
-    "other process": beside(stuck(2, user(61, "f"), "the result of a worker process")),
-    "native": beside(stuck(2, user(61, "f"), "a lock or another thread")),
+    "sleeps": beside(stuck(2, user(61, "f"), Wait("sleep"))),
+    "asks": beside(stuck(2, user(61, "f"), Wait("terminal", "read"))),
+    "queue": beside(stuck(2, user(61, "f"), Wait("queue"))),
+    "child": beside(stuck(2, user(61, "f"), Wait("child", "program"))),
+    "event": beside(stuck(2, user(61, "f"), Wait("thread"))),
+    "future": beside(stuck(2, user(61, "f"), Wait("future"))),
+    "other process": beside(stuck(2, user(61, "f"), Wait("process", "result"))),
+    "native": beside(stuck(2, user(61, "f"), Wait("native"))),
     "unknown": beside(stuck(2, user(61, "f"), "the moon")),
-    "file": beside(stuck(2, user(61, "f"), "data from the file /mnt/x")),
-    "network": beside(stuck(2, user(61, "f"), "data from a socket")),
-    "pipe": beside(stuck(2, user(61, "f"), "a pipe to take its data")),
-    "device": beside(stuck(2, user(61, "f"), "the device /dev/nvidia0")),
-    "gpu": beside(stuck(2, user(61, "f"), "the GPU (CUDA synchronise)", collectives=NotAvailable("none"))),
-    "ray": beside(stuck(2, user(61, "f"), "a result from Ray")),
-    "file lock": beside(stuck(2, user(61, "f"), "a lock on the file /x"), lock_holders={1002: "process 7: python"}),
-    "file lock of nobody": beside(stuck(2, user(61, "f"), "a lock on the file /x")),
+    "file": beside(stuck(2, user(61, "f"), Wait("file", "read", "/mnt/x"))),
+    "network": beside(stuck(2, user(61, "f"), Wait("network", "read"))),
+    "pipe": beside(stuck(2, user(61, "f"), Wait("pipe", "write"))),
+    "device": beside(stuck(2, user(61, "f"), Wait("device", on="/dev/nvidia0"))),
+    "gpu": beside(stuck(2, user(61, "f"), Wait("gpu", "synchronize"), collectives=NotAvailable("none"))),
+    "ray": beside(stuck(2, user(61, "f"), Wait("ray"))),
+    "file lock": beside(stuck(2, user(61, "f"), Wait("lock", "file", "/x")), lock_holders={1002: "process 7: python"}),
+    "file lock of nobody": beside(stuck(2, user(61, "f"), Wait("lock", "file", "/x"))),
     "lock": beside(in_threads((Frame(DATA, 5, "run"),)), sources=LOCKS),
     "deadlock": beside(in_threads((Frame(DATA.replace("data", "train"), 20, "clean"),)), sources=LOCKS),
     "stopped": beside(in_kernel("T")),
@@ -92,10 +92,10 @@ CASES: dict[str, JobEvidence] = {
     ),
     "gil": beside(HELD),
     "tokenising": beside(computing(2)),
-    "worker file": beside(loading("a file to open")),
-    "worker lock": beside(loading("a lock")),
+    "worker file": beside(loading(Wait("file", "open"))),
+    "worker lock": beside(loading(Wait("lock"))),
     "worker busy": beside(loading(None)),
-    "worker idle": beside(loading("idle: waiting for indices", WORKER[1:])),
+    "worker idle": beside(loading(Wait("idle", "indices"), WORKER[1:])),
     "no worker": beside(stuck(2, LOADER, NEXT)),
     "killed": beside(ended(2, signal="SIGKILL", last_lines=["step 3"], log="/tmp/2.log")),
     "out of memory": beside(ended(2, signal="SIGKILL", out_of_memory=True)),
@@ -104,8 +104,8 @@ CASES: dict[str, JobEvidence] = {
     "raised": beside(ended(2, exit_code=1, last_lines=["ValueError: no label"])),
     "left": beside(ended(2, exit_code=0)),
     "gone": beside(ended(2)),
-    "cannot end": job(ended(0, exit_code=0), rank(1, [thread((SHUTDOWN,), "another thread to end")])),
-    "full": beside(stuck(2, user(61, "f"), "sleep"), hosts=(host(shm_free_bytes=0, disk_free_bytes={"/": 0}),)),
+    "cannot end": job(ended(0, exit_code=0), rank(1, [thread((SHUTDOWN,), Wait("thread", "join"))])),
+    "full": beside(stuck(2, user(61, "f"), Wait("sleep")), hosts=(host(shm_free_bytes=0, disk_free_bytes={"/": 0}),)),
     "unexplained": job(*(waiting(n, collectives=NotAvailable("torch is too old")) for n in range(4))),
     "nobody is late": job(*(waiting(n) for n in range(4))),
 }

@@ -20,6 +20,7 @@ from jupyter_traindbg.model import (
     RankEvidence,
     Thread,
     ThreadActivity,
+    Wait,
 )
 
 MIB = 2**20
@@ -47,7 +48,13 @@ def program(pid: int = 4711, cpu: float = 0.95, *files: OpenFile, role: str = "c
     return dataclasses.replace(found, command="gzip -dc shard.gz")
 
 
-WRITES = ["sleep", "the file /ckpt/step-100.pt to take its data", "a socket", "another thread to end", "a lock"]
+WRITES = [
+    Wait("sleep"),
+    Wait("file", "write", "/ckpt/step-100.pt"),
+    Wait("network"),
+    Wait("thread", "join"),
+    Wait("lock"),
+]
 
 
 @each("words", WRITES)
@@ -60,7 +67,7 @@ def test_a_checkpoint_that_grows_is_progress(words: str) -> None:
 
 
 def test_the_wait_for_it_is_a_warning_with_what_was_seen() -> None:
-    (finding,) = judged(waits("sleep", CKPT)).findings
+    (finding,) = judged(waits(Wait("sleep"), CKPT)).findings
     assert (finding.code, finding.severity) == ("cpu_phase", "warning")
     grew = "/ckpt/step-100.pt grew by 3.0 MiB during the look"
     assert list(finding.evidence[:2]) == [f"rank 0 sleeps at {PLACE}", grew]
@@ -77,18 +84,18 @@ NOTHING = {
 
 @each("name", NOTHING)
 def test_what_is_no_progress(name: str) -> None:
-    found = judged(waits("sleep", NOTHING[name]))
+    found = judged(waits(Wait("sleep"), NOTHING[name]))
     assert (found.state, [f.code for f in found.findings]) == ("stuck", ["python_wait"])
 
 
 def test_a_file_that_is_read_slowly_is_progress() -> None:
     shard = OpenFile("/data/shard", "read", 0, 80_000)
-    assert judged(waits("data from the file /data/shard", shard)).state == "progressing"
-    assert "78 KiB of /data/shard were read during the look" in judged(waits("data from the file /x", shard)).why[-1]
-    assert judged(waits("data from the file /data/shard")).state == "stuck"
+    assert judged(waits(Wait("file", "read", "/data/shard"), shard)).state == "progressing"
+    assert "78 KiB of /data/shard were read during the look" in judged(waits(Wait("file", "read", "/x"), shard)).why[-1]
+    assert judged(waits(Wait("file", "read", "/data/shard"))).state == "stuck"
 
 
-def flushing(call: str, to_disk: int | None, words: str = "the disk (fsync of /ckpt/step-100.pt)") -> RankEvidence:
+def flushing(call: str, to_disk: int | None, words: Wait = Wait("file", "sync", "/ckpt/step-100.pt")) -> RankEvidence:
     main = ThreadActivity(1000, "python", "D", 0.0, 0, call=call, on=CKPT.path)
     done = dataclasses.replace(CKPT, began=CKPT.position, to_disk=to_disk)
     return waits(words, done, state="D", threads=(main,))
@@ -100,19 +107,19 @@ def test_what_reaches_the_disk_is_the_progress_of_who_waits_for_it() -> None:
         "progressing",
         "rank 0: 40.0 MiB reached the disk below /ckpt/step-100.pt during the look",
     )
-    assert judged(flushing("fdatasync", 40 * MIB, "the result of a future")).state == "progressing"
+    assert judged(flushing("fdatasync", 40 * MIB, Wait("future"))).state == "progressing"
     for nothing in (0, 1000, None):
         assert judged(flushing("fsync", nothing)).state == "stuck"
     assert judged(flushing("futex", 40 * MIB)).state == "stuck", "nobody waits for the disk"
 
 
 CHILD_WAITS = [
-    "a subprocess to end",
-    "a child process to end",
-    "data from a pipe",
-    "data from another process (a pipe)",
-    "the result of a worker process",
-    "the result of a future",
+    Wait("child", "program"),
+    Wait("child"),
+    Wait("pipe", "read"),
+    Wait("process", "receive"),
+    Wait("process", "result"),
+    Wait("future"),
 ]
 
 
@@ -128,19 +135,20 @@ def test_a_program_that_computes_is_the_progress_of_who_waits_for_it(words: str)
 
 
 def test_a_program_that_writes_or_reads_is_progress_too() -> None:
-    assert judged(waits("a subprocess to end", children=[program(4711, 0.0, CKPT)])).state == "progressing"
+    assert judged(waits(Wait("child", "program"), children=[program(4711, 0.0, CKPT)])).state == "progressing"
     assert (
-        judged(waits("a subprocess to end", children=[program(cpu=0.0, read_bytes_per_s=5e6)])).state == "progressing"
+        judged(waits(Wait("child", "program"), children=[program(cpu=0.0, read_bytes_per_s=5e6)])).state
+        == "progressing"
     )
 
 
 def test_a_program_that_nobody_waits_for_is_of_no_account() -> None:
     """A monitor of the machine, say, beside a rank that waits for its server."""
-    assert judged(waits("a socket", children=[program()])).state == "stuck"
-    assert judged(waits("a subprocess to end", children=[program(role="DataLoader worker")])).state == "stuck"
+    assert judged(waits(Wait("network"), children=[program()])).state == "stuck"
+    assert judged(waits(Wait("child", "program"), children=[program(role="DataLoader worker")])).state == "stuck"
 
 
-def in_threads(other: Thread, cpu: float, words: str = "another thread to end") -> RankEvidence:
+def in_threads(other: Thread, cpu: float, words: Wait = Wait("thread", "join")) -> RankEvidence:
     threads = [thread(user(61, "work"), words), other]
     seen = tuple(ThreadActivity(tid, "python", "S", share, 0) for tid, share in ((1000, 0.0), (7, cpu)))
     return rank(0, threads, activity=activity(1000, threads=seen))
@@ -150,15 +158,15 @@ def test_a_thread_with_code_of_the_user_that_computes_is_progress() -> None:
     writer = thread(user(5, "pack"), name="Writer", tid=7)
     found = judged(in_threads(writer, 0.8))
     assert (found.state, found.why[-1]) == ("progressing", "rank 0: its thread Writer uses 80% of a CPU")
-    assert judged(in_threads(writer, 0.8, "an item from a queue")).state == "progressing"
+    assert judged(in_threads(writer, 0.8, Wait("queue"))).state == "progressing"
     assert judged(in_threads(writer, 0.0)).state == "stuck"
-    assert judged(in_threads(writer, 0.8, "a socket")).state == "stuck", "it waits for somebody else"
+    assert judged(in_threads(writer, 0.8, Wait("network"))).state == "stuck", "it waits for somebody else"
     library = thread(ALL_REDUCE[:1], name="tqdm", tid=7)
     assert judged(in_threads(library, 0.8)).state == "stuck", "a library's own thread may do anything"
 
 
 def test_a_thread_or_a_program_works_for_an_event_loop_of_the_user() -> None:
-    loop = "idle: its event loop waits for events"
+    loop = Wait("idle", "events")
     assert judged(in_threads(thread(user(5, "pack"), name="Writer", tid=7), 0.8, loop)).state == "progressing"
     assert judged(waits(loop, children=[program()])).state == "progressing"
     (finding,) = judged(waits(loop)).findings
@@ -168,7 +176,7 @@ def test_a_thread_or_a_program_works_for_an_event_loop_of_the_user() -> None:
 
 def test_workers_that_load_are_progress_and_may_be_slow() -> None:
     """Where others wait, that is told; the job is slow, and not stuck."""
-    loading = stuck(0, LOADER, "the next batch from the DataLoader workers", workers=[(2001, thread(WORKER))])
+    loading = stuck(0, LOADER, Wait("loader"), workers=[(2001, thread(WORKER))])
     found = judged(loading)
     assert (found.state, [f.code for f in found.findings]) == ("slow", ["dataloader_wait"])
     alone = running.diagnose(job(dataclasses.replace(loading, collectives=NotAvailable("no group"), world_size=1)))
@@ -176,7 +184,7 @@ def test_workers_that_load_are_progress_and_may_be_slow() -> None:
 
 
 def test_without_proc_nothing_is_known_to_work() -> None:
-    found = judged(dataclasses.replace(waits("sleep", CKPT), activity=NotAvailable("it is closed to this user")))
+    found = judged(dataclasses.replace(waits(Wait("sleep"), CKPT), activity=NotAvailable("it is closed to this user")))
     assert found.state == "stuck"
 
 
@@ -192,7 +200,7 @@ def test_growth_between_two_looks_counts() -> None:
     flushed = again.over_time(*(job(flushing("fsync", MIB * 3 // 4)) for _ in range(2)), later_s=2.0)
     assert flushed.ranks[0].activity.files[0].to_disk == MIB * 3 // 2  # type: ignore[union-attr]
     assert running.diagnose(of(first)).state == running.diagnose(of(second)).state == "stuck"
-    copies = [job(waits("a subprocess to end", children=[program(4711, 0.0, f)])) for f in (first, second)]
+    copies = [job(waits(Wait("child", "program"), children=[program(4711, 0.0, f)])) for f in (first, second)]
     joined = again.over_time(*copies, later_s=1.0)
     assert joined.ranks[0].children[0].files[0].moved == MIB
     new = again.over_time(of(), copies[1], later_s=1.0)
@@ -200,4 +208,4 @@ def test_growth_between_two_looks_counts() -> None:
 
 
 def of(*files: OpenFile) -> JobEvidence:
-    return job(waits("sleep", *files), waiting(1), waiting(2), waiting(3))
+    return job(waits(Wait("sleep"), *files), waiting(1), waiting(2), waiting(3))

@@ -10,7 +10,7 @@ from cases import each
 from hang_evidence import TORCH, activity, job, rank, records, stepping, stuck, thread, user, waiting
 
 from jupyter_traindbg.diagnose import running
-from jupyter_traindbg.model import Diagnosis, Finding, Frame, Group, Making, NotAvailable, RankEvidence
+from jupyter_traindbg.model import Diagnosis, Finding, Frame, Group, Making, NotAvailable, RankEvidence, Wait
 
 NEW_GROUP = (
     Frame(f"{TORCH}/distributed/distributed_c10d.py", 2169, "_new_process_group_helper", library=True),
@@ -23,7 +23,7 @@ Groups = Mapping[str, Sequence[int]]
 
 def making(number: int, name: str, ranks: Sequence[int], made: Groups | None = None) -> RankEvidence:
     """A rank that waits in ``new_group``; `made` are the groups that it has, by their names."""
-    frames = [thread(NEW_GROUP, "the other ranks to join (new_group)")]
+    frames = [thread(NEW_GROUP, Wait("init", "new_group"))]
     return with_groups(rank(number, frames, making=Making(name, tuple(ranks)), collectives=records(number)), made)
 
 
@@ -153,7 +153,7 @@ def test_who_does_not_make_the_group_of_the_others_is_named() -> None:
 
 
 def test_who_is_held_up_by_something_else_is_told_by_that() -> None:
-    found = judged(*(making(n, "1", ALL) for n in (0, 1, 2)), stuck(3, user(61, "wait_for_quota"), "sleep"))
+    found = judged(*(making(n, "1", ALL) for n in (0, 1, 2)), stuck(3, user(61, "wait_for_quota"), Wait("sleep")))
     assert [f.code for f in found.findings] == ["python_wait"]
 
 

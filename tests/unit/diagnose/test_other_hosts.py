@@ -8,7 +8,7 @@ from typing import Any
 from hang_evidence import TRAIN, job, stepping, stuck, user, waiting
 
 from jupyter_traindbg.diagnose.running import diagnose
-from jupyter_traindbg.model import NotAvailable, RankEvidence, RasCommunicator, RasRank, RasReport
+from jupyter_traindbg.model import NotAvailable, RankEvidence, RasCommunicator, RasRank, RasReport, Wait
 
 AWAY = NotAvailable("it belongs to another host")
 
@@ -51,7 +51,7 @@ def test_nccls_counts_name_the_rank_that_is_behind() -> None:
 
 
 def test_a_culprit_on_this_host_is_enough() -> None:
-    sleeping = stuck(1, user(12, "forgets", TRAIN), "sleep")
+    sleeping = stuck(1, user(12, "forgets", TRAIN), Wait("sleep"))
     finding = first(waiting(0), sleeping, ras=told({0: 21, 1: 20, 2: 21, 3: 21}))
     assert (finding.code, tuple(finding.who)) == ("python_wait", ("rank 1",))
 

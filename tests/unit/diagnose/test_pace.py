@@ -28,6 +28,7 @@ from jupyter_traindbg.model import (
     RankEvidence,
     Thread,
     ThreadActivity,
+    Wait,
 )
 
 ON_RANK_0 = Block("if", 26, 27, "dist.get_rank() == 0")
@@ -290,7 +291,12 @@ def test_the_optimizers_own_counts_tell_where_the_source_does_not() -> None:
 
 def test_where_one_rank_is_waited_for_it_is_not_the_steps() -> None:
     loading = (Frame(FILE, 70, "load"), Frame(FILE, 23, "main"))
-    ranks = [standing(0, BEHIND), standing(1, IN_EPOCH), standing(2, loading, words="sleep"), standing(3, IN_EPOCH)]
+    ranks = [
+        standing(0, BEHIND),
+        standing(1, IN_EPOCH),
+        standing(2, loading, words=Wait("sleep")),
+        standing(3, IN_EPOCH),
+    ]
     assert unequal_hits(*ranks) == []
 
 

@@ -25,6 +25,7 @@ from jupyter_traindbg.model import (
     RankEvidence,
     Thread,
     ThreadActivity,
+    Wait,
 )
 
 C10D = "/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
@@ -44,7 +45,7 @@ def told(rank: int, world: int = 2, address: str = "10.0.0.1", port: int = PORT)
 def joining(n: int, frames: Sequence[Frame] = IN_MESH, sockets: Sequence[str] = (), **more: Any) -> RankEvidence:
     """A living rank with this stack at every look; in ``init_process_group`` unless told otherwise."""
     pid = 100 + n
-    waits = "the other ranks to join (init_process_group)" if frames in (AT_STORE, IN_MESH) else "sleep"
+    waits = Wait("init", "init_process_group") if frames in (AT_STORE, IN_MESH) else Wait("sleep")
     thread = Thread("MainThread", pid, "waiting", tuple(frames), waits, training=True)
     look = ProcessStacks(n, pid, "rank", "agent", (thread,))
     activity = ThreadActivity(pid, "python", "S", 0.0, 0, call="poll")

@@ -11,18 +11,18 @@ from hang_evidence import MAIN, activity, ended, host, job, rank, stuck, thread,
 from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.diagnose.hang import order
 from jupyter_traindbg.diagnose.hang.case import Hit
-from jupyter_traindbg.diagnose.hang.doing import _KINDS
-from jupyter_traindbg.model import Finding, NotAvailable, RankEvidence
+from jupyter_traindbg.model import Finding, NotAvailable, RankEvidence, Wait
+from jupyter_traindbg.model.waits import ENGLISH
 
-WAITS = {begin: f"{begin}something" if begin.endswith(" ") else begin for begin, _ in _KINDS} | {"nothing": None}
-"""All the words that a wait can begin with, and a thread that runs and uses no CPU."""
+WAITS = {f"{kind} {op}": Wait(kind, op or "something") for kind, op in ENGLISH} | {"nothing": None}
+"""All that a thread can wait for, and one that runs and uses no CPU."""
 NO_CPU = {
     "computes nothing": lambda r: r,
     "nothing in /proc": lambda r: dataclasses.replace(r, activity=NotAvailable("it is closed to this user")),
     "no records": lambda r: dataclasses.replace(r, collectives=NotAvailable("no agent")),
     "from outside": lambda r: dataclasses.replace(r, problem="no agent", pace=NotAvailable("no agent")),
 }
-UNSEEN = dataclasses.replace(rank(3, [thread((MAIN,), "sleep")]), looks=(), problem="it may not be traced")
+UNSEEN = dataclasses.replace(rank(3, [thread((MAIN,), Wait("sleep"))]), looks=(), problem="it may not be traced")
 WITH: dict[str, Callable[[RankEvidence], list[RankEvidence]]] = {
     "alone": lambda r: [dataclasses.replace(r, world_size=1)],
     "others wait": lambda r: [r, waiting(1), waiting(2), waiting(3)],

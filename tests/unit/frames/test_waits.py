@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from cases import each
 
+from jupyter_traindbg.frames import waits
 from jupyter_traindbg.frames.waits import in_dataloader_worker, waiting_for
+from jupyter_traindbg.model.waits import ENGLISH
+from jupyter_traindbg.words.waits import CHINESE
 
 LIB = "/usr/lib/python3.11"
 TORCH = "/venv/lib/python3.11/site-packages/torch"
@@ -47,6 +52,12 @@ HOOKS = [
 ]
 
 
+def told(frames, call=None, on=None):
+    """In the words that JSON has."""
+    wait = waiting_for(frames, call, on)
+    return None if wait is None else str(wait)
+
+
 @each(
     ("frames", "call", "words"),
     [
@@ -73,32 +84,32 @@ HOOKS = [
     ],
 )  # fmt: skip
 def test_the_outermost_meaning_is_named(frames, call, words):
-    assert waiting_for(frames, call) == words
+    assert told(frames, call) == words
 
 
 def test_the_file_of_a_call_is_named():
-    assert waiting_for([USER], "read", "/mnt/nfs/shard-3.tar") == "data from the file /mnt/nfs/shard-3.tar"
-    assert waiting_for([USER], "read", "pipe:[412]") == "data from a pipe"
-    assert waiting_for([USER], "flock", "/cache/.lock") == "a lock on the file /cache/.lock"
-    assert waiting_for([USER], "ioctl", "/dev/nvidia0") == "the device /dev/nvidia0"
-    assert waiting_for([USER], "write", None) == "a file, pipe or socket to take its data"
-    assert waiting_for([USER], "openat", "/mnt/nfs/shard-3.tar") == "the file /mnt/nfs/shard-3.tar to open"
-    assert waiting_for([USER], "openat", None) == "a file to open"
-    assert waiting_for([USER], "newfstatat", "/mnt/nfs/shard-3.tar") == "the file /mnt/nfs/shard-3.tar to be looked up"
-    assert waiting_for([USER], "statx", None) == "a file to be looked up"
-    assert waiting_for([USER], "getdents64", "/mnt/nfs") == "the file /mnt/nfs to be listed"
+    assert told([USER], "read", "/mnt/nfs/shard-3.tar") == "data from the file /mnt/nfs/shard-3.tar"
+    assert told([USER], "read", "pipe:[412]") == "data from a pipe"
+    assert told([USER], "flock", "/cache/.lock") == "a lock on the file /cache/.lock"
+    assert told([USER], "ioctl", "/dev/nvidia0") == "the device /dev/nvidia0"
+    assert told([USER], "write", None) == "a file, pipe or socket to take its data"
+    assert told([USER], "openat", "/mnt/nfs/shard-3.tar") == "the file /mnt/nfs/shard-3.tar to open"
+    assert told([USER], "openat", None) == "a file to open"
+    assert told([USER], "newfstatat", "/mnt/nfs/shard-3.tar") == "the file /mnt/nfs/shard-3.tar to be looked up"
+    assert told([USER], "statx", None) == "a file to be looked up"
+    assert told([USER], "getdents64", "/mnt/nfs") == "the file /mnt/nfs to be listed"
 
 
 def test_a_running_thread_waits_for_nothing_except_in_a_busy_wait():
-    assert waiting_for([*LOADER_NEXT, USER], "running") is None
-    assert waiting_for([USER], "running") is None
-    assert waiting_for([*ALL_REDUCE, USER], "running") == "the collective all_reduce"
+    assert told([*LOADER_NEXT, USER], "running") is None
+    assert told([USER], "running") is None
+    assert told([*ALL_REDUCE, USER], "running") == "the collective all_reduce"
 
 
 def test_without_the_kernels_view_only_frames_speak():
-    assert waiting_for([USER]) is None
-    assert waiting_for([(f"{TORCH}/autograd/graph.py", 824, "_engine_run_backward"), USER]) is None
-    assert waiting_for([*LOADER_NEXT, USER]) == "the next batch from the DataLoader workers"
+    assert told([USER]) is None
+    assert told([(f"{TORCH}/autograd/graph.py", 824, "_engine_run_backward"), USER]) is None
+    assert told([*LOADER_NEXT, USER]) == "the next batch from the DataLoader workers"
 
 
 def test_a_worker_in_the_users_dataset_is_not_idle():
@@ -107,16 +118,30 @@ def test_a_worker_in_the_users_dataset_is_not_idle():
         (f"{TORCH}/utils/data/_utils/fetch.py", 54, "fetch"),
         WORKER_LOOP,
     ]
-    assert waiting_for(fetching) is None
-    assert waiting_for(fetching, "clock_nanosleep") == "sleep"
+    assert told(fetching) is None
+    assert told(fetching, "clock_nanosleep") == "sleep"
     assert in_dataloader_worker(fetching)
     assert not in_dataloader_worker([*LOADER_NEXT, USER])
 
 
 def test_a_forked_workers_inherited_frames_do_not_count():
     forked = [*QUEUE_GET, WORKER_LOOP, *LOADER_NEXT[-1:], USER]
-    assert waiting_for(forked, "poll") == "idle: waiting for indices"
+    assert told(forked, "poll") == "idle: waiting for indices"
 
 
 def test_a_users_file_with_a_library_name_is_not_plumbing():
-    assert waiting_for([("/home/ann/queue.py", 3, "get")]) is None
+    assert told([("/home/ann/queue.py", 3, "get")]) is None
+
+
+def test_every_wait_has_words_of_its_own_in_both_languages():
+    told = {(rule.kind, "" if rule.op == "{}" else rule.op) for rule in waits._RULES}
+    told |= set(waits._ON_FILE.values()) | {(wait.kind, wait.op) for wait in waits._CALLS.values()}
+    for call in ("read", "write"):
+        for on in (None, "pipe:[1]", "socket:[1]", "/dev/pts/0", "/home/ada/x"):
+            wait = waiting_for((), call, on)
+            told.add((wait.kind, wait.op))
+    assert told <= ENGLISH.keys()
+    assert CHINESE.keys() == ENGLISH.keys()
+    for key in ENGLISH:
+        holes = [[re.findall(r"{\w+}", words) for words in language[key]] for language in (ENGLISH, CHINESE)]
+        assert holes[0] == holes[1], key

@@ -7,7 +7,7 @@ from typing import Any
 from ray_facts import CODE, actor, call, cluster, creation, look, thread, user
 
 from jupyter_traindbg.errors import GilHeld
-from jupyter_traindbg.model import NotAvailable, RayLockWait, RayWorker
+from jupyter_traindbg.model import NO_WAIT, NotAvailable, RayLockWait, RayWorker, Wait
 from jupyter_traindbg.ray.workers import inside, stacked, states
 from jupyter_traindbg.ray.workers.facts import Facts
 
@@ -40,8 +40,8 @@ def waits(name: str, tid: int, where: str, what: dict[str, Any]) -> dict[str, An
 def test_a_deadlock_is_told_with_both_locks_by_their_names() -> None:
     known = facts()
     threads = [
-        thread([user(27, "Engine.step")], waiting_for="a lock or another thread"),
-        thread([user(55, "Engine.stats")], "stats", 1001, waiting_for="a lock or another thread"),
+        thread([user(27, "Engine.step")], waiting_for=Wait("native")),
+        thread([user(55, "Engine.stats")], "stats", 1001, waiting_for=Wait("native")),
     ]
     answer = {
         "threads": [
@@ -136,7 +136,7 @@ def test_a_coroutine_that_runs_waits_for_nothing_and_nothing_breaks() -> None:
     }
     row = inside.with_answers(known, row, {"coroutines": {"tasks": [runs], "left_out": 0}})
     (thread,) = [t for t in row.threads if t.kind == "coroutine"]
-    assert (thread.state, thread.waiting_for, thread.still_s) == ("running", "", NotAvailable("it runs"))
+    assert (thread.state, thread.waiting_for, thread.still_s) == ("running", NO_WAIT, NotAvailable("it runs"))
 
 
 def test_coroutines_that_are_at_one_place_are_told_once() -> None:
@@ -196,8 +196,8 @@ def test_a_thread_without_a_name_is_called_by_its_method() -> None:
 
     known = facts()
     threads = [
-        thread([user(9, "Pool.work"), EXECUTOR], "Dummy-1", 1000, waiting_for="a lock or another thread"),
-        thread([user(5, "Pool.hold"), EXECUTOR], "", 1001, waiting_for="a condition or an event"),
+        thread([user(9, "Pool.work"), EXECUTOR], "Dummy-1", 1000, waiting_for=Wait("native")),
+        thread([user(5, "Pool.hold"), EXECUTOR], "", 1001, waiting_for=Wait("thread")),
     ]
     held = {"thread": "unknown to threading", "tid": 1001, "where": f"{CODE}:5 Pool.hold", "how": "with"}
     what = {"name": "self.lock", "id": 1, "kind": "Lock", "where": f"{CODE}:9 Pool.work", "held_by": [held]}

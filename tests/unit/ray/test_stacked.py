@@ -22,7 +22,7 @@ from ray_facts import (
     user,
 )
 
-from jupyter_traindbg.model import Frame, NotAvailable, RayLook, RayTrainWorker, RayWorker, Thread
+from jupyter_traindbg.model import Frame, NotAvailable, RayLook, RayTrainWorker, RayWorker, Thread, Wait
 from jupyter_traindbg.ray.workers import stacked, states
 from jupyter_traindbg.ray.workers.facts import Facts
 
@@ -41,24 +41,24 @@ def running(*threads: Thread, still_s: Any = None, cpu: float = 0.0, tasks: Any 
 
 
 def test_the_line_of_the_user_and_what_it_waits_for() -> None:
-    row = running(thread(STEP, waiting_for="a lock or another thread"), still_s={1000: 26.0})
+    row = running(thread(STEP, waiting_for=Wait("native")), still_s={1000: 26.0})
     assert row.where == f"{CODE}:27 Engine.step"
     assert row.stack == (f"{CODE}:27 Engine.step", f"{CODE}:40 Collector.run")
-    assert (row.state, row.waiting_for, row.still_s, row.tier) == ("running", "a lock or another thread", 26.0, 1)
+    assert (row.state, row.waiting_for, row.still_s, row.tier) == ("running", Wait("native"), 26.0, 1)
     words = "running run() for 30 s at collector.py:27 Engine.step, waiting for a lock or another thread, not moving for 26 s"
     assert row.words == words
 
 
 def test_who_moves_is_not_said_to_stand() -> None:
     assert (
-        running(thread(STEP, waiting_for="sleep")).words
+        running(thread(STEP, waiting_for=Wait("sleep"))).words
         == "running run() for 30 s at collector.py:27 Engine.step, sleeping"
     )
     assert running(thread(STEP, state="running")).words == "running run() for 30 s at collector.py:27 Engine.step"
 
 
 def test_a_thread_of_the_users_own_is_told_below() -> None:
-    stats = thread([user(55, "Engine.stats")], "stats", 1001, waiting_for="a lock or another thread")
+    stats = thread([user(55, "Engine.stats")], "stats", 1001, waiting_for=Wait("native"))
     row = running(thread(STEP), stats, still_s={1001: 8.0})
     assert row.detail == (
         "thread 'stats' is at collector.py:55 Engine.stats, waiting for a lock or another thread, not moving for 8 s",
@@ -72,8 +72,8 @@ def test_blocked_in_ray_get_on_whom_its_own_calls_are_to() -> None:
     waits_for = call(other, "fetch", parent_task_id="run-Collector0000")
     facts = Facts(cluster([one, other], [creation(one), creation(other), call(one), waits_for]))
     row = next(row for row in states.rows(facts) if row.who == "Collector[0]")
-    row = stacked.with_look(facts, row, look(1000, [thread([RAY_GET, *STEP], waiting_for="a result from Ray")]))
-    assert (row.state, row.waiting_for, row.waits_for) == ("blocked", "ray.get", ("Collector[1]",))
+    row = stacked.with_look(facts, row, look(1000, [thread([RAY_GET, *STEP], waiting_for=Wait("ray"))]))
+    assert (row.state, row.waiting_for, row.waits_for) == ("blocked", Wait("ray", "get"), ("Collector[1]",))
     assert row.words == "running run() for 30 s at collector.py:27 Engine.step, blocked in ray.get on Collector[1]"
 
 
@@ -102,8 +102,8 @@ def test_a_threaded_actor_shows_each_method_and_the_one_at_a_lock_first() -> Non
     one = actor(0)
     calls = [call(one, "hold"), call(one, "work")]
     facts = Facts(cluster([one], [creation(one), *calls]))
-    hold = thread([user(5, "Pool.hold"), EXECUTOR], "Dummy-1", 1001, waiting_for="a condition or an event")
-    work = thread([user(9, "Pool.work"), EXECUTOR], "unnamed", 1002, waiting_for="a lock or another thread")
+    hold = thread([user(5, "Pool.hold"), EXECUTOR], "Dummy-1", 1001, waiting_for=Wait("thread"))
+    work = thread([user(9, "Pool.work"), EXECUTOR], "unnamed", 1002, waiting_for=Wait("native"))
     row = looked_at(facts, look(1000, [thread([MAIN_LOOP]), hold, work], {1001: 60.0, 1002: 50.0}))
     assert row.where == f"{CODE}:9 Pool.work"
     assert row.detail == (
@@ -142,7 +142,7 @@ def test_in_init() -> None:
     one = actor(0, "PENDING_CREATION", pid=1000, node_id="n")
     facts = Facts(cluster([one], [creation(one, "RUNNING", asked_s=27)]))
     frames = [user(12, "Engine.load"), user(8, "Collector.__init__"), EXECUTOR, MAIN_LOOP]
-    row = looked_at(facts, look(1000, [thread(frames, waiting_for="data from a socket")], {1000: 25.0}))
+    row = looked_at(facts, look(1000, [thread(frames, waiting_for=Wait("network", "read"))], {1000: 25.0}))
     assert (
         row.words
         == "in __init__ for 26 s at collector.py:12 Engine.load, waiting for data from a socket, not moving for 25 s"

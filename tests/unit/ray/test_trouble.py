@@ -8,7 +8,7 @@ from typing import Any
 from cases import each
 from ray_facts import actor, cluster, creation
 
-from jupyter_traindbg.model import NotAvailable, RayLockWait, RayWorker
+from jupyter_traindbg.model import NotAvailable, RayLockWait, RayWorker, Wait
 from jupyter_traindbg.ray.workers.facts import Facts
 from jupyter_traindbg.ray.workers.stacked import STANDS as UNKNOWN_SINCE
 from jupyter_traindbg.ray.workers.trouble import LATE, NONE, STANDS, WRONG, in_order
@@ -32,26 +32,26 @@ def trouble(one: RayWorker, init_s: float = 2.0) -> int:
     return in_order(facts, [one])[0].trouble
 
 
-LOCK = {"waiting_for": "a lock or another thread", "still_s": 26.0}
+LOCK = {"waiting_for": Wait("native"), "still_s": 26.0}
 
 
 @each(
     "fields",
     [
         {"still_s": 0.0},
-        {"still_s": 3600.0, "waiting_for": "sleep"},
-        {"still_s": 3600.0, "waiting_for": "an item from a queue"},
-        {"still_s": 3600.0, "waiting_for": "a condition or an event"},
-        {"still_s": 3600.0, "waiting_for": "data from a socket"},
-        {"still_s": 3600.0, "waiting_for": "the collective all_reduce"},
-        {"still_s": 1.0, "waiting_for": "a lock or another thread"},
-        {"still_s": 26.0, "waiting_for": "a lock or another thread", "cpu_percent": 380.0},
-        {"still_s": NotAvailable("no"), "waiting_for": "a lock or another thread"},
-        {"still_s": UNKNOWN_SINCE, "waiting_for": "a lock or another thread", "since_s": 6.0},
+        {"still_s": 3600.0, "waiting_for": Wait("sleep")},
+        {"still_s": 3600.0, "waiting_for": Wait("queue")},
+        {"still_s": 3600.0, "waiting_for": Wait("thread")},
+        {"still_s": 3600.0, "waiting_for": Wait("network", "read")},
+        {"still_s": 3600.0, "waiting_for": Wait("collective", "all_reduce")},
+        {"still_s": 1.0, "waiting_for": Wait("native")},
+        {"still_s": 26.0, "waiting_for": Wait("native"), "cpu_percent": 380.0},
+        {"still_s": NotAvailable("no"), "waiting_for": Wait("native")},
+        {"still_s": UNKNOWN_SINCE, "waiting_for": Wait("native"), "since_s": 6.0},
         {"state": "idle", "since_s": NotAvailable("?")},
-        {"state": "blocked", "waiting_for": "ray.get", "still_s": 900.0},
-        {"state": "in __init__", "since_s": 3.0, "still_s": 2.0, "waiting_for": "data from a socket"},
-        {"state": "in __init__", "since_s": 7.0, "still_s": 6.0, "waiting_for": "data from a socket"},
+        {"state": "blocked", "waiting_for": Wait("ray", "get"), "still_s": 900.0},
+        {"state": "in __init__", "since_s": 3.0, "still_s": 2.0, "waiting_for": Wait("network", "read")},
+        {"state": "in __init__", "since_s": 7.0, "still_s": 6.0, "waiting_for": Wait("network", "read")},
         {"state": "starting", "since_s": 20.0},
         {"state": "waiting for an argument", "since_s": 4000.0},
         {"state": "ended"},
@@ -73,8 +73,8 @@ def test_no_trouble(fields: dict[str, Any]) -> None:
         ({"state": "infeasible"}, WRONG),
         ({"state": "infeasible", "kind": "task"}, WRONG),
         ({"state": "restarting"}, STANDS),
-        ({"state": "in __init__", "still_s": 50.0, "waiting_for": "data from a socket"}, STANDS),
-        ({"state": "in __init__", "still_s": 50.0, "waiting_for": "a condition or an event"}, STANDS),
+        ({"state": "in __init__", "still_s": 50.0, "waiting_for": Wait("network", "read")}, STANDS),
+        ({"state": "in __init__", "still_s": 50.0, "waiting_for": Wait("thread")}, STANDS),
         ({"state": "in __init__", "still_s": 0.0, "cpu_percent": 99.0}, LATE),
         ({"state": "starting", "since_s": 60.0}, LATE),
         ({"state": "waiting for resources", "since_s": 60.0}, LATE),
@@ -85,7 +85,7 @@ def test_trouble(fields: dict[str, Any], expected: int) -> None:
 
 
 def test_a_constructor_that_always_takes_long_is_not_late() -> None:
-    slow = row(state="in __init__", since_s=100.0, still_s=50.0, waiting_for="data from a socket")
+    slow = row(state="in __init__", since_s=100.0, still_s=50.0, waiting_for=Wait("network", "read"))
     assert trouble(slow, init_s=40.0) == NONE
     assert trouble(slow, init_s=10.0) == STANDS
 

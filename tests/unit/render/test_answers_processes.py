@@ -33,6 +33,7 @@ from jupyter_traindbg.model import (
     Silent,
     Stacks,
     Targets,
+    Wait,
     Xid,
 )
 from jupyter_traindbg.render.blocks import Answer, spans
@@ -40,7 +41,7 @@ from jupyter_traindbg.render.document import document
 
 GONE = NotAvailable("not measured")
 HERE, THERE = Frame("/job/train.py", 88, "step"), Frame("/job/data.py", 33, "load_batch")
-REDUCE = "the collective all_reduce"
+REDUCE = Wait("collective", "all_reduce")
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +85,7 @@ def running(frame: Frame, *ranks: int) -> list[Any]:
     [
         (waiting(0), "rank 0 is waiting for the collective all_reduce at train.py:88 step"),
         (running(HERE, 3), "rank 3 is computing at train.py:88 step"),
-        (at(HERE, 0, waiting_for="sleep"), "rank 0 is sleeping at train.py:88 step"),
+        (at(HERE, 0, waiting_for=Wait("sleep")), "rank 0 is sleeping at train.py:88 step"),
         (at(HERE, 0, state=GONE), "rank 0 is at train.py:88 step"),
         (at(HERE, 0, state="stopped by a signal"), "rank 0 is stopped by a signal at train.py:88 step"),
         (at(None, 0, state=GONE), "rank 0 is without a Python frame"),
@@ -92,7 +93,7 @@ def running(frame: Frame, *ranks: int) -> list[Any]:
         (waiting(*range(8)), "all 8 ranks are waiting for the collective all_reduce at train.py:88 step"),
         ([*running(THERE, 7), *waiting(*range(7))],
          "● rank 7 is elsewhere, computing at data.py:33 load_batch; the other 7 are waiting for the collective all_reduce"),
-        ([*waiting(4, of="a lock", frame=THERE), *waiting(0, 1, 2)],
+        ([*waiting(4, of=Wait("lock"), frame=THERE), *waiting(0, 1, 2)],
          "● rank 4 is elsewhere, waiting for a lock at data.py:33 load_batch; the other 3 are waiting for the collective all_reduce"),
         ([*running(THERE, 7), *running(HERE, 5, 6), *waiting(*range(5))],
          "● rank 7 is elsewhere, computing at data.py:33 load_batch; 5 of the other 7 are waiting for the collective all_reduce"),
@@ -130,7 +131,7 @@ def test_stacks_of_many_ranks_and_of_none() -> None:
 
 def test_workers_of_a_ray_cluster_are_called_by_their_names() -> None:
     trainers = [replace(one, worker=f"rank {one.rank}") for one in waiting(0, 1)]
-    driver = process(2, [thread([THERE], waiting_for="a result from Ray")], worker="driver")
+    driver = process(2, [thread([THERE], waiting_for=Wait("ray"))], worker="driver")
     assert said(Stacks((*trainers, driver))) == (
         "● driver is elsewhere, waiting for a result from Ray at data.py:33 load_batch; "
         "the other 2 are waiting for the collective all_reduce"
@@ -390,7 +391,7 @@ def test_targets_of_which_none_lets_in_are_to_be_looked_at(result: Targets, symb
         (Stacks(tuple(running(HERE, 0))), "rank 0 正在计算，位于 train.py:88 step"),
         (Stacks(tuple(at(HERE, 0, state=GONE))), "rank 0 位于 train.py:88 step"),
         (Stacks((*running(THERE, 7), *waiting(*range(7)))),
-         "● rank 7 在别处，正在计算，位于 data.py:33 load_batch；其余 7 个正在等待 the collective all_reduce"),
+         "● rank 7 在别处，正在计算，位于 data.py:33 load_batch；其余 7 个正在等待集合通信 all_reduce"),
         (all_different(300), "300 个 rank 位于 300 个不同的位置，全部正在计算"),
         (Stacks(()), "▲ 没有读到任何调用栈"),
         (collectives(2), "✖ rank 0 在默认进程组的 all_reduce #57 中等待 32 s；rank 1 不在其中"),

@@ -7,7 +7,7 @@ from cases import each
 from render_scenes_checkpoints import JOB
 from render_scenes_stacks import STD, all_different, process, stacks, thread
 
-from jupyter_traindbg.model import Frame, NotAvailable, ProcessStacks, Stacks
+from jupyter_traindbg.model import Frame, NotAvailable, ProcessStacks, Stacks, Wait
 from jupyter_traindbg.render.grouping import compact_ranks, group_by, group_stacks, named, rank_list
 
 USER = Frame(f"{JOB}/train.py", 10, "main")
@@ -77,7 +77,7 @@ def test_every_thread_is_in_exactly_one_group() -> None:
         thread([USER], state="running"),
         thread([USER], state=NotAvailable("no")),
         thread([USER], training=False),
-        thread([USER], waiting_for="a lock"),
+        thread([USER], waiting_for=Wait("lock")),
         thread([USER], holds_gil=True),
         thread([USER], name="worker"),
         thread([USER, USER]),
@@ -121,7 +121,7 @@ def test_idle_is_library_code_only_and_never_the_training_thread() -> None:
 
     assert not idle([LIBRARY])
     assert idle([LIBRARY], name="pin memory", training=False)
-    assert idle([USER], name="loop", training=False, waiting_for="idle: its event loop waits for events")
+    assert idle([USER], name="loop", training=False, waiting_for=Wait("idle", "events"))
     assert not idle([USER], name="mine", training=False)
     assert not idle([LIBRARY], name="busy", training=False, state="running")
     assert not idle([LIBRARY], name="holder", training=False, holds_gil=True)

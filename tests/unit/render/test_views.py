@@ -30,6 +30,7 @@ from jupyter_traindbg.model import (
     Result,
     Stacks,
     Steps,
+    Wait,
 )
 
 UNSCANNED = NotAvailable("not scanned")
@@ -93,7 +94,7 @@ def test_the_owner_of_the_gil_and_notes_from_outside_are_said() -> None:
 
 
 def test_a_sleeping_thread_sleeps() -> None:
-    asleep = thread([scenes.stacks(1, odd=0).processes[0].threads[0].frames[-1]], waiting_for="sleep")
+    asleep = thread([scenes.stacks(1, odd=0).processes[0].threads[0].frames[-1]], waiting_for=Wait("sleep"))
     assert "rank 0 · training thread · sleeping\n" in text(Stacks((process(0, [asleep]),)))
 
 

@@ -11,7 +11,7 @@ from ray_evidence import CODE, Scene, died
 from jupyter_traindbg.diagnose import ray
 from jupyter_traindbg.diagnose.ray import order
 from jupyter_traindbg.diagnose.ray.merged import alone, asked_of, with_driver, with_ranks
-from jupyter_traindbg.model import Diagnosis, Finding, RankState
+from jupyter_traindbg.model import Diagnosis, Finding, RankState, Wait
 
 RANKS = Diagnosis(
     "two",
@@ -112,7 +112,7 @@ def test_a_job_is_called_what_it_is() -> None:
 def test_a_row_says_what_its_worker_does() -> None:
     scene = Scene()
     scene.driver(waits_for=("Collector[0]",))
-    scene.still(scene.actor(0, "running", since_s=60.0, executed=4), 9, "Collector.fetch", "data from a socket")
+    scene.still(scene.actor(0, "running", since_s=60.0, executed=4), 9, "Collector.fetch", Wait("network", "read"))
     scene.actor(1, "idle")
     scene.actor(2, "infeasible")
     driver, fetches, idle, never = ray.diagnose(scene.case()).ranks
@@ -148,7 +148,7 @@ def test_a_thousand_workers_are_judged_at_once() -> None:
     for n in range(1000):
         row = scene.actor(n, "running", since_s=60.0 if n == 17 else 0.5, executed=3)
         if n == 17:
-            scene.still(row, 20, "Engine.step", "data from a socket")
+            scene.still(row, 20, "Engine.step", Wait("network", "read"))
         elif n < 100:
             scene.busy(row)
     (found,) = ray.findings(scene.case())

@@ -10,7 +10,7 @@ from ray_evidence import CODE, JOB, NODE, NOW_S, OLD_JOB, Scene, died, job, node
 
 from jupyter_traindbg.diagnose import ray
 from jupyter_traindbg.diagnose.config.ray_demand import on_node
-from jupyter_traindbg.model import Finding, RayEvent, RayNode, RayPlacementGroup, RayProcess
+from jupyter_traindbg.model import Finding, RayEvent, RayNode, RayPlacementGroup, RayProcess, Wait
 
 
 def only(scene: Scene) -> Finding:
@@ -201,7 +201,7 @@ def test_died_in_init_while_its_peers_wait_for_ever() -> None:
     scene = Scene()
     scene.driver()
     for n in range(3):
-        scene.still(scene.actor(n, "running", since_s=40.0, method="join"), 70, "Collector.join", "a socket")
+        scene.still(scene.actor(n, "running", since_s=40.0, method="join"), 70, "Collector.join", Wait("network"))
     death = died(
         "in __init__", "ValueError: no such game", where=f"{CODE}:14 Collector.__init__", error_type="ValueError"
     )

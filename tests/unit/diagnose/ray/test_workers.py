@@ -9,7 +9,7 @@ from cases import each
 from ray_evidence import CODE, JOB, NOW_S, Scene, at, task, thread
 
 from jupyter_traindbg.diagnose import ray
-from jupyter_traindbg.model import Finding, Frame, RayLockWait
+from jupyter_traindbg.model import Finding, Frame, RayLockWait, Wait
 from jupyter_traindbg.render.views.diagnosis import state_words
 
 QUICK = {"Collector.run": (0.5, 0.7, 2.0)}
@@ -38,8 +38,8 @@ def collectors(scene: Scene, busy: int = 3) -> None:
 def deadlocked(scene: Scene, number: int = 7, *, switches: int = 0, looks: int | None = None) -> None:
     """Its thread 'stats' holds self.b and waits for self.a, its main thread the other way round; no agent has been asked."""
     row = scene.actor(number, "running", since_s=26.0, executed=3)
-    stats = thread((Frame(CODE, 11, "Engine.stats"),), "a lock or another thread", name="stats", tid=77)
-    scene.look(row.pid, (Frame(CODE, 20, "Engine.step"),), "a lock or another thread", others=(stats,))
+    stats = thread((Frame(CODE, 11, "Engine.stats"),), Wait("native"), name="stats", tid=77)
+    scene.look(row.pid, (Frame(CODE, 20, "Engine.step"),), Wait("native"), others=(stats,))
     scene.sources |= at(11, "with self.a:", takes=["self.a"], within=["self.b"])
     scene.sources |= at(20, "with self.b:", takes=["self.b"], within=["self.a"])
     scene.seen[-1] = dataclasses.replace(scene.seen[-1], looks=scene.seen[-1].looks[:looks])
@@ -98,7 +98,7 @@ def test_what_the_agent_says_of_locks_needs_no_source() -> None:
 def test_a_thread_that_takes_its_own_lock_again() -> None:
     scene = Scene()
     row = scene.actor(1, "running", since_s=5.0)
-    scene.look(row.pid, (Frame(CODE, 30, "Pool.add"), Frame(CODE, 20, "Pool.refill")), "a lock or another thread")
+    scene.look(row.pid, (Frame(CODE, 30, "Pool.add"), Frame(CODE, 20, "Pool.refill")), Wait("native"))
     scene.sources |= at(30, "with self.lock:", takes=["self.lock"]) | at(20, "self.add()", within=["self.lock"])
     found = only(scene)
     assert (found.code, found.confidence) == ("ray_worker_deadlock", "medium")
@@ -108,7 +108,7 @@ def test_a_thread_that_takes_its_own_lock_again() -> None:
 def test_the_lock_of_another_object_of_the_same_name_is_no_deadlock() -> None:
     scene = Scene()
     row = scene.actor(1, "running", since_s=5.0)
-    scene.look(row.pid, (Frame(CODE, 30, "Cache.add"), Frame(CODE, 20, "Pool.refill")), "a lock or another thread")
+    scene.look(row.pid, (Frame(CODE, 30, "Cache.add"), Frame(CODE, 20, "Pool.refill")), Wait("native"))
     scene.sources |= at(30, "with self.lock:", takes=["self.lock"]) | at(20, "cache.add()", within=["self.lock"])
     none(scene)
 
@@ -160,10 +160,10 @@ def test_a_few_seconds_more_settle_what_one_look_leaves_open() -> None:
 
 def test_alone_in_its_init_an_actor_is_given_a_minute() -> None:
     scene = Scene()
-    scene.still(scene.actor(0, "in __init__", since_s=50.0), 12, "Collector.__init__", "a socket")
+    scene.still(scene.actor(0, "in __init__", since_s=50.0), 12, "Collector.__init__", Wait("network"))
     none(scene)
     scene = Scene()
-    scene.still(scene.actor(0, "in __init__", since_s=70.0), 12, "Collector.__init__", "a socket")
+    scene.still(scene.actor(0, "in __init__", since_s=70.0), 12, "Collector.__init__", Wait("network"))
     found = only(scene)
     assert (found.severity, found.confidence) == ("warning", "medium")
 
@@ -174,7 +174,7 @@ def test_alone_in_its_init_an_actor_is_given_a_minute() -> None:
 def test_a_worker_that_stands_still_while_such_calls_take_seconds() -> None:
     scene = Scene(calls=QUICK)
     collectors(scene)
-    scene.still(scene.actor(4, "running", since_s=45.0, executed=3), 33, "Collector.fetch", "data from a socket")
+    scene.still(scene.actor(4, "running", since_s=45.0, executed=3), 33, "Collector.fetch", Wait("network", "read"))
     found = only(scene)
     assert (found.code, found.severity, found.confidence) == ("ray_worker_stuck", "critical", "high")
     assert (found.who, found.where) == (("Collector[4]",), f"{CODE}:33 Collector.fetch")
@@ -185,7 +185,7 @@ def test_those_at_the_same_line_are_one_finding() -> None:
     scene = Scene(calls=QUICK)
     collectors(scene)
     for n in (4, 5, 6):
-        scene.still(scene.actor(n, "running", since_s=45.0), 33, "Collector.fetch", "data from a socket")
+        scene.still(scene.actor(n, "running", since_s=45.0), 33, "Collector.fetch", Wait("network", "read"))
     assert only(scene).title.startswith("Collector[4-6] have been stuck in run for 45 s")
 
 
@@ -200,7 +200,7 @@ def test_without_finished_calls_the_others_must_be_in_younger_ones() -> None:
 
 @each(
     "waits",
-    ["an item from a queue", "a socket", "sleep", "a condition or an event", "data from a socket", "a result from Ray"],
+    [Wait("queue"), Wait("network"), Wait("sleep"), Wait("thread"), Wait("network", "read"), Wait("ray")],
 )
 def test_workers_that_wait_for_work_or_serve_are_no_finding(waits: str) -> None:
     """All of a pool at the same place since the job began; no call of the method has ever ended."""
@@ -214,7 +214,7 @@ def test_workers_that_wait_for_work_or_serve_are_no_finding(waits: str) -> None:
 def test_one_of_a_pool_that_has_no_work_while_the_others_do_is_no_finding() -> None:
     scene = Scene()
     collectors(scene)
-    scene.still(scene.actor(4, "running", since_s=21.0), 50, "Collector.next", "an item from a queue")
+    scene.still(scene.actor(4, "running", since_s=21.0), 50, "Collector.next", Wait("queue"))
     none(scene)
 
 
@@ -222,7 +222,7 @@ def test_a_parameter_server_alone_is_no_finding() -> None:
     scene = Scene(calls={"Server.push": (0.1, 0.2)})
     collectors(scene)
     server = scene.actor(0, "running", class_name="Server", method="serve", since_s=500.0)
-    scene.still(server, 9, "Server.serve", "a socket")
+    scene.still(server, 9, "Server.serve", Wait("network"))
     none(scene)
 
 
@@ -267,7 +267,7 @@ def test_an_async_actor_is_not_judged_by_its_event_loop() -> None:
     scene = Scene(calls={"Server.answer": (0.1, 0.2)})
     scene.driver()
     row = scene.actor(0, "running", class_name="Server", method="answer", since_s=20.0)
-    scene.look(row.pid, (), "a socket or a pipe")
+    scene.look(row.pid, (), Wait("network", "poll"))
     none(scene)
 
 
@@ -372,7 +372,7 @@ def at_rest(queued: int = 0) -> Scene:
     scene = Scene()
     scene.driver(waits=False)
     scene.seen.clear()
-    scene.look(scene.rows[0].pid, (Frame("/home/ada/train.py", 40, "main"),), "sleep")
+    scene.look(scene.rows[0].pid, (Frame("/home/ada/train.py", 40, "main"),), Wait("sleep"))
     for n in range(3):
         scene.actor(n, queued=queued)
     scene.rows[1:] = [dataclasses.replace(row, queued=queued) for row in scene.rows[1:]]

@@ -39,6 +39,7 @@ from jupyter_traindbg.model import (
     RankLr,
     Sampled,
     Soundness,
+    Wait,
 )
 
 NAN = math.nan
@@ -100,7 +101,7 @@ def test_without_an_optimizer_the_learning_rate_is_not_missed() -> None:
 
 
 def test_backward_passes_are_progress() -> None:
-    still = stuck(0, user(40, "closure"), "sleeping")
+    still = stuck(0, user(40, "closure"), Wait("sleep"))
     assert running.diagnose(job(still)).state == "stuck"
     found = running.diagnose(job(dataclasses.replace(still, soundness=sound(0, steps_in_window=0, backwards=9))))
     assert found.state == "progressing"
@@ -346,7 +347,7 @@ def test_data_that_the_training_thread_makes_itself() -> None:
 
 
 def test_workers_that_make_too_few() -> None:
-    below = stepping(0, workers=[(5001, thread(WORKER, "sleep")), (5002, thread(WORKER, "sleep"))])
+    below = stepping(0, workers=[(5001, thread(WORKER, Wait("sleep"))), (5002, thread(WORKER, Wait("sleep")))])
     seen = dataclasses.replace(ranks(sound(steps=steps(data_s=0.03)))[0], looks=below.looks, children=below.children)
     finding = only(running.diagnose(job(seen)))
     assert (finding.code, finding.where) == ("data_wait", "/home/ada/data.py:17 Shards.__getitem__")
