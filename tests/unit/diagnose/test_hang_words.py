@@ -72,7 +72,7 @@ CASES: dict[str, JobEvidence] = {
     "future": beside(stuck(2, user(61, "f"), Wait("future"))),
     "other process": beside(stuck(2, user(61, "f"), Wait("process", "result"))),
     "native": beside(stuck(2, user(61, "f"), Wait("native"))),
-    "unknown": beside(stuck(2, user(61, "f"), "the moon")),
+    "unknown": beside(rank(2, [thread(user(61, "f"), state="waiting")])),
     "file": beside(stuck(2, user(61, "f"), Wait("file", "read", "/mnt/x"))),
     "network": beside(stuck(2, user(61, "f"), Wait("network", "read"))),
     "pipe": beside(stuck(2, user(61, "f"), Wait("pipe", "write"))),
