@@ -30,8 +30,9 @@ class Peer:
     def meet(self, other):
         self.other = other
 
-    def ask(self):
-        return ray.get(self.other.answer.remote())  # RING
+    def ask(self, further):
+        call = self.other.ask.remote(False) if further else self.other.answer.remote()
+        return ray.get(call)  # RING
 
     def answer(self):
         return 42
@@ -40,7 +41,7 @@ class Peer:
 def ring():
     one, two = Peer.remote(), Peer.remote()
     ray.get([one.meet.remote(two), two.meet.remote(one)])
-    return [one.ask.remote(), two.ask.remote()]
+    return [one.ask.remote(True)]
 
 
 @ray.remote(num_cpus=0)
