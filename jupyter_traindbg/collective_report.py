@@ -82,7 +82,7 @@ def _look(links: list[Link], timeout: float) -> Collectives:
         where=_places_from_outside([link for link in links if link.here and link.rank in {s.rank for s in silent}]),
         patient=True,
     )
-    busy = {f"rank {a.record.rank}" for a in answers if a.running}
+    busy = {a.record.rank for a in answers if a.running}
     kept, notes = _without_busy(verdict, busy, records)
     noted = tuple(dataclasses.replace(r, note="; ".join(filter(None, (r.note, notes.get(r.rank))))) for r in records)
     here = {link.rank for link in links if link.here}
@@ -94,14 +94,14 @@ def _look(links: list[Link], timeout: float) -> Collectives:
 
 
 def _without_busy(
-    verdict: Sequence[Finding], busy: set[str], records: Sequence[RankCollectives]
+    verdict: Sequence[Finding], busy: set[int], records: Sequence[RankCollectives]
 ) -> tuple[list[Finding], dict[int, str]]:
     """A rank that computes while others wait for a while is at work, on an evaluation, say: that is worth a note, and no accusation."""
     waited = max((r.waiting_s for r in records if not isinstance(r.waiting_s, NotAvailable)), default=0.0)
     if waited >= AT_WORK_S:
         return list(verdict), {}
-    working = [f for f in verdict if f.code == "collective_not_issued" and busy.issuperset(f.who)]
-    notes = {r.rank: BUSY for r in records for f in working if f"rank {r.rank}" in f.who}
+    working = [f for f in verdict if f.code == "collective_not_issued" and busy.issuperset(f.ranks)]
+    notes = {r.rank: BUSY for r in records for f in working if r.rank in f.ranks}
     return [f for f in verdict if f not in working], notes
 
 

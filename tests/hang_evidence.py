@@ -20,6 +20,7 @@ from jupyter_traindbg.model import (
     ProcessStacks,
     RankCollectives,
     RankEvidence,
+    Socket,
     SourceLine,
     Thread,
     ThreadActivity,
@@ -93,6 +94,13 @@ def activity(
     return Activity(
         pid, role, "python train.py", WINDOW_S, state, cpu, own if threads is None else tuple(threads), **more
     )
+
+
+def tcp(near: str, far: str = "", state: str = "") -> Socket:
+    """``tcp("10.0.0.1:5000", "10.0.0.2:29500", "SYN_SENT")``; without another end it listens."""
+    ends = [end.rpartition(":") for end in (near, far)]
+    (host, _, port), (to_host, _, to_port) = ends
+    return Socket(host.strip("[]"), int(port), to_host.strip("[]"), int(to_port or 0), state or "LISTEN")
 
 
 def records(

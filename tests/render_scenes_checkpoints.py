@@ -15,6 +15,7 @@ from jupyter_traindbg.model import (
     Inspected,
     KeyDifference,
     NotAvailable,
+    Subject,
     TensorKey,
     Verified,
 )
@@ -27,7 +28,7 @@ FINDING = Finding(
     code="grad_nan",
     severity="critical",
     title="the gradient of 2 parameters is NaN on rank 1",
-    who=["rank 1", "decoder.layers.3.attention.out.weight"],
+    who=[Subject("rank", 1), Subject("thing", "decoder.layers.3.attention.out.weight")],
     where="train.py:88 training_step",
     evidence=["total norm NaN at step 1204", "rank 0 had 3.1 at the same step\nboth read after optimizer step 1204"],
     cause="a division by a standard deviation of zero in the loss's normalisation",
@@ -36,7 +37,7 @@ FINDING = Finding(
     confidence="medium",
 )
 WARNING = Finding(
-    "memory_growth", "warning", "resident memory grows by 12 MiB a step", who=["rank 0"], confidence="high"
+    "memory_growth", "warning", "resident memory grows by 12 MiB a step", who=[Subject("rank", 0)], confidence="high"
 )
 INFO = Finding("gpu_shared", "info", "GPU 0 is shared with another job")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from jupyter_traindbg.model import Collective, Collectives, Finding, Group, NotAvailable, RankCollectives
+from jupyter_traindbg.model import Collective, Collectives, Finding, Group, NotAvailable, RankCollectives, Subject
 
 __all__ = ["collectives", "without_groups"]
 
@@ -17,7 +17,7 @@ def collectives(ranks: int, late: int = 1) -> Collectives:
         "collective_not_issued",
         "critical",
         f"rank {late} has not issued all_reduce #57",
-        who=[f"rank {late}"],
+        who=[Subject("rank", late)],
         where="/home/ada/data.py:12 load",
     )
     everybody = tuple(_rank(r, ranks, late=r == late) for r in range(ranks))

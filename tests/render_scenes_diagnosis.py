@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jupyter_traindbg.model import Check, Diagnosis, Finding, RankState, Silent
+from jupyter_traindbg.model import Check, Diagnosis, Finding, RankState, Silent, Subject, rank_subjects, things
 
 
 def stuck(ranks: int, odd: int = 1) -> Diagnosis:
@@ -26,7 +26,7 @@ def stuck(ranks: int, odd: int = 1) -> Diagnosis:
         "dataloader_worker_stuck",
         "critical",
         f"Rank {odd} waits for a batch: its DataLoader worker 5012 is stuck at data.py:17 __getitem__",
-        (f"rank {odd}", "worker 5012"),
+        (Subject("rank", odd), Subject("loader_worker", 5012)),
         "/home/ada/data.py:17 Shards.__getitem__",
         ["worker 5012 waits for data from the file /mnt/nfs/shard-7", "rank 0 waits in all_reduce #57, for 12 s"],
         "The file does not come.",
@@ -66,7 +66,7 @@ def unsound(ranks: int) -> Diagnosis:
         "nonfinite_loss",
         "critical",
         "The loss is NaN since step 812",
-        tuple(f"rank {n}" for n in range(ranks)),
+        rank_subjects(range(ranks)),
         evidence=["rank 0: 10 of the last 40 losses are not finite; 2.31 at step 811"],
         cause="Weights or activations have overflowed or hold NaN.",
         next_steps=["Go back to the last checkpoint before that step."],
@@ -117,7 +117,7 @@ def ray_job(workers: int) -> Diagnosis:
         "ray_worker_deadlock",
         "critical",
         "Deadlock inside Collector[0]: threads MainThread and stats wait for each other's locks",
-        ("Collector[0]",),
+        things(["Collector[0]"]),
         f"{at}:20 Engine.step",
         ["thread MainThread waits for self.b at collector.py:20 Engine.step: `with self.b:`, holding self.a"],
         "Locks are taken in different orders.",

@@ -15,6 +15,7 @@ from jupyter_traindbg.model import (
     PreflightHost,
     PreflightPort,
     Silent,
+    Subject,
 )
 
 GONE = NotAvailable("not measured here")
@@ -57,7 +58,7 @@ def environ(ranks: int, odd: int = 1) -> Environ:
         EnvironRow("HF_TOKEN", (EnvironValue("(hidden)", everybody),), "real", "huggingface_hub", "the access token"),
     ]
     finding = Finding(
-        "environment", "critical", "TORCH_DISTRIBUTED_DEBUG is not the same on all ranks", who=[f"rank {odd}"]
+        "environment", "critical", "TORCH_DISTRIBUTED_DEBUG is not the same on all ranks", who=[Subject("rank", odd)]
     )
     return Environ(
         "torchrun:900", everybody, tuple(rows), (finding,), (Silent(ranks, 77, "process 77 has ended", "attach again"),)

@@ -14,6 +14,7 @@ from jupyter_traindbg.model import (
     LogSource,
     LogStage,
     LogWriter,
+    Subject,
 )
 
 START_S = 1_772_582_400.0
@@ -48,7 +49,7 @@ def log_diagnosis(files: int, *, dated: bool = True) -> LogDiagnosis:
         "cuda_oom",
         "critical",
         f"rank {guilty} ran out of GPU memory",
-        (f"rank {guilty}",),
+        (Subject("rank", guilty),),
         "/home/u/train.py:88 step",
         (f"rank{guilty}.log:41877 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",),
         "2 GiB were asked for where 1.1 GiB was free.",

@@ -18,6 +18,7 @@ from jupyter_traindbg.model import (
     RayNode,
     RayWorkerTrial,
     TrialStage,
+    things,
 )
 
 GIB = 2**30
@@ -104,7 +105,7 @@ def on_ray(nodes: int = 2, *, failed: bool = False) -> ConfigPreflight:
         "ray_waiting_for_resources",
         "critical",
         "The cluster cannot hold what is asked for: num_workers 100 x (1 CPU): 64 of 100 find a place",
-        ["selfplay.num_workers"],
+        things(["selfplay.num_workers"]),
         "guide.yaml:2 selfplay.num_workers",
         ["100 x 1 CPU = 100 CPU > 64 CPU", "2 nodes: 32 CPU"],
         "The others stay in PENDING_CREATION.",

@@ -17,6 +17,7 @@ from jupyter_traindbg.model import (
     RayWorker,
     RayWorkers,
     Wait,
+    things,
 )
 
 HEALTHY = f"{JOB}/engine.py:31 Engine.step"
@@ -29,7 +30,7 @@ DEADLOCK = Finding(
     "ray_worker_deadlock",
     "critical",
     "Deadlock inside Collector[5]: threads MainThread and stats wait for each other's locks",
-    ("Collector[5]",),
+    things(["Collector[5]"]),
     LOCKED,
     (
         "thread MainThread waits for self.a, held by thread stats",

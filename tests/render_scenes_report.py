@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_traindbg.model import Finding, Report, ReportFile, ReportPart, ReportSecret
+from jupyter_traindbg.model import Finding, Report, ReportFile, ReportPart, ReportSecret, Subject
 
 
 def report(parts: int, *, missing: int = 2) -> Report:
@@ -15,7 +15,9 @@ def report(parts: int, *, missing: int = 2) -> Report:
     secrets = [
         ReportSecret("api-key", n + 1, tuple(f"logs/rank{i}.txt" for i in range(n + 1)), n + 3) for n in range(parts)
     ]
-    finding = Finding("nan_loss", "critical", "The loss is nan", who=["rank 3"], evidence=["train.log:17 loss nan"])
+    finding = Finding(
+        "nan_loss", "critical", "The loss is nan", who=[Subject("rank", 3)], evidence=["train.log:17 loss nan"]
+    )
     return Report(
         "/home/me/bundle.zip",
         123_456,

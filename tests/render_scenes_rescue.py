@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_traindbg.model import Finding, RayRescue, RayRescued
+from jupyter_traindbg.model import Finding, RayRescue, RayRescued, things
 
 WILL = "end Collector.run with an exception; its caller gets ray's TaskCancelledError"
 AT = "/home/ann/job/collector.py:20 Engine.step"
@@ -53,7 +53,9 @@ def rescued(items: int) -> RayRescued:
         4.0,
         "it stands in C code",
     )
-    finding = Finding("ray-rescue-not-done", "warning", f"{bad.who}: this was not done", who=[bad.who], cause=bad.note)
+    finding = Finding(
+        "ray-rescue-not-done", "warning", f"{bad.who}: this was not done", who=things([bad.who]), cause=bad.note
+    )
     notes = ("its placement groups are not known: the dashboard is down",)
     return RayRescued(
         "auto", "10.0.0.1:6379", "interrupt Collector[17]", True, (*good, bad), 4.6, "", notes, (finding,)

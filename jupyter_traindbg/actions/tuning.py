@@ -13,7 +13,7 @@ from ..attach.base import Link, whole_job
 from ..attach.together import each
 from ..errors import ActionRefused, TraindbgError, UsageError
 from ..language import text
-from ..model import Changed, Finding, GroupChange, InForce, NotAvailable, RankChange, Silent
+from ..model import Changed, Finding, GroupChange, InForce, NotAvailable, RankChange, Silent, Subject, rank_subjects
 from .agreement import RankOutcome, agree, missing_ranks, require_all
 
 __all__ = ["Change", "change", "clip", "end_all", "hold_or_scale", "release", "undo"]
@@ -295,7 +295,7 @@ def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator
             text(
                 "the first step under the change did not use what was asked for", "修改后的第一步没有使用所要求的数值"
             ),
-            who=[f"rank {rank.rank}" for rank in wrong],
+            who=rank_subjects(rank.rank for rank in wrong),
             evidence=[f"rank {rank.rank}: {rank.note}" for rank in wrong],
             cause=text(
                 "the training's own code sets the learning rate inside the step, or right before it",
@@ -310,7 +310,7 @@ def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator
             "ranks_changed_apart",
             "critical",
             text("the ranks did not change at the same step", "各 rank 没有在同一步生效"),
-            who=[f"rank {rank}" for rank in stepped],
+            who=rank_subjects(stepped),
             evidence=[f"rank {rank}: first step under it {step}" for rank, step in stepped.items()],
             cause=text(
                 "their steps were told to be the same by count, and are not", "按计数判断为同一步，实际并不是同一步"
@@ -322,7 +322,7 @@ def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator
             "rank_lost_during_change",
             "critical",
             text("a rank that had agreed does not say that it has changed", "某个已同意的 rank 没有确认修改"),
-            who=[f"rank {s.rank}" for s in silent],
+            who=[Subject("rank", s.rank) for s in silent if s.rank is not None],
             evidence=[s.reason for s in silent],
             cause=text("it has ended, or hangs, since it agreed", "它在同意之后结束或挂起"),
             next_steps=[

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from ..language import text
-from ..model import NA, CheckpointPart, Finding, Inspected
+from ..model import NA, CheckpointPart, Finding, Inspected, things
 from .contents import Contents
 from .reading import read
 
@@ -97,7 +97,7 @@ def not_finite(parts: Sequence[str]) -> Finding:
         code="checkpoint_not_finite",
         severity="warning",
         title=text(f"The {ill} in it holds NaN or infinity", f"其中的 {ill} 含有 NaN 或无穷大"),
-        who=[part.partition(":")[0] for part in parts],
+        who=things(part.partition(":")[0] for part in parts),
         evidence=list(parts[:NAMED]),
         cause=text(
             "The training had lost its numbers before it was saved: what goes on from here stays NaN.",
@@ -140,7 +140,7 @@ def _not_resumable(missing: Sequence[str], contents: Contents) -> Finding:
         code="checkpoint_not_resumable",
         severity="info" if weights or "model" not in missing else "warning",
         title=text(f"An exact resume would miss: {', '.join(missing)}", f"精确恢复所缺少的部分：{'、'.join(missing)}"),
-        who=list(missing),
+        who=things(missing),
         evidence=[_what_it_does(role) for role in missing],
         cause=text("It holds the weights alone.", "它只含权重。")
         if weights and not (contents.has("rng") or contents.has("loader"))
@@ -191,7 +191,7 @@ def _needs_unpickling(classes: Sequence[str], files: Sequence[str]) -> Finding:
             f"torch.load refuses it with weights_only=True: {classes[0]}{more}",
             f"weights_only=True 时 torch.load 会拒绝它：{classes[0]}{more}",
         ),
-        who=list(classes[:NAMED]),
+        who=things(classes[:NAMED]),
         evidence=[text(f"in {', '.join(files[:NAMED])}", f"位于 {'、'.join(files[:NAMED])}")],
         cause=text(
             "It holds objects that are no tensors or plain data; to load them, their classes' code is run.",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from ..language import text
-from ..model import Finding
+from ..model import Finding, things
 from .comparing import Difference
 from .reasons_config import depth, dtypes, heads, shapes
 from .unexplained import ADAPTER, BUFFER, EMBEDDING, FLAT, NAMED, Unexplained, names, some
@@ -193,7 +193,7 @@ def _prefix(left: Unexplained, gone: str, put: str) -> Finding:
             f"The {side_en}'s names have `{prefix}` in them, the other side's do not",
             f"{side_zh}的键名带有 `{prefix}`，另一侧没有",
         ),
-        who=[prefix],
+        who=things([prefix]),
         evidence=_prefix_evidence(left),
         cause=text(f"It comes from {en}.", f"它来自 {zh}。"),
         next_steps=steps,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..language import text
-from ..model import Finding, TensorKey
+from ..model import Finding, TensorKey, things
 from .unexplained import EMBEDDING, HEAD, LAYER, NAMED, POSITION, Pair, Unexplained, names, numel, sizes, some
 
 __all__ = ["depth", "dtypes", "heads", "shapes"]
@@ -42,7 +42,7 @@ def depth(left: Unexplained) -> list[Finding]:
                     f"Another number of layers: {a} in {stem} of the checkpoint, {b} in the model's",
                     f"层数不同：检查点的 {stem} 有 {a} 层，模型有 {b} 层",
                 ),
-                who=[stem],
+                who=things([stem]),
                 cause=text("It was saved from another configuration.", "它来自另一个配置。"),
                 next_steps=[
                     text(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..model import TensorKey
+from ..model import Subject, TensorKey, things
 from .comparing import Difference
 
 __all__ = [
@@ -82,8 +82,8 @@ class Unexplained:
         self.shapes = [p for p in self.shapes if ("shape", p[0].name) not in taken]
 
 
-def names(keys: Sequence[TensorKey]) -> list[str]:
-    return [k.name for k in keys[:NAMED]]
+def names(keys: Sequence[TensorKey]) -> list[Subject]:
+    return things(k.name for k in keys[:NAMED])
 
 
 def some(keys: Sequence[TensorKey]) -> str:

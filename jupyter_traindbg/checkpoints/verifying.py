@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import BadCheckpoint
 from ..language import text
-from ..model import NA, CheckedFile, Finding, Maybe, Verified
+from ..model import NA, CheckedFile, Finding, Maybe, Verified, things
 from . import manifest
 from .manifest import Manifest, Written
 
@@ -162,7 +162,7 @@ def _findings(files: list[CheckedFile], found: Manifest | None) -> Iterator[Find
                 f"{len(extra)} files are there that were not written with it",
                 f"有 {len(extra)} 个文件不是随检查点写入的",
             ),
-            who=extra[:NAMED],
+            who=things(extra[:NAMED]),
             cause=text("They were put there later; nothing is known of them.", "它们是后来放入的，无从核对。"),
             next_steps=[text("Load only the files that the manifest lists.", "只加载清单中列出的文件。")],
         )
@@ -175,7 +175,7 @@ def _damaged(bad: list[CheckedFile], total: int) -> Finding:
         code="checkpoint_damaged",
         severity="critical",
         title=text(f"{bad[0].name}{others}: not what was written", f"{bad[0].name}{others}与写入时不一致"),
-        who=[f.name for f in bad[:NAMED]],
+        who=things(f.name for f in bad[:NAMED]),
         evidence=[_evidence(f) for f in bad[:NAMED]],
         cause=text(
             "The bytes changed after they were written: a disk or memory fault, a copy that was cut short, or somebody's edit. "

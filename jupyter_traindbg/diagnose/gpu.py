@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Literal
 
 from jupyter_traindbg.language import text
-from jupyter_traindbg.model import Device, Finding, GpuReport, NotAvailable, Xid, available
+from jupyter_traindbg.model import Device, Finding, GpuReport, NotAvailable, Subject, Xid, available
 
 __all__ = ["findings"]
 
@@ -50,9 +50,13 @@ def findings(report: GpuReport) -> list[Finding]:
 
 
 def _name(device: Device) -> str:
+    return str(_subject(device))
+
+
+def _subject(device: Device) -> Subject:
     if device.mig_parent is not None:
-        return f"GPU {device.mig_parent} MIG {device.index}"
-    return f"GPU {device.index}" + ("" if device.cuda_index is None else f" (cuda:{device.cuda_index})")
+        return Subject("gpu", f"{device.mig_parent} MIG {device.index}")
+    return Subject("gpu", f"{device.index}" + ("" if device.cuda_index is None else f" (cuda:{device.cuda_index})"))
 
 
 def _identity(device: Device) -> list[str]:
@@ -90,7 +94,7 @@ def _silent_driver(report: GpuReport) -> Iterator[Finding]:
         code="gpu_driver_hang",
         severity="critical",
         title=text("the NVIDIA driver does not answer", "NVIDIA 驱动无响应"),
-        who=[f"pid {pid}" for pid in report.stuck_pids],
+        who=[Subject("process", pid) for pid in report.stuck_pids],
         evidence=evidence,
         cause=text(
             "a call into the kernel driver does not return; processes that wait in it cannot be killed",
@@ -118,7 +122,7 @@ def _fault(device: Device, _: GpuReport) -> Iterator[Finding]:
         title=text(f"{_name(device)} is lost", f"{_name(device)} 已掉线")
         if lost
         else text(f"{_name(device)} must be reset", f"{_name(device)} 需要重置"),
-        who=[_name(device)],
+        who=[_subject(device)],
         evidence=[*_identity(device), f"NVML: {'GPU is lost' if lost else 'GPU requires reset'}", *_told(device)],
         cause=text(
             "it fell off the bus: hardware, power, heat or the PCIe link; every process that uses it has failed",
@@ -153,7 +157,7 @@ def _ecc(device: Device, _: GpuReport) -> Iterator[Finding]:
         code="gpu_ecc_uncorrected",
         severity="critical",
         title=text(f"{_name(device)} has uncorrected memory errors", f"{_name(device)} 存在不可纠正的显存错误"),
-        who=[_name(device)],
+        who=[_subject(device)],
         evidence=[*evidence, *_told(device)],
         cause=text(
             "its memory returned wrong data since the driver was loaded; the process that read it is usually killed",
@@ -201,7 +205,7 @@ def _xid(device: Device, code: int, same: list[Xid]) -> Finding:
         code="gpu_xid",
         severity=_xid_severity(code, same[0].age_s),
         title=text(f"{_name(device)}: Xid {code}, {meaning}", f"{_name(device)}: Xid {code}, {meaning}"),
-        who=[_name(device), *(f"pid {pid}" for pid in pids)],
+        who=[_subject(device), *(Subject("process", pid) for pid in pids)],
         evidence=[
             *_identity(device),
             text(f"{len(same)} in the kernel log, the last {last}", f"内核日志中 {len(same)} 次, 最近 {last}"),
@@ -253,7 +257,7 @@ def _slowdown(device: Device, _: GpuReport) -> Iterator[Finding]:
         code="gpu_slowdown",
         severity="warning",
         title=text(f"{_name(device)} is slowed down by its hardware", f"{_name(device)} 被硬件降频"),
-        who=[_name(device)],
+        who=[_subject(device)],
         evidence=evidence,
         cause=cause,
         next_steps=[
@@ -280,7 +284,7 @@ def _memory(device: Device, report: GpuReport) -> Iterator[Finding]:
         code="gpu_memory_full",
         severity="warning",
         title=text(f"{_name(device)} has its memory nearly full", f"{_name(device)} 显存几乎用满"),
-        who=[_name(device)],
+        who=[_subject(device)],
         evidence=evidence,
         cause=text(
             "the next large allocation may fail; part of it may be the allocator's cache, which the job can reuse",
@@ -308,7 +312,7 @@ def _shared(device: Device, _: GpuReport) -> Iterator[Finding]:
             f"{_name(device)} is also used by {len(others)} other process(es)",
             f"{_name(device)} 还被另外 {len(others)} 个进程使用",
         ),
-        who=[f"pid {process.pid}" for process in others],
+        who=[Subject("process", process.pid) for process in others],
         evidence=evidence,
         cause=text("they share its memory and its time with the job", "它们与任务共享显存和算力"),
         next_steps=[

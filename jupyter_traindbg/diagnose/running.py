@@ -24,7 +24,7 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
     hits = _hits(case)
     found = order.findings(hits)
     called, why = state(case, found)
-    named = {name for finding in found for name in finding.who}  # that one of these is silent is told there
+    named = {rank for finding in found for rank in finding.ranks}  # that one of these is silent is told there
     ended = {view.rank for view in case.roles("ended")}  # and of these, in their state
     return Diagnosis(
         target=evidence.name,
@@ -32,7 +32,7 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
         why=tuple(why),
         ranks=rank_states(case),
         verdict=tuple(at_source(found, evidence.sources)),
-        silent=tuple(s for s in evidence.silent if f"rank {s.rank}" not in named and s.rank not in ended),
+        silent=tuple(s for s in evidence.silent if s.rank not in named and s.rank not in ended),
         taken_s=evidence.taken_s,
         checks=tuple(soundness.checks(case, [hit.finding for hit in hits])),
     )

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from jupyter_traindbg.model import Socket
+
 from ..attach import process
 from ..attach.base import Link
 from ..attach.discover import RankProcess, launcher_of, launcher_ranks
@@ -33,7 +35,7 @@ _ALL = ("num-processes",)  # accelerate counts those of all hosts
 _NODES = ("nnodes", "num-machines")
 _C10D_PORT, _STATIC_PORT = 29400, 29500
 _LOOPBACK = ("localhost", "127.", "::1", "[::1]")
-_ANYWHERE = ("0.0.0.0:", "[::]:")
+_ANYWHERE = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,8 @@ def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name.replace("_", "-"), value if equals else following
 
 
-def place(pid: int, rank: int, environ: Mapping[str, str], connections: Sequence[str] = ()) -> Place:
-    """Where a living rank stands, from its environment, and from its TCP sockets as in `Activity.sockets`."""
+def place(pid: int, rank: int, environ: Mapping[str, str], connections: Sequence[Socket] = ()) -> Place:
+    """Where a living rank stands, from its environment, and from its TCP sockets."""
 
     def number(name: str) -> int | None:
         value = environ.get(name, "")
@@ -151,7 +153,7 @@ def place(pid: int, rank: int, environ: Mapping[str, str], connections: Sequence
 
     local = number("LOCAL_RANK")
     address = environ.get("MASTER_ADDR", "")
-    ends = [end for name in connections for end in name.split()[1:] if ":" in end and not end.startswith(_ANYWHERE)]
+    ends = [end for c in connections for end in (c.local_host, c.remote_host) if end and end not in _ANYWHERE]
     within = address.startswith(_LOOPBACK) if address else bool(ends) and all(e.startswith(_LOOPBACK) for e in ends)
     return Place(pid, rank, rank if local is None else local, number("LOCAL_WORLD_SIZE"), within)
 

@@ -1,10 +1,10 @@
 """The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
 
-`base` has what all share, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it, `checkpoints` what
-is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log, `following` of one that
-is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `ray` what a Ray cluster
-and its workers do, `picture` a figure of any of it, `soundness` whether a training is sound, `targets` what can be attached to;
-`waits` what a thread does at one moment; `records` any result as a flat table.
+`base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to
+it, `checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
+`following` of one that is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
+`ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `sockets` connections, `soundness` whether a training is
+sound, `targets` what can be attached to, `waits` what a thread does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from . import (
     changed,
     checkpoints,
     environ,
+    finding,
     following,
     gradients,
     hangs,
@@ -26,6 +27,7 @@ from . import (
     ray,
     records,
     report,
+    sockets,
     soundness,
     targets,
     waits,
@@ -34,6 +36,7 @@ from .base import *
 from .changed import *
 from .checkpoints import *
 from .environ import *
+from .finding import *
 from .following import *
 from .gradients import *
 from .hangs import *
@@ -46,6 +49,7 @@ from .preflight import *
 from .ray import *
 from .records import *
 from .report import *
+from .sockets import *
 from .soundness import *
 from .targets import *
 from .waits import *
@@ -55,6 +59,7 @@ __all__ = [
     *changed.__all__,
     *checkpoints.__all__,
     *environ.__all__,
+    *finding.__all__,
     *following.__all__,
     *gradients.__all__,
     *hangs.__all__,
@@ -67,6 +72,7 @@ __all__ = [
     *ray.__all__,
     *records.__all__,
     *report.__all__,
+    *sockets.__all__,
     *soundness.__all__,
     *targets.__all__,
     *waits.__all__,

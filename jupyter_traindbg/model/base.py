@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, Union
+from typing import Any, ClassVar, TypeVar, Union
+
+from .finding import Finding
 
 __all__ = [
     "NA",
-    "Excerpt",
-    "Finding",
     "Maybe",
     "NotAvailable",
     "Result",
@@ -192,40 +192,6 @@ class Result:
 
     def __str__(self) -> str:
         return str(self._repr_mimebundle_()["text/plain"])
-
-
-@dataclass(frozen=True)
-class Excerpt:
-    """Line `line` (counted from 1) of `file` between its neighbours: `lines` begin with number `first`, without their common indent.
-
-    ``cell`` is the number of the notebook's cell that ``file`` stands for.
-    """
-
-    file: str
-    line: int
-    first: int
-    lines: Sequence[str]
-    cell: int | None = None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One verdict. ``who`` lists the ranks, workers or parameters to blame; ``where`` is ``"file:line function"``, of a
-    notebook's cell ``"In [4], line 11 function"``.
-    """
-
-    code: str
-    severity: Literal["critical", "warning", "info"]
-    title: str
-    who: Sequence[str] = ()
-    where: str | None = None
-    evidence: Sequence[str] = ()
-    cause: str = ""
-    next_steps: Sequence[str] = ()
-    reference: str | None = None
-    confidence: Literal["high", "medium", "low"] = "high"
-    source: Excerpt | None = None
-    """What stands at ``where``, where that could be read as the process that is blamed runs it."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .base import Finding, Maybe, NotAvailable, Result, Silent, StepNumber
+from .base import Maybe, NotAvailable, Result, Silent, StepNumber
+from .finding import Finding
 
 __all__ = [
     "Changed",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Finding, Maybe, Result
+from .base import Maybe, Result
+from .finding import Finding
 
 __all__ = [
     "CheckedFile",

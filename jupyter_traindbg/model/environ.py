@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .base import Finding, Result, Silent
+from .base import Result, Silent
+from .finding import Finding
 
 __all__ = ["Environ", "EnvironRow", "EnvironValue", "Standing"]
 

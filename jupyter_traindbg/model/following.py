@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .base import Finding, Maybe, NotAvailable, Result
+from .base import Maybe, NotAvailable, Result
+from .finding import Finding
 from .logs import LogEvidence, LogLine
 
 __all__ = ["LogFollow", "LogGrowth", "LogWriter"]

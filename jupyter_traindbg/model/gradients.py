@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .base import Finding, Maybe, NotAvailable, Result, Silent, StepNumber, step_number
+from .base import Maybe, NotAvailable, Result, Silent, StepNumber, step_number
+from .finding import Finding
 
 __all__ = ["FirstNonFinite", "GradStat", "Grads", "RankGrads"]
 _NOT_MEASURED = NotAvailable("not measured")

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Excerpt, Finding, Maybe, NotAvailable, Result, Silent
+from .base import Maybe, NotAvailable, Result, Silent, Worded
+from .finding import Excerpt, Finding
 from .observed import ProcessStacks
+from .sockets import Socket
 from .soundness import Soundness
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "HostFacts",
     "JobEvidence",
     "Joining",
+    "LockHolder",
     "Look",
     "Making",
     "MeetingPoint",
@@ -156,6 +159,17 @@ class OpenFile:
 
 
 @dataclass(frozen=True)
+class LockHolder(Worded):
+    """The process that holds a file lock. ``str()`` of it is ``process 4711: python prepare.py``; ``command`` is empty if it has ended."""
+
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid}: {self.command}" if self.command else f"process {self.pid}, which has ended"
+
+
+@dataclass(frozen=True)
 class Activity:
     """What a process did during ``window_s``, from /proc, without its help. Rates are per second; sizes in bytes."""
 
@@ -181,8 +195,8 @@ class Activity:
     traced_by: int | None = None
     running_s: Maybe[float] = _NOT_MEASURED
     """Since it was started."""
-    sockets: Sequence[str] = ()
-    """Its TCP sockets, connecting ones first: ``"tcp 10.0.0.1:41234 -> 10.0.0.2:29500 SYN_SENT"``, ``"tcp 0.0.0.0:29500 LISTEN"``."""
+    sockets: Sequence[Socket] = ()
+    """Its TCP sockets, connecting ones first."""
 
 
 @dataclass(frozen=True)
@@ -399,8 +413,8 @@ class JobEvidence:
     """Where ranks that are still joining are to meet; more than one where they were told different places."""
     blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     """Of source files in which ranks are at different lines of the same function."""
-    lock_holders: Mapping[int, str] = field(default_factory=dict)
-    """Who holds the file lock that a process waits for, by the pid of that process: ``"process 4711: python prepare.py"``."""
+    lock_holders: Mapping[int, LockHolder] = field(default_factory=dict)
+    """Who holds the file lock that a process waits for, by the pid of that process."""
     launcher: Look | None = None
     """The launcher's own stacks, where it runs and can be looked at."""
     launcher_activity: Maybe[Activity] = _NOT_MEASURED

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .base import Finding, Result
+from .base import Result
+from .finding import Finding
 from .observed import Setting
 
 __all__ = ["Doing", "DoingKind", "Exported", "NewSteps", "Watched", "WatchedEvent", "WatchedRank", "WatchedSeries"]

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Finding, Result
+from .base import Result
+from .finding import Finding
 
 __all__ = [
     "LogCourse",

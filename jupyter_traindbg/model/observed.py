@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Finding, Maybe, NotAvailable, Result, Silent, StepNumber, step_number
+from .base import Maybe, NotAvailable, Result, Silent, StepNumber, step_number
 from .changed import InForce, LogEntry
+from .finding import Finding
 from .waits import ThreadState, Wait
 
 __all__ = [

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Finding, Maybe, NotAvailable, Result, Silent
+from .base import Maybe, NotAvailable, Result, Silent
+from .finding import Finding
 from .observed import ProcessStacks
 from .waits import NO_WAIT, Wait
 

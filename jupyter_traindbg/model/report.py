@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .base import Finding, Result
+from .base import Result
+from .finding import Finding
 
 __all__ = ["Report", "ReportFile", "ReportPart", "ReportSecret"]
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..model import Activity, Maybe, NotAvailable, ThreadActivity
+from ..model import Activity, Maybe, NotAvailable, Socket, ThreadActivity
 from . import open_files, procfs, sockets
 
 __all__ = ["watch"]
@@ -120,9 +120,9 @@ class _Tables:
     """The socket tables, read once for each network namespace."""
 
     def __init__(self) -> None:
-        self._by_namespace: dict[str, dict[str, sockets.TcpSocket]] = {}
+        self._by_namespace: dict[str, dict[str, Socket]] = {}
 
-    def of(self, pid: int) -> dict[str, sockets.TcpSocket]:
+    def of(self, pid: int) -> dict[str, Socket]:
         try:
             namespace = os.readlink(f"/proc/{pid}/ns/net")
         except OSError:
@@ -163,7 +163,7 @@ def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Table
         running_s=NotAvailable("the process is gone")
         if (process := procfs.stat(pid)) is None
         else procfs.running_s(process),
-        sockets=tuple(str(s) for s in sockets.of(pid, known)[:MOST_SOCKETS]),
+        sockets=tuple(sockets.of(pid, known)[:MOST_SOCKETS]),
     )
 
 
@@ -179,7 +179,7 @@ def _thread(
     seen: procfs.KernelThread,
     spent: _Clock,
     window_s: float,
-    known: Mapping[str, sockets.TcpSocket] | None,
+    known: Mapping[str, Socket] | None,
 ) -> ThreadActivity:
     """`known` are the connections by the targets of their descriptors; None where the process's memory must be left alone."""
     call = procfs.system_call(pid, seen.tid, memory=known is not None)
@@ -200,7 +200,7 @@ def _thread(
     )
 
 
-def _subject(pid: int, tid: int, known: Mapping[str, sockets.TcpSocket]) -> str | None:
+def _subject(pid: int, tid: int, known: Mapping[str, Socket]) -> str | None:
     """What a call is about that names no descriptor in its first place: a child process, the connections of a poll."""
     call, arguments = procfs.raw_system_call(pid, tid)
     if call == "wait4" or (call == "waitid" and arguments[0] == os.P_PID):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..model import LockHolder
 from . import procfs
 
 __all__ = ["holder", "holders"]
@@ -11,8 +12,8 @@ __all__ = ["holder", "holders"]
 LONGEST_COMMAND = 80
 
 
-def holders(waiting: Iterable[int], table: str | None = None) -> dict[int, str]:
-    """By the pid of each process that waits for a file lock: ``"process 4711: python train.py"``; without those of unknown owners."""
+def holders(waiting: Iterable[int], table: str | None = None) -> dict[int, LockHolder]:
+    """By the pid of each process that waits for a file lock; without those of unknown owners."""
     table = _table() if table is None else table
     found = {pid: holder(pid, table) for pid in waiting}
     return {pid: _named(owner) for pid, owner in found.items() if owner is not None}
@@ -47,9 +48,9 @@ def _table() -> str:
         return ""  # a container may hide it; then nothing is known
 
 
-def _named(pid: int) -> str:
+def _named(pid: int) -> LockHolder:
     process = procfs.stat(pid)
     if process is None:
-        return f"process {pid}, which has ended"
+        return LockHolder(pid, "")
     words = process.comm if process.state == "D" else " ".join(procfs.command(pid))[:LONGEST_COMMAND]
-    return f"process {pid}: {words or process.comm}"
+    return LockHolder(pid, words or process.comm)

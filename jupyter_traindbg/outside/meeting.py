@@ -78,7 +78,7 @@ def _listener(pid: int, addresses: Iterable[str], port: int) -> str | None:
     """The ``socket:[inode]`` that listens at the port in the network namespace of `pid`, at one of the addresses or at all."""
     at = {*addresses, *EVERYWHERE}
     found = sockets.table(pid).items()
-    return next((on for on, s in found if s.state == "LISTEN" and s.local_port == port and s.local_host in at), None)
+    return next((on for on, s in found if s.listens and s.local_port == port and s.local_host in at), None)
 
 
 def _holder(near: int, listening: str) -> int | None:

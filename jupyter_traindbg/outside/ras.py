@@ -68,7 +68,7 @@ def listening(pids: Iterable[int]) -> tuple[str, int] | None:
         told = procfs.training_environ(pid).get("NCCL_RAS_ADDR", "").rpartition(":")[2]
         port = int(told) if told.isdigit() else PORT
         for one in sockets.of(pid):
-            if one.state == "LISTEN" and one.local_port == port:
+            if one.listens and one.local_port == port:
                 return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(one.local_host, one.local_host), port
     return None
 

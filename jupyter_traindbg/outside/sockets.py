@@ -9,11 +9,11 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ..model import Socket
 from . import procfs
 
-__all__ = ["TcpSocket", "named", "of", "polled", "table"]
+__all__ = ["named", "of", "polled", "table"]
 
 _STATES = {
     1: "ESTABLISHED", 2: "SYN_SENT", 3: "SYN_RECV", 4: "FIN_WAIT1", 5: "FIN_WAIT2", 6: "TIME_WAIT", 7: "CLOSE",
@@ -23,30 +23,7 @@ _MOST_POLLED = 64
 _POLLFD = struct.Struct("=ihh")
 
 
-@dataclass(frozen=True)
-class TcpSocket:
-    """One TCP socket. Addresses are numeric; the `remote` one of a listener is empty. ``state`` as netstat spells it.
-
-    ``unread_bytes`` have arrived and were not read; ``unsent_bytes`` were written and not acknowledged by the other end.
-    """
-
-    local_host: str
-    local_port: int
-    remote_host: str
-    remote_port: int
-    state: str
-    unread_bytes: int = 0
-    unsent_bytes: int = 0
-
-    def __str__(self) -> str:
-        """``"tcp 10.0.0.1:41234 -> 10.0.0.2:29500 ESTABLISHED"`` or ``"tcp 0.0.0.0:29500 LISTEN"``."""
-        near = f"tcp {_address(self.local_host, self.local_port)}"
-        if self.state == "LISTEN":
-            return f"{near} LISTEN"
-        return f"{near} -> {_address(self.remote_host, self.remote_port)} {self.state}"
-
-
-def table(pid: int) -> dict[str, TcpSocket]:
+def table(pid: int) -> dict[str, Socket]:
     """All TCP sockets of the network namespace of `pid`, by ``"socket:[inode]"``; empty where they cannot be read."""
     found = {}
     for name in ("tcp", "tcp6"):
@@ -57,7 +34,7 @@ def table(pid: int) -> dict[str, TcpSocket]:
     return found
 
 
-def of(pid: int, known: Mapping[str, TcpSocket] | None = None) -> list[TcpSocket]:
+def of(pid: int, known: Mapping[str, Socket] | None = None) -> list[Socket]:
     """The TCP sockets that `pid` has open, those still connecting first; a forked child also has its parent's.
 
     `known` is a `table` of its namespace, to read that only once for many processes.
@@ -68,7 +45,7 @@ def of(pid: int, known: Mapping[str, TcpSocket] | None = None) -> list[TcpSocket
     return sorted((known[on] for on in held & known.keys()), key=lambda s: (order.get(s.state, 2), str(s)))
 
 
-def named(on: str | None, known: Mapping[str, TcpSocket]) -> str | None:
+def named(on: str | None, known: Mapping[str, Socket]) -> str | None:
     """`on` (the target of a descriptor) with a TCP socket spelt out; anything else as it is."""
     return str(known[on]) if on is not None and on in known else on
 
@@ -102,12 +79,12 @@ def _epoll_set(pid: int, epoll: int) -> list[int]:
     return [int(row[1]) for row in rows if len(row) > 1 and row[0] == "tfd:"][:_MOST_POLLED]
 
 
-def _tcp(fields: list[str]) -> TcpSocket:
+def _tcp(fields: list[str]) -> Socket:
     near, far = _end(fields[1]), _end(fields[2])
     unsent, unread = (int(part, 16) for part in fields[4].split(":"))
     state = _STATES.get(int(fields[3], 16), fields[3])
     listens = state == "LISTEN"  # the queues of a listener count connections, not bytes
-    return TcpSocket(*near, *(("", 0) if listens else far), state, 0 if listens else unread, 0 if listens else unsent)
+    return Socket(*near, *(("", 0) if listens else far), state, 0 if listens else unread, 0 if listens else unsent)
 
 
 def _end(text: str) -> tuple[str, int]:
@@ -118,10 +95,6 @@ def _end(text: str) -> tuple[str, int]:
         raw = raw[12:]  # an IPv4 connection of an IPv6 socket
     family = socket.AF_INET if len(raw) == 4 else socket.AF_INET6
     return socket.inet_ntop(family, raw), int(port, 16)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _lines(path: str) -> list[str]:

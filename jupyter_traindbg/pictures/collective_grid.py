@@ -112,11 +112,11 @@ class _Joined:
 def grid(result: Collectives) -> Grid:
     """The groups in which somebody waits, those of whom the verdict blames first; where nobody waits, the one that all are in."""
     joined = _join(result)
-    blamed = {who for finding in result.findings for who in finding.who}
+    blamed = {rank for finding in result.findings for rank in finding.ranks}
     waiting = [group for group in joined if group.open]
-    waiting.sort(key=lambda g: (-len(blamed & {f"rank {r}" for r in g.members}), -g.waiting(), len(g.members)))
+    waiting.sort(key=lambda g: (-len(blamed & set(g.members)), -g.waiting(), len(g.members)))
     shown = waiting or sorted((g for g in joined if g.calls), key=lambda g: -len(g.members))[:1]
-    accused = {who for finding in result.findings if finding.code in _DIFFERENT for who in finding.who}
+    accused = {rank for finding in result.findings if finding.code in _DIFFERENT for rank in finding.ranks}
     drawn = [_panel(group, result, blamed, accused) for group in shown[:MOST_PANELS]]
     return Grid(drawn, len(shown) - len(drawn))
 
@@ -143,7 +143,7 @@ def _join(result: Collectives) -> list[_Joined]:
     return list(found.values())
 
 
-def _panel(joined: _Joined, result: Collectives, blamed: set[str], accused: set[str]) -> Panel:
+def _panel(joined: _Joined, result: Collectives, blamed: set[int], accused: set[int]) -> Panel:
     ranks = sorted(joined.group.ranks) or sorted({*joined.members, *result.missing})
     numbers = _numbers(joined)
     records = {record.rank: record for record in result.ranks}
@@ -151,14 +151,14 @@ def _panel(joined: _Joined, result: Collectives, blamed: set[str], accused: set[
     unknown = tuple(Cell.UNKNOWN for _ in numbers)
     cells = dict.fromkeys(ranks, unknown)
     for rank in set(ranks) & set(records):
-        against = usual if f"rank {rank}" in accused else [None for _ in numbers]
+        against = usual if rank in accused else [None for _ in numbers]
         own = [_cell(joined, records[rank], n, call) for n, call in zip(numbers, against, strict=True)]
         cells[rank] = tuple(_first_only(own))
     folded = [[rank] for rank in ranks]
     if len(ranks) > RANKS_APART:
-        folded = group_by(ranks, lambda rank: (cells[rank], f"rank {rank}" in blamed))
-        folded.sort(key=lambda alike: (f"rank {alike[0]}" not in blamed, len(alike), alike[0]))
-    rows = [_row(alike, cells[alike[0]], records, blamed=f"rank {alike[0]}" in blamed) for alike in folded[:MOST_ROWS]]
+        folded = group_by(ranks, lambda rank: (cells[rank], rank in blamed))
+        folded.sort(key=lambda alike: (alike[0] not in blamed, len(alike), alike[0]))
+    rows = [_row(alike, cells[alike[0]], records, blamed=alike[0] in blamed) for alike in folded[:MOST_ROWS]]
     rows = [dataclasses.replace(row, instead=_instead(joined, numbers, row)) for row in rows]
     more = sorted(rank for alike in folded[MOST_ROWS:] for rank in alike)
     return Panel(family_of_group(joined.group), joined.group.name, ranks, numbers, usual, rows, more)
@@ -195,9 +195,9 @@ def _numbers(joined: _Joined) -> list[int]:
     return list(range(first, min(newest, first + NUMBERS - 1) + 1))
 
 
-def _usual(issued: dict[int, list[Collective]], accused: set[str]) -> Collective | None:
+def _usual(issued: dict[int, list[Collective]], accused: set[int]) -> Collective | None:
     """What most issued of those whom nobody accuses of something else."""
-    calls = {rank: own for rank, own in issued.items() if f"rank {rank}" not in accused} or issued
+    calls = {rank: own for rank, own in issued.items() if rank not in accused} or issued
     most = Counter(_signature(own[0]) for own in calls.values()).most_common(1)
     return next((own[0] for own in calls.values() if _signature(own[0]) == most[0][0]), None)
 

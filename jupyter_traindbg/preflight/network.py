@@ -151,7 +151,7 @@ def _is_the_job(holder: int | None, at: int) -> bool:
 def _listener(addresses: Iterable[str], at: int) -> str | None:
     ours = {*addresses, *EVERYWHERE}
     found = sockets.table(os.getpid()).items()
-    return next((on for on, s in found if s.state == "LISTEN" and s.local_port == at and s.local_host in ours), None)
+    return next((on for on, s in found if s.listens and s.local_port == at and s.local_host in ours), None)
 
 
 def _holder(listening: str) -> int | None:

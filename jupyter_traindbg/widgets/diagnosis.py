@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..frames.whose import at_place, line_of, short_path, short_place
-from ..model import Collectives, Diagnosis, NotAvailable, RankState, RayWorker, Stacks
+from ..model import Collectives, Diagnosis, NotAvailable, RankState, RayWorker, Stacks, Subject
 from ..render.clean import clean
 from ..render.collective_rows import RankRow, families_of, family_of, row_of
 from ..render.common import clock
@@ -128,12 +128,12 @@ def diagnosis_message(found: Diagnosis) -> dict[str, Any]:
 def _state_rows(found: Diagnosis) -> list[dict[str, Any]]:
     """Every rank; ``odd`` puts those first that are to blame, then the odd states, and of one state what few do."""
     alike = Counter((rank.state, rank.doing, rank.where) for rank in found.ranks)
-    blamed = {who for finding in found.verdict for who in finding.who}
+    blamed = {one for finding in found.verdict for one in finding.who}
     rows = []
     for rank in found.ranks:
         state = ODD_FIRST.index(rank.state) if rank.state in ODD_FIRST else len(ODD_FIRST)
         few = 1 - 1 / (1 + alike[rank.state, rank.doing, rank.where])
-        odd = -1.0 if blamed & {f"rank {rank.rank}", rank.who} else state + few
+        odd = -1.0 if blamed & {Subject("rank", rank.rank), rank.who} else state + few
         rows.append(_state_row(rank, odd))
     return rows
 
@@ -243,7 +243,7 @@ def collectives_message(found: Collectives) -> dict[str, Any]:
     shown = families[:FAMILIES]
     rows = [row_of(rank) for rank in ranks]
     alike = group_by(rows, lambda row: row.key)
-    blamed = {who for finding in found.verdict for who in finding.who}
+    blamed = {rank for finding in found.verdict for rank in finding.ranks}
     alike.sort(
         key=lambda same: (not _is_blamed(same, blamed), same[0].pending is not None, len(same), same[0].rank.rank)
     )
@@ -269,8 +269,8 @@ def collectives_message(found: Collectives) -> dict[str, Any]:
     }
 
 
-def _is_blamed(same: Sequence[RankRow], blamed: set[str]) -> bool:
-    return any(f"rank {row.rank.rank}" in blamed for row in same)
+def _is_blamed(same: Sequence[RankRow], blamed: set[int]) -> bool:
+    return any(row.rank.rank in blamed for row in same)
 
 
 def _issued(row: RankRow, family: str) -> int:
@@ -278,7 +278,7 @@ def _issued(row: RankRow, family: str) -> int:
 
 
 def _matrix_row(
-    same: Sequence[RankRow], families: Sequence[str], ahead: dict[str, int], blamed: set[str]
+    same: Sequence[RankRow], families: Sequence[str], ahead: dict[str, int], blamed: set[int]
 ) -> dict[str, Any]:
     row = same[0]
     call = row.pending

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cases import each
+from hang_evidence import tcp
 
 from jupyter_traindbg.gather import roster
 from jupyter_traindbg.gather.roster import Missing, place
@@ -39,15 +40,11 @@ def test_without_a_word_on_how_many_belong_here_nothing_is_claimed() -> None:
     assert why(roster.missing(living(0, nproc=2), 2, 2, launcher_pid=None)) == {1: "not known"}
     here = living(0, 1, address="127.0.0.1")
     assert why(roster.missing(here, 3, None, launcher_pid=2**22 + 1)) == {2: "ended"}, "they all meet on this host"
-    near = [
-        place(
-            4_000_000, 0, {}, ("tcp 127.0.0.1:5 -> 127.0.0.1:6 ESTABLISHED", "tcp [::]:7 LISTEN", "tcp [::1]:8 LISTEN")
-        )
-    ]
+    near = [place(4_000_000, 0, {}, (tcp("127.0.0.1:5", "127.0.0.1:6", "ESTABLISHED"), tcp("[::]:7"), tcp("[::1]:8")))]
     assert why(roster.missing(near, 2, None, launcher_pid=2**22 + 1)) == {1: "ended"}, (
         "and this one knows nobody beyond"
     )
-    far = [place(4_000_000, 0, {}, ("tcp 127.0.0.1:5 -> 127.0.0.1:6 ESTABLISHED", "tcp 10.0.0.1:8 LISTEN"))]
+    far = [place(4_000_000, 0, {}, (tcp("127.0.0.1:5", "127.0.0.1:6", "ESTABLISHED"), tcp("10.0.0.1:8")))]
     assert why(roster.missing(far, 2, None, launcher_pid=2**22 + 1)) == {1: "not known"}
     assert why(roster.missing([], 2, 2, launcher_pid=2**22 + 1)) == {0: "not known", 1: "not known"}, (
         "perhaps not started"

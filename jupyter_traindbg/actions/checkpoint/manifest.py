@@ -11,7 +11,7 @@ from ...agent.boundary import AS_FOUND
 from ...checkpoints import manifest as on_disk
 from ...checkpoints.inspecting import not_finite
 from ...language import text
-from ...model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe
+from ...model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe, things
 from . import ranks
 
 LOOP_BOUNDARY, HUNG = "loop boundary", "hung"
@@ -163,7 +163,7 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
             code="checkpoint_mixed_steps",
             severity="warning",
             title=text("its ranks may be at different optimizer steps", "各 rank 可能处于不同的优化器步"),
-            who=[ranks.name_ranks(list(outcome.taken))],
+            who=things([ranks.name_ranks(list(outcome.taken))]),
             evidence=[outcome.unequal.words],
             cause=text("It was saved all the same, as allow_mixed asks.", "按 allow_mixed 的要求仍然保存。"),
             next_steps=[

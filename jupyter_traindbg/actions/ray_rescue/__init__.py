@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...errors import UsageError
 from ...language import text
-from ...model import Finding, RayRescue, RayRescued
+from ...model import Finding, RayRescue, RayRescued, things
 from . import interrupting, killing, leftovers, stopping
 from .case import look
 
@@ -86,7 +86,7 @@ def _findings(items: Sequence[RayRescue]) -> list[Finding]:
             CODE,
             "warning",
             text(f"{item.who}: this was not done", f"{item.who}：未能完成"),
-            who=[item.who],
+            who=things([item.who]),
             evidence=[
                 text(f"wanted: {item.will}", f"目标：{item.will}"),
                 text(f"now: {item.after}", f"现在：{item.after}"),

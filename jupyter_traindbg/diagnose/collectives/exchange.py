@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 
 from ...language import text
-from ...model import Collective, Finding
+from ...model import Collective, Finding, rank_subjects
 from .joined import Wait
-from .words import call_words, group_words, places, ranks_words, sizes_words, who
+from .words import call_words, group_words, places, ranks_words, sizes_words
 
 __all__ = ["findings"]
 
@@ -50,7 +50,7 @@ def _finding(wait: Wait, taken: Collective, receiver: int, where: Mapping[int, s
             f"Rank {sender} sends {sent} to rank {receiver}, which receives {got}",
             f"rank {sender} 向 rank {receiver} 发送 {sent}，而后者接收 {got}",
         ),
-        who=who([sender, receiver]),
+        who=list(rank_subjects([sender, receiver])),
         where=wait.call.at or where.get(sender),
         evidence=[
             f"{ranks_words([sender])}: {call_words(wait.call)} ({group_words(wait.group)}) {sent}{at[sender]}",

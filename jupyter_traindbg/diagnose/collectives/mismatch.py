@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...language import text
-from ...model import Collective, Finding
+from ...model import Collective, Finding, rank_subjects
 from .habit import expected
 from .joined import Joined, Wait
-from .words import call_words, capital, group_words, places, ranks_words, sizes_words, who
+from .words import call_words, capital, group_words, places, ranks_words, sizes_words
 
 __all__ = ["Mismatch", "finding", "mismatches"]
 
@@ -155,7 +155,7 @@ def finding(mismatch: Mismatch, where: Mapping[int, str]) -> Finding:
         code="collective_mismatch" if by_op else "collective_shape_mismatch",
         severity="critical",
         title=_title(mismatch),
-        who=who(mismatch.odd),
+        who=list(rank_subjects(mismatch.odd)),
         where=_at(mismatch, mismatch.odd[0], where),
         evidence=[_evidence(mismatch, ranks, where) for ranks in mismatch.ranks.values()],
         cause=_cause_op(mismatch) if by_op else _cause_load(),

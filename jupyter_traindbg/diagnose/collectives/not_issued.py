@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...language import text
-from ...model import Collective, Finding, RankCollectives
+from ...model import Collective, Finding, RankCollectives, rank_subjects
 from .joined import Joined, Member, Wait
-from .words import call_words, capital, group_words, places, ranks_words, seconds, sizes_words, who
+from .words import call_words, capital, group_words, places, ranks_words, seconds, sizes_words
 
 __all__ = ["Blocked", "Hold", "finding"]
 
@@ -63,7 +63,7 @@ def finding(hold: Hold, records: Mapping[int, RankCollectives], where: Mapping[i
         code="unequal_steps" if gone else "collective_not_issued",
         severity="critical",
         title=title(roots, first, hold.waited_s),
-        who=who(roots),
+        who=list(rank_subjects(roots)),
         where=next((where[rank] for rank in roots if rank in where), None),
         evidence=_evidence(hold, where),
         cause=_cause(roots, known=known, gone=gone),

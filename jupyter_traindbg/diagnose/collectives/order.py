@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...language import text
-from ...model import Finding, RankCollectives
+from ...model import Finding, RankCollectives, rank_subjects
 from .habit import expected
 from .not_issued import Blocked
-from .words import call_words, capital, group_words, places, ranks_words, seconds, who
+from .words import call_words, capital, group_words, places, ranks_words, seconds
 
 __all__ = ["finding"]
 
@@ -23,7 +23,7 @@ def finding(circle: Sequence[Blocked], records: Mapping[int, RankCollectives], w
         code="collective_order",
         severity="critical",
         title=_title(circle, odd if sure else [], ranks, max(waited, default=None), p2p=p2p),
-        who=who(odd),
+        who=list(rank_subjects(odd)),
         where=next(
             (at for b in circle for w in b.waits if w.rank in odd and (at := w.call.at or where.get(w.rank))), None
         ),

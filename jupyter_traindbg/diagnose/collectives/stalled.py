@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...language import text
-from ...model import Finding
+from ...model import Finding, rank_subjects
 from .joined import Wait
-from .words import call_words, group_words, ranks_words, seconds, who
+from .words import call_words, group_words, ranks_words, seconds
 
 __all__ = ["findings"]
 
@@ -39,7 +39,7 @@ def _finding(begun: Sequence[Wait], queued: Sequence[Wait], where: Mapping[int, 
             f"{late[:1].upper()}{late[1:]} queued {call} of {group}, but its GPU has not begun it; {early} wait in it{since}",
             f"{late} 已排队{group}的 {call}，但其 GPU 尚未开始执行；{early} 在其中等待{since}",
         ),
-        who=who([w.rank for w in queued]),
+        who=list(rank_subjects([w.rank for w in queued])),
         where=next((at for w in queued if (at := w.call.at or where.get(w.rank)) is not None), None),
         evidence=[
             text(f"on the GPUs of {early} it has begun", f"在 {early} 的 GPU 上已开始"),

@@ -10,7 +10,7 @@ from ...language import text
 from ...model import Collective
 from .joined import Joined
 
-__all__ = ["call_words", "capital", "group_words", "places", "ranks_words", "seconds", "sizes_words", "who"]
+__all__ = ["call_words", "capital", "group_words", "places", "ranks_words", "seconds", "sizes_words"]
 
 MOST_PIECES, MOST_PLACES = 12, 3
 _DTYPES = {
@@ -51,11 +51,6 @@ def _piece(run: Sequence[int]) -> str:
     if len(run) > 2:
         return f"{run[0]}-{run[-1]}"
     return ", ".join(map(str, run))
-
-
-def who(ranks: Sequence[int]) -> list[str]:
-    """As a finding's ``who`` lists them."""
-    return [f"rank {rank}" for rank in sorted(set(ranks))]
 
 
 def group_words(group: Joined) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...language import text
-from ...model import Finding, Maybe, NotAvailable, Plan, RayWorkerTrial
+from ...model import Finding, Maybe, NotAvailable, Plan, RayWorkerTrial, things
 from . import ray_demand as demand
 from .ray_room import cores_of, that_fit_into_memory
 from .reading import finding, positive
@@ -72,7 +72,7 @@ def _failed(plan: Plan, trial: RayWorkerTrial) -> Iterator[Finding]:
             f"One worker of {trial.worker} alone does not come up: {trial.failed_in}: {trial.problem}",
             f"单独一个 {trial.worker} 就起不来：{trial.failed_in}：{trial.problem}",
         ),
-        [trial.worker],
+        things([trial.worker]),
         trial.where,
         [
             *(f"{stage.name}: {stage.took_s:.2f} s" for stage in trial.stages),
@@ -114,7 +114,7 @@ def _left(trial: RayWorkerTrial) -> Iterator[Finding]:
             f"The worker that was tried is not seen to have ended: pid {trial.pid}",
             f"未能确认试验 worker 已结束：pid {trial.pid}",
         ),
-        [trial.worker],
+        things([trial.worker]),
         evidence=[f"pid {trial.pid}, {trial.node}"],
         cause=text(
             "It belongs to this process, so that Ray ends it when this process ends.",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ...language import text
-from ...model import Finding, Given, NotAvailable, Plan
+from ...model import Finding, Given, NotAvailable, Plan, things
 
 __all__ = [
     "MARGIN",
@@ -228,7 +228,7 @@ def finding(
     """A finding with its arithmetic and with the keys that it is about, first the one to change."""
     keys = [given for given in at if given is not None]
     lines = [f"{given.where}: {given.value}" for given in keys]
-    who = list(dict.fromkeys(given.key for given in keys))
+    who = things(dict.fromkeys(given.key for given in keys))
     where = next((given.where for given in keys if given.line is not None), keys[0].where if keys else None)
     evidence = [*arithmetic, *dict.fromkeys(lines)]
     return Finding(code, severity, title, who, where, evidence, cause, _from_the_first(steps), reference, confidence)

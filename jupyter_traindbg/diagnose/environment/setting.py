@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from ...language import text
-from ...model import Finding
+from ...model import Finding, rank_subjects
 from .. import knowledge
 from ..knowledge import Variable
 
@@ -138,7 +138,7 @@ def judge(
         code="environment",
         severity=severity,
         title=title,
-        who=[] if len(ranks) == len(setting.environ) else [f"rank {rank}" for rank in ranks],
+        who=[] if len(ranks) == len(setting.environ) else list(rank_subjects(ranks)),
         evidence=[line for name in names for line in _evidence(setting, name)],
         cause=cause,
         next_steps=list(steps),

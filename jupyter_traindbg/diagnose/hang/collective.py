@@ -35,6 +35,5 @@ def _compared(case: Case, records: Sequence[RankCollectives]) -> list[Finding]:
 
 def _hit(case: Case, finding: Finding) -> Hit:
     """Without the ranks that are late because they wait for one peer, where others are blamed as well: those are the reason."""
-    ranks = [int(name.split()[1]) for name in finding.who if name.startswith("rank ") and name.split()[1].isdigit()]
-    own = [rank for rank in ranks if rank not in case.by_rank or peer_of(case.by_rank[rank]) is None]
-    return Hit(finding, own or ranks)
+    own = [rank for rank in finding.ranks if rank not in case.by_rank or peer_of(case.by_rank[rank]) is None]
+    return Hit(finding, own or finding.ranks)

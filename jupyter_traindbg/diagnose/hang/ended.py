@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ...frames.whose import frames_of, user_frame
 from ...language import text
-from ...model import Ending, Finding, NotAvailable
+from ...model import Ending, Finding, NotAvailable, rank_subjects
 from .case import Case, Hit, View
-from .words import alike, place, ranks_words, who
+from .words import alike, place, ranks_words
 
 _TRACEBACK_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _EXCEPTION = re.compile(r"(?:\[rank\d+\]:\s*)?(?P<said>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*)")
@@ -88,7 +88,7 @@ def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
         "rank_ended",
         "critical",
         text(f"{name} ended: {how}", f"{name} 已结束：{how}"),
-        who(ranks),
+        rank_subjects(ranks),
         _where(ending),
         [*evidence, *case.others_wait(ranks)],
         _cause(ending, alone=case.over),
@@ -125,7 +125,7 @@ def _not_told(case: Case, gone: Sequence[View]) -> Hit:
         "rank_ended",
         "warning",
         text(f"{name} ended; how is not known", f"{name} 已结束；结束方式未知"),
-        who(ranks),
+        rank_subjects(ranks),
         None,
         [line for v in gone[:4] for line in _evidence(v)],
         text(
@@ -321,7 +321,7 @@ def _left(case: Case, finished: Sequence[View]) -> Hit:
             f"{ranks_words(ranks).capitalize()} left with exit status 0 while others still wait for it",
             f"{ranks_words(ranks)} 以退出状态 0 离开，而其余 rank 仍在等它",
         ),
-        who(ranks),
+        rank_subjects(ranks),
         None,
         [*(line for v in finished[:4] for line in _evidence(v)), *counted, *case.others_wait(ranks)],
         text(

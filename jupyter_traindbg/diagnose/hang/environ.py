@@ -24,7 +24,7 @@ def rule(case: Case) -> list[Hit]:
         found = [dataclasses.replace(f, severity="warning") if f.severity == "critical" else f for f in found]
     hits = [Hit(finding) for finding in found if finding.severity != "info"]
     if hits and hits[0].finding.severity == "critical":
-        hits[0] = Hit(hits[0].finding, [rank for rank in environ if f"rank {rank}" in hits[0].finding.who])
+        hits[0] = Hit(hits[0].finding, list(hits[0].finding.ranks))
     return hits
 
 

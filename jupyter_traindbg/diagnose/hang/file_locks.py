@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...language import text
-from ...model import Finding
+from ...model import Finding, rank_subjects
 from .case import Case, Hit, View
 from .doing import Doing, phrase
-from .words import place, short_place, who
+from .words import place, short_place
 
 __all__ = ["is_file_lock", "rule"]
 
@@ -21,17 +21,16 @@ def rule(case: Case) -> list[Hit]:
 
 
 def _hit(case: Case, view: View) -> Hit:
-    training, owner = view.training, case.evidence.lock_holders.get(view.pid, "")
+    training, owner = view.training, case.evidence.lock_holders.get(view.pid)
     path = training.on if training is not None and training.on else ""
     named = path or text("a file", "某个文件")
     by = text(f", which {owner} holds", f"，由 {owner} 持有") if owner else ""
     at = short_place(view.now.frame)
-    pid = owner.removeprefix("process ").partition(":")[0] if owner else ""
     finding = Finding(
         "lock_wait",
         "critical",
         text(f"Rank {view.rank} waits for the lock of {named}{by}", f"rank {view.rank} 在等待 {named} 的锁{by}"),
-        who([view.rank]),
+        rank_subjects([view.rank]),
         place(view.now.frame),
         [
             text(
@@ -52,10 +51,10 @@ def _hit(case: Case, view: View) -> Hit:
         ),
         [
             text(
-                f"See what it does: `traindbg stacks {pid}`; if it is a leftover: kill {pid}",
-                f"查看它在做什么：`traindbg stacks {pid}`；若是遗留进程：kill {pid}",
+                f"See what it does: `traindbg stacks {owner.pid}`; if it is a leftover: kill {owner.pid}",
+                f"查看它在做什么：`traindbg stacks {owner.pid}`；若是遗留进程：kill {owner.pid}",
             )
-            if pid
+            if owner
             else text(f"Find the owner: fuser -v {named}", f"查找持有者：fuser -v {named}"),
             text(
                 f"Put a time-out on the lock at {at} (LOCK_NB in a loop, or filelock's timeout=).",

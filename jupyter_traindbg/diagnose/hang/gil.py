@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...frames.whose import where
 from ...language import text
-from ...model import Finding, Thread
+from ...model import Finding, Thread, rank_subjects
 from .case import Case, Hit, View
 from .motion import busy, thread_activity
-from .words import place, seconds, short_place, who
+from .words import place, seconds, short_place
 
 
 def rule(case: Case) -> list[Hit]:
@@ -30,7 +30,7 @@ def _hit(case: Case, view: View, holder: Thread) -> Hit:
             f"Rank {view.rank}: a C call at {short_place(frame)} keeps the GIL {does}",
             f"rank {view.rank}：{short_place(frame)} 处的 C 调用一直持有 GIL {does}",
         ),
-        who([view.rank]),
+        rank_subjects([view.rank]),
         place(frame),
         [
             text(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...language import text
-from ...model import Finding
+from ...model import Finding, rank_subjects
 from .case import Case, Hit, View
-from .words import place, seconds, short_place, who
+from .words import place, seconds, short_place
 
 
 def rule(case: Case) -> list[Hit]:
@@ -29,7 +29,7 @@ def _hit(case: Case, view: View, pause_s: float, longest_s: float) -> Hit:
             f"Rank {view.rank} waits at {at} for its GPU, which has not finished what it was given for {since}",
             f"rank {view.rank} 在 {at} 等待 GPU，而 GPU 已有 {since} 未完成交给它的工作",
         ),
-        who([view.rank]),
+        rank_subjects([view.rank]),
         place(view.now.frame),
         [
             text(

@@ -6,15 +6,14 @@ each other at addresses they leave there. (torch 2.13, rendezvous.py and distrib
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ...language import text
-from ...model import Finding, Joining, MeetingPoint, NotAvailable, RankEvidence
+from ...model import Finding, Joining, MeetingPoint, NotAvailable, RankEvidence, Socket, rank_subjects
 from .case import Case, Hit, View
-from .words import alike, command_words, place, ranks_words, seconds, short_place, who
+from .words import alike, command_words, place, ranks_words, seconds, short_place
 
 __all__ = [
     "Joiner",
@@ -35,7 +34,6 @@ __all__ = [
 REFERENCE = "https://docs.pytorch.org/docs/stable/distributed.html#initialization"
 _TORCH = ("torch/distributed/distributed_c10d.py", "torch/distributed/rendezvous.py")
 _AT_STORE = {"rendezvous", "_create_c10d_store", "_env_rendezvous_handler", "_tcp_rendezvous_handler"}
-_CONNECTION = re.compile(r"tcp \S+ -> \[?([^\]\s]+?)\]?:(\d+) (\w+)$")
 
 
 @dataclass(frozen=True)
@@ -106,16 +104,13 @@ def _told(rank: RankEvidence) -> Joining:
 
 
 def _link(view: View, port: int | None) -> Literal["connected", "connecting", "none"]:
-    states = {state for _, to, state in connections(view) if port is None or to == port}
+    states = {c.state for c in connections(view) if port is None or c.remote_port == port}
     return "connected" if "ESTABLISHED" in states else "connecting" if "SYN_SENT" in states else "none"
 
 
-def connections(view: View) -> Iterator[tuple[str, int, str]]:
-    """Host, port and state of the other end of each connection."""
-    for line in view.activity.sockets if view.activity is not None else ():
-        found = _CONNECTION.match(line)
-        if found:
-            yield found[1], int(found[2]), found[3]
+def connections(view: View) -> list[Socket]:
+    """Those that have, or look for, another end."""
+    return [] if view.activity is None else [s for s in view.activity.sockets if not s.listens]
 
 
 # --- words ---------------------------------------------------------------------------------------------------------
@@ -137,7 +132,7 @@ def hit(
         code="init_incomplete",
         severity="critical",
         title=text(title[:1].upper() + title[1:], title),
-        who=who(blamed),
+        who=rank_subjects(blamed),
         where=where or place(of_blamed.view.now.frame),
         evidence=[*evidence, *_waits(joiners), *_told_words(joiners)],
         cause=cause,

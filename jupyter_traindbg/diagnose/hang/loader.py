@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ...frames.whose import own_frames
 from ...language import text
-from ...model import Activity, Finding, NotAvailable, ProcessStacks
+from ...model import Activity, Finding, NotAvailable, ProcessStacks, Subject, rank_subjects
 from .case import Case, Hit, View, training_thread
 from .doing import Doing, doing, phrase
 from .motion import busy, flows, thread_activity
-from .words import place, short_place, who
+from .words import place, short_place
 
 _FETCH = "/torch/utils/data/_utils/fetch.py"
 
@@ -120,7 +120,7 @@ def _worker_stuck(case: Case, view: View, stuck: Sequence[Worker], workers: Sequ
         "dataloader_worker_stuck",
         "critical",
         title,
-        (*who([view.rank]), *(f"worker {w.pid}" for w in stuck)),
+        (*rank_subjects([view.rank]), *(Subject("loader_worker", w.pid) for w in stuck)),
         place(first.seen.frame),
         [
             *(_worker_words(case, w) for w in stuck[:4]),
@@ -283,7 +283,7 @@ def _waits(case: Case, view: View, workers: Sequence[Worker]) -> Hit:
             f"Rank {view.rank} waits for the next batch from its DataLoader",
             f"rank {view.rank} 在等待 DataLoader 的下一个 batch",
         ),
-        (*who([view.rank]), *(f"worker {w.pid}" for w in working[:8])),
+        (*rank_subjects([view.rank]), *(Subject("loader_worker", w.pid) for w in working[:8])),
         place(where),
         [said, *(_slow_words(case, w) for w in working[:4]), *_shm(case, view), *case.others_wait([view.rank])],
         cause,

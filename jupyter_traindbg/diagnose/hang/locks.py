@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ...frames.whose import cells_of, own_frames
 from ...language import text
-from ...model import Finding, Frame, SourceLine, Thread
+from ...model import Finding, Frame, SourceLine, Thread, rank_subjects
 from .case import Case, Hit, View
 from .doing import Doing, doing, phrase
 from .file_locks import is_file_lock
-from .words import place, short_place, who
+from .words import place, short_place
 
 __all__ = ["ThreadLocks", "cycle", "rule", "thread_locks"]
 
@@ -124,7 +124,7 @@ def _deadlock(case: Case, view: View, ring: Sequence[ThreadLocks]) -> Hit:
         "thread_deadlock",
         "critical",
         title,
-        who([view.rank]),
+        rank_subjects([view.rank]),
         place(view.now.frame),
         [
             *(_thread_words(case, t, ring) for t in ring),
@@ -204,7 +204,7 @@ def _lock_wait(case: Case, view: View, mine: ThreadLocks, threads: Sequence[Thre
         "lock_wait",
         "critical",
         title,
-        who([view.rank]),
+        rank_subjects([view.rank]),
         place(view.now.frame),
         [_thread_words(case, mine), *held, *case.others_wait([view.rank])],
         text("The training thread cannot go on before the lock is released.", "训练线程在锁被释放之前无法继续。"),

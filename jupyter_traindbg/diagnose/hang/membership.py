@@ -164,10 +164,10 @@ def _world_size_too_big(joiners: Sequence[Joiner], size: int, started: int, abse
 def not_each_other(case: Case, joiners: Sequence[Joiner]) -> Hit | None:
     """All are past the store and try to connect to each other."""
     trying = [
-        (j, host)
+        (j, c.remote_host)
         for j in joiners
-        for host, port, state in connections(j.view)
-        if state == "SYN_SENT" and port != j.told.port
+        for c in connections(j.view)
+        if c.connecting and c.remote_port != j.told.port
     ]
     named = sorted({name for j in joiners for name in interfaces(j.view.evidence)})
     if not trying and not (named and all(j.stage == "mesh" for j in joiners)):

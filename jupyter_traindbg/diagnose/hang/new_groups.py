@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...language import text
-from ...model import Finding, Making
+from ...model import Finding, Making, rank_subjects
 from .case import Case, Hit, View
-from .words import alike, place, ranks_words, short_place, who
+from .words import alike, place, ranks_words, short_place
 
 __all__ = ["out_of_order", "rule"]
 
@@ -269,7 +269,7 @@ def _hit(
         code,
         "critical",
         title[:1].upper() + title[1:],
-        who(blamed),
+        rank_subjects(blamed),
         place(at.now.frame),
         [*evidence, *case.others_wait(_ranks(makers))],
         _cause(local=not any(m.name.isdigit() for m in makers)),

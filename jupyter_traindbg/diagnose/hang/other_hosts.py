@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...language import text
-from ...model import Finding
+from ...model import Finding, rank_subjects
 from . import ras
 from .case import Case, Hit, View
-from .words import and_list, ranks_words, who
+from .words import and_list, ranks_words
 
 __all__ = ["only_elsewhere", "rule"]
 
@@ -41,7 +41,7 @@ def _look_there(case: Case, elsewhere: Sequence[View]) -> Hit:
             f"All ranks on {here} wait: who holds them up is among {words}, which have no process here",
             f"{here} 上的所有 rank 都在等待：原因在 {words} 之中，它们在本机没有进程",
         ),
-        who(ranks),
+        rank_subjects(ranks),
         None,
         case.others_wait(),
         text(

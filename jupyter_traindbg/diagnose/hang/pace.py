@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ...language import text
-from ...model import Finding, Frame, NotAvailable
+from ...model import Finding, Frame, NotAvailable, rank_subjects
 from ..soundness.seen import longest_at
 from .case import Case, Hit, View
 from .doing import FOR_OTHER_RANKS
-from .words import place, span, who
+from .words import place, span
 
 __all__ = ["Arrivals", "arrivals", "rule"]
 
@@ -186,7 +186,7 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
             f"Rank {slow.rank} takes {seen.ratio:.1f} times as long as the others, which wait for it {seen.lost:.0%} of the time",
             f"rank {slow.rank} 的耗时是其他 rank 的 {seen.ratio:.1f} 倍，其他 rank 有 {seen.lost:.0%} 的时间在等它",
         ),
-        who([slow.rank]),
+        rank_subjects([slow.rank]),
         place(at),
         [
             text(

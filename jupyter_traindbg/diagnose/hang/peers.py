@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...language import text
-from ...model import Finding
+from ...model import Finding, rank_subjects
 from .case import Case, Hit, View
-from .words import place, ranks_words, short_place, who
+from .words import place, ranks_words, short_place
 
 __all__ = ["chain", "peer_of", "rule"]
 
@@ -60,7 +60,7 @@ def _ring(case: Case, ring: Sequence[int]) -> Hit:
             "can begin",
             f"{ranks_words(ring)} 在 {operation} 中互相等待，形成环：谁都无法先开始",
         ),
-        who(ring),
+        rank_subjects(ring),
         place(views[0].now.frame),
         [*(_waits(case, v) for v in views[:6]), *case.others_wait(ring)],
         text(
@@ -95,7 +95,7 @@ def _never(case: Case, end: int, late: Sequence[int]) -> Hit:
             "has gone on",
             f"rank {end} 没有{missing} {ranks_words(v.rank for v in direct)} 在 {operation} 中等待的数据，并已继续执行",
         ),
-        who([end]),
+        rank_subjects([end]),
         place(blamed.now.frame),
         [*(_waits(case, v) for v in direct[:4]), *case.others_wait([v.rank for v in direct])],
         text(

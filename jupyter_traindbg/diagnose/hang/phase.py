@@ -7,11 +7,11 @@ from itertools import groupby
 
 from ...frames import phases
 from ...language import text
-from ...model import Finding
+from ...model import Finding, rank_subjects
 from .case import Case, Hit, View
 from .doing import Doing, phrase
 from .motion import work_words
-from .words import alike, place, ranks_words, seconds, short_place, who
+from .words import alike, place, ranks_words, seconds, short_place
 
 __all__ = ["in_phase", "rule"]
 
@@ -63,7 +63,7 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
             f"{ranks_words(ranks).capitalize()} {does} at {at} while the others wait: it gets on, nothing is stuck",
             f"{ranks_words(ranks)} {does}，位于 {at}，其余 rank 在等待：它在推进，并未卡死",
         ),
-        who(ranks),
+        rank_subjects(ranks),
         place(view.now.frame),
         [*(words for v in same[:4] for words in _seen(v)), *case.others_wait(ranks)],
         text(

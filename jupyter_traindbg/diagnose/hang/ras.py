@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...language import text
-from ...model import Finding, NotAvailable, RasCommunicator, RasRank
+from ...model import Finding, NotAvailable, RasCommunicator, RasRank, rank_subjects
 from .case import Case, Hit
-from .words import ranks_words, who
+from .words import ranks_words
 
 REFERENCE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html"
 _GONE = frozenset({"dead", "silent", "aborted", "failed"})
@@ -43,7 +43,7 @@ def _gone(communicator: RasCommunicator, gone: Sequence[RasRank], number: Mappin
             f"NCCL has lost {ranks_words(ranks)}: the process has ended, hangs, or its host cannot be reached",
             f"NCCL 已失去 {ranks_words(ranks)}：进程已结束、卡死，或其主机无法访问",
         ),
-        who(ranks),
+        rank_subjects(ranks),
         None,
         [
             text(
@@ -87,7 +87,7 @@ def _late(
             f"{ranks_words(late).capitalize()} issued fewer {operation} than the others on communicator {communicator.name}",
             f"{ranks_words(late)} 在通信器 {communicator.name} 上发起的 {operation} 少于其他 rank",
         ),
-        who(late),
+        rank_subjects(late),
         None,
         [
             text(

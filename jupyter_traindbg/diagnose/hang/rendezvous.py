@@ -44,9 +44,9 @@ def _unreached(evidence: JobEvidence, point: MeetingPoint | None) -> str:
         return ""
     activity = evidence.launcher_activity
     connections = activity.sockets if isinstance(activity, Activity) else ()
-    if any(f":{point.port} " in f"{name} " and "SYN_SENT" not in name for name in connections):
+    if any(point.port in (c.local_port, c.remote_port) and not c.connecting for c in connections):
         return ""
-    if any("SYN_SENT" in name for name in connections):
+    if any(c.connecting for c in connections):
         return text("no answer comes from there (SYN_SENT)", "对方没有应答（SYN_SENT）")
     return {
         "refused": text("nobody listens there", "该处无人监听"),
@@ -62,7 +62,7 @@ def _evidence(evidence: JobEvidence) -> list[str]:
         since = seconds(evidence.launcher_running_s)
         found.append(text(f"it has run for {since}, and has no ranks", f"已运行 {since}，还没有任何 rank"))
     activity = evidence.launcher_activity
-    return [*found, *(activity.sockets[:3] if not isinstance(activity, NotAvailable) else ())]
+    return [*found, *map(str, activity.sockets[:3] if not isinstance(activity, NotAvailable) else ())]
 
 
 def _out_of_reach(evidence: JobEvidence, point: MeetingPoint, why: str) -> Hit:

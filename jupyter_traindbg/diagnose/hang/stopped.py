@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...language import text
-from ...model import Finding, Maybe, NotAvailable
+from ...model import Finding, Maybe, NotAvailable, rank_subjects
 from .case import Case, Hit, View
 from .motion import flows
-from .words import alike, place, ranks_words, short_place, who
+from .words import alike, place, ranks_words, short_place
 
 FAULTS_PER_S, SWAPPED_BYTES, WRITTEN_BYTES_PER_S = 100.0, 64 * 2**20, 8 * 2**20
 ROOMY_SHARE = 0.2
@@ -78,7 +78,7 @@ def _stopped(case: Case, same: Sequence[View]) -> Hit:
         "rank_stopped",
         "critical",
         titles[why],
-        who(ranks),
+        rank_subjects(ranks),
         place(same[0].now.frame)
         if len(frames) == 1 or len(ranks) == 1
         else next((place(f) for f in frames if f), None),
@@ -143,7 +143,7 @@ def _asleep(case: Case, view: View) -> Hit:
             f"Rank {view.rank} hangs inside the kernel in uninterruptible sleep (state D)",
             f"rank {view.rank} 在内核中处于不可中断睡眠（状态 D）",
         ),
-        who([view.rank]),
+        rank_subjects([view.rank]),
         place(view.now.frame),
         [
             text(
@@ -212,7 +212,7 @@ def _swapping(case: Case, view: View) -> Hit:
         "swapping",
         "warning",
         text(f"Rank {view.rank} is swapping: its memory lies on disk", f"rank {view.rank} 正在换页：其内存位于磁盘上"),
-        who([view.rank]),
+        rank_subjects([view.rank]),
         place(view.now.frame),
         [
             text(

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from ...frames.whose import own_frames
 from ...language import text
-from ...model import Block, Collective, Finding, Frame, NotAvailable
+from ...model import Block, Collective, Finding, Frame, NotAvailable, rank_subjects
 from .case import Case, Hit, View
 from .new_groups import out_of_order
-from .words import alike, place, ranks_words, short_place, who
+from .words import alike, place, ranks_words, short_place
 
 __all__ = ["rule"]
 
@@ -190,7 +190,7 @@ def _hit(case: Case, blamed: Sequence[View], title: str, evidence: Sequence[str]
         "unequal_steps",
         "critical",
         title,
-        who(ranks),
+        rank_subjects(ranks),
         place(blamed[0].now.frame),
         [*evidence, *steps, *case.others_wait()],
         text(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...language import text
-from ...model import Finding, NotAvailable
+from ...model import Finding, NotAvailable, rank_subjects
 from .case import Case, Hit, View
 from .doing import phrase
-from .words import alike, place, ranks_words, seconds, short_place, who
+from .words import alike, place, ranks_words, seconds, short_place
 
 __all__ = ["rule"]
 
@@ -140,7 +140,7 @@ def _hit(
         "hang_unexplained",
         "critical",
         title,
-        () if everybody else who(ranks),
+        () if everybody else rank_subjects(ranks),
         place(blamed[0].now.frame),
         evidence,
         cause,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ...language import text
-from ...model import Finding, Frame, Thread
+from ...model import Finding, Frame, Thread, rank_subjects
 from .case import Case, Hit, View
 from .doing import Doing, Kind, doing, phrase
-from .words import alike, place, ranks_words, short_place, who
+from .words import alike, place, ranks_words, short_place
 
 _IO: frozenset[Kind] = frozenset({"file", "network", "pipe", "device"})
 _ELSEWHERE: frozenset[Kind] = frozenset({"loader", "lock", "computing", "gil", "gpu"})
@@ -44,7 +44,7 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
         "io_wait" if io else "python_wait",
         "critical",
         title,
-        who(ranks),
+        rank_subjects(ranks),
         place(seen.frame),
         [*(_words(case, v) for v in same[:4]), *_threads(case, view), *case.others_wait(ranks)],
         _cause(seen, case.source_of(seen)),
@@ -237,7 +237,7 @@ def _cannot_end(case: Case, view: View) -> Hit:
             f"Rank {view.rank} has finished, but its process cannot end: thread {names} is still there",
             f"rank {view.rank} 已完成，但其进程无法结束：线程 {names} 仍在运行",
         ),
-        who([view.rank]),
+        rank_subjects([view.rank]),
         place(frame),
         [
             text(

@@ -9,16 +9,11 @@ from ...frames import whose
 from ...language import text
 from ...model import Frame
 
-__all__ = ["alike", "and_list", "command_words", "place", "ranks_words", "seconds", "short_place", "span", "who"]
+__all__ = ["alike", "and_list", "command_words", "place", "ranks_words", "seconds", "short_place", "span"]
 
 PIECES = 10
 LONGEST_COMMAND = 80
 T = TypeVar("T")
-
-
-def who(ranks: Iterable[int]) -> tuple[str, ...]:
-    """As a finding names them: ``("rank 1", "rank 3")``."""
-    return tuple(f"rank {n}" for n in sorted(set(ranks)))
 
 
 def ranks_words(ranks: Iterable[int]) -> str:

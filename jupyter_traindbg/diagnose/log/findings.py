@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from ...language import text as text_in
-from ...model import Finding, LogEvent, LogEvidence, LogLine, LogMark
+from ...model import Finding, LogEvent, LogEvidence, LogLine, LogMark, Subject, SubjectKind
 from .condition import render
 from .exceptions import inner_user_frame, is_installed
 from .family import Cause, Confidence, Text
@@ -158,7 +158,7 @@ def _detail(candidate: Candidate) -> str:
 # --- who and where -------------------------------------------------------------------------------------------------
 
 
-def _who(candidate: Candidate) -> tuple[str, ...]:
+def _who(candidate: Candidate) -> tuple[Subject, ...]:
     """Whom the log blames by name; else those who wrote the decisive signal, the first one first; else the first rank in its words.
 
     Nobody by a signal whose writers are victims.
@@ -170,21 +170,31 @@ def _who(candidate: Candidate) -> tuple[str, ...]:
         same = [h for h in candidate.hits if h.signal.id == candidate.decisive.signal.id]
         blamed = [w for h in same if h.line is not None and (w := _writer(h.line))]
     if not blamed and (said := _RANK.search(candidate.decisive.near)):
-        blamed = [f"rank {int(said[1])}"]
+        blamed = [Subject("rank", int(said[1]))]
     return tuple(dict.fromkeys(blamed))[:MOST_BLAMED]
 
 
-def _named(hit: Hit) -> Iterator[str]:
+_BLAMED: Sequence[tuple[str, SubjectKind]] = (
+    ("rank", "rank"),
+    ("parameter", "thing"),
+    ("node", "thing"),
+    ("pid", "process"),
+)
+
+
+def _named(hit: Hit) -> Iterator[Subject]:
     yield from hit.blamed
     if not hit.blamed:
-        for group in ("rank", "parameter", "node", "pid"):
+        for group, kind in _BLAMED:
             if group in hit.values:
                 value = str(hit.values[group])
-                yield value if group in ("parameter", "node") else f"{group} {value}"
+                yield Subject(kind, int(value) if kind != "thing" and value.isdigit() else value)
 
 
-def _writer(line: LogLine) -> str:
-    return line.who or (f"rank {line.rank}" if line.rank is not None else "")
+def _writer(line: LogLine) -> Subject | None:
+    if line.rank is not None and line.who in ("", f"rank {line.rank}"):
+        return Subject("rank", line.rank)
+    return Subject("thing", line.who) if line.who else None
 
 
 def _where(candidate: Candidate, values: dict[str, Value]) -> str | None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...model import LogEvidence, LogLine
+from ...model import LogEvidence, LogLine, Subject
 from .facts import Fact, facts
 from .family import Family, Refute, Signal
 from .progress import Progress, progress_of
@@ -51,7 +51,7 @@ class Hit:
     signal: Signal
     line: LogLine | None
     values: Mapping[str, Value] = field(default_factory=dict)
-    blamed: Sequence[str] = ()
+    blamed: Sequence[Subject] = ()
     """Whom the computed fact blames; empty for words."""
     words: str = ""
     near: str = ""
@@ -191,7 +191,7 @@ def _read(signal: Signal, text: _Text, i: int, offset: int) -> dict[str, Value] 
 
 
 def _of_fact(family: Family, signal: Signal, fact: Fact, progress: Progress) -> Hit:
-    blamed = fact.who or (() if fact.rank is None else (f"rank {fact.rank}",))
+    blamed = fact.who or (() if fact.rank is None else (Subject("rank", fact.rank),))
     values = {name: captured(name, value) for name, value in fact.values.items()}
     survived = fact.line is not None and progress.after(fact.line)
     near = fact.line.text if fact.line is not None else ""

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 
 from ...language import text
-from ...model import Finding, LogFollow, LogGrowth, LogLine, LogStage, LogWriter, Maybe, NotAvailable
+from ...model import Finding, LogFollow, LogGrowth, LogLine, LogStage, LogWriter, Maybe, NotAvailable, things
 from .advice import Advice, stage_advice
 
 __all__ = ["CODES", "follow", "overdue"]
@@ -128,7 +128,7 @@ def _silent(seen: LogFollow) -> Finding | None:
         "log_silent",
         "warning",
         text(f"No new line for {seen.silent_s:.0f} s{while_}", f"{seen.silent_s:.0f} 秒没有新行{while_}"),
-        [text(f"process {w.pid}", f"进程 {w.pid}") for w in seen.writers],
+        things(text(f"process {w.pid}", f"进程 {w.pid}") for w in seen.writers),
         busy.where if busy else None,
         [text(f"silent for {seen.silent_s:.0f} s; {pause}", f"沉默 {seen.silent_s:.0f} 秒；{pause}"), *_evidence(seen)],
         _meaning(seen),

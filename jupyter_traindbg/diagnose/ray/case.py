@@ -26,6 +26,7 @@ from ...model import (
     RayWorker,
     RayWorkers,
     SourceLine,
+    things,
 )
 from ..hang.doing import FOR_OTHER_RANKS, Doing
 from ..hang.ranks import View, view
@@ -325,7 +326,7 @@ def hit(
         code,
         severity,
         title,
-        tuple(who) if who is not None else workers,
+        tuple(things(workers if who is None else who)),
         where,
         tuple(dict.fromkeys(e for e in evidence if e)),
         cause,

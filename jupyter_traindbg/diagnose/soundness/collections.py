@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...frames.whose import user_frame
 from ...language import text
-from ...model import Finding, FullCollections, NotAvailable, Soundness
+from ...model import Finding, FullCollections, NotAvailable, Soundness, rank_subjects
 from ..hang.case import Case, Hit, View
-from ..hang.words import place, short_place, who
+from ..hang.words import place, short_place
 from .seen import seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
@@ -34,7 +34,7 @@ def rule(case: Case) -> list[Hit]:
             f"A full garbage collection in every step takes {share:.0%} of the time",
             f"每一步都执行完整的垃圾回收，占用 {share:.0%} 的时间",
         ),
-        who(v.rank for v, _, _ in found),
+        rank_subjects(v.rank for v, _, _ in found),
         place(at),
         [_evidence(v, s, c) for v, s, c in found[:8]],
         text(

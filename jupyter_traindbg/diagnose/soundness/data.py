@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from ...frames.whose import user_frame
 from ...language import text
-from ...model import Finding, Frame, NotAvailable, Soundness
+from ...model import Finding, Frame, NotAvailable, Soundness, rank_subjects
 from ..hang.case import Case, Hit, View
-from ..hang.words import place, short_place, span, who
+from ..hang.words import place, short_place, span
 from .seen import recent, seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
@@ -62,7 +62,7 @@ def rule(case: Case) -> list[Hit]:
             f"{worst.share:.0%} of a step is waiting for data: {span(worst.wait_s)} of {span(worst.step_s)}",
             f"每步有 {worst.share:.0%} 的时间在等待数据：{span(worst.step_s)} 中的 {span(worst.wait_s)}",
         ),
-        who(w.view.rank for w in found),
+        rank_subjects(w.view.rank for w in found),
         place(worst.at),
         [_evidence(w) for w in found[:8]],
         _cause(worst),

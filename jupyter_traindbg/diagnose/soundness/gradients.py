@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...language import text
-from ...model import Finding, FirstNonFinite, GradStat, NotAvailable, RankGrads
+from ...model import Finding, FirstNonFinite, GradStat, NotAvailable, RankGrads, Subject, rank_subjects, things
 from ...step_numbers import read_after
 from ..hang.case import Case, Hit
-from ..hang.words import ranks_words, who
+from ..hang.words import ranks_words
 from .seen import figure, seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "findings", "rule", "words"]
@@ -32,7 +32,7 @@ def rule(case: Case) -> list[Hit]:
     still = [r for r in ranks if not any(norms[r.rank])]
     always = all(len(norms[r.rank]) >= SAMPLES for r in still)
     found = [*_first_module(ranks), *_not_finite(ranks), *_zero(still, always=always)]
-    return [Hit(f, [r.rank for r in ranks if f"rank {r.rank}" in f.who]) for f in found]
+    return [Hit(f, f.ranks) for f in found]
 
 
 def words(case: Case) -> str | NotAvailable:
@@ -78,7 +78,7 @@ def _zero(ranks: Sequence[RankGrads], *, always: bool = False) -> list[Finding]:
             code="zero_gradients",
             severity="critical" if always else "warning",
             title=text(f"All {count} gradients are zero: {when[0]}", f"全部 {count} 个梯度均为零：{when[1]}"),
-            who=who(r.rank for r in blamed),
+            who=rank_subjects(r.rank for r in blamed),
             evidence=[
                 text(f"rank {r.rank}: norm 0, {read_after(r)}", f"rank {r.rank}：范数为 0，{read_after(r)}")
                 for r in blamed[:8]
@@ -120,7 +120,7 @@ def _first_module(ranks: Sequence[RankGrads]) -> list[Finding]:
                 f"The first non-finite output comes from module {first.module} ({first.kind})",
                 f"第一个非有限输出来自模块 {first.module}（{first.kind}）",
             ),
-            who=[*(f"rank {r.rank}" for r, _ in hits), str(first.module)],
+            who=[*(Subject("rank", r.rank) for r, _ in hits), *things([str(first.module)])],
             evidence=[
                 text(
                     f"its inputs were {_state(first.inputs_finite)}, its weights {_state(first.weights_finite)}",
@@ -186,7 +186,7 @@ def _not_finite(ranks: Sequence[RankGrads]) -> list[Finding]:
             code="nonfinite_gradient",
             severity="warning" if scaled else "critical",
             title=text(f"The gradient of {names[0]}{more} is not finite", f"{names[0]}{more}的梯度含 NaN/Inf"),
-            who=[*(f"rank {n}" for n in dict.fromkeys(r.rank for r, _ in bad)), *names[:20]],
+            who=[*(Subject("rank", n) for n in dict.fromkeys(r.rank for r, _ in bad)), *things(names[:20])],
             evidence=[_evidence(r, g) for r, g in bad[:10]],
             cause=_overflow(bad[0][0].scale)
             if scaled

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ...language import text
-from ...model import Finding, NotAvailable, OptimizerLr, RankLr, Soundness, Step
+from ...model import Finding, NotAvailable, OptimizerLr, RankLr, Soundness, Step, rank_subjects
 from ...no_step import by_hand
 from ..hang.case import Case, Hit, View
-from ..hang.words import alike, ranks_words, who
+from ..hang.words import alike, ranks_words
 from .seen import at_step, figure, seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
@@ -101,7 +101,7 @@ def _implausible(ranks: Sequence[tuple[View, Soundness]]) -> list[Hit]:
             f"The learning rate of {optimizer.optimizer} is {figure(rate)}",
             f"{optimizer.optimizer} 的学习率为 {figure(rate)}",
         ),
-        who(blamed),
+        rank_subjects(blamed),
         evidence=[
             text(f"rank {v.rank}: {o.optimizer} with {figure(r)}", f"rank {v.rank}：{o.optimizer}，学习率 {figure(r)}")
             for v, o, r in found[:8]
@@ -144,7 +144,7 @@ def _zero(ranks: Sequence[tuple[View, Soundness]]) -> list[Hit]:
             f"The learning rate is 0 at {at_step(last)}, and has been: no weight moves",
             f"{at_step(last)}的学习率为 0 且一直如此：权重不再变化",
         ),
-        who(v.rank for v, _ in blamed),
+        rank_subjects(v.rank for v, _ in blamed),
         evidence=[
             text(
                 f"rank {v.rank}: 0 in every group at the last {_zeros(s)} steps",
@@ -249,7 +249,7 @@ def _compared(same: Sequence[tuple[View, Soundness]], at: Mapping[int, Step]) ->
             else f"{ranks_words(odd).capitalize()} trains with another learning rate than {ranks_words(most)}",
             f"{ranks_words(odd)} 的学习率与 {ranks_words(most)} 不同",
         ),
-        who(odd),
+        rank_subjects(odd),
         evidence=[f"{ranks_words(g)}: {', '.join(figure(r) for r in at[g[0]].lr)}, {where}" for g in groups[:8]]
         + _in_force(same),
         cause=text(

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...language import text
-from ...model import Finding, NotAvailable, Soundness, Step
+from ...model import Finding, NotAvailable, Soundness, Step, rank_subjects
 from ..hang.case import Case, Hit, View
-from ..hang.words import alike, who
+from ..hang.words import alike
 from .seen import at_step, figure, seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
@@ -118,7 +118,7 @@ def _hit(same: Sequence[_Bad]) -> Hit:
         "nonfinite_loss",
         "critical" if any(b.lasts for b in same) else "warning",
         title,
-        who(ranks),
+        rank_subjects(ranks),
         evidence=[_evidence(b) for b in same[:8]],
         cause=_cause(over=first.over),
         next_steps=_next_steps(over=first.over),
@@ -139,7 +139,7 @@ def _without_a_step(found: Sequence[tuple[View, Soundness]]) -> Hit:
         "nonfinite_loss",
         "critical",
         text(f"The loss given to backward() is {value}", f"传入 backward() 的 loss 为 {value}"),
-        who(ranks),
+        rank_subjects(ranks),
         evidence=[
             text(
                 f"rank {view.rank}: the last {len(sound.losses_of_no_step)} losses; {sound.backwards} backward passes in "
@@ -252,7 +252,7 @@ def _diverging(leapt: Sequence[tuple[View, _Leap]]) -> Hit:
             f"The loss diverges: {figure(worst.now)}, {times:.3g} times what it was up to {at_step(worst.up_to)}",
             f"loss 发散：{figure(worst.now)}，是截至{at_step(worst.up_to)}时的 {times:.3g} 倍",
         ),
-        who(ranks),
+        rank_subjects(ranks),
         evidence=[
             text(
                 f"rank {view.rank}: at most {figure(leap.before)} up to {at_step(leap.up_to)}, at least {figure(leap.after)} from "

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...language import text
-from ...model import Finding, NotAvailable, Soundness
+from ...model import Finding, NotAvailable, Soundness, rank_subjects
 from ..hang.case import Case, Hit, View
-from ..hang.words import who
 from .seen import recent, seen, unseen
 
 __all__ = [
@@ -169,7 +168,7 @@ def _finding(growing: Sequence[Curve]) -> Finding:
             f"{what} keeps growing: {mib:.1f} MiB per 1000 steps on rank {worst.rank}",
             f"{what}持续增长：rank {worst.rank} 每 1000 步增长 {mib:.1f} MiB",
         ),
-        who=who(c.rank for c in growing),
+        who=rank_subjects(c.rank for c in growing),
         evidence=[_evidence(c) for c in growing[:8]],
         cause=text(
             "Something is kept at every step: losses appended with their graph, a cache, a list of outputs.",
@@ -206,7 +205,7 @@ def _evidence(curve: Curve) -> str:
 def rule(case: Case) -> list[Hit]:
     """One for each kind of memory that grows."""
     curves = [curve for view, sound in seen(case) for curve in _curves(view, sound)]
-    return [Hit(f, [c.rank for c in curves if f"rank {c.rank}" in f.who]) for f in findings(curves)]
+    return [Hit(f, f.ranks) for f in findings(curves)]
 
 
 def words(case: Case) -> str | NotAvailable:

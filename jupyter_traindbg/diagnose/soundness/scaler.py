@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ...language import text
-from ...model import Finding, NotAvailable, Soundness
+from ...model import Finding, NotAvailable, Soundness, rank_subjects
 from ..hang.case import Case, Hit, View
-from ..hang.words import ranks_words, who
+from ..hang.words import ranks_words
 from .seen import figure, seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
@@ -30,7 +30,7 @@ def rule(case: Case) -> list[Hit]:
         "scaler_skips",
         "critical",
         text("The gradient scaler skips every step: nothing is trained", "梯度缩放器跳过了每一步：模型没有得到训练"),
-        who(v.rank for v, _ in found),
+        rank_subjects(v.rank for v, _ in found),
         evidence=[_evidence(v, s) for v, s in found[:8]],
         cause=_cause(sound),
         next_steps=[

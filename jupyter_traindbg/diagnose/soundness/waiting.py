@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from ...frames.whose import user_frame
 from ...language import text
-from ...model import Finding, Frame, NotAvailable, Place, Sampled, Soundness
+from ...model import Finding, Frame, NotAvailable, Place, Sampled, Soundness, rank_subjects
 from ..hang.case import Case, Hit, View
-from ..hang.words import place, short_place, who
+from ..hang.words import place, short_place
 from .seen import seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
@@ -75,7 +75,7 @@ def rule(case: Case) -> list[Hit]:
             f"The training thread {does} at {short_place(worst.frame)} for {worst.share:.0%} of the time",
             f"训练线程有 {worst.share:.0%} 的时间在 {short_place(worst.frame)} {does}",
         ),
-        who(w.view.rank for w in found),
+        rank_subjects(w.view.rank for w in found),
         place(worst.frame),
         [
             text(

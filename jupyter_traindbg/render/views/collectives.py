@@ -119,14 +119,14 @@ def _all_done(row: RankRow) -> bool:
     return all(g.last_issued is not None and g.last_issued == g.last_completed for g in row.rank.groups)
 
 
-def _blamed(result: Collectives) -> set[str]:
-    return {who for finding in result.findings for who in finding.who}
+def _blamed(result: Collectives) -> set[int]:
+    return {rank for finding in result.findings for rank in finding.ranks}
 
 
 # --- the matrix ----------------------------------------------------------------------------------------------------
 
 
-def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[str]) -> Table:
+def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[int]) -> Table:
     folded = group_by(rows, lambda r: r.key)
     folded.sort(key=lambda same: _interest(same, blamed))
     shown = families[:FAMILIES]
@@ -152,14 +152,14 @@ def _short(family: str) -> str:
     return family if len(family) <= HEADING else f"{family[: HEADING - 1]}…"
 
 
-def _interest(same: Sequence[RankRow], blamed: set[str]) -> tuple[bool, bool, int, int]:
+def _interest(same: Sequence[RankRow], blamed: set[int]) -> tuple[bool, bool, int, int]:
     """Who is to blame first, then who does not wait while others do, then the smaller group."""
     first = same[0]
-    return f"rank {first.rank.rank}" not in blamed, first.pending is not None, len(same), first.rank.rank
+    return first.rank.rank not in blamed, first.pending is not None, len(same), first.rank.rank
 
 
-def _who(same: Sequence[RankRow], blamed: set[str]) -> Span:
-    bad = any(f"rank {r.rank.rank}" in blamed for r in same)
+def _who(same: Sequence[RankRow], blamed: set[int]) -> Span:
+    bad = any(r.rank.rank in blamed for r in same)
     return Span(compact_ranks([r.rank.rank for r in same]), "bad" if bad else "strong")
 
 

@@ -254,11 +254,11 @@ def _xid(d: Device) -> Inline:
 
 def _processes(result: GpuReport, devices: Sequence[Device]) -> Iterator[Block]:
     """Those that no finding has listed."""
-    told = {who for finding in result.findings if finding.code == "gpu_shared" for who in finding.who}
+    told = {one.id for finding in result.findings if finding.code == "gpu_shared" for one in finding.who}
     found: list[tuple[Device, DeviceProcess]] = []
     for d in devices:
         if not isinstance(d.processes, NotAvailable):
-            found += [(d, process) for process in d.processes if f"pid {process.pid}" not in told]
+            found += [(d, process) for process in d.processes if process.pid not in told]
     if found:
         found.sort(key=lambda f: (f[1].ours is None, f[1].ours or 0))
         columns = [

@@ -18,7 +18,6 @@ _LINE = 160
 _TODAY_S = 2 * 86400.0
 _WORDS = re.compile(r"\w")
 _RULE = re.compile(r"([^\w\s])\1{7,}")
-_PROCESS = re.compile(r"(?:rank|worker|process) \d+")
 
 
 def view(result: LogDiagnosis) -> Iterator[Block]:
@@ -52,7 +51,7 @@ def _state(result: LogDiagnosis) -> tuple[str, Tone]:
 
 def _whose(finding: Finding, en: str, zh: str) -> str:
     """Those to blame, where they are ranks or other processes."""
-    blamed = [who for who in finding.who if _PROCESS.fullmatch(who)]
+    blamed = [one for one in finding.who if one.kind in ("rank", "loader_worker", "process")]
     return text(f", {en}{named(blamed)}", f"{zh}{named(blamed)}") if blamed else ""
 
 

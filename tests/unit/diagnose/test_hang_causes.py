@@ -31,6 +31,7 @@ from jupyter_traindbg.model import (
     Diagnosis,
     Finding,
     Frame,
+    LockHolder,
     NotAvailable,
     Pace,
     RankEvidence,
@@ -122,7 +123,7 @@ def test_a_file_lock_is_held_by_another_process_which_is_named() -> None:
     waits = stuck(
         2, user(61, "lock_cache"), Wait("lock", "file", "/data/cache.lock"), activity=activity(1002, threads=flock)
     )
-    finding = only(judged(*OTHERS, waits, lock_holders={1002: "process 4711: python prepare.py"}))
+    finding = only(judged(*OTHERS, waits, lock_holders={1002: LockHolder(4711, "python prepare.py")}))
     assert (finding.code, finding.where, finding.confidence) == ("lock_wait", f"{TRAIN}:61 lock_cache", "high")
     assert finding.title == "Rank 2 waits for the lock of /data/cache.lock, which process 4711: python prepare.py holds"
     assert "traindbg stacks 4711" in finding.next_steps[0]

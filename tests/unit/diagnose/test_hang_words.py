@@ -26,7 +26,7 @@ from hang_evidence import (
 )
 
 from jupyter_traindbg.diagnose import running
-from jupyter_traindbg.model import Frame, JobEvidence, NotAvailable, RankEvidence, ThreadActivity, Wait
+from jupyter_traindbg.model import Frame, JobEvidence, LockHolder, NotAvailable, RankEvidence, ThreadActivity, Wait
 
 OTHERS = (waiting(0), waiting(1), waiting(3))
 NEXT = Wait("loader")
@@ -79,7 +79,9 @@ CASES: dict[str, JobEvidence] = {
     "device": beside(stuck(2, user(61, "f"), Wait("device", on="/dev/nvidia0"))),
     "gpu": beside(stuck(2, user(61, "f"), Wait("gpu", "synchronize"), collectives=NotAvailable("none"))),
     "ray": beside(stuck(2, user(61, "f"), Wait("ray"))),
-    "file lock": beside(stuck(2, user(61, "f"), Wait("lock", "file", "/x")), lock_holders={1002: "process 7: python"}),
+    "file lock": beside(
+        stuck(2, user(61, "f"), Wait("lock", "file", "/x")), lock_holders={1002: LockHolder(7, "python")}
+    ),
     "file lock of nobody": beside(stuck(2, user(61, "f"), Wait("lock", "file", "/x"))),
     "lock": beside(in_threads((Frame(DATA, 5, "run"),)), sources=LOCKS),
     "deadlock": beside(in_threads((Frame(DATA.replace("data", "train"), 20, "clean"),)), sources=LOCKS),

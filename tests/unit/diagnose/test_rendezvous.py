@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hang_evidence import TORCH, activity, job, waiting
+from hang_evidence import TORCH, activity, job, tcp, waiting
 
 from jupyter_traindbg.diagnose.running import diagnose
 from jupyter_traindbg.model import (
@@ -17,6 +17,7 @@ from jupyter_traindbg.model import (
     NotAvailable,
     ProcessStacks,
     RankEvidence,
+    Socket,
     Thread,
 )
 
@@ -41,7 +42,7 @@ def unseen(rank: int) -> RankEvidence:
 
 
 def findings(
-    state: str = "open", frames: Any = RENDEZVOUS, *, sockets: tuple[str, ...] = (), **more: Any
+    state: str = "open", frames: Any = RENDEZVOUS, *, sockets: tuple[Socket, ...] = (), **more: Any
 ) -> tuple[Finding, ...]:
     stacks = ProcessStacks(0, 99, "rank", "py-spy", (Thread("MainThread", 99, "waiting", frames),))
     told: dict[str, Any] = {
@@ -61,16 +62,16 @@ def judged(told: dict[str, Any]) -> Diagnosis:
 
 @pytest.mark.parametrize(
     "sockets",
-    [("tcp 10.0.0.2:5 -> 10.0.0.1:29400 ESTABLISHED",), ("tcp [::]:29400 LISTEN",)],
+    [(tcp("10.0.0.2:5", "10.0.0.1:29400", "ESTABLISHED"),), (tcp("[::]:29400"),)],
     ids=["a guest", "the host"],
 )
-def test_it_waits_for_the_other_hosts(sockets: tuple[str, ...]) -> None:
+def test_it_waits_for_the_other_hosts(sockets: tuple[Socket, ...]) -> None:
     (found,) = findings(sockets=sockets)
     assert found.code == "init_incomplete"
     assert "--nnodes 2" in found.title
     assert "node0:29400" in found.title
     assert any(COMMAND in words for words in found.evidence)
-    assert sockets[0] in found.evidence
+    assert str(sockets[0]) in found.evidence
 
 
 @pytest.mark.parametrize(
@@ -78,11 +79,11 @@ def test_it_waits_for_the_other_hosts(sockets: tuple[str, ...]) -> None:
     [
         ("refused", (), "nobody listens there"),
         ("unresolved", (), "does not resolve"),
-        ("filtered", ("tcp 10.0.0.2:5 -> 10.0.0.1:29400 SYN_SENT",), "SYN_SENT"),
+        ("filtered", (tcp("10.0.0.2:5", "10.0.0.1:29400", "SYN_SENT"),), "SYN_SENT"),
         ("unreachable", (), "no route"),
     ],
 )
-def test_it_does_not_get_there(state: str, sockets: tuple[str, ...], why: str) -> None:
+def test_it_does_not_get_there(state: str, sockets: tuple[Socket, ...], why: str) -> None:
     (found,) = findings(state, sockets=sockets)
     assert found.code == "init_incomplete"
     assert why in found.title

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hang_evidence import tcp
 
 from jupyter_traindbg.diagnose.hang import case, startup
 from jupyter_traindbg.model import (
@@ -23,6 +24,7 @@ from jupyter_traindbg.model import (
     ProcessStacks,
     RankCollectives,
     RankEvidence,
+    Socket,
     Thread,
     ThreadActivity,
     Wait,
@@ -42,7 +44,7 @@ def told(rank: int, world: int = 2, address: str = "10.0.0.1", port: int = PORT)
     return Joining(rank, world, address, port, "gloo", 1800.0, serves=rank == 0)
 
 
-def joining(n: int, frames: Sequence[Frame] = IN_MESH, sockets: Sequence[str] = (), **more: Any) -> RankEvidence:
+def joining(n: int, frames: Sequence[Frame] = IN_MESH, sockets: Sequence[Socket] = (), **more: Any) -> RankEvidence:
     """A living rank with this stack at every look; in ``init_process_group`` unless told otherwise."""
     pid = 100 + n
     waits = Wait("init", "init_process_group") if frames in (AT_STORE, IN_MESH) else Wait("sleep")
@@ -83,7 +85,7 @@ def verdict(*ranks: RankEvidence, **more: Any) -> tuple[Finding, list[int]]:
     return found.finding, list(found.ranks)
 
 
-CONNECTED = (f"tcp 10.0.0.1:41000 -> 10.0.0.1:{PORT} ESTABLISHED",)
+CONNECTED = (tcp("10.0.0.1:41000", f"10.0.0.1:{PORT}", "ESTABLISHED"),)
 
 
 def test_an_unlike_address_is_named_with_the_rank_that_was_given_it() -> None:
@@ -101,11 +103,11 @@ def test_an_unlike_address_is_named_with_the_rank_that_was_given_it() -> None:
     ("state", "sockets", "words"),
     [
         ("refused", (), "nobody listens there"),
-        ("filtered", (f"tcp 10.0.0.2:41000 -> 10.0.0.1:{PORT} SYN_SENT",), "no answer from there"),
+        ("filtered", (tcp("10.0.0.2:41000", f"10.0.0.1:{PORT}", "SYN_SENT"),), "no answer from there"),
         ("unresolved", (), "the name does not resolve"),
     ],
 )
-def test_a_store_that_cannot_be_reached_says_how(state: Any, sockets: Sequence[str], words: str) -> None:
+def test_a_store_that_cannot_be_reached_says_how(state: Any, sockets: Sequence[Socket], words: str) -> None:
     addresses = () if state == "unresolved" else ("10.0.0.1",)
     point = MeetingPoint("10.0.0.1", PORT, addresses, state)
     ranks = [joining(n, AT_STORE, sockets, environ={"TORCHELASTIC_USE_AGENT_STORE": "True"}) for n in (0, 1)]
@@ -185,7 +187,7 @@ def test_unlike_world_sizes() -> None:
 
 
 def test_ranks_that_find_the_store_and_not_each_other() -> None:
-    sockets = (*CONNECTED, "tcp 10.0.0.1:5000 -> 172.17.0.1:40001 SYN_SENT")
+    sockets = (*CONNECTED, tcp("10.0.0.1:5000", "172.17.0.1:40001", "SYN_SENT"))
     environ = {"GLOO_SOCKET_IFNAME": "docker0"}
     finding, blamed = verdict(joining(0, sockets=sockets, environ=environ), joining(1), meeting=(HERE,))
     assert blamed == [0]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_traindbg.model import LockHolder
 from jupyter_traindbg.outside import filelocks
 
 TABLE = """\
@@ -29,7 +30,7 @@ def test_the_holder_stands_above_who_waits(waiting: int, owner: int | None) -> N
 
 
 def test_an_owner_that_has_ended_is_said_to_have() -> None:
-    assert filelocks.holders([5001], TABLE.replace("4711", "999999999")) == {5001: "process 999999999, which has ended"}
+    assert filelocks.holders([5001], TABLE.replace("4711", "999999999")) == {5001: LockHolder(999_999_999, "")}
 
 
 def test_a_real_lock(tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_a_real_lock(tmp_path: Path) -> None:
         ends = time.monotonic() + 10
         while not (found := filelocks.holders([waiter.pid])) and time.monotonic() < ends:
             time.sleep(0.02)
-        assert found[waiter.pid].startswith(f"process {owner.pid}: ")
+        assert (found[waiter.pid].pid, bool(found[waiter.pid].command)) == (owner.pid, True)
     finally:
         for process in (owner, waiter):
             if process is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -27,6 +28,9 @@ from jupyter_traindbg.model import (
     ReportPart,
     Result,
     Sketch,
+    Subject,
+    rank_subjects,
+    things,
 )
 
 WARNING = Finding("x", "warning", "something")
@@ -65,7 +69,7 @@ def parts(*present: str) -> tuple[CheckpointPart, ...]:
 WHOLE = parts("model", "optimizer", "rng", "loader")
 
 
-def failures(who: tuple[str, ...], count: int = 1) -> Result:
+def failures(who: Sequence[Subject], count: int = 1) -> Result:
     found = Finding("x", "critical", "it failed", who)
     return dataclasses.replace(logs.log_diagnosis(2), verdict=(found, *[CRITICAL] * (count - 1)))
 
@@ -94,8 +98,8 @@ CASES = [
     (EMPTY_COMPARED, "▲ nothing was compared: no key is on both sides"),
     # logs
     (logs.log_diagnosis(300), "✖ The log tells of a failure, on rank 3"),
-    (failures(("decoder.bias",)), "✖ The log tells of a failure"),
-    (failures(tuple(f"rank {n}" for n in range(300)), 2), "✖ The log tells of 2 failures, the first on ranks 0-299 (300)"),
+    (failures(things(["decoder.bias"])), "✖ The log tells of a failure"),
+    (failures(rank_subjects(range(300)), 2), "✖ The log tells of 2 failures, the first on ranks 0-299 (300)"),
     (changed(logs.healthy_log(), verdict=(WARNING, WARNING)), "▲ The log tells of no failure, but of 2 things to look at"),
     (logs.healthy_log(), "✔ The log tells of no failure"),
     (changed(logs.healthy_log(), lines_read=0), "● There is nothing in the log"),

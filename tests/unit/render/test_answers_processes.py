@@ -32,6 +32,7 @@ from jupyter_traindbg.model import (
     Result,
     Silent,
     Stacks,
+    Subject,
     Targets,
     Wait,
     Xid,
@@ -241,7 +242,11 @@ def test_what_a_finding_says_of_a_gpu_is_not_said_again() -> None:
     for once in ("did not answer in 10 s", "a note from the kernel log", "4242", "- another"):
         assert words.count(once) == 1
     shared = Finding(
-        "gpu_shared", "info", "GPU 0 is also used", who=("pid 31337",), evidence=("pid 31337 python3 9 GiB",)
+        "gpu_shared",
+        "info",
+        "GPU 0 is also used",
+        who=(Subject("process", 31337),),
+        evidence=("pid 31337 python3 9 GiB",),
     )
     strange = (DeviceProcess(1000, "python", GIB, 0), DeviceProcess(31337, "python3", 9 * GIB))
     words = render.text(gpus(device(0, processes=strange), verdict=(shared,)), 160)

@@ -13,7 +13,7 @@ from render_scenes_diagnosis import stuck
 
 from jupyter_traindbg import commands
 from jupyter_traindbg.errors import UsageError
-from jupyter_traindbg.model import Finding, NotAvailable, Silent
+from jupyter_traindbg.model import Finding, NotAvailable, Silent, things
 from jupyter_traindbg.widgets import cards, checkpoint, gradients, learning_rate
 from jupyter_traindbg.widgets import diagnosis as diagnosing
 
@@ -81,7 +81,7 @@ def test_only_our_own_verbs_become_buttons(step: str, does: str | None) -> None:
 
 
 def test_texts_of_the_trainee_steer_nothing() -> None:
-    card = cards.cards([Finding("code", "info", "a\x1b[31mb\u202e", who=["x\ny"], where="f\r.py:1 g")])[0]
+    card = cards.cards([Finding("code", "info", "a\x1b[31mb\u202e", who=things(["x\ny"]), where="f\r.py:1 g")])[0]
     assert (card["title"], card["who"], card["where"]) == ("a\\x1b[31mb\\u202e", ["x\\ny"], "f\\r.py:1 g")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 
-from ....model import LogEvidence, LogLine
+from ....model import LogEvidence, LogLine, Subject
 
 __all__ = ["Fact", "anchors", "facts"]
 
@@ -31,7 +31,7 @@ class Fact:
     """The line that shows it best; where it began, for a trend."""
     values: Mapping[str, float | str] = field(default_factory=dict)
     rank: int | None = None
-    who: tuple[str, ...] = ()
+    who: tuple[Subject, ...] = ()
     """Whom to blame, where that is not `rank` or the one who wrote `line`."""
     words: str = ""
     """For the evidence, beside the line: what was computed, in the reader's language."""

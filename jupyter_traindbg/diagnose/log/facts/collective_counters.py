@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ....language import text
-from ....model import LogEvidence, LogLine
+from ....model import LogEvidence, LogLine, Subject
 from . import Fact
 
 __all__ = ["facts"]
@@ -161,5 +161,5 @@ def _listed(ranks: list[int]) -> str:
     return ", ".join(map(str, ranks[:MOST_NAMED])) + (", ..." if len(ranks) > MOST_NAMED else "")
 
 
-def _who(ranks: list[int]) -> tuple[str, ...]:
-    return tuple(f"rank {r}" for r in ranks[:MOST_NAMED])
+def _who(ranks: list[int]) -> tuple[Subject, ...]:
+    return tuple(Subject("rank", r) for r in ranks[:MOST_NAMED])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ....language import text
-from ....model import LogEvidence, LogLine
+from ....model import LogEvidence, LogLine, Subject
 from . import Fact
 
 __all__ = ["facts"]
@@ -46,4 +46,4 @@ def _fact(before: LogLine, waited: LogLine) -> list[Fact]:
     silent = waited.time_s - before.time_s
     values: dict[str, float | str] = {"begun": begun[0], "silent_s": silent}
     words = text(f'nothing for {silent:.0f} s after "{begun[0]}"', f"“{begun[0]}” 之后 {silent:.0f} 秒没有输出")
-    return [Fact("last_at_work", before, values, rank, () if rank is None else (f"rank {rank}",), words)]
+    return [Fact("last_at_work", before, values, rank, () if rank is None else (Subject("rank", rank),), words)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ....language import text
-from ....model import LogEvidence, LogLine
+from ....model import LogEvidence, LogLine, Subject
 from . import Fact
 
 __all__ = ["facts"]
@@ -72,4 +72,4 @@ def _fact(line: LogLine, sides: list[tuple[str, str, int | None]]) -> Fact:
         }
         words = text(f"rank {blamed[0]} is behind by {high - low}", f"rank {blamed[0]} 落后 {high - low} 个")
         blamed = blamed[:1]
-    return Fact("ranks_mismatched", line, values, int(blamed[0]), tuple(f"rank {r}" for r in blamed), words)
+    return Fact("ranks_mismatched", line, values, int(blamed[0]), tuple(Subject("rank", int(r)) for r in blamed), words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ....language import text
-from ....model import LogEvidence, LogLine
+from ....model import LogEvidence, LogLine, Subject
 from ..launch import rank_of, ranks
 from . import Fact
 
@@ -32,4 +32,4 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     listed = ", ".join(map(str, missing))
     values: dict[str, float | str] = {"missing_rank": listed, "reporting_count": float(len(reporting))}
     words = text(f"all but rank {listed} report that they waited", f"除 rank {listed} 外都报告了等待")
-    return [Fact("rank_not_reporting", at, values, missing[0], tuple(f"rank {r}" for r in missing), words)]
+    return [Fact("rank_not_reporting", at, values, missing[0], tuple(Subject("rank", r) for r in missing), words)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ....language import text
-from ....model import LogEvidence, LogLine
+from ....model import LogEvidence, LogLine, Subject
 from ..launch import is_of_launcher, rank_of, ranks
 from . import Fact
 
@@ -40,4 +40,4 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     words = text(
         f"rank {listed} reports no lost connection and no error", f"rank {listed} 既没有报告连接断开，也没有报错"
     )
-    return [Fact("peer_left", at, values, left[0], tuple(f"rank {r}" for r in left), words)]
+    return [Fact("peer_left", at, values, left[0], tuple(Subject("rank", r) for r in left), words)]

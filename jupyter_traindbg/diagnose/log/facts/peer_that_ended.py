@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ....model import LogEvidence
+from ....model import LogEvidence, Subject
 from . import Fact
 
 __all__ = ["facts"]
@@ -31,7 +31,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
                 "ended_task": task,
                 "ended_code": found[4] or found[3],
             }
-            return [
-                Fact("peer_that_ended", line, values, int(task) if task.isdigit() else None, (f"rank {task}", found[1]))
-            ]
+            rank = int(task) if task.isdigit() else None
+            ended = Subject("rank", task if rank is None else rank)
+            return [Fact("peer_that_ended", line, values, rank, (ended, Subject("thing", found[1])))]
     return []

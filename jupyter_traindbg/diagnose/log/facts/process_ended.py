@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ....model import LogEnd, LogError, LogEvidence
+from ....model import LogEnd, LogError, LogEvidence, Subject, rank_subjects
 from ..exceptions import inner_user_frame
 from ..findings import MOST_BLAMED
 from ..launch import crash, is_of_launcher, rank_of
@@ -60,5 +60,5 @@ def _fact(name: str, ended: Sequence[LogEnd], stacks: Iterable[LogError] = ()) -
     stack = next((s for s in stacks if rank_of(s.line) in (end.rank, None) or end.rank is None), None)
     if stack is not None and (frame := inner_user_frame(stack)):
         told |= {"file": frame.file, "line": str(frame.line), "function": frame.function}
-    who = tuple(f"rank {r}" for r in ranks) or ((f"pid {end.pid}",) if end.pid else ())
+    who = rank_subjects(ranks) or ((Subject("process", end.pid),) if end.pid else ())
     return Fact(name, end.line, {k: v for k, v in told.items() if v}, end.rank, who)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from ....language import text
-from ....model import LogError, LogEvidence, LogFrame, LogLine
+from ....model import LogError, LogEvidence, LogFrame, LogLine, Subject
 from ..exceptions import inner_user_frame
 from ..launch import is_of_launcher, rank_of, ranks
 from ..trends import line_at
@@ -83,7 +83,7 @@ def _told(evidence: LogEvidence, stood: Mapping[int, LogError]) -> list[Fact]:
         f"rank {values['odd_rank']} 在 {values['odd_place']}；rank {values['other_rank']} 在 {values['other_place']}",
     )
     blamed = [r for place in (places if alike else [odd]) for r in places[place]]
-    who = tuple(f"rank {r}" for r in sorted(blamed))
+    who = tuple(Subject("rank", r) for r in sorted(blamed))
     return [Fact("ranks_apart", _said_at(evidence, stood[places[odd][0]]), values, places[odd][0], who, words)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ....language import text
-from ....model import LogEvidence, LogLine
+from ....model import LogEvidence, LogLine, Subject
 from . import Fact
 
 __all__ = ["facts"]
@@ -43,4 +43,4 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         f"rank {named} did not submit what the others wait for", f"rank {named} 没有提交其他 rank 正在等待的操作"
     )
     values: dict[str, float | str] = {"stalled_ranks": named, "stalled_count": float(len(stalled))}
-    return [Fact("ranks_not_submitting", at, values, None, tuple(f"rank {r}" for r in ranks), words)]
+    return [Fact("ranks_not_submitting", at, values, None, tuple(Subject("rank", r) for r in ranks), words)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ....model import LogEvidence
+from ....model import LogEvidence, things
 from . import Fact
 
 __all__ = ["facts"]
@@ -22,5 +22,5 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         crash, worker = _CRASH.search(line.text), _WORKER.match(line.who)
         if crash and worker:
             values: dict[str, float | str] = {"fatal": crash[1] or crash[2], "pid": worker[1]}
-            return [Fact("ray_worker_crashed", line, values, line.rank, (line.who,))]
+            return [Fact("ray_worker_crashed", line, values, line.rank, tuple(things([line.who])))]
     return []

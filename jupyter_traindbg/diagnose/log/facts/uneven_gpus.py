@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ....model import LogEvidence, LogLine
+from ....model import LogEvidence, LogLine, Subject
 from . import Fact
 
 __all__ = ["facts"]
@@ -34,7 +34,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         "busy_percent": str(min(table[g][0] for g in busy)),
         "idle_percent": str(max(table[g][0] for g in idle)),
     }
-    return [Fact("uneven_gpus", table[idle[0]][1], values, who=tuple(f"GPU {g}" for g in idle))]
+    return [Fact("uneven_gpus", table[idle[0]][1], values, who=tuple(Subject("gpu", g) for g in idle))]
 
 
 def _tables(evidence: LogEvidence) -> list[dict[int, tuple[int, LogLine]]]:
