@@ -15,6 +15,7 @@
     ├── DeadlineExceeded        no answer in time
     ├── AgentRefused            the agent said no (token, uid, version)
     ├── ActionRefused           an action was not done, and nothing was changed
+    │   └── StepOver            ... since the step that was agreed on was over
     ├── ProbeFailed             the agent answered with an error
     ├── BadDump                 a file or directory that is no flight-recorder dump, is damaged, or would run code
     ├── BadConfig               a configuration that cannot be read; says which line of it
@@ -49,6 +50,7 @@ __all__ = [
     "NotPermitted",
     "ProbeFailed",
     "RayVersion",
+    "StepOver",
     "TargetGone",
     "TraindbgError",
     "UnknownTarget",
@@ -218,6 +220,10 @@ class ActionRefused(TraindbgError):
     """What was asked for does not make sense, or cannot be done on all ranks together; nothing was changed."""
 
     default_next_step = "nothing was changed; `traindbg lr TARGET` and `traindbg steps TARGET` show how things are"
+
+
+class StepOver(ActionRefused):
+    """A rank was past the step that was agreed on before all had agreed."""
 
 
 class ProbeFailed(TraindbgError):

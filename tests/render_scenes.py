@@ -47,6 +47,7 @@ from jupyter_traindbg.model import (
     OptimizerGroup,
     OptimizerLr,
     Picture,
+    Problem,
     Rank,
     RankChange,
     RankFreed,
@@ -311,7 +312,8 @@ def gpu_hung() -> GpuReport:
         NotAvailable("the driver does not answer"),
     )  # fmt: skip
     return GpuReport(
-        tuple(device(i, **nothing) for i in range(8)), "580.01", NOT_HERE, "the NVIDIA driver did not answer in 10 s", (4242, 4243), 10.0,
+        tuple(device(i, **nothing) for i in range(8)), "580.01", NOT_HERE, Problem("the NVIDIA driver did not answer in 10 s"),
+        (4242, 4243), 10.0,
         hung_call="nvmlDeviceGetUtilizationRates",
     )  # fmt: skip
 
@@ -431,7 +433,7 @@ EMPTY: dict[str, Result] = {
         (RankFreed(0, 1000, "at once", 0, 0, 0, NOT_HERE, NOT_HERE, NOT_HERE, NOT_HERE, 0.0),), zero_grad=False
     ),
     "memory": Memory((RankMemory(0, 1000, 0, 0, (), NOT_HERE, ()),)),
-    "gpu": GpuReport((), NOT_HERE, NOT_HERE, "there is no NVIDIA driver"),
+    "gpu": GpuReport((), NOT_HERE, NOT_HERE, Problem("there is no NVIDIA driver")),
     "checkpoint verified": Verified("ckpt", "", NOT_HERE, (), 0, 0.0),
     "checkpoint inspected": Inspected("ckpt", "safetensors", 8, (), NOT_HERE, "", (), (), NOT_HERE),
     "checkpoint compared": Compared("a", "b", 0, 0, 0, ()),

@@ -10,7 +10,7 @@ import numpy as np
 
 from jupyter_traindbg.live import Feed
 from jupyter_traindbg.live.series import COLUMNS
-from jupyter_traindbg.model import Diagnosis, GpuReport, NewSteps, NotAvailable
+from jupyter_traindbg.model import Diagnosis, GpuReport, NewSteps, NotAvailable, Problem
 
 FIELDS = (
     "step",
@@ -101,7 +101,7 @@ class Synthetic:
         raise NotImplementedError("a synthetic job has no processes")
 
     def gpu(self, *, timeout: float) -> GpuReport:
-        return GpuReport((), NotAvailable("synthetic"), NotAvailable("synthetic"), "no GPU")
+        return GpuReport((), NotAvailable("synthetic"), NotAvailable("synthetic"), Problem("no GPU"))
 
 
 def million(ranks: int, steps: int = 1_000_000, stride: int = 2000) -> Feed:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..agent.agreed import ABORT, COMMIT, TOO_LATE
+from ..agent.agreed import ABORT, COMMIT
 from ..attach.base import Link, whole_job
 from ..attach.together import each
-from ..errors import ActionRefused, TraindbgError
+from ..errors import ActionRefused, StepOver, TraindbgError
 from ..outside import procfs
 from .ballot import Ballot, open_ballot
 from .matching import Pace, Unmatched, margin, numbered_alike, offsets
@@ -164,7 +164,7 @@ class _Round:
 
         self._after = after
         answers = each(self._links, one)
-        late = [isinstance(a, ActionRefused) and TOO_LATE in a.cause for _, a in answers]
+        late = [isinstance(a, StepOver) for _, a in answers]
         for (link, answer), was_late in zip(answers, late, strict=True):
             if isinstance(answer, TraindbgError) and not was_late:
                 raise answer if isinstance(answer, ActionRefused) else _cannot_take_part(link, answer)

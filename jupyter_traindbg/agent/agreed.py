@@ -23,7 +23,6 @@ from .safepoint import Request, SafePoints
 COMMIT, ABORT = "commit", "abort"
 IN_STORE = "store:"
 """How the name of a decision begins that is a key of the store, and no path."""
-TOO_LATE = "was over before all ranks had agreed"
 """How a rank says that the chosen step lies behind it: choose one further ahead."""
 
 
@@ -115,7 +114,9 @@ class Agreed:
         passed = max(self._passed, self._begun) if exact else self._passed
         if 0 < after_step <= passed and pending.at_step is None:
             self.drop(pending)
-            raise Refused(f"step {after_step} {TOO_LATE}", "try again: the margin grows")
+            raise Refused(
+                f"step {after_step} was over before all ranks had agreed", "try again: the margin grows", too_late=True
+            )
         self.known[ident] = pending
 
     def drop(self, pending: Pending) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """Why not, in one line, and what the person can do instead."""
+    """Why not, in one line, and what the person can do instead. ``too_late``: the step that was agreed on is over; another one may do."""
 
-    def __init__(self, cause: str, next_step: str = "") -> None:
+    def __init__(self, cause: str, next_step: str = "", too_late: bool = False) -> None:
         super().__init__(cause)
-        self.cause, self.next_step = cause, next_step
+        self.cause, self.next_step, self.too_late = cause, next_step, too_late

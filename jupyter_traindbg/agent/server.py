@@ -171,7 +171,7 @@ class Server:
         except LookupError as e:
             return _error(ident, NO_METHOD, str(e))
         except Refused as e:
-            return _error(ident, REFUSED, e.cause, {"next_step": e.next_step})
+            return _error(ident, REFUSED, e.cause, {"next_step": e.next_step, "too_late": e.too_late})
         except BaseException as e:
             where = traceback.extract_tb(e.__traceback__)[-1]
             place = f"{os.path.basename(where.filename)}:{where.lineno}"

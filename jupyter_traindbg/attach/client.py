@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from ..agent import rendezvous
-from ..errors import ActionRefused, AgentRefused, DeadlineExceeded, ProbeFailed, TargetGone
+from ..errors import ActionRefused, AgentRefused, DeadlineExceeded, ProbeFailed, StepOver, TargetGone
 from ..outside import procfs
 
 HELLO_S = 2.0
@@ -158,7 +158,8 @@ class AgentClient:
         if code in (PROBE_FAILED, NO_METHOD):
             raise ProbeFailed(f"process {self.pid}: {message}")
         if code == REFUSED:
-            raise ActionRefused(message, str(error["data"]["next_step"]) or None)
+            kind = StepOver if error["data"].get("too_late") else ActionRefused
+            raise kind(message, str(error["data"]["next_step"]) or None)
         self._drop()
         raise AgentRefused(
             f"the agent of process {self.pid} refused: {message}",

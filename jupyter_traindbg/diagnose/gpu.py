@@ -81,7 +81,7 @@ def _silent_driver(report: GpuReport) -> Iterator[Finding]:
         return
     evidence = [text(f"no answer to {report.hung_call}", f"{report.hung_call} 没有返回")]
     if report.problem:
-        evidence.append(report.problem.partition("; ")[0])
+        evidence.append(report.problem.cause)
     evidence += report.notes
     for device in report.devices:
         evidence += [f"{_name(device)}: {line}" for line in _told(device)]

@@ -187,6 +187,7 @@ def _present(
         joining=one.joining,
         making=one.making,
         problem=one.problem,
+        shut_out=one.shut_out,
     )
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "NA",
     "Maybe",
     "NotAvailable",
+    "Problem",
     "Result",
     "Silent",
     "StepNumber",
@@ -57,6 +58,21 @@ Maybe = Union[T, NotAvailable]  # noqa: UP007 - an alias with a type variable ne
 def available(value: Maybe[T]) -> bool:
     """True where a measurement exists (``0`` and ``""`` exist)."""
     return not isinstance(value, NotAvailable)
+
+
+class Problem(str):
+    """Why something could not be measured, and what to do about it: the line ``cause; next step``, and its parts."""
+
+    cause: str
+    next_step: str
+
+    def __new__(cls, cause: str, next_step: str = "") -> Problem:
+        made = super().__new__(cls, f"{cause}; {next_step}" if next_step else cause)
+        made.cause, made.next_step = cause, next_step
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Problem, (self.cause, self.next_step)
 
 
 class Worded:
@@ -145,8 +161,8 @@ class Result:
         return ()
 
     @property
-    def failure(self) -> str | None:
-        """Why nothing could be measured at all, in one line; None where something was."""
+    def failure(self) -> Problem | None:
+        """Why nothing could be measured at all; None where something was."""
         return None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Maybe, NotAvailable, Result, Silent, Worded
+from .base import Maybe, NotAvailable, Problem, Result, Silent, Worded
 from .finding import Excerpt, Finding
 from .observed import ProcessStacks
 from .sockets import Socket
@@ -324,6 +324,8 @@ class RankEvidence:
     soundness: Maybe[Soundness] = _NOT_MEASURED
     problem: str = ""
     """Why its agent did not answer, in one line; empty where it did."""
+    shut_out: bool = False
+    """Its agent is in it, or on its way, and cannot run: no Python does, as where C code holds the GIL."""
 
 
 @dataclass(frozen=True)
@@ -475,10 +477,10 @@ class Diagnosis(Result):
         return tuple(self.verdict)
 
     @property
-    def failure(self) -> str | None:
+    def failure(self) -> Problem | None:
         if self.state != "not known" or self.verdict or not self.silent:
             return None
-        return f"no rank could be looked at: {self.silent[0].reason}"
+        return Problem(f"no rank could be looked at: {self.silent[0].reason}")
 
     @property
     def undecided(self) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .base import Maybe, NotAvailable, Result, Silent, StepNumber, step_number
+from .base import Maybe, NotAvailable, Problem, Result, Silent, StepNumber, step_number
 from .changed import InForce, LogEntry
 from .finding import Finding
 from .waits import ThreadState, Wait
@@ -58,6 +58,8 @@ class Rank:
     frameworks: Sequence[str] = ()
     agent: bool = True
     note: str = ""
+    worker: str = ""
+    """What a Ray cluster calls it; empty outside of one."""
 
 
 @dataclass(frozen=True)
@@ -435,7 +437,7 @@ class GpuReport(Result):
     devices: Sequence[Device]
     driver: Maybe[str]
     cuda_driver: Maybe[str]
-    problem: str | None = None
+    problem: Problem | None = None
     stuck_pids: Sequence[int] = ()
     taken_s: float = 0.0
     verdict: Sequence[Finding] = field(default_factory=tuple)
@@ -447,5 +449,5 @@ class GpuReport(Result):
         return tuple(self.verdict)
 
     @property
-    def failure(self) -> str | None:
+    def failure(self) -> Problem | None:
         return self.problem if not self.devices and not self.verdict else None

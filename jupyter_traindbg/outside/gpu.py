@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from jupyter_traindbg.model import NA, Device, DeviceProcess, GpuReport, NotAvailable, Xid, available
+from jupyter_traindbg.model import NA, Device, DeviceProcess, GpuReport, NotAvailable, Problem, Xid, available
 
 __all__ = ["cuda_indices", "report"]
 
@@ -37,14 +37,21 @@ NOT_SUPPORTED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, NO_PERMISSION, VERSION_MISM
 FAULTS: dict[int, Literal["lost", "reset required"]] = {15: "lost", 16: "reset required"}
 
 START_PROBLEMS = {
-    LIBRARY_NOT_FOUND: "no NVIDIA driver library (libnvidia-ml.so.1) on this machine; if it should have GPUs, install "
-    "the driver, or start the container with `--gpus all`",
-    DRIVER_NOT_LOADED: "the NVIDIA library is here but the kernel driver is not loaded; `sudo modprobe nvidia`, and "
-    "`sudo dmesg | grep NVRM` says why where that fails",
-    VERSION_MISMATCH: "the NVIDIA library and the loaded kernel driver are of different versions (the driver was "
-    "updated under a running system), so no new process can use the GPUs; reboot, or stop all GPU processes and reload "
-    "the driver (`sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia`)",
-    NO_PERMISSION: "the NVIDIA driver refuses this user; check who may open it (`ls -l /dev/nvidia*`)",
+    LIBRARY_NOT_FOUND: Problem(
+        "no NVIDIA driver library (libnvidia-ml.so.1) on this machine",
+        "if it should have GPUs, install the driver, or start the container with `--gpus all`",
+    ),
+    DRIVER_NOT_LOADED: Problem(
+        "the NVIDIA library is here but the kernel driver is not loaded",
+        "`sudo modprobe nvidia`, and `sudo dmesg | grep NVRM` says why where that fails",
+    ),
+    VERSION_MISMATCH: Problem(
+        "the NVIDIA library and the loaded kernel driver are of different versions (the driver was updated under a running system), "
+        "so no new process can use the GPUs",
+        "reboot, or stop all GPU processes and reload the driver "
+        "(`sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia`)",
+    ),
+    NO_PERMISSION: Problem("the NVIDIA driver refuses this user", "check who may open it (`ls -l /dev/nvidia*`)"),
 }
 SICK = "see `sudo dmesg | grep -E 'NVRM|Xid'`; where it stays so, only a GPU reset or a reboot helps"
 
@@ -113,10 +120,11 @@ class _Helper(subprocess.Popen[bytes]):
     def __del__(self) -> None:
         """Nothing: `_left` has the reaping."""
 
-    def problem(self) -> str:
-        return (
+    def problem(self) -> Problem:
+        return Problem(
             f"the NVIDIA driver does not answer: a helper (pid {self.pid}) has been stuck in {self.call} for "
-            f"{time.monotonic() - self.since:.0f} s and cannot be killed, so no other was started; {SICK}"
+            f"{time.monotonic() - self.since:.0f} s and cannot be killed, so no other was started",
+            SICK,
         )
 
 
@@ -133,7 +141,7 @@ class _Reading:
     call: str | None = None
     ended: bool = False
     crash: str | None = None
-    problem: str | None = None
+    problem: Problem | None = None
     hung_call: str | None = None
 
     def take(self, line: bytes) -> None:
@@ -166,7 +174,7 @@ class _Reading:
             return NA("the GPU is lost" if fault == "lost" else "the GPU must be reset")
         if "/" in device and name not in MIG_FIELDS:
             return NA("NVML does not give it for a MIG instance")
-        cause = (self.problem or "NVML did not say").partition("; ")[0]
+        cause = self.problem.cause if self.problem is not None else "NVML did not say"
         return NA(f"not read: {cause}")
 
 
@@ -174,7 +182,7 @@ def _read(reading: _Reading, started: float, deadline_s: float) -> None:
     """Run the helper, and leave in `reading` what it said and what went wrong."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
-        reading.problem = "the Python package nvidia-ml-py is not installed here; `pip install nvidia-ml-py`"
+        reading.problem = Problem("the Python package nvidia-ml-py is not installed here", "`pip install nvidia-ml-py`")
         return
     site_directory = os.path.dirname(
         spec.origin if spec.submodule_search_locations is None else os.path.dirname(spec.origin)
@@ -190,8 +198,9 @@ def _read(reading: _Reading, started: float, deadline_s: float) -> None:
             start_new_session=True,  # an interrupt of the notebook is not for it
         )
     except OSError as error:
-        reading.problem = (
-            f"no helper process could be started: {error}; check {sys.executable!r} and the process limit (`ulimit -u`)"
+        reading.problem = Problem(
+            f"no helper process could be started: {error}",
+            f"check {sys.executable!r} and the process limit (`ulimit -u`)",
         )
         return
     quiet_s = min(max(QUIET_S, deadline_s / 5), deadline_s / 2)
@@ -243,31 +252,34 @@ def _judge(helper: _Helper, reading: _Reading, silent_s: float | None, quiet_s: 
         status = helper.returncode
         ending = signal.strsignal(-status) if status is not None and status < 0 else f"exit status {status}"
         where = reading.call or "its start"
-        reading.problem = (
-            f"the NVML helper failed in {where} ({reading.crash or ending}); see whether `nvidia-smi` works"
+        reading.problem = Problem(
+            f"the NVML helper failed in {where} ({reading.crash or ending})", "see whether `nvidia-smi` works"
         )
     elif reading.call is None:
-        reading.problem = (
-            f"the NVML helper did not start in {silent_s:.1f} s; try a longer --timeout, this machine is busy"
+        reading.problem = Problem(
+            f"the NVML helper did not start in {silent_s:.1f} s", "try a longer --timeout, this machine is busy"
         )
     elif silent_s >= quiet_s:
         reading.hung_call = reading.call
         asleep = " (the asking process is in uninterruptible sleep)" if state == "D" else ""
         silence = f"no reply to {reading.call} in {silent_s:.1f} s{asleep}"
-        reading.problem = f"the NVIDIA driver does not answer: {silence}; {SICK}"
+        reading.problem = Problem(f"the NVIDIA driver does not answer: {silence}", SICK)
     else:
-        reading.problem = f"the NVIDIA driver is slow: time was up in {reading.call}; try a longer --timeout"
+        reading.problem = Problem(f"the NVIDIA driver is slow: time was up in {reading.call}", "try a longer --timeout")
 
 
-def _refusal(reading: _Reading) -> str | None:
+def _refusal(reading: _Reading) -> Problem | None:
     """Why a helper that came to its end has no devices; None where it has."""
     if ("", "init") in reading.refused:
         reason, code = reading.refused["", "init"]
-        return START_PROBLEMS.get(code, f"NVML could not start: {reason} (error {code}); run `nvidia-smi`, and {SICK}")
+        unknown = Problem(f"NVML could not start: {reason} (error {code})", f"run `nvidia-smi`, and {SICK}")
+        return START_PROBLEMS.get(code, unknown)
     if ("", "count") in reading.refused:
-        return f"NVML could not count the GPUs: {reading.refused['', 'count'][0]}; run `nvidia-smi`"
+        return Problem(f"NVML could not count the GPUs: {reading.refused['', 'count'][0]}", "run `nvidia-smi`")
     if not reading.facts["", "count"]:
-        return "the NVIDIA driver works but shows no GPU here; a container needs `--gpus all`, a host: `lspci`"
+        return Problem(
+            "the NVIDIA driver works but shows no GPU here", "a container needs `--gpus all`, a host: `lspci`"
+        )
     return None
 
 

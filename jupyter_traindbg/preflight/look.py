@@ -230,9 +230,5 @@ def _environment(found: Preflight) -> list[Finding]:
     """What is wrong with the environment that a program started from here would get."""
     own: Mapping[str, str] = {name: value for name, value in os.environ.items() if procfs.TRAINING_ENV.fullmatch(name)}
     names = [i.name for i in found.interfaces if i.up and i.addresses]
-    judged = environment.findings({0: own}, backend=found.backend, versions=found.versions, interfaces={0: names})
-    return [
-        dataclasses.replace(finding, evidence=[line.removeprefix("rank 0: ") for line in finding.evidence])
-        for finding in judged
-        if finding.severity != "info"
-    ]
+    judged = environment.of_process(own, backend=found.backend, versions=found.versions, interfaces=names)
+    return [one.finding for one in judged if one.finding.severity != "info"]

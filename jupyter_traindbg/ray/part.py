@@ -96,8 +96,7 @@ class _Worker(Link):
         found = super().identify(deadline_s)
         if not self.member.trainer or found.world_size == 1:
             self.rank, self.world_size = self.member.rank, self.member.world_size
-        note = "; ".join(filter(None, (self.member.who, found.note)))
-        return dataclasses.replace(found, rank=self.rank, world_size=self.world_size, note=note)
+        return dataclasses.replace(found, rank=self.rank, world_size=self.world_size, worker=self.member.who)
 
 
 class RelayedLink(Link):

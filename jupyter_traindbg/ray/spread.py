@@ -300,11 +300,11 @@ class Spread(Job):
 
 def _key(rank: Rank) -> tuple[int, str]:
     """The process that a part's answer is about: two hosts may both have a pid."""
-    return rank.pid, rank.note.partition(";")[0]
+    return rank.pid, rank.worker
 
 
 def _not_entered(member: Member) -> Rank:
     unknown = NotAvailable("not entered yet: a question that needs it does so")
     return Rank(
-        member.rank, member.world_size, member.pid, "not entered", unknown, unknown, agent=False, note=member.who
+        member.rank, member.world_size, member.pid, "not entered", unknown, unknown, agent=False, worker=member.who
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..language import text
-from ..model import Finding, Result, Silent
+from ..model import Finding, Problem, Result, Silent
 from .blocks import Answer, Block, Card, Inline, Line, Pair, Pairs, Span
 from .grouping import compact_ranks, group_by, rank_list
 
@@ -31,13 +31,13 @@ def document(result: Result, findings: Sequence[Finding] | None = None) -> list[
     return [*blocks, *silences(getattr(result, "silent", ())), *details]
 
 
-def _failed(failure: str, answer: Block) -> Iterator[Block]:
+def _failed(failure: Problem, answer: Block) -> Iterator[Block]:
     """Nothing was measured: that is the answer then."""
     assert isinstance(answer, Answer)
-    why, _, step = failure.partition("; ")
-    yield Answer([text("nothing could be measured: ", "没有测到任何数据："), why], answer.about, "bad")
-    if step:
-        yield Line(_next(step))
+    why = text("nothing could be measured: ", "没有测到任何数据：")
+    yield Answer([why, failure.cause], answer.about, "bad")
+    if failure.next_step:
+        yield Line(_next(failure.next_step))
 
 
 def _next(step: str) -> Inline:

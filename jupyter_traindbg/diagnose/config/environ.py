@@ -19,14 +19,12 @@ def rule(plan: Plan) -> list[Finding]:
     if not whole:
         return []
     backend = plan.backend.value if plan.backend is not None else "nccl" if plan.machine.gpus else None
-    interfaces = {0: plan.machine.interfaces} if plan.machine.interfaces else None
-    judged = environment.findings({0: whole}, backend=backend, versions=plan.machine.versions, interfaces=interfaces)
+    interfaces = plan.machine.interfaces or None
+    judged = environment.of_process(whole, backend=backend, versions=plan.machine.versions, interfaces=interfaces)
     found = []
     for one in judged:
-        evidence = [line.removeprefix("rank 0: ") for line in one.evidence]
-        names = {line.partition("=")[0] for line in evidence}
-        set_here = [plan.environ[name] for name in sorted(names & plan.environ.keys())]
-        if one.severity != "info" or set_here:
+        set_here = [plan.environ[name] for name in sorted(plan.environ.keys() & one.names)]
+        if one.finding.severity != "info" or set_here:
             where = next((given.where for given in set_here if given.line is not None), None)
-            found.append(dataclasses.replace(one, evidence=evidence, where=where))
+            found.append(dataclasses.replace(one.finding, where=where))
     return found

@@ -16,7 +16,7 @@ from ..knowledge import Variable
 from . import meeting, speed, table, watching
 from .setting import Judged, Setting, shown
 
-__all__ = ["findings", "rows"]
+__all__ = ["findings", "of_process", "rows"]
 
 ORDER: tuple[Standing, ...] = (
     "harmful",
@@ -48,6 +48,14 @@ def findings(
     """
     setting = Setting(environ_by_rank, backend, versions, interfaces or {})
     return [judged.finding for judged in _judged(setting)]
+
+
+def of_process(
+    environ: Mapping[str, str], *, backend: str | None, versions: Mapping[str, str], interfaces: Sequence[str] | None
+) -> list[Judged]:
+    """The same of one process that is no rank (yet), each with the variables that it is about; evidence names no rank."""
+    seen = {} if interfaces is None else {0: interfaces}
+    return _judged(Setting({0: environ}, backend, versions, seen, of_ranks=False))
 
 
 def rows(

@@ -38,6 +38,8 @@ class Setting:
     backend: str | None
     versions: Mapping[str, str]
     interfaces: Mapping[int, Sequence[str]]
+    of_ranks: bool = True
+    """False for the environment of one process that is no rank: evidence then names none."""
 
     @cached_property
     def names(self) -> list[str]:
@@ -151,11 +153,15 @@ def judge(
 def _evidence(setting: Setting, name: str) -> list[str]:
     lines = []
     for value, ranks in setting.values(name)[:FEW]:
-        who = ranks_in_words(ranks, len(setting.environ))
+        if setting.of_ranks:
+            who = ranks_in_words(ranks, len(setting.environ))
+            en, zh = f"{who}: ", f"{who}："
+        else:
+            en = zh = ""
         lines.append(
-            text(f"{who}: {name} is not set", f"{who}：未设置 {name}")
+            text(f"{en}{name} is not set", f"{zh}未设置 {name}")
             if value is None
-            else f"{who}: {name}={shown(name, value)}"
+            else f"{en}{name}={shown(name, value)}"
         )
     return lines
 

@@ -162,8 +162,7 @@ def _gil_holder(rank: RankEvidence) -> Thread | None:
     first = seen[0] if seen else None
     if first is None or any(t is None or t.frames != first.frames for t in seen):
         return None
-    shut_out = "GIL" in rank.problem or not rank.problem
-    return seen[-1] if shut_out or first.state in ASLEEP else None
+    return seen[-1] if rank.shut_out or not rank.problem or first.state in ASLEEP else None
 
 
 def _role(seen: View) -> Role:

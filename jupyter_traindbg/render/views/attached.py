@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from ...language import text
 from ...model import Attached, Rank
@@ -18,10 +17,8 @@ NEXT = ("%watch", "%diagnose", "%plot", "%stacks", "%grads", "%lr", "%memory", "
 def view(result: Attached) -> Iterator[Block]:
     yield _answer(result)
     told = {(s.rank, s.pid): s.reason for s in result.silent}
-    ranks, names = list(result.ranks), {}
-    if result.target.startswith("ray:"):  # whose processes have names, with which their notes begin
-        names = {r.rank: r.note.partition("; ")[0] for r in ranks}
-        ranks = [replace(r, note=r.note.partition("; ")[2], world_size=len(ranks)) for r in ranks]
+    ranks = list(result.ranks)
+    names = {r.rank: r.worker for r in ranks if r.worker}
     columns = [
         Column("workers" if names else "ranks", wrap=True),
         Column("pid", spare=True),

@@ -21,7 +21,7 @@ from jupyter_traindbg.agent.agreed import Agreed
 from jupyter_traindbg.agent.refused import Refused
 from jupyter_traindbg.agent.safepoint import NEXT_BATCH, SafePoints
 from jupyter_traindbg.attach.base import Link
-from jupyter_traindbg.errors import ActionRefused, DeadlineExceeded, GilHeld, TraindbgError
+from jupyter_traindbg.errors import ActionRefused, DeadlineExceeded, GilHeld, StepOver, TraindbgError
 from jupyter_traindbg.model import NotAvailable
 from jupyter_traindbg.model import Rank as RankFound
 
@@ -77,7 +77,7 @@ class FakeRank(Link):
         try:
             return getattr(self, f"_{name}")(params)
         except Refused as e:
-            raise ActionRefused(e.cause, e.next_step) from e
+            raise (StepOver if e.too_late else ActionRefused)(e.cause, e.next_step) from e
 
     def _pace(self, params: dict[str, Any]) -> dict[str, Any]:
         paces = {"usual_step_s": STEP_S, "mean_step_s": STEP_S, "since_last_step_s": 0.0}

@@ -14,13 +14,13 @@ from played_ranks import GOING, NOT_YET, STILL, SURVEY, Cast, Played, did
 
 from jupyter_traindbg.actions import checkpoint
 from jupyter_traindbg.actions.checkpoint import save
-from jupyter_traindbg.agent.agreed import TOO_LATE
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import (
     ActionRefused,
     BadCheckpoint,
     DeadlineExceeded,
     ProbeFailed,
+    StepOver,
     TargetGone,
     TraindbgError,
 )
@@ -67,7 +67,7 @@ def test_two_ranks_agree_on_a_step_and_only_the_lowest_writes_the_weights(cast: 
 
 
 def test_an_attempt_that_came_too_late_is_no_end_of_the_checkpoint(cast: Cast, tmp_path: Path) -> None:
-    late = iter([ActionRefused(f"step 9 {TOO_LATE}")])
+    late = iter([StepOver("step 9 was over")])
 
     def prepare(params: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
         for error in late:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_traindbg.diagnose.gpu import findings
-from jupyter_traindbg.model import Device, DeviceProcess, Finding, GpuReport, NotAvailable, Xid
+from jupyter_traindbg.model import Device, DeviceProcess, Finding, GpuReport, NotAvailable, Problem, Xid
 
 GIB = 1024**3
 ABSENT = NotAvailable("a test")
@@ -73,14 +73,14 @@ def test_nothing_wrong_gives_nothing() -> None:
 
 def test_nothing_measured_gives_nothing() -> None:
     assert judge(BLIND) == []
-    assert judge(problem="no NVIDIA driver library on this machine") == []
+    assert judge(problem=Problem("no NVIDIA driver library on this machine")) == []
 
 
 def test_a_silent_driver_blames_the_stuck_processes() -> None:
     finding = the_one(
         HEALTHY,
         hung_call="nvmlInit",
-        problem="the driver does not answer; see dmesg",
+        problem=Problem("the driver does not answer", "see dmesg"),
         stuck_pids=[41, 42],
         notes=["Xid 79"],
     )

@@ -294,7 +294,12 @@ def test_uninterruptible_sleep_outranks_the_gil_that_is_held_meanwhile() -> None
     main = ThreadActivity(1002, "python", "D", 0.0, 0, wchan="nfs_wait_bit_killable")
     asleep = [thread(DISK, Wait("file", "open"), state="in uninterruptible sleep", holds_gil=True)]
     hung = rank(
-        2, asleep, source="py-spy", problem="C code holds the GIL", activity=activity(1002, state="D", threads=[main])
+        2,
+        asleep,
+        source="py-spy",
+        problem="C code holds the GIL",
+        shut_out=True,
+        activity=activity(1002, state="D", threads=[main]),
     )
     finding = judged(*OTHERS, hung).findings[0]
     assert (finding.code, finding.where) == ("uninterruptible", f"{TRAIN}:33 read_shard")
@@ -325,6 +330,7 @@ def test_a_c_call_that_keeps_the_gil(cpu: float, word: str) -> None:
         source="py-spy",
         cpu=cpu,
         problem="C code in process 1002 holds the GIL",
+        shut_out=True,
         collectives=NotAvailable("no agent"),
     )
     found = judged(*OTHERS, hung, sources=source(55, 'TRAILING.sub("", line)'))

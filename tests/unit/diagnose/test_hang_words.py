@@ -60,6 +60,7 @@ HELD = rank(
     [thread(user(55, "clean"), state="waiting", holds_gil=True)],
     source="py-spy",
     problem="C code holds the GIL",
+    shut_out=True,
     collectives=NotAvailable("no agent"),
 )
 SHUTDOWN = Frame(f"{STD}/threading.py", 1590, "_shutdown", library=True)

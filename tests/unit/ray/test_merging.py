@@ -10,6 +10,7 @@ from jupyter_traindbg.model import (
     Finding,
     GpuReport,
     NotAvailable,
+    Problem,
     ProcessStacks,
     Silent,
     Stacks,
@@ -36,7 +37,7 @@ def test_what_one_host_does_not_have_another_tells() -> None:
     missing = NotAvailable("no NVIDIA driver")
     finding = Finding("gpu_lost", "critical", "a GPU is lost")
     reports = [
-        GpuReport((), missing, missing, "no NVIDIA driver"),
+        GpuReport((), missing, missing, Problem("no NVIDIA driver")),
         GpuReport((), "550.1", "12.4", None, verdict=(finding,)),
     ]
     both = merged(reports)

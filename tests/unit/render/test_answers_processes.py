@@ -27,6 +27,7 @@ from jupyter_traindbg.model import (
     Frame,
     GpuReport,
     NotAvailable,
+    Problem,
     Rank,
     RayRescued,
     Result,
@@ -220,7 +221,7 @@ OLD = (Xid(79, 90000.0),)
         (gpus(used(1, 1, throttle_reasons=("hardware power brake",))),
          "▲ 1 GPU, 1 of 80 GiB taken, 50 % busy; GPU 1 is slowed down by its hardware"),
         (gpus(used(0, 61), verdict=(INFO,)), "● 1 GPU, 61 of 80 GiB taken, 50 % busy"),
-        (gpus(used(0, 61), problem="the helper failed"), "▲ 1 GPU, 61 of 80 GiB taken, 50 % busy; not all could be read"),
+        (gpus(used(0, 61), problem=Problem("the helper failed")), "▲ 1 GPU, 61 of 80 GiB taken, 50 % busy; not all could be read"),
         (scenes.gpu_hung(), "✖ none of 8 GPUs could be read"),
         (replace(scenes.gpu_hung(), problem=None), "✖ none of 8 GPUs could be read: the driver does not answer"),
         (gpus(), "▲ no GPU is seen"),
@@ -257,7 +258,9 @@ def test_what_a_finding_says_of_a_gpu_is_not_said_again() -> None:
 
 
 def test_what_to_do_where_nothing_could_be_measured_is_no_part_of_the_answer() -> None:
-    nothing = replace(EMPTY["gpu"], problem="there is no driver; install it, or start the container with `--gpus all`")
+    nothing = replace(
+        EMPTY["gpu"], problem=Problem("there is no driver", "install it, or start the container with `--gpus all`")
+    )
     assert said(nothing) == "✖ nothing could be measured: there is no driver"
     assert "\nnext: install it, or start the container with `--gpus all`" in render.text(nothing, 160)
 
@@ -348,11 +351,9 @@ def test_attaching_says_where_there_is_no_agent(result: Attached, answer: str, r
 
 def test_workers_of_a_ray_job_have_their_names_and_those_that_are_alike_one_row() -> None:
     outside = ("driver", "Collector[0]", "Collector[1]")
-    ranks = [Rank(n, 2, 9 + n, "injected", "3.11.7", GONE, note=f"rank {n}") for n in range(2)]
-    ranks += [Rank(n, 5, 9 + n, "not entered", GONE, GONE, agent=False, note=who) for n, who in enumerate(outside, 2)]
-    words = render.text(
-        Attached("ray:job", (*ranks[:1], replace(ranks[1], note="rank 1; no psutil"), *ranks[2:]), 1.0), 160
-    )
+    ranks = [Rank(n, 2, 9 + n, "injected", "3.11.7", GONE, worker=f"rank {n}") for n in range(2)]
+    ranks += [Rank(n, 5, 9 + n, "not entered", GONE, GONE, agent=False, worker=who) for n, who in enumerate(outside, 2)]
+    words = render.text(Attached("ray:job", (*ranks[:1], replace(ranks[1], note="no psutil"), *ranks[2:]), 1.0), 160)
     for row in ("rank 0  ", "rank 1  ", "driver, Collector[0, 1]  "):
         assert f"\n{row}" in words
     assert "no psutil" in words

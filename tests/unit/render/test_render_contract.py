@@ -19,7 +19,7 @@ from cases import each
 from render_scenes import EMPTY, FINDING, INFO, LARGE, SMALL, WARNING, changed, memory, silent, stacks
 
 from jupyter_traindbg import model, notebook, render
-from jupyter_traindbg.model import Finding, NotAvailable, Result
+from jupyter_traindbg.model import Finding, NotAvailable, Problem, Result
 from jupyter_traindbg.render import as_html, as_text, blocks, brought, document, plain
 
 HOSTILE = "<img src=x onerror=alert(1)></pre><script>alert('1')</script>\"'`\x1b[31m\x07\r\n\x00\x9b\u202etxt.exe\u2028\udc80{{7*7}}[bold]"
@@ -279,14 +279,14 @@ class Verdicts(Result):
     answer: int = 42
     nested: Any = None
     gone: Any = GONE
-    why: str | None = None
+    why: Problem | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         return self.verdict
 
     @property
-    def failure(self) -> str | None:
+    def failure(self) -> Problem | None:
         return self.why
 
 
@@ -403,7 +403,7 @@ def test_one_silent_rank_keeps_its_pid() -> None:
 
 
 def test_failure_is_said() -> None:
-    text, page = checked(Verdicts((), why="the driver is gone"))
+    text, page = checked(Verdicts((), why=Problem("the driver is gone")))
     assert "nothing could be measured: the driver is gone" in text
     assert "nothing could be measured: the driver is gone" in page.words
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jupyter_traindbg import cli, render
-from jupyter_traindbg.model import Device, GpuReport, Machine, MachineGpu, NotAvailable
+from jupyter_traindbg.model import Device, GpuReport, Machine, MachineGpu, NotAvailable, Problem
 from jupyter_traindbg.preflight import config
 from jupyter_traindbg.preflight.config import here, planning, sources
 
@@ -216,7 +216,7 @@ def test_the_gpus_that_a_program_would_see(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_driver_that_does_not_answer_leaves_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    silent = GpuReport((), NotAvailable("silent"), NotAvailable("silent"), "the driver is silent", (), 0.1)
+    silent = GpuReport((), NotAvailable("silent"), NotAvailable("silent"), Problem("the driver is silent"), (), 0.1)
     monkeypatch.setattr(here.gpus, "report", lambda *_, **__: silent)
     found, driver = here._gpus(2, None, 1.0)
     assert driver == {}
