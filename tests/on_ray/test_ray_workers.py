@@ -192,7 +192,8 @@ def test_every_reason_not_to_be_up(using: Cluster) -> None:
     assert rows["huge"].words.startswith(
         f"can never start: it needs {64 * cpus:g} CPU, and the largest node has {cpus:g} CPU"
     )
-    assert rows["big"].state == "waiting for resources"
+    free = [(node.name, node.resources_total, node.resources_available) for node in seen.nodes]
+    assert rows["big"].state == "waiting for resources", (free, [(r.job_id, r.who, r.words) for r in seen.workers])
     assert "holder" in rows["big"].waits_for
     assert "held by" in rows["big"].words
     assert rows["dies"].state == "dead"
