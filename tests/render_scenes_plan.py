@@ -61,7 +61,7 @@ def config_preflight(variables: int = 1) -> ConfigPreflight:
         "batch_size_config_error",
         "critical",
         "verl's batch sizes do not fit together: 100 % 8 = 4",
-        ["data.train_batch_size"],
+        things(["data.train_batch_size"]),
         "ppo.yaml:2 data.train_batch_size",
         ["100 % 8 = 4"],
         "The samples are divided among all GPUs.",

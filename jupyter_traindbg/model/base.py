@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, Union
 
-from .finding import Finding
+from .finding import Finding, Phrase
 
 __all__ = [
     "NA",
@@ -60,7 +60,7 @@ def available(value: Maybe[T]) -> bool:
     return not isinstance(value, NotAvailable)
 
 
-class Problem(str):
+class Problem(Phrase):
     """Why something could not be measured, and what to do about it: the line ``cause; next step``, and its parts."""
 
     cause: str

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Excerpt", "Finding", "Subject", "SubjectKind", "rank_subjects", "things"]
+__all__ = ["Excerpt", "Finding", "Phrase", "Subject", "SubjectKind", "rank_subjects", "things"]
 
 SubjectKind = Literal["rank", "loader_worker", "process", "gpu", "thing"]
 """``thing``: a parameter, a module, a file, a Ray worker, whatever is known by its name alone."""
@@ -19,7 +19,11 @@ _CALLED: dict[SubjectKind, str] = {
 }
 
 
-class Subject(str):
+class Phrase(str):
+    """A text that JSON, people and comparisons take as it is, and rules by its parts, which its attributes are."""
+
+
+class Subject(Phrase):
     """Whom or what a finding blames. It is the text by which JSON, people and comparisons know it (``rank 3``), and says what that stands
     for: ``kind``, and ``id``, which is a rank, a pid, the number of a GPU, or a name.
     """

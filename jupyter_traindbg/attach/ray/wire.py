@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from ...errors import ProbeFailed, TraindbgError
+from ...model import Phrase
 
 __all__ = ["dumps", "function", "loads", "receive", "send", "serve"]
 
@@ -30,7 +31,10 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The value, of plain types and of this package's own dataclasses and errors; nothing else is made. Raises `pickle.UnpicklingError`."""
+    """The value, of plain types and of this package's own dataclasses, phrases and errors; nothing else is made.
+
+    Raises `pickle.UnpicklingError`.
+    """
     return _Careful(io.BytesIO(data)).load()
 
 
@@ -42,7 +46,7 @@ class _Careful(pickle.Unpickler):
             return super().find_class(module, name)
         if module.split(".", maxsplit=1)[0] == _PACKAGE and "." not in name:
             found = super().find_class(module, name)
-            if isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, TraindbgError)):
+            if isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, (Phrase, TraindbgError))):
                 return found
         raise pickle.UnpicklingError(f"{module}.{name} has no place in an answer")
 

@@ -8,10 +8,11 @@ import time
 
 import pytest
 from cases import each
+from render_scenes import SMALL
 
 from jupyter_traindbg.attach.ray import wire
 from jupyter_traindbg.errors import NotPermitted, ProbeFailed
-from jupyter_traindbg.model import NotAvailable, Silent
+from jupyter_traindbg.model import NotAvailable, Picture, Problem, Result, Silent
 
 
 class Planted:
@@ -30,6 +31,22 @@ class Planted:
 )
 def test_plain_data_and_our_own_come_through(value: object) -> None:
     assert wire.loads(wire.dumps(value)) == value
+
+
+@each("result", [result for result in SMALL.values() if not isinstance(result, Picture)])
+def test_every_result_comes_through(result: Result) -> None:
+    back = wire.loads(wire.dumps(result))
+    assert back.to_dict() == result.to_dict()
+    assert [(one.kind, one.id) for f in back.findings for one in f.who] == [
+        (one.kind, one.id) for f in result.findings for one in f.who
+    ]
+
+
+def test_a_problem_keeps_its_next_step() -> None:
+    problem = wire.loads(wire.dumps(Problem("there is no driver", "install it")))
+    assert (problem, problem.cause, problem.next_step) == (
+        "there is no driver; install it", "there is no driver", "install it",
+    )  # fmt: skip
 
 
 def test_an_error_keeps_its_next_step() -> None:
