@@ -46,7 +46,9 @@ class _Careful(pickle.Unpickler):
             return super().find_class(module, name)
         if module.split(".", maxsplit=1)[0] == _PACKAGE and "." not in name:
             found = super().find_class(module, name)
-            if isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, (Phrase, TraindbgError))):
+            if isinstance(found, type) and (
+                dataclasses.is_dataclass(found) or issubclass(found, (Phrase, TraindbgError))
+            ):
                 return found
         raise pickle.UnpicklingError(f"{module}.{name} has no place in an answer")
 
