@@ -333,7 +333,7 @@ def test_a_wrong_id_lists_the_kernels_that_run(kernel: Kernel, monkeypatch: pyte
     for text in ("no-such-kernel", str(directory / "none.json"), ""):
         with pytest.raises(UnknownTarget) as unknown:
             find_connection_file(text)
-        assert Path(kernel.file).stem.removeprefix("kernel-") in str(unknown.value)
+        assert f"kernel:{Path(kernel.file).stem.removeprefix('kernel-')[:8]}" in str(unknown.value)
         assert "jpserver" not in str(unknown.value)
         assert "\n" not in str(unknown.value)
     for text in ("jpserver-1.json", "broken.json"):
