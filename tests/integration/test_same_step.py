@@ -53,7 +53,8 @@ def test_ranks_that_were_attached_to_at_different_steps(
                 assert one.after_step >= other.after_step + AHEAD - 2
                 norms = [[g.norm for g in rank.grads] for rank in grads.ranks]
                 assert norms[0] == pytest.approx(norms[1]), "DDP has reduced them: they are the same"
-            assert f"after step {one.optimizer_step:,} ({one.after_step} since the attach)" in str(grads)
+            since = f"{other.after_step} to {one.after_step} since the attach"
+            assert f"after step {one.optimizer_step:,} ({since})" in str(grads)
             assert "not compared" not in str(grads)
             assert cli.main(["grads", f"torchrun:{program.pid}"]) == 0
             assert "not compared" not in capsys.readouterr().out
