@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from jupyter_traindbg.model import Socket
-
 from ..attach import process
 from ..attach.base import Link
 from ..attach.discover import RankProcess, launcher_of, launcher_ranks
 from ..command_lines import is_launcher as runs_a_launcher
 from ..errors import TargetGone
+from ..model import Socket
 from ..outside import procfs
 
 __all__ = [

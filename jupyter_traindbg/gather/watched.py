@@ -16,18 +16,7 @@ from .. import evidence, evidence_collectives
 from ..attach.base import Link
 from ..errors import DeadlineExceeded, GilHeld, TraindbgError
 from ..frames.whose import cells_of
-from ..model import (
-    Joining,
-    Look,
-    Making,
-    Maybe,
-    NotAvailable,
-    Pace,
-    ProcessStacks,
-    Rank,
-    RankCollectives,
-    Step,
-)
+from ..model import Joining, Look, Making, Maybe, NotAvailable, Pace, ProcessStacks, Rank, RankCollectives, Step
 from ..outside import procfs
 from ..outside import stacks as outside
 from ..step_parts import PARTS, StepPart
@@ -88,7 +77,8 @@ class Watched:
         """Why its agent does not answer, although it is there."""
         self._blind = ""
         """Why a look from outside failed."""
-        self._unanswered = False
+        self.shut_out = False
+        """Whether its agent is in it, or on its way, and cannot run."""
 
     @property
     def problem(self) -> str:
@@ -96,11 +86,6 @@ class Watched:
         outside_too = self._blind if not self.looks else ""
         late = "no agent came in in time" if self.link.client is None else ""
         return self._closed or self._mute or outside_too or late
-
-    @property
-    def shut_out(self) -> bool:
-        """Whether its agent is in it, or on its way, and cannot run."""
-        return self._unanswered or isinstance(self.link.problem, GilHeld)
 
     # --- the two threads
 
@@ -115,6 +100,7 @@ class Watched:
         if not self.who.agent:
             reason = self.link.problem
             if self.link.client is None:
+                self.shut_out = self.shut_out or isinstance(reason, GilHeld)
                 self._closed = reason.cause if reason is not None else self.who.note
             else:
                 self._mute = self._mute or self.who.note
@@ -182,7 +168,7 @@ class Watched:
             try:
                 answer = client.call("stacks", {}, min(QUICK_S, max(0.05, self._plan.left_s)))
             except DeadlineExceeded:
-                self._unanswered = True
+                self.shut_out = True
                 self._mute = (
                     f"its agent has not answered for {QUICK_S:g} s: no Python runs in it, as where C code holds the GIL"
                 )

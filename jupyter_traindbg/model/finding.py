@@ -46,6 +46,7 @@ def rank_subjects(ranks: Iterable[int]) -> tuple[Subject, ...]:
 
 
 def things(names: Iterable[str]) -> list[Subject]:
+    """Parameters, files, workers and the like, by their names alone, in the order given."""
     return [Subject("thing", name) for name in names]
 
 

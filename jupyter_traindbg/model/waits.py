@@ -50,30 +50,32 @@ class Wait(Worded):
     def __str__(self) -> str:
         return self.told_by(ENGLISH)
 
-    def told_by(self, templates: Mapping[tuple[WaitKind, str], tuple[str, str]]) -> str:
-        """In the words of a language: for each kind and op, else kind alone, those with and those without ``on``."""
-        named, unnamed = templates.get((self.kind, self.op)) or templates[self.kind, ""]
-        return (named if self.on else unnamed).format(op=self.op, on=self.on)
+    def told_by(self, language: Templates) -> str:
+        """In the words of a language."""
+        words = language[(self.kind, self.op) if (self.kind, self.op) in language else (self.kind, "")]
+        if not isinstance(words, str):
+            named, unnamed = words
+            words = named if self.on else unnamed
+        return words.format(op=self.op, on=self.on)
 
 
 NO_WAIT = Wait("none")
 """It does not wait, or nothing tells for what; falsy."""
 
 
-def _same(words: str) -> tuple[str, str]:
-    return words, words
+Templates = Mapping[tuple[WaitKind, str], str | tuple[str, str]]
+"""The words for each kind and op, with an empty op for all others of a kind; two where ``on`` may be known: with it, and without."""
 
-
-ENGLISH: Mapping[tuple[WaitKind, str], tuple[str, str]] = {
-    ("backward", ""): _same("the backward pass (autograd's threads; under DDP also its all_reduce)"),
-    ("child", ""): _same("a child process to end"),
-    ("child", "program"): _same("a subprocess to end"),
-    ("child", "spawned"): _same("the processes that it spawned"),
-    ("collective", ""): _same("the collective {op}"),
-    ("collective", "ddp_shapes"): _same("the other ranks to build their DDP"),
-    ("collective", "ddp_parameters"): _same("the broadcast of parameters to all ranks"),
-    ("collective", "ddp_buffers"): _same("the broadcast of DDP's buffers"),
-    ("coroutine", ""): _same("{on}"),
+ENGLISH: Templates = {
+    ("backward", ""): "the backward pass (autograd's threads; under DDP also its all_reduce)",
+    ("child", ""): "a child process to end",
+    ("child", "program"): "a subprocess to end",
+    ("child", "spawned"): "the processes that it spawned",
+    ("collective", ""): "the collective {op}",
+    ("collective", "ddp_shapes"): "the other ranks to build their DDP",
+    ("collective", "ddp_parameters"): "the broadcast of parameters to all ranks",
+    ("collective", "ddp_buffers"): "the broadcast of DDP's buffers",
+    ("coroutine", ""): "{on}",
     ("device", ""): ("the device {on}", "a device"),
     ("file", ""): ("the file {on}", "a file"),
     ("file", "list"): ("the file {on} to be listed", "a directory to be listed"),
@@ -82,55 +84,54 @@ ENGLISH: Mapping[tuple[WaitKind, str], tuple[str, str]] = {
     ("file", "read"): ("data from the file {on}", "data from a file, pipe or socket"),
     ("file", "sync"): ("the disk (fsync of {on})", "the disk (fsync)"),
     ("file", "write"): ("the file {on} to take its data", "a file, pipe or socket to take its data"),
-    ("future", ""): _same("the result of a future"),
+    ("future", ""): "the result of a future",
     ("gil", ""): ("the GIL, held by {on}", "the GIL"),
-    ("gpu", ""): _same("the GPU"),
-    ("gpu", "synchronize"): _same("the GPU (CUDA synchronise)"),
-    ("idle", ""): _same("idle"),
-    ("idle", "batches"): _same("idle: waiting for batches to pin"),
-    ("idle", "connections"): _same("idle: waiting for a connection"),
-    ("idle", "events"): _same("idle: its event loop waits for events"),
-    ("idle", "indices"): _same("idle: waiting for indices"),
-    ("idle", "ranks"): _same("idle: watching its ranks"),
-    ("idle", "sending"): _same("idle: nothing to send"),
-    ("idle", "work"): _same("idle: waiting for work"),
-    ("init", ""): _same("the other ranks to join ({op})"),
-    ("loader", ""): _same("the next batch from the DataLoader workers"),
-    ("loader_end", ""): _same("the DataLoader workers to end"),
-    ("lock", ""): _same("a lock"),
+    ("gpu", ""): "the GPU",
+    ("gpu", "synchronize"): "the GPU (CUDA synchronise)",
+    ("idle", ""): "idle",
+    ("idle", "batches"): "idle: waiting for batches to pin",
+    ("idle", "connections"): "idle: waiting for a connection",
+    ("idle", "events"): "idle: its event loop waits for events",
+    ("idle", "indices"): "idle: waiting for indices",
+    ("idle", "ranks"): "idle: watching its ranks",
+    ("idle", "sending"): "idle: nothing to send",
+    ("idle", "work"): "idle: waiting for work",
+    ("init", ""): "the other ranks to join ({op})",
+    ("loader", ""): "the next batch from the DataLoader workers",
+    ("loader_end", ""): "the DataLoader workers to end",
+    ("lock", ""): "a lock",
     ("lock", "file"): ("a lock on the file {on}", "a lock on a file"),
-    ("lock", "lock_file"): _same("a lock file"),
-    ("lock", "shared"): _same("a lock shared between processes"),
-    ("native", ""): _same("a lock or another thread"),
-    ("network", ""): _same("a socket"),
-    ("network", "connect"): _same("a connection to be made"),
-    ("network", "poll"): _same("a socket or a pipe"),
-    ("network", "read"): _same("data from a socket"),
-    ("network", "write"): _same("a socket to take its data"),
-    ("none", ""): _same(""),
-    ("peer", ""): _same("its peer in {op}"),
-    ("pipe", ""): _same("a pipe"),
-    ("pipe", "read"): _same("data from a pipe"),
-    ("pipe", "write"): _same("a pipe to take its data"),
-    ("process", ""): _same("another process"),
-    ("process", "accept"): _same("another process to connect"),
-    ("process", "get"): _same("an item from another process (a queue)"),
-    ("process", "put"): _same("room in a queue to another process"),
-    ("process", "receive"): _same("data from another process (a pipe)"),
-    ("process", "result"): _same("the result of a worker process"),
-    ("process", "send"): _same("another process to take its data (a pipe)"),
-    ("queue", ""): _same("an item from a queue"),
-    ("queue", "join"): _same("a queue to be worked off"),
-    ("queue", "put"): _same("room in a queue"),
-    ("ray", ""): _same("a result from Ray"),
-    ("ray", "get"): _same("ray.get"),
-    ("ray", "wait"): _same("ray.wait"),
-    ("sleep", ""): _same("sleep"),
-    ("teardown", ""): _same("the process group to close"),
-    ("terminal", ""): _same("the terminal"),
-    ("terminal", "read"): _same("data from the terminal"),
-    ("terminal", "write"): _same("the terminal to take its data"),
-    ("thread", ""): _same("a condition or an event"),
-    ("thread", "join"): _same("another thread to end"),
+    ("lock", "lock_file"): "a lock file",
+    ("lock", "shared"): "a lock shared between processes",
+    ("native", ""): "a lock or another thread",
+    ("network", ""): "a socket",
+    ("network", "connect"): "a connection to be made",
+    ("network", "poll"): "a socket or a pipe",
+    ("network", "read"): "data from a socket",
+    ("network", "write"): "a socket to take its data",
+    ("none", ""): "",
+    ("peer", ""): "its peer in {op}",
+    ("pipe", ""): "a pipe",
+    ("pipe", "read"): "data from a pipe",
+    ("pipe", "write"): "a pipe to take its data",
+    ("process", ""): "another process",
+    ("process", "accept"): "another process to connect",
+    ("process", "get"): "an item from another process (a queue)",
+    ("process", "put"): "room in a queue to another process",
+    ("process", "receive"): "data from another process (a pipe)",
+    ("process", "result"): "the result of a worker process",
+    ("process", "send"): "another process to take its data (a pipe)",
+    ("queue", ""): "an item from a queue",
+    ("queue", "join"): "a queue to be worked off",
+    ("queue", "put"): "room in a queue",
+    ("ray", ""): "a result from Ray",
+    ("ray", "get"): "ray.get",
+    ("ray", "wait"): "ray.wait",
+    ("sleep", ""): "sleep",
+    ("teardown", ""): "the process group to close",
+    ("terminal", ""): "the terminal",
+    ("terminal", "read"): "data from the terminal",
+    ("terminal", "write"): "the terminal to take its data",
+    ("thread", ""): "a condition or an event",
+    ("thread", "join"): "another thread to end",
 }
-"""By kind and op: the words where ``on`` is known, and where it is not."""

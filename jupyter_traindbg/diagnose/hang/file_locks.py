@@ -54,7 +54,7 @@ def _hit(case: Case, view: View) -> Hit:
                 f"See what it does: `traindbg stacks {owner.pid}`; if it is a leftover: kill {owner.pid}",
                 f"查看它在做什么：`traindbg stacks {owner.pid}`；若是遗留进程：kill {owner.pid}",
             )
-            if owner
+            if owner is not None and owner.command
             else text(f"Find the owner: fuser -v {named}", f"查找持有者：fuser -v {named}"),
             text(
                 f"Put a time-out on the lock at {at} (LOCK_NB in a loop, or filelock's timeout=).",

@@ -127,6 +127,8 @@ def test_a_file_lock_is_held_by_another_process_which_is_named() -> None:
     assert (finding.code, finding.where, finding.confidence) == ("lock_wait", f"{TRAIN}:61 lock_cache", "high")
     assert finding.title == "Rank 2 waits for the lock of /data/cache.lock, which process 4711: python prepare.py holds"
     assert "traindbg stacks 4711" in finding.next_steps[0]
+    gone = only(judged(*OTHERS, waits, lock_holders={1002: LockHolder(4711, "")}))
+    assert "fuser -v /data/cache.lock" in gone.next_steps[0], "nobody is told to stop what has ended"
     unknown = only(judged(*OTHERS, waits))
     assert (unknown.confidence, "fuser -v /data/cache.lock" in unknown.next_steps[0]) == ("medium", True)
 

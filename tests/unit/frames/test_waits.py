@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 from cases import each
 
 from jupyter_traindbg.frames import waits
 from jupyter_traindbg.frames.waits import in_dataloader_worker, waiting_for
-from jupyter_traindbg.model.waits import ENGLISH
+from jupyter_traindbg.model.waits import ENGLISH, WaitKind
 from jupyter_traindbg.words.waits import CHINESE
 
 LIB = "/usr/lib/python3.11"
@@ -141,7 +142,12 @@ def test_every_wait_has_words_of_its_own_in_both_languages():
             wait = waiting_for((), call, on)
             told.add((wait.kind, wait.op))
     assert told <= ENGLISH.keys()
+    assert {kind for kind, op in ENGLISH if not op} == set(get_args(WaitKind)), "an op that nobody knows has words, too"
     assert CHINESE.keys() == ENGLISH.keys()
     for key in ENGLISH:
-        holes = [[re.findall(r"{\w+}", words) for words in language[key]] for language in (ENGLISH, CHINESE)]
-        assert holes[0] == holes[1], key
+        assert holes(ENGLISH[key]) == holes(CHINESE[key]), key
+
+
+def holes(words):
+    """What is to be filled in: in the one wording, or in those with and without what is waited on."""
+    return [re.findall(r"{\w+}", one) for one in ((words,) if isinstance(words, str) else words)]
