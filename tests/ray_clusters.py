@@ -182,6 +182,9 @@ class Job(abc.ABC):
         return self.status()
 
 
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
 class Submitted(Job):
     """A job that was submitted to a cluster."""
 
@@ -375,17 +378,11 @@ class Cluster:
             *args,
         ]
         asked = {"entrypoint": shlex.join(words), "runtime_env": dict(runtime_env or {})}
-        job = Submitted(self, self._submitted(asked, time.monotonic() + timeout_s))
-        if ready is not None:
-            job.wait_for(ready, timeout_s)
-        return job
+        return _once(ready, Submitted(self, self._submitted(asked, time.monotonic() + timeout_s)), timeout_s)
 
     def drive(self, program: str, *args: str, ready: str | None = None, timeout_s: float = 90.0) -> Driven:
         """Run tests/programs/PROGRAM as a driver of its own, for tests to which it is all the same; otherwise as `submit`."""
-        job = Driven(self, [sys.executable, "-u", str(PROGRAMS / program), *args])
-        if ready is not None:
-            job.wait_for(ready, timeout_s)
-        return job
+        return _once(ready, Driven(self, [sys.executable, "-u", str(PROGRAMS / program), *args]), timeout_s)
 
     def _submitted(self, asked: Mapping[str, Any], ends: float) -> str:
         while True:
@@ -456,6 +453,17 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _once(ready: str | None, job: AnyJob, timeout_s: float) -> AnyJob:
+    """The job, once it has printed `ready`. One that does not is ended: it would keep its resources from the tests that follow."""
+    if ready is not None:
+        try:
+            job.wait_for(ready, timeout_s)
+        except BaseException:
+            job.stop()
+            raise
+    return job
 
 
 def _alive(started: Iterable[procfs.Process]) -> dict[int, str]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -114,8 +115,7 @@ def ray_collector(ray_cluster: Cluster) -> Submitted:
 
 
 def _training(cluster: Cluster) -> tuple[Submitted, Path]:
-    out = cluster.session_dir / "losses"
-    out.mkdir()
+    out = Path(tempfile.mkdtemp(prefix="losses-", dir=cluster.session_dir))
     return cluster.submit("ray_train_two.py", "--out", str(out), "--sleep", "0.05", ready="READY"), out
 
 
