@@ -10,7 +10,7 @@ from .attach.base import Link
 from .diagnose import running
 from .gather import gather
 from .language import text
-from .model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step
+from .model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step, launcher_pid
 from .outside import filelocks
 
 __all__ = ["diagnose", "diagnose_launcher"]
@@ -45,10 +45,8 @@ def diagnose(
 
 def diagnose_launcher(target: str | None, timeout: float) -> Diagnosis | None:
     """What became of the ranks of a launcher that has none now, or why it starts none; None where `target` is no ``torchrun:PID``."""
-    scheme, _, pid = (target or "").partition(":")
-    if target is None or scheme != "torchrun" or not pid.isdigit():
-        return None
-    return diagnose(target, [], timeout, int(pid))
+    pid = launcher_pid(target)
+    return None if target is None or pid is None else diagnose(target, [], timeout, pid)
 
 
 def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]]) -> JobEvidence:

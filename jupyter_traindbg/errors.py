@@ -32,6 +32,7 @@ import shlex
 from collections.abc import Mapping
 
 from . import commands
+from .model.target import FORMS
 
 __all__ = [
     "ActionRefused",
@@ -107,10 +108,7 @@ class UsageError(TraindbgError):
 class UnknownTarget(UsageError):
     """The text names no target."""
 
-    default_next_step = (
-        "`%targets` shows what there is; a target is a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, "
-        "or the path of an agent's socket"
-    )
+    default_next_step = f"`%targets` shows what there is; a target is {FORMS}"
 
 
 class NoTarget(TraindbgError):

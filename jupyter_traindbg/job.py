@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import evidence, stack_report
-from .attach import only_candidate, resolve
+from .attach import only_candidate, parsed, resolve
 from .attach.base import Link, Part, introduce
 from .attach.together import each
 from .errors import NotPermitted, ProbeFailed, TargetGone, TraindbgError
@@ -37,6 +37,7 @@ from .model import (
     Silent,
     Stacks,
     Steps,
+    launcher_pid,
 )
 from .tunable import Tunable, settled, with_own_clips
 from .watching import Watchable
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["DEADLINE_S", "Job", "attach"]
 
 DEADLINE_S = 10.0
-RAY = "ray:"
 LAST_STEPS = 256
 """So many of the last steps of a rank that has ended are judged, as many as of one that runs."""
 
@@ -76,11 +76,12 @@ def attach(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> J
 def connect(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> Job:
     """Like `attach`, but a process is entered only when a question needs it."""
     name = only_candidate() if target is None else str(target)
-    if name.startswith(RAY):
+    named = parsed(name)
+    if named.kind == "ray":
         from .ray.job import connect as connect_ray
 
         return connect_ray(name, timeout)
-    return Job(name, resolve(name, timeout))
+    return Job(name, resolve(named, timeout))
 
 
 class Job(Tunable, Watchable):
@@ -307,9 +308,8 @@ class Job(Tunable, Watchable):
         """
         from .report import Subject, write
 
-        scheme, _, launcher = self.name.partition(":")
-        launcher_pid = int(launcher) if scheme == "torchrun" and launcher.isdigit() else None
-        subject = Subject(self.name, self._pids_here(), launcher_pid, self._questions(), left_logs=self._left_logs())
+        launcher = launcher_pid(self.name)
+        subject = Subject(self.name, self._pids_here(), launcher, self._questions(), left_logs=self._left_logs())
         return write(path, subject, logs=logs, configs=configs, force=force, timeout=timeout)
 
     def _questions(self) -> dict[str, Callable[[float], Result]]:

@@ -6,20 +6,26 @@ import re
 from importlib import import_module
 
 from ..errors import AmbiguousTarget, NoTarget, UnknownTarget
-from ..model import names_to_type
+from ..model import TargetName, names_to_type, parse_target
 from .base import Link, Way
 
 _RAY_JOB = re.compile(r"[0-9a-f]{8}|raysubmit_\w+")
 _PID = re.compile(r"(?i)(?:pid|process)[ =:]+(\d+)")
-WAYS = ("process", "kernel", "torchrun", "local", "agent_socket")
+WAYS = {"process": "process", "kernel": "kernel", "launcher": "torchrun", "self": "local", "socket": "agent_socket"}
+"""The module by the kind of the target. A Ray job, whose processes may be anywhere, is `jupyter_traindbg.ray.job`'s."""
 
 
-def resolve(text: str, deadline_s: float) -> list[Link]:
-    """The links that a target's text names. Raises `UnknownTarget`, or what the way in raises."""
-    for name in WAYS:
-        way: Way = import_module(f"{__name__}.{name}")
-        if way.matches(text):
-            return way.links(text, deadline_s)
+def resolve(named: TargetName, deadline_s: float) -> list[Link]:
+    """The links that a target names. Raises what the way in raises."""
+    way: Way = import_module(f"{__name__}.{WAYS[named.kind]}")
+    return way.links(named, deadline_s)
+
+
+def parsed(text: str) -> TargetName:
+    """What `text` names. Raises `UnknownTarget`, with what may have been meant."""
+    named = parse_target(text)
+    if named is not None:
+        return named
     hint = f"a job of Ray is ray:{text}, or ray:{text}@ADDRESS" if _RAY_JOB.fullmatch(text) else None
     if (pid := _PID.fullmatch(text)) is not None:
         hint = f"a pid stands alone: {pid[1]}"
@@ -36,7 +42,7 @@ def only_candidate() -> str:
     names = names_to_type(found)
     jobs = {t.name: t.notebook or t.command for t in seen if t.attachable}
     if local.trains_here():
-        jobs[local.NAME] = "this kernel"
+        jobs[str(TargetName("self"))] = "this kernel"
     if len(jobs) == 1:
         return next(iter(jobs))
     if jobs:

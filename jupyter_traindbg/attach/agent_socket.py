@@ -6,20 +6,17 @@ import os
 
 from ..agent import rendezvous
 from ..errors import TargetGone
+from ..model import TargetName
 from ..outside import procfs
 from .base import Entered, Link
 from .client import AgentClient
 
 
-def matches(text: str) -> bool:
-    return "/" in text and ":" not in text.split("/", maxsplit=1)[0]
-
-
-def links(text: str, deadline_s: float) -> list[Link]:
-    directory = os.path.dirname(os.path.abspath(text))
+def links(named: TargetName, deadline_s: float) -> list[Link]:
+    directory = os.path.dirname(os.path.abspath(named.id))
     card = rendezvous.card(directory)
-    if not os.path.exists(text) or card is None:
-        raise TargetGone(f"there is no agent at {text}")
+    if not os.path.exists(named.id) or card is None:
+        raise TargetGone(f"there is no agent at {named.id}")
     pid, started = card["pid"], procfs.start_ticks(card["pid"])
     if os.path.basename(directory) != f"{pid}-{started}":
         started = None  # it is numbered by another container, or its directory was moved

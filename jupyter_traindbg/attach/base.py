@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from ..command_lines import is_rays
 from ..errors import AgentRefused, DeadlineExceeded, GilHeld, TargetGone, TraindbgError
-from ..model import NotAvailable, Rank
+from ..model import NotAvailable, Rank, TargetName
 from ..outside import procfs
 from ..outside.ending import Noted
 from .client import AgentClient, connect
@@ -52,13 +52,10 @@ class Part:
 
 
 class Way(Protocol):
-    """One way in. Each is a module of this package with these two functions."""
+    """One way in. Each is a module of this package with this function."""
 
-    def matches(self, text: str) -> bool:
-        """True where `text` has the form of this way's targets."""
-
-    def links(self, text: str, deadline_s: float) -> list[Link]:
-        """The processes that `text` names, not entered yet. Raises a `TraindbgError`."""
+    def links(self, named: TargetName, deadline_s: float) -> list[Link]:
+        """The processes that a target of this way's kind names, not entered yet. Raises a `TraindbgError`."""
 
 
 class Link:
@@ -261,7 +258,7 @@ def _say_goodbye(client: AgentClient, *, force: bool, deadline_s: float) -> bool
 def whole_job(links: Sequence[Link]) -> str:
     """The target that names all of the job that `links` are a part of, as far as that can be told here."""
     part = links[0].part
-    return part.whole if part is not None else "torchrun:PID"
+    return part.whole if part is not None else str(TargetName("launcher", "PID"))
 
 
 def introduce(links: Sequence[Link]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ..agent import rendezvous
 from ..command_lines import connection_file, is_helper, is_launcher, kernel_name, written
-from ..model import Maybe, NotAvailable, Target
+from ..model import Maybe, NotAvailable, Target, TargetName
 from ..notebook import VARIABLE
 from ..outside import procfs
 from ..outside.procfs import Process
@@ -109,13 +109,17 @@ def part_of(pid: int) -> Part | None:
     """What `pid` is of a job of several processes: a rank of a launcher, a worker of a Ray job or its driver. 10 ms or so."""
     launcher = launcher_of(pid)
     if launcher is not None:
-        return Part(f"torchrun:{launcher}", "rank")
+        return Part(_launcher_name(launcher), "rank")
     from ..outside.raystate.membership import membership
 
     ray = membership(pid)
     if ray is None or (ray.driver and rank_of(pid) is not None):
         return None  # a rank that has Ray load its data is no driver of other ranks
     return Part(ray.target, "driver" if ray.driver else "worker")
+
+
+def _launcher_name(pid: int) -> str:
+    return str(TargetName("launcher", str(pid)))
 
 
 def sweep() -> list[str]:
@@ -267,7 +271,7 @@ class _Survey:
         found: list[Target] = []
         for pid, ranks in groups.items():
             seen = [r for r in ranks if r.pid in self.seen]  # the others are listed as stuck, below
-            members = [t for r in seen if (t := self._rank_target(r, f"torchrun:{pid}")) is not None]
+            members = [t for r in seen if (t := self._rank_target(r, _launcher_name(pid))) is not None]
             found += [self._launcher_target(pid, members), *members]
         # A kernel that started ranks is both: a launcher, and a kernel of its own.
         listed = {t.pid for t in found if connection_file(self.seen[t.pid].command) is None}
@@ -321,7 +325,7 @@ class _Survey:
         why_not = "it has no ranks yet" if not members else closed[0] if len(closed) == len(members) else None
         return self._target(
             self.seen[pid],
-            name=f"torchrun:{pid}",
+            name=_launcher_name(pid),
             kind="launcher",
             world_size=next((t.world_size for t in members), None),
             agent=bool(members) and all(t.agent for t in members),
@@ -333,7 +337,7 @@ class _Survey:
             return None  # a pool worker of a process that is listed
         file = connection_file(seen.command)
         if file is not None:
-            return self._target(seen, name=f"kernel:{kernel_name(file)}", kind="kernel")
+            return self._target(seen, name=str(TargetName("kernel", kernel_name(file))), kind="kernel")
         if is_launcher(seen.command) or not (seen.frameworks or seen.pid in self.with_agent):
             return None  # the outer one of nested launchers, or a wrapper of a rank
         if "RANK" in seen.environ and not self._below_a_rank(seen):

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Literal
 
 from ..command_lines import connection_file, is_helper, is_launcher, kernel_name, program, written
-from ..model import NotAvailable, Target
+from ..model import NotAvailable, Target, TargetName
 from ..outside import procfs
 from ..outside.procfs import Process
 from . import access
@@ -90,6 +90,6 @@ def _likely_training(process: Process) -> Sequence[str] | None:
 def _name_of(pid: int, command: Sequence[str]) -> tuple[str, Literal["launcher", "kernel", "process"]]:
     """What a target is called, and its kind, by nothing but its command line."""
     if is_launcher(command):
-        return f"torchrun:{pid}", "launcher"
+        return str(TargetName("launcher", str(pid))), "launcher"
     file = connection_file(command)
-    return (str(pid), "process") if file is None else (f"kernel:{kernel_name(file)}", "kernel")
+    return (str(pid), "process") if file is None else (str(TargetName("kernel", kernel_name(file))), "kernel")

@@ -7,22 +7,17 @@ import time
 
 from ..agent import rendezvous
 from ..errors import CannotAttach, TargetGone
+from ..model import TargetName
 from ..outside import procfs
 from . import payload
 from .base import Entered, Link
 from .process import arrived, found
 
-SCHEME = "kernel:"
 
-
-def matches(text: str) -> bool:
-    return text.startswith(SCHEME)
-
-
-def links(text: str, deadline_s: float) -> list[Link]:
+def links(named: TargetName, deadline_s: float) -> list[Link]:
     from .kernel_channel import find_connection_file, kernel_pid
 
-    connection_file = find_connection_file(text[len(SCHEME) :])
+    connection_file = find_connection_file(named.id)
     pid = kernel_pid(connection_file, deadline_s)
     return [Link(pid, lambda s: enter(connection_file, pid, s), started=procfs.start_ticks(pid))]
 

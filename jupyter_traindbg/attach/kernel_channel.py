@@ -32,7 +32,7 @@ from ..errors import (
     TraindbgError,
     UnknownTarget,
 )
-from ..model import names_to_type
+from ..model import TargetName, names_to_type, parse_target
 from ..notebook import VARIABLE
 from ..outside import procfs
 from .notebooks import is_called
@@ -68,15 +68,19 @@ def find_connection_file(text: str) -> str:
     ]
     running = [path for path in matches if _listens(_read(path))]
     if len(running) > 1:
-        candidates = {f"kernel:{_id(path)}": "" for path in running}
+        candidates = {_name(_id(path)): "" for path in running}
         raise AmbiguousTarget(
-            f"{len(running)} kernels start with {text!r}", candidates=candidates, instead_of=f"kernel:{text}"
+            f"{len(running)} kernels start with {text!r}", candidates=candidates, instead_of=_name(text)
         )
     if not matches:
         if path.suffix == ".json" and path.is_file():
             raise UnknownTarget(f"{path} is not a kernel's connection file")
         running = [_of_notebook(text, known)]
     return _answering((running or matches)[0])
+
+
+def _name(who: str) -> str:
+    return str(TargetName("kernel", who))
 
 
 def _is_connection_file(path: Path) -> bool:
@@ -93,19 +97,20 @@ def _of_notebook(text: str, known: Mapping[str, str]) -> str:
     seen = [t for t in targets() if t.kind == "kernel"]
     found = [t for t in seen if t.notebook is not None and is_called(t.notebook, text)]
     if len(found) == 1:
-        name = found[0].name.removeprefix("kernel:")
+        named = parse_target(found[0].name)
+        name = "" if named is None else named.id
         return known.get(name, name)
     if found:
         names = names_to_type(seen)
         raise AmbiguousTarget(
             f"{len(found)} kernels are of notebooks called {text!r}",
             candidates={names[t.name]: t.notebook or "" for t in found},
-            instead_of=f"kernel:{text}",
+            instead_of=_name(text),
         )
     if is_called(os.environ.get(VARIABLE, ""), text):
         raise UnknownTarget(f"{text!r} is this notebook itself", "its own kernel is `%attach self`")
     names, own = names_to_type(seen), procfs.command(os.getpid())
-    others = [f"kernel:{name}" for name, path in sorted(known.items()) if path not in own and _listens(_read(path))]
+    others = [_name(name) for name, path in sorted(known.items()) if path not in own and _listens(_read(path))]
     there = ", ".join(names.get(name, name) for name in others)
     raise UnknownTarget(f"no kernel {text!r} runs here", f"those that run: {there}" if there else None)
 

@@ -9,17 +9,12 @@ import sys
 from .. import agent
 from .._version import __version__
 from ..errors import CannotAttach
+from ..model import TargetName
 from .base import Entered, Link
 from .process import arrived, found
 
-NAME = "self"
 
-
-def matches(text: str) -> bool:
-    return text == NAME
-
-
-def links(text: str, deadline_s: float) -> list[Link]:
+def links(named: TargetName, deadline_s: float) -> list[Link]:
     return [Link(os.getpid(), enter)]
 
 

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 
 from ..agent import rendezvous
 from ..errors import DeadlineExceeded, GilHeld, TargetGone
+from ..model import TargetName
 from ..outside import procfs
 from .base import Entered, Link
 from .client import AgentClient, connect
 
-_PID = re.compile(r"[1-9]\d{0,6}")
-"""The kernel's greatest is 4194304. Eight digits are the id of a Ray job."""
 
-
-def matches(text: str) -> bool:
-    return _PID.fullmatch(text) is not None
-
-
-def links(text: str, deadline_s: float) -> list[Link]:
+def links(named: TargetName, deadline_s: float) -> list[Link]:
     from .discover import rank_of
 
-    pid = int(text)
+    pid = int(named.id)
     who = rank_of(pid)
     return [link(pid, numbered=False) if who is None else link(pid, who.rank or 0, who.world_size or 1)]
 

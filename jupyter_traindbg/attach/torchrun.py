@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from ..errors import NoTarget, TargetGone, UnknownTarget
+from ..model import TargetName
 from . import process
 from .base import Link
 from .discover import launcher_ranks
 
-SCHEME = "torchrun:"
 
-
-def matches(text: str) -> bool:
-    return text.startswith(SCHEME)
-
-
-def links(text: str, deadline_s: float) -> list[Link]:
-    pid = text[len(SCHEME) :]
-    if not pid.isdigit():
+def links(named: TargetName, deadline_s: float) -> list[Link]:
+    pid = named.pid
+    if pid is None:
         raise UnknownTarget(
-            f"{text!r} does not end in the launcher's pid", "write torchrun:PID; `traindbg targets` shows it"
+            f"{str(named)!r} does not end in the launcher's pid", "write torchrun:PID; `traindbg targets` shows it"
         )
-    ranks = launcher_ranks(int(pid))
+    ranks = launcher_ranks(pid)
     if not ranks:
-        process.link(int(pid))  # raises where the launcher itself is gone
+        process.link(pid)  # raises where the launcher itself is gone
         raise NoTarget(
             f"process {pid} has no training ranks below it",
             "they may not have started yet; `traindbg targets` lists what is seen",

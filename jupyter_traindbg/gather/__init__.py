@@ -18,7 +18,7 @@ from functools import partial
 
 from ..attach.base import Link, introduce
 from ..errors import TraindbgError
-from ..model import Activity, JobEvidence, Look, NotAvailable
+from ..model import Activity, JobEvidence, Look, NotAvailable, launcher_pid
 from ..outside import activity, host, procfs, ras
 from ..outside import stacks as outside
 from ..tasks import Task
@@ -116,9 +116,9 @@ def _gather(
 
 
 def _launcher(job_name: str, links: Sequence[Link]) -> int | None:
-    scheme, _, pid = job_name.partition(":")
-    if scheme == "torchrun" and pid.isdigit():
-        return int(pid)
+    named = launcher_pid(job_name)
+    if named is not None:
+        return named
     return roster.launcher_of(links[0].pid) if links else None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ..errors import AmbiguousTarget, TraindbgError, UsageError
 from ..job import DEADLINE_S, Job
-from ..model import Result
+from ..model import FORMS, Result, is_cluster, parse_cluster
 from .parser import RAY, TARGET, Parser, completed_by
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Verb",
     "add_ray_address",
     "add_target",
-    "as_target",
     "complete_parser",
     "load",
     "parser",
@@ -76,8 +75,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     target = parser.add_argument(
         "target",
         nargs="?",
-        help="a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, the path of an agent's socket, or self; "
-        "none: the job attached to, else the only candidate there is",
+        help=f"{FORMS}; none: the job attached to, else the only candidate there is",
     )
     completed_by(target, TARGET)
 
@@ -95,15 +93,9 @@ def add_ray_address(parser: argparse.ArgumentParser) -> None:
 
 def ray_address(args: argparse.Namespace, session: Session) -> str:
     """The cluster that is meant: the one named, else that of the Ray job attached to, else the only one."""
-    session.named = None if args.address is None else as_target(args.address)
+    session.named = None if args.address is None else str(parse_cluster(args.address))
     attached = session.current.name if session.current is not None else ""
-    return args.address or (attached if attached.startswith("ray:") else "auto")
-
-
-def as_target(address: str) -> str:
-    """A Ray address as a target, which all verbs take."""
-    named = address.startswith("ray:") and not address.startswith("ray://")
-    return address if named else f"ray:{'' if address == 'auto' else '@'}{address}"
+    return args.address or (attached if is_cluster(attached) else "auto")
 
 
 def split(line: str) -> list[str]:

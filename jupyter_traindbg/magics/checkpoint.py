@@ -6,7 +6,7 @@ import argparse
 import os
 
 from ..errors import UsageError
-from ..model import Result
+from ..model import Result, may_mean_a_target
 from .base import Session
 from .parser import PATH, TARGET, completed_by
 
@@ -83,8 +83,7 @@ def _refuse_leftovers(args: argparse.Namespace, mode: str) -> None:
 
 def _refuse_a_target_for_a_directory(directory: str, target: str | None) -> None:
     """``checkpoint 4711`` means the job 4711 and forgets the directory; a directory of that name can be written ``./4711``."""
-    looks = directory.isdigit() or directory.startswith(("kernel:", "torchrun:", "ray:")) or directory == "self"
-    if looks:
+    if may_mean_a_target(directory):
         swapped = "the target comes first" if target is not None else "name the directory after it"
         raise UsageError(
             f"{directory!r} is a target, and a directory is missing", f"{swapped}: `%checkpoint TARGET DIR`"

@@ -11,7 +11,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from .. import commands
-from ..model import names_to_type
+from ..model import is_cluster, names_to_type
 from .base import parser
 from .parser import PATH, RAY, TARGET, Parser, completions_of
 
@@ -107,7 +107,7 @@ def _positional(of: Parser, words: Sequence[str]) -> argparse.Action | None:
 def _for(action: argparse.Action, fragment: str) -> Iterator[Offer]:
     for what in completions_of(action):
         if what in (TARGET, RAY):
-            yield from (offer for offer in _targets(fragment) if what == TARGET or offer[0].startswith("ray:"))
+            yield from (offer for offer in _targets(fragment) if what == TARGET or is_cluster(offer[0]))
         elif what == PATH:
             yield from ((path, "path") for path in _paths(fragment))
         elif what.startswith(fragment):

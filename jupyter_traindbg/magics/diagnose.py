@@ -13,14 +13,9 @@ from ..diagnosing import diagnose_launcher
 from ..errors import NoTarget, UsageError
 from ..job import DEADLINE_S
 from ..log_report import DEADLINE_S as LOG_S
-from ..model import Diagnosis, Result
-from .base import Session, as_target
+from ..model import FORMS, Diagnosis, Result, is_cluster, may_mean_a_target, parse_cluster
+from .base import Session
 from .parser import PATH, TARGET, completed_by
-
-_TARGET = re.compile(r"\d+|self|raysubmit_\w+|(?:kernel|torchrun|ray):.*")
-_RAY = re.compile(r"ray:(?!//).*")
-_RAY_ADDRESS = re.compile(r"auto|(?:ray|https?)://\S+|(?:\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):\d{1,5}")
-"""A cluster's address alone, in all the forms that Ray itself takes."""
 
 EXAMPLES = (
     ("", "what is wrong with the job attached to, else with the only one there is"),
@@ -34,10 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target = parser.add_argument(
         "target",
         nargs="*",
-        help="a running job: a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS or the address of a Ray "
-        "cluster, the path of an agent's socket, or self; or a log: a file, "
-        "several (the ranks of one job), a directory, a pattern, or - for standard input; none: the job attached to, else the only "
-        "candidate there is",
+        help=f"a running job: {FORMS}, or the address of a Ray cluster; or a log: a file, several (the ranks of one job), a directory, "
+        "a pattern, or - for standard input; none: the job attached to, else the only candidate there is",
     )
     completed_by(target, TARGET, PATH)
     parser.add_argument(
@@ -85,7 +78,7 @@ def _of_ray(target: str, timeout: float, session: Session) -> Result:
     from ..ray.diagnosing import diagnose
     from ..ray.job import RayJob
 
-    session.named = named = as_target(target)
+    session.named = named = str(parse_cluster(target))
 
     def ranks(left_s: float) -> Diagnosis | None:
         with session.job(named, left_s) as job:
@@ -111,18 +104,15 @@ def _follow(targets: Sequence[str], args: argparse.Namespace, session: Session) 
 
 
 def is_ray(target: str) -> bool:
-    """Whether `target` means a Ray job or cluster; a file of that name comes first, but for ``ray:...``."""
-    if _RAY.fullmatch(target):
-        return True
-    other = target.startswith(("kernel:", "torchrun:"))
-    return _RAY_ADDRESS.fullmatch(target) is not None and not other and not os.path.exists(target)
+    """Whether `target` means a Ray job or cluster; a file of the name of an address comes first."""
+    return is_cluster(target) and (may_mean_a_target(target) or not os.path.exists(target))
 
 
 def is_log(target: str) -> bool:
     """Whether `target` means a log: ``-``, what exists and is no socket, a pattern, or what can only be a path."""
     if target == "-":
         return True
-    if _TARGET.fullmatch(target) or is_ray(target):
+    if may_mean_a_target(target) or is_ray(target):
         return False
     try:
         return not stat.S_ISSOCK(os.stat(os.path.expanduser(target)).st_mode)

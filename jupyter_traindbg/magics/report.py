@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
 
 from .. import commands, report
 from ..errors import AmbiguousTarget, TraindbgError, UsageError
-from ..model import Report, Result
+from ..model import Report, Result, launcher_pid
 from ..report import Subject, opening
 from .base import Session
 from .diagnose import is_log
@@ -91,9 +90,8 @@ def _remains(target: str | None, error: TraindbgError) -> Subject:
     """What is left of a job that cannot be attached to: perhaps a process that is half dead, perhaps nothing but this machine."""
     if target is None:
         return Subject(problem=f"no job was named, and {error.cause}")
-    launcher = re.fullmatch(r"torchrun:(\d+)", target)
     pids = {0: int(target)} if target.isdigit() and os.path.exists(f"/proc/{target}") else {}
-    return Subject(target, pids, int(launcher[1]) if launcher else None, problem=error.cause)
+    return Subject(target, pids, launcher_pid(target), problem=error.cause)
 
 
 def _write(output: str, subject: Subject, logs: Sequence[str], args: argparse.Namespace) -> Report:

@@ -4,7 +4,8 @@
 it, `checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
 `following` of one that is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
 `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `sockets` connections, `soundness` whether a training is
-sound, `targets` what can be attached to, `waits` what a thread does at one moment; `records` any result as a flat table.
+sound, `target` how a job is named and `targets` what can be attached to, `waits` what a thread does at one moment; `records` any result as
+a flat table.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from . import (
     report,
     sockets,
     soundness,
+    target,
     targets,
     waits,
 )
@@ -51,6 +53,7 @@ from .records import *
 from .report import *
 from .sockets import *
 from .soundness import *
+from .target import *
 from .targets import *
 from .waits import *
 
@@ -74,6 +77,7 @@ __all__ = [
     *report.__all__,
     *sockets.__all__,
     *soundness.__all__,
+    *target.__all__,
     *targets.__all__,
     *waits.__all__,
 ]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .base import Maybe, Result
+from .target import TargetName, parse_target
 
 __all__ = ["Target", "Targets", "names_to_type"]
 
-_KERNEL = "kernel:"
 _PLAIN = re.compile(r"[\w.@%+=:,-]{1,26}")
 """The name of a notebook that needs no quoting, in a notebook and in a shell, and leaves room for the rest of a row in 80 columns."""
 _LEAST = 8
@@ -60,21 +60,23 @@ def names_to_type(targets: Sequence[Target]) -> dict[str, str]:
     Of a kernel that is the name of its notebook, where no other kernel here has one of that name and it can be typed as it is; else as much
     of its id as tells it from the others.
     """
-    kernels = {t.name: t.notebook for t in targets if t.kind == "kernel"}
-    notebooks = Counter(os.path.basename(path) for path in kernels.values() if path)
+    kernels = {
+        t.name: named.id for t in targets if (named := parse_target(t.name)) is not None and named.kind == "kernel"
+    }
+    notebooks = Counter(os.path.basename(t.notebook) for t in targets if t.name in kernels and t.notebook)
 
-    def shortest(name: str, path: str | None) -> str:
-        notebook = os.path.basename(path or "")
+    def shortest(target: Target) -> str:
+        notebook = os.path.basename(target.notebook or "")
         if notebooks[notebook] == 1 and _PLAIN.fullmatch(notebook):
-            return _KERNEL + notebook
-        return _prefix(name, kernels)
+            return notebook
+        return _prefix(kernels[target.name], kernels.values())
 
-    return {t.name: t.name for t in targets} | {name: shortest(name, path) for name, path in kernels.items()}
+    return {t.name: str(TargetName("kernel", shortest(t))) if t.name in kernels else t.name for t in targets}
 
 
-def _prefix(name: str, names: Collection[str]) -> str:
-    """As much of a kernel's name as no other one begins with. A connection file's path is no id, and stays whole."""
-    if "/" in name:
-        return name
-    lengths = range(len(_KERNEL) + _LEAST, len(name))
-    return next((name[:n] for n in lengths if sum(other.startswith(name[:n]) for other in names) == 1), name)
+def _prefix(ident: str, others: Collection[str]) -> str:
+    """As much of a kernel's id as no other one's begins with. A connection file's path is no id, and stays whole."""
+    if "/" in ident:
+        return ident
+    lengths = range(_LEAST, len(ident))
+    return next((ident[:n] for n in lengths if sum(other.startswith(ident[:n]) for other in others) == 1), ident)

@@ -16,7 +16,7 @@ from typing import Any
 from ..attach.ray.hosts import open_hosts
 from ..diagnose import ray as rules
 from ..diagnose.ray.merged import with_ranks
-from ..model import Diagnosis, JobEvidence, RayCluster, RayWorkers
+from ..model import Diagnosis, JobEvidence, RayCluster, RayWorkers, parse_cluster
 from ..outside import raystate
 from ..outside.raystate import history
 from ..tasks import Task
@@ -51,7 +51,7 @@ def diagnose(
     began = time.monotonic()
     ends = began + timeout - RESERVE_S
     cluster, workers = report.gather(target, tier=tier, timeout=timeout * GATHER_SHARE)
-    address = raystate.resolve(raystate.parse(target).address, max(0.5, ends - time.monotonic()))
+    address = raystate.resolve(parse_cluster(target).address, max(0.5, ends - time.monotonic()))
     asked = _asked(ranks, ends) if _may_train(workers) else None
     case = _case(address, cluster, workers, ends, look=tier != 0)
     if asked is None and any(case.waits_for_ranks(row) for row in case.rows):
@@ -67,7 +67,7 @@ def verdict(address_text: str, cluster: RayCluster, workers: RayWorkers, timeout
     ends = time.monotonic() + timeout
     if timeout < WINDOW_S + _OVERLAP_S:
         return workers
-    address = raystate.resolve(raystate.parse(address_text).address, timeout)
+    address = raystate.resolve(parse_cluster(address_text).address, timeout)
     case = _case(address, cluster, workers, ends, look=True)
     return replace(workers, verdict=tuple(rules.findings(case)))
 

@@ -35,8 +35,9 @@ from ..model import (
     RayWorkers,
     Result,
     Stacks,
+    parse_cluster,
 )
-from ..outside.raystate import parse, pick_job, read, resolve
+from ..outside.raystate import pick_job, read, resolve
 from ..progress import BytesBar
 from .members import Placed
 from .merging import one_job, polled
@@ -51,10 +52,10 @@ def connect(target: str, timeout: float = DEADLINE_S) -> RayJob:
     Takes 0.1 s on a small cluster. Raises `NoTarget`, `AmbiguousTarget`, `NotPermitted` for a token, `CannotAttach` where nobody answers.
     """
     ends = time.monotonic() + timeout
-    asked = parse(target)
+    asked = parse_cluster(target)
     address = resolve(asked.address, timeout)
-    cluster = read(address, asked.job, max(0.5, ends - time.monotonic()))
-    return RayJob(target, address, cluster, pick_job(cluster, asked.job))
+    cluster = read(address, asked.id or None, max(0.5, ends - time.monotonic()))
+    return RayJob(target, address, cluster, pick_job(cluster, asked.id))
 
 
 class RayJob(Spread):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraindbgError
-from ..model import NotAvailable, RayCluster, RayJobInfo, RayLook, RayWorker, RayWorkers, Silent
+from ..model import NotAvailable, RayCluster, RayJobInfo, RayLook, RayWorker, RayWorkers, Silent, parse_cluster
 from ..outside import raystate
 from .workers import inside, notes, stacked, starting, states, trouble
 from .workers.facts import Facts
@@ -58,10 +58,10 @@ def gather(
     """
     began = time.monotonic()
     ends = began + timeout
-    asked = raystate.parse(address)
+    asked = parse_cluster(address)
     place = raystate.resolve(asked.address, timeout * STATE_SHARE)
     cluster = raystate.read(place, None, max(0.5, (ends - time.monotonic()) * STATE_SHARE))
-    named = job or asked.job
+    named = job or asked.id
     chosen = raystate.pick_job(cluster, named) if named else None
     facts = Facts(cluster, chosen.job_id if chosen else None)
     seen = _Look(facts, states.rows(facts, None if chosen is None else {chosen.job_id or ""}), ends)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import commands
 from ..attach.discover import targets
 from ..errors import TraindbgError, UnknownTarget, UsageError
-from ..model import Diagnosis, Target, available
+from ..model import Diagnosis, Target, available, is_cluster
 from ..report.opening import opened
 from . import passive
 from .following import Following
@@ -209,7 +209,7 @@ def _once(members: Sequence[Target]) -> list[Target]:
 def _line(head: Target, members: Sequence[Target]) -> dict[str, Any]:
     return {
         "name": head.name,
-        "kind": "ray" if head.name.startswith("ray:") else head.kind,
+        "kind": "ray" if is_cluster(head.name) else head.kind,
         "pid": head.pid,
         "command": head.command,
         "user": head.user,

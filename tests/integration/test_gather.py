@@ -15,7 +15,7 @@ import pytest
 from hangs import HANGS
 from support import PROGRAMS, Program, Start, until
 
-from jupyter_traindbg.attach import resolve
+from jupyter_traindbg.attach import parsed, resolve
 from jupyter_traindbg.errors import NoTarget
 from jupyter_traindbg.gather import gather
 from jupyter_traindbg.model import JobEvidence, NotAvailable, Pace, RankEvidence
@@ -52,7 +52,7 @@ def free_port() -> int:
 
 def look_at(target: str, timeout: float = 10.0) -> JobEvidence:
     """From cold: the target's text to its evidence, and all agents out again."""
-    links = resolve(target, timeout)
+    links = resolve(parsed(target), timeout)
     try:
         return gather(target, links, timeout=timeout)
     finally:
@@ -182,7 +182,7 @@ def test_one_rank_by_its_pid_brings_its_siblings(odd_job: Program, odd: JobEvide
     assert evidence.launcher_pid == odd_job.pid
     assert [r.pid for r in evidence.ranks] == [r.pid for r in odd.ranks]
     assert "stopped" in evidence.ranks[STOPPED].problem
-    left = [link.pid for link in resolve(f"torchrun:{odd_job.pid}", 1) if link.answering() is not None]
+    left = [link.pid for link in resolve(parsed(f"torchrun:{odd_job.pid}"), 1) if link.answering() is not None]
     assert left == [], "the siblings' agents have left as well"
 
 
@@ -191,7 +191,7 @@ def test_the_launchers_pid_stands_for_its_ranks(torchruns: tuple[Program, Progra
     assert evidence.launcher_pid == torchruns[0].pid
     assert [r.rank for r in evidence.ranks] == [0, 1]
     assert evidence.ranks[0].looks[-1].processes[0].source == "agent"
-    links = resolve(str(torchruns[0].pid), 1)
+    links = resolve(parsed(str(torchruns[0].pid)), 1)
     assert links[0].answering() is None, "nothing was brought into the launcher"
 
 
@@ -212,7 +212,7 @@ def test_with_little_time_everybody_is_there_all_the_same(odd_job: Program) -> N
 def test_an_agent_that_falls_silent_is_helped_out_from_outside(start: Start) -> None:
     """It was there before C code took the GIL, for ever."""
     program = start("gil_held_later.py", ready="free")
-    links = resolve(str(program.pid), 5)
+    links = resolve(parsed(str(program.pid)), 5)
     links[0].enter(5)
     os.kill(program.pid, signal.SIGUSR1)
     program.wait_for("held")
@@ -262,7 +262,7 @@ def test_torchrun_lets_the_others_run_when_a_rank_leaves_early(torchruns: tuple[
 def test_a_launcher_that_waits_for_another_node_is_looked_at_itself(torchruns: tuple[Program, Program]) -> None:
     target = f"torchrun:{torchruns[1].pid}"
     with pytest.raises(NoTarget):
-        resolve(target, 1)
+        resolve(parsed(target), 1)
     evidence = gather(target, [], timeout=10)
     assert evidence.launcher is not None
     functions = [f.function for t in evidence.launcher.processes[0].threads for f in t.frames]
@@ -270,7 +270,7 @@ def test_a_launcher_that_waits_for_another_node_is_looked_at_itself(torchruns: t
     assert (evidence.nproc, evidence.launcher_pid) == (2, torchruns[1].pid)
     assert [(r.rank, r.pid, r.ending) for r in evidence.ranks] == [(rank, 0, None) for rank in range(4)]
     assert evidence.world_size == 4
-    by_pid = gather(str(torchruns[1].pid), resolve(str(torchruns[1].pid), 1), timeout=10)
+    by_pid = gather(str(torchruns[1].pid), resolve(parsed(str(torchruns[1].pid)), 1), timeout=10)
     assert [(r.rank, r.pid) for r in by_pid.ranks] == [(r.rank, r.pid) for r in evidence.ranks], (
         "its pid means its ranks"
     )

@@ -20,7 +20,7 @@ from support import need, until
 from jupyter_traindbg import command_lines
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.attach import discover, inject, process
-from jupyter_traindbg.model import NotAvailable, Target
+from jupyter_traindbg.model import NotAvailable, Target, TargetName
 from jupyter_traindbg.outside import procfs
 
 SCRIPTS = Path(sys.executable).parent
@@ -80,7 +80,7 @@ def test_a_launcher_and_its_ranks(start, command):
     since = time.monotonic() - began + 1
     assert all(0 < t.running_s < since for t in below), "the ages of processes that came since then"
     assert discover.launcher_ranks(ranks[0].pid) == []
-    asked = [link for r in ranks for link in process.links(str(r.pid), 5.0)]
+    asked = [link for r in ranks for link in process.links(TargetName("process", str(r.pid)), 5.0)]
     assert [(link.rank, link.world_size) for link in asked] == [(0, 2), (1, 2)], "by its pid it is the same rank"
 
 

@@ -13,8 +13,8 @@ from support import PROGRAMS
 
 from jupyter_traindbg.attach.ray import hosts  # installs the way to the GCS
 from jupyter_traindbg.errors import NoTarget, NotPermitted
-from jupyter_traindbg.model import RayActor, RayCluster, RayDeath, RayProcess, RayTask
-from jupyter_traindbg.outside.raystate import brokered, parse, pick_job, read, resolve
+from jupyter_traindbg.model import RayActor, RayCluster, RayDeath, RayProcess, RayTask, parse_cluster
+from jupyter_traindbg.outside.raystate import brokered, pick_job, read, resolve
 
 pytestmark = pytest.mark.timeout(RAY_TEST_S)
 assert hosts
@@ -168,7 +168,7 @@ def test_every_form_of_address_finds_the_same_cluster(
         "auto": "ray:auto",
         "localhost": "ray:@localhost:PORT",
     }[form]
-    asked = parse(text.replace("PORT", ray_cluster.gcs.rpartition(":")[2]))
+    asked = parse_cluster(text.replace("PORT", ray_cluster.gcs.rpartition(":")[2]))
     found = resolve(asked.address, PATIENT_S)
     assert (found.gcs, found.dashboard) == (ray_cluster.gcs, ray_cluster.dashboard)
     assert found.session_dir == str(ray_cluster.session_dir)

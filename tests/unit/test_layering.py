@@ -33,7 +33,7 @@ DATA = [
 ]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
-    "errors": ["commands"],
+    "errors": ["commands", "model.target"],
     "progress": ["notebook"],
     "complete_file": ["errors"],
     "tasks": ["errors"],  # work beside the rest, waited for with a deadline

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...errors import AmbiguousTarget, NoTarget, TraindbgError
-from ...model import NotAvailable, RayActor, RayCluster, RayTask
+from ...model import NotAvailable, RayActor, RayCluster, RayTask, parse_cluster
 from ...outside import raystate
 from ...outside.raystate import ClusterAddress
 from ...ray.workers import naming
@@ -126,10 +126,10 @@ class Worker:
 def look(target: str, timeout: float) -> Case:
     """The case of `target`, an ADDRESS or ``JOB@ADDRESS``. Raises what `jupyter_traindbg.outside.raystate` raises."""
     ends = time.monotonic() + timeout
-    asked = raystate.parse(target)
+    asked = parse_cluster(target)
     address = raystate.resolve(asked.address, min(LOOK_S, timeout))
     cluster = raystate.read(address, None, min(LOOK_S, max(0.5, ends - time.monotonic())))
-    job = raystate.pick_job(cluster, asked.job).job_id if asked.job else None
+    job = raystate.pick_job(cluster, asked.id).job_id if asked.id else None
     if not address.gcs and cluster.address:
         address = replace(address, gcs=cluster.address)
     case = Case(address, cluster, job, ends)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ...model import Target
+from ...model import Target, TargetName, parse_cluster
 from ...outside import procfs
 from ...outside.procfs import Process
 from ...outside.raystate.local import clusters as clusters_here
@@ -72,11 +72,11 @@ def _jobs(gcs: str, members: Sequence[Target], known: Mapping[int, Membership | 
     """The members by the target that they belong to; of several jobs, those of none are left out."""
     ids = {m.pid: "" if (ray := known[m.pid]) is None else ray.job_id for m in members}
     if len(set(ids.values()) - {""}) < 2:
-        return {f"ray:@{gcs}": list(members)}
+        return {str(TargetName("ray", address=gcs)): list(members)}
     jobs: dict[str, list[Target]] = {}
     for member in members:
         if ids[member.pid]:
-            jobs.setdefault(f"ray:{ids[member.pid]}@{gcs}", []).append(member)
+            jobs.setdefault(str(TargetName("ray", ids[member.pid], gcs)), []).append(member)
     return jobs
 
 
@@ -91,11 +91,12 @@ def _raylet_above(pid: int, table: Mapping[int, Process], raylets: Mapping[int, 
 
 
 def _whole(name: str, raylet: int, table: Mapping[int, Process], members: Sequence[Target]) -> Target:
+    job = parse_cluster(name).id
     return Target(
         name=name,
         pid=raylet,
         kind="launcher",
-        command="a Ray cluster" if name.startswith("ray:@") else f"Ray job {name[4:].partition('@')[0]}",
+        command=f"Ray job {job}" if job else "a Ray cluster",
         user=members[0].user,
         running_s=procfs.running_s(table[raylet]),
         framework=members[0].framework,

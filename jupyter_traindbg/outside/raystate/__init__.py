@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from .addresses import Asked, ClusterAddress, parse, resolve
+from .addresses import ClusterAddress, resolve
 from .brokered import set_broker
 from .picking import pick_job
 from .reading import read
 
-__all__ = ["Asked", "ClusterAddress", "parse", "pick_job", "read", "resolve", "set_broker"]
+__all__ = ["ClusterAddress", "pick_job", "read", "resolve", "set_broker"]

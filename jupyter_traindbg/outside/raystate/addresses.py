@@ -1,8 +1,4 @@
-"""From what a person calls a Ray cluster to where it answers.
-
-A target's text is ``ray:auto``, ``ray:JOB``, ``ray:@ADDRESS`` or ``ray:JOB@ADDRESS``; an ADDRESS is ``auto``, ``host:port`` (the GCS), ``ray://host:port``
-(the Ray client server) or ``http(s)://host:port`` (the dashboard). ``auto`` is ``$RAY_ADDRESS``, else the only cluster of this machine.
-"""
+"""From the address of a Ray cluster, as `jupyter_traindbg.model.target` has it, to where it answers."""
 
 from __future__ import annotations
 
@@ -17,23 +13,13 @@ from . import brokered, local
 from . import token as tokens
 from .dashboard import Dashboard
 
-__all__ = ["Asked", "ClusterAddress", "parse", "resolve"]
+__all__ = ["ClusterAddress", "resolve"]
 
 FORMS = "an address is auto, host:port (of the GCS), ray://host:port, or http(s)://host:port (of the dashboard)"
 DASHBOARD_PORT = 8265
 ADMIT_S = 2.0
 """For the first word with a dashboard of this machine: one that hangs is left to `read`, which has another way."""
 HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
-ALONE = re.compile(r"auto|[a-z]+://.*|(\[.+\]|[^@:]+):\d+")
-"""A text that is an address by its form, where a job could stand as well."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a person named: a cluster and, or not, one of its jobs."""
-
-    address: str = "auto"
-    job: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,18 +40,6 @@ class ClusterAddress:
         return self.gcs or self.client or self.dashboard
 
 
-def parse(text: str) -> Asked:
-    """``ray:JOB@ADDRESS`` and its shorter forms. Raises `UsageError` for an address that can be none."""
-    text = text.strip()
-    named = text[4:] if text.startswith("ray:") and not text.startswith("ray://") else text
-    if ALONE.fullmatch(named):
-        return Asked(_checked(named))
-    job, at, address = named.rpartition("@")
-    if not at:
-        job, address = address, ""
-    return Asked(_checked(address or "auto"), job or None)
-
-
 def _checked(address: str) -> str:
     if address == "auto":
         return address
@@ -81,8 +55,8 @@ def _checked(address: str) -> str:
 def resolve(address: str = "auto", deadline_s: float = 5.0) -> ClusterAddress:
     """Where the cluster at `address` answers; a few ms on this machine, a few round trips elsewhere.
 
-    Raises `NoTarget` and `AmbiguousTarget` for ``auto``, `NotPermitted` for a token that is missing or wrong, `CannotAttach` where nobody
-    answers and `DeadlineExceeded` where that took too long.
+    Raises `UsageError` for an address that can be none, `NoTarget` and `AmbiguousTarget` for ``auto``, `NotPermitted` for a token that is
+    missing or wrong, `CannotAttach` where nobody answers and `DeadlineExceeded` where that took too long.
     """
     until = time.monotonic() + deadline_s
     if address == "auto":

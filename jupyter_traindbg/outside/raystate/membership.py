@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...model import TargetName
 from .. import procfs, sockets
 from .local import LocalCluster, client_servers, clusters, is_here
 
@@ -33,7 +34,7 @@ class Membership:
     @property
     def target(self) -> str:
         """The whole job, as a target."""
-        return f"ray:{self.job_id}@{self.address}"
+        return str(TargetName("ray", self.job_id, self.address))
 
 
 def membership(pid: int, known: Sequence[LocalCluster] | None = None) -> Membership | None:

@@ -13,7 +13,7 @@ from typing import Any
 from ...attach.ray.hosts import nodes_here
 from ...errors import CannotAttach, UsageError
 from ...language import text
-from ...model import Given, Machine, MachineGpu, Maybe, NotAvailable, Plan, RayCluster, RayNode
+from ...model import Given, Machine, MachineGpu, Maybe, NotAvailable, Plan, RayCluster, RayNode, parse_cluster
 from ...outside import raystate
 from ..worker_trial import Wanted, trial
 from .dialects import ray as dialect
@@ -61,8 +61,8 @@ class OnRay:
 def cluster_at(address: str, timeout: float) -> tuple[raystate.ClusterAddress, RayCluster]:
     """Where the cluster is, and what it says of itself. Costs 0.1 s. Raises what `raystate.resolve` and `raystate.read` raise."""
     ends = time.monotonic() + min(READ_S, timeout)
-    asked = raystate.parse(address)
-    if asked.job is not None:
+    asked = parse_cluster(address)
+    if asked.id:
         raise UsageError(
             f"{address!r} names a job; a run that is still to be started has none", "name the cluster alone"
         )

@@ -13,6 +13,7 @@ from jupyter_traindbg.attach import process
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import TargetGone
 from jupyter_traindbg.job import Job
+from jupyter_traindbg.model import TargetName
 from jupyter_traindbg.outside import procfs
 
 
@@ -66,7 +67,7 @@ def test_another_process_with_its_number_is_not_touched(child: subprocess.Popen[
 
 def test_a_zombie_is_nothing_to_be_attached_to(child: subprocess.Popen[bytes]) -> None:
     die(child)
-    (link,) = process.links(str(child.pid), 5.0)
+    (link,) = process.links(TargetName("process", str(child.pid)), 5.0)
     with pytest.raises(TargetGone, match=r"killed by SIGKILL; `traindbg diagnose` tells how"):
         Job(str(child.pid), [link]).enter(5.0)
     assert not link.noted.logs, "its descriptors are closed"

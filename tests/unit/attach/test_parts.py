@@ -12,7 +12,7 @@ import pytest
 from cases import each
 from support import until
 
-from jupyter_traindbg.attach import base, discover, process, resolve
+from jupyter_traindbg.attach import base, discover, parsed, process
 from jupyter_traindbg.attach.base import Entered, Link, Part, introduce, whole_job
 from jupyter_traindbg.command_lines import is_rays
 from jupyter_traindbg.errors import NoTarget, TargetGone, UnknownTarget
@@ -149,7 +149,7 @@ def test_who_is_no_driver_is_not_asked_whether_it_trains() -> None:
 )
 def test_the_name_of_a_ray_job_alone_says_how_it_is_written(text: str, named: str) -> None:
     with pytest.raises(UnknownTarget, match=named):
-        resolve(text, 1.0)
+        parsed(text)
 
 
 def test_a_process_that_has_ended_is_no_part_of_anything() -> None:

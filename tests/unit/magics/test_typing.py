@@ -158,7 +158,7 @@ def test_what_is_asked_of_another_job_names_it(notebook: None) -> None:
         ("auto", "ray:auto"),
         ("10.0.0.1:6379", "ray:@10.0.0.1:6379"),
         ("ray://head:10001", "ray:@ray://head:10001"),
-        ("ray:job@auto", "ray:job@auto"),
+        ("ray:job@auto", "ray:job"),
     ],
 )
 def test_a_command_about_a_cluster_names_it_in_a_form_that_every_verb_takes(address: str, target: str) -> None:

@@ -1,4 +1,4 @@
-"""What a person calls a cluster, taken apart; and what comes where nothing is there, with real sockets."""
+"""Addresses that can be none, and what comes where nothing is there, with real sockets."""
 
 from __future__ import annotations
 
@@ -10,32 +10,8 @@ import pytest
 from cases import each
 
 from jupyter_traindbg.errors import CannotAttach, DeadlineExceeded, NoTarget, UsageError
-from jupyter_traindbg.outside.raystate import Asked, addresses, local, parse, resolve
-
-
-@each(
-    ("text", "asked"),
-    [
-        ("ray:auto", Asked("auto", None)),
-        ("auto", Asked("auto", None)),
-        ("ray:02000000", Asked("auto", "02000000")),
-        ("ray:raysubmit_Xy12", Asked("auto", "raysubmit_Xy12")),
-        ("ray:02000000@auto", Asked("auto", "02000000")),
-        ("ray:raysubmit_Xy12@10.0.0.1:6379", Asked("10.0.0.1:6379", "raysubmit_Xy12")),
-        ("ray:my@job@head:6379", Asked("head:6379", "my@job")),
-        ("ray:@10.0.0.1:6379", Asked("10.0.0.1:6379", None)),
-        ("10.0.0.1:6379", Asked("10.0.0.1:6379", None)),
-        ("ray:head:6379", Asked("head:6379", None)),
-        ("ray:[::1]:6379", Asked("[::1]:6379", None)),
-        ("ray://head:10001", Asked("ray://head:10001", None)),
-        ("ray:02000000@ray://head:10001", Asked("ray://head:10001", "02000000")),
-        ("http://head:8265/", Asked("http://head:8265", None)),
-        ("ray:02000000@https://rays.example.org/team", Asked("https://rays.example.org/team", "02000000")),
-        (" ray:auto ", Asked("auto", None)),
-    ],
-)
-def test_a_target_names_a_cluster_and_perhaps_a_job(text: str, asked: Asked) -> None:
-    assert parse(text) == asked
+from jupyter_traindbg.model import parse_cluster
+from jupyter_traindbg.outside.raystate import addresses, local, resolve
 
 
 @each(
@@ -44,7 +20,7 @@ def test_a_target_names_a_cluster_and_perhaps_a_job(text: str, asked: Asked) -> 
 )
 def test_an_address_that_can_be_none_is_told_with_what_one_is(text: str) -> None:
     with pytest.raises(UsageError, match=r"is no address of a Ray cluster.*ray://host:port"):
-        parse(text)
+        resolve(parse_cluster(text).address)
 
 
 @pytest.fixture

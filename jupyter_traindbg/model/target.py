@@ -1,0 +1,112 @@
+"""The one grammar of targets: what a person types for the job that is meant, taken apart and put together.
+
+    4711                    a process, by its pid
+    self                    this very process
+    kernel:WHO              a Jupyter kernel: the name of its notebook, its id (the beginning will do), or its connection file
+    torchrun:4711           all ranks of a launcher, by the launcher's pid
+    ray:JOB@ADDRESS         a Ray job, by its id or its submission's; ray:JOB, ray:@ADDRESS and ray:ADDRESS for short
+    ray://HOST:PORT         the only job of a Ray cluster, by its client server; http://HOST:PORT, by its dashboard
+    a/path                  the socket of an agent
+
+An ADDRESS is ``auto`` (``$RAY_ADDRESS``, else the only cluster of this machine), ``host:port`` of the GCS, or one of the last two URLs.
+Nothing here looks whether there is such a thing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "FORMS",
+    "TargetName",
+    "is_cluster",
+    "launcher_pid",
+    "may_mean_a_target",
+    "parse_cluster",
+    "parse_target",
+]
+
+Kind = Literal["self", "process", "kernel", "launcher", "ray", "socket"]
+
+FORMS = "a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, the path of an agent's socket, or self"
+"""For help and for errors."""
+AUTO = "auto"
+_PREFIXES: Mapping[Kind, str] = {"kernel": "kernel:", "launcher": "torchrun:"}
+_SELF, _RAY = "self", "ray:"
+_PID = re.compile(r"[1-9]\d{0,6}")
+"""The kernel's greatest is 4194304. Eight digits are the id of a Ray job."""
+_URL = re.compile(r"(?:ray|https?)://.*", re.DOTALL)
+_SUBMISSION = re.compile(r"raysubmit_\w+")
+_HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):\d{1,5}")
+_IN_PLACE_OF_AN_ADDRESS = re.compile(r"auto|[a-z]+://.*|(?:\[.+\]|[^@:]+):\d+", re.DOTALL)
+"""Behind ``ray:``, what is no job; be it an address that can be none, so that it is refused as one."""
+
+
+@dataclass(frozen=True)
+class TargetName:
+    """A target as it is named. ``str()`` is its text, in the shortest form."""
+
+    kind: Kind
+    id: str = ""
+    """The pid; what a kernel is called; a Ray job or submission, empty for the only one; the socket's path."""
+    address: str = ""
+    """Of the Ray cluster, as it was given; `AUTO` where none was."""
+
+    @property
+    def pid(self) -> int | None:
+        """Of a process or a launcher; None where that is no number."""
+        return int(self.id) if self.kind in ("process", "launcher") and self.id.isdecimal() else None
+
+    def __str__(self) -> str:
+        if self.kind == "ray":
+            if self.address in ("", AUTO):
+                return _RAY + (self.id or AUTO)
+            return f"{_RAY}{self.id}@{self.address}"
+        return _SELF if self.kind == "self" else _PREFIXES.get(self.kind, "") + self.id
+
+
+def parse_target(text: str) -> TargetName | None:
+    """What `text` names; None where it has the form of no target."""
+    text = text.strip()
+    if text == _SELF or _PID.fullmatch(text):
+        return TargetName("self") if text == _SELF else TargetName("process", text)
+    for kind, prefix in _PREFIXES.items():
+        if text.startswith(prefix):
+            return TargetName(kind, text.removeprefix(prefix))
+    if text.startswith(_RAY) or _URL.fullmatch(text):
+        return parse_cluster(text)
+    folder, slash, _ = text.partition("/")
+    return TargetName("socket", text) if slash and ":" not in folder else None
+
+
+def parse_cluster(text: str) -> TargetName:
+    """What `text` names where only a Ray cluster or one of its jobs can be meant: what follows ``ray:`` will do."""
+    text = text.strip()
+    named = text if _URL.fullmatch(text) else text.removeprefix(_RAY)
+    if _IN_PLACE_OF_AN_ADDRESS.fullmatch(named):
+        return TargetName("ray", address=named)
+    job, at, address = named.rpartition("@")
+    return TargetName("ray", job, address or AUTO) if at else TargetName("ray", named, AUTO)
+
+
+def is_cluster(text: str) -> bool:
+    """Whether `text` means a Ray job or cluster, where it could also be something else: an address alone will do, a job alone will not."""
+    named = parse_target(text)
+    return named.kind == "ray" if named is not None else text == AUTO or _HOST_PORT.fullmatch(text) is not None
+
+
+def may_mean_a_target(text: str) -> bool:
+    """Whether `text` is meant as a target, be it a wrong one, where it could also be a file: a path is a file's."""
+    named = parse_target(text)
+    if named is not None:
+        return named.kind != "socket"
+    return text.isdecimal() or _SUBMISSION.fullmatch(text) is not None
+
+
+def launcher_pid(text: str | None) -> int | None:
+    """The pid of the launcher that `text` names; None where it names something else."""
+    named = parse_target(text) if text is not None else None
+    return named.pid if named is not None and named.kind == "launcher" else None

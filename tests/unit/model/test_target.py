@@ -1,0 +1,155 @@
+"""The grammar of targets: each form, what has none, and that a name and its text are the same thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cases import each
+
+import jupyter_traindbg
+from jupyter_traindbg.model import (
+    TargetName,
+    is_cluster,
+    launcher_pid,
+    may_mean_a_target,
+    parse_cluster,
+    parse_target,
+    target,
+)
+
+TAKING_APART = ("startswith", "removeprefix", "partition", "split", "fullmatch", "match")
+PREFIX = re.compile(r"(?:torchrun|kernel|ray):(?!//|:)")
+
+NAMES = [
+    ("4711", TargetName("process", "4711")),
+    ("self", TargetName("self")),
+    ("kernel:train.ipynb", TargetName("kernel", "train.ipynb")),
+    ("kernel:/tmp/kernel-1.json", TargetName("kernel", "/tmp/kernel-1.json")),
+    ("kernel:4711", TargetName("kernel", "4711")),
+    ("torchrun:4711", TargetName("launcher", "4711")),
+    ("torchrun:me", TargetName("launcher", "me")),
+    ("ray:auto", TargetName("ray", "", "auto")),
+    ("ray:02000000", TargetName("ray", "02000000", "auto")),
+    ("ray:raysubmit_Xy12@10.0.0.1:6379", TargetName("ray", "raysubmit_Xy12", "10.0.0.1:6379")),
+    ("ray:my@job@head:6379", TargetName("ray", "my@job", "head:6379")),
+    ("ray:@10.0.0.1:6379", TargetName("ray", "", "10.0.0.1:6379")),
+    ("ray:02000000@ray://head:10001", TargetName("ray", "02000000", "ray://head:10001")),
+    ("ray:02000000@https://rays.example.org/team", TargetName("ray", "02000000", "https://rays.example.org/team")),
+    ("/tmp/traindbg-0/1-2/agent.sock", TargetName("socket", "/tmp/traindbg-0/1-2/agent.sock")),
+    ("./agent.sock", TargetName("socket", "./agent.sock")),
+]
+LONGER = [
+    ("ray:", TargetName("ray", "", "auto")),
+    ("ray:02000000@auto", TargetName("ray", "02000000", "auto")),
+    ("ray:head:6379", TargetName("ray", "", "head:6379")),
+    ("ray:[::1]:6379", TargetName("ray", "", "[::1]:6379")),
+    ("ray://head:10001", TargetName("ray", "", "ray://head:10001")),
+    ("http://head:8265/", TargetName("ray", "", "http://head:8265/")),
+    (" 4711 ", TargetName("process", "4711")),
+]
+
+
+@each(("text", "name"), NAMES)
+def test_a_target_is_taken_apart_and_put_together_again(text: str, name: TargetName) -> None:
+    assert parse_target(text) == name
+    assert str(name) == text
+
+
+@each(("text", "name"), LONGER)
+def test_of_several_forms_one_is_written(text: str, name: TargetName) -> None:
+    assert parse_target(text) == name
+    assert str(name) != text
+    assert parse_target(str(name)) == name
+
+
+@each("text", ["", "nonsense", "0", "0123", "01000000", "raysubmit_Ab1", "pid:4711", "head:6379", "auto", "a:b/c"])
+def test_what_has_the_form_of_no_target(text: str) -> None:
+    assert parse_target(text) is None
+
+
+@each(
+    ("text", "name"),
+    [
+        ("auto", TargetName("ray", "", "auto")),
+        ("10.0.0.1:6379", TargetName("ray", "", "10.0.0.1:6379")),
+        ("http://head:8265", TargetName("ray", "", "http://head:8265")),
+        ("02000000", TargetName("ray", "02000000", "auto")),
+        ("raysubmit_Ab1@head:6379", TargetName("ray", "raysubmit_Ab1", "head:6379")),
+        ("ray:head:99999", TargetName("ray", "", "head:99999")),
+        ("ftp://head:1", TargetName("ray", "", "ftp://head:1")),
+        (" ray:auto ", TargetName("ray", "", "auto")),
+    ],
+)
+def test_where_only_a_cluster_can_be_meant_less_will_do(text: str, name: TargetName) -> None:
+    assert parse_cluster(text) == name
+
+
+@pytest.mark.parametrize("text", [text for text, name in (*NAMES, *LONGER) if name.kind == "ray"])
+def test_every_target_of_ray_means_the_same_where_only_a_cluster_can_be_meant(text: str) -> None:
+    assert parse_cluster(text) == parse_target(text)
+    assert is_cluster(text)
+
+
+@each(
+    ("text", "cluster", "target"),
+    [
+        ("auto", True, False),  # it may be a file's name
+        ("head:6379", True, False),
+        ("http://head:8265", True, True),
+        ("ray:auto", True, True),
+        ("02000000", False, True),
+        ("raysubmit_Ab1", False, True),
+        ("4711", False, True),
+        ("20261127", False, True),
+        ("torchrun:12", False, True),
+        ("kernel:1", False, True),
+        ("self", False, True),
+        ("a/b:12", False, False),
+        ("rescue", False, False),
+        ("/tmp/agent.sock", False, False),
+    ],
+)
+def test_where_it_could_be_a_file_as_well(text: str, cluster: bool, target: bool) -> None:
+    assert is_cluster(text) == cluster
+    assert may_mean_a_target(text) == target
+
+
+@each(
+    ("text", "pid"),
+    [("torchrun:4711", 4711), ("torchrun:", None), ("torchrun:me", None), ("4711", None), ("nonsense", None)],
+)
+def test_the_pid_of_a_launcher(text: str, pid: int | None) -> None:
+    assert launcher_pid(text) == pid
+
+
+def test_the_pid_of_a_process_and_of_nothing_else() -> None:
+    assert TargetName("process", "4711").pid == 4711
+    assert TargetName("kernel", "4711").pid is None
+    assert launcher_pid(None) is None
+
+
+def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of what f-strings begin with, and of what texts are asked to begin with or divided at."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
+            yield node.lineno, str(node.values[0].value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TAKING_APART:
+            told = (inner for argument in node.args for inner in ast.walk(argument))
+            yield from ((node.lineno, str(one.value)) for one in told if isinstance(one, ast.Constant))
+
+
+def test_nobody_else_takes_targets_apart_or_puts_them_together() -> None:
+    package = Path(jupyter_traindbg.__file__).parent
+    files = [file for file in package.rglob("*.py") if file != Path(target.__file__)]
+    assert len(files) > 500
+    found = [
+        f"{file.relative_to(package)}:{line} {text!r}"
+        for file in files
+        for line, text in literals(ast.parse(file.read_text(encoding="utf-8")))
+        if PREFIX.match(text)
+    ]
+    assert found == []
