@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from . import evidence, evidence_collectives
 from .attach.base import Link
-from .attach.together import each
 from .diagnose import collectives as rules
 from .diagnose.at_source import at_source
 from .errors import TraindbgError
@@ -17,7 +16,7 @@ from .frames.whose import full_place, user_frame
 from .model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives, Silent
 from .outside import flightrec, sources
 from .outside import stacks as outside
-from .tasks import Task
+from .tasks import Task, each
 
 __all__ = ["look", "of_dumps"]
 
@@ -64,7 +63,7 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     answers: list[_Answer] = []
     silent: list[Silent] = []
     errors: list[TraindbgError] = []
-    for link, answer in each(links, lambda link: _ask(link, ends)):
+    for link, answer in each(links, lambda link: _ask(link, ends), timeout):
         if isinstance(answer, TraindbgError):
             errors.append(answer)
             silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))
@@ -116,7 +115,9 @@ def _ask(link: Link, ends: float) -> _Answer:
 def _places_from_outside(links: list[Link]) -> dict[int, str]:
     """Where ranks are whose agents do not answer."""
     found = each(
-        links, lambda link: _place(outside.dump(link.pid, link.rank, deadline_s=STACKS_S, children=False)) or ""
+        links,
+        lambda link: _place(outside.dump(link.pid, link.rank, deadline_s=STACKS_S, children=False)) or "",
+        STACKS_S,
     )
     return {link.rank: place for link, place in found if isinstance(place, str) and place}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .attach.base import Link
-from .attach.together import each
 from .diagnose import environment
 from .errors import NotPermitted, TargetGone, TraindbgError
 from .model import Environ, Silent
 from .outside import host, interfaces, procfs
+from .tasks import each
 
 __all__ = ["of_job"]
 
@@ -19,7 +19,7 @@ BACKEND_S = 1.0
 def of_job(name: str, links: Sequence[Link], timeout: float) -> Environ:
     """See `Job.environ`."""
     stuck = frozenset(procfs.uninterruptible([link.pid for link in links]))
-    answers = each(list(links), lambda link: _environ(link, stuck))
+    answers = each(links, lambda link: _environ(link, stuck), timeout)
     read = {link: answer for link, answer in answers if not isinstance(answer, TraindbgError)}
     refused = [(link, answer) for link, answer in answers if isinstance(answer, TraindbgError)]
     if refused and not read:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .attach.base import Link
+from .attach.base import LEAVE_S, Link
 from .attach.client import AgentClient
-from .attach.together import each
 from .errors import DeadlineExceeded, TargetGone, TraindbgError
 from .evidence import words_of
 from .model import Doing, DoingKind, NewSteps
+from .tasks import each
 
 __all__ = ["Poller"]
 
@@ -31,7 +32,7 @@ class Poller:
         in again. Raises nothing but programming errors.
         """
         links = [link for link in self._links if since is None or link.rank in since]
-        answers = each(links, lambda link: self._ask(link, 0 if since is None else since[link.rank], timeout))
+        answers = each(links, lambda link: self._ask(link, 0 if since is None else since[link.rank], timeout), timeout)
         return [
             NewSteps(link.rank, link.pid, problem=answer.cause) if isinstance(answer, TraindbgError) else answer
             for link, answer in answers
@@ -40,17 +41,22 @@ class Poller:
     def close(self) -> None:
         """Hang up. An agent whose last client this was takes itself out."""
         links, self._links = self._links, []
-        each(links, lambda link: link.leave())
+        each(links, lambda link: link.leave(), LEAVE_S)
 
     def _ask(self, link: Link, since: int, timeout: float) -> NewSteps:
         if (ended := link.ended()) is not None:
             link.hang_up()
             return NewSteps(link.rank, link.pid, problem=ended.cause, gone=True)
+        ends = time.monotonic() + timeout
         if (client := self._client(link, timeout)) is None:
             return NewSteps(link.rank, link.pid, problem="its agent has been taken out")
         try:
             told = self._told.get(link.pid, 0.0)
-            answer = client.call("steps", {"since": since, "deadline_s": 0.0, "changes_since_s": told}, timeout)
+            answer = client.call(
+                "steps",
+                {"since": since, "deadline_s": 0.0, "changes_since_s": told},
+                max(0.05, ends - time.monotonic()),
+            )
         except (TargetGone, DeadlineExceeded) as e:
             if isinstance(e, TargetGone):
                 link.hang_up()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import TraindbgError
+from ..tasks import each
 from . import process
-from .base import Link
-from .together import each
+from .base import LEAVE_S, Link
 
 __all__ = ["Question", "ask", "leave"]
 
@@ -44,7 +43,7 @@ def ask(questions: Mapping[int, Sequence[Question]], deadline_s: float = 5.0) ->
             found[pid] = link
         else:
             links.append(link)
-    answers = each(links, lambda link: _ask(link, questions[link.pid], ends))
+    answers = each(links, lambda link: _ask(link, questions[link.pid], ends), ends - time.monotonic())
     _set_timer(LINGER_S)
     return {**found, **{link.pid: answer for link, answer in answers}}
 
@@ -53,9 +52,7 @@ def leave(pids: Iterable[int] | None = None) -> None:
     """Take our agents out again, of all processes or of `pids`; those that others use, too, stay."""
     with _making:
         gone = [_links.pop(pid) for pid in (list(_links) if pids is None else pids) if pid in _links]
-    for link in gone:
-        with contextlib.suppress(TraindbgError):
-            link.leave()
+    each(gone, lambda link: link.leave(), LEAVE_S)
 
 
 def _set_timer(after_s: float | None) -> None:

@@ -18,11 +18,15 @@ from ..outside import procfs
 from ..outside.ending import Noted
 from .client import AgentClient, connect
 
-__all__ = ["Entered", "Link", "Part", "Way", "clusters_below", "introduce", "whole_job"]
+__all__ = ["ANSWERING_S", "LEAVE_S", "Entered", "Link", "Part", "Way", "clusters_below", "introduce", "whole_job"]
 
-GOODBYE_S = 5.0
-MEANWHILE_S = 0.1
-"""How long a look that enters nothing waits for one that does."""
+GOODBYE_S, HANG_UP_S = 5.0, 2.0
+LEAVE_S = GOODBYE_S + HANG_UP_S
+"""How long leaving one process takes at most."""
+MEANWHILE_S, CONNECT_S = 0.1, 0.5
+"""How long a look that enters nothing waits for one that does, and for an agent that is there."""
+ANSWERING_S = MEANWHILE_S + 2 * CONNECT_S
+"""How long `Link.answering` takes at most."""
 AFTERWARDS = "`%diagnose` tells how; a notebook that was attached to it still has its last steps"
 """What can be done about a process that has ended."""
 
@@ -181,7 +185,7 @@ class Link:
     def _arrived(self) -> AgentClient | None:
         """The agent's client, where the GIL was let go since."""
         with contextlib.suppress(TraindbgError):
-            return connect(self.pid, 0.5)
+            return connect(self.pid, CONNECT_S)
         return None
 
     def call(self, method: str, params: dict[str, Any], deadline_s: float) -> Any:
@@ -205,14 +209,14 @@ class Link:
         if self.client is None and self._entering.acquire(timeout=MEANWHILE_S):
             try:
                 with contextlib.suppress(TraindbgError):
-                    if self.client is None and not self._left and (client := connect(self.pid, 0.5)) is not None:
+                    if self.client is None and not self._left and (client := connect(self.pid, CONNECT_S)) is not None:
                         self._take(client, "found running")
             finally:
                 self._entering.release()
         client = self.client
         if client is not None and not self._numbered:
             with contextlib.suppress(TraindbgError):
-                self._take_number(client.call("info", {}, 0.5))
+                self._take_number(client.call("info", {}, CONNECT_S))
         return client
 
     def identify(self, deadline_s: float) -> Rank:
@@ -222,14 +226,18 @@ class Link:
         try:
             info = self.call("info", {}, deadline_s)
         except TraindbgError as e:
-            unknown = NotAvailable("the agent does not answer")
-            return Rank(self.rank, self.world_size, self.pid, self.way, unknown, unknown, agent=False, note=str(e))
+            return self.unentered(e)
         self._take_number(info)
         torch = info["torch"] or NotAvailable("torch is not imported")
         note = "; ".join(info["failures"])
         return Rank(
             self.rank, self.world_size, self.pid, self.way, info["python"], torch, tuple(info["frameworks"]), note=note
         )
+
+    def unentered(self, why: TraindbgError) -> Rank:
+        """What this process is to us where it cannot be asked."""
+        unknown = NotAvailable("the agent does not answer")
+        return Rank(self.rank, self.world_size, self.pid, self.way, unknown, unknown, agent=False, note=str(why))
 
     def _take_number(self, info: dict[str, Any]) -> None:
         self.rank, self.world_size, self._numbered = info["rank"], info["world_size"], True
@@ -247,7 +255,7 @@ def _say_goodbye(client: AgentClient, *, force: bool, deadline_s: float) -> bool
     try:
         stopped = bool(client.call("leave", {"force": force}, deadline_s)["stopped"])
         if stopped:
-            client.await_hang_up()
+            client.await_hang_up(HANG_UP_S)
         return stopped
     except (TargetGone, AgentRefused):
         return True

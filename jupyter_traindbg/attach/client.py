@@ -11,8 +11,9 @@ import time
 from typing import Any
 
 from ..agent import rendezvous
-from ..errors import ActionRefused, AgentRefused, DeadlineExceeded, ProbeFailed, StepOver, TargetGone
+from ..errors import ActionRefused, AgentRefused, CannotAttach, DeadlineExceeded, ProbeFailed, StepOver, TargetGone
 from ..outside import procfs
+from ..tasks import Task
 
 HELLO_S = 2.0
 NO_METHOD, PROBE_FAILED, NOT_AUTHORISED, REFUSED = -32601, -32000, -32001, -32002
@@ -105,7 +106,7 @@ class AgentClient:
         if line is not None:
             line.close()
 
-    def await_hang_up(self, deadline_s: float = 2.0) -> None:
+    def await_hang_up(self, deadline_s: float) -> None:
         """Wait until the agent has closed the line, as it does when it leaves its process."""
         line = self._socket
         if line is not None:
@@ -170,14 +171,39 @@ class AgentClient:
 
 
 def connect(pid: int, deadline_s: float = HELLO_S) -> AgentClient | None:
-    """A client of the agent that runs in `pid` already, or None where there is none."""
+    """A client of the agent that runs in `pid` already, or None where there is none. Raises what `meeting_place` raises."""
+    directory = meeting_place(pid, deadline_s)
+    return None if directory is None else AgentClient(directory, pid, deadline_s=deadline_s)
+
+
+def meeting_place(pid: int, deadline_s: float) -> str | None:
+    """The directory of the agent that runs in `pid`; None where there is none, or it is not ours to see. 0.2 ms.
+
+    Raises `TargetGone`, and `CannotAttach` where the file system of that process does not answer in time. The look hangs then, in a thread
+    of its own, and whoever asks again waits for that one.
+    """
+    looking = _late.pop(pid, None)
+    if looking is None or looking.wait(0.0):  # what it has found by now may be over
+        looking = Task(lambda: _meeting_place(pid), f"meet-{pid}")
+    if not looking.wait(time.monotonic() + deadline_s):
+        _late[pid] = looking
+        raise CannotAttach(
+            f"the file system of process {pid} does not answer: its /tmp, where an agent would be met, cannot be read",
+            "`%stacks` shows from outside what it does; see what is mounted there (`findmnt`, dmesg)",
+        )
+    return looking.result(0.0)
+
+
+_late: dict[int, Task[str | None]] = {}
+"""By pid: looks for an agent that have not come back."""
+
+
+def _meeting_place(pid: int) -> str | None:
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
         directory = rendezvous.directory(pid, uid, root=f"/proc/{pid}/root")
-        if not os.path.exists(os.path.join(directory, rendezvous.CARD)):
-            return None
+        return directory if os.path.exists(os.path.join(directory, rendezvous.CARD)) else None
     except FileNotFoundError as e:
         raise TargetGone(f"there is no process {pid}") from e
     except PermissionError:
         return None
-    return AgentClient(directory, pid, deadline_s=deadline_s)

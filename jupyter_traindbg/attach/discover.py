@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 
 from ..agent import rendezvous
 from ..command_lines import connection_file, is_helper, is_launcher, kernel_name, written
+from ..errors import TraindbgError
 from ..model import Maybe, NotAvailable, Target, TargetName
 from ..notebook import VARIABLE
 from ..outside import procfs
 from ..outside.procfs import Process
 from . import foreign
 from .base import Part
+from .client import meeting_place
 from .notebooks import Kernel, notebooks
 
 __all__ = ["RankProcess", "launcher_of", "launcher_ranks", "part_of", "rank_of", "sweep", "targets"]
@@ -310,7 +312,7 @@ class _Survey:
             user=procfs.user(uid),
             running_s=procfs.running_s(seen.process),
             framework=known,
-            agent=uid is not None and _has_agent(seen.pid, uid),
+            agent=uid is not None and _has_agent(seen.pid),
         )
         return replace(target, **fields)  # type: ignore[arg-type]
 
@@ -411,12 +413,12 @@ def _with_reason(target: Target) -> Target:
     return replace(target, why_not=why_not(target.pid))
 
 
-def _has_agent(pid: int, uid: int) -> bool:
+def _has_agent(pid: int) -> bool:
     try:
-        place = rendezvous.directory(pid, uid, root=f"/proc/{pid}/root")
-        return rendezvous.card(place) is not None and _answers(place)
-    except OSError:
-        return False  # the process ended, or its files are not ours to read
+        place = meeting_place(pid, _CONNECT_S)
+    except TraindbgError:
+        return False  # the process has ended, or its file system hangs
+    return place is not None and _answers(place)
 
 
 def _answers(place: str) -> bool:

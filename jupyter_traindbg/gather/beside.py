@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from ..attach.base import clusters_below
-from ..errors import TraindbgError
+from ..errors import DeadlineExceeded, TraindbgError
 from ..model import Activity, JobEvidence, Look, NotAvailable, ProcessStacks, RankEvidence, Thread
 from ..outside import activity, procfs, sources
 from ..outside import stacks as outside
+from ..tasks import each
 
 __all__ = ["watch"]
 
@@ -47,19 +47,16 @@ def watch(pids: Sequence[int], window_s: float = WINDOW_S, deadline_s: float = 5
 
 def _looks(pids: Sequence[int], began: float, ends: float) -> Mapping[int, Look | str]:
     """By pid its stacks, or why there are none."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(pids, pool.map(_look(began, ends), pids), strict=True))
+    seen = each(pids, _look(began, ends), ends - time.monotonic(), at_once=AT_ONCE)
+    return {pid: look.cause if isinstance(look, TraindbgError) else look for pid, look in seen}
 
 
-def _look(began: float, ends: float) -> Callable[[int], Look | str]:
-    def look(pid: int) -> Look | str:
+def _look(began: float, ends: float) -> Callable[[int], Look]:
+    def look(pid: int) -> Look:
         now = time.monotonic()
         if now > ends - 0.05:
-            return "it was not looked at in time"
-        try:
-            process = outside.dump(pid, deadline_s=min(LOOK_S, ends - now), children=False)[0]
-        except TraindbgError as e:
-            return e.cause
+            raise DeadlineExceeded("it was not looked at in time")
+        process = outside.dump(pid, deadline_s=min(LOOK_S, ends - now), children=False)[0]
         return Look(now - began, (_with_the_worker_thread(process),))
 
     return look

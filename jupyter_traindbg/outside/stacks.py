@@ -23,6 +23,7 @@ from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted,
 from ..frames.waits import in_dataloader_worker, waiting_for
 from ..frames.whose import bare, frames_of, line_of
 from ..model import ASLEEP, Maybe, NotAvailable, ProcessStacks, Thread, ThreadState, Wait
+from ..tasks import each
 from . import procfs
 
 __all__ = ["dump", "py_spy"]
@@ -144,18 +145,8 @@ def _role(process: procfs.Process) -> str:
 def _look_at_all(tool: str, asked: Sequence[_Asked], deadline: float) -> list[ProcessStacks | TraindbgError]:
     """All of them, `_PARALLEL` at a time; each with its stacks or why there are none."""
 
-    def careful(one: _Asked) -> ProcessStacks | TraindbgError:
-        try:
-            return _look(tool, one, deadline)
-        except TraindbgError as e:
-            return e
-
-    if len(asked) <= 1:  # no threads for one: a whole `traindbg stacks PID` is to be quick
-        return [careful(one) for one in asked]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(min(_PARALLEL, len(asked))) as pool:
-        return list(pool.map(careful, asked))
+    found = each(asked, lambda one: _look(tool, one, deadline), deadline - time.monotonic(), at_once=_PARALLEL)
+    return [stacks for _, stacks in found]
 
 
 def _look(tool: str, asked: _Asked, deadline: float) -> ProcessStacks:
@@ -216,7 +207,7 @@ def _run(tool: str, pid: int, deadline: float) -> tuple[int, bytes, str]:
     late = DeadlineExceeded(f"py-spy gave no stacks of process {pid} in time")
     if left_s <= 0:
         raise late
-    command = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    command = [tool, "dump", "--json", "--nonblocking", "--full-filenames", "--pid", str(pid)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         out, err = process.communicate(timeout=left_s)

@@ -10,10 +10,10 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import TargetGone, TraindbgError
 from ..model import ProcessStacks, RayLook
+from ..tasks import each
 from . import procfs
 from . import stacks as outside
 
@@ -34,18 +34,14 @@ def look(pids: Iterable[int], window_s: float = 0.4, deadline_s: float = 5.0) ->
     began = time.monotonic()
     ends = began + deadline_s
     before = {pid: _counters(pid) for pid in wanted}
-    with ThreadPoolExecutor(max(1, min(PARALLEL, len(wanted)))) as pool:
-        seen = dict(zip(wanted, pool.map(lambda pid: _stacks(pid, ends), wanted), strict=True))
+    seen = dict(each(wanted, lambda pid: _stacks(pid, ends), deadline_s, at_once=PARALLEL))
     time.sleep(max(0.0, began + window_s - time.monotonic()))
     clocks = _Clocks()
     return {pid: _join(pid, before[pid], seen[pid], clocks) for pid in wanted}
 
 
-def _stacks(pid: int, ends: float) -> ProcessStacks | TraindbgError:
-    try:
-        return outside.dump(pid, deadline_s=max(0.01, ends - time.monotonic()), children=False)[0]
-    except TraindbgError as e:
-        return e
+def _stacks(pid: int, ends: float) -> ProcessStacks:
+    return outside.dump(pid, deadline_s=max(0.01, ends - time.monotonic()), children=False)[0]
 
 
 class _Counters:

@@ -6,13 +6,14 @@ import errno
 import os
 import socket
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from ..errors import TraindbgError
 from ..model import Interface, Maybe, NotAvailable, PreflightHost, PreflightPort
 from ..outside import procfs, sockets
+from ..tasks import each
 
 __all__ = ["all_at_once", "host", "interfaces", "port", "source_address"]
 
@@ -22,21 +23,9 @@ T = TypeVar("T")
 
 
 def all_at_once(asks: Sequence[Callable[[], T]], deadline_s: float, otherwise: Callable[[int], T]) -> list[T]:
-    """The answers of all `asks`, each in a thread of its own; ``otherwise(i)`` for one that has none in time (it is left to itself)."""
-    answers: dict[int, T] = {}
-
-    def answer(i: int) -> None:
-        answers[i] = asks[i]()
-
-    threads = [
-        threading.Thread(target=answer, args=(i,), name="traindbg-preflight", daemon=True) for i in range(len(asks))
-    ]
-    for thread in threads:
-        thread.start()
-    ends = time.monotonic() + deadline_s
-    for thread in threads:
-        thread.join(max(0.0, ends - time.monotonic()))
-    return [answers[i] if i in answers else otherwise(i) for i in range(len(asks))]
+    """The answers of all `asks`; ``otherwise(i)`` for one that has none in time (it is left to itself)."""
+    answers = each(asks, lambda ask: ask(), deadline_s, grace_s=0.0)
+    return [otherwise(i) if isinstance(answer, TraindbgError) else answer for i, (_, answer) in enumerate(answers)]
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

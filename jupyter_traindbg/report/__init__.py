@@ -19,13 +19,14 @@ from ..outside import logs as log_reader
 from ..outside import procfs
 from ..progress import PartsBar
 from ..redact import Redactor
+from ..tasks import each
 from . import bundle, issue, page
 from .context import Context, Part, Subject
 from .running import Collected, Collector, collect, collectors
 
 __all__ = ["Subject", "default_name", "write"]
 
-PARTS_S = 3.0
+PARTS_S, TOKENS_S = 3.0, 1.0
 """The parts together take so many times the `timeout` at most: some wait for others."""
 _VERDICT = ("diagnosis", "log_findings", "gpu")
 """The parts whose findings are the report's; what others find is among these, or of interest only beside them."""
@@ -85,9 +86,8 @@ def _context(subject: Subject, logs: Sequence[str], configs: Sequence[str], time
 def _informed(subject: Subject, collected: Sequence[Collected], context: Context) -> Redactor:
     """A redactor that has seen everything, so that what one part names is found in all of them."""
     redactor = Redactor()
-    for pid in (*subject.pids.values(), os.getpid()):
-        token = _agent_token(pid)
-        if token:
+    for _, token in each((*subject.pids.values(), os.getpid()), _agent_token, TOKENS_S):
+        if token and isinstance(token, str):
             redactor.learn(token, "agent-token")
     for one in collected:
         redactor.learn_from([one.problem, one.trace])

@@ -8,7 +8,6 @@ import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..attach.client import connect
@@ -16,6 +15,7 @@ from ..errors import TraindbgError
 from ..model import StepNumber, Target
 from ..outside import procfs
 from ..step_numbers import step_title
+from ..tasks import each
 
 __all__ = ["pace", "seen"]
 
@@ -23,7 +23,6 @@ RANKS_READ = 8
 """Of a job with more, the first ones are read: they stand for the others, who wait for them in every collective."""
 STEPS_READ = 60
 CONNECT_S, ANSWER_S = 0.3, 0.5
-AT_ONCE = 16
 QUIET_S = 10.0
 LONGEST_PAUSES = 3.0
 """So many times its longest pause so far may a job be quiet, and at least `QUIET_S`."""
@@ -32,27 +31,25 @@ LONGEST_PAUSES = 3.0
 def seen(jobs: Mapping[str, Sequence[Target]]) -> dict[str, dict[str, Any]]:
     """By job: its memory, and, where it has agents, its step, loss and pace. `jobs` has the processes of each.
 
-    About 1 ms a rank; one that does not answer costs `ANSWER_S`, sixteen at a time.
+    About 1 ms a rank; all that do not answer cost `CONNECT_S` and `ANSWER_S` together.
     """
     asked = [(name, target) for name, targets in jobs.items() for target in targets[:RANKS_READ] if target.agent]
     answers: dict[str, list[dict[str, Any]]] = {}
-    with ThreadPoolExecutor(min(AT_ONCE, len(asked) or 1), thread_name_prefix="traindbg-read") as pool:
-        for (name, _), answer in zip(asked, pool.map(lambda a: _steps(a[1].pid), asked), strict=True):
-            if answer is not None:
-                answers.setdefault(name, []).append(answer)
+    for (name, _), answer in each(asked, lambda one: _steps(one[1].pid), CONNECT_S + ANSWER_S):
+        if answer is not None and not isinstance(answer, TraindbgError):
+            answers.setdefault(name, []).append(answer)
     return {name: {**_memory(targets), **_progress(answers.get(name, []))} for name, targets in jobs.items()}
 
 
 def _steps(pid: int) -> dict[str, Any] | None:
-    """The latest records of an agent. Over a line that is hung up at once: we are never the client that keeps it there."""
-    try:
-        client = connect(pid, CONNECT_S)
-        if client is None:
-            return None
-        with contextlib.closing(client):
-            answer = client.call("steps", {"last": STEPS_READ, "deadline_s": 0.0}, ANSWER_S)
-    except TraindbgError:
-        return None  # it has just ended or left, or cannot answer: what is known from outside remains
+    """The latest records of an agent, None where there is none. Over a line that is hung up at once: we are never the client that keeps it
+    there. Raises a `TraindbgError` where it has just ended or left, or cannot answer: what is known from outside remains.
+    """
+    client = connect(pid, CONNECT_S)
+    if client is None:
+        return None
+    with contextlib.closing(client):
+        answer = client.call("steps", {"last": STEPS_READ, "deadline_s": 0.0}, ANSWER_S)
     records = [dict(zip(answer["fields"], record, strict=True)) for record in answer["records"]]
     rests = answer.get("between_cells", False)  # an earlier version's agent does not say
     return {"step": answer["step"], "records": records, "between_cells": rests}

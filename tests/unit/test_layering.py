@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "complete_file": ["errors"],
     "tasks": ["errors"],  # work beside the rest, waited for with a deadline
     "agent": [],  # travels into processes where the rest of the package does not exist
-    "outside": ["agent.flight", "agent.rendezvous", *DATA],
+    "outside": ["agent.flight", "agent.rendezvous", "tasks", *DATA],
     "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
     "step_numbers": ["language", "model"],
     "schedules": ["model"],  # pure: which ranks follow one schedule
@@ -66,11 +66,12 @@ MAY_IMPORT = {
     "tables": DATA,  # a result in, a pyarrow Table or a pandas DataFrame out
     "plotting": ["log_report", "pictures", *DATA],  # a result or a log in, its picture out
     "log_following": ["diagnose", "outside", *DATA],
-    "environment_report": ["attach", "diagnose", "outside", *DATA],
+    "environment_report": ["attach", "diagnose", "outside", "tasks", *DATA],
     "preflight": [
         "attach.ray",
         "diagnose",
         "outside",
+        "tasks",
         *DATA,
     ],  # this machine, the ways from it, or a Ray cluster; no job
     "redact": [],  # pure: text in, text without secrets out
@@ -97,10 +98,11 @@ MAY_IMPORT = {
         "evidence",
         "outside",
         "ray.workers.naming",
+        "tasks",
         *DATA,
     ],
     "diagnosing": ["attach", "diagnose", "gather", "outside", *DATA],
-    "polling": ["attach", "evidence", "outside", *DATA],
+    "polling": ["attach", "evidence", "outside", "tasks", *DATA],
     "live": ["diagnose.hang", *DATA],  # asks a job by the questions of its protocol
     "export": ["_version", "complete_file", "live", *DATA],  # what a feed keeps, written to a file
     "pictures": [
@@ -143,6 +145,7 @@ MAY_IMPORT = {
         "stack_report",
         "tunable",
         "watching",
+        "tasks",
         *DATA,
     ],
     "ray": [],
@@ -168,7 +171,7 @@ MAY_IMPORT = {
     "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", "tasks", *DATA],
     "ray.members": ["ray.part", "ray.workers", *DATA],
     "ray.merging": ["errors", "model"],  # pure: results in, a result out
-    "ray.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
+    "ray.part": ["attach", "gather", "job", "outside", "polling", "tasks", *DATA],  # what runs on each host
     "ray.workers": DATA,  # pure: facts, stacks and answers in, rows out
     "ray.report": ["attach", "outside", "ray.workers", *DATA],
     "prepared": ["_version", "agent"],
@@ -216,6 +219,7 @@ MAY_IMPORT = {
         "live",
         "outside",
         "report",
+        "tasks",
         *DATA,
     ],  # asks jobs; draws nothing
     "cli": ["_version", "job", "magics", "render", *DATA],

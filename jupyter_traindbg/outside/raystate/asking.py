@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from ...errors import CannotAttach, DeadlineExceeded, TraindbgError
+from ...tasks import each
 from .dashboard import Answer, Dashboard, Refused
 
 __all__ = ["Questions", "Unanswered"]
@@ -77,27 +76,14 @@ class Questions:
                 self.notes.append(f"{what}: {str(warning)[:300]}")
 
     def together(self, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """The answer to each question, or an `Unanswered`.
-
-        The threads are daemons: a name server that never answers holds up nobody.
-        """
-        waiting: SimpleQueue[tuple[str, Question]] = SimpleQueue()
-        for item in questions.items():
-            waiting.put(item)
-        answers: dict[str, Any] = {}
-        threads = [
-            threading.Thread(target=_work, args=(waiting, answers), daemon=True, name="traindbg-ray")
-            for _ in range(min(AT_ONCE, len(questions)))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(max(0.0, self.until - time.monotonic()))
+        """The answer to each question, or an `Unanswered`. A name server that never answers holds up nobody."""
+        left = max(0.0, self.until - time.monotonic())
+        answers = each(list(questions), lambda name: _answer(questions[name]), left, at_once=AT_ONCE, grace_s=0.0)
         late = DeadlineExceeded(
             f"the dashboard at {self.dashboard.url} has not answered in time",
             "give a longer --timeout; its head may be overloaded",
         )
-        return {name: answers.get(name, Unanswered(late)) for name in questions}
+        return {name: Unanswered(late) if isinstance(answer, TraindbgError) else answer for name, answer in answers}
 
     def had(self, answers: Mapping[str, Any], what: str, otherwise: Any) -> Any:
         """The answer to `what`, or `otherwise` and a note."""
@@ -106,15 +92,6 @@ class Questions:
             self.notes.append(f"no {what}: {answer.why}")
             return otherwise
         return answer
-
-
-def _work(waiting: SimpleQueue[tuple[str, Question]], answers: dict[str, Any]) -> None:
-    while True:
-        try:
-            name, ask = waiting.get_nowait()
-        except Empty:
-            return
-        answers[name] = _answer(ask)
 
 
 def _answer(ask: Question) -> Any:
