@@ -10,7 +10,7 @@ from .attach.base import Link
 from .diagnose import running
 from .gather import gather
 from .language import text
-from .model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step, launcher_pid
+from .model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step, named_launcher
 from .outside import filelocks
 
 __all__ = ["diagnose", "diagnose_launcher"]
@@ -45,7 +45,7 @@ def diagnose(
 
 def diagnose_launcher(target: str | None, timeout: float) -> Diagnosis | None:
     """What became of the ranks of a launcher that has none now, or why it starts none; None where `target` is no ``torchrun:PID``."""
-    pid = launcher_pid(target)
+    pid = named_launcher(target)
     return None if target is None or pid is None else diagnose(target, [], timeout, pid)
 
 

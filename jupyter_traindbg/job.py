@@ -36,7 +36,7 @@ from .model import (
     Silent,
     Stacks,
     Steps,
-    launcher_pid,
+    named_launcher,
 )
 from .tasks import each
 from .tunable import Tunable, settled, with_own_clips
@@ -308,7 +308,7 @@ class Job(Tunable, Watchable):
         """
         from .report import Subject, write
 
-        launcher = launcher_pid(self.name)
+        launcher = named_launcher(self.name)
         subject = Subject(self.name, self._pids_here(), launcher, self._questions(), left_logs=self._left_logs())
         return write(path, subject, logs=logs, configs=configs, force=force, timeout=timeout)
 

@@ -85,8 +85,10 @@ def each(
         if not asking.waiting:
             break
         threading.Thread(target=asking.work, name="traindbg-ask", daemon=True).start()
-    asking.done.wait(deadline_s + grace_s)
-    asking.waiting.clear()
+    try:
+        asking.done.wait(deadline_s + grace_s)
+    finally:  # also where somebody interrupts it
+        asking.waiting.clear()
     late = DeadlineExceeded(f"no answer came in {deadline_s:.3g} s")
     return [(item, asking.answer(n, late)) for n, item in enumerate(items)]
 

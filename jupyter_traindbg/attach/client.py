@@ -182,11 +182,13 @@ def meeting_place(pid: int, deadline_s: float) -> str | None:
     Raises `TargetGone`, and `CannotAttach` where the file system of that process does not answer in time. The look hangs then, in a thread
     of its own, and whoever asks again waits for that one.
     """
-    looking = _late.pop(pid, None)
-    if looking is None or looking.wait(0.0):  # what it has found by now may be over
+    looking = _late.get(pid)
+    if looking is None or looking.wait(0.0):  # what a late one has found by now may be over
         looking = Task(lambda: _meeting_place(pid), f"meet-{pid}")
     if not looking.wait(time.monotonic() + deadline_s):
-        _late[pid] = looking
+        kept = _late.setdefault(pid, looking)
+        if kept.wait(0.0):
+            _late[pid] = looking
         raise CannotAttach(
             f"the file system of process {pid} does not answer: its /tmp, where an agent would be met, cannot be read",
             "`%stacks` shows from outside what it does; see what is mounted there (`findmnt`, dmesg)",

@@ -18,7 +18,7 @@ from functools import partial
 
 from ..attach.base import Link, introduce
 from ..errors import TraindbgError
-from ..model import Activity, JobEvidence, Look, NotAvailable, launcher_pid
+from ..model import Activity, JobEvidence, Look, NotAvailable, named_launcher
 from ..outside import activity, host, procfs, ras
 from ..outside import stacks as outside
 from ..tasks import Task
@@ -116,9 +116,9 @@ def _gather(
 
 
 def _launcher(job_name: str, links: Sequence[Link]) -> int | None:
-    named = launcher_pid(job_name)
-    if named is not None:
-        return named
+    pid = named_launcher(job_name)
+    if pid is not None:
+        return pid
     return roster.launcher_of(links[0].pid) if links else None
 
 

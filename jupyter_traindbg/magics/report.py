@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .. import commands, report
 from ..errors import AmbiguousTarget, TraindbgError, UsageError
-from ..model import Report, Result, launcher_pid
+from ..model import Report, Result, named_launcher
 from ..report import Subject, opening
 from .base import Session
 from .diagnose import is_log
@@ -91,7 +91,7 @@ def _remains(target: str | None, error: TraindbgError) -> Subject:
     if target is None:
         return Subject(problem=f"no job was named, and {error.cause}")
     pids = {0: int(target)} if target.isdigit() and os.path.exists(f"/proc/{target}") else {}
-    return Subject(target, pids, launcher_pid(target), problem=error.cause)
+    return Subject(target, pids, named_launcher(target), problem=error.cause)
 
 
 def _write(output: str, subject: Subject, logs: Sequence[str], args: argparse.Namespace) -> Report:

@@ -23,8 +23,8 @@ __all__ = [
     "FORMS",
     "TargetName",
     "is_cluster",
-    "launcher_pid",
     "may_mean_a_target",
+    "named_launcher",
     "parse_cluster",
     "parse_target",
 ]
@@ -106,7 +106,7 @@ def may_mean_a_target(text: str) -> bool:
     return text.isdecimal() or _SUBMISSION.fullmatch(text) is not None
 
 
-def launcher_pid(text: str | None) -> int | None:
+def named_launcher(text: str | None) -> int | None:
     """The pid of the launcher that `text` names; None where it names something else."""
     named = parse_target(text) if text is not None else None
     return named.pid if named is not None and named.kind == "launcher" else None

@@ -14,8 +14,8 @@ import jupyter_traindbg
 from jupyter_traindbg.model import (
     TargetName,
     is_cluster,
-    launcher_pid,
     may_mean_a_target,
+    named_launcher,
     parse_cluster,
     parse_target,
     target,
@@ -123,13 +123,13 @@ def test_where_it_could_be_a_file_as_well(text: str, cluster: bool, target: bool
     [("torchrun:4711", 4711), ("torchrun:", None), ("torchrun:me", None), ("4711", None), ("nonsense", None)],
 )
 def test_the_pid_of_a_launcher(text: str, pid: int | None) -> None:
-    assert launcher_pid(text) == pid
+    assert named_launcher(text) == pid
 
 
 def test_the_pid_of_a_process_and_of_nothing_else() -> None:
     assert TargetName("process", "4711").pid == 4711
     assert TargetName("kernel", "4711").pid is None
-    assert launcher_pid(None) is None
+    assert named_launcher(None) is None
 
 
 def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
