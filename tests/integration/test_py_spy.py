@@ -23,7 +23,7 @@ def py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
 def test_a_childs_failure_does_not_cost_the_others(py_spy: Put, start: Start) -> None:
     good = json.dumps([THREAD])
     target = start("hung_loader.py")
-    py_spy(f"case $5 in {target.pid}) echo '{good}';; *) echo 'Error: torn' >&2; exit 1;; esac")
+    py_spy(f"case \"$*\" in *\" {target.pid}\") echo '{good}';; *) echo 'Error: torn' >&2; exit 1;; esac")
     first, *workers = stacks.dump(target.pid)
     assert first.threads[0].frames
     assert [w.role for w in workers] == ["DataLoader worker"] * 2
