@@ -16,11 +16,11 @@ from ..errors import AgentRefused, DeadlineExceeded, GilHeld, TargetGone, Traind
 from ..model import NotAvailable, Rank, TargetName
 from ..outside import procfs
 from ..outside.ending import Noted
-from .client import AgentClient, connect
+from .client import HANG_UP_S, AgentClient, connect
 
 __all__ = ["ANSWERING_S", "LEAVE_S", "Entered", "Link", "Part", "Way", "clusters_below", "introduce", "whole_job"]
 
-GOODBYE_S, HANG_UP_S = 5.0, 2.0
+GOODBYE_S = 5.0
 LEAVE_S = GOODBYE_S + HANG_UP_S
 """How long leaving one process takes at most."""
 MEANWHILE_S, CONNECT_S = 0.1, 0.5
@@ -255,7 +255,7 @@ def _say_goodbye(client: AgentClient, *, force: bool, deadline_s: float) -> bool
     try:
         stopped = bool(client.call("leave", {"force": force}, deadline_s)["stopped"])
         if stopped:
-            client.await_hang_up(HANG_UP_S)
+            client.await_hang_up()
         return stopped
     except (TargetGone, AgentRefused):
         return True

@@ -15,7 +15,7 @@ from ..errors import ActionRefused, AgentRefused, CannotAttach, DeadlineExceeded
 from ..outside import procfs
 from ..tasks import Task
 
-HELLO_S = 2.0
+HELLO_S, HANG_UP_S = 2.0, 2.0
 NO_METHOD, PROBE_FAILED, NOT_AUTHORISED, REFUSED = -32601, -32000, -32001, -32002
 
 
@@ -106,7 +106,7 @@ class AgentClient:
         if line is not None:
             line.close()
 
-    def await_hang_up(self, deadline_s: float) -> None:
+    def await_hang_up(self, deadline_s: float = HANG_UP_S) -> None:
         """Wait until the agent has closed the line, as it does when it leaves its process."""
         line = self._socket
         if line is not None:
