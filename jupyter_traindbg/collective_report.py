@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import evidence, evidence_collectives
-from .attach.base import Link
+from .attach.base import Link, ask_each
 from .diagnose import collectives as rules
 from .diagnose.at_source import at_source
 from .errors import TraindbgError
@@ -16,7 +16,7 @@ from .frames.whose import full_place, user_frame
 from .model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives, Silent
 from .outside import flightrec, sources
 from .outside import stacks as outside
-from .tasks import Task, each
+from .tasks import Task
 
 __all__ = ["look", "of_dumps"]
 
@@ -63,7 +63,7 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     answers: list[_Answer] = []
     silent: list[Silent] = []
     errors: list[TraindbgError] = []
-    for link, answer in each(links, lambda link: _ask(link, ends), timeout):
+    for link, answer in ask_each(links, lambda link: _ask(link, ends), timeout):
         if isinstance(answer, TraindbgError):
             errors.append(answer)
             silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))
@@ -114,7 +114,7 @@ def _ask(link: Link, ends: float) -> _Answer:
 
 def _places_from_outside(links: list[Link]) -> dict[int, str]:
     """Where ranks are whose agents do not answer."""
-    found = each(
+    found = ask_each(
         links,
         lambda link: _place(outside.dump(link.pid, link.rank, deadline_s=STACKS_S, children=False)) or "",
         STACKS_S,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .attach.base import Link
+from .attach.base import Link, ask_each
 from .diagnose import environment
 from .errors import NotPermitted, TargetGone, TraindbgError
 from .model import Environ, Silent
 from .outside import host, interfaces, procfs
-from .tasks import each
 
 __all__ = ["of_job"]
 
@@ -19,7 +18,7 @@ BACKEND_S = 1.0
 def of_job(name: str, links: Sequence[Link], timeout: float) -> Environ:
     """See `Job.environ`."""
     stuck = frozenset(procfs.uninterruptible([link.pid for link in links]))
-    answers = each(links, lambda link: _environ(link, stuck), timeout)
+    answers = ask_each(links, lambda link: _environ(link, stuck), timeout)
     read = {link: answer for link, answer in answers if not isinstance(answer, TraindbgError)}
     refused = [(link, answer) for link, answer in answers if isinstance(answer, TraindbgError)]
     if refused and not read:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import evidence, stack_report
 from .attach import only_candidate, parsed, resolve
-from .attach.base import ANSWERING_S, LEAVE_S, Link, Part, introduce
+from .attach.base import ANSWERING_S, LEAVE_S, Link, Part, ask_each, identified, introduce
 from .errors import NotPermitted, ProbeFailed, TargetGone, TraindbgError
 from .model import (
     Attached,
@@ -38,7 +38,6 @@ from .model import (
     Steps,
     named_launcher,
 )
-from .tasks import each
 from .tunable import Tunable, settled, with_own_clips
 from .watching import Watchable
 
@@ -134,10 +133,9 @@ class Job(Tunable, Watchable):
     def enter(self, timeout: float = DEADLINE_S) -> None:
         """Bring an agent into every rank that has none. Raises only where there is no way to look at any of them."""
         began = time.monotonic()
-        found = each(self._open_links(), lambda link: link.identify(timeout), timeout)
-        found.sort(key=lambda one: (one[0].rank, one[0].pid))
+        found = sorted(identified(self._open_links(), timeout), key=lambda one: (one[0].rank, one[0].pid))
         self._links = [link for link, _ in found]
-        self._ranks = [link.unentered(a) if isinstance(a, TraindbgError) else a for link, a in found]
+        self._ranks = [rank for _, rank in found]
         if (part := self.part) is not None and part.of_ray:
             notes = (part.words, *(rank.note for rank in self._ranks if rank.note))
             self._ranks = [dataclasses.replace(rank, note="; ".join(notes)) for rank in self._ranks]
@@ -159,7 +157,7 @@ class Job(Tunable, Watchable):
         GIL is held or the process is stopped. Never brings an agent in.
         """
         began = time.monotonic()
-        answers = each(self._open_links(), lambda link: stack_report.of_rank(link, children, timeout), timeout)
+        answers = ask_each(self._open_links(), lambda link: stack_report.of_rank(link, children, timeout), timeout)
         good, silent = _sort_out(answers)
         return Stacks(tuple(p for many in good for p in many), silent, time.monotonic() - began)
 
@@ -430,7 +428,7 @@ class Job(Tunable, Watchable):
         """Say goodbye. An agent whose last client leaves takes itself out of its process, hooks, threads and files; see `keep`."""
         self._end_watching()
         links, self._links = self._links, []
-        each(links, lambda link: link.leave(), LEAVE_S)
+        ask_each(links, lambda link: link.leave(), LEAVE_S)
 
     def detach(self, *, force: bool = False) -> int:
         """Take the agents out now, also from under other clients and although they were to be kept; how many left. See `detached`."""
@@ -445,11 +443,11 @@ class Job(Tunable, Watchable):
         from .actions import tuning
 
         self._end_watching()
-        each(self._links, lambda link: link.answering(), ANSWERING_S)
+        ask_each(self._links, lambda link: link.answering(), ANSWERING_S)
         there = [link for link in self._links if link.client is not None]
         ended, note = tuning.end_all(there, timeout, force=force)
         links, self._links = self._links, []
-        left = each(links, lambda link: link.leave(force=True), LEAVE_S)
+        left = ask_each(links, lambda link: link.leave(force=True), LEAVE_S)
         return Detached(self.name, sum(1 for _, stopped in left if stopped is True), tuple(ended), note)
 
     def _ended(self) -> Mapping[int, str]:
@@ -480,7 +478,7 @@ class Job(Tunable, Watchable):
             answer = link.call(method, asked, timeout)  # which may tell the rank
             return build(link.rank, link.pid, answer)
 
-        return _sort_out(each(self._open_links(), one, timeout))
+        return _sort_out(ask_each(self._open_links(), one, timeout))
 
 
 def _sort_out(answers: Iterable[tuple[Link, T | TraindbgError]]) -> tuple[tuple[T, ...], tuple[Silent, ...]]:

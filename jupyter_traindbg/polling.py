@@ -6,12 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .attach.base import LEAVE_S, Link
+from .attach.base import LEAVE_S, Link, ask_each
 from .attach.client import AgentClient
 from .errors import DeadlineExceeded, TargetGone, TraindbgError
 from .evidence import words_of
 from .model import Doing, DoingKind, NewSteps
-from .tasks import each
 
 __all__ = ["Poller"]
 
@@ -32,7 +31,9 @@ class Poller:
         in again. Raises nothing but programming errors.
         """
         links = [link for link in self._links if since is None or link.rank in since]
-        answers = each(links, lambda link: self._ask(link, 0 if since is None else since[link.rank], timeout), timeout)
+        answers = ask_each(
+            links, lambda link: self._ask(link, 0 if since is None else since[link.rank], timeout), timeout
+        )
         return [
             NewSteps(link.rank, link.pid, problem=answer.cause) if isinstance(answer, TraindbgError) else answer
             for link, answer in answers
@@ -41,7 +42,7 @@ class Poller:
     def close(self) -> None:
         """Hang up. An agent whose last client this was takes itself out."""
         links, self._links = self._links, []
-        each(links, lambda link: link.leave(), LEAVE_S)
+        ask_each(links, lambda link: link.leave(), LEAVE_S)
 
     def _ask(self, link: Link, since: int, timeout: float) -> NewSteps:
         if (ended := link.ended()) is not None:

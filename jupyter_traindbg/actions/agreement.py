@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..agent.agreed import ABORT, COMMIT
-from ..attach.base import Link, whole_job
+from ..attach.base import Link, ask_each, identified, whole_job
 from ..errors import ActionRefused, StepOver, TraindbgError
 from ..outside import procfs
-from ..tasks import each
 from .ballot import Ballot, open_ballot
 from .matching import Pace, Unmatched, margin, numbered_alike, offsets
 
@@ -163,7 +162,7 @@ class _Round:
             return self._call(link, "prepare", self._left(), after_step=step_of[id(link)], decision=decision)
 
         self._after = after
-        answers = each(self._links, one, self._left())
+        answers = ask_each(self._links, one, self._left())
         late = [isinstance(a, StepOver) for _, a in answers]
         for (link, answer), was_late in zip(answers, late, strict=True):
             if isinstance(answer, TraindbgError) and not was_late:
@@ -181,7 +180,7 @@ class _Round:
         def one(link: Link) -> Any:
             return self._call(link, "outcome", wait_s + QUICK_S, wait_s=wait_s)
 
-        answers = each(self._links, one, wait_s + QUICK_S)
+        answers = ask_each(self._links, one, wait_s + QUICK_S)
         return tuple(self._outcome(n, link, answer) for n, (link, answer) in enumerate(answers))
 
     def _outcome(self, n: int, link: Link, answer: Any) -> RankOutcome:
@@ -197,7 +196,7 @@ class _Round:
     def _abort(self) -> None:
         """Tell all ranks to forget it. One that does not hear it finds ``abort``."""
         left = max(0.5, min(QUICK_S, self._left()))
-        each(self._links, lambda link: self._call(link, self._cancel, left), left)
+        ask_each(self._links, lambda link: self._call(link, self._cancel, left), left)
 
     def _call(self, link: Link, do: str, deadline_s: float, **more: Any) -> Any:
         given = self._params(link) if callable(self._params) else self._params
@@ -209,10 +208,7 @@ class _Round:
 
 def require_all(links: list[Link], timeout: float) -> None:
     """Bring an agent into every rank, and raise `ActionRefused` where a rank has none or is not among `links`. Puts them in order."""
-    ranks = each(links, lambda link: link.identify(timeout), timeout)
-    for link, rank in ranks:
-        if isinstance(rank, TraindbgError):
-            raise _cannot_take_part(link, rank)
+    for link, rank in identified(links, timeout):
         if not rank.agent:
             raise _cannot_take_part(link, link.problem or ActionRefused(rank.note))
     links.sort(key=lambda link: (link.rank, link.pid))
@@ -289,7 +285,7 @@ def _paces(links: list[Link], ends: float) -> list[Pace]:
         )
 
     paces = []
-    for link, pace in each(links, one, QUICK_S):
+    for link, pace in ask_each(links, one, QUICK_S):
         if isinstance(pace, TraindbgError):
             raise _cannot_take_part(link, pace)
         paces.append(pace)

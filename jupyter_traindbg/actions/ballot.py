@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..agent.agreed import IN_STORE, decide
-from ..attach.base import Link
+from ..attach.base import Link, ask_each
 from ..errors import ActionRefused, DeadlineExceeded, TraindbgError
-from ..tasks import each
 
 __all__ = ["Ballot", "open_ballot"]
 
@@ -174,7 +173,7 @@ class _StoreBallot:
         probe = f"traindbg/{self._claimant}/probe"
         first, *others = self._links
         self._cast_or_refuse(first, probe, "seen")
-        for link, stands in each(others, lambda link: self._cast_or_refuse(link, probe, "not seen"), CAST_S):
+        for link, stands in ask_each(others, lambda link: self._cast_or_refuse(link, probe, "not seen"), CAST_S):
             if isinstance(stands, TraindbgError):
                 raise stands
             if stands != "seen":

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import evidence
-from ..attach.base import Link
+from ..attach.base import Link, ask_each
 from ..errors import TraindbgError
 from ..model import Freed, RankFreed, Silent
-from ..tasks import each
 
 __all__ = ["free_memory"]
 
@@ -26,7 +25,7 @@ def free_memory(links: list[Link], *, zero_grad: bool, timeout: float) -> Freed:
     def one(link: Link) -> RankFreed:
         return evidence.freed(link.rank, link.pid, link.call(METHOD, params, timeout))
 
-    answers = each(links, one, timeout)
+    answers = ask_each(links, one, timeout)
     errors = [(link, a) for link, a in answers if isinstance(a, TraindbgError)]
     ranks = tuple(a for _, a in answers if isinstance(a, RankFreed))
     if errors and not ranks:

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from .. import evidence
-from ..attach.base import Link, whole_job
+from ..attach.base import Link, ask_each, identified, whole_job
 from ..errors import ActionRefused, TraindbgError, UsageError
 from ..language import text
 from ..model import Changed, Finding, GroupChange, InForce, NotAvailable, RankChange, Silent, Subject, rank_subjects
-from ..tasks import each
 from .agreement import RankOutcome, agree, missing_ranks, require_all
 
 __all__ = ["Change", "change", "clip", "end_all", "hold_or_scale", "release", "undo"]
@@ -153,7 +152,7 @@ def _agreed(links: list[Link], wanted: Change, ends: float) -> tuple[list[RankCh
     outcomes = {outcome.pid: outcome for outcome in agreed.ranks}
     left = max(AS_MUCH_AS_A_STEP_S, ends - time.monotonic())
     alive = [link for link in links if not outcomes[link.pid].problem]
-    told = each(alive, lambda link: _rank(link, outcomes[link.pid], left), left + REPORT_S)
+    told = ask_each(alive, lambda link: _rank(link, outcomes[link.pid], left), left + REPORT_S)
     silent = [Silent(o.rank, o.pid, f"it had agreed, but then: {o.problem}") for o in agreed.ranks if o.problem]
     silent += [Silent(link.rank, link.pid, e.cause, e.next_step) for link, e in told if isinstance(e, TraindbgError)]
     return [rank for _, rank in told if isinstance(rank, RankChange)], silent
@@ -183,8 +182,8 @@ def end_all(links: list[Link], timeout: float, *, force: bool = False) -> tuple[
     all ranks to compute would leave the last of them waiting. `links` have their agents. Raises `ActionRefused` where some ranks of the
     job are not among them, unless `force`: they may be gone.
     """
-    each(links, lambda link: link.identify(REPORT_S), REPORT_S)
-    found = each(links, _in_force, REPORT_S)
+    identified(links, REPORT_S)
+    found = ask_each(links, _in_force, REPORT_S)
     actions = [action for _, answer in found if not isinstance(answer, TraindbgError) for action in answer]
     if not actions:
         return [], ""

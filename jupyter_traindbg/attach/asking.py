@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import TraindbgError
-from ..tasks import each
 from . import process
-from .base import LEAVE_S, Link
+from .base import LEAVE_S, Link, ask_each
 
 __all__ = ["Question", "ask", "leave"]
 
@@ -43,7 +42,7 @@ def ask(questions: Mapping[int, Sequence[Question]], deadline_s: float = 5.0) ->
             found[pid] = link
         else:
             links.append(link)
-    answers = each(links, lambda link: _ask(link, questions[link.pid], ends), ends - time.monotonic())
+    answers = ask_each(links, lambda link: _ask(link, questions[link.pid], ends), ends - time.monotonic())
     _set_timer(LINGER_S)
     return {**found, **{link.pid: answer for link, answer in answers}}
 
@@ -52,7 +51,7 @@ def leave(pids: Iterable[int] | None = None) -> None:
     """Take our agents out again, of all processes or of `pids`; those that others use, too, stay."""
     with _making:
         gone = [_links.pop(pid) for pid in (list(_links) if pids is None else pids) if pid in _links]
-    each(gone, lambda link: link.leave(), LEAVE_S)
+    ask_each(gone, lambda link: link.leave(), LEAVE_S)
 
 
 def _set_timer(after_s: float | None) -> None:

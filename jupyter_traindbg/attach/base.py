@@ -9,16 +9,31 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from ..command_lines import is_rays
 from ..errors import AgentRefused, DeadlineExceeded, GilHeld, TargetGone, TraindbgError
 from ..model import NotAvailable, Rank, TargetName
 from ..outside import procfs
 from ..outside.ending import Noted
+from ..tasks import each
 from .client import HANG_UP_S, AgentClient, connect
 
-__all__ = ["ANSWERING_S", "LEAVE_S", "Entered", "Link", "Part", "Way", "clusters_below", "introduce", "whole_job"]
+__all__ = [
+    "ANSWERING_S",
+    "LEAVE_S",
+    "Entered",
+    "Link",
+    "Part",
+    "Way",
+    "ask_each",
+    "clusters_below",
+    "identified",
+    "introduce",
+    "whole_job",
+]
+
+T = TypeVar("T")
 
 GOODBYE_S = 5.0
 LEAVE_S = GOODBYE_S + HANG_UP_S
@@ -248,6 +263,25 @@ class Link:
             self._left = True
         client = self._give_back()
         return client is not None and _say_goodbye(client, force=force, deadline_s=deadline_s)
+
+
+def ask_each(
+    links: Sequence[Link], ask: Callable[[Link], T], deadline_s: float
+) -> list[tuple[Link, T | TraindbgError]]:
+    """`each` of links. Whoever interrupts it ends the calls under way, so that what is asked next does not wait for them."""
+    try:
+        return each(links, ask, deadline_s)
+    except KeyboardInterrupt:
+        for link in links:
+            if link.client is not None and link.client.busy:
+                link.hang_up()
+        raise
+
+
+def identified(links: Sequence[Link], deadline_s: float) -> list[tuple[Link, Rank]]:
+    """Who each of `links` is, its process entered where that can be; else its `Rank` says why not."""
+    answers = ask_each(links, lambda link: link.identify(deadline_s), deadline_s)
+    return [(link, link.unentered(who) if isinstance(who, TraindbgError) else who) for link, who in answers]
 
 
 def _say_goodbye(client: AgentClient, *, force: bool, deadline_s: float) -> bool:

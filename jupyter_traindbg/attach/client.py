@@ -92,6 +92,11 @@ class AgentClient:
                 line.shutdown(socket.SHUT_RDWR)
         self._drop_if_free()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way, in another thread."""
+        return self._lock.locked()
+
     def _drop_if_free(self) -> None:
         """Close the socket where no call uses it: closed under one, its number could be another file's by the time that it is read."""
         if self._lock.acquire(blocking=False):

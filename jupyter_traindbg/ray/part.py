@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..attach.base import LEAVE_S, Entered, Link
+from ..attach.base import LEAVE_S, Entered, Link, ask_each, identified
 from ..attach.client import AgentClient
 from ..attach.process import enter as enter_process
 from ..errors import CannotAttach, NoSafeThread, TargetGone, TraindbgError
@@ -23,7 +23,6 @@ from ..job import Job
 from ..model import Detached, JobEvidence, NewSteps, Rank, Silent
 from ..outside import procfs
 from ..polling import Poller
-from ..tasks import each
 
 __all__ = [
     "Member",
@@ -175,9 +174,7 @@ def ask(roster: Roster, method: str, **kwargs: Any) -> Any:
 
 def enter(roster: Roster, timeout: float) -> list[Rank]:
     """Bring agents into all of them; who cannot be entered says why in its note."""
-    return [
-        rank for _, rank in each(_links(roster), lambda link: link.identify(timeout), timeout) if isinstance(rank, Rank)
-    ]
+    return [rank for _, rank in identified(_links(roster), timeout)]
 
 
 def raw(
@@ -198,7 +195,7 @@ def raw(
     def one(link: Link) -> Any:
         return _call(link, method, {**params, **(of_rank or {}).get(link.rank, {})}, timeout)
 
-    for link, answer in each(_links(roster), one, timeout):
+    for link, answer in ask_each(_links(roster), one, timeout):
         if isinstance(answer, TraindbgError):
             first = first or answer
             silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))
@@ -247,7 +244,7 @@ def trainers(roster: Roster, timeout: float) -> dict[int, tuple[int, int]]:
         found = link.call("lr", {}, min(LOOK_S, timeout))
         return (info["rank"], info["world_size"]) if found["optimizers"] else None
 
-    return {link.pid: found for link, found in each(likely, look, timeout + LOOK_S) if isinstance(found, tuple)}
+    return {link.pid: found for link, found in ask_each(likely, look, timeout + LOOK_S) if isinstance(found, tuple)}
 
 
 def gather(roster: Roster, timeout: float) -> JobEvidence:
@@ -274,7 +271,7 @@ def close(key: str) -> None:
         part = _parts.pop(key, None)
     if part is not None:
         part.end_watching()
-        each(list(part.links.values()), lambda link: link.leave(), LEAVE_S)
+        ask_each(list(part.links.values()), lambda link: link.leave(), LEAVE_S)
 
 
 # --- what takes as long as it takes --------------------------------------------------------------------------------

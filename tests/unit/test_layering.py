@@ -66,7 +66,7 @@ MAY_IMPORT = {
     "tables": DATA,  # a result in, a pyarrow Table or a pandas DataFrame out
     "plotting": ["log_report", "pictures", *DATA],  # a result or a log in, its picture out
     "log_following": ["diagnose", "outside", *DATA],
-    "environment_report": ["attach", "diagnose", "outside", "tasks", *DATA],
+    "environment_report": ["attach", "diagnose", "outside", *DATA],
     "preflight": [
         "attach.ray",
         "diagnose",
@@ -98,11 +98,10 @@ MAY_IMPORT = {
         "evidence",
         "outside",
         "ray.workers.naming",
-        "tasks",
         *DATA,
     ],
     "diagnosing": ["attach", "diagnose", "gather", "outside", *DATA],
-    "polling": ["attach", "evidence", "outside", "tasks", *DATA],
+    "polling": ["attach", "evidence", "outside", *DATA],
     "live": ["diagnose.hang", *DATA],  # asks a job by the questions of its protocol
     "export": ["_version", "complete_file", "live", *DATA],  # what a feed keeps, written to a file
     "pictures": [
@@ -145,7 +144,6 @@ MAY_IMPORT = {
         "stack_report",
         "tunable",
         "watching",
-        "tasks",
         *DATA,
     ],
     "ray": [],
@@ -171,7 +169,7 @@ MAY_IMPORT = {
     "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", "tasks", *DATA],
     "ray.members": ["ray.part", "ray.workers", *DATA],
     "ray.merging": ["errors", "model"],  # pure: results in, a result out
-    "ray.part": ["attach", "gather", "job", "outside", "polling", "tasks", *DATA],  # what runs on each host
+    "ray.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
     "ray.workers": DATA,  # pure: facts, stacks and answers in, rows out
     "ray.report": ["attach", "outside", "ray.workers", *DATA],
     "prepared": ["_version", "agent"],

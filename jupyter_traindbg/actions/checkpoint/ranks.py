@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...attach.base import Link
+from ...attach.base import Link, ask_each
 from ...errors import ActionRefused, TraindbgError
-from ...tasks import each
 
 __all__ = ["Survey", "ask", "blame", "name_ranks", "pace_of", "refuse", "refuse_unequal_steps", "survey"]
 
@@ -37,7 +36,7 @@ def ask(
     def one(link: Link) -> Any:
         return link.call(method, params(rank_of[id(link)]), deadline_s)
 
-    given = [(rank_of[id(link)], answer) for link, answer in each(list(links.values()), one, deadline_s)]
+    given = [(rank_of[id(link)], answer) for link, answer in ask_each(list(links.values()), one, deadline_s)]
     answers = {rank: answer for rank, answer in given if not isinstance(answer, TraindbgError)}
     errors = {rank: answer for rank, answer in given if isinstance(answer, TraindbgError)}
     return answers, errors

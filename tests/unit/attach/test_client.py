@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import threading
 import time
@@ -15,10 +16,12 @@ import pytest
 from support import until
 
 from jupyter_traindbg.agent import rendezvous
-from jupyter_traindbg.attach.base import Entered, Link
+from jupyter_traindbg.attach.base import Entered, Link, ask_each
 from jupyter_traindbg.attach.client import AgentClient
 from jupyter_traindbg.errors import DeadlineExceeded, TargetGone
 from jupyter_traindbg.tasks import Task
+
+PATIENT_S = 20.0
 
 
 class Agent:
@@ -161,3 +164,34 @@ def test_a_queue_full_of_earlier_clients_is_silence_and_not_the_end_of_the_proce
         earlier.connect(os.path.join(tmp_path, rendezvous.SOCKET))
         with pytest.raises(DeadlineExceeded, match="earlier clients"):
             AgentClient(str(tmp_path), os.getpid(), deadline_s=5)
+
+
+def test_a_call_that_is_interrupted_keeps_no_later_one_waiting(agent: Agent) -> None:
+    """Ctrl-C, while a question of sixty seconds is under way on a thread of its own."""
+    link = Link(os.getpid(), lambda deadline_s: Entered(agent.connect(), "found running"))
+    link.enter(5)
+
+    def interrupt() -> None:
+        until(lambda: "wait" in agent.asked, "it is asked")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = Task(interrupt, "interrupt")
+    with pytest.raises(KeyboardInterrupt):
+        ask_each([link], lambda one: one.call("wait", {}, 60), 60)
+    interrupting.result(time.monotonic() + PATIENT_S)
+    assert link.call("hello", {}, PATIENT_S) == {"stopped": False}
+    assert agent.asked.count("hello") == 3, "at the first line, at the second, and then"
+    link.hang_up()
+
+
+def test_an_interruption_cuts_no_line_off_on_which_nothing_is_asked(agent: Agent) -> None:
+    link = Link(os.getpid(), lambda deadline_s: Entered(agent.connect(), "found running"))
+    client = link.enter(5)
+
+    def interrupted(one: Link) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask_each([link], interrupted, 5)
+    assert link.client is client
+    link.hang_up()
