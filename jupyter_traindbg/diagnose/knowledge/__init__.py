@@ -1,16 +1,15 @@
-"""What is known about the environment variables of training: a row each, with the place where it was checked. Data, and finding a row.
+"""What is known about the environment variables of training: a row each, with the place where it was checked. Finding a row.
 
-Adding a row is one line in the module of its reader; `Variable.source` says where to look. The names of NCCL's were gathered from the
-sources of its releases 2.3 to 2.30, those of PyTorch's are compared with the installed PyTorch by the tests. Families (``"SLURM_*"``)
-only say whose they are.
+Adding one is a table in a file of variables/ (`reading` says how); `Variable.source` says where to look. The names of NCCL's were gathered
+from the sources of its releases 2.3 to 2.30, those of PyTorch's are compared with the installed PyTorch by the tests. Families
+(``"SLURM_*"``) only say whose they are.
 """
 
 from __future__ import annotations
 
 import difflib
-from functools import cache
 
-from . import launch, nccl, nccl_names, ray, runtime, torch
+from .reading import variables
 from .variable import Variable
 
 __all__ = ["Variable", "find", "meant", "variables"]
@@ -29,13 +28,6 @@ OURS = (
     "PYTORCH_",
 )
 """Prefixes whose names belong to the readers in our table: an unknown one that resembles a known one is a misspelling."""
-
-
-@cache
-def variables() -> dict[str, Variable]:
-    """All rows by name."""
-    rows = (*nccl.ROWS, *torch.ROWS, *launch.ROWS, *runtime.ROWS, *ray.ROWS)
-    return {row.name: row for row in (*nccl_names.rows(), *rows)}  # a row with words replaces the mere name
 
 
 def find(name: str) -> Variable | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Variable"]
+__all__ = ["Alike", "Status", "Variable"]
+
+Status = Literal["real", "old name", "dead", "folklore"]
+Alike = Literal["job", "host", "rank", "any"]
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,10 @@ class Variable:
     en: str
     zh: str
     source: str
-    status: Literal["real", "old name", "dead", "folklore"] = "real"
+    status: Status = "real"
     instead_en: str = ""
     instead_zh: str = ""
-    alike: Literal["job", "host", "rank", "any"] = "any"
+    alike: Alike = "any"
     values: str = ""
     default: str = ""
     """The value that is the same as not setting it."""

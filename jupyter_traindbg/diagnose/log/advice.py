@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,15 +9,10 @@ from importlib.resources import files
 from typing import Any, get_args
 
 from ...model.logs import LogStageName
+from ..knowledge.checking import BadKnowledge, parsed
 from .family import Text
-from .schema import BadKnowledge
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-__all__ = ["Advice", "parse", "stage_advice"]
+__all__ = ["Advice", "BadKnowledge", "parse", "stage_advice"]
 
 NAME = "stages.toml"
 
@@ -41,11 +35,7 @@ def stage_advice() -> tuple[Advice, ...]:
 
 def parse(text: str) -> tuple[Advice, ...]:
     """The advice in `text`, the content of such a file. Raises `BadKnowledge`, which says what to mend."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadKnowledge(f"{NAME}: this is no TOML: {error}") from None
-    return tuple(_advice(i, table) for i, table in enumerate(raw.get("stage", ()), 1))
+    return tuple(_advice(i, table) for i, table in enumerate(parsed(text, NAME).get("stage", ()), 1))
 
 
 def _advice(place: int, table: Mapping[str, Any]) -> Advice:

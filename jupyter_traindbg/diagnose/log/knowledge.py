@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 
+from ..knowledge.checking import BadKnowledge, each_file, parsed
 from . import facts, signs
 from .family import Family
-from .schema import BadKnowledge, family
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .schema import family
 
 __all__ = ["BadKnowledge", "anchors", "families", "parse"]
 
@@ -28,28 +22,12 @@ def families() -> Mapping[str, Family]:
 
     Reads some forty files, 60 ms; once per process.
     """
-    folder = files(f"{__package__.rpartition('.')[0]}.knowledge").joinpath(FOLDER)
-    known, wrong = {}, []
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            try:
-                made = parse(file.read_text(encoding="utf-8"), file.name)
-            except BadKnowledge as error:
-                wrong.append(str(error))
-            else:
-                known[made.code] = made
-    if wrong:
-        raise BadKnowledge("\n".join(wrong))
-    return MappingProxyType(known)
+    return MappingProxyType(each_file(FOLDER, parse))
 
 
 def parse(text: str, name: str) -> Family:
     """The family in `text`, the content of the file `name`. Raises `BadKnowledge`."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadKnowledge(f"{name}: this is no TOML: {error}") from None
-    return family(raw, name)
+    return family(parsed(text, name), name)
 
 
 @cache

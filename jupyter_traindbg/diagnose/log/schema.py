@@ -5,15 +5,15 @@ The schema is told in docs/failures.md for those who add a family; this is where
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from ..knowledge.checking import Checker
 from .condition import BadCondition, Expression, parse, wanted
 from .family import Cause, Confidence, Family, Guide, Over, Refute, Role, Severity, Signal, Source, Text
 
-__all__ = ["BadKnowledge", "examples_that_fail", "family"]
+__all__ = ["examples_that_fail", "family"]
 
 _KEYS = {
     "": "code severity title about explains signal refute cause question guide source",
@@ -39,65 +39,22 @@ SHORTEST_ANCHOR = 3
 _ID = re.compile(r"[a-z][a-z0-9_]*")
 
 
-class BadKnowledge(ValueError):
-    """A file of knowledge is not as it should be; one line for each thing to mend."""
-
-
-class _Checker:
-    """Collects what is wrong in one file, so that its author sees all of it at once."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.wrong: list[str] = []
-
-    def say(self, key: str, problem: str) -> None:
-        self.wrong.append(f"{self.name}: {key}: {problem}" if key else f"{self.name}: {problem}")
+class _Checker(Checker):
+    """With what only files of failures have."""
 
     def keys(self, table: Mapping[str, Any], kind: str, at: str) -> None:
-        known = _KEYS[kind].split()
-        for key in table.keys() - set(known):
-            close = difflib.get_close_matches(key, known, n=1)
-            meant = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-            self.say(at, f"unknown key {key!r}; {meant}")
-        for key in _REQUIRED[kind].split():
-            if key not in table:
-                self.say(at, f"{key!r} is missing")
-
-    def one_of(self, value: Any, choices: Sequence[str], at: str) -> str:
-        if value not in choices:
-            self.say(at, f"{value!r} is none of {', '.join(choices)}")
-            return choices[0]
-        return str(value)
-
-    def string(self, table: Mapping[str, Any], key: str, at: str, default: str = "") -> str:
-        value = table.get(key, default)
-        if not isinstance(value, str):
-            self.say(f"{at}{key}", f"has to be a text, not {type(value).__name__}")
-            return default
-        return value
-
-    def strings(self, value: Any, at: str) -> tuple[str, ...]:
-        value = [value] if isinstance(value, str) else value
-        if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
-            self.say(at, 'has to be a list of texts: ["...", "..."]')
-            return ()
-        return tuple(value)
+        self.known(table, _KEYS[kind].split(), at)
+        self.required(table, _REQUIRED[kind].split(), at)
 
     def both(self, value: Any, at: str) -> Text:
         """A text in both languages, whose braces can be read."""
-        if (
-            not isinstance(value, Mapping)
-            or set(value) != {"en", "zh"}
-            or not all(isinstance(v, str) and v.strip() for v in value.values())
-        ):
-            self.say(at, 'has to be {en = "...", zh = "..."}, both filled in')
-            return Text("", "")
-        for language, text in value.items():
+        both = Text(*self.pair(value, at))
+        for language, text in (("en", both.en), ("zh", both.zh)):
             try:
                 wanted(text)
             except BadCondition as error:
                 self.say(f"{at}.{language}", f"{error}")
-        return Text(value["en"], value["zh"])
+        return both
 
     def tables(self, raw: Mapping[str, Any], kind: str) -> Iterator[tuple[Mapping[str, Any], str]]:
         """Every ``[[kind]]`` with a name for it in messages, its keys checked."""
@@ -154,8 +111,7 @@ def family(raw: Mapping[str, Any], name: str) -> Family:
         check.say(
             "title", "has to be usable with every log; put what has {braces} into [[...]], or into a cause's title"
         )
-    if check.wrong:
-        raise BadKnowledge("\n".join(check.wrong))
+    check.finish()
     return made
 
 

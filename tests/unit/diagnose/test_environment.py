@@ -16,9 +16,11 @@ from support import REPO, need
 
 from jupyter_traindbg.diagnose import environment, knowledge
 from jupyter_traindbg.diagnose.environment.meeting import gloo_interfaces, nccl_interfaces
-from jupyter_traindbg.diagnose.knowledge import Variable, launch, nccl, nccl_names, ray, runtime, torch
+from jupyter_traindbg.diagnose.knowledge import Variable, reading
+from jupyter_traindbg.diagnose.knowledge.checking import parsed
 
-WRITTEN = [row for module in (nccl, torch, launch, runtime, ray) for row in module.ROWS]
+FILES = reading.files()
+WRITTEN = [row for rows in FILES.values() for row in rows]
 
 
 # --- the table -----------------------------------------------------------------------------------------------------------
@@ -57,11 +59,18 @@ def test_what_replaces_a_variable_is_real() -> None:
 
 
 def test_every_name_of_nccls_that_we_describe_is_one_that_its_source_reads() -> None:
-    read = {f"NCCL_{name}" for name in nccl_names.READ.split()}
+    file = REPO / "jupyter_traindbg/diagnose/knowledge/variables/nccl.toml"
+    (read,) = (set(group["names"]) for group in parsed(file.read_text(), file.name)["group"] if "names" in group)
     assert len(read) > 230
-    for row in nccl.ROWS:
+    for row in FILES["nccl"]:
         assert (row.name in read) == (row.status in ("real", "old name")), row.name
-    assert not read & {f"NCCL_{name}" for name in nccl_names.GONE}
+    assert not read & {row.name for row in FILES["nccl"] if row.status == "dead"}
+
+
+def test_a_reader_is_spelled_in_one_way() -> None:
+    """Whether a variable is dead goes by it."""
+    readers = {row.reader for row in WRITTEN}
+    assert len({reader.lower() for reader in readers}) == len(readers)
 
 
 @cache
@@ -99,13 +108,13 @@ ELSEWHERE = {"TORCH_LOGS", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCH_CUDA_ARC
 
 
 def test_the_installed_torch_has_every_name_that_we_call_pytorchs() -> None:
-    ours = {row.name for row in torch.ROWS if row.status in ("real", "old name") and not row.name.endswith("*")}
+    ours = {row.name for row in FILES["torch"] if row.status in ("real", "old name") and not row.name.endswith("*")}
     ours |= {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"}
     assert ours - OF_CUDA_BUILDS - ELSEWHERE - names_in_torch() == set()
 
 
 def test_the_installed_torch_has_no_name_that_we_call_folklore() -> None:
-    folklore = {row.name for row in (*torch.ROWS, *nccl.ROWS) if row.status == "folklore"}
+    folklore = {row.name for row in (*FILES["torch"], *FILES["nccl"]) if row.status == "folklore"}
     assert {"NCCL_TIMEOUT", "NCCL_BACKEND"} <= folklore
     assert folklore & names_in_torch() == set()
 

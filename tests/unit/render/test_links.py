@@ -153,11 +153,11 @@ def test_a_page_without_a_section_is_all_of_it() -> None:
 
 
 def test_every_reference_of_ours_is_there() -> None:
-    """As findings write them: families of failures, and the constants in the source."""
+    """As findings write them: families of failures, what the knowledge names, and the constants in the source."""
     package = Path(render.__file__).parents[1]
     written = {
         reference
-        for file in package.rglob("*.py")
+        for file in (*package.rglob("*.py"), *package.rglob("*.toml"))
         for reference in re.findall(r"\"(docs/[\w.-]+\.md(?:#[\w-]+)?)\"", file.read_text(encoding="utf-8"))
     }
     assert {"docs/logs.md#following", "docs/attaching.md"} <= written

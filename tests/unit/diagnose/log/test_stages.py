@@ -9,8 +9,7 @@ import pytest
 from cases import each
 
 from jupyter_traindbg.diagnose.log import stages
-from jupyter_traindbg.diagnose.log.advice import parse, stage_advice
-from jupyter_traindbg.diagnose.log.schema import BadKnowledge
+from jupyter_traindbg.diagnose.log.advice import BadKnowledge, parse, stage_advice
 from jupyter_traindbg.model import (
     Finding,
     LogEvidence,
