@@ -3,81 +3,59 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...language import text
 from ...model import Finding
 from .. import soundness
 from .case import Hit
 
-__all__ = ["ROOT_FIRST", "findings"]
+__all__ = ["EXPLAINS", "ROOT_FIRST", "findings"]
 
-ROOT_FIRST = (
-    "init_incomplete",
-    "rank_ended",
-    "rank_stopped",
-    "uninterruptible",
-    "gil_held",
-    "thread_deadlock",
-    "dataloader_worker_stuck",
-    "swapping",
-    "gpu_wait",
-    "lock_wait",
-    "io_wait",
-    "dataloader_wait",
-    "unequal_steps",
-    "collective_mismatch",
-    "collective_shape_mismatch",
-    "collective_order",
-    "python_wait",
-    "collective_not_issued",
-    "cpu_phase",
-    "hang_unexplained",
-    "lr_implausible",
-    "lr_differs",
-    "nonfinite_loss",
-    "nonfinite_activation",
-    "nonfinite_gradient",
-    "loss_diverging",
-    "scaler_skips",
-    "zero_gradients",
-    "lr_zero",
-    "straggler",
-    "data_wait",
-    "full_collections",
-    "host_wait",
-    "memory_growth",
-    "shm_full",
-    "disk_full",
-    "environment",
-)
-"""The nearer to the root, the earlier. A code that is not listed comes last."""
+EXPLAINS: Mapping[str, Sequence[str]] = {
+    "init_incomplete": ("rank_ended", "collective_not_issued"),
+    "rank_ended": ("collective_not_issued",),
+    "rank_stopped": ("gil_held", "unequal_steps", "collective_not_issued", "straggler"),
+    "uninterruptible": ("gil_held", "unequal_steps", "collective_not_issued"),
+    "gil_held": ("unequal_steps", "collective_not_issued", "cpu_phase"),
+    "thread_deadlock": ("lock_wait", "unequal_steps", "collective_not_issued"),
+    "dataloader_worker_stuck": ("dataloader_wait", "unequal_steps", "collective_not_issued", "straggler", "data_wait"),
+    "swapping": ("gil_held", "unequal_steps", "collective_not_issued", "cpu_phase", "straggler"),
+    "gpu_wait": ("unequal_steps", "collective_not_issued"),
+    "lock_wait": ("unequal_steps", "collective_not_issued", "straggler"),
+    "io_wait": ("unequal_steps", "collective_not_issued", "straggler"),
+    "dataloader_wait": ("unequal_steps", "collective_not_issued", "cpu_phase", "straggler", "data_wait"),
+    "unequal_steps": ("collective_mismatch", "collective_not_issued"),
+    "collective_mismatch": ("collective_not_issued",),
+    "collective_shape_mismatch": ("collective_not_issued",),
+    "collective_order": ("collective_not_issued",),
+    "python_wait": ("unequal_steps", "collective_not_issued"),
+    "collective_not_issued": (),
+    "cpu_phase": ("unequal_steps", "collective_not_issued", "straggler"),
+    "hang_unexplained": (),
+    "lr_implausible": ("nonfinite_loss", "nonfinite_gradient", "loss_diverging"),
+    "lr_differs": (),
+    "nonfinite_loss": ("nonfinite_gradient", "scaler_skips"),
+    "nonfinite_activation": (),
+    "nonfinite_gradient": (),
+    "loss_diverging": (),
+    "scaler_skips": ("nonfinite_gradient",),
+    "zero_gradients": (),
+    "lr_zero": (),
+    "straggler": ("data_wait", "host_wait"),
+    "data_wait": ("host_wait",),
+    "full_collections": ("host_wait",),
+    "host_wait": (),
+    "memory_growth": (),
+    "shm_full": (),
+    "disk_full": (),
+    "environment": ("unequal_steps", "collective_mismatch", "collective_not_issued"),
+}
+"""Code -> what is merely a symptom of it, where both blame the same ranks. The nearer to the root, the earlier: what stands behind its own
+symptom does not explain it. A code that is not listed comes last.
+"""
+ROOT_FIRST = tuple(EXPLAINS)
 
-SYMPTOMS = {
-    "rank_ended": {"init_incomplete"},
-    "collective_mismatch": {"unequal_steps", "environment"},
-    "collective_not_issued": {
-        "rank_ended", "rank_stopped", "uninterruptible", "gil_held", "thread_deadlock", "dataloader_worker_stuck", "swapping", "gpu_wait",
-        "lock_wait", "io_wait", "dataloader_wait", "python_wait", "cpu_phase", "unequal_steps", "init_incomplete", "collective_mismatch",
-        "collective_shape_mismatch", "collective_order", "environment",
-    },
-    "unequal_steps": {
-        "rank_stopped", "uninterruptible", "gil_held", "thread_deadlock", "dataloader_worker_stuck", "swapping", "gpu_wait", "lock_wait",
-        "io_wait", "dataloader_wait", "python_wait", "cpu_phase", "environment",
-    },
-    "straggler": {"rank_stopped", "swapping", "dataloader_worker_stuck", "dataloader_wait", "lock_wait", "io_wait", "cpu_phase"},
-    "gil_held": {"rank_stopped", "uninterruptible", "swapping"},
-    "cpu_phase": {"gil_held", "swapping", "dataloader_wait"},
-    "lock_wait": {"thread_deadlock"},
-    "dataloader_wait": {"dataloader_worker_stuck"},
-    "nonfinite_loss": {"lr_implausible"},
-    "loss_diverging": {"lr_implausible"},
-    "nonfinite_gradient": {"lr_implausible", "nonfinite_loss", "scaler_skips"},
-    "scaler_skips": {"nonfinite_loss"},
-    "data_wait": {"straggler", "dataloader_wait", "dataloader_worker_stuck"},
-    "host_wait": {"straggler", "data_wait", "full_collections"},
-}  # fmt: skip
-"""Code -> what it is merely a symptom of, where both blame the same ranks."""
 _NO_HANG = soundness.CODES | {"environment", "hang_unexplained", "straggler"}
 """None of these says why a job stands still."""
 _WAITS = {"init_incomplete", "dataloader_wait", "rank_ended"}
@@ -128,7 +106,7 @@ def _explains(root: Hit, symptom: Hit) -> bool:
     """Whether `root` is a reason of `symptom` for some of its ranks; another rule with the same verdict has to blame them all."""
     if root.finding.code == symptom.finding.code:
         return bool(symptom.ranks) and set(symptom.ranks) <= set(root.ranks)
-    return bool(set(symptom.ranks) & set(root.ranks)) and root.finding.code in SYMPTOMS.get(symptom.finding.code, ())
+    return bool(set(symptom.ranks) & set(root.ranks)) and symptom.finding.code in EXPLAINS.get(root.finding.code, ())
 
 
 def _fold(root: Hit, symptom: Hit) -> Hit:
