@@ -44,13 +44,13 @@ from jupyter_traindbg.diagnose.log.family import Refute, Signal
 from jupyter_traindbg.diagnose.log.knowledge import families
 from jupyter_traindbg.diagnose.log.matching import matches
 from jupyter_traindbg.errors import BadConfig
-from jupyter_traindbg.log_report import diagnose_log
 from jupyter_traindbg.model import Machine, MachineGpu
 from jupyter_traindbg.outside import procfs
 from jupyter_traindbg.outside.logs.clocks import Clock
 from jupyter_traindbg.outside.logs.lines import clean, pieces
 from jupyter_traindbg.preflight.config import dialects, files, planning, sources
 from jupyter_traindbg.preflight.config.entries import Entry
+from jupyter_traindbg.questions.jobless.log import diagnose_log
 from jupyter_traindbg.redact import Redactor, redact
 
 HEAD = ("what, at 4n", "CPU at n, s", "CPU at 4n, s", "ratio", "goal at 4n")

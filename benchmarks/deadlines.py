@@ -26,7 +26,6 @@ from common import REPO, TRAINDBG, Row, Sample, arguments, call_ms, print_table,
 from questions import Question, halted, refused, s, since_killed, stop, sure, until
 
 import traindbg
-from jupyter_traindbg import preflight
 from jupyter_traindbg.agent import rendezvous
 from jupyter_traindbg.attach import discover, resolve
 from jupyter_traindbg.attach.inject import inject, why_not
@@ -43,7 +42,8 @@ from jupyter_traindbg.errors import (
 from jupyter_traindbg.gather import gather
 from jupyter_traindbg.job import connect
 from jupyter_traindbg.outside import gpu, procfs, raystate, stacks
-from jupyter_traindbg.preflight.look import Job as Planned
+from jupyter_traindbg.questions.jobless import preflight
+from jupyter_traindbg.questions.jobless.preflight import PlannedJob
 
 sys.path.insert(0, str(REPO / "tests"))
 from kernels import TRAINING, Kernel
@@ -331,7 +331,7 @@ def networks(folder: Path) -> Iterator[list[Question]]:
     del folder
 
     def trial() -> None:
-        found = preflight.preflight(Planned(backend="gloo", all_reduce=6), timeout=1.0).all_reduce
+        found = preflight.ask(PlannedJob(backend="gloo", all_reduce=6), timeout=1.0).all_reduce
         sure(found is not None and "not done" in found.problem, "six processes take longer to start")
 
     asked = [Question("an all_reduce that does not come about", 1, s(trial), 3.0)]

@@ -14,9 +14,9 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .attach.discover import targets
     from .job import Job, attach
-    from .log_report import diagnose_log
     from .plotting import plot
     from .prepared import serve
+    from .questions.jobless.log import diagnose_log
     from .ray.hook import ray_worker_hook
     from .resume import Resumed, resume
 
@@ -39,7 +39,7 @@ _HOMES = {
     "Job": "job",
     "Resumed": "resume",
     "attach": "job",
-    "diagnose_log": "log_report",
+    "diagnose_log": "questions.jobless.log",
     "plot": "plotting",
     "ray_worker_hook": "ray.hook",
     "resume": "resume",

@@ -18,7 +18,10 @@ from typing import Any
 
 __all__ = ["about", "command", "in_a_notebook", "magics_are_here", "spelled", "spelled_all", "verbs"]
 
-_NOT_VERBS = {"base", "completion", "hearing", "ipython", "parser", "tuning"}
+_NOT_VERBS = {"base", "before_a_start", "completion", "hearing", "ipython", "parser", "questioning", "tuning"} | {
+    "collectives"
+}
+"""What else is in the two folders that verbs are in: what verbs are made of, and a question that has a verb of another name."""
 _ABOUT_NO_JOB = ("targets", "preflight")
 _NEEDS_NO_JOB = {"checkpoint": ("--verify", "--inspect", "--compare"), "nccl_check": ("--preflight",)}
 _TUNING = ("lr", "weight_decay", "clip")
@@ -34,9 +37,12 @@ _target: ContextVar[str | None] = ContextVar("traindbg_target", default=None)
 
 @cache
 def verbs() -> tuple[str, ...]:
-    """All verbs, as the magics spell them (with underscores): one module of `jupyter_traindbg.magics` each. Imports none of them."""
-    folder = os.path.join(os.path.dirname(__file__), "magics")
-    return tuple(sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name not in _NOT_VERBS))
+    """All verbs, as the magics spell them (with underscores): a module of `jupyter_traindbg.magics` each, or a question to a job that needs
+    none. Imports none of them.
+    """
+    here = os.path.dirname(__file__)
+    found = pkgutil.iter_modules([os.path.join(here, "magics"), os.path.join(here, "questions")])
+    return tuple(sorted({m.name for m in found if not m.ispkg} - _NOT_VERBS))
 
 
 def in_a_notebook(here: bool) -> None:

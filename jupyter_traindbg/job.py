@@ -5,50 +5,37 @@ from __future__ import annotations
 import dataclasses
 import glob
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import evidence, stack_report
+from . import questions
 from .attach import only_candidate, parsed, resolve
-from .attach.base import ANSWERING_S, LEAVE_S, Link, Part, ask_each, identified, introduce
-from .errors import NotPermitted, ProbeFailed, TargetGone, TraindbgError
+from .attach.base import ANSWERING_S, LEAVE_S, Link, Part, ask_all, ask_each, identified, introduce
+from .errors import NotPermitted, ProbeFailed, TargetGone
 from .model import (
     Attached,
     Changed,
     Checkpoint,
     CheckpointPlan,
-    Child,
-    Collectives,
     Compared,
     Detached,
     Diagnosis,
-    Environ,
     Freed,
-    GpuReport,
-    Grads,
-    LearningRates,
-    Memory,
     Rank,
-    RankMemory,
     Report,
     Result,
-    Setting,
     Silent,
-    Stacks,
-    Steps,
     named_launcher,
 )
-from .tunable import Tunable, settled, with_own_clips
+from .questions.base import DEADLINE_S
+from .tunable import Tunable
 from .watching import Watchable
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["DEADLINE_S", "Job", "attach"]
-
-DEADLINE_S = 10.0
-LAST_STEPS = 256
-"""So many of the last steps of a rank that has ended are judged, as many as of one that runs."""
 
 _OF_TRAINING = ("steps", "grads", "lr")
 """What is asked of an agent about a training."""
@@ -84,7 +71,10 @@ def connect(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> 
 
 
 class Job(Tunable, Watchable):
-    """The ranks of one training job. A context manager: leaving it detaches."""
+    """The ranks of one training job. A context manager: leaving it detaches.
+
+    What it can be asked (``stacks()``, ``steps()``, ``memory()``, ``diagnose()`` ...) is in `jupyter_traindbg.questions`, one file each.
+    """
 
     def __init__(self, name: str, links: list[Link]) -> None:
         super().__init__()
@@ -133,7 +123,7 @@ class Job(Tunable, Watchable):
     def enter(self, timeout: float = DEADLINE_S) -> None:
         """Bring an agent into every rank that has none. Raises only where there is no way to look at any of them."""
         began = time.monotonic()
-        found = sorted(identified(self._open_links(), timeout), key=lambda one: (one[0].rank, one[0].pid))
+        found = sorted(identified(self.open_links(), timeout), key=lambda one: (one[0].rank, one[0].pid))
         self._links = [link for link, _ in found]
         self._ranks = [rank for _, rank in found]
         if (part := self.part) is not None and part.of_ray:
@@ -150,144 +140,17 @@ class Job(Tunable, Watchable):
         silent = [Silent(r.rank, r.pid, r.note, "") for r in ranks if not r.agent]
         return Attached(self.name, tuple(ranks), self.attach_s, tuple(silent))
 
-    def stacks(self, *, children: bool = True, timeout: float = DEADLINE_S) -> Stacks:
-        """What every thread of every rank is doing, with DataLoader workers and other child processes.
-
-        From the agent where one runs (5 ms), else from outside through py-spy (about 20 ms a process), which also answers while the
-        GIL is held or the process is stopped. Never brings an agent in.
-        """
-        began = time.monotonic()
-        answers = ask_each(self._open_links(), lambda link: stack_report.of_rank(link, children, timeout), timeout)
-        good, silent = _sort_out(answers)
-        return Stacks(tuple(p for many in good for p in many), silent, time.monotonic() - began)
-
-    def steps(self, *, since: int = 0, last: int = 0, this_run: bool = False, timeout: float = DEADLINE_S) -> Steps:
-        """The optimizer steps recorded since the attach: those after number `since`, at most the `last` ones (0: all, up to 8192).
-
-        With `this_run` none of an earlier run in the same process: of a cell that was run again, say. Of a rank that has ended those that
-        were known, where `keep_steps` was called or it was watched; `RankSteps.ended` says how it ended.
-        """
-        params = {"since": since, "last": last, "this_run": this_run, "deadline_s": timeout * 0.9}
-        try:
-            good, silent = self._ask("steps", params, timeout, evidence.steps)
-        except TargetGone:
-            left = self._left_steps(since, last)
-            if not any(rank.steps for rank in left):
-                raise
-            return Steps(tuple(left))
-        if self._feed is not None:
-            self._feed.hurry()  # what was shown is kept
-        left = self._left_steps(since, last) if silent else []
-        lost = {rank.rank for rank in left} & {one.rank for one in silent}
-        ranks = sorted([*good, *(rank for rank in left if rank.rank in lost)], key=lambda rank: (rank.rank, rank.pid))
-        return Steps(tuple(ranks), tuple(one for one in silent if one.rank not in lost))
-
-    def grads(self, *, detail: bool = False, first_nan: bool | int = False, timeout: float = DEADLINE_S) -> Grads:
-        """Every parameter's gradient, read at the next safe point, or straight away (and said so) where the job does not step.
-
-        Several ranks are read after the same optimizer step, where it can be told which that is; `Grads.same_step` says whether they were.
-        Norms of all; counts, greatest value and zeros of those that are not finite, or of all with `detail`. `first_nan` arms one
-        step (a number: so many at most, until it fires) and names the first module whose output is not finite. Costs the training
-        thread one pass over the gradients.
-        """
-        from . import grads_report
-
-        several = len(self._links) != 1  # a job on several hosts keeps its links there
-        return grads_report.read(self._ask, several=several, detail=detail, first_nan=int(first_nan), timeout=timeout)
-
-    def lr(self, *, setting: Setting = "lr", timeout: float = DEADLINE_S) -> LearningRates:
-        """Learning rate, weight decay, momentum or betas of every param group, and its schedule. `setting` is what is shown first."""
-        rates = LearningRates(*settled(lambda left_s: self._ask("lr", {}, left_s, evidence.lr), timeout), setting)
-        return with_own_clips(rates, lambda last: self.steps(last=last, timeout=timeout))
-
-    def memory(self, *, timeout: float = DEADLINE_S) -> Memory:
-        """Memory of every rank: resident set, CUDA allocator, who holds what, the curve over the recorded steps and its verdict."""
-        from .diagnose.soundness import memory as growth
-        from .outside import procfs
-
-        others = {link.pid: link.others for link in self._open_links()}
-
-        def build(rank: int, pid: int, answer: Any) -> tuple[RankMemory, list[growth.Curve]]:
-            _, rss, cuda = zip(*answer["curve"], strict=True) if answer["curve"] else ((), (), ())
-            about = (answer["first_step"], answer["own_step"], answer["mapped_growth_bytes"])
-            curves = growth.curves(rank, pid, growth.Recorded(rss, cuda, *about))
-            below = [Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(pid, apart=others[pid])]
-            return evidence.memory(rank, pid, answer, below, curves[0].growth.words), curves
-
-        judged, silent = self._ask("memory", {"deadline_s": min(4.0, timeout / 2)}, timeout, build)
-        curves = [curve for _, of_rank in judged for curve in of_rank]
-        return Memory(tuple(rank for rank, _ in judged), silent, tuple(growth.findings(curves)))
-
     def _change(self, wanted: Mapping[str, Any], timeout: float) -> Changed:
         from .actions import tuning
 
         self.need_training(timeout)
-        return tuning.change(self.name, self._open_links(), dict(wanted), timeout)
+        return tuning.change(self.name, self.open_links(), dict(wanted), timeout)
 
     def free_memory(self, *, zero_grad: bool = False, timeout: float = DEADLINE_S) -> Freed:
         """Collect garbage and empty the CUDA cache between two steps; with `zero_grad`, drop the gradients as well."""
         from .actions import free
 
-        return free.free_memory(self._open_links(), zero_grad=zero_grad, timeout=timeout)
-
-    def gpu(self, *, timeout: float = DEADLINE_S) -> GpuReport:
-        """This host's GPUs, with this job's processes marked and numbered as the job sees them."""
-        from .gpu_report import gpu_report
-        from .outside import procfs
-
-        links = self._open_links()
-        environ = procfs.environ(links[0].pid)
-        return gpu_report(
-            timeout,
-            visible=environ.get("CUDA_VISIBLE_DEVICES"),
-            device_order=environ.get("CUDA_DEVICE_ORDER"),
-            ours={link.pid: link.rank for link in links if link.ended() is None},
-        )
-
-    def environ(self, *, timeout: float = DEADLINE_S) -> Environ:
-        """The environment variables of every rank that have to do with training: real, read by nobody, dead, harmful here, differing.
-
-        As the processes were started, from /proc: about 1 ms a rank and 0.1 s for the versions; nothing is entered. Secrets are hidden.
-        Raises a `TraindbgError` where no rank's environment may be read.
-        """
-        from . import environment_report
-
-        return environment_report.of_job(self.name, self._open_links(), timeout)
-
-    def collectives(self, *, timeout: float = DEADLINE_S) -> Collectives:
-        """What every rank issued on every process group and which calls wait, from torch's flight recorders, and who holds them up.
-
-        Needs nothing prepared (torch 2.8 or newer for gloo, 2.4 for NCCL). About 20 ms a rank where agents run; up to 3 s more where calls
-        are under way and have not waited long enough to tell a stuck job from a slow one. No findings where all is as usual.
-        """
-        from . import collective_report
-
-        self.need_training(timeout)
-        return collective_report.look(self._open_links(), timeout)
-
-    def diagnose(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
-        """What is wrong with this job, who is to blame and where, root cause first; no findings where it is healthy.
-
-        Enters every rank, watches all of them for 1.5 s (stacks, /proc, steps, flight recorders), and once more where that does not tell
-        a slow job from a stuck one. Meanwhile it looks whether a training that runs is sound: loss, gradients, learning rates, scaler,
-        memory, and where the time goes; `Diagnosis.checks` tells what was looked at. Takes 2 to 4 s and the next step, at most `timeout`;
-        the training thread pays one pass over the gradients. A rank that cannot be entered is judged from outside, one that has ended by
-        what it left, and by its last steps where those were kept (`keep_steps`). A process of a Ray job, its driver or a worker, is asked
-        for all of that job.
-        """
-        part = self.part
-        if part is None or not part.of_ray:
-            return self.diagnose_ranks(timeout=timeout)
-        from .ray.of_process import diagnose
-
-        return diagnose(self, part, timeout)
-
-    def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
-        """`diagnose` of these processes alone, whatever they belong to."""
-        from .diagnosing import diagnose
-
-        known = {rank.pid: rank.steps for rank in self._left_steps(0, LAST_STEPS) if rank.steps}
-        return diagnose(self.name, self._open_links(), timeout, known=known)
+        return free.free_memory(self.open_links(), zero_grad=zero_grad, timeout=timeout)
 
     def report(
         self,
@@ -310,19 +173,21 @@ class Job(Tunable, Watchable):
         subject = Subject(self.name, self._pids_here(), launcher, self._questions(), left_logs=self._left_logs())
         return write(path, subject, logs=logs, configs=configs, force=force, timeout=timeout)
 
+    def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        """`diagnose` of these processes alone, whatever they belong to."""
+        from .questions.diagnose import of_ranks
+
+        return of_ranks(self, timeout=timeout)
+
     def _questions(self) -> dict[str, Callable[[float], Result]]:
         """What a report asks, each with a time to answer in."""
-        return {
-            "enter": self._entered,
-            "stacks": lambda s: self.stacks(timeout=s),
-            "steps": lambda s: self.steps(last=500, timeout=s),
-            "lr": lambda s: self.lr(timeout=s),
-            "memory": lambda s: self.memory(timeout=s),
-            "collectives": lambda s: self.collectives(timeout=s),
-            "diagnose": lambda s: self.diagnose(timeout=s),
-            "environ": lambda s: self.environ(timeout=s),
-            **self._questions_of_ray(),
-        }
+        asked = {name: partial(self._ask_for_report, name) for name in questions.names()}
+        return {"enter": self._entered, **asked, **self._questions_of_ray()}
+
+    def _ask_for_report(self, name: str, timeout: float) -> Result:
+        in_report = getattr(questions.load(name), "IN_REPORT", None)
+        answer: Result = getattr(self, name)(**(in_report.keywords if in_report else {}), timeout=timeout)
+        return answer
 
     def _questions_of_ray(self) -> dict[str, Callable[[float], Result]]:
         """A process of a Ray job is reported together with the workers of that job."""
@@ -335,7 +200,7 @@ class Job(Tunable, Watchable):
 
     def _pids_here(self) -> dict[int, int]:
         """The processes of the ranks that are on this machine, and run."""
-        return {link.rank: link.pid for link in self._open_links() if link.ended() is None}
+        return {link.rank: link.pid for link in self.open_links() if link.ended() is None}
 
     def _left_logs(self) -> Sequence[str]:
         """Patterns of the logs that processes of the job leave behind on this machine."""
@@ -380,7 +245,7 @@ class Job(Tunable, Watchable):
         self.need_training(timeout)
         if self._ranks is None:
             self.enter(timeout)
-        return plan(self._open_links(), directory, timeout)
+        return plan(self.open_links(), directory, timeout)
 
     def _checkpoint(
         self,
@@ -396,7 +261,7 @@ class Job(Tunable, Watchable):
         self.need_training(timeout)
         if self._ranks is None:
             self.enter(timeout)
-        links = self._open_links()
+        links = self.open_links()
         made = save(links, directory, overwrite=overwrite, allow_mixed=allow_mixed, timeout=timeout, progress=progress)
         if not made.missing_ranks or self.part is None:
             return made
@@ -411,7 +276,7 @@ class Job(Tunable, Watchable):
         """
         from . import checkpoints
 
-        answers, _ = self._ask("keys", {}, timeout, lambda rank, pid, answer: answer)
+        answers, _ = self.ask_agents("keys", {}, timeout, lambda rank, pid, answer: answer)
         models: list[Any] = next((answer["models"] for answer in answers if answer["models"]), [])
         if not models:
             raise ProbeFailed(
@@ -422,7 +287,7 @@ class Job(Tunable, Watchable):
 
     def keep(self, *, timeout: float = DEADLINE_S) -> None:
         """Let the agents stay when this job is closed, until `detach`."""
-        self._ask("keep", {}, timeout, lambda rank, pid, answer: answer)
+        self.ask_agents("keep", {}, timeout, lambda rank, pid, answer: answer)
 
     def close(self) -> None:
         """Say goodbye. An agent whose last client leaves takes itself out of its process, hooks, threads and files; see `keep`."""
@@ -454,21 +319,30 @@ class Job(Tunable, Watchable):
         """The ranks on this machine whose process has ended, and how."""
         return {link.rank: gone.cause for link in self._links if (gone := link.ended()) is not None}
 
-    def _open_links(self) -> list[Link]:
+    @property
+    def several(self) -> bool:
+        """Whether it has more than one rank, as far as is known without asking."""
+        return len(self._links) > 1
+
+    def open_links(self) -> list[Link]:
+        """The lines to its ranks, for questions and actions. Raises `TargetGone` where this job is closed."""
         if not self._links:
             raise TargetGone.job_closed(self.name)
         return self._links
 
-    def _ask(
+    def ask_agents(
         self,
         method: str,
-        params: dict[str, Any],
+        params: Mapping[str, Any],
         timeout: float,
         build: Callable[[int, int, Any], T],
         *,
         of_rank: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
-        """Ask every rank's agent at once; the answers, and who gave none. `of_rank`: what else some of them are asked with."""
+        """What every rank's agent answers to the probe `method`, made into something by `build` (of rank, pid, answer), and who gave none.
+
+        `of_rank`: what else some of them are asked with. Brings agents in. Raises why where nobody answers.
+        """
 
         if method in _OF_TRAINING:
             self.need_training(timeout)
@@ -478,20 +352,5 @@ class Job(Tunable, Watchable):
             answer = link.call(method, asked, timeout)  # which may tell the rank
             return build(link.rank, link.pid, answer)
 
-        return _sort_out(ask_each(self._open_links(), one, timeout))
-
-
-def _sort_out(answers: Iterable[tuple[Link, T | TraindbgError]]) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
-    """Answers apart from silences; where nobody answered, the first one's reason is raised."""
-    good: list[T] = []
-    silent: list[Silent] = []
-    errors: list[TraindbgError] = []
-    for link, answer in answers:
-        if isinstance(answer, TraindbgError):
-            errors.append(answer)
-            silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))
-        else:
-            good.append(answer)
-    if errors and not good:
-        raise errors[0]
-    return tuple(good), tuple(silent)
+        asked = ask_all(self.open_links(), one, timeout).need_one()
+        return tuple(answer for _, answer in asked.answers), asked.silent

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Union
 
 from . import pictures
-from .log_report import DEADLINE_S, of_logs
 from .model import Picture, Result
+from .questions.jobless import log
 
 __all__ = ["plot"]
 
 Drawable = Union[Result, str, "os.PathLike[str]"]
 
 
-def plot(what: Drawable | Mapping[str, Drawable], *, timeout: float = DEADLINE_S) -> Picture:
+def plot(what: Drawable | Mapping[str, Drawable], *, timeout: float = log.DEADLINE_S) -> Picture:
     """A picture of a result, or of a log: a file, a directory or a pattern. Of several logs, or of several configurations (results of
     `%preflight`), under names of yours: their losses, or their estimates of memory, beside each other.
 
@@ -28,4 +28,4 @@ def plot(what: Drawable | Mapping[str, Drawable], *, timeout: float = DEADLINE_S
 
 
 def _result(what: Drawable, timeout: float) -> Result:
-    return what if isinstance(what, Result) else of_logs(os.fspath(what), timeout)
+    return what if isinstance(what, Result) else log.ask(os.fspath(what), timeout=timeout)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .model import Changed, LearningRates, RankLr, RankSteps, Silent, Steps
-from .schedules import agree
+from .model import Changed
+from .questions.base import DEADLINE_S
 
-__all__ = ["Tunable", "settled", "with_own_clips"]
+__all__ = ["Tunable"]
 
-DEADLINE_S = 10.0
-LOOKS = 3
-LATEST = 16
-"""So many steps tell at what the training's own code clips: each of several optimizers has made one of them."""
 Numbers = int | Sequence[int] | None
 
 
@@ -98,39 +92,3 @@ class Tunable(ABC):
     @abstractmethod
     def _change(self, wanted: Mapping[str, Any], timeout: float) -> Changed:
         """Have all ranks do what is wanted, at one step."""
-
-
-Rates = tuple[Sequence[RankLr], Sequence[Silent]]
-
-
-def settled(ask: Callable[[float], Rates], timeout: float) -> Rates:
-    """What `ask` gives within so many seconds, asked again where ranks seem to be on other schedules: a step may have come while one of
-    them was read. All within `timeout`.
-    """
-    ends = time.monotonic() + timeout
-    ranks, silent = ask(timeout)
-    for _ in range(LOOKS - 1):
-        left_s = ends - time.monotonic()
-        if silent or agree(ranks) or left_s < timeout / 2:
-            break
-        ranks, silent = ask(left_s)
-    return ranks, silent
-
-
-def with_own_clips(rates: LearningRates, steps: Callable[[int], Steps]) -> LearningRates:
-    """`rates`, and where clipping was asked about also what the training's own code does, by its last `steps` of so many.
-
-    Nothing is known of ranks on which clipping of ours is in force: the norm that a step was clipped at may then be ours.
-    """
-    free = {r.rank: r for r in rates.ranks if all(a.setting != "clip_norm" for a in r.in_force)}
-    if rates.setting != "clip_norm" or rates.silent or not free:
-        return rates
-    norms = {norm for rank in steps(LATEST).ranks if rank.rank in free for norm in _own_clips(free[rank.rank], rank)}
-    return replace(rates, own_clip_norms=tuple(sorted(norms)))
-
-
-def _own_clips(rates: RankLr, steps: RankSteps) -> set[float]:
-    """What the latest step of each optimizer was clipped at; those before the last change of clipping do not count."""
-    since = max((e.step for e in rates.log if any(g.setting == "clip_norm" for g in e.groups)), default=0)
-    latest = {step.optimizer: step.clip_norm for step in steps.steps if step.step >= since}
-    return {norm for norm in latest.values() if norm is not None}

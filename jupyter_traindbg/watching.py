@@ -7,15 +7,16 @@ import dataclasses
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import evidence
 from .errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, ProbeFailed, TargetGone, UsageError
-from .model import Collectives, Diagnosis, Exported, GpuReport, Grads, Memory, NewSteps, Picture, Rank, RankSteps, Steps
+from .model import Exported, NewSteps, Picture, Rank, RankSteps, Silent
+from .questions import Askable
 
 if TYPE_CHECKING:
-    from .attach.base import Link
+    from .attach.base import Link, Part
     from .export.metrics import MetricsServer
     from .live import Feed
     from .live.tracks import Track
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Watchable"]
 
+T = TypeVar("T")
+
 KEEP_HZ = 0.5
 FEW_STEPS = 3
 """What is shown of fewer says nothing."""
 _YOUNG = ("waiting", "training")
 
 
-class Watchable(ABC):
+class Watchable(Askable, ABC):
     """The part of `Job` that is asked again and again."""
 
     name: str
@@ -46,8 +49,8 @@ class Watchable(ABC):
         """See `Job.ranks`."""
 
     @abstractmethod
-    def _open_links(self) -> list[Link]:
-        """The lines to its ranks. Raises `TargetGone` where this job is closed."""
+    def open_links(self) -> list[Link]:
+        """See `Job.open_links`."""
 
     @property
     def who(self) -> Mapping[int, str]:
@@ -59,7 +62,7 @@ class Watchable(ABC):
 
         About 0.3 ms a rank. A rank that gives none says why. Raises `TargetGone` where this job is closed.
         """
-        links = self._open_links()
+        links = self.open_links()
         if since is None:
             assert self.ranks  # by their own numbers
         with self._making:
@@ -100,7 +103,7 @@ class Watchable(ABC):
     def _ended(self) -> Mapping[int, str]:
         """The ranks whose process is seen to have ended, and how."""
 
-    def _left_steps(self, since: int, last: int) -> list[RankSteps]:
+    def left_steps(self, since: int, last: int) -> list[RankSteps]:
         """What is known of the ranks that have ended, where their steps were kept: those after number `since`, at most the `last` ones."""
         feed = self._feed
         if feed is None or not feed.running:
@@ -109,33 +112,36 @@ class Watchable(ABC):
         how = {track.rank: track.problem for track in tracks if track.gone} | dict(self._ended())
         return [_left(track, how[track.rank], since, last) for track in tracks if track.rank in how]
 
+    def steps_were_shown(self) -> None:
+        """Have what is recorded kept soon, where steps are kept: what a person has seen must not be lost."""
+        if self._feed is not None:
+            self._feed.hurry()
+
+    @property
     @abstractmethod
-    def diagnose(self, *, timeout: float) -> Diagnosis:
-        """See `Job.diagnose`."""
+    def several(self) -> bool:
+        """See `Job.several`."""
+
+    @property
+    @abstractmethod
+    def part(self) -> Part | None:
+        """See `Job.part`."""
 
     @abstractmethod
-    def gpu(self, *, timeout: float) -> GpuReport:
-        """See `Job.gpu`."""
+    def ask_agents(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        timeout: float,
+        build: Callable[[int, int, Any], T],
+        *,
+        of_rank: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
+        """See `Job.ask_agents`."""
 
     @abstractmethod
     def need_training(self, timeout: float) -> None:
         """See `Job.need_training`."""
-
-    @abstractmethod
-    def steps(self, *, last: int, timeout: float) -> Steps:
-        """See `Job.steps`."""
-
-    @abstractmethod
-    def grads(self, *, timeout: float) -> Grads:
-        """See `Job.grads`."""
-
-    @abstractmethod
-    def memory(self, *, timeout: float) -> Memory:
-        """See `Job.memory`."""
-
-    @abstractmethod
-    def collectives(self, *, timeout: float) -> Collectives:
-        """See `Job.collectives`."""
 
     @property
     def over(self) -> bool:

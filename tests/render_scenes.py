@@ -18,6 +18,7 @@ from render_scenes_ray import collector, nothing, thousand
 from render_scenes_report import report
 from render_scenes_rescue import nothing_left, plan, rescued
 from render_scenes_stacks import all_different, stacks
+from render_scenes_threads import deadlocked, threads
 from render_scenes_watch import exported, little, watched
 
 from jupyter_traindbg.model import (
@@ -63,6 +64,7 @@ from jupyter_traindbg.model import (
     Steps,
     Target,
     Targets,
+    Threads,
     Verified,
     Xid,
 )
@@ -335,6 +337,9 @@ SMALL: dict[str, Result] = {
         "torchrun:900", 2, lr_in_force(1).ranks[0].in_force, "no step came meanwhile: it ended where each rank stands"
     ),
     "stacks": stacks(2),
+    "threads": threads(2, unknown=(1,)),
+    "threads, a deadlock": deadlocked(2),
+    "threads, too many": threads(2, starved=True),
     "steps": steps(2),
     "grads": grads(2, 40, bad_rank=1),
     "lr": lr(2),
@@ -385,6 +390,7 @@ LARGE: dict[str, Result] = {
     "attached": attached(300, dead=range(0, 300, 7)),
     "stacks": stacks(300, odd=17),
     "stacks, all different": all_different(300),
+    "threads": threads(300),
     "steps": steps(300),
     "grads": grads(300, 400),
     "grads, one rank not finite": grads(300, 400, bad_rank=7),
@@ -425,6 +431,7 @@ EMPTY: dict[str, Result] = {
     "attached": Attached("4711", (), 0.0),
     "detached": Detached("4711", 0),
     "stacks": Stacks(()),
+    "threads": Threads(()),
     "steps": Steps((RankSteps(0, 1000, (), "torch has not been imported in this process"),)),
     "grads": Grads((RankGrads(0, 1000, "now", False, NOT_HERE, ()),)),
     "lr": LearningRates((RankLr(0, 1000, (), "no optimizer was found"),)),

@@ -51,6 +51,7 @@ def visit(target: int | str) -> None:
                 job.memory()
             for of in ("loss", "lr", "grads", "memory"):
                 assert job.plot(of).words
+            assert job.threads(timeout=2).processes[0].locks is True
             first = job.grads(first_nan=True).ranks[0].first
             assert first is not None
             assert first.modules_seen > 0

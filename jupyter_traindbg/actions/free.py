@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import evidence
-from ..attach.base import Link, ask_each
-from ..errors import TraindbgError
-from ..model import Freed, RankFreed, Silent
+from ..attach.base import Link, ask_all
+from ..model import Freed, RankFreed
 
 __all__ = ["free_memory"]
 
@@ -25,9 +24,5 @@ def free_memory(links: list[Link], *, zero_grad: bool, timeout: float) -> Freed:
     def one(link: Link) -> RankFreed:
         return evidence.freed(link.rank, link.pid, link.call(METHOD, params, timeout))
 
-    answers = ask_each(links, one, timeout)
-    errors = [(link, a) for link, a in answers if isinstance(a, TraindbgError)]
-    ranks = tuple(a for _, a in answers if isinstance(a, RankFreed))
-    if errors and not ranks:
-        raise errors[0][1]
-    return Freed(ranks, zero_grad, tuple(Silent(link.rank, link.pid, e.cause, e.next_step) for link, e in errors))
+    done = ask_all(links, one, timeout).need_one()
+    return Freed(tuple(freed for _, freed in done.answers), zero_grad, done.silent)

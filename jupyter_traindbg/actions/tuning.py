@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from .. import evidence
-from ..attach.base import Link, ask_each, identified, whole_job
+from ..attach.base import Link, ask_all, ask_each, identified, whole_job
 from ..errors import ActionRefused, TraindbgError, UsageError
 from ..language import text
 from ..model import Changed, Finding, GroupChange, InForce, NotAvailable, RankChange, Silent, Subject, rank_subjects
@@ -152,10 +152,9 @@ def _agreed(links: list[Link], wanted: Change, ends: float) -> tuple[list[RankCh
     outcomes = {outcome.pid: outcome for outcome in agreed.ranks}
     left = max(AS_MUCH_AS_A_STEP_S, ends - time.monotonic())
     alive = [link for link in links if not outcomes[link.pid].problem]
-    told = ask_each(alive, lambda link: _rank(link, outcomes[link.pid], left), left + REPORT_S)
+    told = ask_all(alive, lambda link: _rank(link, outcomes[link.pid], left), left + REPORT_S)
     silent = [Silent(o.rank, o.pid, f"it had agreed, but then: {o.problem}") for o in agreed.ranks if o.problem]
-    silent += [Silent(link.rank, link.pid, e.cause, e.next_step) for link, e in told if isinstance(e, TraindbgError)]
-    return [rank for _, rank in told if isinstance(rank, RankChange)], silent
+    return [rank for _, rank in told.answers], [*silent, *told.silent]
 
 
 def _at_once(link: Link, wanted: Change, ends: float) -> RankChange | None:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from ..command_lines import is_rays
 from ..errors import AgentRefused, DeadlineExceeded, GilHeld, TargetGone, TraindbgError
-from ..model import NotAvailable, Rank, TargetName
+from ..model import NotAvailable, Rank, Silent, TargetName
 from ..outside import procfs
 from ..outside.ending import Noted
 from ..tasks import each
@@ -25,7 +25,9 @@ __all__ = [
     "Entered",
     "Link",
     "Part",
+    "Round",
     "Way",
+    "ask_all",
     "ask_each",
     "clusters_below",
     "identified",
@@ -100,6 +102,8 @@ class Link:
         self.noted = Noted()
         self.others: frozenset[int] = frozenset()
         """The pids of the job's other ranks, and of a Ray cluster that one has started: none of these is a child of this rank to us."""
+        self.worker = ""
+        """What a Ray cluster calls it; empty outside of one."""
         self.client: AgentClient | None = None
         self.way = "not entered"
         self.problem: TraindbgError | None = None
@@ -276,6 +280,35 @@ def ask_each(
             if link.client is not None and link.client.busy:
                 link.hang_up()
         raise
+
+
+@dataclass(frozen=True)
+class Round(Generic[T]):
+    """What came of asking several processes at once: those that answered, those that did not, and why the first of these did not."""
+
+    answers: Sequence[tuple[Link, T]]
+    silent: tuple[Silent, ...] = ()
+    problem: TraindbgError | None = None
+
+    def need_one(self) -> Round[T]:
+        """This round. Raises its `problem` where nobody answered."""
+        if self.problem is not None and not self.answers:
+            raise self.problem
+        return self
+
+
+def ask_all(links: Sequence[Link], ask: Callable[[Link], T], deadline_s: float) -> Round[T]:
+    """`ask_each`, answers apart from silences."""
+    answers: list[tuple[Link, T]] = []
+    silent: list[Silent] = []
+    problem = None
+    for link, answer in ask_each(links, ask, deadline_s):
+        if isinstance(answer, TraindbgError):
+            problem = problem or answer
+            silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))
+        else:
+            answers.append((link, answer))
+    return Round(answers, tuple(silent), problem)
 
 
 def identified(links: Sequence[Link], deadline_s: float) -> list[tuple[Link, Rank]]:

@@ -26,7 +26,7 @@ from . import roster, soundness
 from .assembled import Parts, assemble
 from .watched import Plan, Watched
 
-__all__ = ["gather"]
+__all__ = ["activities", "gather"]
 
 WINDOW_S = 1.5
 ENTER_S = 4.0
@@ -89,7 +89,7 @@ def _gather(
     for task in entering:
         task.wait(patience)
     plan.open()
-    doing = _activities([link for link in links if link.ended() is None], plan.window_s)
+    doing = activities([link for link in links if link.ended() is None], plan.window_s)
     alone = (
         {}
         if links or launcher_pid is None
@@ -131,8 +131,8 @@ def _launcher_stacks(pid: int, began: float) -> Look | None:
         return None
 
 
-def _activities(links: Sequence[Link], window_s: float) -> dict[int, list[Activity]]:
-    """By the pid of each rank: its own activity first, then those of the processes below it."""
+def activities(links: Sequence[Link], window_s: float) -> dict[int, list[Activity]]:
+    """By the pid of each rank: its own activity during the next `window_s` seconds first, then those of the processes below it."""
     table = procfs.processes()
     below = {
         link.pid: [p for p in procfs.descendants(link.pid, table, apart=link.others) if not _is_tracker(p)]

@@ -18,15 +18,13 @@ from ..errors import DeadlineExceeded, GilHeld, TraindbgError
 from ..frames.whose import cells_of
 from ..model import Joining, Look, Making, Maybe, NotAvailable, Pace, ProcessStacks, Rank, RankCollectives, Step
 from ..outside import procfs
-from ..outside import stacks as outside
 from ..step_parts import PARTS, StepPart
+from . import stacks
 
 __all__ = ["Plan", "Watched"]
 
 T = TypeVar("T")
 
-QUICK_S = 1.0
-"""How long an agent may take for stacks before we look from outside."""
 PROBE_S = 2.0
 SURELY_STUCK_S = 0.3
 """A slow disk keeps a thread in uninterruptible sleep for less."""
@@ -162,32 +160,14 @@ class Watched:
         self.looks.append(Look(at - self._plan.began, tuple(seen)))
 
     def _stacks(self, children: bool) -> list[ProcessStacks]:
-        link, ends = self.link, self._plan.ends
-        client = link.client
-        if client is not None and not self._mute:
-            try:
-                answer = client.call("stacks", {}, min(QUICK_S, max(0.05, self._plan.left_s)))
-            except DeadlineExceeded:
-                self.shut_out = True
-                self._mute = (
-                    f"its agent has not answered for {QUICK_S:g} s: no Python runs in it, as where C code holds the GIL"
-                )
-            except TraindbgError as e:
-                self._mute = e.cause  # the view from outside, below, is an answer all the same
-            else:
-                inside = evidence.stacks(link.rank, link.pid, answer)
-                return [inside, *(self._below() if children else ())]
-        left_s = max(0.5, ends - time.monotonic())
-        return outside.dump(link.pid, link.rank, deadline_s=left_s, children=children, apart=link.others)
-
-    def _below(self) -> list[ProcessStacks]:
-        """The children's stacks; where there is no tool to look with, the children and the reason."""
-        pid, rank, apart = self.link.pid, self.link.rank, self.link.others
-        try:
-            return outside.below(pid, rank, deadline_s=self._plan.left_s, apart=apart)
-        except TraindbgError as e:
-            unseen = procfs.descendants(pid, apart=apart)
-            return [ProcessStacks(rank, p.pid, "child", "py-spy", (), note=e.cause) for p in unseen]
+        client = None if self._mute else self.link.client
+        seen, mute = stacks.of(self.link, client, self._plan.ends, children=children)
+        if isinstance(mute, DeadlineExceeded):
+            self.shut_out = True
+            self._mute = f"its agent has not answered for {stacks.QUICK_S:g} s: no Python runs in it, as where C code holds the GIL"
+        elif mute is not None:
+            self._mute = mute.cause
+        return seen
 
     # --- what only the agent knows
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from ..errors import AmbiguousTarget, TraindbgError, UsageError
@@ -52,7 +53,9 @@ class Session(Protocol):
 
 
 class Verb(Protocol):
-    """What a module of this package defines. Its docstring is its help; the module's name, its verb."""
+    """What a module of this package defines, where a verb is more than a question to a job (see `questioning`). Its docstring is its help;
+    the module's name, its verb.
+    """
 
     EXAMPLES: Sequence[tuple[str, str]]
     """What may be typed after the verb, most useful first, and what that does."""
@@ -65,7 +68,11 @@ class Verb(Protocol):
 
 
 def load(name: str) -> Verb:
-    """The verb called `name`."""
+    """The verb called `name`: a module of this package, or what `questioning` makes of a question."""
+    if find_spec(f"{__package__}.{name}") is None:
+        from .questioning import OfQuestion
+
+        return OfQuestion(name)
     verb: Verb = import_module(f"{__package__}.{name}")
     return verb
 

@@ -9,11 +9,10 @@ import re
 import stat
 from collections.abc import Sequence
 
-from ..diagnosing import diagnose_launcher
 from ..errors import NoTarget, UsageError
 from ..job import DEADLINE_S
-from ..log_report import DEADLINE_S as LOG_S
 from ..model import FORMS, Diagnosis, Result, is_cluster, may_mean_a_target, parse_cluster
+from ..questions.jobless import launcher, log
 from .base import Session
 from .parser import PATH, TARGET, completed_by
 
@@ -47,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def deadline_s(args: argparse.Namespace) -> float:
     """A log of gigabytes takes longer to read than a job to answer."""
-    return LOG_S if args.target and all(is_log(target) for target in args.target) else DEADLINE_S
+    return log.DEADLINE_S if args.target and all(is_log(target) for target in args.target) else DEADLINE_S
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
@@ -55,9 +54,7 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     if args.follow:
         return _follow(targets, args, session)
     if targets and all(is_log(target) for target in targets):
-        from ..log_report import of_logs
-
-        return of_logs(targets, args.timeout)
+        return log.ask(targets, timeout=args.timeout)
     if len(targets) > 1:
         raise UsageError("of running jobs one can be diagnosed at a time", "several targets can only be logs")
     target = targets[0] if targets else None
@@ -67,7 +64,7 @@ def run(args: argparse.Namespace, session: Session) -> Result:
         with session.job(target, args.timeout) as job:
             return job.diagnose(timeout=args.timeout)
     except NoTarget:
-        seen = diagnose_launcher(target, args.timeout)  # its ranks have ended, or were not started yet
+        seen = launcher.ask(target, timeout=args.timeout)  # its ranks have ended, or were not started yet
         if seen is None:
             raise
         return seen
@@ -88,7 +85,7 @@ def _of_ray(target: str, timeout: float, session: Session) -> Result:
 
 
 def _follow(targets: Sequence[str], args: argparse.Namespace, session: Session) -> Result:
-    from ..log_following import follow, line
+    from ..questions.jobless import log_follow
 
     if len(targets) != 1 or not is_log(targets[0]):
         raise UsageError("--follow needs one log", "name the file that the job is writing")
@@ -96,8 +93,8 @@ def _follow(targets: Sequence[str], args: argparse.Namespace, session: Session) 
         raise UsageError("--every and --for are seconds, more than none", "leave them out, or give positive numbers")
     seen = None
     with session.live() as show, contextlib.suppress(KeyboardInterrupt):
-        for seen in follow(targets[0], pid=args.pid, every_s=args.every_s, for_s=args.for_s):
-            show(seen, line(seen))
+        for seen in log_follow.ask(targets[0], pid=args.pid, every_s=args.every_s, for_s=args.for_s):
+            show(seen, log_follow.line(seen))
     if seen is None:
         raise KeyboardInterrupt  # before there was anything to tell
     return seen

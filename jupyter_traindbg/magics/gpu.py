@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from ..gpu_report import gpu_report
 from ..model import Result
+from ..questions import gpu
 from .base import Session, add_target
 
 EXAMPLES = (
@@ -23,7 +23,4 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     if args.target is not None or session.current is not None:
         with session.job(args.target, args.timeout) as job:
             return job.gpu(timeout=args.timeout)
-    environ = os.environ
-    return gpu_report(
-        args.timeout, visible=environ.get("CUDA_VISIBLE_DEVICES"), device_order=environ.get("CUDA_DEVICE_ORDER")
-    )
+    return gpu.of_machine(args.timeout, environ=os.environ)

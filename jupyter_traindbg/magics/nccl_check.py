@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from .. import preflight
 from ..model import Result
+from . import before_a_start
 from .base import Session
 from .parser import PATH, TARGET, completed_by
 
@@ -25,16 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " else the only candidate there is",
     )
     completed_by(target, TARGET, PATH)
-    preflight.add_arguments(parser)
+    before_a_start.add_arguments(parser)
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
-    if preflight.asked(args):
-        return preflight.run(args)
+    if before_a_start.asked(args):
+        return before_a_start.run(args)
     if args.target is not None and _is_dump(args.target):
-        from ..collective_report import of_dumps
+        from ..questions.jobless import dumps
 
-        return of_dumps(args.target, args.timeout)
+        return dumps.ask(args.target, timeout=args.timeout)
     with session.job(args.target, args.timeout) as job:
         return job.collectives(timeout=args.timeout)
 

@@ -8,10 +8,9 @@ import re
 
 from ..errors import UsageError
 from ..job import DEADLINE_S
-from ..log_report import DEADLINE_S as LOG_S
-from ..log_report import of_logs
 from ..model import Picture, Result
 from ..pictures import OF_JOBS, write
+from ..questions.jobless import log
 from .base import Session
 from .diagnose import is_log
 from .parser import PATH, TARGET, completed_by
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def deadline_s(args: argparse.Namespace) -> float:
     """A log of gigabytes takes longer to read than a job to answer."""
     _, targets = _asked(args)
-    return LOG_S if targets and all(map(is_log, targets)) else DEADLINE_S
+    return log.DEADLINE_S if targets and all(map(is_log, targets)) else DEADLINE_S
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
@@ -62,7 +61,7 @@ def _drawn(of: str | None, targets: list[str], args: argparse.Namespace, session
     if targets and all(map(is_log, targets)):
         if of is not None:
             raise UsageError(f"of a log there is one picture, not {of}", f"`%plot {' '.join(targets)}`")
-        picture: Picture = of_logs(targets, args.timeout).plot()
+        picture: Picture = log.ask(targets, timeout=args.timeout).plot()
         return picture
     if of is None and targets and re.fullmatch("[a-z_]+", targets[0]) and targets[0] != "self":
         near = difflib.get_close_matches(targets[0], OF_JOBS, 1)

@@ -4,8 +4,8 @@
 it, `checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
 `following` of one that is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
 `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `sockets` connections, `soundness` whether a training is
-sound, `target` how a job is named and `targets` what can be attached to, `waits` what a thread does at one moment; `records` any result as
-a flat table.
+sound, `target` how a job is named and `targets` what can be attached to, `threads` what each thread costs and waits for, `waits` what one
+does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from . import (
     soundness,
     target,
     targets,
+    threads,
     waits,
 )
 from .base import *
@@ -55,6 +56,7 @@ from .sockets import *
 from .soundness import *
 from .target import *
 from .targets import *
+from .threads import *
 from .waits import *
 
 __all__ = [
@@ -79,5 +81,6 @@ __all__ = [
     *soundness.__all__,
     *target.__all__,
     *targets.__all__,
+    *threads.__all__,
     *waits.__all__,
 ]

@@ -17,6 +17,8 @@ import time
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
+from ..model import Maybe, NotAvailable, ThreadState
+
 __all__ = [
     "KernelThread",
     "Process",
@@ -34,12 +36,14 @@ __all__ = [
     "mapped",
     "maps_library",
     "numbers_are_the_hosts",
+    "own_tid",
     "processes",
     "raw_system_call",
     "running_s",
     "stat",
     "system_call",
     "tcp_sockets",
+    "thread_state",
     "threads",
     "training_environ",
     "uid",
@@ -70,6 +74,16 @@ _INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """The kernel's fixed number (PROC_PID_INIT_INO in linux/proc_ns.h); a container has another."""
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_STATES: Mapping[str, ThreadState] = {
+    "R": "running",
+    "S": "waiting",
+    "D": "in uninterruptible sleep",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "Z": "ended",
+    "X": "ended",
+    "I": "idle",
+}
 
 
 @dataclass(frozen=True)
@@ -331,6 +345,19 @@ def threads(pid: int) -> list[KernelThread]:
         return []
     found = ((tid, _parse_stat(tid, _read(f"/proc/{pid}/task/{tid}/stat"))) for tid in tids)
     return [KernelThread(tid, seen.comm, seen.state) for tid, seen in found if seen is not None]
+
+
+def thread_state(letter: str) -> Maybe[ThreadState]:
+    """What the kernel's letter for a thread or process means."""
+    return _STATES.get(letter) or NotAvailable(f"the kernel calls it {letter}")
+
+
+def own_tid(pid: int, tid: int) -> int:
+    """The number that a thread of `pid` has for itself, as in a container, by the one that it has here."""
+    if pid_namespace(pid) == pid_namespace(os.getpid()):
+        return tid
+    inner = fields(f"/proc/{pid}/task/{tid}/status").get("NSpid", "").split()
+    return int(inner[-1]) if inner else tid
 
 
 def system_call(pid: int, tid: int, *, memory: bool = True) -> SystemCall:

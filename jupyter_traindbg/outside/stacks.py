@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,16 +36,6 @@ _PARALLEL = 8
 # Its first answer fills a table in place: another thread that asks meanwhile, for another rank, finds it half full.
 _asking_sysconfig = threading.Lock()
 _TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
-_STATES: Mapping[str, ThreadState] = {
-    "R": "running",
-    "S": "waiting",
-    "D": "in uninterruptible sleep",
-    "T": "stopped by a signal",
-    "t": "stopped by a debugger",
-    "Z": "ended",
-    "X": "ended",
-    "I": "idle",
-}
 
 
 def dump(
@@ -318,9 +308,7 @@ def _thread(asked: _Asked, raw: dict[str, Any], kernel: dict[int, procfs.KernelT
 
 
 def _state(seen: procfs.KernelThread | None) -> Maybe[ThreadState]:
-    if seen is None:
-        return NotAvailable("its thread id is not known")
-    return _STATES.get(seen.state) or NotAvailable(f"the kernel calls it {seen.state}")
+    return NotAvailable("its thread id is not known") if seen is None else procfs.thread_state(seen.state)
 
 
 def _waits_for_gil(pid: int, thread: Thread, threads: Sequence[Thread]) -> Thread:

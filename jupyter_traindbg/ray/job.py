@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import collective_report
 from ..actions import checkpoint, tuning
 from ..actions.checkpoint import planning
 from ..attach.ray.hosts import HERE, Call
@@ -23,18 +22,13 @@ from ..model import (
     Changed,
     Checkpoint,
     CheckpointPlan,
-    Collectives,
     Detached,
     Diagnosis,
-    Environ,
     Freed,
-    GpuReport,
     InForce,
-    Memory,
     NewSteps,
     RayWorkers,
     Result,
-    Stacks,
     parse_cluster,
 )
 from ..outside.raystate import pick_job, read, resolve
@@ -90,13 +84,6 @@ class RayJob(Spread):
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def stacks(self, *, children: bool = True, timeout: float = DEADLINE_S) -> Stacks:
-        """See `Job.stacks`; of all processes of the job."""
-        result: Stacks = self._of_all("stacks", timeout, children=children)
-        names = {p.member.rank: p.member.who for p in self._placed}
-        named = [dataclasses.replace(process, worker=names.get(process.rank, "")) for process in result.processes]
-        return dataclasses.replace(result, processes=tuple(named))
-
     def workers(
         self, *, progress: Sequence[str] = (), tier: int | None = None, timeout: float = DEADLINE_S
     ) -> RayWorkers:
@@ -107,37 +94,6 @@ class RayJob(Spread):
         from .report import gather
 
         return gather(self.name, progress=progress, tier=tier, timeout=timeout)[1]
-
-    def memory(self, *, timeout: float = DEADLINE_S) -> Memory:
-        """See `Job.memory`; of the trainers, or of all where there are none."""
-        placed = self._trainers(timeout) or self._placed
-        result: Memory = self._put_together(placed, self._everywhere(placed, "ask", timeout, "memory", timeout=timeout))
-        return result
-
-    def gpu(self, *, timeout: float = DEADLINE_S) -> GpuReport:
-        """See `Job.gpu`; of every host of the job."""
-        result: GpuReport = self._of_all("gpu", timeout)
-        return result
-
-    def environ(self, *, timeout: float = DEADLINE_S) -> Environ:
-        """See `Job.environ`; of the trainers, or of all where there are none."""
-        placed = self._trainers(timeout) or self._placed
-        result: Environ = self._put_together(
-            placed, self._everywhere(placed, "ask", timeout, "environ", timeout=timeout)
-        )
-        return result
-
-    def collectives(self, *, timeout: float = DEADLINE_S) -> Collectives:
-        """See `Job.collectives`; of the trainers, on however many hosts."""
-        placed = self._need_trainers(timeout)
-        routes = list(self._by_host(placed, timeout))
-        if len(routes) == 1:
-            roster, deadline_s = self._roster(placed), timeout + RELAY_S
-            result: Collectives = self._run(
-                routes[0], "ask", roster, "collectives", deadline_s=deadline_s, timeout=timeout
-            )
-            return result
-        return collective_report.look([self._relayed(p) for p in placed], timeout)
 
     def diagnose(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
         """What is wrong with this job: with its actors and tasks, by what Ray and their stacks tell, and with its trainers as ranks.

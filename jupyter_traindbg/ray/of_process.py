@@ -9,8 +9,9 @@ from .. import evidence
 from ..attach.base import Link, Part
 from ..diagnose.ray.merged import alone, asked_of, with_driver
 from ..errors import NoTarget, TraindbgError
-from ..job import Job
 from ..model import Diagnosis
+from ..questions.base import Ranks
+from ..questions.diagnose import of_ranks
 from ..tasks import Task
 from .job import connect
 
@@ -22,17 +23,17 @@ LOOK_S = 0.5
 """How long a driver is given for a first step."""
 
 
-def diagnose(job: Job, part: Part, timeout: float) -> Diagnosis:
+def diagnose(job: Ranks, part: Part, timeout: float) -> Diagnosis:
     """The diagnosis of the whole job that `job`, one process, is a `part` of; of this process alone where Ray cannot be asked.
 
     Costs what that of the whole costs. A driver is looked at by itself beside it: it may train, or hang by itself. Raises what both raise.
     """
     began = time.monotonic()
     ends = began + timeout
-    own = Task(lambda: job.diagnose_ranks(timeout=OWN_SHARE * timeout), "driver") if part.what == "driver" else None
+    own = Task(lambda: of_ranks(job, timeout=OWN_SHARE * timeout), "driver") if part.what == "driver" else None
     judged = _of_all(part, timeout)
     if isinstance(judged, TraindbgError):
-        mine = job.diagnose_ranks(timeout=max(1.0, ends - time.monotonic())) if own is None else own.result(ends)
+        mine = of_ranks(job, timeout=max(1.0, ends - time.monotonic())) if own is None else own.result(ends)
         judged = alone(mine, part.whole, judged.cause)
     else:
         both = judged if own is None else with_driver(judged, own.quietly(ends))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..attach.base import LEAVE_S, Entered, Link, ask_each, identified
+from ..attach.base import LEAVE_S, Entered, Link, ask_all, ask_each, identified
 from ..attach.client import AgentClient
 from ..attach.process import enter as enter_process
 from ..errors import CannotAttach, NoSafeThread, TargetGone, TraindbgError
@@ -75,7 +75,12 @@ class _Worker(Link):
         super().__init__(
             pid, lambda deadline_s: enter_process(pid, deadline_s), member.rank, member.world_size, started=started
         )
-        self.member = member
+        self.be(member)
+
+    def be(self, member: Member) -> None:
+        """Take the number and the name that the job has for it."""
+        self.member, self.worker = member, member.who
+        self.rank, self.world_size = member.rank, member.world_size
 
     def twin(self) -> Link:
         return _Worker(self.member)
@@ -131,7 +136,7 @@ class _Part:
             if link is None:
                 self.links[member.pid] = _Worker(member)
             elif link.member != member:
-                link.member, link.rank, link.world_size = member, member.rank, member.world_size
+                link.be(member)
 
     def end_watching(self) -> None:
         with _taking:
@@ -188,20 +193,12 @@ def raw(
 
     `of_rank`: what else some of them are asked with.
     """
-    good: list[tuple[int, int, Any]] = []
-    silent: list[Silent] = []
-    first: TraindbgError | None = None
 
     def one(link: Link) -> Any:
         return _call(link, method, {**params, **(of_rank or {}).get(link.rank, {})}, timeout)
 
-    for link, answer in ask_each(_links(roster), one, timeout):
-        if isinstance(answer, TraindbgError):
-            first = first or answer
-            silent.append(Silent(link.rank, link.pid, answer.cause, answer.next_step))
-        else:
-            good.append((link.rank, link.pid, answer))
-    return good, silent, first
+    asked = ask_all(_links(roster), one, timeout)
+    return [(link.rank, link.pid, answer) for link, answer in asked.answers], list(asked.silent), asked.problem
 
 
 def new_steps(roster: Roster, since: Mapping[int, int] | None, timeout: float) -> list[NewSteps]:

@@ -5,11 +5,13 @@ On each host a plain `Job` has that host's processes (`part`), and every questio
 
 from __future__ import annotations
 
+import functools
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from .. import questions
 from ..attach.base import Link
 from ..attach.ray.hosts import HERE, Call, Hosts, open_hosts
 from ..errors import NoTarget, TargetGone, TraindbgError
@@ -25,6 +27,7 @@ from ..model import (
 )
 from ..outside.raystate import ClusterAddress
 from ..progress import BytesBar
+from ..questions.base import Whom
 from .members import Placed, members, numbered
 from .merging import merged
 from .part import Member, RelayedLink, Roster
@@ -164,16 +167,55 @@ class Spread(Job):
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def _ask(
+    def _to_ask(self, name: str) -> Callable[..., Result]:
+        """See `Askable._to_ask`; here, or on every host, as the question's `Whom` says."""
+        question = questions.load(name)
+
+        @functools.wraps(question.ask)
+        def ask(job: Spread, *, timeout: float = DEADLINE_S, **keywords: Any) -> Result:
+            if question.WHOM is Whom.AGENTS:
+                return question.ask(job, timeout=timeout, **keywords)
+            keywords["timeout"] = timeout
+            if question.WHOM is Whom.TOGETHER:
+                return job._ask_together(name, **keywords)
+            everybody = question.WHOM is Whom.EVERYBODY
+            placed = job._placed if everybody else job._trainers(timeout) or job._placed
+            answer: Result = job._put_together(placed, job._everywhere(placed, "ask", timeout, name, **keywords))
+            return answer
+
+        return ask
+
+    def _ask_together(self, name: str, *, timeout: float, **keywords: Any) -> Result:
+        """Of trainers on one host, there; of those on several, from here."""
+        placed = self._need_trainers(timeout)
+        routes = list(self._by_host(placed, timeout))
+        if len(routes) > 1:
+            return questions.load(name).ask(self, timeout=timeout, **keywords)
+        deadline_s = timeout + RELAY_S
+        answer: Result = self._run(
+            routes[0], "ask", self._roster(placed), name, deadline_s=deadline_s, timeout=timeout, **keywords
+        )
+        return answer
+
+    @property
+    def several(self) -> bool:
+        """There may be."""
+        return True
+
+    def open_links(self) -> list[Link]:
+        """Lines to the trainers, wherever they are, for what has to ask all of them at once."""
+        return [self._relayed(p) for p in self._need_trainers(DEADLINE_S)]
+
+    def ask_agents(
         self,
         method: str,
-        params: dict[str, Any],
+        params: Mapping[str, Any],
         timeout: float,
         build: Callable[[int, int, Any], T],
         *,
         of_rank: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
-        """Ask every trainer's agent at once; the answers, and who gave none. `of_rank`: what else some of them are asked with."""
+        """See `Job.ask_agents`; of the trainers."""
         placed = self._need_trainers(timeout)
         good: list[T] = []
         silent: list[Silent] = []
@@ -190,10 +232,6 @@ class Spread(Job):
         if errors and not good:
             raise errors[0]
         return tuple(good), tuple(silent)
-
-    def _of_all(self, method: str, timeout: float, **kwargs: Any) -> Any:
-        answers = self._everywhere(self._placed, "ask", timeout, method, timeout=timeout, **kwargs)
-        return self._put_together(self._placed, answers)
 
     def _everywhere(
         self, placed: Sequence[Placed], function: str, deadline_s: float, /, *args: Any, **kwargs: Any

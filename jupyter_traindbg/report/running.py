@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
+from .. import questions
 from ..errors import TraindbgError
+from ..model import Silent
+from ..questions.base import InReport
 from . import parts
 from .context import Context, Part, Unavailable
 
@@ -20,7 +23,9 @@ __all__ = ["Collected", "Collector", "absent", "collect", "collectors", "missing
 
 
 class Collector(Protocol):
-    """What a module of `jupyter_traindbg.report.parts` defines; its docstring says what it collects and what it costs."""
+    """What a module of `jupyter_traindbg.report.parts` defines; its docstring says what it collects and what it costs. A question to a job
+    that has an ``IN_REPORT`` is a part as well (`_OfQuestion`).
+    """
 
     TITLE: str
     ORDER: int
@@ -48,9 +53,38 @@ class Collected:
     taken_s: float = 0.0
 
 
+class _OfQuestion:
+    """The answer to a question as a part. It waits for the diagnosis."""
+
+    FROM_JOB = True
+    AFTER = "diagnosis"
+
+    def __init__(self, question: str, told: InReport) -> None:
+        self.__doc__ = questions.load(question).__doc__
+        self._question = question
+        self.TITLE, self.ORDER = told.title, told.order
+
+    def collect(self, context: Context) -> Part:
+        """The answer; the ranks that gave none are told as missing."""
+        result = context.ask(self._question)
+        silent: Sequence[Silent] = getattr(result, "silent", ())
+        ranks: Sequence[object] = getattr(result, "ranks", ())
+        return Part(
+            f"answers of {len(ranks)} rank{'s' * (len(ranks) != 1)}",
+            results=[result],
+            missing=[f"rank {s.rank} (pid {s.pid}): {s.reason}" for s in silent],
+        )
+
+
 def collectors() -> dict[str, Collector]:
     """Every part by name, in the order of the index."""
-    found = {m.name: import_module(f"{parts.__name__}.{m.name}") for m in pkgutil.iter_modules(parts.__path__)}
+    found: dict[str, Collector] = {
+        m.name: import_module(f"{parts.__name__}.{m.name}") for m in pkgutil.iter_modules(parts.__path__)
+    }
+    for name in questions.names():
+        told = getattr(questions.load(name), "IN_REPORT", None)
+        if told is not None:
+            found[told.title.lower().replace(" ", "_")] = _OfQuestion(name, told)
     return dict(sorted(found.items(), key=lambda item: item[1].ORDER))
 
 

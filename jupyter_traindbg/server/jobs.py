@@ -82,16 +82,15 @@ class Jobs:
 
     def diagnose(self, name: str) -> dict[str, Any]:
         """What is wrong with the job. Enters its ranks for as long as it takes."""
-        from ..diagnosing import diagnose_launcher
+        from ..questions.jobless import launcher
 
         target = self._checked(name)
         try:
             with self._job(target) as job:
                 result: Diagnosis | None = job.diagnose(timeout=VERB_S / 2)
         except TraindbgError:
-            result = diagnose_launcher(
-                target, VERB_S / 2
-            )  # a launcher whose ranks have died has a verdict all the same
+            # a launcher whose ranks have died has a verdict all the same
+            result = launcher.ask(target, timeout=VERB_S / 2)
             if result is None:
                 raise
         assert result is not None

@@ -1,16 +1,36 @@
-"""What a thread waits for, in Chinese; the English words are those of JSON, in `jupyter_traindbg.model.waits`."""
+"""What a thread does at one moment, and what it waits for, in Chinese; the English words for waits, those of JSON, are in
+`jupyter_traindbg.model.waits`.
+"""
 
 from __future__ import annotations
 
-from ..model import Wait
+from ..language import text
+from ..model import Maybe, NotAvailable, ThreadState, Wait
 from ..model.waits import Templates
 
-__all__ = ["in_chinese"]
+__all__ = ["at_moment", "in_chinese"]
 
 
 def in_chinese(wait: Wait) -> str:
     """What follows 等待, as ``str(wait)`` is what follows "waits for"."""
     return wait.told_by(CHINESE)
+
+
+def at_moment(state: Maybe[ThreadState], wait: Wait | None) -> str:
+    """In the reader's language: ``computing``, ``waiting for data from a socket``, ``stopped by a signal``; empty where it is not known."""
+    if wait is not None:
+        return _waiting(wait)
+    if isinstance(state, NotAvailable):
+        return ""
+    return {"running": text("computing", "正在计算"), "waiting": text("waiting", "正在等待")}.get(state, state)
+
+
+def _waiting(wait: Wait) -> str:
+    if wait.kind == "sleep":
+        return text("sleeping", "正在休眠")
+    if wait.kind == "idle":
+        return text(str(wait), f"空闲，等待{in_chinese(wait)}")
+    return text(f"waiting for {wait}", f"正在等待{in_chinese(wait)}")
 
 
 CHINESE: Templates = {

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from support import PROGRAMS, Program, Start
 
-from jupyter_traindbg import preflight
 from jupyter_traindbg.model import NotAvailable
 from jupyter_traindbg.outside import procfs
-from jupyter_traindbg.preflight.look import Job
+from jupyter_traindbg.questions.jobless import preflight
+from jupyter_traindbg.questions.jobless.preflight import PlannedJob
 
 CLI = [sys.executable, "-m", "jupyter_traindbg.cli"]
 
@@ -51,7 +51,7 @@ def test_two_processes_sum_over_gloo_and_say_how_fast() -> None:
 
 def test_one_that_cannot_work_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nosuch0")
-    found = preflight.preflight(Job(backend="gloo", all_reduce=2), timeout=60)
+    found = preflight.ask(PlannedJob(backend="gloo", all_reduce=2), timeout=60)
     assert found.all_reduce is not None
     assert "Unable to find address for: nosuch0" in found.all_reduce.problem
     assert found.all_reduce.problem.startswith("rank ")
@@ -65,7 +65,7 @@ def test_one_that_cannot_work_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_deadline_holds_and_nobody_is_left() -> None:
-    found = preflight.preflight(Job(backend="gloo", all_reduce=6), timeout=1.0)  # six times torch: seconds
+    found = preflight.ask(PlannedJob(backend="gloo", all_reduce=6), timeout=1.0)  # six times torch: seconds
     assert found.all_reduce is not None
     assert found.all_reduce.problem.startswith("it was not done after 1 s (rank 0: ")
     assert len(found.all_reduce.sizes) < 4, "as far as it came"

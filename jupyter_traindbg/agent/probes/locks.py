@@ -45,8 +45,8 @@ class Seen(NamedTuple):
 
 
 def run(agent: Agent) -> Dict[str, Any]:
-    """``{"threads": [...], "cycles": [[tid, ...], ...]}``: every thread that waits for a lock or its like, and every one that holds
-    what another waits for. A library's own thread that waits for something to do is left out.
+    """``{"threads": [...], "cycles": [[tid, ...], ...], "ours": [tid, ...]}``: every thread that waits for a lock or its like, and every
+    one that holds what another waits for. A library's own thread that waits for something to do is left out.
 
     Of each thread ``thread`` (name), ``tid``, ``where`` (the user's innermost ``"file:line function"``, or None), ``waits_for`` (None,
     or a lock), and ``holds`` (locks). A lock is ``{"name": "self.b", "id": 139872..., "kind": "Lock", "where": "file:line function"}``:
@@ -60,6 +60,7 @@ def run(agent: Agent) -> Dict[str, Any]:
     ``release()``: likely) or ``"itself"`` (a thread that is joined). Empty where nobody in this process can be seen to hold it.
 
     A cycle begins with its lowest tid and goes on to the thread that is waited for. A thread that waits for its own lock is one, too.
+    ``ours`` are the tids of this debugger's own threads, of which nothing else is told.
     """
     before = {ident: _standing(frame) for ident, frame in reachable.frames_of_others().items()}
     time.sleep(WINDOW_S)
@@ -71,7 +72,7 @@ def run(agent: Agent) -> Dict[str, Any]:
         if name not in OUR_THREADS:
             stands = before.get(ident) == _standing(frame)
             seen.append(look.at(Thread(ident, name, tid), frame, stands))
-    return _told(seen)
+    return {**_told(seen), "ours": [tid for name, tid in known.values() if name in OUR_THREADS]}
 
 
 def _standing(frame: FrameType) -> Tuple[int, int]:

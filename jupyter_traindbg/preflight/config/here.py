@@ -1,4 +1,4 @@
-"""This machine as a `Machine`: what a run that was started here would find. Shares its looks with the preflight of networks (`look`)."""
+"""This machine as a `Machine`: what a run that was started here would find. Shares its looks with the preflight of networks (`machine`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...model import GpuReport, Machine, MachineGpu, Maybe, NotAvailable, Plan, 
 from ...outside import gpu as gpus
 from ...outside import host, interfaces, procfs
 from .. import network
-from ..look import torch_versions, visible_gpus
+from ..machine import torch_versions, visible_gpus
 
 __all__ = ["Described", "machine", "unmet"]
 

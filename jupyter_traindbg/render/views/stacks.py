@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...frames.whose import short_place
 from ...language import text
 from ...model import Frame, NotAvailable, Stacks, Wait, WaitKind
-from ...words.waits import in_chinese
+from ...words.waits import at_moment
 from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
 from ..grouping import Caller, StackGroup, caller, compact_ranks, group_by, group_stacks, rank_list
 from ..units import duration, plural
@@ -98,13 +98,7 @@ def _places(groups: Sequence[StackGroup], who: Caller) -> list[_Place]:
 
 def _busy_with(group: StackGroup) -> str:
     """What it does, then in which part of a training, as the title of its card has them: ``computing, in a forward pass``."""
-    waits, state = group.waiting_for, group.state
-    if waits is not None:
-        doing = _waiting(waits)
-    elif isinstance(state, NotAvailable):
-        doing = ""
-    else:
-        doing = {"running": text("computing", "正在计算"), "waiting": text("waiting", "正在等待")}.get(state, state)
+    doing = at_moment(group.state, group.waiting_for)
     return text(", ", "，").join(filter(None, [doing, *(phase.words for phase in group.phases)]))
 
 
@@ -116,14 +110,6 @@ _CERTAIN: frozenset[WaitKind] = frozenset(
 def _tells(wait: Wait | None) -> bool:
     """Whether it is a wait for one certain thing."""
     return wait is not None and (wait.kind in _CERTAIN or (wait.kind in ("file", "device") and bool(wait.on)))
-
-
-def _waiting(wait: Wait) -> str:
-    if wait.kind == "sleep":
-        return text("sleeping", "正在休眠")
-    if wait.kind == "idle":
-        return text(str(wait), f"空闲，等待{in_chinese(wait)}")
-    return text(f"waiting for {wait}", f"正在等待{in_chinese(wait)}")
 
 
 def _at(group: StackGroup) -> str:

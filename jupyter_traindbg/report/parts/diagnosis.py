@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...diagnosing import diagnose
 from ...outside import procfs
+from ...questions.diagnose import judged
 from ..context import Context, Part, Unavailable
 
 TITLE = "Diagnosis"
@@ -17,7 +17,7 @@ def collect(context: Context) -> Part:
     if "diagnose" in subject.questions:
         result = context.ask("diagnose", context.timeout * 1.5)
     elif subject.launcher_pid and procfs.exists(subject.launcher_pid):
-        result = diagnose(subject.name, [], context.left_s(), subject.launcher_pid)
+        result = judged(subject.name, [], context.left_s(), subject.launcher_pid)
     else:
         raise Unavailable(subject.problem or "there is no job to diagnose")
     count = len(result.findings)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
-from ...diagnose import gpu as rules
 from ...model import GpuReport, NotAvailable
-from ...outside import gpu, procfs
+from ...outside import procfs
+from ...questions import gpu
 from ..asking import first_line, tool
 from ..context import Context, Part, Unavailable
 
@@ -48,13 +47,8 @@ def _report(context: Context) -> GpuReport:
     pids = context.readable
     first = next(iter(pids.values()), None)
     environ = procfs.environ(first) if first else os.environ
-    report = gpu.report(
-        context.left_s(),
-        visible=environ.get("CUDA_VISIBLE_DEVICES"),
-        device_order=environ.get("CUDA_DEVICE_ORDER"),
-        ours={pid: rank for rank, pid in context.subject.pids.items()},
-    )
-    return dataclasses.replace(report, verdict=tuple(rules.findings(report)))
+    ours = {pid: rank for rank, pid in context.subject.pids.items()}
+    return gpu.of_machine(context.left_s(), environ=environ, ours=ours)
 
 
 def _words(names: list[str]) -> str:

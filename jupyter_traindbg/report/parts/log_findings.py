@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ...log_report import of_logs
+from ...questions.jobless import log
 from ..context import Context, Part, Unavailable
 from ..log_files import find
 
@@ -19,7 +19,7 @@ def collect(context: Context) -> Part:
     if not files:
         raise Unavailable("; ".join(why_not) or "no log was named, and there is no job that writes one")
     names = [file.name if os.path.exists(file.name) else file.path for file in files]
-    result = of_logs(names, context.left_s())
+    result = log.ask(names, timeout=context.left_s())
     count = len(result.findings)
     words = f"{count} finding{'s' * (count != 1)}" if count else "nothing wrong was found"
     stage = f"; last stage: {result.stage}" if result.stage else ""

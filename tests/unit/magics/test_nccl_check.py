@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from flight_dumps import Recorder, write
 
-from jupyter_traindbg import cli, collective_report
+from jupyter_traindbg import cli
 from jupyter_traindbg.model import Finding, RankCollectives, rank_subjects
+from jupyter_traindbg.questions import collectives
 
 WORLD = {"0": ("default_pg", range(4)), "1": ("mesh_tp", [0, 1]), "2": ("mesh_tp", [2, 3])}
 
@@ -73,12 +74,12 @@ def finding(code: str, *ranks: int) -> Finding:
 def test_a_rank_that_computes_is_noted_and_accused_only_after_a_minute(waited_s: float, kept: list[str]) -> None:
     records = [RankCollectives(0, 1, "agent", (), (), waiting_s=waited_s), RankCollectives(1, 2, "agent", (), ())]
     verdict = [finding("collective_not_issued", 1), finding("collective_mismatch", 1)]
-    found, notes = collective_report._without_busy(verdict, {1}, records)
+    found, notes = collectives._without_busy(verdict, {1}, records)
     assert [f.code for f in found] == kept
-    assert notes == ({1: collective_report.BUSY} if waited_s < 60 else {})
+    assert notes == ({1: collectives.BUSY} if waited_s < 60 else {})
 
 
 def test_two_of_whom_only_one_computes_are_accused() -> None:
     records = [RankCollectives(0, 1, "agent", (), (), waiting_s=20.0)]
     verdict = [finding("collective_not_issued", 1, 2)]
-    assert collective_report._without_busy(verdict, {1}, records) == (verdict, {})
+    assert collectives._without_busy(verdict, {1}, records) == (verdict, {})

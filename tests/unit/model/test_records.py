@@ -79,6 +79,7 @@ def test_every_result_says_where_its_rows_are_and_no_two_columns_have_one_name(c
         ["source_missing"],  # of a finding, whose source is spread out
         ["left_missing", "right_missing"],
         ["stage_line_missing"],
+        ["where_missing", "lock_missing"],  # of a thread that runs no Python, and waits for no lock
     )
 
 

@@ -10,9 +10,9 @@ from cases import each
 from figure_texts import labelled, overlaps, written
 from render_scenes_logs import healthy_log, log_diagnosis
 
-from jupyter_traindbg import log_report
 from jupyter_traindbg.model import LogDiagnosis, Picture
 from jupyter_traindbg.pictures import of_result
+from jupyter_traindbg.questions.jobless import log as log_question
 
 OOM = (
     'Traceback (most recent call last):\n  File "/home/u/train.py", line 41, in step\n    loss.backward()\n'
@@ -56,7 +56,7 @@ def crashed(ranks: int = 3, guilty: int = 2) -> LogDiagnosis:
     for rank in range(ranks):
         if rank != guilty:
             text += prefixed(f"[default{rank}]:[rank{rank}]: ", CLOSED)
-    return log_report.of_text(text)
+    return log_question.of_text(text)
 
 
 def many_files(tmp_path: Path, ranks: int = 16, guilty: int = 11) -> LogDiagnosis:
@@ -67,7 +67,7 @@ def many_files(tmp_path: Path, ranks: int = 16, guilty: int = 11) -> LogDiagnosi
             else f"2026-03-04 10:12:{rank:02d} [rank{rank}] {TIMEOUT}\n"
         )
         (tmp_path / f"rank_{rank}.log").write_text(steps(0, 120) + end)
-    return log_report.of_logs(str(tmp_path), 30)
+    return log_question.ask(str(tmp_path), timeout=30)
 
 
 def drawn(result: LogDiagnosis) -> Picture:
@@ -112,7 +112,7 @@ def test_the_flag_stands_where_the_cause_is() -> None:
 
 
 def test_a_log_of_six_lines() -> None:
-    picture = drawn(log_report.of_text("epoch 1 begins\n" + OOM))
+    picture = drawn(log_question.of_text("epoch 1 begins\n" + OOM))
     assert lanes(picture) == ["all lines"]
     assert "the cause: line 5" in written(picture.figure)
 
@@ -125,7 +125,7 @@ def test_numbers_that_are_near_each_other_stand_side_by_side() -> None:
         + OOM
         + "ray.exceptions.RayActorError: The actor died\n"
     )
-    result = log_report.of_text(text)
+    result = log_question.of_text(text)
     assert result.course is not None
     assert not result.course.whole
     picture = drawn(result)
@@ -134,7 +134,7 @@ def test_numbers_that_are_near_each_other_stand_side_by_side() -> None:
 
 
 def test_a_loss_that_becomes_nan() -> None:
-    result = log_report.of_text(steps(0, 300, broken=200))
+    result = log_question.of_text(steps(0, 300, broken=200))
     picture = drawn(result)
     assert picture.words[0].startswith("loss is nan from line 201 on")
     assert "the cause: line 201" in written(picture.figure), "where it began, and not where it was printed last"
@@ -146,14 +146,14 @@ def test_a_loss_that_becomes_nan() -> None:
 
 @each(("last", "scale"), [(10, "linear"), (2000, "log")])
 def test_a_loss_that_falls_far_is_on_a_logarithmic_scale(last: int, scale: str) -> None:
-    axes = drawn(log_report.of_text(steps(0, last))).figure.axes[0]
+    axes = drawn(log_question.of_text(steps(0, last))).figure.axes[0]
     assert axes.get_yscale() == scale
     assert not any("$" in label.get_text() for label in axes.get_yticklabels())
 
 
 def test_stages_are_a_band() -> None:
     text = "Loading dataset openwebtext\n" + steps(0, 50) + "Saving checkpoint to a\n" + steps(50, 100)
-    picture = drawn(log_report.of_text(text))
+    picture = drawn(log_question.of_text(text))
     assert {"data", "save"} <= set(written(picture.figure))
     assert any(line.startswith("stages: ") for line in picture.details)
 
@@ -162,7 +162,7 @@ def test_forty_writers_have_thirteen_lanes() -> None:
     text = "".join(
         prefixed(f"(WorkerDict pid={4000 + n % 40}, ip=10.0.0.{n % 5}) ", steps(n, n + 1)) for n in range(2000)
     ) + prefixed("(WorkerDict pid=4017, ip=10.0.0.2) ", OOM)
-    picture = drawn(log_report.of_text(text))
+    picture = drawn(log_question.of_text(text))
     assert len(lanes(picture)) == 13
     assert lanes(picture)[-1] == "28 others"
     assert "WorkerDict pid 4017 on 10.0.0.2" in lanes(picture)
@@ -182,7 +182,7 @@ def test_files_of_ranks_go_by_the_clock(tmp_path: Path) -> None:
 
 def test_a_name_that_is_too_long_loses_its_middle() -> None:
     name = "Collector" + "x" * 60 + "End"
-    picture = drawn(log_report.of_text("".join(f"({name} pid={n}) line\n(Other pid={n}) line\n" for n in (7, 8))))
+    picture = drawn(log_question.of_text("".join(f"({name} pid={n}) line\n(Other pid={n}) line\n" for n in (7, 8))))
     assert any(lane.startswith("Collector") and "…" in lane and lane.endswith(" pid 7") for lane in lanes(picture))
 
 
@@ -190,7 +190,7 @@ def test_a_name_that_is_too_long_loses_its_middle() -> None:
 
 
 def test_nothing_wrong() -> None:
-    picture = drawn(log_report.of_text(steps(0, 60) + "done\n"))
+    picture = drawn(log_question.of_text(steps(0, 60) + "done\n"))
     assert list(picture.words) == ["nothing wrong found in 61 lines"]
     assert not any(text.startswith("the cause") for text in written(picture.figure))
 
@@ -211,4 +211,4 @@ def test_in_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     picture = of_result(crashed())
     assert picture.words[0].endswith("：第 95 行")
     assert any(line.startswith("启动器：1 行") for line in picture.details)
-    assert of_result(log_report.of_text(steps(0, 60))).words[0] == "60 行中未发现问题"
+    assert of_result(log_question.of_text(steps(0, 60))).words[0] == "60 行中未发现问题"

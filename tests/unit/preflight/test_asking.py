@@ -9,8 +9,10 @@ import pytest
 from cases import each
 
 from jupyter_traindbg.errors import UsageError
-from jupyter_traindbg.magics import base
-from jupyter_traindbg.preflight import asking, look
+from jupyter_traindbg.magics import base, before_a_start
+from jupyter_traindbg.preflight import machine
+from jupyter_traindbg.questions.jobless import preflight
+from jupyter_traindbg.questions.jobless.preflight import PlannedJob
 
 
 def parsed(words: str) -> argparse.Namespace:
@@ -18,10 +20,10 @@ def parsed(words: str) -> argparse.Namespace:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[look.Job]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[PlannedJob]:
     """The jobs that were to be looked at, instead of a look."""
-    jobs: list[look.Job] = []
-    monkeypatch.setattr(asking, "preflight", lambda job, timeout: jobs.append(job))
+    jobs: list[PlannedJob] = []
+    monkeypatch.setattr(preflight, "ask", lambda job, timeout: jobs.append(job))
     return jobs
 
 
@@ -41,17 +43,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[look.Job]:
         ("--backend gloo --all-reduce 2", {"backend": "gloo", "all_reduce": 2}),
     ],
 )
-def test_options_are_those_of_torchrun(words: str, expected: dict[str, Any], asked: list[look.Job]) -> None:
+def test_options_are_those_of_torchrun(words: str, expected: dict[str, Any], asked: list[PlannedJob]) -> None:
     args = parsed(words)
-    assert asking.asked(args)
-    asking.run(args)
-    assert [asked.pop()] == [look.Job(**expected)]
+    assert before_a_start.asked(args)
+    before_a_start.run(args)
+    assert [asked.pop()] == [PlannedJob(**expected)]
     assert asked == []
 
 
 def test_without_them_it_is_not_asked_for() -> None:
-    assert not asking.asked(parsed(""))
-    assert not asking.asked(parsed("4711 --timeout 3"))
+    assert not before_a_start.asked(parsed(""))
+    assert not before_a_start.asked(parsed("4711 --timeout 3"))
 
 
 @each(
@@ -70,6 +72,6 @@ def test_without_them_it_is_not_asked_for() -> None:
 )
 def test_what_contradicts_itself_is_refused(words: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(look, "visible_gpus", lambda gpus: 0)
+    monkeypatch.setattr(machine, "visible_gpus", lambda gpus: 0)
     with pytest.raises(UsageError, match=said):
-        asking.run(parsed(words))
+        before_a_start.run(parsed(words))

@@ -35,7 +35,7 @@ class Asked:
         self.own = own
         self.times = 0
 
-    def diagnose_ranks(self, *, timeout: float) -> Diagnosis:
+    def look(self, timeout: float) -> Diagnosis:
         self.times += 1
         if isinstance(self.own, TraindbgError):
             raise self.own
@@ -69,6 +69,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(of_process, "connect", connect)
 
+    monkeypatch.setattr(of_process, "of_ranks", lambda job, timeout: job.look(timeout))
     return answers
 
 

@@ -8,8 +8,8 @@ import textwrap
 import pytest
 from cases import each
 
-from jupyter_traindbg.log_report import diagnose_log
 from jupyter_traindbg.model import Finding
+from jupyter_traindbg.questions.jobless.log import diagnose_log
 
 
 def first(log: str) -> Finding:

@@ -10,8 +10,8 @@ import pytest
 from cases import each
 from log_evidence import said
 
-from jupyter_traindbg.log_report import diagnose_log
 from jupyter_traindbg.model import Finding
+from jupyter_traindbg.questions.jobless.log import diagnose_log
 
 
 def first(log: str) -> Finding:

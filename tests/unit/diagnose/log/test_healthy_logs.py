@@ -9,7 +9,7 @@ from cases import each
 from log_evidence import judged, only, said
 
 from jupyter_traindbg import diagnose_log
-from jupyter_traindbg.log_report import of_text
+from jupyter_traindbg.questions.jobless.log import of_text
 
 LAST_EPOCH = "Epoch 10/10: 100%|##########| 782/782 [00:41<00:00, 18.9it/s, loss=0.112]"
 KILLED = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed."

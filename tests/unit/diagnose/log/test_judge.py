@@ -10,8 +10,8 @@ from log_evidence import error, evidence, full_of_literals, judged, lines
 from jupyter_traindbg.diagnose.log import judge
 from jupyter_traindbg.diagnose.log.family import Family
 from jupyter_traindbg.diagnose.log.knowledge import families, parse
-from jupyter_traindbg.log_report import of_text
 from jupyter_traindbg.model import Finding, LogEvidence, LogFrame, LogSeries
+from jupyter_traindbg.questions.jobless.log import of_text
 
 
 def family(code: str, *signals: str, explains: str = "", causes: str = "", refutes: str = "") -> Family:

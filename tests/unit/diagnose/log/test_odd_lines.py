@@ -11,7 +11,7 @@ from cases import each
 from hostile import UNITS, run_of
 
 from jupyter_traindbg.diagnose.log.knowledge import families
-from jupyter_traindbg.log_report import diagnose_log, of_text
+from jupyter_traindbg.questions.jobless.log import diagnose_log, of_text
 
 STEPS = "\n".join(f"step {i} loss {2 - i / 100:.3f} lr 0.001" for i in range(30))
 ODD = ["nan", "inf", "1e999", "1.2.3", "..", "9" * 400, "0", "-1", "{x}", "[[a]]"]

@@ -6,19 +6,19 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from .diagnose import log as rules
-from .diagnose.hang.doing import doing, phrase
-from .diagnose.hang.words import place
-from .diagnose.log import stages
-from .errors import BadLog, TraindbgError
-from .language import text
-from .model import Finding, LogEvidence, LogFollow, LogGrowth, LogWriter
-from .outside import logs, procfs
-from .outside import stacks as outside
-from .outside.logs.following import Following
-from .outside.logs.writers import writers
+from ...diagnose import log as rules
+from ...diagnose.hang.doing import doing, phrase
+from ...diagnose.hang.words import place
+from ...diagnose.log import stages
+from ...errors import BadLog, TraindbgError
+from ...language import text
+from ...model import Finding, LogEvidence, LogFollow, LogGrowth, LogWriter
+from ...outside import logs, procfs
+from ...outside import stacks as outside
+from ...outside.logs.following import Following
+from ...outside.logs.writers import writers
 
-__all__ = ["follow", "line"]
+__all__ = ["ask", "line"]
 
 EVERY_S = 1.0
 LOOK_EVERY_S = 5.0
@@ -30,7 +30,7 @@ _LOOK_S = 1.0
 _READ_S = 5.0
 
 
-def follow(
+def ask(
     target: str, *, pid: int | None = None, every_s: float = EVERY_S, for_s: float | None = None
 ) -> Iterator[LogFollow]:
     """The state of the log every `every_s` seconds; ends after `for_s` seconds, or when nobody has it open any more, who had.

@@ -6,7 +6,8 @@ import argparse
 
 from ..errors import UsageError
 from ..model import Preflight
-from .look import DEFAULT_PORT, Job, preflight
+from ..questions.jobless import preflight
+from ..questions.jobless.preflight import DEFAULT_PORT, PlannedJob
 
 __all__ = ["add_arguments", "asked", "run"]
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> Preflight:
             f"--preflight looks at this machine, and {args.target!r} is a job or a dump", "leave one of the two out"
         )
     address, port = _endpoint(args)
-    job = Job(
+    job = PlannedJob(
         nodes=_nodes(args.nnodes),
         per_node=_per_node(args.nproc_per_node),
         address=address,
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> Preflight:
         backend=args.backend,
         all_reduce=args.all_reduce,
     )
-    return preflight(job, timeout=args.timeout)
+    return preflight.ask(job, timeout=args.timeout)
 
 
 def _endpoint(args: argparse.Namespace) -> tuple[str | None, int | None]:

@@ -1,16 +1,20 @@
-"""What `Job.lr` makes of the ranks' answers: asked again where a step came between, and at what the training's own code clips."""
+"""What the question after learning rates makes of the ranks' answers: asked again where a step came between, and at what the training's own
+code clips.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import render_scenes as scenes
+from asked_ranks import AskedRanks
 from cases import each
 from render_scenes import NOT_HERE
 
-from jupyter_traindbg.model import GroupChange, InForce, LearningRates, LogEntry, RankLr, RankSteps, Silent, Step, Steps
-from jupyter_traindbg.tunable import settled, with_own_clips
+from jupyter_traindbg.model import GroupChange, InForce, LogEntry, RankLr, RankSteps, Silent, Step, Steps
+from jupyter_traindbg.questions import lr
 
 SAME = scenes.lr(2).ranks
 DIFFERENT = (SAME[0], RankLr(1, 1001, ()))
@@ -30,7 +34,8 @@ def test_ranks_that_seem_to_differ_are_asked_again(
     answers: list[tuple[Sequence[RankLr], Sequence[Silent]]], asked: int
 ) -> None:
     left = iter(answers)
-    assert settled(lambda left_s: next(left), 60.0) == answers[asked - 1]
+    found = lr.ask(AskedRanks(lambda *_: next(left)), timeout=60.0)
+    assert (found.ranks, found.silent) == answers[asked - 1]
     assert not list(left)
 
 
@@ -48,6 +53,17 @@ def recorded(*clips: float | None, optimizers: int = 1) -> Steps:
     return Steps((RankSteps(0, 1000, tuple[Step, ...](made)),))
 
 
+def asked(ranks: Sequence[RankLr], steps: Steps, silent: Sequence[Silent] = ()) -> tuple[AskedRanks, list[str]]:
+    """A job of these ranks and steps, and the probes that it is asked for."""
+    probes: list[str] = []
+
+    def answers(method: str, *_: Any) -> Any:
+        probes.append(method)
+        return (ranks, silent) if method == "lr" else (steps.ranks, ())
+
+    return AskedRanks(answers), probes
+
+
 @each(
     ("rank", "steps", "norms"),
     [
@@ -62,12 +78,12 @@ def recorded(*clips: float | None, optimizers: int = 1) -> Steps:
     ],
 )
 def test_at_what_the_training_itself_clips(rank: RankLr, steps: Steps, norms: tuple[float, ...]) -> None:
-    assert with_own_clips(LearningRates((rank,), (), "clip_norm"), lambda last: steps).own_clip_norms == norms
+    job, _ = asked((rank,), steps)
+    assert lr.ask(job, setting="clip_norm").own_clip_norms == norms
 
 
 def test_steps_are_asked_for_where_clipping_is_asked_about_alone() -> None:
-    def never(last: int) -> Steps:
-        raise AssertionError("asked")
-
-    for rates in (LearningRates(SAME), LearningRates(SAME, SILENT, "clip_norm"), LearningRates((), (), "clip_norm")):
-        assert with_own_clips(rates, never) is rates
+    for ranks, silent, setting in ((SAME, (), "lr"), (SAME, SILENT, "clip_norm"), ((), (), "clip_norm")):
+        job, probes = asked(ranks, recorded(1.0), silent)
+        assert lr.ask(job, setting=setting).own_clip_norms == ()
+        assert probes == ["lr"]

@@ -13,9 +13,10 @@ import pytest
 from cases import each
 
 import traindbg
-from jupyter_traindbg import cli, log_following
+from jupyter_traindbg import cli
 from jupyter_traindbg.errors import BadLog
 from jupyter_traindbg.magics.diagnose import is_log, is_ray
+from jupyter_traindbg.questions.jobless import log_follow
 
 OOM = (
     "epoch 1 begins\nTraceback (most recent call last):\n"
@@ -234,9 +235,9 @@ def test_a_log_that_is_followed_is_judged_to_its_very_end(tmp_path: Path, monkey
     log = tmp_path / "train.log"
     log.write_text("step 1 loss 2.0\n")
     there = iter([[os.getpid()], []])
-    monkeypatch.setattr(log_following, "writers", lambda path: next(there))
-    monkeypatch.setattr(log_following, "JUDGE_SHARE", 1e-9)
-    following = log_following.follow(str(log), every_s=0.01)
+    monkeypatch.setattr(log_follow, "writers", lambda path: next(there))
+    monkeypatch.setattr(log_follow, "JUDGE_SHARE", 1e-9)
+    following = log_follow.ask(str(log), every_s=0.01)
     assert next(following).findings == ()
     with log.open("a") as f:
         f.write("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")

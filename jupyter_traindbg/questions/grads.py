@@ -1,25 +1,30 @@
-"""The gradients of all ranks, read after the same optimizer step wherever that can be told: only then can they be compared.
-
-Each rank is asked where it is, a step a little ahead of all of them is chosen, and each reads when it gets there. Where that does not work
-out (the ranks share no step, or do not step at all) they are read as they come, and the result says so.
-"""
+"""Scan the gradients, parameter by parameter: norms, NaN and Inf, zeros; or catch the first module that makes a NaN."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
-from . import evidence
-from .actions.matching import Pace, Unmatched, margin, offsets
-from .diagnose.soundness.gradients import findings
-from .errors import TraindbgError
-from .model import NA, Grads, Maybe, NotAvailable, RankGrads, Silent
-from .step_numbers import same_step
+from .. import evidence
+from ..actions.matching import Pace, Unmatched, margin, offsets
+from ..diagnose.soundness.gradients import findings
+from ..errors import TraindbgError
+from ..model import NA, Grads, Maybe, NotAvailable, RankGrads
+from ..step_numbers import same_step
+from .base import DEADLINE_S, Ranks, Whom
 
-__all__ = ["Ask", "read"]
-
+EXAMPLES = (
+    ("", "norms, NaN and zeros after one step, the same on all ranks"),
+    ("--first-nan", "wait for the first module that makes a NaN, and name it"),
+    ("--detail", "greatest value and zeros of every gradient"),
+)
+WHOM = Whom.AGENTS
+OPTIONS = {
+    "detail": "greatest value and zeros of every gradient, also the finite ones",
+    "first_nan": "watch one step and name the first module, in execution order, whose output is not finite",
+}
 QUICK_S = 3.0
 """How long an agent may take to say where its rank is."""
 MATCH_SHARE, MATCH_S = 0.25, 2.5
@@ -29,22 +34,6 @@ ATTEMPTS = 2
 """A rank that prepares for long (it looks for its objects for the first time) may come too late once."""
 ENOUGH_S = 1.0
 """With less time left there is no second attempt."""
-
-T = TypeVar("T")
-
-
-class Ask(Protocol):
-    """`Job._ask`: one question to all ranks; parameters of a rank's own by its number."""
-
-    def __call__(
-        self,
-        method: str,
-        params: dict[str, Any],
-        timeout: float,
-        build: Callable[[int, int, Any], T],
-        *,
-        of_rank: Mapping[int, Mapping[str, Any]] | None = None,
-    ) -> tuple[tuple[T, ...], tuple[Silent, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -61,26 +50,37 @@ class _Matched:
         return {rank: {"after_step": ahead + by} for rank, by in self.shift.items()}
 
 
-def read(ask: Ask, *, several: bool, detail: bool, first_nan: int, timeout: float) -> Grads:
-    """The gradients of all ranks, within `timeout` seconds; see `Job.grads`. Raises where nobody answers."""
+def ask(job: Ranks, *, detail: bool = False, first_nan: bool | int = False, timeout: float = DEADLINE_S) -> Grads:
+    """Every parameter's gradient, read at the next safe point, or straight away (and said so) where the job does not step.
+
+    Several ranks are read after the same optimizer step, where it can be told which that is: only then can they be compared. Each says
+    where it is, a step a little ahead of all of them is chosen, and each reads when it gets there; where that does not work out (the
+    ranks share no step, or do not step at all) they are read as they come. `Grads.same_step` says whether it did.
+
+    Norms of all; counts, greatest value and zeros of those that are not finite, or of all with `detail`. `first_nan` arms one
+    step (a number: so many at most, until it fires) and names the first module whose output is not finite. Costs the training
+    thread one pass over the gradients.
+    """
     ends = time.monotonic() + timeout
-    params: dict[str, Any] = {"detail": detail, "first_nan": first_nan}
+    params: dict[str, Any] = {"detail": detail, "first_nan": int(first_nan)}
     matched: Maybe[_Matched] = NA("each rank was watched for the first NaN, and read when that was over")
-    if several and not first_nan:
-        matched = _match(ask, ends, min(MATCH_S, timeout * MATCH_SHARE))
+    if job.several and not first_nan:
+        matched = _match(job, ends, min(MATCH_S, timeout * MATCH_SHARE))
     for attempt in range(ATTEMPTS):
         left_s = max(0.05, ends - time.monotonic())
         target = None if isinstance(matched, NotAvailable) or len(matched.paces) < 2 else matched.target(attempt)
-        found, silent = ask("grads", {**params, "deadline_s": left_s * 0.9}, left_s, evidence.grads, of_rank=target)
+        found, silent = job.ask_agents(
+            "grads", {**params, "deadline_s": left_s * 0.9}, left_s, evidence.grads, of_rank=target
+        )
         same = _same_step(found, matched)
         stepping = all(rank.safe_point for rank in found)
         if target is None or same or silent or not stepping or ends - time.monotonic() < ENOUGH_S:
             break
-        matched = _match(ask, ends, 0.0)
+        matched = _match(job, ends, 0.0)
     return Grads(found, silent, tuple(findings(found)), same)
 
 
-def _match(ask: Ask, ends: float, wait_s: float) -> Maybe[_Matched]:
+def _match(job: Ranks, ends: float, wait_s: float) -> Maybe[_Matched]:
     """Where all ranks are; waits at most so long for steps that they share, or the reason why there are none."""
     until = time.monotonic() + wait_s
     while True:
@@ -92,7 +92,7 @@ def _match(ask: Ask, ends: float, wait_s: float) -> Maybe[_Matched]:
             return Pace(rank, told["step"], told["marks"], usual, mean, since, told["directory"], took_s)
 
         try:
-            paces, _ = ask("pace", {}, max(0.05, min(QUICK_S, ends - asked)), pace)
+            paces, _ = job.ask_agents("pace", {}, max(0.05, min(QUICK_S, ends - asked)), pace)
             return _Matched(paces, {p.rank: by for p, by in zip(paces, offsets(paces), strict=True)})
         except Unmatched as e:
             if time.monotonic() + LOOK_AGAIN_S > until:

@@ -7,14 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .diagnose import log as rules
-from .diagnose.at_source import at_source, places
-from .errors import BadLog
-from .model import Finding, LogDiagnosis, LogEvidence, SourceLine
-from .outside import logs, sources
-from .tasks import Task
+from ...diagnose import log as rules
+from ...diagnose.at_source import at_source, places
+from ...errors import BadLog
+from ...model import Finding, LogDiagnosis, LogEvidence, SourceLine
+from ...outside import logs, sources
+from ...tasks import Task
 
-__all__ = ["diagnose_log", "of_logs", "of_text"]
+__all__ = ["ask", "diagnose_log", "of_text"]
 
 DEADLINE_S = 60.0
 """For a program that asks; a person at a terminal gives `--timeout`."""
@@ -31,7 +31,7 @@ def diagnose_log(path_or_text: str | Path, timeout: float = DEADLINE_S) -> list[
     return list(_of(path_or_text, timeout).verdict)
 
 
-def of_logs(targets: str | Sequence[str], timeout: float) -> LogDiagnosis:
+def ask(targets: str | Sequence[str], *, timeout: float) -> LogDiagnosis:
     """The verdict on a file, ``-``, a directory, a pattern, or several of them, read as the ranks of one job. Raises `BadLog`."""
     began = time.monotonic()
     named = [targets] if isinstance(targets, str) else list(targets)
@@ -47,11 +47,11 @@ def of_text(text: str) -> LogDiagnosis:
 
 def _of(path_or_text: str | Path, timeout: float) -> LogDiagnosis:
     if isinstance(path_or_text, Path):
-        return of_logs(os.fspath(path_or_text), timeout)
+        return ask(os.fspath(path_or_text), timeout=timeout)
     words = path_or_text
     spaced = any(c.isspace() for c in words)
     if "\n" not in words and (not spaced or _is_there(words)):
-        return of_logs(words, timeout)
+        return ask(words, timeout=timeout)
     if spaced:
         return of_text(words)
     raise BadLog("the text is empty")

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from asked_ranks import AskedRanks
 
-from jupyter_traindbg import grads_report
 from jupyter_traindbg.errors import DeadlineExceeded
 from jupyter_traindbg.model import Grads, NotAvailable, Silent
+from jupyter_traindbg.questions import grads
 
 
 class Rank:
@@ -47,11 +48,10 @@ class Rank:
 def asking(*ranks: Rank) -> Any:
     def ask(
         method: str,
-        params: dict[str, Any],
+        params: Mapping[str, Any],
         timeout: float,
         build: Callable[[int, int, Any], Any],
-        *,
-        of_rank: Mapping[int, Mapping[str, Any]] | None = None,
+        of_rank: Mapping[int, Mapping[str, Any]],
     ) -> Any:
         assert 0 < timeout <= 10.0
         good, silent = [], []
@@ -59,7 +59,7 @@ def asking(*ranks: Rank) -> Any:
             if rank.silent:
                 silent.append(Silent(n, n, "no answer"))
                 continue
-            answer = rank.pace() if method == "pace" else rank.grads({**params, **(of_rank or {}).get(n, {})})
+            answer = rank.pace() if method == "pace" else rank.grads({**params, **of_rank.get(n, {})})
             good.append(build(n, n, answer))
         if not good:
             raise DeadlineExceeded("no answer")
@@ -69,7 +69,7 @@ def asking(*ranks: Rank) -> Any:
 
 
 def read(*ranks: Rank, first_nan: int = 0) -> Grads:
-    return grads_report.read(asking(*ranks), several=len(ranks) != 1, detail=False, first_nan=first_nan, timeout=10.0)
+    return grads.ask(AskedRanks(asking(*ranks), several=len(ranks) != 1), first_nan=first_nan, timeout=10.0)
 
 
 def test_all_are_asked_for_one_step_ahead_of_all_by_the_number_that_each_gives_it() -> None:
@@ -98,7 +98,7 @@ def test_a_rank_that_came_too_late_is_asked_once_more_further_ahead() -> None:
 
 
 def test_ranks_that_share_no_step_are_read_as_they_come_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grads_report, "MATCH_S", 0.0)
+    monkeypatch.setattr(grads, "MATCH_S", 0.0)
     alone = [Rank(90, counts=False, group=False), Rank(97, counts=False, group=False)]
     result = read(*alone)
     assert isinstance(result.same_step, NotAvailable)
@@ -118,7 +118,7 @@ def test_steps_that_ranks_share_are_waited_for(monkeypatch: pytest.MonkeyPatch) 
         first.at += 1
         second.at += 1
 
-    monkeypatch.setattr("jupyter_traindbg.grads_report.time.sleep", pause)
+    monkeypatch.setattr("jupyter_traindbg.questions.grads.time.sleep", pause)
     assert read(first, second).same_step is True
 
 

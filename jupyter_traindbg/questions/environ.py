@@ -1,36 +1,41 @@
-"""The environment of a running job, with what is known about each variable: read from /proc, judged, put together."""
+"""Show the environment variables of a job: which do something, which do nothing, which harm here, and where ranks disagree."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .attach.base import Link, ask_each
-from .diagnose import environment
-from .errors import NotPermitted, TargetGone, TraindbgError
-from .model import Environ, Silent
-from .outside import host, interfaces, procfs
+from ..attach.base import Link, ask_all
+from ..diagnose import environment
+from ..errors import NotPermitted, TargetGone, TraindbgError
+from ..model import Environ
+from ..outside import host, interfaces, procfs
+from .base import DEADLINE_S, Ranks, Whom
 
-__all__ = ["of_job"]
+EXAMPLES = (
+    ("", "of the job attached to, else of the only one there is"),
+    ("torchrun:4711", "of all ranks of this launcher"),
+)
+WHOM = Whom.TRAINERS
+FACTS_S, BACKEND_S = 2.0, 1.0
 
-BACKEND_S = 1.0
 
+def ask(job: Ranks, *, timeout: float = DEADLINE_S) -> Environ:
+    """The environment variables of every rank that have to do with training: real, read by nobody, dead, harmful here, differing.
 
-def of_job(name: str, links: Sequence[Link], timeout: float) -> Environ:
-    """See `Job.environ`."""
+    As the processes were started, from /proc: about 1 ms a rank and 0.1 s for the versions; nothing is entered. Secrets are hidden.
+    Raises a `TraindbgError` where no rank's environment may be read.
+    """
+    links = job.open_links()
     stuck = frozenset(procfs.uninterruptible([link.pid for link in links]))
-    answers = ask_each(links, lambda link: _environ(link, stuck), timeout)
-    read = {link: answer for link, answer in answers if not isinstance(answer, TraindbgError)}
-    refused = [(link, answer) for link, answer in answers if isinstance(answer, TraindbgError)]
-    if refused and not read:
-        raise refused[0][1]
-    by_rank = {link.rank: environ for link, environ in read.items()}
-    facts = host.facts([link.pid for link in read], deadline_s=min(2.0, timeout))
+    asked = ask_all(links, lambda link: _environ(link, stuck), timeout).need_one()
+    read = [link for link, _ in asked.answers]
+    by_rank = {link.rank: environ for link, environ in asked.answers}
+    facts = host.facts([link.pid for link in read], deadline_s=min(FACTS_S, timeout))
     seen = {link.rank: interfaces.names(link.pid) for link in read}
-    told = {"backend": _backend(list(read), min(BACKEND_S, timeout)), "versions": facts.versions, "interfaces": seen}
+    told = {"backend": _backend(read, min(BACKEND_S, timeout)), "versions": facts.versions, "interfaces": seen}
     rows = environment.rows(by_rank, **told)  # type: ignore[arg-type]  # the same words for both
     verdict = environment.findings(by_rank, **told)  # type: ignore[arg-type]
-    silent = [Silent(link.rank, link.pid, error.cause, error.next_step) for link, error in refused]
-    return Environ(name, tuple(sorted(by_rank)), tuple(rows), tuple(verdict), tuple(silent))
+    return Environ(job.name, tuple(sorted(by_rank)), tuple(rows), tuple(verdict), asked.silent)
 
 
 def _environ(link: Link, stuck: frozenset[int]) -> dict[str, str]:

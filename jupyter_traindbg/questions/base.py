@@ -1,0 +1,94 @@
+"""What a question is, and what it is given to ask with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from ..attach.base import Link, Part
+from ..model import RankSteps, Result, Silent
+
+__all__ = ["DEADLINE_S", "InReport", "Question", "Ranks", "Whom"]
+
+DEADLINE_S = 10.0
+"""How long a question may take that nobody has given a deadline."""
+
+T = TypeVar("T")
+
+
+class Whom(Enum):
+    """Who of a job on several hosts is asked, and from where."""
+
+    AGENTS = "the trainers' agents, from here: the question uses `Ranks.ask_agents` alone"
+    TRAINERS = "the trainers, or everybody where nobody trains yet, each host by itself"
+    EVERYBODY = "all processes of the job, each host by itself"
+    TOGETHER = (
+        "the trainers, in one look at all of them: on their host, or through `Ranks.open_links` where they have several"
+    )
+
+
+@dataclass(frozen=True)
+class InReport:
+    """That a report has the answer as a part of its own: under which title, where in the index, asked with which keywords."""
+
+    title: str
+    order: int
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Question(Protocol):
+    """What a module of this package defines. It is a method of `Job` by the module's name, and its docstring is the help of the verb of
+    that name, where `jupyter_traindbg.magics` has none.
+
+    Besides: ``OPTIONS``, the help of those keywords of `ask` that the verb has as options (``children`` is ``--no-children`` where it is
+    true by default); ``IN_REPORT``, an `InReport`.
+    """
+
+    WHOM: Whom
+    EXAMPLES: Sequence[tuple[str, str]]
+    """As of `jupyter_traindbg.magics.base.Verb`."""
+
+    def ask(self, job: Ranks, *, timeout: float = DEADLINE_S) -> Result:
+        """Ask it, within `timeout` seconds. Raises a `TraindbgError` where nobody answers."""
+
+
+class Ranks(Protocol):
+    """The ranks of a job, as a question sees them: `jupyter_traindbg.job.Job`."""
+
+    name: str
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one, as far as is known without asking."""
+
+    @property
+    def part(self) -> Part | None:
+        """See `Job.part`."""
+
+    def need_training(self, timeout: float) -> None:
+        """See `Job.need_training`."""
+
+    def open_links(self) -> list[Link]:
+        """The lines to them. Raises `TargetGone` where the job is closed."""
+
+    def ask_agents(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        timeout: float,
+        build: Callable[[int, int, Any], T],
+        *,
+        of_rank: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
+        """What every rank's agent answers to the probe `method`, made into something by `build` (of rank, pid, answer), and who gave none.
+
+        `of_rank`: what else some of them are asked with. Brings agents in. Raises why where nobody answers.
+        """
+
+    def left_steps(self, since: int, last: int) -> list[RankSteps]:
+        """What is known of the ranks that have ended, where their steps were kept: those after number `since`, at most the `last` ones."""
+
+    def steps_were_shown(self) -> None:
+        """Have what is recorded kept soon, where steps are kept: what a person has seen must not be lost."""

@@ -1,0 +1,93 @@
+"""Say what is wrong with a job: who is to blame, where, by what evidence, and what to do; root cause first."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+
+from ..attach.base import Link
+from ..diagnose import running
+from ..gather import gather
+from ..language import text
+from ..model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step
+from ..outside import filelocks
+from .base import DEADLINE_S, Ranks, Whom
+
+__all__ = ["ask", "judged", "of_ranks"]
+
+WHOM = Whom.TOGETHER
+LAST_STEPS = 256
+"""So many of the last steps of a rank that has ended are judged, as many as of one that runs."""
+AGAIN_S = 3.0
+"""What a second look needs, where the agents are in already."""
+
+
+def ask(job: Ranks, *, timeout: float = DEADLINE_S) -> Diagnosis:
+    """What is wrong with this job, who is to blame and where, root cause first; no findings where it is healthy.
+
+    Enters every rank, watches all of them for 1.5 s (stacks, /proc, steps, flight recorders), and once more where that does not tell
+    a slow job from a stuck one. Meanwhile it looks whether a training that runs is sound: loss, gradients, learning rates, scaler,
+    memory, and where the time goes; `Diagnosis.checks` tells what was looked at. Takes 2 to 4 s and the next step, at most `timeout`;
+    the training thread pays one pass over the gradients. A rank that cannot be entered is judged from outside, one that has ended by
+    what it left, and by its last steps where those were kept (`keep_steps`). A process of a Ray job, its driver or a worker, is asked
+    for all of that job.
+    """
+    part = job.part
+    if part is None or not part.of_ray:
+        return of_ranks(job, timeout=timeout)
+    from ..ray.of_process import diagnose
+
+    return diagnose(job, part, timeout)
+
+
+def of_ranks(job: Ranks, *, timeout: float) -> Diagnosis:
+    """`ask` of these processes alone, whatever they belong to."""
+    known = {rank.pid: rank.steps for rank in job.left_steps(0, LAST_STEPS) if rank.steps}
+    return judged(job.name, job.open_links(), timeout, known=known)
+
+
+def judged(
+    name: str,
+    links: Sequence[Link],
+    timeout: float,
+    launcher_pid: int | None = None,
+    *,
+    known: Mapping[int, Sequence[Step]] | None = None,
+) -> Diagnosis:
+    """Look, judge, and look once more where the first look does not tell slow from stuck.
+
+    With no links, what became of the ranks of the launcher `launcher_pid`. `known`: by pid, the last steps of processes that have ended.
+    """
+    began = time.monotonic()
+    evidence = gather(name, links, launcher_pid, timeout)
+    wait_s = running.settles_in_s(evidence)
+    if wait_s is not None and time.monotonic() - began + wait_s + AGAIN_S < timeout:
+        time.sleep(wait_s)
+        later_s = time.monotonic() - began
+        again = gather(name, links, launcher_pid, timeout - later_s)
+        evidence = running.over_time(evidence, again, later_s=later_s)
+    evidence = _with_last_steps(evidence, known or {})
+    holders = filelocks.holders(_want_file_locks(evidence))
+    verdict = running.diagnose(dataclasses.replace(evidence, lock_holders=holders))
+    return dataclasses.replace(verdict, taken_s=time.monotonic() - began)
+
+
+def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]]) -> JobEvidence:
+    """What a process did until it ended may tell why."""
+    over = NotAvailable(text("the process has ended", "进程已结束"))
+
+    def left(rank: RankEvidence) -> RankEvidence:
+        steps = known.get(rank.pid, ())
+        if rank.ending is None or not steps:
+            return rank
+        sound = Soundness(0.0, 0, 0, steps, grads=over, lr=over, sampled=over, collections=over)
+        return dataclasses.replace(rank, soundness=sound)
+
+    return dataclasses.replace(evidence, ranks=tuple(map(left, evidence.ranks)))
+
+
+def _want_file_locks(evidence: JobEvidence) -> list[int]:
+    """The processes of which a thread sits in a call that locks a file."""
+    seen = [a for r in evidence.ranks for a in (r.activity, *r.children) if not isinstance(a, NotAvailable)]
+    return [a.pid for a in seen if any(t.call in ("flock", "fcntl") for t in a.threads)]

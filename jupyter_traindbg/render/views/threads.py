@@ -1,0 +1,223 @@
+"""`Threads`: who uses the CPU, who waits for one, who for whose lock. Threads that do the same together, native ones folded away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...frames.whose import short_place
+from ...language import text
+from ...model import Maybe, NotAvailable, ProcessThreads, Threads, ThreadUse, available
+from ...words.waits import at_moment
+from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table
+from ..common import DASH, notes_of
+from ..grouping import Caller, caller, group_by
+from ..notations import shares
+from ..units import duration, percent, plural
+
+BUSY = 0.005
+"""A thread that uses less of a CPU does as good as nothing."""
+STARVED = 0.1
+"""From this share of the time on, the wait for a CPU is worth a word."""
+SHOWN, SHOWN_NATIVE = 24, 12
+
+
+def view(result: Threads) -> Iterator[Block]:
+    who = caller({p.rank: p.worker for p in result.processes if p.worker})
+    threads = [_Thread(process, thread) for process in result.processes for thread in process.threads]
+    yield _answer(result, threads, who)
+    groups = [_Group(same) for same in group_by(threads, lambda one: one.key)]
+    if told := sorted((g for g in groups if g.first.tells), key=lambda g: (g.first.use.lock is None, -g.most)):
+        yield Table(
+            text("threads that run Python, and whoever else uses a CPU", "运行 Python 的线程，以及其他占用 CPU 的线程"),
+            _columns(),
+            [_row(group, who) for group in told],
+            SHOWN,
+            "kinds of thread",
+        )
+    if rest := [g for g in groups if not g.first.tells]:
+        yield _idle(rest, who)
+    notes = notes_of((p.rank, note) for p in result.processes for note in (p.note, _no_locks(p)))
+    if notes:
+        yield Items(notes)
+
+
+# --- threads that do the same --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Thread:
+    """A thread and the process that it is in."""
+
+    process: ProcessThreads
+    use: ThreadUse
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is worth a row: it runs Python, computes, or is not simply asleep."""
+        odd = available(self.use.state) and self.use.state not in ("running", "waiting", "idle")
+        return self.use.python or odd or self.use.cpu_share >= BUSY
+
+    @property
+    def doing(self) -> str:
+        return at_moment(self.use.state, self.use.waiting_for)
+
+    @property
+    def key(self) -> object:
+        use, lock = self.use, self.use.lock
+        at = short_place(use.where) if use.where else ""
+        waits = (lock.name, lock.holder, lock.holder_where) if lock else ()
+        name = re.sub(r"\d+", "N", use.name)
+        return self.process.role, name, use.training, self.tells, self.doing if self.tells else "", at, waits, use.holds
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Threads of one kind that do the same, on one rank or on many."""
+
+    members: Sequence[_Thread]
+
+    @property
+    def first(self) -> _Thread:
+        return self.members[0]
+
+    @property
+    def ranks(self) -> list[int]:
+        return [one.process.rank for one in self.members]
+
+    @property
+    def most(self) -> float:
+        return max(one.use.cpu_share for one in self.members)
+
+    @property
+    def name(self) -> str:
+        names = {one.use.name for one in self.members}
+        return names.pop() if len(names) == 1 else re.sub(r"\d+", "N", self.first.use.name)
+
+
+# --- the answer ----------------------------------------------------------------------------------------------------
+
+
+def _answer(result: Threads, threads: Sequence[_Thread], who: Caller) -> Answer:
+    counted = text(
+        f"{plural(len(threads), 'thread')} in {plural(len(result.processes), 'process', 'processes')}",
+        f"{len(result.processes)} 个进程中的 {len(threads)} 个线程",
+    )
+    watched = text(f"watched for {duration(result.window_s)}", f"观察 {duration(result.window_s)}")
+    about: list[Inline] = [counted, watched]
+    if result.silent:
+        silent = len(result.silent)
+        about.append(Span(text(f"{silent} did not answer", f"{silent} 个没有回答"), "warn"))
+    about.append(duration(result.taken_s))
+    if result.findings:
+        return Answer(result.findings[0].title, about, "bad")
+    training = [one for one in threads if one.use.training and one.process.role == "rank"]
+    starved = [one for one in training if _share(one.use.starved_share) >= STARVED]
+    if starved:
+        return Answer(_starving(starved, who), about, "warn")
+    if not threads:
+        return Answer(text("no thread could be looked at", "没有读到任何线程"), about, "warn")
+    return Answer(_busiest(training or threads, who), about, "warn" if result.silent else "plain")
+
+
+def _starving(starved: Sequence[_Thread], who: Caller) -> Inline:
+    ranks = [one.process.rank for one in starved]
+    worst = max(_share(one.use.starved_share) for one in starved)
+    one = len(set(ranks)) == 1
+    return text(
+        f"the training {'thread' if one else 'threads'} of {who(ranks)} {'was' if one else 'were'} ready and had no CPU for "
+        f"{'' if one else 'up to '}{percent(worst)} of the time: others had it, or a limit of the container holds them back",
+        f"{who(ranks)} 的训练线程有{'' if one else '至多 '}{percent(worst)} 的时间已就绪却得不到 CPU：CPU 被其他线程占用，或受容器限额限制",
+    )
+
+
+def _busiest(threads: Sequence[_Thread], who: Caller) -> Inline:
+    shares_ = [one.use.cpu_share for one in threads]
+    one = max(threads, key=lambda one: one.use.cpu_share)
+    ranks = sorted({one.process.rank for one in threads})
+    told = _range(shares_)
+    uses = "thread of {} uses" if len(threads) == 1 else "threads of {} use"
+    named = text(f"the training {uses.format(who(ranks))}", f"{who(ranks)} 的训练线程占用")
+    if not one.use.training:
+        named = text(
+            f"{one.use.name} of {who([one.process.rank])} uses", f"{who([one.process.rank])} 的 {one.use.name} 占用"
+        )
+    at: list[str | Span] = []
+    if len(threads) == 1 and one.use.where is not None:
+        at = [text(", at ", "，位于 "), Span(short_place(one.use.where), "code", link=one.use.where)]
+    return [text(f"{named} {told} of a CPU", f"{named}一个 CPU 的 {told}"), *at]
+
+
+# --- the rest ------------------------------------------------------------------------------------------------------
+
+
+def _columns() -> list[Column]:
+    return [
+        Column(text("who", "谁")),
+        Column(text("thread", "线程")),
+        Column("CPU", right=True),
+        Column(text("waits for a CPU", "等待 CPU"), right=True, notation=shares, spare=True),
+        Column(text("does", "在做什么"), wrap=True),
+        Column(text("where", "位置"), wrap=True),
+        Column(text("lock", "锁"), wrap=True),
+    ]
+
+
+def _row(group: _Group, who: Caller) -> list[Inline]:
+    one, use = group.first, group.first.use
+    role = "" if one.process.role == "rank" else f" · {one.process.role}"
+    times = f" x {len(group.members)}" if len(group.members) > len(set(group.ranks)) else ""
+    training = text(" · trains", " · 训练") if use.training and one.process.role == "rank" else ""
+    starved = max((_share(member.use.starved_share) for member in group.members), default=0.0)
+    return [
+        f"{who(group.ranks)}{role}",
+        f"{group.name}{times}{training}",
+        Span(_range([member.use.cpu_share for member in group.members]), value=group.most),
+        Span(percent(starved), "warn" if starved >= STARVED and use.training else "plain", value=starved),
+        group.first.doing or DASH,
+        Span(short_place(use.where), "code", link=use.where)
+        if use.where
+        else DASH
+        if use.python
+        else text("native code", "原生代码"),
+        _lock(use),
+    ]
+
+
+def _lock(use: ThreadUse) -> Inline:
+    lock = use.lock
+    words = [text(f"holds {', '.join(use.holds)}", f"持有 {', '.join(use.holds)}")] if use.holds else []
+    if lock is not None:
+        held = text(f", held by {lock.holder}", f"，由 {lock.holder} 持有") if lock.holder else ""
+        words.insert(0, text(f"waits for {lock.name}{held}", f"等待 {lock.name}{held}"))
+    return text("; ", "；").join(words) or DASH
+
+
+def _idle(groups: Sequence[_Group], who: Caller) -> Fold:
+    many = sum(len(group.members) for group in groups)
+    lines: list[Block] = [
+        Line([Span(group.name, "code"), f" x {len(group.members)} · {who(group.ranks)}"])
+        for group in sorted(groups, key=lambda group: -len(group.members))[:SHOWN_NATIVE]
+    ]
+    if len(groups) > SHOWN_NATIVE:
+        lines.append(
+            Line(Span(f"... and {len(groups) - SHOWN_NATIVE} more kinds: see the result's to_dict()", "muted"))
+        )
+    return Fold(text(f"{plural(many, 'native thread')} asleep", f"{many} 个休眠的原生线程"), lines)
+
+
+def _no_locks(process: ProcessThreads) -> str:
+    if process.role != "rank" or not isinstance(process.locks, NotAvailable):
+        return ""
+    return text(f"its locks are not known: {process.locks.reason}", f"不知道它的锁：{process.locks.reason}")
+
+
+def _range(shares_: Sequence[float]) -> str:
+    """``42 %``, ``12-58 %``."""
+    least, most = percent(min(shares_)), percent(max(shares_))
+    return most if least == most else f"{least.removesuffix(' %')}-{most}"
+
+
+def _share(share: Maybe[float]) -> float:
+    return 0.0 if isinstance(share, NotAvailable) else share
