@@ -13,8 +13,12 @@ from .habit import expected
 from .joined import Joined, Wait
 from .words import call_words, capital, group_words, places, ranks_words, sizes_words
 
-__all__ = ["Mismatch", "finding", "mismatches"]
+__all__ = ["EXPLAINS", "Mismatch", "finding", "mismatches"]
 
+EXPLAINS = {
+    "collective_mismatch": ("collective_not_issued",),
+    "collective_shape_mismatch": ("collective_not_issued",),
+}
 UNEVEN = frozenset(
     {
         "all_to_all",

@@ -10,7 +10,9 @@ from .habit import expected
 from .not_issued import Blocked
 from .words import call_words, capital, group_words, places, ranks_words, seconds
 
-__all__ = ["finding"]
+__all__ = ["EXPLAINS", "finding"]
+
+EXPLAINS = {"collective_order": ("collective_not_issued",)}
 
 
 def finding(circle: Sequence[Blocked], records: Mapping[int, RankCollectives], where: Mapping[int, str]) -> Finding:

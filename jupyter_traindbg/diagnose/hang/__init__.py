@@ -1,6 +1,7 @@
 """Why a job hangs: one file per family of hangs, each ``rule(case) -> list[Hit]``. Pure functions: no I/O, no clock.
 
-Adding a rule is one new file here that has a ``rule``, and a line for its code in `order.EXPLAINS`.
+Adding a rule is one new file here that has a ``rule``, and its code's place in `order.ROOT_FIRST`. Where other codes
+are merely symptoms of its own, the file says so in ``EXPLAINS``: code -> symptoms.
 """
 
 from __future__ import annotations

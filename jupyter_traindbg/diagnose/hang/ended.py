@@ -11,6 +11,7 @@ from ...model import Ending, Finding, NotAvailable, rank_subjects
 from .case import Case, Hit, View
 from .words import alike, place, ranks_words
 
+EXPLAINS = {"rank_ended": ("collective_not_issued",)}
 _TRACEBACK_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _EXCEPTION = re.compile(r"(?:\[rank\d+\]:\s*)?(?P<said>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*)")
 _PEER_LOST = re.compile(

@@ -8,6 +8,8 @@ from ...model import JobEvidence, NotAvailable, RankEvidence
 from .. import environment
 from .case import Case, Hit
 
+EXPLAINS = {"environment": ("unequal_steps", "collective_mismatch", "collective_not_issued")}
+
 
 def rule(case: Case) -> list[Hit]:
     """Only of a job that does not step, and only what breaks or harms: `%environ` shows the rest.

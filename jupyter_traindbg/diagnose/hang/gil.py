@@ -9,6 +9,8 @@ from .case import Case, Hit, View
 from .motion import busy, thread_activity
 from .words import place, seconds, short_place
 
+EXPLAINS = {"gil_held": ("unequal_steps", "collective_not_issued", "cpu_phase")}
+
 
 def rule(case: Case) -> list[Hit]:
     if not case.overdue:

@@ -7,6 +7,8 @@ from ...model import Finding, rank_subjects
 from .case import Case, Hit, View
 from .words import place, seconds, short_place
 
+EXPLAINS = {"gpu_wait": ("unequal_steps", "collective_not_issued")}
+
 
 def rule(case: Case) -> list[Hit]:
     """Only by the job's own history: a GPU may have long work, and without one nobody knows how long is too long."""

@@ -16,6 +16,7 @@ from .case import Case, Hit, View
 from .words import alike, command_words, place, ranks_words, seconds, short_place
 
 __all__ = [
+    "EXPLAINS",
     "Joiner",
     "absent_ranks",
     "connections",
@@ -31,6 +32,7 @@ __all__ = [
     "several_hosts",
 ]
 
+EXPLAINS = {"init_incomplete": ("rank_ended", "collective_not_issued")}
 REFERENCE = "https://docs.pytorch.org/docs/stable/distributed.html#initialization"
 _TORCH = ("torch/distributed/distributed_c10d.py", "torch/distributed/rendezvous.py")
 _AT_STORE = {"rendezvous", "_create_c10d_store", "_env_rendezvous_handler", "_tcp_rendezvous_handler"}

@@ -13,6 +13,10 @@ from .doing import Doing, doing, phrase
 from .motion import busy, flows, thread_activity
 from .words import place, short_place
 
+EXPLAINS = {
+    "dataloader_worker_stuck": ("dataloader_wait", "unequal_steps", "collective_not_issued", "straggler", "data_wait"),
+    "dataloader_wait": ("unequal_steps", "collective_not_issued", "cpu_phase", "straggler", "data_wait"),
+}
 _FETCH = "/torch/utils/data/_utils/fetch.py"
 
 

@@ -18,8 +18,12 @@ from .doing import Doing, doing, phrase
 from .file_locks import is_file_lock
 from .words import place, short_place
 
-__all__ = ["ThreadLocks", "cycle", "rule", "thread_locks"]
+__all__ = ["EXPLAINS", "ThreadLocks", "cycle", "rule", "thread_locks"]
 
+EXPLAINS = {
+    "thread_deadlock": ("lock_wait", "unequal_steps", "collective_not_issued"),
+    "lock_wait": ("unequal_steps", "collective_not_issued", "straggler"),
+}
 _FOR_A_THREAD = frozenset({"lock", "native", "thread", "queue", "future"})
 GENERIC = frozenset({"lock", "_lock", "mutex", "_mutex", "mu", "cond", "condition"})
 """Last names that say nothing: with these the whole expression has to be the same, or the file."""

@@ -3,58 +3,58 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
+import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...language import text
 from ...model import Finding
-from .. import soundness
+from .. import collectives, hang, soundness
 from .case import Hit
 
-__all__ = ["EXPLAINS", "ROOT_FIRST", "findings"]
+__all__ = ["ROOT_FIRST", "findings", "symptoms"]
 
-EXPLAINS: Mapping[str, Sequence[str]] = {
-    "init_incomplete": ("rank_ended", "collective_not_issued"),
-    "rank_ended": ("collective_not_issued",),
-    "rank_stopped": ("gil_held", "unequal_steps", "collective_not_issued", "straggler"),
-    "uninterruptible": ("gil_held", "unequal_steps", "collective_not_issued"),
-    "gil_held": ("unequal_steps", "collective_not_issued", "cpu_phase"),
-    "thread_deadlock": ("lock_wait", "unequal_steps", "collective_not_issued"),
-    "dataloader_worker_stuck": ("dataloader_wait", "unequal_steps", "collective_not_issued", "straggler", "data_wait"),
-    "swapping": ("gil_held", "unequal_steps", "collective_not_issued", "cpu_phase", "straggler"),
-    "gpu_wait": ("unequal_steps", "collective_not_issued"),
-    "lock_wait": ("unequal_steps", "collective_not_issued", "straggler"),
-    "io_wait": ("unequal_steps", "collective_not_issued", "straggler"),
-    "dataloader_wait": ("unequal_steps", "collective_not_issued", "cpu_phase", "straggler", "data_wait"),
-    "unequal_steps": ("collective_mismatch", "collective_not_issued"),
-    "collective_mismatch": ("collective_not_issued",),
-    "collective_shape_mismatch": ("collective_not_issued",),
-    "collective_order": ("collective_not_issued",),
-    "python_wait": ("unequal_steps", "collective_not_issued"),
-    "collective_not_issued": (),
-    "cpu_phase": ("unequal_steps", "collective_not_issued", "straggler"),
-    "hang_unexplained": (),
-    "lr_implausible": ("nonfinite_loss", "nonfinite_gradient", "loss_diverging"),
-    "lr_differs": (),
-    "nonfinite_loss": ("nonfinite_gradient", "scaler_skips"),
-    "nonfinite_activation": (),
-    "nonfinite_gradient": (),
-    "loss_diverging": (),
-    "scaler_skips": ("nonfinite_gradient",),
-    "zero_gradients": (),
-    "lr_zero": (),
-    "straggler": ("data_wait", "host_wait"),
-    "data_wait": ("host_wait",),
-    "full_collections": ("host_wait",),
-    "host_wait": (),
-    "memory_growth": (),
-    "shm_full": (),
-    "disk_full": (),
-    "environment": ("unequal_steps", "collective_mismatch", "collective_not_issued"),
-}
-"""Code -> what is merely a symptom of it, where both blame the same ranks. The nearer to the root, the earlier: what stands behind its own
-symptom does not explain it. A code that is not listed comes last.
-"""
-ROOT_FIRST = tuple(EXPLAINS)
+ROOT_FIRST = (
+    "init_incomplete",
+    "rank_ended",
+    "rank_stopped",
+    "uninterruptible",
+    "gil_held",
+    "thread_deadlock",
+    "dataloader_worker_stuck",
+    "swapping",
+    "gpu_wait",
+    "lock_wait",
+    "io_wait",
+    "dataloader_wait",
+    "unequal_steps",
+    "collective_mismatch",
+    "collective_shape_mismatch",
+    "collective_order",
+    "python_wait",
+    "collective_not_issued",
+    "cpu_phase",
+    "hang_unexplained",
+    "lr_implausible",
+    "lr_differs",
+    "nonfinite_loss",
+    "nonfinite_activation",
+    "nonfinite_gradient",
+    "loss_diverging",
+    "scaler_skips",
+    "zero_gradients",
+    "lr_zero",
+    "straggler",
+    "data_wait",
+    "full_collections",
+    "host_wait",
+    "memory_growth",
+    "shm_full",
+    "disk_full",
+    "environment",
+)
+"""The nearer to the root, the earlier: what stands behind its own symptom does not explain it. A code that is not listed comes last."""
 
 _NO_HANG = soundness.CODES | {"environment", "hang_unexplained", "straggler"}
 """None of these says why a job stands still."""
@@ -75,6 +75,17 @@ def findings(hits: Iterable[Hit]) -> list[Finding]:
         else:
             kept.append(hit)
     return _worth_saying([hit.finding for hit in kept])
+
+
+@functools.cache
+def symptoms() -> Mapping[str, Sequence[str]]:
+    """Code -> what is merely a symptom of it, where both blame the same ranks: the ``EXPLAINS`` of all modules that have one."""
+    modules = (
+        importlib.import_module(f"{package.__name__}.{m.name}")
+        for package in (hang, soundness, collectives)
+        for m in pkgutil.iter_modules(package.__path__)
+    )
+    return {code: told for module in modules for code, told in getattr(module, "EXPLAINS", {}).items()}
 
 
 def _worth_saying(found: Sequence[Finding]) -> list[Finding]:
@@ -106,7 +117,7 @@ def _explains(root: Hit, symptom: Hit) -> bool:
     """Whether `root` is a reason of `symptom` for some of its ranks; another rule with the same verdict has to blame them all."""
     if root.finding.code == symptom.finding.code:
         return bool(symptom.ranks) and set(symptom.ranks) <= set(root.ranks)
-    return bool(set(symptom.ranks) & set(root.ranks)) and symptom.finding.code in EXPLAINS.get(root.finding.code, ())
+    return bool(set(symptom.ranks) & set(root.ranks)) and symptom.finding.code in symptoms().get(root.finding.code, ())
 
 
 def _fold(root: Hit, symptom: Hit) -> Hit:

@@ -19,8 +19,9 @@ from .case import Case, Hit, View
 from .doing import FOR_OTHER_RANKS
 from .words import place, span
 
-__all__ = ["Arrivals", "arrivals", "rule"]
+__all__ = ["EXPLAINS", "Arrivals", "arrivals", "rule"]
 
+EXPLAINS = {"straggler": ("data_wait", "host_wait")}
 LEAST_ROUNDS, MOST_ROUNDS, MOST_TIMES = 16, 400, 400_000
 """Of many ranks fewer rounds are looked at, so that a verdict on 10,000 takes less than a second."""
 FEW_ROUNDS, FAR, NEARLY_ALL, HABIT = 4, 2.0, 0.9, 2.5

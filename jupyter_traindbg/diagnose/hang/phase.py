@@ -13,9 +13,9 @@ from .doing import Doing, phrase
 from .motion import work_words
 from .words import alike, place, ranks_words, seconds, short_place
 
-__all__ = ["in_phase", "rule"]
+__all__ = ["EXPLAINS", "in_phase", "rule"]
 
-
+EXPLAINS = {"cpu_phase": ("unequal_steps", "collective_not_issued", "straggler")}
 EXCUSED_S = 300.0
 """Half of the time-out of a process group of NCCL."""
 

@@ -11,6 +11,11 @@ from .case import Case, Hit, View
 from .motion import flows
 from .words import alike, place, ranks_words, short_place
 
+EXPLAINS = {
+    "rank_stopped": ("gil_held", "unequal_steps", "collective_not_issued", "straggler"),
+    "uninterruptible": ("gil_held", "unequal_steps", "collective_not_issued"),
+    "swapping": ("gil_held", "unequal_steps", "collective_not_issued", "cpu_phase", "straggler"),
+}
 FAULTS_PER_S, SWAPPED_BYTES, WRITTEN_BYTES_PER_S = 100.0, 64 * 2**20, 8 * 2**20
 ROOMY_SHARE = 0.2
 

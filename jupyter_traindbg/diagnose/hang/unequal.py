@@ -17,8 +17,9 @@ from .case import Case, Hit, View
 from .new_groups import out_of_order
 from .words import alike, place, ranks_words, short_place
 
-__all__ = ["rule"]
+__all__ = ["EXPLAINS", "rule"]
 
+EXPLAINS = {"unequal_steps": ("collective_mismatch", "collective_not_issued")}
 REFERENCE = "https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html"
 LAST_CALLS = 400
 _ON_RANK = re.compile(r"rank|is_main|is_master|is_global_zero|is_world_process_zero|primary", re.IGNORECASE)

@@ -11,6 +11,10 @@ from .case import Case, Hit, View
 from .doing import Doing, Kind, doing, phrase
 from .words import alike, place, ranks_words, short_place
 
+EXPLAINS = {
+    "io_wait": ("unequal_steps", "collective_not_issued", "straggler"),
+    "python_wait": ("unequal_steps", "collective_not_issued"),
+}
 _IO: frozenset[Kind] = frozenset({"file", "network", "pipe", "device"})
 _ELSEWHERE: frozenset[Kind] = frozenset({"loader", "lock", "computing", "gil", "gpu"})
 """Kinds with a rule of their own."""

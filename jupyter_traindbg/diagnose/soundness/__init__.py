@@ -1,7 +1,8 @@
 """Whether a training that runs is sound: one file a topic, each with a ``rule(case)``, which blames, and ``words(case)``, which tells what
 it saw where nothing is to be blamed, or why it could not look.
 
-A topic also says which ``VERB`` shows more of it, and which ``CODES`` its findings have. Pure functions, as those of `diagnose.hang`.
+A topic also says which ``VERB`` shows more of it, which ``CODES`` its findings have, and in ``EXPLAINS`` which codes are merely symptoms of
+one of them. Pure functions, as those of `diagnose.hang`.
 """
 
 from __future__ import annotations

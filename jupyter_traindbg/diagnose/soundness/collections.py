@@ -9,11 +9,12 @@ from ..hang.case import Case, Hit, View
 from ..hang.words import place, short_place
 from .seen import seen, unseen
 
-__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+__all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = ("garbage collection", "垃圾回收")
 VERB = "stacks"
 CODES = frozenset({"full_collections"})
+EXPLAINS = {"full_collections": ("host_wait",)}
 
 A_STEP, SHARE, LEAST = 0.5, 0.03, 3
 """So many a step, and such a share of the time in all, are worth a word."""

@@ -14,11 +14,12 @@ from ..hang.case import Case, Hit, View
 from ..hang.words import place, short_place, span
 from .seen import recent, seen, unseen
 
-__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+__all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = ("data", "数据")
 VERB = "steps"
 CODES = frozenset({"data_wait"})
+EXPLAINS = {"data_wait": ("host_wait",)}
 
 SHARE, LEAST_S = 0.3, 0.005
 """The least share of the time, and the least time of a step, that are worth a word."""

@@ -12,11 +12,12 @@ from ..hang.case import Case, Hit, View
 from ..hang.words import alike, ranks_words
 from .seen import at_step, figure, seen, unseen
 
-__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+__all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = ("learning rate", "学习率")
 VERB = "lr"
 CODES = frozenset({"lr_differs", "lr_zero", "lr_implausible"})
+EXPLAINS = {"lr_implausible": ("nonfinite_loss", "nonfinite_gradient", "loss_diverging")}
 
 LEAST_STEPS = 3
 """A warm-up may begin with a step of zero."""

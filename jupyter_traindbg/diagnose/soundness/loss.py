@@ -13,11 +13,12 @@ from ..hang.case import Case, Hit, View
 from ..hang.words import alike
 from .seen import at_step, figure, seen, unseen
 
-__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+__all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = ("loss", "loss")
 VERB = "steps"
 CODES = frozenset({"nonfinite_loss", "loss_diverging"})
+EXPLAINS = {"nonfinite_loss": ("nonfinite_gradient", "scaler_skips")}
 
 LAST = 3
 """So many last losses that are not finite are no matter of a batch any more."""

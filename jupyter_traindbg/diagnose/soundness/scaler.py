@@ -10,11 +10,12 @@ from ..hang.case import Case, Hit, View
 from ..hang.words import ranks_words
 from .seen import figure, seen, unseen
 
-__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+__all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = ("gradient scaler", "梯度缩放器")
 VERB = "steps"
 CODES = frozenset({"scaler_skips"})
+EXPLAINS = {"scaler_skips": ("nonfinite_gradient",)}
 
 SETTLING = 17
 """A scale of 65536 is halved so many times until it is below 1: up to here it may merely settle."""
