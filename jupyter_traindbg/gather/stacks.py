@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 from .. import evidence
 from ..attach.base import Link
 from ..attach.client import AgentClient
 from ..errors import TraindbgError
-from ..model import ProcessStacks
-from ..outside import procfs
+from ..model import ProcessStacks, SourceLine
+from ..outside import procfs, sources
 from ..outside import stacks as outside
+from ..tasks import Task
 
-__all__ = ["QUICK_S", "of"]
+__all__ = ["QUICK_S", "lines", "of"]
 
 QUICK_S = 1.0
 """How long an agent may take for stacks before we look from outside."""
-AT_LEAST_S = 0.5
+AT_LEAST_S, LINES_S = 0.5, 1.0
 
 
 def of(
@@ -37,6 +39,12 @@ def of(
             return [evidence.stacks(link.rank, link.pid, answer), *(_below(link, ends) if children else ())], None
     left_s = max(AT_LEAST_S, ends - time.monotonic())
     return outside.dump(link.pid, link.rank, deadline_s=left_s, children=children, apart=link.others), mute
+
+
+def lines(processes: Sequence[ProcessStacks], ends: float) -> Mapping[str, SourceLine]:
+    """The lines of the user's code that they stand at, by ``"FILE:LINE"``; those that come within a second: a disk may not answer."""
+    reading = Task(lambda: sources.read(processes), "sources")
+    return reading.in_time(min(ends, time.monotonic() + LINES_S)) or {}
 
 
 def _below(link: Link, ends: float) -> list[ProcessStacks]:

@@ -12,10 +12,9 @@ from ..attach.base import Link, ask_all
 from ..diagnose import collectives as rules
 from ..diagnose.at_source import at_source
 from ..frames.whose import full_place, user_frame
+from ..gather import stacks as gathered
 from ..model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives
-from ..outside import sources
 from ..outside import stacks as outside
-from ..tasks import Task
 from .base import DEADLINE_S, InReport, Ranks, Whom
 
 WHOM = Whom.TOGETHER
@@ -23,7 +22,7 @@ IN_REPORT = InReport("Collectives", 30)
 
 AGAIN_WITHIN_S = 3.0
 """So long we wait for calls to prove that they stand still, in a job of which nobody knows whether it is stuck."""
-STACKS_S, SOURCES_S = 1.0, 1.0
+STACKS_S = 1.0
 AT_WORK_S = 60.0
 """A rank that uses the CPU for longer while all others wait for it is named, whatever it does."""
 BUSY = "the others wait for it, and it is computing: `traindbg diagnose` tells work from a hang"
@@ -76,10 +75,8 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     noted = tuple(dataclasses.replace(r, note="; ".join(filter(None, (r.note, notes.get(r.rank))))) for r in records)
     here = {link.rank for link in links if link.here}
     seen = [a.stacks for a in answers if a.record.rank in here]
-    lines = (
-        Task(lambda: sources.read(seen), "sources").in_time(min(ends, time.monotonic() + SOURCES_S)) if kept else None
-    )
-    return Collectives(noted, asked.silent, tuple(missing), world_size, tuple(at_source(kept, lines or {})))
+    lines = gathered.lines(seen, ends) if kept else {}
+    return Collectives(noted, asked.silent, tuple(missing), world_size, tuple(at_source(kept, lines)))
 
 
 def _without_busy(

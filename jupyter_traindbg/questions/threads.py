@@ -9,6 +9,7 @@ from typing import Any
 
 from ..attach.base import Link, ask_all
 from ..diagnose import threads as rules
+from ..diagnose.at_source import at_source
 from ..errors import TraindbgError
 from ..frames.waits import waiting_for
 from ..frames.whose import where
@@ -59,7 +60,11 @@ def ask(job: Ranks, *, timeout: float = DEADLINE_S) -> Threads:
     asked = ask_all(links, lambda link: _look(link, ends), timeout).need_one()
     used = watching.result(ends)
     processes = [process for link, seen in asked.answers for process in _of_rank(link, seen, used.get(link.pid, ()))]
-    return Threads(tuple(processes), asked.silent, window_s, time.monotonic() - began, tuple(rules.findings(processes)))
+    verdict = rules.findings(processes)
+    if verdict:
+        seen = [process for _, (python, _) in asked.answers for process in python]
+        verdict = at_source(verdict, stacks.lines(seen, ends))
+    return Threads(tuple(processes), asked.silent, window_s, time.monotonic() - began, tuple(verdict))
 
 
 # --- one rank ------------------------------------------------------------------------------------------------------
@@ -132,7 +137,7 @@ def _thread(used: ThreadActivity, python: Thread | None, at_lock: Mapping[str, A
         state=state,
         cpu_share=used.cpu_share,
         starved_share=used.starved_share,
-        python=python is not None,
+        python=python is not None and bool(python.frames),
         training=python is not None and python.training,
         waiting_for=waits,
         where=None if python is None else where(python.frames),

@@ -32,13 +32,14 @@ def test_threads_that_wait_for_each_others_locks_are_found_and_the_training_is_s
     assert (finding["code"], finding["severity"], finding["confidence"]) == ("thread_deadlock", "warning", "high")
     assert {line.partition(" waits for ")[0] for line in finding["evidence"]} == {"saver", "logger"}
     assert "two_locks.py" in finding["where"]
+    assert any("with " in line for line in finding["source"]["lines"])
     process, worker = told["processes"]
     assert (worker["role"], worker["rank"], worker["locks"]) == (
         "DataLoader worker",
         0,
         {"not_available": "only of the ranks themselves"},
     )
-    assert any(thread["python"] and thread["name"] == "MainThread" for thread in worker["threads"])
+    assert worker["pid"] in {thread["tid"] for thread in worker["threads"]}
     by_name = {thread["name"]: thread for thread in process["threads"]}
     assert sorted(process["rings"][0]) == sorted(by_name[name]["tid"] for name in ("saver", "logger"))
     assert (by_name["saver"]["lock"]["name"], by_name["saver"]["lock"]["holder"]) == ("second", "logger")

@@ -68,6 +68,7 @@ def test_a_training_that_runs(open_notebook: Open, start: Start, pictures: Path,
         "steps": "%steps",
         "steps-of-a-rank": "%steps --rank 1 --last 6",
         "stacks": "%stacks",
+        "threads": "%threads",
         "nccl-check": "%nccl_check",
         "grads": "%grads",
         "grads-first-nan": "%grads --first-nan --timeout 10",
@@ -211,6 +212,8 @@ SCENES = {
     "grads-300-ranks": ("LARGE", "grads"),
     "steps-300-ranks": ("LARGE", "steps"),
     "stacks-300-ranks": ("LARGE", "stacks"),
+    "threads-deadlock": ("SMALL", "threads, a deadlock"),
+    "threads-300-ranks": ("LARGE", "threads"),
     "ray-1000-workers": ("LARGE", "a thousand ray workers"),
 }
 """What cannot be had here, or not for hours: GPUs, hundreds of ranks, trainings that go wrong in many ways."""

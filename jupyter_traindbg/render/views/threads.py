@@ -28,15 +28,9 @@ def view(result: Threads) -> Iterator[Block]:
     threads = [_Thread(process, thread) for process in result.processes for thread in process.threads]
     yield _answer(result, threads, who)
     groups = [_Group(same) for same in group_by(threads, lambda one: one.key)]
-    if told := sorted((g for g in groups if g.first.tells), key=lambda g: (g.first.use.lock is None, -g.most)):
-        yield Table(
-            text("threads that run Python, and whoever else uses a CPU", "运行 Python 的线程，以及其他占用 CPU 的线程"),
-            _columns(),
-            [_row(group, who) for group in told],
-            SHOWN,
-            "kinds of thread",
-        )
-    if rest := [g for g in groups if not g.first.tells]:
+    if told := sorted((g for g in groups if g.busiest.tells), key=lambda g: (g.busiest.use.lock is None, -g.most)):
+        yield _table(told, who)
+    if rest := [g for g in groups if not g.busiest.tells]:
         yield _idle(rest, who)
     notes = notes_of((p.rank, note) for p in result.processes for note in (p.note, _no_locks(p)))
     if notes:
@@ -69,7 +63,8 @@ class _Thread:
         at = short_place(use.where) if use.where else ""
         waits = (lock.name, lock.holder, lock.holder_where) if lock else ()
         name = re.sub(r"\d+", "N", use.name)
-        return self.process.role, name, use.training, self.tells, self.doing if self.tells else "", at, waits, use.holds
+        doing = self.doing if use.python else ""  # native ones of a kind change between work and sleep
+        return self.process.role, name, use.training, self.tells, doing, at, waits, use.holds
 
 
 @dataclass(frozen=True)
@@ -79,8 +74,8 @@ class _Group:
     members: Sequence[_Thread]
 
     @property
-    def first(self) -> _Thread:
-        return self.members[0]
+    def busiest(self) -> _Thread:
+        return max(self.members, key=lambda one: one.use.cpu_share)
 
     @property
     def ranks(self) -> list[int]:
@@ -88,12 +83,12 @@ class _Group:
 
     @property
     def most(self) -> float:
-        return max(one.use.cpu_share for one in self.members)
+        return self.busiest.use.cpu_share
 
     @property
     def name(self) -> str:
         names = {one.use.name for one in self.members}
-        return names.pop() if len(names) == 1 else re.sub(r"\d+", "N", self.first.use.name)
+        return names.pop() if len(names) == 1 else re.sub(r"\d+", "N", self.busiest.use.name)
 
 
 # --- the answer ----------------------------------------------------------------------------------------------------
@@ -115,6 +110,7 @@ def _answer(result: Threads, threads: Sequence[_Thread], who: Caller) -> Answer:
     training = [one for one in threads if one.use.training and one.process.role == "rank"]
     starved = [one for one in training if _share(one.use.starved_share) >= STARVED]
     if starved:
+        about.append(text("others have it, or the container's limit", "CPU 被其他线程占用，或受容器限额限制"))
         return Answer(_starving(starved, who), about, "warn")
     if not threads:
         return Answer(text("no thread could be looked at", "没有读到任何线程"), about, "warn")
@@ -124,11 +120,11 @@ def _answer(result: Threads, threads: Sequence[_Thread], who: Caller) -> Answer:
 def _starving(starved: Sequence[_Thread], who: Caller) -> Inline:
     ranks = [one.process.rank for one in starved]
     worst = max(_share(one.use.starved_share) for one in starved)
-    one = len(set(ranks)) == 1
+    many = len(set(ranks)) > 1
+    whose = f"the training {'threads' if many else 'thread'} of {who(ranks)} {'wait' if many else 'waits'}"
     return text(
-        f"the training {'thread' if one else 'threads'} of {who(ranks)} {'was' if one else 'were'} ready and had no CPU for "
-        f"{'' if one else 'up to '}{percent(worst)} of the time: others had it, or a limit of the container holds them back",
-        f"{who(ranks)} 的训练线程有{'' if one else '至多 '}{percent(worst)} 的时间已就绪却得不到 CPU：CPU 被其他线程占用，或受容器限额限制",
+        f"{whose} for a CPU {'up to ' * many}{percent(worst)} of the time",
+        f"{who(ranks)} 的训练线程有{'至多 ' * many}{percent(worst)} 的时间在等待 CPU",
     )
 
 
@@ -146,14 +142,15 @@ def _busiest(threads: Sequence[_Thread], who: Caller) -> Inline:
     at: list[str | Span] = []
     if len(threads) == 1 and one.use.where is not None:
         at = [text(", at ", "，位于 "), Span(short_place(one.use.where), "code", link=one.use.where)]
-    return [text(f"{named} {told} of a CPU", f"{named}一个 CPU 的 {told}"), *at]
+    each = "" if len(threads) == 1 else " each"
+    return [text(f"{named} {told} of a CPU{each}", f"{named}一个 CPU 的 {told}"), *at]
 
 
 # --- the rest ------------------------------------------------------------------------------------------------------
 
 
-def _columns() -> list[Column]:
-    return [
+def _table(groups: Sequence[_Group], who: Caller) -> Table:
+    columns = [
         Column(text("who", "谁")),
         Column(text("thread", "线程")),
         Column("CPU", right=True),
@@ -162,10 +159,17 @@ def _columns() -> list[Column]:
         Column(text("where", "位置"), wrap=True),
         Column(text("lock", "锁"), wrap=True),
     ]
+    rows = [_row(group, who) for group in groups]
+    if all(row[-1] is DASH for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    caption = text(
+        "threads that run Python, and whoever else uses a CPU", "运行 Python 的线程，以及其他占用 CPU 的线程"
+    )
+    return Table(caption, columns, rows, SHOWN, "kinds of thread")
 
 
 def _row(group: _Group, who: Caller) -> list[Inline]:
-    one, use = group.first, group.first.use
+    one, use = group.busiest, group.busiest.use
     role = "" if one.process.role == "rank" else f" · {one.process.role}"
     times = f" x {len(group.members)}" if len(group.members) > len(set(group.ranks)) else ""
     training = text(" · trains", " · 训练") if use.training and one.process.role == "rank" else ""
@@ -175,14 +179,16 @@ def _row(group: _Group, who: Caller) -> list[Inline]:
         f"{group.name}{times}{training}",
         Span(_range([member.use.cpu_share for member in group.members]), value=group.most),
         Span(percent(starved), "warn" if starved >= STARVED and use.training else "plain", value=starved),
-        group.first.doing or DASH,
-        Span(short_place(use.where), "code", link=use.where)
-        if use.where
-        else DASH
-        if use.python
-        else text("native code", "原生代码"),
+        one.doing or DASH,
+        _place(use),
         _lock(use),
     ]
+
+
+def _place(use: ThreadUse) -> Inline:
+    if use.where is not None:
+        return Span(short_place(use.where), "code", link=use.where)
+    return DASH if use.python else text("native code", "原生代码")
 
 
 def _lock(use: ThreadUse) -> Inline:
