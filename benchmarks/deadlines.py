@@ -39,7 +39,7 @@ from jupyter_traindbg.errors import (
     NotPermitted,
     TargetGone,
 )
-from jupyter_traindbg.gather import gather
+from jupyter_traindbg.gather.whole_job import gather
 from jupyter_traindbg.job import connect
 from jupyter_traindbg.outside import gpu, procfs, raystate, stacks
 from jupyter_traindbg.questions.jobless import preflight
@@ -85,6 +85,7 @@ def one_process(folder: Path) -> Iterator[list[Question]]:
             asked("steps", 2, refused(silent, lambda: job.steps(timeout=2))),
             asked("lr", 2, refused(silent, lambda: job.lr(timeout=2))),
             asked("a new lr is refused", 4, refused(ActionRefused, lambda: job.set_lr(1e-3, timeout=4))),
+            asked("threads, from outside", 4, s(lambda: job.threads(timeout=4))),
             asked("diagnose", 4, s(lambda: job.diagnose(timeout=4))),
             asked("report, at most three times", 4, s(lambda: job.report(path, force=True, timeout=4)), 12.0),
         ]

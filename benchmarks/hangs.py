@@ -205,7 +205,7 @@ def _wrong(record: Record) -> str:
 def recorded(name: str, world: int) -> tuple[JobEvidence, float]:
     """The evidence of a real job that has stood still for a while, and how many seconds it took to gather."""
     from jupyter_traindbg.attach import resolve
-    from jupyter_traindbg.gather import gather
+    from jupyter_traindbg.gather.whole_job import gather
 
     with tempfile.TemporaryDirectory() as folder, running(name, Path(folder), world=world) as hang:
         hang.wait_for("ready", READY_S)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ..attach.base import Link
 from ..diagnose import running
-from ..gather import gather
+from ..gather.whole_job import gather
 from ..language import text
 from ..model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step
 from ..outside import filelocks

@@ -13,7 +13,8 @@ from ..diagnose.at_source import at_source
 from ..errors import TraindbgError
 from ..frames.waits import waiting_for
 from ..frames.whose import where
-from ..gather import activities, stacks
+from ..gather import stacks
+from ..gather.whole_job import activities
 from ..model import (
     Activity,
     LockWait,

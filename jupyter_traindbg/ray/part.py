@@ -246,7 +246,7 @@ def trainers(roster: Roster, timeout: float) -> dict[int, tuple[int, int]]:
 
 def gather(roster: Roster, timeout: float) -> JobEvidence:
     """Everything about the ranks here that a diagnosis of hangs goes by."""
-    from ..gather import gather as gather_all
+    from ..gather.whole_job import gather as gather_all
 
     return gather_all(roster.name, _links(roster), None, timeout)
 

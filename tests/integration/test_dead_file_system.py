@@ -87,6 +87,10 @@ def test_every_command_comes_back_and_says_what_the_rank_does_not_tell(dead: Pro
     listed = {t["pid"]: t for t in asked("targets")["targets"]}
     assert (listed[pid]["agent"], listed[pid]["part_of"]) == (False, target)
     assert {p["rank"] for p in asked("stacks", target)["processes"]} == {0, DEAD}, "it is seen from outside"
+    threads = {p["rank"]: p for p in asked("threads", target)["processes"]}
+    assert threads[0]["locks"] is True
+    assert "the file system of process" in threads[DEAD]["locks"]["not_available"]
+    assert {thread["state"] for thread in threads[DEAD]["threads"]} <= {"running", "waiting"}
     environ = asked("environ", target)
     assert (environ["ranks"], environ["silent"]) == ([0, DEAD], [])
     for verb in ("attach", "steps", "lr", "memory", "nccl-check"):

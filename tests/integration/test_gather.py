@@ -17,7 +17,7 @@ from support import PROGRAMS, Program, Start, until
 
 from jupyter_traindbg.attach import parsed, resolve
 from jupyter_traindbg.errors import NoTarget
-from jupyter_traindbg.gather import gather
+from jupyter_traindbg.gather.whole_job import gather
 from jupyter_traindbg.model import JobEvidence, NotAvailable, Pace, RankEvidence
 from jupyter_traindbg.outside import procfs, sockets
 

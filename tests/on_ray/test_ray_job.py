@@ -102,6 +102,7 @@ def test_a_visit_changes_nothing_and_a_change_comes_at_the_same_step_of_both(
             visited.lr(timeout=PATIENT_S)
             visited.memory(timeout=PATIENT_S)
             visited.stacks(timeout=PATIENT_S)
+            visited.threads(timeout=PATIENT_S)
     assert goes_on(out)
 
     command = [sys.executable, "-m", "jupyter_traindbg.cli", "lr", target(client, training), "--timeout", "30"]
@@ -133,6 +134,9 @@ def test_every_question_and_change_works(
         lines = {f.line for p in stacks.processes for t in p.threads for f in t.frames if f.file.endswith(PROGRAM)}
         assert line_of(PROGRAM, "PAUSE") in lines or lines
         assert {p.rank for p in stacks.processes} >= set(job.who)
+        threads = job.threads(timeout=PATIENT_S)
+        assert {p.rank: p.worker for p in threads.processes if p.role == "rank"} == job.who
+        assert all(any(thread.python for thread in p.threads) for p in threads.processes if p.role == "rank")
 
         job.enter(PATIENT_S)
         assert [(r.rank, r.world_size, r.agent) for r in job.ranks[:2]] == [(0, 2, True), (1, 2, True)]

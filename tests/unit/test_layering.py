@@ -357,7 +357,7 @@ def test_imports_follow_the_flow(module: str) -> None:
         ("gather.watched", "from ..job import Job"),
         ("report.parts.stacks", "from ...job import Job"),
         ("redact.names", "from ..outside import procfs"),
-        ("diagnose.hang", "from ..gather import gather"),
+        ("diagnose.hang", "from ..gather.whole_job import gather"),
         ("preflight.network", "from ..job import Job"),
         ("questions.memory", "from ..job import Job"),
         ("questions.memory", "from ..render import units"),
