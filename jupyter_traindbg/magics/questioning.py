@@ -1,14 +1,14 @@
-"""The verb of a question to a job: it takes a target, and those of the question's keywords that have a help in its ``OPTIONS``."""
+"""The verb of a question to a job: it takes a target, and those of the question's keywords that its ``OPTIONS`` have a help for."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
+from collections.abc import Mapping, Sequence
 
 from .. import questions
 from ..model import Result
 from .base import Session, add_target
-from .parser import whole_number
 
 __all__ = ["OfQuestion"]
 
@@ -18,23 +18,20 @@ class OfQuestion:
 
     def __init__(self, name: str) -> None:
         question = questions.load(name)
+        told = vars(question)
         self.__doc__ = question.__doc__
-        self.EXAMPLES = question.EXAMPLES
+        self.EXAMPLES: Sequence[tuple[str, str]] = told["EXAMPLES"]
         self._name = name
-        self._helps = getattr(question, "OPTIONS", {})
+        self._helps: Mapping[str, str] = told.get("OPTIONS", {})
         self._keywords = inspect.signature(question.ask).parameters
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """A keyword that is off by default is ``--KEYWORD``, one that is on is ``--no-KEYWORD``; a number is given."""
+        """A keyword that is off by default is the option ``--KEYWORD``, one that is on is ``--no-KEYWORD``."""
         add_target(parser)
         for keyword, words in self._helps.items():
-            default = self._keywords[keyword].default
-            option = keyword.replace("_", "-")
-            if isinstance(default, bool):
-                action = "store_false" if default else "store_true"
-                parser.add_argument(f"--{'no-' * default}{option}", dest=keyword, action=action, help=words)
-            else:
-                parser.add_argument(f"--{option}", type=whole_number, metavar="N", default=default, help=words)
+            on = bool(self._keywords[keyword].default)
+            option = f"--{'no-' * on}{keyword.replace('_', '-')}"
+            parser.add_argument(option, dest=keyword, action="store_false" if on else "store_true", help=words)
 
     def run(self, args: argparse.Namespace, session: Session) -> Result:
         """Ask it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar
@@ -39,16 +39,14 @@ class InReport:
 
 
 class Question(Protocol):
-    """What a module of this package defines. It is a method of `Job` by the module's name, and its docstring is the help of the verb of
-    that name, where `jupyter_traindbg.magics` has none.
+    """What a module of this package defines. It is a method of `Job` by the module's name.
 
-    Besides: ``OPTIONS``, the help of those keywords of `ask` that the verb has as options (``children`` is ``--no-children`` where it is
-    true by default); ``IN_REPORT``, an `InReport`.
+    It is a verb by itself where `jupyter_traindbg.magics` has none of that name. The module's docstring is its help then, ``EXAMPLES`` are
+    as of `jupyter_traindbg.magics.base.Verb`, and ``OPTIONS``, if there are any, have a help for each switch among the keywords of `ask`.
+    With ``IN_REPORT``, an `InReport`, its answer is a part of every report.
     """
 
     WHOM: Whom
-    EXAMPLES: Sequence[tuple[str, str]]
-    """As of `jupyter_traindbg.magics.base.Verb`."""
 
     def ask(self, job: Ranks, *, timeout: float = DEADLINE_S) -> Result:
         """Ask it, within `timeout` seconds. Raises a `TraindbgError` where nobody answers."""
