@@ -98,7 +98,10 @@ def test_every_command_comes_back_and_says_what_the_rank_does_not_tell(dead: Pro
         assert (silent["rank"], silent["pid"]) == (DEAD, pid)
         assert "the file system of process" in silent["reason"], verb
     judged = asked("diagnose", target)
-    assert [(r["rank"], r["state"]) for r in judged["ranks"] if r["rank"] == DEAD] == [(DEAD, "computing")]
+    (state,) = (r["state"] for r in judged["ranks"] if r["rank"] == DEAD)
+    assert state in ("computing", "waiting"), (
+        "which of them is up to the moments at which it is seen from outside: it sleeps between steps"
+    )
     assert asked("detach", target)["processes"] == 1
 
 
