@@ -339,11 +339,7 @@ class Job(Tunable, Watchable):
         *,
         of_rank: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
-        """What every rank's agent answers to the probe `method`, made into something by `build` (of rank, pid, answer), and who gave none.
-
-        `of_rank`: what else some of them are asked with. Brings agents in. Raises why where nobody answers.
-        """
-
+        """See `jupyter_traindbg.questions.base.Ranks`."""
         if method in _OF_TRAINING:
             self.need_training(timeout)
 

@@ -7,16 +7,16 @@ import dataclasses
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import evidence
 from .errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, ProbeFailed, TargetGone, UsageError
-from .model import Exported, NewSteps, Picture, Rank, RankSteps, Silent
+from .model import Exported, NewSteps, Picture, Rank, RankSteps
 from .questions import Askable
+from .questions.base import Ranks
 
 if TYPE_CHECKING:
-    from .attach.base import Link, Part
     from .export.metrics import MetricsServer
     from .live import Feed
     from .live.tracks import Track
@@ -32,10 +32,8 @@ FEW_STEPS = 3
 _YOUNG = ("waiting", "training")
 
 
-class Watchable(Askable, ABC):
+class Watchable(Askable, Ranks, ABC):
     """The part of `Job` that is asked again and again."""
-
-    name: str
 
     def __init__(self) -> None:
         self._poller: Poller | None = None
@@ -47,10 +45,6 @@ class Watchable(Askable, ABC):
     @abstractmethod
     def ranks(self) -> list[Rank]:
         """See `Job.ranks`."""
-
-    @abstractmethod
-    def open_links(self) -> list[Link]:
-        """See `Job.open_links`."""
 
     @property
     def who(self) -> Mapping[int, str]:
@@ -116,32 +110,6 @@ class Watchable(Askable, ABC):
         """Have what is recorded kept soon, where steps are kept: what a person has seen must not be lost."""
         if self._feed is not None:
             self._feed.hurry()
-
-    @property
-    @abstractmethod
-    def several(self) -> bool:
-        """See `Job.several`."""
-
-    @property
-    @abstractmethod
-    def part(self) -> Part | None:
-        """See `Job.part`."""
-
-    @abstractmethod
-    def ask_agents(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        timeout: float,
-        build: Callable[[int, int, Any], T],
-        *,
-        of_rank: Mapping[int, Mapping[str, Any]] | None = None,
-    ) -> tuple[tuple[T, ...], tuple[Silent, ...]]:
-        """See `Job.ask_agents`."""
-
-    @abstractmethod
-    def need_training(self, timeout: float) -> None:
-        """See `Job.need_training`."""
 
     @property
     def over(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .. import evidence
 from ..attach.base import Link
@@ -22,23 +22,27 @@ AT_LEAST_S, LINES_S = 0.5, 1.0
 
 
 def of(
-    link: Link, agent: AgentClient | None, ends: float, *, children: bool
-) -> tuple[list[ProcessStacks], TraindbgError | None]:
+    link: Link,
+    agent: AgentClient | None,
+    ends: float,
+    *,
+    children: bool,
+    mute: Callable[[TraindbgError], None] = lambda why: None,
+) -> list[ProcessStacks]:
     """All threads of the rank behind `link`, and with `children` those of the processes below it; until `ends` on the monotonic clock.
 
-    Also why `agent` did not answer, where there is one and it did not: C code that holds the GIL shuts it out, and outside is seen what
-    that does. 5 ms by an agent, about 20 ms a process from outside. Raises what `jupyter_traindbg.outside.stacks.dump` does.
+    `mute` is told why `agent` does not answer, where there is one: C code that holds the GIL shuts it out, and outside is seen what that
+    does. 5 ms by an agent, about 20 ms a process from outside. Raises what `jupyter_traindbg.outside.stacks.dump` does.
     """
-    mute = None
     if agent is not None:
         try:
             answer = agent.call("stacks", {}, min(QUICK_S, max(0.05, ends - time.monotonic())))
         except TraindbgError as e:
-            mute = e
+            mute(e)
         else:
-            return [evidence.stacks(link.rank, link.pid, answer), *(_below(link, ends) if children else ())], None
+            return [evidence.stacks(link.rank, link.pid, answer), *(_below(link, ends) if children else ())]
     left_s = max(AT_LEAST_S, ends - time.monotonic())
-    return outside.dump(link.pid, link.rank, deadline_s=left_s, children=children, apart=link.others), mute
+    return outside.dump(link.pid, link.rank, deadline_s=left_s, children=children, apart=link.others)
 
 
 def lines(processes: Sequence[ProcessStacks], ends: float) -> Mapping[str, SourceLine]:

@@ -161,13 +161,14 @@ class Watched:
 
     def _stacks(self, children: bool) -> list[ProcessStacks]:
         client = None if self._mute else self.link.client
-        seen, mute = stacks.of(self.link, client, self._plan.ends, children=children)
-        if isinstance(mute, DeadlineExceeded):
+        return stacks.of(self.link, client, self._plan.ends, children=children, mute=self._is_mute)
+
+    def _is_mute(self, why: TraindbgError) -> None:
+        if isinstance(why, DeadlineExceeded):
             self.shut_out = True
             self._mute = f"its agent has not answered for {stacks.QUICK_S:g} s: no Python runs in it, as where C code holds the GIL"
-        elif mute is not None:
-            self._mute = mute.cause
-        return seen
+        else:
+            self._mute = why.cause
 
     # --- what only the agent knows
 

@@ -33,5 +33,5 @@ def ask(job: Ranks, *, children: bool = True, timeout: float = DEADLINE_S) -> St
 def _of_rank(link: Link, children: bool, ends: float) -> list[ProcessStacks]:
     if (gone := link.ended()) is not None:
         raise gone
-    seen, _ = stacks.of(link, link.answering(), ends, children=children)
+    seen = stacks.of(link, link.answering(), ends, children=children)
     return [dataclasses.replace(process, worker=link.worker) for process in seen]

@@ -83,8 +83,7 @@ def _look(link: Link, ends: float) -> _Seen:
         locks = link.call("locks", {}, min(LOCKS_S, 0.5 * (ends - time.monotonic())))
     except TraindbgError as e:
         locks = NotAvailable(e.cause)
-    seen, _ = stacks.of(link, link.answering(), ends, children=True)
-    return seen, locks
+    return stacks.of(link, link.answering(), ends, children=True), locks
 
 
 def _of_rank(link: Link, seen: _Seen, used: Sequence[Activity]) -> list[ProcessThreads]:
@@ -107,12 +106,11 @@ def _process(link: Link, activity: Activity, python: ProcessStacks | None, locks
     at_locks = {} if isinstance(locks, NotAvailable) else {row["tid"]: row for row in locks["threads"]}
     outer = {own: tid for tid, own in numbers.items()}
     rings, ours = ([], []) if isinstance(locks, NotAvailable) else (locks["cycles"], locks["ours"])
-    threads = [
-        replace(one, name=OURS) if numbers[one.tid] in ours else one
-        for one in (
-            _thread(one, known.get(numbers[one.tid]), at_locks.get(numbers[one.tid])) for one in activity.threads
-        )
-    ]
+    threads = []
+    for one in activity.threads:
+        own = numbers[one.tid]
+        seen = _thread(one, known.get(own), at_locks.get(own))
+        threads.append(replace(seen, name=OURS) if own in ours else seen)
     return ProcessThreads(
         rank=link.rank,
         pid=activity.pid,

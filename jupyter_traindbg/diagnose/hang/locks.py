@@ -14,16 +14,14 @@ from ...frames.whose import cells_of, own_frames
 from ...language import text
 from ...model import Finding, Frame, SourceLine, Thread, rank_subjects
 from .case import Case, Hit, View
+from .deadlock import deadlock
 from .doing import Doing, doing, phrase
 from .file_locks import is_file_lock
 from .words import place, short_place
 
 __all__ = ["EXPLAINS", "ThreadLocks", "cycle", "rule", "thread_locks"]
 
-EXPLAINS = {
-    "thread_deadlock": ("lock_wait", "unequal_steps", "collective_not_issued"),
-    "lock_wait": ("unequal_steps", "collective_not_issued", "straggler"),
-}
+EXPLAINS = {"lock_wait": ("unequal_steps", "collective_not_issued", "straggler")}
 _FOR_A_THREAD = frozenset({"lock", "native", "thread", "queue", "future"})
 GENERIC = frozenset({"lock", "_lock", "mutex", "_mutex", "mu", "cond", "condition"})
 """Last names that say nothing: with these the whole expression has to be the same, or the file."""
@@ -114,53 +112,23 @@ def _deadlock(case: Case, view: View, ring: Sequence[ThreadLocks]) -> Hit:
     alone = len(ring) == 1
     # `self.lock` further out may be that of another object of the same class
     sure = all(t.seen.kind == "lock" for t in ring) and not (alone and ring[0].waits[0][1].startswith("self."))
-    names = text(" and ", " 和 ").join(_named(t) for t in ring)
-    title = text(
-        f"Deadlock inside rank {view.rank}: {names} wait for each other's locks",
-        f"rank {view.rank} 内部死锁：{names} 互相等待对方的锁",
-    )
-    if alone:
-        title = text(
-            f"Deadlock inside rank {view.rank}: {names} waits for a lock that it holds itself",
-            f"rank {view.rank} 内部死锁：{names} 等待自己已持有的锁",
-        )
-    finding = Finding(
-        "thread_deadlock",
-        "critical",
-        title,
-        rank_subjects([view.rank]),
+    finding = deadlock(
+        view.rank,
+        [_named(t) for t in ring],
         place(view.now.frame),
         [
             *(_thread_words(case, t, ring) for t in ring),
             *([] if sure else [_by_name()]),
             *case.others_wait([view.rank]),
         ],
-        text(
-            "Locks are taken in different orders, each thread holding what the other needs: this never ends by itself.",
-            "各线程以不同顺序获取锁，彼此持有对方所需的锁：不会自行结束。",
-        )
-        if not alone
-        else text(
-            "threading.Lock cannot be taken twice by the same thread: this never ends by itself.",
-            "threading.Lock 不能被同一线程获取两次：不会自行结束。",
-        ),
-        [
-            text(
-                "Take these locks in one order everywhere, or use one lock.",
-                "在所有位置按同一顺序获取这些锁，或只用一个锁。",
-            )
-            if not alone
-            else text(
-                "Use threading.RLock, or do not take the lock again further in.",
-                "使用 threading.RLock，或在内层不要再次获取该锁。",
-            ),
+        sure=sure,
+        steps=[
             text(
                 "This run cannot go on: save it with `traindbg checkpoint TARGET DIR`, then restart with the mended "
                 "code.",
                 "本次运行无法继续：用 `traindbg checkpoint TARGET DIR` 保存后，用修改后的代码重启。",
-            ),
+            )
         ],
-        confidence="high" if sure else "medium",
     )
     return Hit(finding, [view.rank])
 

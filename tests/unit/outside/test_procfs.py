@@ -282,3 +282,24 @@ def test_in_a_container_the_kernel_knows_processes_by_other_numbers():
     assert done.stdout == "False\n", done.stderr
     outermost = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
     assert procfs.numbers_are_the_hosts() is outermost
+
+
+def test_a_thread_in_a_container_has_another_number_for_itself():
+    assert procfs.own_tid(os.getpid(), os.getpid()) == os.getpid()
+    said = "import os; print(os.getpid(), flush=True); input()"
+    contained = ["unshare", "--user", "--map-root-user", "--pid", "--fork", sys.executable, "-c", said]
+    try:
+        outer = subprocess.Popen(contained, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    except FileNotFoundError:
+        pytest.skip("needs unshare")
+    with outer:
+        assert outer.stdin is not None
+        assert outer.stdout is not None
+        own = outer.stdout.readline().decode()
+        if not own:
+            assert outer.stderr is not None
+            pytest.skip(f"no container of one's own here: {outer.stderr.read().decode().strip()}")
+        (inner,) = procfs.descendants(outer.pid)
+        assert inner.pid != int(own) == 1
+        assert procfs.own_tid(inner.pid, inner.pid) == 1
+        outer.stdin.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from render_scenes_stacks import thread as python_thread
 from render_scenes_threads import deadlocked
 
 from jupyter_traindbg.attach.base import Link
+from jupyter_traindbg.diagnose.threads import findings
 from jupyter_traindbg.model import Activity, Frame, NotAvailable, ProcessStacks, ThreadActivity, Wait
 from jupyter_traindbg.outside import procfs
 from jupyter_traindbg.questions import threads
@@ -109,3 +111,16 @@ def test_a_deadlock_is_a_finding(how: str, confidence: str, said: str) -> None:
     assert said in finding.evidence[0]
     assert finding.where is not None
     assert finding.where.endswith("save.py:31 Saver.run")
+
+
+def test_a_ring_of_which_a_thread_has_gone_is_none() -> None:
+    (process,) = [p for p in deadlocked(2).processes if p.rings]
+    assert len(findings([process])) == 1
+    assert findings([dataclasses.replace(process, threads=process.threads[:1])]) == []
+
+
+def test_where_the_training_thread_is_in_the_ring_it_is_critical() -> None:
+    (process,) = [p for p in deadlocked(2).processes if p.rings]
+    training = [dataclasses.replace(thread, training=True) for thread in process.threads]
+    (finding,) = findings([dataclasses.replace(process, threads=training)])
+    assert finding.severity == "critical"
