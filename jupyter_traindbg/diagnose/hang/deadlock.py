@@ -1,4 +1,4 @@
-"""Threads of a process that wait for each other's locks, as a finding: told by the source (`locks`) or by the locks (`diagnose.threads`)."""
+"""Threads that wait for each other's locks, as a finding: told by the source (`locks`) or by the locks themselves (`diagnose.threads`)."""
 
 from __future__ import annotations
 
