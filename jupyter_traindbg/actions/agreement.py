@@ -18,6 +18,7 @@ from ..agent.agreed import ABORT, COMMIT
 from ..attach.base import Link, ask_each, identified, whole_job
 from ..errors import ActionRefused, StepOver, TraindbgError
 from ..outside import procfs
+from ..words.ranks import ranks_in_english
 from .ballot import Ballot, open_ballot
 from .matching import Pace, Unmatched, margin, numbered_alike, offsets
 
@@ -215,7 +216,8 @@ def require_all(links: list[Link], timeout: float) -> None:
     there, missing = sorted({link.rank for link in links}), missing_ranks(links)
     if missing:
         raise ActionRefused(
-            f"this is only {_some(there)} of {len(there) + len(missing)}: {_some(missing)} would not change, and they would drift apart",
+            f"this is only {ranks_in_english(there)} of {len(there) + len(missing)}: {ranks_in_english(missing)} would not change, "
+            "and they would drift apart",
             f"nothing was changed; name the whole job, {whole_job(links)}, so that all ranks change at the same step",
         )
 
@@ -224,11 +226,6 @@ def missing_ranks(links: list[Link]) -> list[int]:
     """The ranks of this job that are not among `links`, which have said who they are."""
     world_size, there = max(link.world_size for link in links), {link.rank for link in links}
     return [rank for rank in range(world_size) if rank not in there] if len(links) < world_size else []
-
-
-def _some(ranks: Sequence[int], shown: int = 4) -> str:
-    words = ", ".join(map(str, ranks[:shown])) + (", ..." if len(ranks) > shown else "")
-    return f"rank{'s' * (len(ranks) > 1)} {words}"
 
 
 def _cannot_take_part(link: Link, error: TraindbgError) -> ActionRefused:

@@ -11,6 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..words.ranks import ranks_in_english
+
 __all__ = ["Pace", "Unmatched", "margin", "numbered_alike", "offsets"]
 
 ROUND_TRIPS = 4
@@ -51,7 +53,7 @@ def offsets(paces: Sequence[Pace]) -> list[int]:
         return [0]
     behind = [pace.rank for pace in paces if not pace.marks]
     if behind:
-        raise Unmatched(f"no optimizer step was seen yet on {_ranks(behind)}")
+        raise Unmatched(f"no optimizer step was seen yet on {ranks_in_english(behind)}")
     for keys in _ways_to_tell(paces):
         shared = set(keys[0]).intersection(*keys[1:])
         if not shared:
@@ -111,7 +113,3 @@ def margin(paces: Sequence[Pace], prepare_s: float, attempt: int) -> int:
     if not known:
         return int(GROWTH**attempt)
     return max(1, math.ceil(window / max(min(known), 1e-5)))
-
-
-def _ranks(which: Sequence[int]) -> str:
-    return ("rank " if len(which) == 1 else "ranks ") + ", ".join(map(str, which))

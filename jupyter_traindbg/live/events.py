@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..diagnose.hang.words import ranks_words
 from ..language import text
 from ..model import Doing, DoingKind
+from ..words.ranks import ranks_words
 from .state import State
 from .tracks import Track
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..diagnose.hang.stuck import allowed_s
-from ..diagnose.hang.words import ranks_words, seconds
+from ..diagnose.hang.words import seconds
 from ..language import text
 from ..model import Diagnosis, StepNumber
 from ..step_numbers import step_words
+from ..words.ranks import ranks_words
 from .pace import Pace
 from .tracks import Track
 

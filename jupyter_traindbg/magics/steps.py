@@ -7,7 +7,7 @@ import dataclasses
 
 from ..errors import UsageError
 from ..model import Result, Steps
-from ..render.grouping import compact_ranks
+from ..words.ranks import compact_ranks
 from .base import Session, add_target
 from .parser import whole_number
 

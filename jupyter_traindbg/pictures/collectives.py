@@ -9,10 +9,11 @@ from ..language import text
 from ..model import Collective, Collectives
 from ..render.collective_rows import DONE
 from ..render.units import duration
+from ..words.ranks import ranks_words
 from . import inks
 from .canvas import WIDTH_IN, new_figure
 from .collective_grid import Cell, Grid, Panel, Row, grid
-from .fitted import elided, ranks_named, width
+from .fitted import elided, width
 from .told import Told
 
 if TYPE_CHECKING:
@@ -44,14 +45,14 @@ def tell(data: Collectives) -> Told:
     shown = grid(data)
     title = text("collectives", "集合通信")
     if data.ranks:
-        title += text(" of ", "：") + ranks_named([record.rank for record in data.ranks])
+        title += text(" of ", "：") + ranks_words([record.rank for record in data.ranks])
     said = [line for panel in shown.panels for line in _of_panel(panel)]
     answer = data.findings[0].title if data.findings else said[0] if said else _quiet(data, shown)
     details = [line for line in said if line.casefold() not in answer.casefold()]
     if shown.more:
         details.append(text(f"ranks wait in {shown.more} more groups", f"另有 {shown.more} 个进程组中有 rank 在等待"))
     if data.missing:
-        who = ranks_named(data.missing)
+        who = ranks_words(data.missing)
         details.append(text(f"{who}: no record, and nothing that could be asked", f"{who}：没有记录，也无法询问"))
     if shown.panels and any(call.p2p for record in data.ranks for call in record.calls):
         details.append(text("sends and receives are not in the picture", "点对点通信（send、recv）不在图中"))
@@ -73,7 +74,7 @@ def _nothing(data: Collectives) -> str:
     )
     wait = text("waits" if len(waiting) == 1 else "wait", "")
     return only + (
-        text(f"; {ranks_named(waiting)} {wait} in one", f"；{ranks_named(waiting)} 正在等待") if waiting else ""
+        text(f"; {ranks_words(waiting)} {wait} in one", f"；{ranks_words(waiting)} 正在等待") if waiting else ""
     )
 
 
@@ -97,21 +98,21 @@ def _of_panel(panel: Panel) -> Iterator[str]:
     call = _call(panel, at)
     group = _group(panel)
     if different:
-        who = ranks_named(different)
+        who = ranks_words(different)
         yield text(f"{who} issued something else as {call} of {group}", f"{who} 在{group}的 {call} 处发出了不同的调用")
     elif waiting and absent:
-        who, whom = ranks_named(absent), ranks_named(waiting)
+        who, whom = ranks_words(absent), ranks_words(waiting)
         has, wait = ("has" if len(absent) == 1 else "have"), ("waits" if len(waiting) == 1 else "wait")
         yield text(
             f"{who} {has} not issued {call} of {group}, in which {whom} {wait}",
             f"{who} 没有发出{group}的 {call}，{whom} 在其中等待",
         )
     elif waiting:
-        whom, wait = ranks_named(waiting), "waits" if len(waiting) == 1 else "wait"
+        whom, wait = ranks_words(waiting), "waits" if len(waiting) == 1 else "wait"
         yield text(f"{whom} {wait} in {call} of {group}", f"{whom} 在{group}的 {call} 中等待")
     for row in panel.rows:
         if row.blamed and row.place:
-            who, be = ranks_named(row.ranks), "is" if len(row.ranks) == 1 else "are"
+            who, be = ranks_words(row.ranks), "is" if len(row.ranks) == 1 else "are"
             yield text(f"{who} {be} at {row.place}", f"{who} 位于 {row.place}")
 
 
@@ -119,7 +120,7 @@ def _group(panel: Panel) -> str:
     if panel.family == "default group":
         return text("the default group", "默认进程组")
     name = _name(panel)
-    return text(f"group {name} of {ranks_named(panel.ranks)}", f"进程组 {name}（{ranks_named(panel.ranks)}）")
+    return text(f"group {name} of {ranks_words(panel.ranks)}", f"进程组 {name}（{ranks_words(panel.ranks)}）")
 
 
 def _name(panel: Panel) -> str:
@@ -188,7 +189,7 @@ def _legend(sheet: Any, seen: set[Cell]) -> None:
 
 def _draw_panel(sheet: Any, panel: Panel, top: float) -> None:
     sheet.plot([EDGE_IN, WIDTH_IN - EDGE_IN], [top + 0.03] * 2, color=inks.LINE, linewidth=0.7)
-    sheet.text(EDGE_IN, top + 0.2, elided(f"{_name(panel)} · {ranks_named(panel.ranks)}", 100), va="center")
+    sheet.text(EDGE_IN, top + 0.2, elided(f"{_name(panel)} · {ranks_words(panel.ranks)}", 100), va="center")
     rows_top, columns = top + HEAD_IN, [LABEL_IN + CELL_IN * i for i in range(len(panel.numbers))]
     middles = [rows_top + ROW_IN * (n + 0.5) for n in range(len(panel.rows))]
     bottom = rows_top + ROW_IN * (len(panel.rows) + bool(panel.more))
@@ -237,7 +238,7 @@ def _telling(sheet: Any, panel: Panel, columns: Sequence[float], span: tuple[flo
 
 
 def _label(sheet: Any, row: Row, middle: float) -> None:
-    words = ranks_named(row.ranks) + (f" ({len(row.ranks)})" if len(row.ranks) > 2 else "")
+    words = ranks_words(row.ranks)
     if row.blamed:
         sheet.plot(
             [EDGE_IN + 0.05], [middle], marker="D", markersize=4.5, color=inks.BAD, linestyle="none", label="blamed"

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
 
-from ..language import text
-from ..render.grouping import rank_list
-
-__all__ = ["elided", "ranks_named", "width"]
+__all__ = ["elided", "width"]
 
 
 def width(words: str) -> int:
@@ -26,8 +22,3 @@ def elided(words: str, most: int) -> str:
     while width(tail) > most - most // 2 - 1:
         tail = tail[1:]
     return f"{head.rstrip()}…{tail.lstrip()}"
-
-
-def ranks_named(ranks: Sequence[int]) -> str:
-    """``rank 5``, ``ranks 0-6, 8-299``."""
-    return text(f"rank{'s' * (len(set(ranks)) != 1)} {rank_list(ranks)}", f"rank {rank_list(ranks)}")

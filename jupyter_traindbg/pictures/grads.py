@@ -13,10 +13,11 @@ from ..render.grouping import group_by
 from ..render.units import number as short
 from ..render.units import plural, steady
 from ..step_numbers import read_after, step_words
+from ..words.ranks import ranks_words
 from . import inks
 from .bars import HATCH, key
 from .canvas import WIDTH_IN, new_figure
-from .fitted import elided, ranks_named, width
+from .fitted import elided, width
 from .grad_rows import Row, Rows, rows_of
 from .told import Told
 
@@ -51,8 +52,8 @@ def tell(grads: Grads) -> Told:
     ]
     words += [_grouped(rows)] * bool(rows.grouped)
     noted = group_by((rank for rank in grads.ranks if rank.note), lambda rank: rank.note)
-    words += [f"{ranks_named([rank.rank for rank in same])}: {same[0].note}" for same in noted]
-    who, when = ranks_named([rank.rank for rank in grads.ranks]), _when(grads.ranks)
+    words += [f"{ranks_words([rank.rank for rank in same])}: {same[0].note}" for same in noted]
+    who, when = ranks_words([rank.rank for rank in grads.ranks]), _when(grads.ranks)
     return Told(text(f"gradients of {who} · {when}", f"{who} 的梯度 · {when}"), words)
 
 
@@ -132,14 +133,14 @@ def _bad_words(bad: Sequence[tuple[int, GradStat]], *, several: bool) -> str:
     nan, inf = sum(g.nan_count for _, g in bad), sum(g.inf_count for _, g in bad)
     counts = [f"{count:,} {what}" for count, what in ((nan, "NaN"), (inf, "Inf")) if count]
     words = ", ".join(counts) or text("its norm is not finite", "范数不是有限值")
-    return f"{words} · {ranks_named([rank for rank, _ in bad])}" if several else words
+    return f"{words} · {ranks_words([rank for rank, _ in bad])}" if several else words
 
 
 def _first(ranks: Sequence[RankGrads]) -> Iterator[str]:
     found = [(rank.rank, rank.first) for rank in ranks if rank.first is not None and rank.first.module is not None]
     for same in group_by(found, lambda one: (one[1].module, one[1].kind)):
         first: FirstNonFinite = same[0][1]
-        who, module = ranks_named([rank for rank, _ in same]), first.module or text("the model", "整个模型")
+        who, module = ranks_words([rank for rank, _ in same]), first.module or text("the model", "整个模型")
         yield text(
             f"{who}: the first output that is not finite came from {module} ({first.kind})",
             f"{who}：最先出现非有限值的输出来自 {module}（{first.kind}）",

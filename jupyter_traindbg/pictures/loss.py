@@ -12,8 +12,8 @@ from ..errors import NoTarget
 from ..language import text
 from ..live.curves import FEW_RANKS, Thinned
 from ..model import Sketch
-from ..render.grouping import compact_ranks
 from ..render.units import number
+from ..words.ranks import ranks_words
 from . import inks
 from .course import Course
 from .over_steps import drawn_over_steps, key, line_ends
@@ -52,7 +52,7 @@ def tell(course: Course) -> Told:
 
 
 def _title(course: Course) -> str:
-    who = compact_ranks(list(course.ranks))
+    who = ranks_words(list(course.ranks))
     return text(f"loss of {who} · {course.extent}", f"{who} 的 loss · {course.extent}")
 
 
@@ -77,7 +77,7 @@ def _not_finite(course: Course, losses: Thinned) -> str:
     rows = still or broken
     first = course.shown(losses.step[min(int(losses.bad[row].argmax()) for row in rows)])
     at = text("about ", "约") if losses.width > 1 else ""
-    who = compact_ranks([course.ranks[row] for row in rows])
+    who = ranks_words([course.ranks[row] for row in rows])
     if still:
         return text(
             f"the loss is not finite since {at}step {first:,.0f} ({who})",

@@ -11,9 +11,9 @@ from ..language import text
 from ..model import Memory, MemoryShare, NotAvailable, RankMemory
 from ..render.grouping import group_by
 from ..render.units import percent
+from ..words.ranks import ranks_words
 from . import inks
 from .bars import Bar, Panel, Part, gib, stacked
-from .fitted import ranks_named
 from .told import Told
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def tell(memory: Memory) -> Told:
     words = [_answer(first, most), *_reserved(most), *_least(first, most), *_host_aside(memory, kinds)]
     words += [_left_out(kind, held) for kind, held in kinds.items() if len(held) > MANY]
     noted = group_by((rank for rank in memory.ranks if rank.note), lambda rank: rank.note)
-    words += [f"{ranks_named([rank.rank for rank in same])}: {same[0].note}" for same in noted]
-    who = ranks_named([rank.rank for rank in memory.ranks])
+    words += [f"{ranks_words([rank.rank for rank in same])}: {same[0].note}" for same in noted]
+    who = ranks_words([rank.rank for rank in memory.ranks])
     return Told(text(f"memory of {who}", f"{who} 的内存"), words)
 
 
@@ -162,7 +162,7 @@ def _answer(held: Sequence[_Held], most: _Held) -> str:
         )
     spread = most.in_use - min(one.in_use for one in held)
     if spread <= SAME * most.in_use and len({one.capacity for one in held}) == 1:
-        who, size = ranks_named([one.rank for one in held]), _of_device(most, each=True)
+        who, size = ranks_words([one.rank for one in held]), _of_device(most, each=True)
         return text(f"{who} hold about the same, each {size}{mostly}", f"{who} 占用大致相同，各 {size}{mostly}")
     return text(
         f"rank {most.rank} holds most: {_of_device(most)}{mostly}",

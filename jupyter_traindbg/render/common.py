@@ -90,7 +90,8 @@ def spread(by_rank: Sequence[tuple[int, float]], show: Callable[[float], str]) -
 
 def notes_of(noted: Iterable[tuple[int, str]]) -> list[Inline]:
     """Notes of ranks, each said once with the ranks it is about."""
-    from .grouping import compact_ranks, group_by
+    from ..words.ranks import compact_ranks
+    from .grouping import group_by
 
     with_words = [(rank, note) for rank, note in noted if note]
     groups = group_by(with_words, lambda n: n[1])

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..language import text
 from ..model import Finding, Problem, Result, Silent
+from ..words.ranks import compact_ranks, rank_list
 from .blocks import Answer, Block, Card, Inline, Line, Pair, Pairs, Span
-from .grouping import compact_ranks, group_by, rank_list
+from .grouping import group_by
 
 __all__ = ["document", "view_of"]
 

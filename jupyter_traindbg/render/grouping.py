@@ -1,4 +1,4 @@
-"""Three hundred ranks on one screen: ranks listed compactly, identical stacks shown once. Pure functions."""
+"""Three hundred ranks on one screen: called by their names, identical stacks shown once. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,54 +11,11 @@ from ..frames import whose
 from ..frames.phases import Phase, phases_of
 from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, ThreadState, Wait, available
 from ..ray.workers.naming import together
+from ..words.ranks import PIECES, compact_ranks, rank_list
 
-__all__ = ["Caller", "StackGroup", "caller", "compact_ranks", "group_by", "group_stacks", "named", "rank_list"]
-
-PIECES = 12
-"""A list of ranks with more gaps than this is cut short; its count tells how many there are."""
+__all__ = ["Caller", "StackGroup", "caller", "group_by", "group_stacks", "named"]
 
 T = TypeVar("T")
-
-
-def compact_ranks(ranks: Sequence[int]) -> str:
-    """``rank 5``, ``ranks 0, 2``, ``ranks 0-3, 5, 8-299 (297)``, ``ranks 3-299, every 8th (38)``. Order and repetition do not matter."""
-    unique = sorted(set(ranks))
-    if not unique:
-        return "no rank"
-    if len(unique) == 1:
-        return f"rank {unique[0]}"
-    count = f" ({len(unique)})" if len(unique) > 2 else ""
-    return f"ranks {rank_list(unique)}{count}"
-
-
-def rank_list(ranks: Sequence[int]) -> str:
-    """The numbers alone: ``0-3, 5, 8-299``."""
-    unique = sorted(set(ranks))
-    stride = unique[1] - unique[0] if len(unique) > 3 else 1
-    if stride > 1 and unique == list(range(unique[0], unique[-1] + 1, stride)):
-        return f"{unique[0]}-{unique[-1]}, every {stride}{_ordinal(stride)}"
-    pieces = [_piece(first, last) for first, last in _runs(unique)]
-    return ", ".join(pieces if len(pieces) <= PIECES else [*pieces[:PIECES], "..."])
-
-
-def _ordinal(n: int) -> str:
-    return "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-
-
-def _runs(unique: Sequence[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for n in unique:
-        if runs and n == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], n)
-        else:
-            runs.append((n, n))
-    return runs
-
-
-def _piece(first: int, last: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first}, {last}" if last == first + 1 else f"{first}-{last}"
 
 
 _NUMBERED = re.compile(r"(rank|process|worker|pid) (\d+)")

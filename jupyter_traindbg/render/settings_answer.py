@@ -10,9 +10,10 @@ from ..language import text
 from ..model import GroupChange, InForce, LearningRates, Maybe, NotAvailable, OptimizerGroup, OptimizerLr, RankLr
 from ..schedules import joined, same_schedule
 from ..step_numbers import same_step, step_words
+from ..words.ranks import compact_ranks
 from .blocks import Answer, Inline, Span, Tone
 from .common import measured
-from .grouping import compact_ranks, group_by
+from .grouping import group_by
 from .units import number, plural
 
 __all__ = ["answer", "figure", "whose"]

@@ -13,8 +13,9 @@ from ..language import text
 from ..model import Excerpt, Finding, Silent
 from ..render.blocks import Link
 from ..render.clean import clean
-from ..render.grouping import compact_ranks, group_by
+from ..render.grouping import group_by
 from ..render.links import attributes
+from ..words.ranks import compact_ranks
 
 __all__ = ["DOES", "cards", "leads", "refusal", "silences"]
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from ..model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGrads
 from ..render.clean import clean
-from ..render.grouping import compact_ranks
 from ..render.units import duration, plural
 from ..step_numbers import read_after, step_words
+from ..words.ranks import compact_ranks
 from .cards import cards, silences
 from .view import Content, Host, LookingView
 

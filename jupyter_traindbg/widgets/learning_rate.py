@@ -12,9 +12,10 @@ from ..errors import ActionRefused, TraindbgError, UsageError
 from ..model import Changed, GroupChange, LearningRates, Maybe, NotAvailable, OptimizerLr, RankChange, RankLr
 from ..render.clean import clean
 from ..render.common import clock
-from ..render.grouping import compact_ranks, group_by
+from ..render.grouping import group_by
 from ..render.units import duration, number
 from ..step_numbers import from_step, step_words
+from ..words.ranks import compact_ranks
 from .cards import cards, refusal, silences
 from .view import Content, Host, LookingView
 

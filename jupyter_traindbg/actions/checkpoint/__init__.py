@@ -16,6 +16,7 @@ from ...attach.base import Link
 from ...checkpoints import manifest as on_disk
 from ...errors import ActionRefused, BadCheckpoint, DeadlineExceeded, TargetGone, TraindbgError
 from ...model import Checkpoint
+from ...words.ranks import ranks_in_english
 from . import boundary, ranks
 from . import manifest as manifests
 from . import place as places
@@ -181,7 +182,7 @@ class _Attempt:
             elif time.monotonic() - moved > (FLUSH_S if now >= total else STALL_S):
                 late = [rank for rank in self.found.links if rank not in reports or not reports[rank]["done"]]
                 raise DeadlineExceeded(
-                    f"{ranks.name_ranks(late)} wrote nothing for {time.monotonic() - moved:.0f} s ({now:,} of {total:,} bytes)",
+                    f"{ranks_in_english(late)} wrote nothing for {time.monotonic() - moved:.0f} s ({now:,} of {total:,} bytes)",
                     f"{AS_BEFORE}; see whether the file system of {self.place.directory} hangs",
                 )
         return reports
@@ -239,6 +240,6 @@ def _refuse_updating(found: ranks.Survey) -> None:
     inside = [rank for rank, answer in found.answers.items() if answer["updating"]]
     if inside:
         raise ActionRefused(
-            f"{ranks.name_ranks(inside)} stands in the middle of optimizer.step(): its parameters do not belong together",
+            f"{ranks_in_english(inside)} stands in the middle of optimizer.step(): its parameters do not belong together",
             f"{ranks.UNTOUCHED}; `traindbg stacks` shows where it stands; if it still moves, try again in a moment",
         )

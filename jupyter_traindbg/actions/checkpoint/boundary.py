@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...errors import ActionRefused, DeadlineExceeded
+from ...words.ranks import ranks_in_english
 from ..agreement import agree
 from . import ranks
 
@@ -75,7 +76,7 @@ def _outcomes(found: ranks.Survey, ident: str, timeout: float) -> dict[int, dict
             raise ranks.blame(errors)
         lost = [rank for rank, answer in answers.items() if answer["aborted"]]
         if lost:
-            raise ActionRefused(f"{ranks.name_ranks(lost)} did not find what was decided", "try again")
+            raise ActionRefused(f"{ranks_in_english(lost)} did not find what was decided", "try again")
         done |= {rank: answer["value"] for rank, answer in answers.items() if answer["done"]}
         if len(done) < len(found.links):
             _still_worth_waiting(found, ends, timeout)
@@ -90,7 +91,7 @@ def _still_worth_waiting(found: ranks.Survey, ends: float, timeout: float) -> No
     still = {rank: answer for rank, answer in answers.items() if ranks.pace_of(answer, found.to_prepare_s) != "going"}
     if still:
         since = max(float(answer["since_last_step_s"]) for answer in still.values())
-        raise NoStep(f"no step of {ranks.name_ranks(list(still))} for {since:.1f} s", "nothing was written; try again")
+        raise NoStep(f"no step of {ranks_in_english(list(still))} for {since:.1f} s", "nothing was written; try again")
     if time.monotonic() > ends:
         raise DeadlineExceeded(
             f"no boundary between two iterations came in {timeout:g} s{_usual(answers)}",

@@ -12,6 +12,7 @@ from ...checkpoints import manifest as on_disk
 from ...checkpoints.inspecting import not_finite
 from ...language import text
 from ...model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe, things
+from ...words.ranks import ranks_in_english
 from . import ranks
 
 LOOP_BOUNDARY, HUNG = "loop boundary", "hung"
@@ -35,13 +36,13 @@ class Outcome:
         """Why a run that is resumed from it would not be the very same one."""
         why = [self.unequal.words] if self.unequal.words else []
         if self.found.missing:
-            who, lost = ranks.name_ranks(self.found.missing), "random generators and loader positions are not in it"
+            who, lost = ranks_in_english(self.found.missing), "random generators and loader positions are not in it"
             why.append(f"{who} {'cannot write there' if self.found.unshared else 'had no part in it'}: {lost}")
         doubts: dict[str, list[int]] = {}
         for rank, taken in self.taken.items():
             for note in taken["notes"]:
                 doubts.setdefault(str(note), []).append(rank)
-        return [*why, *(f"{ranks.name_ranks(who)}: {note}" for note, who in doubts.items()), *self._not_alike()]
+        return [*why, *(f"{ranks_in_english(who)}: {note}" for note, who in doubts.items()), *self._not_alike()]
 
     def _not_alike(self) -> list[str]:
         """What the ranks hold besides the model and not alike: only the lowest one's is written."""
@@ -51,7 +52,7 @@ class Outcome:
                 if taken["others"].get(name) != self.taken[lowest]["others"].get(name):
                     different.setdefault(name, []).append(rank)
         return [
-            f"{name} of {ranks.name_ranks(who)} is not as that of rank {lowest}, and only that one is in it"
+            f"{name} of {ranks_in_english(who)} is not as that of rank {lowest}, and only that one is in it"
             for name, who in sorted(different.items())
         ]
 
@@ -163,7 +164,7 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
             code="checkpoint_mixed_steps",
             severity="warning",
             title=text("its ranks may be at different optimizer steps", "各 rank 可能处于不同的优化器步"),
-            who=things([ranks.name_ranks(list(outcome.taken))]),
+            who=things([ranks_in_english(list(outcome.taken))]),
             evidence=[outcome.unequal.words],
             cause=text("It was saved all the same, as allow_mixed asks.", "按 allow_mixed 的要求仍然保存。"),
             next_steps=[

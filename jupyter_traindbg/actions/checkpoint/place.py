@@ -16,7 +16,8 @@ from ...attach.base import Link
 from ...checkpoints import manifest as manifests
 from ...errors import ActionRefused, BadCheckpoint, TraindbgError
 from ...outside import host
-from .ranks import ask, blame, name_ranks
+from ...words.ranks import ranks_in_english
+from .ranks import ask, blame
 
 __all__ = ["NotShared", "Place", "find"]
 
@@ -118,8 +119,8 @@ class _Elsewhere:
                 break
             time.sleep(LOOK_S)
         raise NotShared(
-            f"{os.path.dirname(self.directory)} of {name_ranks([r for r in links if r not in apart])} is not what"
-            f" {name_ranks(apart)} on another host see{'s' * (len(apart) == 1)} there",
+            f"{os.path.dirname(self.directory)} of {ranks_in_english([r for r in links if r not in apart])} is not what"
+            f" {ranks_in_english(apart)} on another host see{'s' * (len(apart) == 1)} there",
             f"{NOTHING_WRITTEN}name a directory on a file system that all hosts share",
         )
 
@@ -178,7 +179,7 @@ def find(directory: str, links: Mapping[int, Link]) -> Place:
     apart += [rank for rank in seen if rank not in known]
     if apart:
         raise ActionRefused(
-            f"{parent} is not the same directory for {name_ranks([lowest])} and for {name_ranks(apart)} (containers, or not there)",
+            f"{parent} is not the same directory for rank {lowest} and for {ranks_in_english(apart)} (containers, or not there)",
             f"{NOTHING_WRITTEN}name a directory on a file system that all ranks share",
         )
     if known[lowest] == ours:

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from ...attach.base import Link, ask_each
 from ...errors import ActionRefused, TraindbgError
+from ...words.ranks import ranks_in_english
 
-__all__ = ["Survey", "ask", "blame", "name_ranks", "pace_of", "refuse", "refuse_unequal_steps", "survey"]
+__all__ = ["Survey", "ask", "blame", "pace_of", "refuse", "refuse_unequal_steps", "survey"]
 
-PIECES = 12
 SLOWER_THAN_USUAL = 5.0
 AT_LEAST_S, WITHOUT_HISTORY_S = 1.0, 5.0
 """A step may be as much slower than usual before the job counts as hung, and this many seconds in any case."""
@@ -46,21 +46,7 @@ def blame(errors: Errors, next_step: str | None = None) -> TraindbgError:
     """One error for all: that of the first rank, saying which ranks it is about."""
     first = errors[min(errors)]
     same = [rank for rank, e in errors.items() if type(e) is type(first)]
-    return type(first)(f"{name_ranks(same)}: {first.cause}", first.next_step if next_step is None else next_step)
-
-
-def name_ranks(ranks: Sequence[int]) -> str:
-    """``rank 3`` or ``ranks 0-2, 5``."""
-    runs: list[tuple[int, int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1] = (runs[-1][0], rank)
-        else:
-            runs.append((rank, rank))
-    pieces = [str(a) if a == b else f"{a}{'-' if b > a + 1 else ', '}{b}" for a, b in runs]
-    if len(pieces) > PIECES:
-        pieces = [*pieces[:PIECES], "..."]
-    return f"rank{'s' * (len(set(ranks)) != 1)} {', '.join(pieces)}"
+    return type(first)(f"{ranks_in_english(same)}: {first.cause}", first.next_step if next_step is None else next_step)
 
 
 @dataclass(frozen=True)
@@ -138,13 +124,13 @@ def refuse(found: Survey) -> None:
     cannot = {rank: str(a["unsupported"]) for rank, a in found.answers.items() if a["unsupported"]}
     if cannot:
         words = cannot[min(cannot)]
-        raise ActionRefused(f"{name_ranks([r for r in cannot if cannot[r] == words])}: {words}", UNTOUCHED)
+        raise ActionRefused(f"{ranks_in_english([r for r in cannot if cannot[r] == words])}: {words}", UNTOUCHED)
     _refuse_different(found, "kind", "do not keep their parameters in the same way")
     _refuse_different(found, "fingerprint", "do not have the same parameters")
     if found.missing and found.kind == "sharded":
         reason = f": {found.errors[min(found.errors)].cause}" if found.errors else ""
         raise ActionRefused(
-            f"the parameters are sharded and the shards of {name_ranks(found.missing)} are missing{reason}",
+            f"the parameters are sharded and the shards of {ranks_in_english(found.missing)} are missing{reason}",
             f"{UNTOUCHED}; a sharded job needs all {found.world_size} ranks: attach to the whole job, not to one of its processes",
         )
 
@@ -154,7 +140,7 @@ def _refuse_different(found: Survey, key: str, words: str) -> None:
     for rank, answer in found.answers.items():
         groups.setdefault(repr(answer[key]), []).append(rank)
     if len(groups) > 1:
-        names = " and ".join(name_ranks(ranks) for ranks in list(groups.values())[:4])
+        names = " and ".join(ranks_in_english(ranks) for ranks in list(groups.values())[:4])
         raise ActionRefused(
             f"{names} {words} (pipeline or tensor parallel by hand?)",
             f"{UNTOUCHED}; checkpoint each group of equal ranks by a pid of its own",
@@ -204,7 +190,7 @@ def _steps_of_ranks(at: Mapping[int, Any], counted: bool) -> str:
     for rank, step in at.items():
         groups.setdefault(step, []).append(rank)
     what = "step" if counted else "collective"
-    return "; ".join(f"{name_ranks(ranks)} at {what} {_step_words(step)}" for step, ranks in groups.items())
+    return "; ".join(f"{ranks_in_english(ranks)} at {what} {_step_words(step)}" for step, ranks in groups.items())
 
 
 def _step_words(step: Any) -> str:

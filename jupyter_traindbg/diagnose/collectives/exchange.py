@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from ...language import text
 from ...model import Collective, Finding, rank_subjects
+from ...words.ranks import ranks_words
 from .joined import Wait
-from .words import call_words, group_words, places, ranks_words, sizes_words
+from .words import call_words, group_words, places, sizes_words
 
 __all__ = ["findings"]
 

@@ -9,9 +9,10 @@ from typing import Literal
 
 from ...language import text
 from ...model import Collective, Finding, rank_subjects
+from ...words.ranks import ranks_words
 from .habit import expected
 from .joined import Joined, Wait
-from .words import call_words, capital, group_words, places, ranks_words, sizes_words
+from .words import call_words, capital, group_words, places, sizes_words
 
 __all__ = ["EXPLAINS", "Mismatch", "finding", "mismatches"]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import Collective, Finding, RankCollectives, rank_subjects
+from ...words.ranks import ranks_words
 from .joined import Joined, Member, Wait
-from .words import call_words, capital, group_words, places, ranks_words, seconds, sizes_words
+from .words import call_words, capital, group_words, places, seconds, sizes_words
 
 __all__ = ["Blocked", "Hold", "finding"]
 

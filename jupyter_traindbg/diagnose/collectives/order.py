@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, RankCollectives, rank_subjects
+from ...words.ranks import ranks_words
 from .habit import expected
 from .not_issued import Blocked
-from .words import call_words, capital, group_words, places, ranks_words, seconds
+from .words import call_words, capital, group_words, places, seconds
 
 __all__ = ["EXPLAINS", "finding"]
 

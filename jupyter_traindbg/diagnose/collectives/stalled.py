@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, rank_subjects
+from ...words.ranks import ranks_words
 from .joined import Wait
-from .words import call_words, group_words, ranks_words, seconds
+from .words import call_words, group_words, seconds
 
 __all__ = ["findings"]
 

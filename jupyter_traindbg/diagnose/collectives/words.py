@@ -1,56 +1,25 @@
-"""How ranks, groups and calls are called in a finding, in both languages."""
+"""How groups and calls are called in a finding, in both languages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ...frames.whose import shortened
 from ...language import text
 from ...model import Collective
+from ...words.ranks import ranks_words
 from .joined import Joined
 
-__all__ = ["call_words", "capital", "group_words", "places", "ranks_words", "seconds", "sizes_words"]
+__all__ = ["call_words", "capital", "group_words", "places", "seconds", "sizes_words"]
 
-MOST_PIECES, MOST_PLACES = 12, 3
+MOST_PLACES = 3
 _DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32", "Short": "int16",
     "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
     "Float8_e4m3fn": "float8_e4m3fn", "Float8_e5m2": "float8_e5m2",
 }  # fmt: skip
 """torch writes the names of c10::ScalarType; people know those of torch.dtype."""
-
-
-def ranks_words(ranks: Sequence[int]) -> str:
-    """``rank 3``, ``ranks 0-2, 5``, ``ranks 3-59, every 8th``."""
-    unique = sorted(set(ranks))
-    stride = unique[1] - unique[0] if len(unique) > 3 else 1
-    if stride > 1 and unique == list(range(unique[0], unique[-1] + 1, stride)):
-        return text(
-            f"ranks {unique[0]}-{unique[-1]}, every {stride}{_ordinal(stride)}",
-            f"rank {unique[0]}-{unique[-1]}（每隔 {stride} 个）",
-        )
-    runs: list[list[int]] = []
-    for rank in unique:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    pieces = [_piece(run) for run in runs]
-    if len(pieces) > MOST_PIECES:
-        pieces = [*pieces[:MOST_PIECES], "..."]
-    listed = ", ".join(pieces)
-    return text(f"rank{'s' * (len(unique) != 1)} {listed}", f"rank {listed}")
-
-
-def _ordinal(n: int) -> str:
-    return "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-
-
-def _piece(run: Sequence[int]) -> str:
-    if len(run) > 2:
-        return f"{run[0]}-{run[-1]}"
-    return ", ".join(map(str, run))
 
 
 def group_words(group: Joined) -> str:

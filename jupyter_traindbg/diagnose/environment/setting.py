@@ -10,6 +10,7 @@ from typing import Literal
 
 from ...language import text
 from ...model import Finding, rank_subjects
+from ...words.ranks import ranks_words
 from .. import knowledge
 from ..knowledge import Variable
 
@@ -18,7 +19,7 @@ __all__ = ["Judged", "Rule", "Setting", "judge", "ranks_in_words", "shown"]
 SECRET = re.compile(r"TOKEN$|KEY$|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 LOOPBACK = re.compile(r"localhost|localhost\..*|127\.\d+\.\d+\.\d+|::1|\[::1\]", re.IGNORECASE)
 FEW = 8
-"""So many ranks are named one by one."""
+"""So many values are told, with the ranks that have them."""
 
 
 @dataclass(frozen=True)
@@ -167,14 +168,8 @@ def _evidence(setting: Setting, name: str) -> list[str]:
 
 
 def ranks_in_words(ranks: Sequence[int], of: int) -> str:
-    """``all ranks``, ``rank 3``, ``ranks 0, 1, 2``, ``ranks 0, 1, ... (300)``."""
-    if len(ranks) == of and of > 1:
-        return text("all ranks", "所有 rank")
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    if len(ranks) <= FEW:
-        return "ranks " + ", ".join(map(str, ranks))
-    return f"ranks {', '.join(map(str, ranks[: FEW // 2]))}, ... ({len(ranks)})"
+    """``all ranks``, or which of them."""
+    return text("all ranks", "所有 rank") if len(ranks) == of and of > 1 else ranks_words(ranks)
 
 
 def shown(name: str, value: str | None) -> str | None:

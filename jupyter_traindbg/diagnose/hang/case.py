@@ -13,10 +13,11 @@ from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
 from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine
+from ...words.ranks import ranks_words
 from .doing import Doing, phrase
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
-from .words import alike, ranks_words, seconds, short_place
+from .words import alike, seconds, short_place
 
 __all__ = ["Case", "Hit", "Role", "View", "build", "joins_ray", "training_thread"]
 

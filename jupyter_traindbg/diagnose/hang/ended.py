@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from ...frames.whose import frames_of, user_frame
 from ...language import text
 from ...model import Ending, Finding, NotAvailable, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .words import alike, place, ranks_words
+from .words import alike, place
 
 EXPLAINS = {"rank_ended": ("collective_not_issued",)}
 _TRACEBACK_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')

@@ -12,8 +12,9 @@ from typing import Literal
 
 from ...language import text
 from ...model import Finding, Joining, MeetingPoint, NotAvailable, RankEvidence, Socket, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .words import alike, command_words, place, ranks_words, seconds, short_place
+from .words import alike, command_words, place, seconds, short_place
 
 __all__ = [
     "EXPLAINS",

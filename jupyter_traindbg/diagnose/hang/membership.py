@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...language import text
+from ...words.ranks import ranks_words
 from .case import Case, Hit
 from .joiners import Joiner, absent_ranks, connections, hit, interfaces, point_words, preflight, several_hosts
-from .words import alike, ranks_words
+from .words import alike
 
 __all__ = ["duplicates", "never_came", "not_each_other", "unlike_world_sizes"]
 

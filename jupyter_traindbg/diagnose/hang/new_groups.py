@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import Finding, Making, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .words import alike, place, ranks_words, short_place
+from .words import alike, place, short_place
 
 __all__ = ["out_of_order", "rule"]
 

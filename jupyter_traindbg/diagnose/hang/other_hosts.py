@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import Finding, rank_subjects
+from ...words.ranks import ranks_words
 from . import ras
 from .case import Case, Hit, View
-from .words import and_list, ranks_words
+from .words import and_list
 
 __all__ = ["only_elsewhere", "rule"]
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .words import place, ranks_words, short_place
+from .words import place, short_place
 
 __all__ = ["chain", "peer_of", "rule"]
 

@@ -8,10 +8,11 @@ from itertools import groupby
 from ...frames import phases
 from ...language import text
 from ...model import Finding, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import Doing, phrase
 from .motion import work_words
-from .words import alike, place, ranks_words, seconds, short_place
+from .words import alike, place, seconds, short_place
 
 __all__ = ["EXPLAINS", "in_phase", "rule"]
 

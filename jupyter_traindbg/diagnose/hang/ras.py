@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, NotAvailable, RasCommunicator, RasRank, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit
-from .words import ranks_words
 
 REFERENCE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html"
 _GONE = frozenset({"dead", "silent", "aborted", "failed"})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ...language import text
 from ...model import MeetingPoint, NotAvailable
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .joiners import (
     Joiner,
@@ -25,7 +26,7 @@ from .joiners import (
     preflight,
 )
 from .membership import duplicates, never_came, not_each_other, unlike_world_sizes
-from .words import alike, ranks_words
+from .words import alike
 
 __all__ = ["rule"]
 

@@ -8,12 +8,13 @@ from typing import Literal
 
 from ...language import text
 from ...model import Finding, RankState
+from ...words.ranks import ranks_words
 from .. import soundness
 from .case import Case, Role, View, joins_ray
 from .doing import phrase
 from .motion import work_words
 from .phase import in_phase
-from .words import place, ranks_words, seconds
+from .words import place, seconds
 
 __all__ = ["rank_states", "state"]
 

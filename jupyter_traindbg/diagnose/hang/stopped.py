@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import Finding, Maybe, NotAvailable, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .motion import flows
-from .words import alike, place, ranks_words, short_place
+from .words import alike, place, short_place
 
 EXPLAINS = {
     "rank_stopped": ("gil_held", "unequal_steps", "collective_not_issued", "straggler"),

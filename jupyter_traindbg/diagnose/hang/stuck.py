@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import NotAvailable
+from ...words.ranks import ranks_words
 from .ranks import View
-from .words import alike, ranks_words, seconds
+from .words import alike, seconds
 
 __all__ = ["Progress", "allowed_s", "judge"]
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from ...frames.whose import own_frames
 from ...language import text
 from ...model import Block, Collective, Finding, Frame, NotAvailable, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .new_groups import out_of_order
-from .words import alike, place, ranks_words, short_place
+from .words import alike, place, short_place
 
 __all__ = ["EXPLAINS", "rule"]
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import Finding, NotAvailable, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import phrase
-from .words import alike, place, ranks_words, seconds, short_place
+from .words import alike, place, seconds, short_place
 
 __all__ = ["rule"]
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 from ...language import text
 from ...model import Finding, Frame, Thread, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import Doing, Kind, doing, phrase
-from .words import alike, place, ranks_words, short_place
+from .words import alike, place, short_place
 
 EXPLAINS = {
     "io_wait": ("unequal_steps", "collective_not_issued", "straggler"),

@@ -1,4 +1,4 @@
-"""How verdicts speak of ranks, places and times, in both languages. Pure functions."""
+"""How verdicts speak of places, commands and times, in both languages. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,32 +9,10 @@ from ...frames import whose
 from ...language import text
 from ...model import Frame
 
-__all__ = ["alike", "and_list", "command_words", "place", "ranks_words", "seconds", "short_place", "span"]
+__all__ = ["alike", "and_list", "command_words", "place", "seconds", "short_place", "span"]
 
-PIECES = 10
 LONGEST_COMMAND = 80
 T = TypeVar("T")
-
-
-def ranks_words(ranks: Iterable[int]) -> str:
-    """``rank 5``, ``ranks 0-3, 5, 8-299 (297)``; of many pieces the first ones and the count."""
-    unique = sorted(set(ranks))
-    if len(unique) == 1:
-        return f"rank {unique[0]}"
-    pieces = [f"{a}" if a == b else f"{a}-{b}" if b > a + 1 else f"{a}, {b}" for a, b in _runs(unique)]
-    shown = ", ".join(pieces if len(pieces) <= PIECES else [*pieces[:PIECES], "..."])
-    count = f" ({len(unique)})" if len(unique) > 4 else ""
-    return text(f"ranks {shown}{count}", f"rank {shown}{count}")
-
-
-def _runs(unique: Sequence[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for n in unique:
-        if runs and n == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], n)
-        else:
-            runs.append((n, n))
-    return runs
 
 
 def place(frame: Frame | None) -> str | None:

@@ -14,8 +14,8 @@ from types import ModuleType
 
 from ...language import text
 from ...model import Check, Finding, NotAvailable
+from ...words.ranks import ranks_words
 from ..hang.case import Case, Hit
-from ..hang.words import ranks_words
 from . import memory
 from .seen import seen
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ...language import text
 from ...model import Finding, FirstNonFinite, GradStat, NotAvailable, RankGrads, Subject, rank_subjects, things
 from ...step_numbers import read_after
+from ...words.ranks import ranks_words
 from ..hang.case import Case, Hit
-from ..hang.words import ranks_words
 from .seen import figure, seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "findings", "rule", "words"]

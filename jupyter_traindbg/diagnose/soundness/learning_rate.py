@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from ...language import text
 from ...model import Finding, NotAvailable, OptimizerLr, RankLr, Soundness, Step, rank_subjects
 from ...no_step import by_hand
+from ...words.ranks import ranks_words
 from ..hang.case import Case, Hit, View
-from ..hang.words import alike, ranks_words
+from ..hang.words import alike
 from .seen import at_step, figure, seen, unseen
 
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]

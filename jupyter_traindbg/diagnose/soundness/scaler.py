@@ -6,8 +6,8 @@ import math
 
 from ...language import text
 from ...model import Finding, NotAvailable, Soundness, rank_subjects
+from ...words.ranks import ranks_words
 from ..hang.case import Case, Hit, View
-from ..hang.words import ranks_words
 from .seen import figure, seen, unseen
 
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from ...model import NotAvailable, RayActor, RayCluster, RayTask, RayTrainWorker
+from ...words.ranks import number_runs
 
 __all__ = ["creation_tasks", "names", "tasks_of", "together"]
 
@@ -128,13 +129,5 @@ def _numbered(before: str, after: str, numbers: Iterable[int], most: int) -> str
     ordered = sorted(set(numbers))
     if not ordered:
         return before
-    runs: list[tuple[int, int]] = []
-    for n in ordered:
-        if runs and n == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], n)
-        else:
-            runs.append((n, n))
-    words = [f"{a}" if a == b else f"{a}-{b}" if b > a + 1 else f"{a}, {b}" for a, b in runs]
-    shown = words if len(words) <= most else [*words[:most], "..."]
     several = len(ordered) > 1 and before.endswith("rank ")
-    return f"{before.rstrip() + 's ' if several else before}{', '.join(shown)}{after}"
+    return f"{before.rstrip() + 's ' if several else before}{number_runs(ordered, most)}{after}"

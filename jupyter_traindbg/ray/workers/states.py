@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ...model import NotAvailable, RayActor, RayJobInfo, RayTask, RayTrainWorker, RayWorker
+from ...words.ranks import ordinal
 from . import ends
 from .facts import NEEDS_STACK, NO_PROCESS, NO_TIME, RAYS_OWN, Facts, Said, row
 from .pending import being_started, creating
 from .task_rows import task_row
-from .words import called, for_time, ordinal
+from .words import called, for_time
 
 __all__ = ["driver_task", "rows"]
 

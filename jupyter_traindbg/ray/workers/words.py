@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...model import Maybe, NotAvailable
 
-__all__ = ["amount", "called", "for_time", "known", "ordinal", "resources", "since"]
+__all__ = ["amount", "called", "for_time", "known", "resources", "since"]
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"))
 _BYTES = ("memory", "object_store_memory")
@@ -35,10 +35,6 @@ def since(seconds: float) -> str:
 def for_time(seconds: Maybe[float]) -> str:
     """`` for 26 s``; nothing where it is not known."""
     return "" if isinstance(seconds, NotAvailable) else f" for {since(seconds)}"
-
-
-def ordinal(n: int) -> str:
-    return f"{n}{'th' if n % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
 
 
 def resources(required: Mapping[str, float]) -> str:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from ...language import text
 from ...model import Changed, GroupChange, NotAvailable, RankChange
 from ...step_numbers import from_step
+from ...words.ranks import compact_ranks
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured, notes_of
 from ..findings import tone
-from ..grouping import compact_ranks, group_by
+from ..grouping import group_by
 from ..notations import settings
 from ..units import duration, number, plural
 

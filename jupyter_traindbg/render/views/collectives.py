@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import Collective, Collectives, Group, Maybe, NotAvailable, RankCollectives
+from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..collective_rows import DONE, RankRow, families_of, family_of, family_of_group, identity, row_of
 from ..common import DASH, measured, notes_of
 from ..findings import tone
-from ..grouping import compact_ranks, group_by, rank_list
+from ..grouping import group_by
 from ..links import placed
 from ..notations import durations
 from ..units import count, duration, plural

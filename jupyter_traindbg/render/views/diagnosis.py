@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from ...language import text
 from ...model import Check, Diagnosis, RankState
 from ...ray.workers.naming import together
+from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured
-from ..grouping import compact_ranks, group_by, rank_list
+from ..grouping import group_by
 from ..links import placed
 from ..notations import ages
 from ..units import age, duration

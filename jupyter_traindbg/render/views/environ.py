@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import Environ, EnvironRow, EnvironValue
+from ...words.ranks import compact_ranks
 from .. import findings
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..common import DASH
-from ..grouping import compact_ranks, named
+from ..grouping import named
 from ..units import plural
 
 FINE = ("real", "unused here")

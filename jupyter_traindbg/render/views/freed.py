@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import Freed, Maybe, NotAvailable, RankFreed
+from ...words.ranks import compact_ranks
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import measured, notes_of
-from ..grouping import compact_ranks
 from ..notations import durations, sizes
 from ..units import duration, size
 

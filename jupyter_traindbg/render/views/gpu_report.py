@@ -10,10 +10,11 @@ from dataclasses import fields
 
 from ...language import text
 from ...model import Device, DeviceProcess, GpuReport, NotAvailable
+from ...words.ranks import rank_list
 from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Span, Table, spans
 from ..common import DASH, measured
 from ..findings import tone
-from ..grouping import group_by, rank_list
+from ..grouping import group_by
 from ..notations import sizes
 from ..units import duration, percent, plural, size
 

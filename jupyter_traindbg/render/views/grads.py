@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from ...language import text
 from ...model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGrads
 from ...step_numbers import read_after, step_words
+from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table
 from ..common import DASH, measured, notes_of, value
-from ..grouping import compact_ranks, group_by, rank_list
+from ..grouping import group_by
 from ..notations import values
 from ..units import percent, plural, steady
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import CheckpointPart, Inspected, NotAvailable, TensorKey
+from ...words.ranks import rank_list
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured
-from ..grouping import group_by, rank_list
+from ..grouping import group_by
 from ..notations import sizes
 from ..units import count, plural, size
 

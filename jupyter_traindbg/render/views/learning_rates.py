@@ -19,9 +19,10 @@ from ...model import (
 )
 from ...schedules import joined
 from ...step_numbers import step_words
+from ...words.ranks import compact_ranks
 from ..blocks import Block, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, clock, measured, notes_of, setting, step_columns
-from ..grouping import compact_ranks, group_by
+from ..grouping import group_by
 from ..notations import counts, settings
 from ..settings_answer import answer, figure, whose
 from ..units import count, number

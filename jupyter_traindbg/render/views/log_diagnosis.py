@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import Finding, LogDiagnosis, LogEvent, LogSource
+from ...words.ranks import compact_ranks
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..common import DASH, measured
-from ..grouping import compact_ranks, named
+from ..grouping import named
 from ..notations import sizes
 from ..units import count, duration, plural, size
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import Memory, MemoryShare, NotAvailable, RankMemory
+from ...words.ranks import compact_ranks
 from ..blocks import Answer, Bar, Block, Column, Curve, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
 from ..common import DASH, finite, measured, notes_of, spread
 from ..findings import tone
-from ..grouping import compact_ranks, group_by
+from ..grouping import group_by
 from ..notations import sizes
 from ..units import percent, plural, size
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ...frames.whose import short_place
 from ...language import text
 from ...model import Frame, NotAvailable, Stacks, Wait, WaitKind
+from ...words.ranks import compact_ranks, rank_list
 from ...words.waits import at_moment
 from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
-from ..grouping import Caller, StackGroup, caller, compact_ranks, group_by, group_stacks, rank_list
+from ..grouping import Caller, StackGroup, caller, group_by, group_stacks
 from ..units import duration, plural
 
 OPEN, FOLDED, IDLE = 8, 24, 12

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...language import text
 from ...model import Target, Targets, names_to_type
+from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, measured
-from ..grouping import compact_ranks, group_by, rank_list
+from ..grouping import group_by
 from ..short_commands import same_program, short_command, short_path
 from ..units import age, plural
 

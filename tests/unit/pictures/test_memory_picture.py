@@ -38,7 +38,7 @@ def mark(picture: Picture, panel: int = 0) -> list[float]:
 
 def test_who_holds_most_of_which_device_and_what() -> None:
     picture = pictures.of_result(gpus(8))
-    assert picture.title == "memory of ranks 0-7"
+    assert picture.title == "memory of ranks 0-7 (8)"
     assert picture.words == (
         "rank 2 holds most: 71.2 GiB of 79.6 GiB of cuda:2 (89 %), most of it optimizer state",
         "torch has reserved 4.1 GiB more there, which nothing uses now",

@@ -249,5 +249,5 @@ def test_a_result_without_a_picture() -> None:
 def test_the_same_in_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINDBG_LANG", "zh")
     picture = picture_of_loss(2, 60, bad=10)
-    assert picture.title == "ranks 0, 1 的 loss · 第 8,001–8,060 步（attach 以来的记录）"
+    assert picture.title == "rank 0, 1 的 loss · 第 8,001–8,060 步（attach 以来的记录）"
     assert picture.words[0] == "loss 有时不是有限值，首次在第 8,010 步（rank 1）"

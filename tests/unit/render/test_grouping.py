@@ -1,4 +1,4 @@
-"""Ranks listed compactly, identical stacks shown once."""
+"""Workers called by their names, identical stacks shown once."""
 
 from __future__ import annotations
 
@@ -8,44 +8,11 @@ from render_scenes_checkpoints import JOB
 from render_scenes_stacks import STD, all_different, process, stacks, thread
 
 from jupyter_traindbg.model import Frame, NotAvailable, ProcessStacks, Stacks, Wait
-from jupyter_traindbg.render.grouping import compact_ranks, group_by, group_stacks, named, rank_list
+from jupyter_traindbg.render.grouping import group_by, group_stacks, named
 
 USER = Frame(f"{JOB}/train.py", 10, "main")
 LIBRARY = Frame(f"{STD}/threading.py", 331, "Condition.wait", library=True)
 FORK = Frame(f"{STD}/multiprocessing/popen_fork.py", 71, "Popen._launch", library=True)
-
-
-@each(
-    ("ranks", "words"),
-    [
-        ([], "no rank"),
-        ([5], "rank 5"),
-        ([5, 5], "rank 5"),
-        ([1, 0], "ranks 0, 1"),
-        ([0, 2], "ranks 0, 2"),
-        ([2, 1, 0], "ranks 0-2 (3)"),
-        ([0, 1, 2, 3, 5, *range(8, 300)], "ranks 0-3, 5, 8-299 (297)"),
-        (range(3, 300, 8), "ranks 3-299, every 8th (38)"),
-        (range(0, 8, 2), "ranks 0-6, every 2nd (4)"),
-        (range(0, 63, 21), "ranks 0, 21, 42 (3)"),
-        (range(0, 84, 21), "ranks 0-63, every 21st (4)"),
-        ([0, 1, 4, 5, 9], "ranks 0, 1, 4, 5, 9 (5)"),
-        ([n * n for n in range(20)], "ranks 0, 1, 4, 9, 16, 25, 36, 49, 64, 81, 100, 121, 144, ... (20)"),
-    ],
-)
-def test_compact_ranks(ranks: list[int], words: str) -> None:
-    assert compact_ranks(ranks) == words
-
-
-def test_a_rank_list_says_every_rank_unless_it_is_cut() -> None:
-    ranks = [0, 1, 2, 7, 9, 10, 11, 12, 40]
-    told = {n for piece in rank_list(ranks).split(", ") for n in _numbers(piece)}
-    assert told == set(ranks)
-
-
-def _numbers(piece: str) -> range:
-    first, _, last = piece.partition("-")
-    return range(int(first), int(last or first) + 1)
 
 
 def test_group_by_keeps_the_order_of_first_appearance() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ....language import text
 from ....model import LogEvidence, LogLine, Subject
+from ....words.ranks import rank_list
 from . import Fact
 
 __all__ = ["facts"]
@@ -116,14 +117,14 @@ def _compare(ranks: dict[int, _Counter], reporter: int | None) -> list[Fact]:
         return [_alone_ahead(ranks, behind, ahead)]
     line = ranks[behind[0]].line
     values = {
-        "behind_rank": _listed(behind),
+        "behind_rank": rank_list(behind),
         "behind_enqueued": str(least),
-        "ahead_rank": _listed(ahead),
+        "ahead_rank": rank_list(ahead),
         "ahead_enqueued": str(most),
     }
     words = text(
-        f"rank {_listed(behind)} has issued {least}, rank {_listed(ahead)} {most}",
-        f"rank {_listed(behind)} 提交到 {least}，rank {_listed(ahead)} 提交到 {most}",
+        f"rank {rank_list(behind)} has issued {least}, rank {rank_list(ahead)} {most}",
+        f"rank {rank_list(behind)} 提交到 {least}，rank {rank_list(ahead)} 提交到 {most}",
     )
     blamed = behind
     if (
@@ -149,16 +150,12 @@ def _alone_ahead(ranks: dict[int, _Counter], behind: list[int], ahead: list[int]
     """Most ranks agree and a few are further on: these made a call of their own."""
     line = ranks[ahead[0]].line
     values: dict[str, float | str] = {
-        "odd_rank": _listed(ahead),
+        "odd_rank": rank_list(ahead),
         "odd_enqueued": str(ranks[ahead[0]].enqueued),
         "common_enqueued": str(ranks[behind[0]].enqueued),
         "common_count": float(len(behind)),
     }
     return Fact("collective_alone_ahead", line, values, ahead[0], _who(ahead))
-
-
-def _listed(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:MOST_NAMED])) + (", ..." if len(ranks) > MOST_NAMED else "")
 
 
 def _who(ranks: list[int]) -> tuple[Subject, ...]:

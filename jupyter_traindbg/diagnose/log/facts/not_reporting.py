@@ -6,6 +6,7 @@ import re
 
 from ....language import text
 from ....model import LogEvidence, LogLine, Subject
+from ....words.ranks import rank_list
 from ..launch import rank_of, ranks
 from . import Fact
 
@@ -29,7 +30,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     missing = sorted(ranks(evidence) - reporting) if at is not None else []
     if len(reporting) < 2 or not missing or len(missing) > MOST_MISSING or len(missing) >= len(reporting):
         return []
-    listed = ", ".join(map(str, missing))
+    listed = rank_list(missing)
     values: dict[str, float | str] = {"missing_rank": listed, "reporting_count": float(len(reporting))}
     words = text(f"all but rank {listed} report that they waited", f"除 rank {listed} 外都报告了等待")
     return [Fact("rank_not_reporting", at, values, missing[0], tuple(Subject("rank", r) for r in missing), words)]

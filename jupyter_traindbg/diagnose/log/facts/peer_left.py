@@ -6,6 +6,7 @@ import re
 
 from ....language import text
 from ....model import LogEvidence, LogLine, Subject
+from ....words.ranks import rank_list
 from ..launch import is_of_launcher, rank_of, ranks
 from . import Fact
 
@@ -33,8 +34,8 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     left = sorted(ranks(evidence) - lost - spoke - failed)
     if not left or len(left) > MOST_LEFT or None in spoke:
         return []
-    listed = ", ".join(map(str, left))
-    values: dict[str, float | str] = {"left_rank": listed, "lost_by": ", ".join(map(str, sorted(lost)))}
+    listed = rank_list(left)
+    values: dict[str, float | str] = {"left_rank": listed, "lost_by": rank_list(lost)}
     if failed:
         values["launcher"] = "says nothing"
     words = text(

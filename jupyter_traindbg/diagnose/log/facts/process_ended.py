@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....model import LogEnd, LogError, LogEvidence, Subject, rank_subjects
+from ....words.ranks import rank_list
 from ..exceptions import inner_user_frame
-from ..findings import MOST_BLAMED
 from ..launch import crash, is_of_launcher, rank_of
 from . import Fact
 
@@ -51,7 +51,7 @@ def _fact(name: str, ended: Sequence[LogEnd], stacks: Iterable[LogError] = ()) -
     end = ended[0]
     ranks = sorted({e.rank for e in ended if e.rank is not None})
     told = {
-        "ended_rank": ", ".join(map(str, ranks[:MOST_BLAMED])),
+        "ended_rank": rank_list(ranks),
         "ended_code": str(end.exit_code or ""),
         "ended_signal": end.signal,
         "ended_pid": str(end.pid or ""),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from ....language import text
 from ....model import LogError, LogEvidence, LogFrame, LogLine, Subject
+from ....words.ranks import rank_list
 from ..exceptions import inner_user_frame
 from ..launch import is_of_launcher, rank_of, ranks
 from ..trends import line_at
@@ -22,7 +23,6 @@ __all__ = ["facts"]
 
 _WAITED = re.compile(r"(?i)Timed out waiting \d+ ?ms for (?:send|recv)")
 _MISMATCH = re.compile(r"op\.preamble\.length <= op\.nbytes")
-MOST_SHOWN = 8
 LONGEST = 60
 """Characters of a line of code."""
 
@@ -63,16 +63,16 @@ def _told(evidence: LogEvidence, stood: Mapping[int, LogError]) -> list[Fact]:
             frames[frame.file, frame.line] = frame
     if len(places) == 1:
         ((place, at),) = places.items()
-        values: dict[str, float | str] = {"stood_rank": _listed(at), "stood_place": _place(frames[place])}
+        values: dict[str, float | str] = {"stood_rank": rank_list(at), "stood_place": _place(frames[place])}
         return [Fact("rank_stood_at", _said_at(evidence, stood[at[0]]), values)]
     if not places:
         return []
     odd, *_, other = sorted(places, key=lambda place: (len(places[place]), places[place][0]))
     alike = len(places[odd]) == len(places[other])
     values = {
-        "odd_rank": _listed(places[odd]),
+        "odd_rank": rank_list(places[odd]),
         "odd_place": _place(frames[odd]),
-        "other_rank": _listed(places[other]),
+        "other_rank": rank_list(places[other]),
         "other_place": _place(frames[other]),
         "file": frames[odd].file,
         "line": str(frames[odd].line),
@@ -90,13 +90,6 @@ def _told(evidence: LogEvidence, stood: Mapping[int, LogError]) -> list[Fact]:
 def _said_at(evidence: LogEvidence, error: LogError) -> LogLine:
     """Its message, not the headline of its traceback."""
     return line_at(evidence, error.line.source, error.last_number) or error.line
-
-
-def _listed(of: list[int]) -> str:
-    shown = ", ".join(map(str, of[:MOST_SHOWN]))
-    return (
-        shown if len(of) <= MOST_SHOWN else text(f"{shown} and {len(of) - MOST_SHOWN} more", f"{shown} 等 {len(of)} 个")
-    )
 
 
 def _place(frame: LogFrame) -> str:

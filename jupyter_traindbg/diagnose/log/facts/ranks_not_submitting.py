@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 from ....language import text
-from ....model import LogEvidence, LogLine, Subject
+from ....model import LogEvidence, LogLine, rank_subjects
+from ....words.ranks import rank_list
 from . import Fact
 
 __all__ = ["facts"]
@@ -20,7 +21,7 @@ MOST_NAMED = 8
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
-    """`ranks_not_submitting` with `stalled_ranks`, at most eight of them named."""
+    """`ranks_not_submitting` with `stalled_ranks` and `stalled_count`; it is about the first eight."""
     stalled: dict[int, None] = {}
     at: LogLine | None = None
     open_at: LogLine | None = None
@@ -37,10 +38,9 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             open_at = None  # its report is over
     if at is None or not stalled:
         return []
-    ranks = sorted(stalled)[:MOST_NAMED]
-    named = ", ".join(map(str, ranks)) + (" ..." if len(stalled) > MOST_NAMED else "")
+    named = rank_list(stalled)
     words = text(
         f"rank {named} did not submit what the others wait for", f"rank {named} 没有提交其他 rank 正在等待的操作"
     )
     values: dict[str, float | str] = {"stalled_ranks": named, "stalled_count": float(len(stalled))}
-    return [Fact("ranks_not_submitting", at, values, None, tuple(Subject("rank", r) for r in ranks), words)]
+    return [Fact("ranks_not_submitting", at, values, None, rank_subjects(sorted(stalled)[:MOST_NAMED]), words)]
