@@ -8,6 +8,7 @@ from typing import Literal
 
 from jupyter_traindbg.language import text
 from jupyter_traindbg.model import Device, Finding, GpuReport, NotAvailable, Subject, Xid, available
+from jupyter_traindbg.words.durations import time_words
 
 __all__ = ["findings"]
 
@@ -69,11 +70,7 @@ def _told(device: Device) -> list[str]:
 
 
 def _ago(age_s: float) -> str:
-    if age_s < 120:
-        return text(f"{age_s:.0f} s ago", f"{age_s:.0f} 秒前")
-    if age_s < 7200:
-        return text(f"{age_s / 60:.0f} min ago", f"{age_s / 60:.0f} 分钟前")
-    return text(f"{age_s / 3600:.0f} h ago", f"{age_s / 3600:.0f} 小时前")
+    return text(f"{time_words(age_s)} ago", f"{time_words(age_s)}前")
 
 
 def _silent_driver(report: GpuReport) -> Iterator[Finding]:

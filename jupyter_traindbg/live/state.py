@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..diagnose.hang.stuck import allowed_s
-from ..diagnose.hang.words import seconds
 from ..language import text
 from ..model import Diagnosis, StepNumber
 from ..step_numbers import step_words
+from ..words.durations import time_words
 from ..words.ranks import ranks_words
 from .pace import Pace
 from .tracks import Track
@@ -126,7 +126,7 @@ def _waiting(tracks: Sequence[Track], now_s: float, diagnosis: Diagnosis | None)
     why = _problems(tracks)
     if diagnosis is not None and diagnosis.state == "stuck":
         return _hung(diagnosis, since_s, now_s)
-    for_s = seconds(max(0.0, now_s - since_s))
+    for_s = time_words(max(0.0, now_s - since_s))
     passes = max((t.backwards for t in tracks), default=0)
     came = text(f"; {passes:,} backward passes meanwhile", f"；其间 {passes:,} 次反向传播") if passes else ""
     doing = came + _doing(diagnosis)
@@ -145,14 +145,14 @@ def _stalled(tracks: Sequence[Track], late: Sequence[Track], now_s: float, diagn
         return _between_cells(since_s, now_s)
     if not alone and diagnosis is not None and diagnosis.state in ("stuck", "failed"):
         return _hung(diagnosis, since_s, now_s)
-    for_s = seconds(max(0.0, now_s - since_s))
+    for_s = time_words(max(0.0, now_s - since_s))
     if not alone and diagnosis is not None and diagnosis.state == "idle":
         return _between_cells(since_s, now_s)
     usual = max((t.usual_pause_s for t in late if t.usual_pause_s is not None), default=None)
     before = (
         ()
         if usual is None
-        else (text(f"its longest pause before: {seconds(usual)}", f"此前最长停顿：{seconds(usual)}"),)
+        else (text(f"its longest pause before: {time_words(usual)}", f"此前最长停顿：{time_words(usual)}"),)
     )
     if alone:
         who = ranks_words(track.rank for track in late)
@@ -168,7 +168,7 @@ def _stalled(tracks: Sequence[Track], late: Sequence[Track], now_s: float, diagn
 
 
 def _between_cells(since_s: float, now_s: float) -> State:
-    for_s = seconds(max(0.0, now_s - since_s))
+    for_s = time_words(max(0.0, now_s - since_s))
     words = text(
         f"nothing trains now: the kernel runs no cell, for {for_s}",
         f"当前没有训练：kernel 已 {for_s} 没有执行单元格",
@@ -177,7 +177,7 @@ def _between_cells(since_s: float, now_s: float) -> State:
 
 
 def _hung(diagnosis: Diagnosis, since_s: float, now_s: float) -> State:
-    for_s = seconds(max(0.0, now_s - since_s))
+    for_s = time_words(max(0.0, now_s - since_s))
     found = diagnosis.verdict[0].title if diagnosis.verdict else text("see the diagnosis", "见诊断")
     why = tuple(diagnosis.verdict[0].evidence[:3]) if diagnosis.verdict else tuple(diagnosis.why)
     return State("hung", text(f"hung for {for_s}: {found}", f"已挂起 {for_s}：{found}"), since_s, why)

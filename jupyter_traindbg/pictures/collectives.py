@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..language import text
 from ..model import Collective, Collectives
 from ..render.collective_rows import DONE
-from ..render.units import duration
+from ..words.durations import duration
 from ..words.ranks import ranks_words
 from . import inks
 from .canvas import WIDTH_IN, new_figure

@@ -84,12 +84,12 @@ _short_spans, _whole_seconds = unit_of(_SECONDS), unit_of(_SECONDS[-1:], decimal
 
 
 def durations(numbers: Sequence[float]) -> Callable[[float], str]:
-    """Time spans: ``1.250 s``, ``0.012 s``; long ones ``3 h 05 min``, ``45 min``; partner of `units.duration`."""
+    """Time spans: ``1.250 s``, ``0.012 s``; long ones ``3 h 05 min``, ``45 min``; partner of `words.durations.duration`."""
     return _in_parts(numbers) if max(map(abs, numbers)) >= _LONG_S else _short_spans(numbers)
 
 
 def ages(numbers: Sequence[float]) -> Callable[[float], str]:
-    """Time spans in whole seconds or coarser; partner of `units.age`."""
+    """Time spans in whole seconds or coarser; partner of `words.durations.age`."""
     return _in_parts(numbers) if max(map(abs, numbers)) >= _LONG_S else _whole_seconds(numbers)
 
 

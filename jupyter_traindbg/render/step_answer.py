@@ -11,10 +11,11 @@ from ..model import Meanwhile, RankSteps, Steps
 from ..no_step import lasts, seen
 from ..step_numbers import behind, step_title, step_words
 from ..step_parts import PARTS, StepPart
+from ..words.durations import duration
 from ..words.ranks import compact_ranks
 from .blocks import Answer, Tone
 from .common import finite, measured, median
-from .units import duration, number, percent, plural, printed
+from .units import number, percent, plural, printed
 
 __all__ = ["answer", "behind_by_rank", "first_bad", "late_ranks", "shares_of", "slowest", "worth_a_look"]
 

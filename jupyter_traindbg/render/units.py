@@ -1,10 +1,12 @@
-"""Numbers as people read them: GiB, ms, 1e-4. A result is never longer than it needs to be, and never fails on NaN or infinity."""
+"""Numbers as people read them: GiB, 1e-4, 42 %. A result is never longer than it needs to be, and never fails on NaN or infinity."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["age", "count", "duration", "number", "percent", "plural", "size", "steady"]
+from ..words.durations import three_digits
+
+__all__ = ["count", "number", "percent", "plural", "size", "steady"]
 
 _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -17,32 +19,7 @@ def size(bytes_: float) -> str:
     while abs(value) >= 1023.5 and power < len(_STEPS) - 1:
         value /= 1024
         power += 1
-    return f"{value:.0f} B" if power == 0 else f"{_three(value)} {_STEPS[power]}"
-
-
-def duration(seconds: float) -> str:
-    """A time span of any length: ``850 µs``, ``12.3 ms``, ``1.25 s``, ``2 min 5 s``, ``3 h 12 min``, ``2 d 3 h``."""
-    if not math.isfinite(seconds):
-        return number(seconds)
-    if seconds < 0:
-        return f"-{duration(-seconds)}"
-    if seconds < 59.95:
-        for scale, unit in ((1e6, "µs"), (1e3, "ms"), (1.0, "s")):
-            if seconds * scale < 999.5:
-                return f"{_three(seconds * scale)} {unit}" if seconds else "0 s"
-    return age(seconds)
-
-
-def age(seconds: float) -> str:
-    """How long something has been going on, in whole seconds or coarser."""
-    if not math.isfinite(seconds):
-        return number(seconds)
-    whole = round(max(0.0, seconds))
-    for length, unit, below, below_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= length:
-            rest = whole % length // below
-            return f"{whole // length} {unit}" + (f" {rest} {below_unit}" if rest else "")
-    return f"{whole} s"
+    return f"{value:.0f} B" if power == 0 else f"{three_digits(value)} {_STEPS[power]}"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -88,18 +65,10 @@ def count(n: int) -> str:
     """How many: ``9,876``, ``124 M``."""
     for limit, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
         if abs(n) >= limit:
-            return f"{_three(n / limit)} {unit}"
+            return f"{three_digits(n / limit)} {unit}"
     return f"{n:,}"
 
 
 def plural(n: int, one: str, many: str | None = None) -> str:
     """``1 rank``, ``2 ranks``."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def _three(value: float) -> str:
-    """Three significant digits, no trailing zeros, never scientific."""
-    if abs(value) >= 99.95:
-        return f"{value:.0f}"
-    text = f"{value:.3g}"
-    return text if "e" not in text else f"{value:.6f}".rstrip("0").rstrip(".")

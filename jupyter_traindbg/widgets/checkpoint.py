@@ -12,9 +12,10 @@ from .. import checkpoints
 from ..errors import TraindbgError, UsageError
 from ..model import Checkpoint, CheckpointPlan, NotAvailable, StepNumber, Verified
 from ..render.clean import clean
-from ..render.units import duration, plural, size
+from ..render.units import plural, size
 from ..render.views.checkpoint import going_on
 from ..step_numbers import step_words
+from ..words.durations import duration
 from ..words.ranks import compact_ranks
 from .cards import cards, refusal
 from .view import Content, Host, View

@@ -15,8 +15,8 @@ from ..render.collective_rows import RankRow, families_of, family_of, row_of
 from ..render.common import clock
 from ..render.frames import runs
 from ..render.grouping import StackGroup, group_by, group_stacks
-from ..render.units import duration
 from ..render.views.diagnosis import state_words
+from ..words.durations import duration
 from ..words.ranks import compact_ranks
 from .cards import cards, leads, silences
 from .view import Content, Host, View

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from ..model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGrads
 from ..render.clean import clean
-from ..render.units import duration, plural
+from ..render.units import plural
 from ..step_numbers import read_after, step_words
+from ..words.durations import duration
 from ..words.ranks import compact_ranks
 from .cards import cards, silences
 from .view import Content, Host, LookingView

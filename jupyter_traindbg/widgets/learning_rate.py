@@ -13,8 +13,9 @@ from ..model import Changed, GroupChange, LearningRates, Maybe, NotAvailable, Op
 from ..render.clean import clean
 from ..render.common import clock
 from ..render.grouping import group_by
-from ..render.units import duration, number
+from ..render.units import number
 from ..step_numbers import from_step, step_words
+from ..words.durations import duration
 from ..words.ranks import compact_ranks
 from .cards import cards, refusal, silences
 from .view import Content, Host, LookingView

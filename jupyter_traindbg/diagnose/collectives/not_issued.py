@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import Collective, Finding, RankCollectives, rank_subjects
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .joined import Joined, Member, Wait
-from .words import call_words, capital, group_words, places, seconds, sizes_words
+from .words import call_words, capital, group_words, places, sizes_words
 
 __all__ = ["Blocked", "Hold", "finding"]
 
@@ -128,7 +129,7 @@ def _title_absent(roots: Sequence[int], blocked: Blocked, waited_s: float | None
 
 
 def _since(waited_s: float | None) -> str:
-    return "" if waited_s is None else text(f" for {seconds(waited_s)}", f"，已 {seconds(waited_s)}")
+    return "" if waited_s is None else text(f" for {time_words(waited_s)}", f"，已 {time_words(waited_s)}")
 
 
 def _waiting(blocked: Blocked, where: Mapping[int, str]) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, RankCollectives, rank_subjects
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .habit import expected
 from .not_issued import Blocked
-from .words import call_words, capital, group_words, places, seconds
+from .words import call_words, capital, group_words, places
 
 __all__ = ["EXPLAINS", "finding"]
 
@@ -60,7 +61,7 @@ def _unusual(record: RankCollectives) -> bool:
 def _title(
     circle: Sequence[Blocked], odd: Sequence[int], ranks: Sequence[int], waited_s: float | None, *, p2p: bool
 ) -> str:
-    since = "" if waited_s is None else text(f" for {seconds(waited_s)}", f"，已 {seconds(waited_s)}")
+    since = "" if waited_s is None else text(f" for {time_words(waited_s)}", f"，已 {time_words(waited_s)}")
     if p2p:
         return text(
             f"{capital(ranks_words(ranks))} wait for each other in {_calls(circle)}{since}",

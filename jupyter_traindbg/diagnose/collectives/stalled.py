@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, rank_subjects
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .joined import Wait
-from .words import call_words, group_words, seconds
+from .words import call_words, group_words
 
 __all__ = ["findings"]
 
@@ -32,7 +33,7 @@ def _finding(begun: Sequence[Wait], queued: Sequence[Wait], where: Mapping[int, 
     call, group = call_words(begun[0].call), group_words(begun[0].group)
     late, early = ranks_words([w.rank for w in queued]), ranks_words([w.rank for w in begun])
     waited = max((w.waited_s for w in begun if w.waited_s is not None), default=None)
-    since = "" if waited is None else text(f" for {seconds(waited)}", f"，已 {seconds(waited)}")
+    since = "" if waited is None else text(f" for {time_words(waited)}", f"，已 {time_words(waited)}")
     return Finding(
         code="collective_not_issued",
         severity="critical",

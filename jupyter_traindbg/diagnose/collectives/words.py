@@ -11,7 +11,7 @@ from ...model import Collective
 from ...words.ranks import ranks_words
 from .joined import Joined
 
-__all__ = ["call_words", "capital", "group_words", "places", "seconds", "sizes_words"]
+__all__ = ["call_words", "capital", "group_words", "places", "sizes_words"]
 
 MOST_PLACES = 3
 _DTYPES = {
@@ -64,13 +64,3 @@ def places(at: Iterable[str]) -> str:
 
 def capital(words: str) -> str:
     return words[:1].upper() + words[1:]
-
-
-def seconds(value: float) -> str:
-    """``0.4 s``, ``32 s``, ``12 min``, ``5 h``, ``3 days``."""
-    if value < 10:
-        return f"{value:.1f} s"
-    for limit, scale, unit in ((600, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if value < limit:
-            return f"{value / scale:.0f} {unit}"
-    return text(f"{value / 86_400:.0f} days", f"{value / 86_400:.0f} 天")

@@ -13,11 +13,12 @@ from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
 from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
-from .words import alike, seconds, short_place
+from .words import alike, short_place
 
 __all__ = ["Case", "Hit", "Role", "View", "build", "joins_ray", "training_thread"]
 
@@ -157,7 +158,7 @@ def _wait_words(same: Sequence[View]) -> str:
     if len(same) > 1:
         what = text(what.replace("waits", "wait", 1), what)
     longest = max((v.waiting_s for v in same if v.waiting_s is not None), default=None)
-    since = "" if longest is None else text(f", for {seconds(longest)}", f"，已 {seconds(longest)}")
+    since = "" if longest is None else text(f", for {time_words(longest)}", f"，已 {time_words(longest)}")
     at = short_place(first.now.frame)
     where = "" if first.now.frame is None else text(f", at {at}", f"，位于 {at}")
     return f"{ranks_words(v.rank for v in same)} {what}{since}{where}"

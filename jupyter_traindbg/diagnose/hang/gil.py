@@ -5,9 +5,10 @@ from __future__ import annotations
 from ...frames.whose import where
 from ...language import text
 from ...model import Finding, Thread, rank_subjects
+from ...words.durations import time_words
 from .case import Case, Hit, View
 from .motion import busy, thread_activity
-from .words import place, seconds, short_place
+from .words import place, short_place
 
 EXPLAINS = {"gil_held": ("unequal_steps", "collective_not_issued", "cpu_phase")}
 
@@ -36,9 +37,9 @@ def _hit(case: Case, view: View, holder: Thread) -> Hit:
         place(frame),
         [
             text(
-                f"thread {holder.name} holds the GIL at every look, over {seconds(looks[-1].at_s - looks[0].at_s)}, "
+                f"thread {holder.name} holds the GIL at every look, over {time_words(looks[-1].at_s - looks[0].at_s)}, "
                 f"at {short_place(frame)}{line}",
-                f"线程 {holder.name} 在 {seconds(looks[-1].at_s - looks[0].at_s)} 内的每次观察中都在 "
+                f"线程 {holder.name} 在 {time_words(looks[-1].at_s - looks[0].at_s)} 内的每次观察中都在 "
                 f"{short_place(frame)} 持有 GIL{line}",
             ),
             text(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...language import text
 from ...model import Finding, rank_subjects
+from ...words.durations import time_words
 from .case import Case, Hit, View
-from .words import place, seconds, short_place
+from .words import place, short_place
 
 EXPLAINS = {"gpu_wait": ("unequal_steps", "collective_not_issued")}
 
@@ -23,7 +24,7 @@ def rule(case: Case) -> list[Hit]:
 
 
 def _hit(case: Case, view: View, pause_s: float, longest_s: float) -> Hit:
-    at, since = short_place(view.now.frame), seconds(pause_s)
+    at, since = short_place(view.now.frame), time_words(pause_s)
     finding = Finding(
         "gpu_wait",
         "critical",
@@ -39,8 +40,8 @@ def _hit(case: Case, view: View, pause_s: float, longest_s: float) -> Hit:
                 f"rank {view.rank} 每次观察都停在 {case.at(view.now)}，且其 GPU 每次都有未完成的工作",
             ),
             text(
-                f"nothing new for {since}; before, this job never paused for more than {seconds(longest_s)}",
-                f"已有 {since} 没有新进展；此前该任务的停顿从未超过 {seconds(longest_s)}",
+                f"nothing new for {since}; before, this job never paused for more than {time_words(longest_s)}",
+                f"已有 {since} 没有新进展；此前该任务的停顿从未超过 {time_words(longest_s)}",
             ),
             *case.others_wait([view.rank]),
         ],

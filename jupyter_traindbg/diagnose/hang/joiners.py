@@ -12,9 +12,10 @@ from typing import Literal
 
 from ...language import text
 from ...model import Finding, Joining, MeetingPoint, NotAvailable, RankEvidence, Socket, rank_subjects
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .words import alike, command_words, place, seconds, short_place
+from .words import alike, command_words, place, short_place
 
 __all__ = [
     "EXPLAINS",
@@ -181,7 +182,7 @@ def _told_words(joiners: Sequence[Joiner]) -> list[str]:
         if told.backend and told.backend != "undefined":
             parts.append(told.backend)
         if told.timeout_s is not None:
-            parts.append(text(f"time-out {seconds(told.timeout_s)}", f"超时 {seconds(told.timeout_s)}"))
+            parts.append(text(f"time-out {time_words(told.timeout_s)}", f"超时 {time_words(told.timeout_s)}"))
         which = ranks_words(j.rank for j in same)
         verb = "were" if len(same) > 1 else "was"
         found.append(text(f"{which} {verb} told: {', '.join(parts)}", f"{which} 得到的设置：{'，'.join(parts)}"))

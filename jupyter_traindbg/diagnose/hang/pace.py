@@ -14,10 +14,11 @@ from itertools import pairwise
 
 from ...language import text
 from ...model import Finding, Frame, NotAvailable, rank_subjects
+from ...words.durations import duration
 from ..soundness.seen import longest_at
 from .case import Case, Hit, View
 from .doing import FOR_OTHER_RANKS
-from .words import place, span
+from .words import place
 
 __all__ = ["EXPLAINS", "Arrivals", "arrivals", "rule"]
 
@@ -191,10 +192,10 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
         place(at),
         [
             text(
-                f"between two collectives, over the last {seen.rounds}: rank {slow.rank} works {span(seen.work_s[slow.rank])}, "
-                f"the others {span(seen.others_s)} (median)",
-                f"最近 {seen.rounds} 次集合通信之间：rank {slow.rank} 计算 {span(seen.work_s[slow.rank])}，"
-                f"其他 rank {span(seen.others_s)}（中位数）",
+                f"between two collectives, over the last {seen.rounds}: rank {slow.rank} works {duration(seen.work_s[slow.rank])}, "
+                f"the others {duration(seen.others_s)} (median)",
+                f"最近 {seen.rounds} 次集合通信之间：rank {slow.rank} 计算 {duration(seen.work_s[slow.rank])}，"
+                f"其他 rank {duration(seen.others_s)}（中位数）",
             ),
             text(
                 f"{seen.blame:.0%} of all waiting was for rank {slow.rank}",
@@ -264,8 +265,8 @@ def _part_words(case: Case, slow: View, part: str) -> str:
     others = [v.pace.parts.get(part, 0.0) for v in case.views if v is not slow and v.pace is not None and v.pace.parts]
     name, typical = _part_name(part), statistics.median(others)
     return text(
-        f"the difference lies in {name}: {span(own)} a step, the others {span(typical)}",
-        f"差别在于{name}：每步 {span(own)}，其他 rank {span(typical)}",
+        f"the difference lies in {name}: {duration(own)} a step, the others {duration(typical)}",
+        f"差别在于{name}：每步 {duration(own)}，其他 rank {duration(typical)}",
     )
 
 

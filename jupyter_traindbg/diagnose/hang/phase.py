@@ -8,11 +8,12 @@ from itertools import groupby
 from ...frames import phases
 from ...language import text
 from ...model import Finding, rank_subjects
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import Doing, phrase
 from .motion import work_words
-from .words import alike, place, seconds, short_place
+from .words import alike, place, short_place
 
 __all__ = ["EXPLAINS", "in_phase", "rule"]
 
@@ -77,9 +78,9 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
         [
             text(
                 "Wait; look again later: `traindbg stacks` shows whether it gets on."
-                + ("" if waited is None else f" The others have waited for {seconds(waited)} so far."),
+                + ("" if waited is None else f" The others have waited for {time_words(waited)} so far."),
                 "等待并稍后再看：`traindbg stacks` 会显示它是否在推进。"
-                + ("" if waited is None else f" 其余 rank 已等待 {seconds(waited)}。"),
+                + ("" if waited is None else f" 其余 rank 已等待 {time_words(waited)}。"),
             ),
             text(
                 "If it takes longer than the time-out: do the work before the job and read its result on all ranks, "

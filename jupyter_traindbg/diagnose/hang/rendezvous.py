@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import Activity, Finding, JobEvidence, MeetingPoint, NotAvailable
+from ...words.durations import time_words
 from .case import Case, Hit
-from .words import seconds
 
 __all__ = ["rule"]
 
@@ -59,7 +59,7 @@ def _unreached(evidence: JobEvidence, point: MeetingPoint | None) -> str:
 def _evidence(evidence: JobEvidence) -> list[str]:
     found = [text(f"started as `{evidence.launcher_command}`", f"启动命令：`{evidence.launcher_command}`")]
     if evidence.launcher_running_s is not None:
-        since = seconds(evidence.launcher_running_s)
+        since = time_words(evidence.launcher_running_s)
         found.append(text(f"it has run for {since}, and has no ranks", f"已运行 {since}，还没有任何 rank"))
     activity = evidence.launcher_activity
     return [*found, *map(str, activity.sockets[:3] if not isinstance(activity, NotAvailable) else ())]

@@ -8,13 +8,14 @@ from typing import Literal
 
 from ...language import text
 from ...model import Finding, RankState
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .. import soundness
 from .case import Case, Role, View, joins_ray
 from .doing import phrase
 from .motion import work_words
 from .phase import in_phase
-from .words import place, seconds
+from .words import place
 
 __all__ = ["rank_states", "state"]
 
@@ -121,7 +122,7 @@ def _at_ray(view: View) -> str:
 def _nobody(launcher_running_s: float | None) -> str:
     if launcher_running_s is None:
         return text("no rank could be looked at", "没有任何 rank 可以观察")
-    since = seconds(launcher_running_s)
+    since = time_words(launcher_running_s)
     return text(
         f"the launcher has run for {since} and has no ranks; they may still be starting: ask again in a moment",
         f"启动器已运行 {since}，还没有 rank；它们可能仍在启动：请稍后再问",

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import NotAvailable
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .ranks import View
-from .words import alike, seconds
+from .words import alike
 
 __all__ = ["Progress", "allowed_s", "judge"]
 
@@ -51,13 +52,13 @@ def judge(views: Sequence[View]) -> Progress:
     overdue = pause > allowed_s(longest)
     ever = (
         text(
-            f"nothing new for {seconds(pause)}; before, this job never paused for more than {seconds(longest)}",
-            f"已有 {seconds(pause)} 没有新进展；此前该任务的停顿从未超过 {seconds(longest)}",
+            f"nothing new for {time_words(pause)}; before, this job never paused for more than {time_words(longest)}",
+            f"已有 {time_words(pause)} 没有新进展；此前该任务的停顿从未超过 {time_words(longest)}",
         )
         if overdue
         else text(
-            f"nothing new for {seconds(pause)}, but it has paused for {seconds(longest)} before and gone on",
-            f"已有 {seconds(pause)} 没有新进展，但此前也曾停顿 {seconds(longest)} 后继续运行",
+            f"nothing new for {time_words(pause)}, but it has paused for {time_words(longest)} before and gone on",
+            f"已有 {time_words(pause)} 没有新进展，但此前也曾停顿 {time_words(longest)} 后继续运行",
         )
     )
     return Progress(False, overdue, pause, longest, (*why, ever))

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import Finding, NotAvailable, rank_subjects
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import phrase
-from .words import alike, place, seconds, short_place
+from .words import alike, place, short_place
 
 __all__ = ["rule"]
 
@@ -164,7 +165,10 @@ def _paused(case: Case) -> list[str]:
     if case.progress.pause_s is None:
         return []
     return [
-        text(f"nothing new for {seconds(case.progress.pause_s)}", f"已有 {seconds(case.progress.pause_s)} 没有新进展")
+        text(
+            f"nothing new for {time_words(case.progress.pause_s)}",
+            f"已有 {time_words(case.progress.pause_s)} 没有新进展",
+        )
     ]
 
 

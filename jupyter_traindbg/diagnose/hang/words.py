@@ -1,4 +1,4 @@
-"""How verdicts speak of places, commands and times, in both languages. Pure functions."""
+"""How verdicts speak of places and commands, in both languages. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...frames import whose
 from ...language import text
 from ...model import Frame
 
-__all__ = ["alike", "and_list", "command_words", "place", "seconds", "short_place", "span"]
+__all__ = ["alike", "and_list", "command_words", "place", "short_place"]
 
 LONGEST_COMMAND = 80
 T = TypeVar("T")
@@ -29,25 +29,6 @@ def command_words(command: str) -> str:
     """A command line within a sentence: on one line, and not too long."""
     words = " ".join(command.split())
     return words if len(words) <= LONGEST_COMMAND else f"{words[: LONGEST_COMMAND - 3]}..."
-
-
-def seconds(value: float) -> str:
-    """``40 ms``, ``0.8 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
-    if value < 0.0995:
-        return text(f"{value * 1000:.0f} ms", f"{value * 1000:.0f} 毫秒")
-    if value < 9.95:
-        return text(f"{value:.1f} s", f"{value:.1f} 秒")
-    whole = round(value)
-    if whole < 60:
-        return text(f"{whole} s", f"{whole} 秒")
-    if whole < 3600:
-        return text(f"{whole // 60} min {whole % 60} s", f"{whole // 60} 分 {whole % 60} 秒")
-    return text(f"{whole // 3600} h {whole % 3600 // 60} min", f"{whole // 3600} 小时 {whole % 3600 // 60} 分")
-
-
-def span(value: float) -> str:
-    """``41.3 ms``, ``1.05 s``: what a part of a step takes."""
-    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
 
 
 def and_list(items: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import RayTask, RayWorker
-from ..hang.words import seconds
+from ...words.durations import time_words
 from .case import Hit, RayCase, hit, known
 from .peers import call_name, waiting_for
 from .words import names, short
@@ -125,7 +125,7 @@ def _hit(case: RayCase, graph: _Graph, ring: Sequence[str]) -> Hit:
     lines = [_line(case, graph, t, f) for t, f in zip(ring, following, strict=True)]
     alone = len(ring) == 1
     since = max((known(r.since_s) or 0.0 for r in rows), default=0.0)
-    lasts = text(f", for {seconds(since)}", f"，已 {seconds(since)}") if since else ""
+    lasts = text(f", for {time_words(since)}", f"，已 {time_words(since)}") if since else ""
     title = text(
         f"Actors wait for each other for ever: {circle}{lasts}", f"actor 互相等待，永远无法继续：{circle}{lasts}"
     )

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import NotAvailable, RayNode, RayWorker
-from ..hang.words import alike, seconds
+from ...words.durations import time_words
+from ..hang.words import alike
 from .case import Hit, RayCase, hit
 from .words import names
 
@@ -46,7 +47,7 @@ def _node(case: RayCase, node: RayNode) -> Hit | None:
     name = case.node_name(node.node_id)
     gets, lacks = f"{had / len(busy):.2f}", f"{(wanted - had) / len(busy):.2f}"
     view = case.view(rows[0])
-    window = seconds(view.activity.window_s) if view is not None and view.activity is not None else "?"
+    window = time_words(view.activity.window_s) if view is not None and view.activity is not None else "?"
     return hit(
         "ray_too_many_for_cores",
         "warning",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...language import text
 from ...model import RayJobInfo
-from ..hang.words import seconds
+from ...words.durations import time_words
 from .case import Hit, RayCase, hit, known
 
 __all__ = ["rule"]
@@ -28,8 +28,8 @@ def _hit(job: RayJobInfo, since: float) -> Hit:
         "ray_job_pending",
         "warning",
         text(
-            f"Job {name} was submitted {seconds(since)} ago and its driver has not started",
-            f"作业 {name} 已提交 {seconds(since)}，其 driver 尚未启动",
+            f"Job {name} was submitted {time_words(since)} ago and its driver has not started",
+            f"作业 {name} 已提交 {time_words(since)}，其 driver 尚未启动",
         ),
         [f"job {name}"],
         evidence=[job.message[:500], text(f"its entry point: {job.entrypoint}", f"入口命令：{job.entrypoint}")],

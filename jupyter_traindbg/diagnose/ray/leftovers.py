@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import RayActor, RayWorker
-from ..hang.words import alike, seconds
+from ...words.durations import time_words
+from ..hang.words import alike
 from .case import Hit, RayCase, hit, known
 from .words import names, resources_words
 
@@ -54,7 +55,7 @@ def _hit(case: RayCase, same: Sequence[RayActor]) -> Hit:
             held[resource] = held.get(resource, 0.0) + amount
     job = next((j for j in case.cluster.jobs if j.job_id == same[0].job_id), None)
     ended = known(job.ended_at) if job is not None else None
-    since = "" if ended is None else seconds(case.cluster.taken_at - ended)
+    since = "" if ended is None else time_words(case.cluster.taken_at - ended)
     ago = text(f", which ended {since} ago", f"（{since}前结束）") if since else ""
     waiting = [r for r in case.states("waiting for resources") if set(case.required(r)) & set(held)]
     return hit(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import RayWorker
+from ...words.durations import time_words
 from ..hang.doing import phrase
-from ..hang.words import seconds
 from .case import RayCase
 from .words import names, short
 
@@ -71,7 +71,7 @@ def in_words(case: RayCase, row: RayWorker) -> str:
     view = case.view(row)
     activity = view.activity if view is not None else None
     if activity is not None:
-        used, window = f"{activity.cpu_share:.0%}", seconds(activity.window_s)
+        used, window = f"{activity.cpu_share:.0%}", time_words(activity.window_s)
         words += text(
             f"; its process used {used} of a CPU in {window}", f"；其进程在 {window}内使用了 {used} 的一个 CPU"
         )

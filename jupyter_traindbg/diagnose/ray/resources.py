@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import NotAvailable, RayPlacementGroup, RayWorker
-from ..hang.words import alike, and_list, seconds
+from ...words.durations import time_words
+from ..hang.words import alike, and_list
 from .case import ENDED, NOT_UP, Hit, RayCase, hit, known
 from .holders import Holder, fits_somewhere, free, holders, holders_words, scarce, total
 from .peers import waiting_for
@@ -80,8 +81,8 @@ def _title(
         else ""
     )
     return text(
-        f"{names(same)} {verb} for {what}{held}, for {seconds(since)}{of}",
-        f"{names(same)} 等待 {what} 已 {seconds(since)}{held}{of}",
+        f"{names(same)} {verb} for {what}{held}, for {time_words(since)}{of}",
+        f"{names(same)} 等待 {what} 已 {time_words(since)}{held}{of}",
     )
 
 

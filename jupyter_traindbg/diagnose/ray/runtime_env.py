@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import RayWorker
-from ..hang.words import alike, seconds
+from ...words.durations import time_words
+from ..hang.words import alike
 from .case import Hit, RayCase, hit, known
 from .peers import waiting_for
 from .words import names
@@ -34,8 +35,8 @@ def _building(case: RayCase, same: Sequence[RayWorker]) -> Hit:
         "ray_runtime_env",
         "warning" if since > LONG_S else "info",
         text(
-            f"The start of {names(same)} waits for its runtime_env, being built for {seconds(since)}",
-            f"{names(same)} 的启动在等待 runtime_env，已构建 {seconds(since)}",
+            f"The start of {names(same)} waits for its runtime_env, being built for {time_words(since)}",
+            f"{names(same)} 的启动在等待 runtime_env，已构建 {time_words(since)}",
         ),
         same,
         evidence=[*dict.fromkeys(r.words for r in same[:2]), *waiting_for(case, same)],

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import NotAvailable, RayWorker
-from ..hang.words import alike, seconds
+from ...words.durations import time_words
+from ..hang.words import alike
 from .case import ENDED, NOT_UP, Hit, RayCase, hit, known
 from .peers import in_words, init_durations
 from .stuck_in_init import LEAST_S
@@ -113,13 +114,13 @@ def _hit(case: RayCase, one: StartUp) -> Hit | None:
     stands = one.since_last_s is not None and one.per_s > 0 and one.since_last_s > max(STANDS_S, STANDS / one.per_s)
     to_go = one.to_go_s
     end = (
-        text(f", about {seconds(to_go)} to go", f"，预计还需 {seconds(to_go)}")
+        text(f", about {time_words(to_go)} to go", f"，预计还需 {time_words(to_go)}")
         if to_go is not None and not stands
         else ""
     )
     rate = f", {_rate(one.per_s)}" if one.per_s and not stands else ""
     stop = (
-        text(f", none for {seconds(one.since_last_s or 0)}", f"，已有 {seconds(one.since_last_s or 0)} 没有新的")
+        text(f", none for {time_words(one.since_last_s or 0)}", f"，已有 {time_words(one.since_last_s or 0)} 没有新的")
         if stands
         else ""
     )
@@ -129,8 +130,8 @@ def _hit(case: RayCase, one: StartUp) -> Hit | None:
     )
     if not one.up:
         title = text(
-            f"{one.class_name}: none of {one.in_all} up after {seconds(one.lasts_s)}",
-            f"{one.class_name}：{seconds(one.lasts_s)} 后 {one.in_all} 个中尚无一个启动完成",
+            f"{one.class_name}: none of {one.in_all} up after {time_words(one.lasts_s)}",
+            f"{one.class_name}：{time_words(one.lasts_s)} 后 {one.in_all} 个中尚无一个启动完成",
         )
     return hit(
         "ray_startup_slow",
@@ -147,10 +148,10 @@ def _hit(case: RayCase, one: StartUp) -> Hit | None:
         ),
         next_steps=[
             text(
-                f"Wait: {seconds(to_go)} at this rate."
+                f"Wait: {time_words(to_go)} at this rate."
                 if to_go is not None and not stands
                 else "Look again in a moment.",
-                f"等待：按此速度还需 {seconds(to_go)}。" if to_go is not None and not stands else "稍后再看。",
+                f"等待：按此速度还需 {time_words(to_go)}。" if to_go is not None and not stands else "稍后再看。",
             ),
             text(
                 "Next time start fewer, or hand out work to those that are up instead of waiting for all; import heavy packages inside "
@@ -175,19 +176,19 @@ def _rate(per_s: float) -> str:
         return ""
     if per_s >= 0.1:
         return f"{per_s:.1f}/s"
-    return text(f"one every {seconds(1 / per_s)}", f"每 {seconds(1 / per_s)} 一个")
+    return text(f"one every {time_words(1 / per_s)}", f"每 {time_words(1 / per_s)} 一个")
 
 
 def _arithmetic(one: StartUp) -> str:
-    left, so_far, rate = len(one.coming), seconds(one.lasts_s), _rate(one.per_s)
+    left, so_far, rate = len(one.coming), time_words(one.lasts_s), _rate(one.per_s)
     if not one.per_s:
         return text(
             f"{one.up} of {one.in_all} came up in {so_far}",
             f"{so_far} 内启动了 {one.up} / {one.in_all}",
         )
     return text(
-        f"{one.up} came up in {so_far}, lately {rate}; {left} to come ÷ {one.per_s:.2g}/s = {seconds(left / one.per_s)}",
-        f"{so_far} 内启动了 {one.up} 个，近期 {rate}；剩余 {left} ÷ {one.per_s:.2g}/s = {seconds(left / one.per_s)}",
+        f"{one.up} came up in {so_far}, lately {rate}; {left} to come ÷ {one.per_s:.2g}/s = {time_words(left / one.per_s)}",
+        f"{so_far} 内启动了 {one.up} 个，近期 {rate}；剩余 {left} ÷ {one.per_s:.2g}/s = {time_words(left / one.per_s)}",
     )
 
 
@@ -206,7 +207,7 @@ def _phases(case: RayCase, one: StartUp) -> list[str]:
             lines.append(f"{len(rows)}: {words}{places}")
     took = init_durations(case, one.coming[0])
     if took:
-        middle = seconds(sorted(took)[len(took) // 2])
+        middle = time_words(sorted(took)[len(took) // 2])
         lines.append(text(f"__init__ took {middle} in the middle", f"__init__ 用时中位数 {middle}"))
     return lines
 
@@ -234,8 +235,8 @@ def _not_registering(case: RayCase, one: StartUp, late: Sequence[RayWorker]) -> 
         "ray_registration",
         "warning",
         text(
-            f"{names(late)}: their processes have been starting for {seconds(since)} and have not registered",
-            f"{names(late)} 的进程已启动 {seconds(since)}，仍未注册",
+            f"{names(late)}: their processes have been starting for {time_words(since)} and have not registered",
+            f"{names(late)} 的进程已启动 {time_words(since)}，仍未注册",
         ),
         late,
         evidence=[

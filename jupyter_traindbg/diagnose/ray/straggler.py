@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...language import text
 from ...model import RayWorker
-from ..hang.words import seconds
+from ...words.durations import time_words
 from .case import Hit, RayCase, hit
 from .peers import call_name, in_words, waiting_for
 from .stuck_in_method import unlike_peers
@@ -40,8 +40,8 @@ def _late(case: RayCase, row: RayWorker) -> Hit | None:
         "ray_straggler",
         "warning",
         text(
-            f"{row.who} is far behind its peers: {seconds(unlike.since_s)} in {named}, now at {at}",
-            f"{row.who} 远远落后于其他 worker：在 {named} 中已 {seconds(unlike.since_s)}，目前位于 {at}",
+            f"{row.who} is far behind its peers: {time_words(unlike.since_s)} in {named}, now at {at}",
+            f"{row.who} 远远落后于其他 worker：在 {named} 中已 {time_words(unlike.since_s)}，目前位于 {at}",
         ),
         [row],
         case.where(row),

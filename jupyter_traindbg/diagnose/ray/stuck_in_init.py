@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ...language import text
 from ...model import RayWorker
+from ...words.durations import time_words
 from ..hang.doing import phrase
-from ..hang.words import alike, seconds
+from ..hang.words import alike
 from .case import Hit, RayCase, hit
 from .peers import in_words, init_durations, longest, waiting_for
 from .words import names, short
@@ -51,8 +52,8 @@ def _hit(case: RayCase, same: Sequence[RayWorker]) -> Hit:
     have = text("have" if many else "has", "")
     does = phrase(seen) if seen is not None else ""
     compared = text(
-        f"{len(took)} others of {first.class_name} were up after {seconds(min(took))} to {seconds(max(took))} in __init__",
-        f"另有 {len(took)} 个 {first.class_name} 的 __init__ 用时 {seconds(min(took))} 至 {seconds(max(took))}",
+        f"{len(took)} others of {first.class_name} were up after {time_words(min(took))} to {time_words(max(took))} in __init__",
+        f"另有 {len(took)} 个 {first.class_name} 的 __init__ 用时 {time_words(min(took))} 至 {time_words(max(took))}",
     ) if took else text(
         f"none of {first.class_name} is up yet, and nothing moved while they were watched",
         f"{first.class_name} 尚无一个启动完成，观察期间没有任何进展",
@@ -61,8 +62,8 @@ def _hit(case: RayCase, same: Sequence[RayWorker]) -> Hit:
         "ray_stuck_in_init",
         "critical" if took else "warning",
         text(
-            f"{names(same)} {have} been stuck in __init__ for {seconds(since)} at {at}",
-            f"{names(same)} 卡在 __init__ 中已 {seconds(since)}，位于 {at}",
+            f"{names(same)} {have} been stuck in __init__ for {time_words(since)} at {at}",
+            f"{names(same)} 卡在 __init__ 中已 {time_words(since)}，位于 {at}",
         ),
         same,
         case.where(first),

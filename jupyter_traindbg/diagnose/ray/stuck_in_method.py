@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from ...language import text
 from ...model import RayWorker
+from ...words.durations import time_words
 from ..hang.doing import phrase
-from ..hang.words import alike, seconds
+from ..hang.words import alike
 from .case import ENDED, NOT_UP, Hit, RayCase, hit, known
 from .peers import call_name, in_words, longest, usual, waiting_for
 from .words import calls_words, names, short
@@ -43,7 +44,7 @@ class Unlike:
 
     @property
     def words(self) -> str:
-        lasts = text(f"this one has lasted {seconds(self.since_s)}", f"本次已持续 {seconds(self.since_s)}")
+        lasts = text(f"this one has lasted {time_words(self.since_s)}", f"本次已持续 {time_words(self.since_s)}")
         if self.took:
             took = calls_words(self.took)
             return text(f"of {self.call} {took}; {lasts}", f"{self.call} 的 {took}；{lasts}")
@@ -100,8 +101,8 @@ def _hit(case: RayCase, same: Sequence[RayWorker], odd: dict[str, Unlike]) -> Hi
         "ray_worker_stuck",
         "critical" if waits and (sure or kind in ("lock", "native", "thread", "sleep")) else "warning",
         text(
-            f"{names(same)} {have} been stuck in {method} for {seconds(unlike.since_s)} at {at}, while its peers are done",
-            f"{names(same)} 卡在 {method} 中已 {seconds(unlike.since_s)}，位于 {at}，而其他 worker 已完成",
+            f"{names(same)} {have} been stuck in {method} for {time_words(unlike.since_s)} at {at}, while its peers are done",
+            f"{names(same)} 卡在 {method} 中已 {time_words(unlike.since_s)}，位于 {at}，而其他 worker 已完成",
         ),
         same,
         case.where(first),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...language import text
 from ...model import RayWorker
-from ..hang.words import seconds
+from ...words.durations import time_words
 from .case import Hit, RayCase, hit, known
 from .peers import in_words
 from .words import names, short
@@ -36,7 +36,7 @@ def _unexpected(case: RayCase, row: RayWorker) -> bool:
 
 def _hit(case: RayCase, row: RayWorker, dead: list[RayWorker], *, sure: bool) -> Hit:
     at, since = short(case.where(row)), known(row.since_s)
-    lasts = text(f" for {seconds(since)}", f"已 {seconds(since)}") if since else ""
+    lasts = text(f" for {time_words(since)}", f"已 {time_words(since)}") if since else ""
     deaths = [f"{d.who}: {death.words}" for d in dead[:4] if (death := case.death(d)) is not None]
     nobody = text("nobody of the job got on with anything while it was watched", "观察期间该作业没有任何 worker 有进展")
     return hit(

@@ -8,7 +8,8 @@ from ...frames.whose import shortened
 from ...language import text
 from ...model import RayWorker
 from ...ray.workers.naming import together
-from ..hang.words import and_list, seconds
+from ...words.durations import time_words
+from ..hang.words import and_list
 
 __all__ = ["amount", "bytes_words", "calls_words", "names", "resources_words", "short"]
 
@@ -53,8 +54,8 @@ def calls_words(durations: Sequence[float]) -> str:
         count = f"{len(durations)} call{'s' * (len(durations) != 1)}"
         return text(f"{count} took less than 0.1 s", f"{len(durations)} 次调用均不到 0.1 秒")
     if len(durations) == 1:
-        return text(f"1 call took {seconds(high)}", f"1 次调用用时 {seconds(high)}")
+        return text(f"1 call took {time_words(high)}", f"1 次调用用时 {time_words(high)}")
     return text(
-        f"{len(durations)} calls took {seconds(low)} to {seconds(high)}",
-        f"{len(durations)} 次调用用时 {seconds(low)} 至 {seconds(high)}",
+        f"{len(durations)} calls took {time_words(low)} to {time_words(high)}",
+        f"{len(durations)} 次调用用时 {time_words(low)} 至 {time_words(high)}",
     )

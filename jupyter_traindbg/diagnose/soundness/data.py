@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from ...frames.whose import user_frame
 from ...language import text
 from ...model import Finding, Frame, NotAvailable, Soundness, rank_subjects
+from ...words.durations import duration
 from ..hang.case import Case, Hit, View
-from ..hang.words import place, short_place, span
+from ..hang.words import place, short_place
 from .seen import recent, seen, unseen
 
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
@@ -60,8 +61,8 @@ def rule(case: Case) -> list[Hit]:
         "data_wait",
         "warning",
         text(
-            f"{worst.share:.0%} of a step is waiting for data: {span(worst.wait_s)} of {span(worst.step_s)}",
-            f"每步有 {worst.share:.0%} 的时间在等待数据：{span(worst.step_s)} 中的 {span(worst.wait_s)}",
+            f"{worst.share:.0%} of a step is waiting for data: {duration(worst.wait_s)} of {duration(worst.step_s)}",
+            f"每步有 {worst.share:.0%} 的时间在等待数据：{duration(worst.step_s)} 中的 {duration(worst.wait_s)}",
         ),
         rank_subjects(w.view.rank for w in found),
         place(worst.at),
@@ -78,7 +79,7 @@ def words(case: Case) -> str | NotAvailable:
     if not waits:
         return unseen(case)
     worst = max(waits, key=lambda w: w.share)
-    took = span(worst.wait_s)
+    took = duration(worst.wait_s)
     return text(
         f"{worst.share:.0%} of a step is waiting for it ({took})", f"每步 {worst.share:.0%} 的时间在等待数据（{took}）"
     )
@@ -140,8 +141,8 @@ def _evidence(waits: _Waits) -> str:
     )
     at = "" if waits.at is None else text(f", made at {short_place(waits.at)}", f"，数据产生于 {short_place(waits.at)}")
     return text(
-        f"rank {rank}: {span(waits.wait_s)} of {span(waits.step_s)} a step, {workers}{at}",
-        f"rank {rank}：每步 {span(waits.step_s)} 中有 {span(waits.wait_s)}，{workers}{at}",
+        f"rank {rank}: {duration(waits.wait_s)} of {duration(waits.step_s)} a step, {workers}{at}",
+        f"rank {rank}：每步 {duration(waits.step_s)} 中有 {duration(waits.wait_s)}，{workers}{at}",
     )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from ...errors import TraindbgError
 from ...frames.whose import shortened
 from ...model import NO_WAIT, NotAvailable, RayLockWait, RayThread, RayWorker, Wait
+from ...words.durations import age
 from .facts import Facts
 from .naming import together
 from .stacked import in_event_loop
-from .words import since
 
 __all__ = ["questions", "with_answers"]
 
@@ -97,7 +97,7 @@ def whom(facts: Facts, refs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _on(waits_for: Sequence[str], wait: Mapping[str, Any]) -> str:
     refs = wait["refs"]
-    limit = f", at most {since(wait['timeout_s'])}" if wait["timeout_s"] is not None else ""
+    limit = f", at most {age(wait['timeout_s'])}" if wait["timeout_s"] is not None else ""
     enough = (
         f", {wait['num_returns']} of {refs} will do"
         if wait["call"] == "ray.wait" and wait["num_returns"] != refs

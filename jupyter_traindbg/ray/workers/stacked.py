@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from ...frames.whose import full_place, own_frames, shortened
 from ...model import NO_WAIT, Frame, NotAvailable, RayLook, RayThread, RayWorker, Thread, Wait
+from ...words.durations import age
 from .facts import Facts
 from .naming import together
-from .words import called, known, since
+from .words import called, known
 
 __all__ = ["NEEDS_AGENT", "STANDS", "in_event_loop", "seen", "with_look"]
 
@@ -144,7 +145,7 @@ def _whom(facts: Facts, row: RayWorker) -> tuple[str, ...]:
 def _words(row: RayWorker, place: RayThread) -> str:
     """The state in a sentence: ``in __init__ for 26 s at collector.py:20 Engine.load, waiting for a lock, not moving for 25 s``."""
     what = {"in __init__": "in __init__", "running": _running(row), "blocked": _running(row)}.get(row.state, row.words)
-    for_s = "" if isinstance(row.since_s, NotAvailable) or row.kind == "driver" else f" for {since(row.since_s)}"
+    for_s = "" if isinstance(row.since_s, NotAvailable) or row.kind == "driver" else f" for {age(row.since_s)}"
     at = f" at {shortened(place.where)}" if place.where else ""
     return f"{what}{for_s}{at}{_waiting(place, row.waits_for)}{_still(place)}"
 
@@ -173,7 +174,7 @@ def _waiting(place: RayThread, waits_for: Sequence[str]) -> str:
 def _still(place: RayThread) -> str:
     if isinstance(place.still_s, NotAvailable) or place.still_s < STANDS_S or place.waiting_for in _BLOCKING.values():
         return ""
-    return f", not moving for {since(place.still_s)}"
+    return f", not moving for {age(place.still_s)}"
 
 
 def _line(thread: RayThread) -> str:

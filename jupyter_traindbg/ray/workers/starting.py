@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...model import RayBuild, RayComing, RayRuntimeEnv, RayWorker
+from ...words.durations import age
 from .facts import Facts
 from .naming import tasks_of
-from .words import known, since
+from .words import known
 
 __all__ = ["with_builds", "with_coming", "with_environments"]
 
@@ -47,7 +48,7 @@ def _with_environment(
 
 
 def _waiting(row: RayWorker, how: str) -> RayWorker:
-    words = f"waiting for {since(known(row.since_s))} for its runtime_env{how}"
+    words = f"waiting for {age(known(row.since_s))} for its runtime_env{how}"
     return replace(row, state="building runtime_env", words=words)
 
 
@@ -61,7 +62,7 @@ def with_builds(facts: Facts, rows: Sequence[RayWorker], builds: Sequence[RayBui
     oldest = max(builds, key=lambda build: build.age_s)
     node = facts.nodes.get(oldest.node_id)
     on = f" on {node.name or node.ip}" if node is not None else ""
-    by = f" to be built: `{oldest.doing}` has been running{on} for {since(oldest.age_s)}"
+    by = f" to be built: `{oldest.doing}` has been running{on} for {age(oldest.age_s)}"
     return [
         row if wanted in told else replace(_waiting(row, by), tier=1)
         for row, wanted in zip(rows, _wanted(facts, rows), strict=True)
@@ -86,7 +87,7 @@ def with_coming(rows: Sequence[RayWorker], coming: Sequence[RayComing]) -> list[
 
 
 def _with_coming(row: RayWorker, coming: Sequence[RayComing], registering: bool) -> RayWorker:
-    for_s = f" for {since(known(row.since_s))}"
+    for_s = f" for {age(known(row.since_s))}"
     if not coming:
         if known(row.since_s) < BEGINS_S:
             return row
@@ -94,14 +95,14 @@ def _with_coming(row: RayWorker, coming: Sequence[RayComing], registering: bool)
     oldest = max(one.age_s for one in coming)
     n = len(coming)
     if registering:
-        words = f"registering{for_s}: {_processes(n)} up and cannot register with {'its' if n == 1 else 'their'} node, for {since(oldest)}"
+        words = f"registering{for_s}: {_processes(n)} up and cannot register with {'its' if n == 1 else 'their'} node, for {age(oldest)}"
         return replace(row, state="registering", tier=1, words=words)
     phases = ", ".join(
         f"{sum(one.phase == phase for one in coming)} {phase}"
         for phase in ("importing", "registering")
         if any(one.phase == phase for one in coming)
     )
-    words = f"has its resources{for_s}: {_processes(n)} coming up ({phases or 'not looked at'}), the oldest for {since(oldest)}"
+    words = f"has its resources{for_s}: {_processes(n)} coming up ({phases or 'not looked at'}), the oldest for {age(oldest)}"
     return replace(row, tier=1, words=words)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...model import Maybe, NotAvailable
+from ...words.durations import age
 
-__all__ = ["amount", "called", "for_time", "known", "resources", "since"]
+__all__ = ["amount", "called", "for_time", "known", "resources"]
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"))
 _BYTES = ("memory", "object_store_memory")
@@ -22,19 +23,9 @@ def known(seconds: Maybe[float]) -> float:
     return 0.0 if isinstance(seconds, NotAvailable) else seconds
 
 
-def since(seconds: float) -> str:
-    """``26 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
-    whole = round(max(0.0, seconds))
-    for length, unit, below, below_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= length:
-            rest = whole % length // below
-            return f"{whole // length} {unit}" + (f" {rest} {below_unit}" if rest else "")
-    return f"{whole} s"
-
-
 def for_time(seconds: Maybe[float]) -> str:
     """`` for 26 s``; nothing where it is not known."""
-    return "" if isinstance(seconds, NotAvailable) else f" for {since(seconds)}"
+    return "" if isinstance(seconds, NotAvailable) else f" for {age(seconds)}"
 
 
 def resources(required: Mapping[str, float]) -> str:

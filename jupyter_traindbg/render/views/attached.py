@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...language import text
 from ...model import Attached, Rank
+from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Inline, Line, Span, Table
 from ..common import DASH, measured
 from ..grouping import group_by, named
-from ..units import duration, plural
+from ..units import plural
 
 NEXT = ("%watch", "%diagnose", "%plot", "%stacks", "%grads", "%lr", "%memory", "%gpu")
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 from ...language import text
 from ...model import Changed, GroupChange, NotAvailable, RankChange
 from ...step_numbers import from_step
+from ...words.durations import duration
 from ...words.ranks import compact_ranks
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured, notes_of
 from ..findings import tone
 from ..grouping import group_by
 from ..notations import settings
-from ..units import duration, number, plural
+from ..units import number, plural
 
 DIFFERENT = 6
 """So many groups of ranks that differ are shown in full."""

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from ...language import text
 from ...model import Checkpoint, CheckpointRank, NotAvailable
 from ...step_numbers import step_words
+from ...words.durations import duration
 from ...words.ranks import compact_ranks
 from ..blocks import Answer, Block, Column, Inline, Items, Pair, Pairs, Span, Table, Tone
 from ..common import DASH, measured, median
 from ..grouping import group_by
 from ..notations import sizes
-from ..units import duration, plural, size
+from ..units import plural, size
 
 ROWS = 12
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import Collective, Collectives, Group, Maybe, NotAvailable, RankCollectives
+from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..collective_rows import DONE, RankRow, families_of, family_of, family_of_group, identity, row_of
@@ -16,7 +17,7 @@ from ..findings import tone
 from ..grouping import group_by
 from ..links import placed
 from ..notations import durations
-from ..units import count, duration, plural
+from ..units import count, plural
 
 FAMILIES = 5
 """Columns of groups in the matrix; the others are in the table of groups."""

@@ -8,9 +8,10 @@ from typing import Any
 
 from ...language import text
 from ...model import ConfigPreflight, Given, Machine, MemoryEstimate, NotAvailable, Plan
+from ...words.durations import duration
 from ..blocks import Answer, Bar, Block, Column, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
 from ..common import DASH, measured
-from ..units import duration, plural, size
+from ..units import plural, size
 from . import ray_preflight
 from .preflight import verdict
 

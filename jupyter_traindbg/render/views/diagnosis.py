@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from ...language import text
 from ...model import Check, Diagnosis, RankState
 from ...ray.workers.naming import together
+from ...words.durations import age, duration
 from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured
 from ..grouping import group_by
 from ..links import placed
 from ..notations import ages
-from ..units import age, duration
 
 ORDER = ("stopped", "ended", "not seen", "not known", "computing", "starting", "waiting", "stepping", "idle")
 """The odd ones first: what most ranks do in a hung job is wait."""

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import Freed, Maybe, NotAvailable, RankFreed
+from ...words.durations import duration
 from ...words.ranks import compact_ranks
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import measured, notes_of
 from ..notations import durations, sizes
-from ..units import duration, size
+from ..units import size
 
 SHOWN = 20
 

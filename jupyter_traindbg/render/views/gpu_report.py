@@ -10,13 +10,14 @@ from dataclasses import fields
 
 from ...language import text
 from ...model import Device, DeviceProcess, GpuReport, NotAvailable
+from ...words.durations import duration
 from ...words.ranks import rank_list
 from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Span, Table, spans
 from ..common import DASH, measured
 from ..findings import tone
 from ..grouping import group_by
 from ..notations import sizes
-from ..units import duration, percent, plural, size
+from ..units import percent, plural, size
 
 IDENTITY = ("index", "uuid", "cuda_index", "mig_parent", "fault", "xids")
 """Fields of a device that are no measurements."""

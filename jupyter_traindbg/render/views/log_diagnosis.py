@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import Finding, LogDiagnosis, LogEvent, LogSource
+from ...words.durations import duration
 from ...words.ranks import compact_ranks
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..common import DASH, measured
 from ..grouping import named
 from ..notations import sizes
-from ..units import count, duration, plural, size
+from ..units import count, plural, size
 
 _LINE = 160
 _TODAY_S = 2 * 86400.0

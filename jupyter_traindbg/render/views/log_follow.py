@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import LogFollow, LogWriter, Maybe, NotAvailable
+from ...words.durations import duration
 from ..blocks import Answer, Block, Column, Inline, Line, Span, Table, Tone
 from ..common import DASH
 from ..links import placed
-from ..units import duration
 
 _COMMAND = 80
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from ...language import text
 from ...model import AllReduce, Finding, Interface, Maybe, NotAvailable, Preflight, PreflightHost, PreflightPort
+from ...words.durations import duration
 from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Pair, Pairs, Span, Table, Tone
 from ..common import DASH, measured
 from ..notations import durations, sizes_per_s, unit_of
 from ..short_commands import short_command
-from ..units import duration, plural, size
+from ..units import plural, size
 
 HOLDER = 60
 """Characters of the command that holds a port."""

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...language import text
 from ...model import Given, Maybe, NotAvailable, RayNode, RayWorkerTrial
+from ...words.durations import duration
 from ..blocks import Block, Column, Inline, Line, Pair, Pairs, Span, Table
 from ..common import DASH, measured
 from ..notations import durations, sizes
-from ..units import duration, size
+from ..units import size
 
 __all__ = ["nodes", "trial"]
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ...language import text
 from ...model import RayRescue, RayRescued
+from ...words.durations import duration
 from ..blocks import Answer, Block, Card, Fold, Inline, Items, Line, Pair, Pairs, Span, Tone
-from ..units import duration, plural
+from ..units import plural
 
 SHOWN = 12
 _ORDER = ("not done", "planned", "verified", "left")

@@ -15,13 +15,14 @@ from ...language import text
 from ...model import NO_WAIT, Maybe, NotAvailable, RayNode, RayWorker, RayWorkers
 from ...ray.workers.naming import together
 from ...ray.workers.words import called
+from ...words.durations import age, duration
 from ..blocks import Answer, Bar, Block, Card, Column, Fold, Inline, Items, Line, Part, Span, Table, Tone, spans
 from ..common import DASH, measured
 from ..findings import tone
 from ..grouping import group_by
 from ..links import placed
 from ..notations import ages, counts, sizes
-from ..units import age, count, duration, number, plural, size
+from ..units import count, number, plural, size
 
 CARDS, ROWS, ONE_BY_ONE = 6, 16, 120
 _MARKS: dict[int, tuple[str, Tone]] = {3: ("✖", "bad"), 2: ("▲", "warn"), 1: ("△", "muted")}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ...language import text
 from ...model import Report
+from ...words.durations import duration
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table
-from ..units import duration, plural, size
+from ..units import plural, size
 
 SHOWN = 6
 """Files or secrets in one cell."""

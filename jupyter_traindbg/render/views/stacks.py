@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from ...frames.whose import short_place
 from ...language import text
 from ...model import Frame, NotAvailable, Stacks, Wait, WaitKind
+from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
 from ...words.waits import at_moment
 from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
 from ..grouping import Caller, StackGroup, caller, group_by, group_stacks
-from ..units import duration, plural
+from ..units import plural
 
 OPEN, FOLDED, IDLE = 8, 24, 12
 """How many different stacks are shown in full, then as one line each that unfolds; the same for idle helpers."""

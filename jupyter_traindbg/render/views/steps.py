@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from ...model import RankSteps, Step, Steps
 from ...no_step import by_hand, by_hand_words, seen, why
 from ...step_parts import PARTS
+from ...words.durations import duration
 from ...words.ranks import compact_ranks
 from ..blocks import Bar, Block, Column, Curve, Fold, Inline, Items, Line, Part, Span, Table, spans
 from ..common import DASH, clock, finite, measured, median, notes_of, setting, spread, step_columns, value
 from ..grouping import group_by
 from ..notations import durations, printouts, settings, sizes
 from ..step_answer import answer, behind_by_rank, first_bad, late_ranks, shares_of, slowest, worth_a_look
-from ..units import duration, number, percent, plural, printed, size
+from ..units import number, percent, plural, printed, size
 
 LAST = 8
 FEW = 4

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...language import text
 from ...model import Target, Targets, names_to_type
+from ...words.durations import age
 from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, measured
 from ..grouping import group_by
 from ..short_commands import same_program, short_command, short_path
-from ..units import age, plural
+from ..units import plural
 
 SEPARATE = 8
 """The ranks of one launcher share a row where there are more than this and they differ only in rank and pid."""

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from ...frames.whose import short_place
 from ...language import text
 from ...model import Maybe, NotAvailable, ProcessThreads, Threads, ThreadUse, available
+from ...words.durations import duration
 from ...words.waits import at_moment
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table
 from ..common import DASH, notes_of
 from ..grouping import Caller, caller, group_by
 from ..notations import shares
-from ..units import duration, percent, plural
+from ..units import percent, plural
 
 BUSY = 0.005
 """A thread that uses less of a CPU does as good as nothing."""

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from ...language import text
 from ...model import CheckedFile, NotAvailable, StepNumber, Verified
 from ...step_numbers import step_words
+from ...words.durations import duration
 from ..blocks import Answer, Block, Column, Inline, Items, Span, Table, Tone
 from ..common import DASH, measured
 from ..grouping import group_by
-from ..units import duration, plural, size
+from ..units import plural, size
 
 TONES: dict[str, Tone] = {"good": "good", "extra": "info"}
 

@@ -9,11 +9,12 @@ from ...language import text
 from ...model import StepNumber, Watched, WatchedEvent, WatchedRank, WatchedSeries
 from ...step_numbers import behind, step_title
 from ...step_parts import PARTS
+from ...words.durations import duration
 from ..blocks import Answer, Bar, Block, Column, Curve, Inline, Items, Line, Part, Span, Table, Tone
 from ..columns import alike
 from ..common import DASH, clock, measured, step_columns, value
 from ..notations import durations, settings, shares, sizes, values
-from ..units import duration, number, percent, plural, size, steady
+from ..units import number, percent, plural, size, steady
 
 TONES: dict[str, Tone] = {
     "training": "good",

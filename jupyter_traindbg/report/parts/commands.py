@@ -7,7 +7,7 @@ import shlex
 
 from ...outside import procfs
 from ...render.blocks import Column, Inline, Span, Table
-from ...render.units import age
+from ...words.durations import age
 from ..context import Context, Part, Unavailable
 
 TITLE = "Processes and command lines"

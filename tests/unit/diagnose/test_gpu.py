@@ -177,7 +177,7 @@ def test_equal_xids_are_one_finding_dated_by_the_newest() -> None:
     xids = [Xid(31, 8000.0, 9), Xid(31, 60.0, 8), Xid(74, 5.0)]
     nvlink, faults = judge(replace(HEALTHY, xid_errors=3, xids=xids))
     assert "Xid 74" in nvlink.title
-    assert "2 in the kernel log, the last 60 s ago" in faults.evidence
+    assert "2 in the kernel log, the last 1 min ago" in faults.evidence
     assert faults.who == ["GPU 0", "pid 8", "pid 9"]
 
 

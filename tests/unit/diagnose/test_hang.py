@@ -32,7 +32,7 @@ from hang_evidence import (
 from jupyter_traindbg.diagnose import hang, running
 from jupyter_traindbg.diagnose.hang import again, order
 from jupyter_traindbg.diagnose.hang.case import Hit, build
-from jupyter_traindbg.diagnose.hang.words import and_list, seconds
+from jupyter_traindbg.diagnose.hang.words import and_list
 from jupyter_traindbg.model import (
     Diagnosis,
     Finding,
@@ -437,7 +437,6 @@ def test_calls_between_two_looks_count() -> None:
 
 
 def test_words() -> None:
-    assert [seconds(s) for s in (0.84, 12.2, 185, 7800)] == ["0.8 s", "12 s", "3 min 5 s", "2 h 10 min"]
     assert [and_list(x) for x in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
 
 

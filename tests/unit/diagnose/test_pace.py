@@ -137,7 +137,7 @@ def test_a_straggler_is_found_and_told_where_it_loses_its_time() -> None:
     assert (list(hit.ranks), finding.who) == ([2], ("rank 2",))
     assert finding.title == "Rank 2 takes 2.8 times as long as the others, which wait for it 65% of the time"
     assert finding.where == f"{FILE}:50 tokenise"
-    assert "the difference lies in waiting for data: 21.0 ms a step, the others 1.0 ms" in finding.evidence
+    assert "the difference lies in waiting for data: 21 ms a step, the others 1 ms" in finding.evidence
     assert any("num_workers" in step for step in finding.next_steps)
 
 

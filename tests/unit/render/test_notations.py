@@ -18,7 +18,8 @@ from jupyter_traindbg.render.blocks import Column, Inline, Notation, Span, Table
 from jupyter_traindbg.render.columns import alike, uniform
 from jupyter_traindbg.render.common import DASH, measured, setting, value
 from jupyter_traindbg.render.document import document
-from jupyter_traindbg.render.units import duration, percent, size
+from jupyter_traindbg.render.units import percent, size
+from jupyter_traindbg.words.durations import duration
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 DAY_S, HOUR_S = 86400.0, 3600.0

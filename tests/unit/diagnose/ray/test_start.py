@@ -103,7 +103,7 @@ def test_detached_actors_of_a_dead_job_are_the_root_of_the_wait() -> None:
     scene.actor(0, "waiting for resources", since_s=30.0)
     found = only(scene)
     assert (found.code, found.severity, found.who) == ("ray_leftovers", "warning", ("Cache[0]",))
-    assert found.title == "Left by job 01000000, which ended 5 min 0 s ago: Cache[0] still holds 4 CPU"
+    assert found.title == "Left by job 01000000, which ended 5 min ago: Cache[0] still holds 4 CPU"
     assert any(e.startswith("so: Collector[0] waits for CPU, held by Cache[0]") for e in found.evidence)
 
 

@@ -60,7 +60,7 @@ def test_a_sound_training_is_healthy_and_tells_what_was_looked_at() -> None:
     assert told["gradient scaler"] == ("fine", "none in use", "steps")
     assert told["memory"][0] == "not known"
     assert "too early to tell" in told["memory"][1]
-    assert told["data"] == ("fine", "2% of a step is waiting for it (1.0 ms)", "steps")
+    assert told["data"] == ("fine", "2% of a step is waiting for it (1 ms)", "steps")
 
 
 def test_what_could_not_be_looked_at_is_told_with_the_reason() -> None:
@@ -341,7 +341,7 @@ def at_data(line: Frame = ITEM) -> Sampled:
 def test_data_that_the_training_thread_makes_itself() -> None:
     finding = only(judged(sound(steps=steps(data_s=0.04), sampled=at_data())))
     assert (finding.code, finding.where) == ("data_wait", "/home/ada/data.py:17 Shards.__getitem__")
-    assert finding.title == "80% of a step is waiting for data: 40.0 ms of 50.0 ms"
+    assert finding.title == "80% of a step is waiting for data: 40 ms of 50 ms"
     assert "num_workers=4 would keep up, by these figures (this machine has 8 CPUs)." in finding.next_steps
     assert any(line.startswith("so: The training thread sleeps") for line in finding.evidence)
 
