@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from functools import cached_property
 
 from ..language import text
 from ..model import Ending, Frame, Look, Maybe, NotAvailable
+from ..terminal_codes import plain
 from . import kernel_log, launcher_log, procfs
 from .launcher_log import Said, signal_name
 from .memory_limit import group_folders
@@ -27,7 +27,6 @@ LINES = 20
 FEW_LOGS = 8
 TAIL_BYTES = 256 * 1024
 _NOT_KNOWN = NotAvailable("only its launcher was told, and wrote it nowhere")
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f]")
 _NOT_WATCHING = ("close", "_stop_workers", "_restart_workers", "_initialize_workers", "_rendezvous", "_exit_barrier")
 _TORCHRUNS_LOOP = ("torch/distributed/elastic/agent/server/api.py", "_invoke_run")
 _NAMES = ("python", "pt_main_thread")
@@ -97,7 +96,7 @@ def clean_tail(path: str, count: int = LINES) -> list[str]:
             raw = f.read(TAIL_BYTES).decode(errors="replace")
     except OSError:
         return []
-    lines = (_ANSI.sub("", line.rstrip("\r").rsplit("\r", 1)[-1]).rstrip() for line in raw.split("\n"))
+    lines = (plain(line.rstrip("\r").rsplit("\r", 1)[-1]).rstrip() for line in raw.split("\n"))
     return [line for line in lines if line.strip()][-count:]
 
 

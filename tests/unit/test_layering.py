@@ -18,7 +18,17 @@ MODULES = {
     for file in sorted((REPO / PACKAGE).rglob("*.py"))
 }
 
-LEAVES = ["_version", "command_lines", "commands", "documentation", "language", "model", "notebook", "step_parts"]
+LEAVES = [
+    "_version",
+    "command_lines",
+    "commands",
+    "documentation",
+    "language",
+    "model",
+    "notebook",
+    "step_parts",
+    "terminal_codes",
+]
 DATA = [
     "command_lines",
     "commands",
@@ -29,6 +39,7 @@ DATA = [
     "no_step",
     "step_numbers",
     "step_parts",
+    "terminal_codes",
     "words",
 ]
 MAY_IMPORT = {

@@ -9,19 +9,13 @@ import json
 import re
 from dataclasses import dataclass
 
+from ...terminal_codes import plain
+
 __all__ = ["LONGEST", "Said", "clean", "is_numbered", "pieces"]
 
 LONGEST = 4000
 """Characters of one line that are kept."""
 
-_ANSI = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links
-    r"|\x1b[ -/]*[0-Z\\^-~]"
-    r"|(?:\\x1b|\\033|\\u001b|\^\[)\[[0-9;]*m"  # written out by somebody's repr
-    r"|\[\d{1,2}(?:;\d{1,3})*m"  # what is left where the escape character was lost
-)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u200b\ufeff]")
 _QUOTE = re.compile(r"^\s{0,3}(?!>>>)(?:> ?)+")
 _COMMENT = re.compile(r"^# (?=\S)")
 _FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$")
@@ -73,10 +67,7 @@ def pieces(line: str) -> list[str]:
 
 def clean(line: str, *, numbered: bool = False) -> Said:
     """What `line` says. `numbered`: the source's lines begin with the number of their task (``srun -l``), see `is_numbered`."""
-    text = line
-    if "\x1b" in text or "m" in text:
-        text = _ANSI.sub("", text)
-    text = _CONTROL.sub("", text).rstrip()
+    text = plain(line).rstrip()
     if text.startswith('{"log":"'):
         text = _docker(text)
     if _FENCE.match(text):
@@ -150,4 +141,4 @@ def _docker(text: str) -> str:
     except ValueError:
         return text
     said = record.get("log")
-    return _ANSI.sub("", said).rstrip() if isinstance(said, str) else text
+    return plain(said).rstrip() if isinstance(said, str) else text

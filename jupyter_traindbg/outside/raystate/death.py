@@ -9,11 +9,11 @@ from typing import Any
 from ...frames.whose import library_frame
 from ...model import RayDeath
 from ...model.ray import DeathKind
+from ...terminal_codes import plain
 from .fields import identity, integer, text
 
-__all__ = ["of_actor", "of_task", "plain", "users_frame"]
+__all__ = ["of_actor", "of_task", "users_frame"]
 
-ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
 RAYS_OWN = re.compile(r"/ray/|^python/ray/|^<frozen |/(concurrent/futures|asyncio|threading)\b.*\.py$|\.pyx$")
 RAISED = re.compile(
@@ -100,11 +100,6 @@ ERROR_TYPES: Mapping[str, DeathKind] = {
     "WORKER_DIED": "crashed",
 }
 """By the ``error_type`` of a task."""
-
-
-def plain(words: str) -> str:
-    """Without the codes that colour a terminal."""
-    return ANSI.sub("", words)
 
 
 def of_actor(cause: Any) -> RayDeath | None:

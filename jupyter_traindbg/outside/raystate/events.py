@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model import RayEvent
-from .death import plain
+from ...terminal_codes import plain
 from .fields import identity, listed, number, text
 
 __all__ = ["events"]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...model import Maybe, NotAvailable, RayActor, RayJobInfo, RayPlacementGroup, RayRuntimeEnv, RayTask
+from ...terminal_codes import plain
 from . import death
 from .fields import identity, integer, listed, number, resources, seconds, text
 
@@ -31,7 +32,7 @@ def job(entry: Answer) -> RayJobInfo:
         driver_pid=known,
         driver_node_id=identity(entry.get("driver_node_id")),
         driver_ip=text(driver.get("node_ip_address")),
-        message=death.plain(text(entry.get("message"))),
+        message=plain(text(entry.get("message"))),
         started_at=seconds(entry.get("start_time"), "it has not started"),
         ended_at=seconds(entry.get("end_time"), "it has not ended"),
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import IO, Any
 
+from ...terminal_codes import plain
 from ..asking import as_text, regular
 from ..context import Context, Part, Unavailable
 from ..log_files import LogFile, find
@@ -68,7 +69,6 @@ _LITERALS = (
 )
 """One of these is in every line that the two expressions match; searched for in all of them at once."""
 _BLOCK = 1 << 20
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\n]*\x07|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass
@@ -238,7 +238,7 @@ def _clean(raw: bytes) -> str:
     if len(raw) > LONGEST_LINE:
         raw = raw[:LONGEST_LINE].rsplit(None, 1)[0]  # not within a word: half a secret would not be known as one
     text = raw.decode(errors="replace").rstrip("\r\n")
-    return _ANSI.sub("", text.rsplit("\r", 1)[-1]).rstrip()
+    return plain(text.rsplit("\r", 1)[-1]).rstrip()
 
 
 def _inside(file: LogFile, taken: dict[str, str]) -> str:
