@@ -6,29 +6,32 @@ A bar leaves nothing behind, also not in the notebook's file.
 from __future__ import annotations
 
 import sys
+import time
 from types import TracebackType
 from typing import Any
 
 from .notebook import NOTHING, in_notebook
 
-__all__ = ["BytesBar", "PartsBar"]
+__all__ = ["BytesBar", "CountBar", "PartsBar"]
 
 AT_LEAST_BYTES = 200_000_000
 """Less is written before a bar has been read."""
+SHOW_AFTER_S = 2.0
 
 
 class _Bar:
-    """Draws nothing where nobody looks."""
+    """Draws nothing where nobody looks. `widget`: also in a notebook, below the cell that runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, widget: bool = True) -> None:
+        self._widget = widget
         self._bar: Any = None
         self._place: Any = None
 
     def _draw(self, **options: Any) -> None:
         try:
-            if in_notebook():
+            if in_notebook() and self._widget:
                 self._draw_widget(options)
-            elif sys.stderr.isatty():
+            elif sys.stderr is not None and sys.stderr.isatty():
                 from tqdm import tqdm
 
                 self._bar = tqdm(leave=False, **options)
@@ -41,6 +44,10 @@ class _Bar:
 
         self._bar = tqdm(leave=False, display=False, **options)
         self._place = display(self._bar.container, display_id=True)
+
+    def _reach(self, done: int) -> None:
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
         if self._bar is not None:
@@ -58,19 +65,36 @@ class _Bar:
 class BytesBar(_Bar):
     """Call it with how many bytes of how many are done; appears with the first call, and not for little."""
 
-    def __init__(self, title: str) -> None:
-        super().__init__()
-        self._title = title
+    def __init__(self, title: str, at_least: int = AT_LEAST_BYTES, widget: bool = True) -> None:
+        super().__init__(widget)
+        self._title, self._at_least = title, at_least
         self._undecided = True
 
     def __call__(self, done: int, total: int) -> None:
-        if self._undecided and total >= AT_LEAST_BYTES and done < total:
+        if self._undecided and total >= self._at_least and done < total:
             self._undecided = False
-            self._draw(total=total, desc=self._title, unit="B", unit_scale=True)
-        if self._bar is not None:
-            self._bar.update(done - self._bar.n)
+            self._draw(total=total, desc=self._title, unit="iB", unit_scale=True, unit_divisor=1024)
+        self._reach(done)
 
     def __enter__(self) -> BytesBar:
+        return self
+
+
+class CountBar(_Bar):
+    """Call it with how many of `total` are done; appears where they take more than a moment."""
+
+    def __init__(self, title: str, total: int, unit: str) -> None:
+        super().__init__()
+        self._options = {"total": total, "desc": title, "unit": unit}
+        self._show_at: float | None = time.monotonic() + SHOW_AFTER_S
+
+    def __call__(self, done: int) -> None:
+        if self._show_at is not None and time.monotonic() > self._show_at:
+            self._show_at = None
+            self._draw(initial=done, **self._options)
+        self._reach(done)
+
+    def __enter__(self) -> CountBar:
         return self
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import BadCheckpoint
 from ..language import text
 from ..model import NA, CheckedFile, Finding, Maybe, Verified, things
+from ..progress import BytesBar
 from . import manifest
 from .manifest import Manifest, Written
 
@@ -39,8 +38,7 @@ def verify(directory: str | os.PathLike[str]) -> Verified:
         if not manifest.is_ours(path):
             raise
         return _unreadable(path, e, time.monotonic() - began)
-    with _progress(sum(w.bytes for w in found.files.values())) as tell:
-        files = [_check(path, name, written, tell) for name, written in sorted(found.files.items())]
+    files = _checked(path, found)
     size = (path / manifest.NAME).stat().st_size
     own = CheckedFile(manifest.NAME, "good" if found.sealed else "damaged", size, size, None, "")
     files = [own, *files, *_extra(path, found)]
@@ -55,6 +53,18 @@ def verify(directory: str | os.PathLike[str]) -> Verified:
         notes=tuple(found.notes),
         verdict=tuple(_findings(files, found)),
     )
+
+
+def _checked(path: Path, found: Manifest) -> list[CheckedFile]:
+    total, done = sum(written.bytes for written in found.files.values()), 0
+
+    def tell(n: int) -> None:
+        nonlocal done
+        done += n
+        bar(done, total)
+
+    with BytesBar("verify", PROGRESS_FROM, widget=False) as bar:
+        return [_check(path, name, written, tell) for name, written in sorted(found.files.items())]
 
 
 def _unreadable(path: Path, error: BadCheckpoint, taken_s: float) -> Verified:
@@ -105,24 +115,6 @@ def _digest(file: Path, tell: Callable[[int], object]) -> tuple[str, int]:
             total += n
             tell(n)
     return digest.hexdigest(), total
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], object]]:
-    """A progress bar for what takes seconds, where somebody sits at a terminal and tqdm is there; else nothing."""
-    bar = None
-    if total > PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
-        try:
-            from tqdm.auto import tqdm
-
-            bar = tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024, desc="verify", leave=False)
-        except ImportError:
-            bar = None  # the bar is a comfort, the checksums are the point
-    try:
-        yield (lambda n: None) if bar is None else bar.update
-    finally:
-        if bar is not None:
-            bar.close()
 
 
 def _extra(directory: Path, found: Manifest) -> list[CheckedFile]:

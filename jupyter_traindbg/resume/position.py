@@ -6,14 +6,12 @@ import contextlib
 import itertools
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..agent import epochs
 from ..errors import UsageError
-
-SHOW_AFTER_S = 2.0
+from ..progress import CountBar
 
 
 def restore(rng: Mapping[str, Any]) -> list[str]:
@@ -146,30 +144,17 @@ def _set_epochs(base: Any, numbers: Mapping[str, int]) -> None:
 
 def _skip_batches(iterator: Any, batches: int) -> Any:
     """Take `batches` from `iterator` and drop them, showing how far it is where it takes long."""
-    began, bar = time.monotonic(), None
-    for taken in range(batches):
-        try:
-            next(iterator)
-        except StopIteration:
-            raise UsageError(
-                f"the loader ended after {taken} batches; the saved job had taken {batches}",
-                "build the loader as the saved job did",
-            ) from None
-        if bar is None and time.monotonic() - began > SHOW_AFTER_S:
-            bar = _bar(batches, taken)
-        if bar is not None:
-            bar.update(1)
-    if bar is not None:
-        bar.close()
+    with CountBar("traindbg: back to the batch", batches, "batch") as bar:
+        for taken in range(batches):
+            try:
+                next(iterator)
+            except StopIteration:
+                raise UsageError(
+                    f"the loader ended after {taken} batches; the saved job had taken {batches}",
+                    "build the loader as the saved job did",
+                ) from None
+            bar(taken + 1)
     return iterator
-
-
-def _bar(batches: int, taken: int) -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:  # an ornament
-        return None
-    return tqdm(total=batches, initial=taken, desc="traindbg: back to the batch", unit="batch", leave=False)
 
 
 def _skip_indices(loader: Any, batches: int) -> Any:

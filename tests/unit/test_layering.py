@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "tasks": ["errors"],  # work beside the rest, waited for with a deadline
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", "tasks", *DATA],
-    "checkpoints": ["agent.checkpoint.seal", *DATA],  # files on disk, no job
+    "checkpoints": ["agent.checkpoint.seal", "progress", *DATA],  # files on disk, no job
     "step_numbers": ["language", "model"],
     "schedules": ["model"],  # pure: which ranks follow one schedule
     "no_step": ["language", "model"],
@@ -191,7 +191,7 @@ MAY_IMPORT = {
     "ray.report": ["attach", "outside", "ray.workers", *DATA],
     "prepared": ["_version", "agent"],
     "ray.hook": ["_version", "attach.payload"],
-    "resume": ["_version", "agent", "checkpoints", *DATA],
+    "resume": ["_version", "agent", "checkpoints", "progress", *DATA],
     "render": [
         "documentation",
         "notebook",
@@ -258,9 +258,10 @@ STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
     "attach.pending": set(),
     "attach.tracee": set(),
     "attach.ptrace": {"pyinjector"},  # on machines other than x86-64
-    "checkpoints": {"tqdm"},  # reads torch's files without torch
+    "checkpoints": set(),  # reads torch's files without torch
     "outside.nvml_helper": {"pynvml"},
     "preflight.worker": {"torch"},
+    "progress": {"IPython", "tqdm"},  # a bar is a comfort
     "preflight.worker_trial.inside": set(),  # travels by value into a Ray worker
     "attach.ray.helper": {"ray"},  # travels by value into a Ray worker that has nothing of ours
     "attach.ray.wire": set(),

@@ -15,7 +15,6 @@ from jupyter_traindbg import checkpoints
 from jupyter_traindbg.errors import UsageError
 from jupyter_traindbg.magics import base
 from jupyter_traindbg.magics import checkpoint as verb
-from jupyter_traindbg.progress import BytesBar
 
 
 class Noted:
@@ -102,36 +101,3 @@ def test_looking_needs_no_job(option: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(checkpoints, option, seen.append)
     assert typed(f"--{option} some/where") == []
     assert seen == ["some/where"]
-
-
-# --- the bar -----------------------------------------------------------------------------------------------------------
-
-
-class Terminal:
-    """A stderr that may be a terminal."""
-
-    def __init__(self, tty: bool) -> None:
-        self.tty, self.said = tty, ""
-
-    def isatty(self) -> bool:
-        return self.tty
-
-    def write(self, words: str) -> int:
-        self.said += words
-        return len(words)
-
-    def flush(self) -> None:
-        """Nothing to do."""
-
-
-@pytest.mark.parametrize(("tty", "total", "drawn"), [(True, 10**9, True), (True, 10**6, False), (False, 10**9, False)])
-def test_a_bar_is_drawn_where_somebody_looks_and_it_takes_a_while(
-    tty: bool, total: int, drawn: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    terminal = Terminal(tty)
-    monkeypatch.setattr("sys.stderr", terminal)
-    with BytesBar("saving") as bar:
-        bar(0, total)
-        bar(total // 2, total)
-        bar(total, total)
-    assert ("saving" in terminal.said) == drawn
