@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import bz2
-import codecs
-import gzip
-import lzma
 import os
 import shutil
 import stat
 import subprocess
 import tempfile
 import time
-import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
 
 from .context import Unavailable
 
-__all__ = ["as_text", "first_line", "regular", "text_of", "tool"]
-
-
-MOST_COPIED = 200_000_000
-_OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+__all__ = ["first_line", "regular", "text_of", "tool"]
 
 
 def regular(path: str) -> int:
@@ -44,38 +33,6 @@ def text_of(path: str, most_bytes: int) -> str:
     if b"\0" in raw[:4096] and not raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Unavailable(f"{path} is no text file")
     return raw.decode("utf-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", errors="replace")
-
-
-def as_text(fd: int, name: str, ends: float) -> int:
-    """`fd`, or in its place a descriptor of its text in UTF-8 where it is compressed or UTF-16: 200 MB of it, until `ends`.
-
-    Raises `Unavailable` for what is no text.
-    """
-    head = os.pread(fd, 4096, 0)
-    if opener := _OPENERS.get(os.path.splitext(name)[1].lower()):
-        with open(fd, "rb") as packed, opener(packed) as stream:
-            return _copied(stream, "utf-8", name, ends)
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        with open(fd, "rb") as stream:
-            return _copied(stream, "utf-16", name, ends)
-    if b"\0" in head:
-        os.close(fd)
-        raise Unavailable("it is no text")
-    return fd
-
-
-def _copied(stream: IO[bytes], encoding: str, name: str, ends: float) -> int:
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    copied = 0
-    with tempfile.TemporaryFile() as plain:
-        try:
-            while copied < MOST_COPIED and time.monotonic() < ends and (chunk := stream.read(1 << 20)):
-                copied += plain.write(decoder.decode(chunk).encode())
-        except (EOFError, zlib.error, lzma.LZMAError, OSError) as e:
-            if not copied:
-                raise Unavailable(f"{name} cannot be unpacked: {e}") from None
-        plain.seek(0)
-        return os.dup(plain.fileno())
 
 
 def first_line(path: str) -> str:

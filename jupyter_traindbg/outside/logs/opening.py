@@ -40,8 +40,17 @@ _TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x08\x1b")
 class Opened:
     """An open log. Iterate over `blocks` once; `note` and `bytes_read` are right afterwards."""
 
-    def __init__(self, name: str, stream: IO[bytes], size_bytes: int, *, ends: float, end_bytes: int = 0) -> None:
-        """`end_bytes` at the end are read in any case; 0 for what has no end that can be jumped to."""
+    def __init__(
+        self,
+        name: str,
+        stream: IO[bytes],
+        size_bytes: int,
+        *,
+        ends: float,
+        end_bytes: int = 0,
+        only: tuple[int, int] | None = None,
+    ) -> None:
+        """`end_bytes` at the end are read in any case; 0 for what has no end that can be jumped to. `only`: see `open_log`."""
         self.name = name
         self.size_bytes = size_bytes
         self.bytes_read = 0
@@ -49,6 +58,9 @@ class Opened:
         self._stream = stream
         self._ends = ends
         self._end_bytes = end_bytes
+        self._only = only if end_bytes else None
+        self._gap_at = 0
+        self._torn = False
         self._left = b""
 
     def blocks(self) -> Iterator[bytes]:
@@ -72,6 +84,9 @@ class Opened:
         while block:
             if decoder is not None:
                 block = decoder.decode(block).encode("utf-8", "replace")
+            if self._torn:
+                block = block[block.find(b"\n") + 1 :]
+                self._torn = False
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield self._left + block[:cut]
@@ -81,8 +96,12 @@ class Opened:
                 self._left = b""
             else:
                 self._left += block
-            if time.monotonic() > self._ends and not self._skip_to_end():
-                break
+            if time.monotonic() > self._ends:
+                if not self._skip_to_end():
+                    break
+            elif self._only is not None and self.bytes_read >= self._only[0]:
+                self._skip_to_last(self._only[1])
+                self._only = None
             block = self._read(BLOCK_BYTES)
         if self._left:
             yield self._left
@@ -93,16 +112,21 @@ class Opened:
         if not self._end_bytes:
             self.note = f"read in part: the first {_mib(self.bytes_read)}, in the time given"
             return False
-        here = self._stream.tell()
-        if self.size_bytes - here > self._end_bytes:
-            self._stream.seek(-self._end_bytes, os.SEEK_END)
-            self.note = (
-                f"read in part: the first {_mib(here)} and the last {_mib(self._end_bytes)} of {_mib(self.size_bytes)}; "
-                f"line numbers after the gap count from it"
-            )
-            self._left += b"\n"
+        self._skip_to_last(self._end_bytes)
         self._ends = float("inf")  # the rest is short
         return True
+
+    def _skip_to_last(self, n: int) -> None:
+        """Leaves out what lies before the last `n` bytes, and the line in which it begins and the one in which it ends."""
+        here = self._stream.tell()
+        if self.size_bytes - here > n:
+            self._stream.seek(-n, os.SEEK_END)
+            self._gap_at = self._gap_at or here
+            self.note = (
+                f"read in part: the first {_mib(self._gap_at)} and the last {_mib(n)} of {_mib(self.size_bytes)}; "
+                f"line numbers after the gap count from it"
+            )
+            self._left, self._torn = b"\n", True
 
     def _read(self, most: int) -> bytes:
         try:
@@ -147,8 +171,12 @@ class Opened:
         self._stream.close()
 
 
-def open_log(path: str, name: str, *, ends: float, end_bytes: int = END_BYTES) -> Opened:
+def open_log(
+    path: str, name: str, *, ends: float, end_bytes: int = END_BYTES, only: tuple[int, int] | None = None
+) -> Opened:
     """Opens `path` (``-`` is standard input) for reading until `ends`, on the clock of `time.monotonic`; the last `end_bytes` in any case.
+
+    `only`: of a file that is longer, so many of its first bytes and so many of its last are enough.
 
     Raises `BadLog` where it cannot be opened, is a directory or device, or holds a format that is not read.
     """
@@ -173,7 +201,7 @@ def open_log(path: str, name: str, *, ends: float, end_bytes: int = END_BYTES) -
         raw.close()
         unpacked = cast(Any, opener)(path, "rb")
         return Opened(name, unpacked, about.st_size, ends=ends)
-    return Opened(name, raw, about.st_size, ends=ends, end_bytes=end_bytes)
+    return Opened(name, raw, about.st_size, ends=ends, end_bytes=end_bytes, only=only)
 
 
 def decoder_for(first: bytes, name: str) -> tuple[codecs.IncrementalDecoder | None, int]:

@@ -1,23 +1,26 @@
 """The logs: their last 500 lines, all errors with what stands around them, and what NCCL said of itself. Cleaned of colours and bars.
 
-Reads 50 MB of the beginning and 150 MB of the end of each at about 100 MB/s, and stops where its time is over.
+Reads 50 MB of the beginning and 150 MB of the end of each at about 100 MB/s; where its time is over, only the last 8 MB more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
+import stat
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import IO, Any
+from typing import Any
 
+from ...errors import BadLog
+from ...outside.logs.opening import open_log
 from ...terminal_codes import plain
-from ..asking import as_text, regular
 from ..context import Context, Part, Unavailable
 from ..log_files import LogFile, find
 
@@ -68,7 +71,6 @@ _LITERALS = (
     *(b"SIG", b"ssertion", b"terminate called", b"Bus error", b"Disk quota", b"No space left"),
 )
 """One of these is in every line that the two expressions match; searched for in all of them at once."""
-_BLOCK = 1 << 20
 
 
 @dataclass
@@ -97,6 +99,9 @@ def collect(context: Context) -> Part:
         share_s = max(0.2, context.left_s() / (len(files) - i))
         try:
             read = _read(file, time.monotonic() + share_s, min(LAST_BYTES, ALL_BYTES // len(files)))
+        except BadLog as e:
+            missing.append(f"{file.name}: {e.cause}")
+            continue
         except (Unavailable, OSError) as e:
             missing.append(f"{file.name}: {e.strerror if isinstance(e, OSError) and e.strerror else e}")
             continue
@@ -130,22 +135,43 @@ def _texts(name: str, file: LogFile, read: _Read) -> dict[str, str]:
 
 
 def _read(file: LogFile, ends: float, most_bytes: int) -> _Read:
-    read = _Read()
-    with os.fdopen(as_text(regular(file.path), file.name, ends), "rb") as f:
-        read.size_bytes = os.fstat(f.fileno()).st_size
-        read.last.extend(_last_lines(f.fileno(), read.size_bytes, most_bytes))
-        _search(read, _blocks(f, read.size_bytes, ends))
+    if not stat.S_ISREG(os.stat(file.path).st_mode):
+        raise Unavailable(f"{file.path} is no regular file")
+    read, end = _Read(), bytearray()
+    with contextlib.closing(open_log(file.path, "it", ends=ends, only=(HEAD_BYTES, TAIL_BYTES))) as opened:
+        _search(read, _remembered(_whole_lines(opened.blocks()), end, most_bytes))
+    if opened.note and not read.lines:
+        raise Unavailable(opened.note)
+    read.size_bytes, read.note = opened.size_bytes, opened.note
+    read.last.extend(_last_lines(bytes(end), torn=len(end) == most_bytes))
     read.errors = _bounded(read.errors, most_bytes)
     return read
 
 
-def _search(read: _Read, blocks: Iterable[tuple[bytes, str]]) -> None:
+def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Of a line that comes in several blocks only the first."""
+    torn = False
+    for block in blocks:
+        rest = block.partition(b"\n")[2] if torn else block
+        torn = not block.endswith(b"\n")
+        if rest:
+            yield rest + b"\n" if torn else rest
+
+
+def _remembered(blocks: Iterable[bytes], end: bytearray, most: int) -> Iterator[bytes]:
+    """All of them; `end` has the last bytes of what has passed."""
+    for block in blocks:
+        end += block
+        del end[:-most]
+        yield block
+
+
+def _search(read: _Read, blocks: Iterable[bytes]) -> None:
     """Find what speaks of errors, and what NCCL says. Lines of a block in which no literal stands are only counted."""
     finder = _finder()
     before: deque[tuple[int, bytes]] = deque(maxlen=AROUND_BEFORE)
     after = 0
-    for block, note in blocks:
-        read.note = note or read.note
+    for block in blocks:
         lines = block.removesuffix(b"\n").split(b"\n")
         marked = _marked(finder, block, lines)
         first = read.lines + 1
@@ -188,26 +214,6 @@ def _finder() -> Any:
     return ahocorasick_rs.BytesAhoCorasick(list(_LITERALS))
 
 
-def _blocks(f: IO[bytes], size: int, ends: float) -> Iterator[tuple[bytes, str]]:
-    """About 1 MB of whole lines at a time, and a note where something was left out. A line of more than that is cut."""
-    note = ""
-    while block := f.read(_BLOCK):
-        if not block.endswith(b"\n"):
-            block += f.readline(_BLOCK)
-            while not block.endswith(b"\n") and (rest := f.readline(_BLOCK)) and not rest.endswith(b"\n"):
-                pass
-        yield block, note
-        note = ""
-        if time.monotonic() > ends:
-            yield b"", f"only its first {f.tell():,} bytes were searched for errors, for want of time"
-            return
-        if HEAD_BYTES < f.tell() < size - TAIL_BYTES:
-            left_out = size - TAIL_BYTES - f.tell()
-            f.seek(left_out, os.SEEK_CUR)
-            f.readline(_BLOCK)
-            note = f"{left_out:,} bytes in its middle were not searched for errors; line numbers after them count from there"
-
-
 def _keep(read: _Read, lines: list[tuple[int, bytes]]) -> None:
     """The first two thirds and the last third of what there is room for."""
     read.errors += [f"{number:>8}  {_clean(raw)}" for number, raw in lines]
@@ -224,11 +230,9 @@ def _bounded(lines: list[str], most: int) -> list[str]:
     return lines
 
 
-def _last_lines(fd: int, size: int, most: int) -> list[str]:
-    """The last lines, from the end backwards, whatever lies before them."""
-    start = max(0, size - most)
-    raw = os.pread(fd, most, start)
-    lines = raw.split(b"\n")[1 if start else 0 :]
+def _last_lines(end: bytes, *, torn: bool) -> list[str]:
+    """The last lines of a text that ends like this; of the first of them there is only a part where it is `torn`."""
+    lines = end.split(b"\n")[torn:]
     kept = [_clean(line) for line in lines[-4 * LAST_LINES :]]
     return [line for line in kept if line.strip()][-LAST_LINES:]
 

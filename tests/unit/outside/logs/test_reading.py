@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import json
 import lzma
+import math
 import os
 import threading
 import time
@@ -199,6 +201,19 @@ def test_when_the_time_is_up_the_end_is_still_read(tmp_path: Path) -> None:
     assert read_of_it.endswith(b"line\nValueError: the end\n")
     assert len(read_of_it) < len(text) / 2
     assert "read in part: the first 65536 bytes and the last 1000 bytes of 2 MiB" in opened.note
+
+
+def test_of_a_long_log_its_beginning_and_its_end_are_enough(tmp_path: Path) -> None:
+    text = "first\n" + "a secret of many words\n" * 200_000 + "last\n"
+    log = file(tmp_path, text.encode())
+    with contextlib.closing(opening.open_log(str(log), "a.log", ends=math.inf, only=(2000, 2000))) as opened:
+        lines = b"".join(opened.blocks()).splitlines()
+    assert (lines[0], lines[-1]) == (b"first", b"last")
+    assert set(lines[1:-1]) == {b"a secret of many words", b""}, "none is torn"
+    assert len(lines) < 100_000
+    with contextlib.closing(opening.open_log(str(log), "a.log", ends=math.inf, only=(2000, 10**7))) as opened:
+        assert b"".join(opened.blocks()) == text.encode()
+        assert opened.note == ""
 
 
 def test_a_notebook_is_what_its_cells_printed(tmp_path: Path) -> None:
