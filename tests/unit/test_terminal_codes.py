@@ -18,6 +18,7 @@ from jupyter_traindbg.terminal_codes import plain
         ("\x1b(Bcharset\x1b=", "charset"),
         (r"\x1b[31mwritten\033[0m out\u001b[1m", "written out"),
         ("[31mescape lost[0m", "escape lost"),
+        ("[5m ago] saved", "[5m ago] saved"),
         ("bell\x07, back\x08space, \x00, zero\u200bwidth\ufeff", "bell, backspace, , zerowidth"),
         ("\ttab, line\nend, [PG 1] m[0] x[12]m", "\ttab, line\nend, [PG 1] m[0] x[12]m"),
     ],
