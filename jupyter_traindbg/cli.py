@@ -126,13 +126,15 @@ def _parser(words: Sequence[str]) -> Parser:
     """All verbs; only the one that `words` ask for is imported."""
     parser = Parser(prog="traindbg", description="Attach to a training job that is already running.")
     parser.add_argument("--version", action="version", version=f"traindbg {__version__}")
+    base.add_verbose(parser)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     names = commands.verbs()
-    asked = [name for name in names if _spelt(name) in words[:1]] or names
-    if words and not words[0].startswith("-") and len(asked) == len(names):
-        near = difflib.get_close_matches(words[0], map(_spelt, names), 1)
+    first = next((word for word in words if word not in ("-v", "--verbose")), "-")
+    asked = [name for name in names if _spelt(name) == first] or names
+    if not first.startswith("-") and len(asked) == len(names):
+        near = difflib.get_close_matches(first, map(_spelt, names), 1)
         step = f"did you mean `traindbg {near[0]}`? " if near else ""
-        raise UsageError(f"there is no verb {words[0]!r}", f"{step}`traindbg --help` shows all")
+        raise UsageError(f"there is no verb {first!r}", f"{step}`traindbg --help` shows all")
     for name in asked:
         summary = (base.load(name).__doc__ or "").strip()
         sub = base.complete_parser(verbs.add_parser(_spelt(name), help=summary), name)

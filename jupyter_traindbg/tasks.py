@@ -6,6 +6,7 @@ whoever waits for it nor the end of the interpreter, as a thread of a `ThreadPoo
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -13,8 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from .errors import DeadlineExceeded, TraindbgError
+from .verbose import milliseconds
 
 __all__ = ["Task", "each"]
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 512
 """Asked at the same time: with fewer threads than stuck ranks, their deadlines would add up."""
@@ -36,11 +40,13 @@ class Task(Generic[T]):
         threading.Thread(target=self._run, name=f"traindbg-{name}", daemon=True).start()
 
     def _run(self) -> None:
+        began = time.monotonic()
         try:
             self._answer.append(self._function())
         except BaseException as e:  # noqa: BLE001
             self._error = e  # raised again by whoever waits for the answer
         finally:
+            log.debug("%s: %s, after %s", self._name, self._error or "done", milliseconds(began))
             self._done.set()
 
     def wait(self, ends: float) -> bool:
@@ -80,7 +86,7 @@ def each(
     `ask` keeps `deadline_s` itself; one that has not come back `grace_s` after it has a `DeadlineExceeded` for its answer. Raises what
     `ask` raises besides `TraindbgError`. A thread costs 0.1 ms, and is made where the others have not done all yet.
     """
-    asking = _Asking(items, ask)
+    asking, began = _Asking(items, ask), time.monotonic()
     for _ in range(min(at_once, len(items))):
         if not asking.waiting:
             break
@@ -89,6 +95,7 @@ def each(
         asking.done.wait(deadline_s + grace_s)
     finally:  # also where somebody interrupts it
         asking.waiting.clear()
+        log.debug("%d of %d are done, after %s", asking.through, len(items), milliseconds(began))
     late = DeadlineExceeded(f"no answer came in {deadline_s:.3g} s")
     return [(item, asking.answer(n, late)) for n, item in enumerate(items)]
 
@@ -117,6 +124,10 @@ class _Asking(Generic[S, T]):
                 self._answers[n] = e
             if len(self._answers) == len(self._items):
                 self.done.set()
+
+    @property
+    def through(self) -> int:
+        return len(self._answers)
 
     def answer(self, n: int, late: DeadlineExceeded) -> T | TraindbgError:
         """Of item number `n`; `late` where there is none. Raises an error that is none of ours."""

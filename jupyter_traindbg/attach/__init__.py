@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from importlib import import_module
 
@@ -9,16 +10,25 @@ from ..errors import AmbiguousTarget, NoTarget, UnknownTarget
 from ..model import TargetName, names_to_type, parse_target
 from .base import Link, Way
 
+log = logging.getLogger(__name__)
+
 _RAY_JOB = re.compile(r"[0-9a-f]{8}|raysubmit_\w+")
 _PID = re.compile(r"(?i)(?:pid|process)[ =:]+(\d+)")
 WAYS = {"process": "process", "kernel": "kernel", "launcher": "torchrun", "self": "local", "socket": "agent_socket"}
 """The module by the kind of the target. A Ray job, whose processes may be anywhere, is `jupyter_traindbg.ray.job`'s."""
+SPELLED_OUT = 64
+"""Processes that are told of one by one, of a job or of a machine."""
 
 
 def resolve(named: TargetName, deadline_s: float) -> list[Link]:
     """The links that a target names. Raises what the way in raises."""
     way: Way = import_module(f"{__name__}.{WAYS[named.kind]}")
-    return way.links(named, deadline_s)
+    links = way.links(named, deadline_s)
+    for link in links[:SPELLED_OUT]:
+        log.debug("%s: rank %d of %d is process %d", named, link.rank, link.world_size, link.pid)
+    if len(links) > SPELLED_OUT:
+        log.debug("%s: and %d processes more", named, len(links) - SPELLED_OUT)
+    return links
 
 
 def parsed(text: str) -> TargetName:
@@ -38,6 +48,8 @@ def only_candidate() -> str:
     from .discover import targets
 
     found = targets()
+    for t in found[:SPELLED_OUT]:
+        log.debug("seen: %s %s, %s", t.kind, t.name, t.why_not or ("may be entered" if t.attachable else "closed"))
     seen = [t for t in found if t.part_of is None and (t.kind != "kernel" or t.framework)]
     names = names_to_type(found)
     jobs = {t.name: t.notebook or t.command for t in seen if t.attachable}

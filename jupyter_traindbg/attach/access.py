@@ -6,6 +6,7 @@ The kernel answers EPERM and nothing else; the reason is worked out here from wh
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from ..errors import CannotAttach, NotPermitted, TargetGone
 from ..outside import procfs
 
 __all__ = ["Identity", "check", "identity", "not_permitted"]
+
+log = logging.getLogger(__name__)
 
 PREPARED = "start it prepared (`TRAINDBG=1 python train.py`) or call `traindbg.serve()` in it"
 HELPER_NAME = "/jupyter_traindbg/attach/ptrace.py"
@@ -75,6 +78,7 @@ def check(pid: int) -> Identity:
     if _yama_scope() == 1 and not _helper_may_trace(pid):
         raise not_permitted(pid)
     _check_program(pid)
+    log.debug("process %d may be entered: it has uid %d, we have %d", pid, seen.effective_uid, os.geteuid())
     return seen
 
 
@@ -141,6 +145,10 @@ def not_permitted(pid: int) -> CannotAttach | TargetGone:
     scope = _yama_scope()
     privileged = bool(own.capabilities & _CAP_SYS_PTRACE)
     theirs, ours = procfs.user(target.uid), procfs.user(own.effective_uid)
+    log.debug(
+        "process %d is closed: it has uid %d and capabilities %#x, we have uid %d and %#x; Yama's scope is %d",
+        *(pid, target.uid, target.capabilities, own.effective_uid, own.capabilities, scope),
+    )
     reasons = [  # the first that holds, in the order in which a person can do least about it
         (
             scope == 3,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -17,6 +18,7 @@ from ..model import NotAvailable, Rank, Silent, TargetName
 from ..outside import procfs
 from ..outside.ending import Noted
 from ..tasks import each
+from ..verbose import milliseconds
 from .client import HANG_UP_S, AgentClient, connect
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
     "introduce",
     "whole_job",
 ]
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -169,11 +173,14 @@ class Link:
             if client is None:
                 raise self.problem  # our thread waits inside; entering again would only add another one
             return self._take(client, "injected")
+        began = time.monotonic()
         try:
             entered = self._enter(deadline_s)
         except TraindbgError as e:
+            log.debug("process %d: not entered, after %s: %s", self.pid, milliseconds(began), e)
             self.problem, self.way = e, "outside only"
             raise
+        log.debug("process %d: entered (%s), after %s", self.pid, entered.way, milliseconds(began))
         return self._take(entered.client, entered.way)
 
     def _take(self, client: AgentClient, way: str) -> AgentClient:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import socket
 import threading
@@ -14,6 +15,9 @@ from ..agent import rendezvous
 from ..errors import ActionRefused, AgentRefused, CannotAttach, DeadlineExceeded, ProbeFailed, StepOver, TargetGone
 from ..outside import procfs
 from ..tasks import Task
+from ..verbose import milliseconds
+
+log = logging.getLogger(__name__)
 
 HELLO_S, HANG_UP_S = 2.0, 2.0
 NO_METHOD, PROBE_FAILED, NOT_AUTHORISED, REFUSED = -32601, -32000, -32001, -32002
@@ -125,12 +129,15 @@ class AgentClient:
         assert line is not None
         self._id += 1
         request = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
-        ends = time.monotonic() + deadline_s
+        began = time.monotonic()
         try:
             line.settimeout(deadline_s)
             line.sendall(json.dumps(request).encode() + b"\n")
-            reply = json.loads(self._line(line, ends))
+            answer = self._line(line, began + deadline_s)
+            log.debug("process %d: %s: %d bytes in %s", self.pid, method, len(answer), milliseconds(began))
+            reply = json.loads(answer)
         except TimeoutError as e:
+            log.debug("process %d: %s: no answer in %.1f s", self.pid, method, deadline_s)
             self._drop()  # a late answer must not be taken for the next one's
             raise DeadlineExceeded(f"process {self.pid} did not answer {method!r} in {deadline_s:.1f} s") from e
         except (OSError, EOFError) as e:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import logging
 import os
 import platform
 import secrets
@@ -27,11 +28,14 @@ from typing import Any, Literal, NoReturn
 
 from ..agent import rendezvous
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NoSafeThread, TargetGone, TraindbgError
+from ..verbose import milliseconds
 from . import access
 from .parked import Look, Parked, look
 from .place import Place, claimed
 
 __all__ = ["Injected", "inject", "why_not"]
+
+log = logging.getLogger(__name__)
 
 OBJECT = Path(__file__).parent.parent / "native" / "boot.so"
 HELPER = Path(__file__).with_name("ptrace.py")
@@ -90,9 +94,11 @@ def inject(pid: int, payload: Mapping[str, bytes], boot: str, deadline_s: float 
         raise _missing_object() from None
     card_before = _card_stamp(owner)
     with claimed(owner, ends) as (place, waited):
+        log.debug("process %d: the files go to its %s%s", pid, place.seen_inside, ", after another attach" * waited)
         if waited and _card_stamp(owner) not in (None, card_before):  # whoever we waited for has brought the agent up
             return Injected(place.seen_inside, None, 0.0, "done")
         if _somebody_inside(pid, place):
+            log.debug("process %d: an earlier attach is inside already", pid)
             return Injected(place.seen_inside, None, 0.0, _arrival(pid, place, ends, payload))
         _check_executable(pid, place)
         name = f"boot-{secrets.token_hex(8)}.so"  # the loader takes a name it knows for the object it knows
@@ -102,6 +108,7 @@ def inject(pid: int, payload: Mapping[str, bytes], boot: str, deadline_s: float 
             place.write("boot.py", boot.encode())
             place.write(name, content, mode=0o700)
             tid, paused_s = _enter(pid, place, name, ends)
+            log.debug("process %d: thread %d has loaded the object, stopped for %.1f ms", pid, tid, 1000 * paused_s)
             return Injected(place.seen_inside, tid, paused_s, _arrival(pid, place, ends, payload))
 
 
@@ -173,6 +180,7 @@ def _enter(pid: int, place: Place, name: str, ends: float) -> tuple[int, float]:
     try:
         return _by_parked_thread(pid, path, ends)
     except NoSafeThread as none_parked:
+        log.debug("%s", none_parked.cause)
         access.check(pid)  # it may have been stopped since, which then is the reason
         if platform.machine() != "x86_64":
             raise
@@ -198,8 +206,11 @@ def _by_parked_thread(pid: int, path: str, ends: float) -> tuple[int, float]:
     now = time.monotonic()
     give_up = now + min(_THREAD_PATIENCE_S, (ends - now) / 2)
     unfit: dict[int, str] = {}
+    told = ""
     while True:
         seen = _look(pid)
+        if (words := seen.words()) != told:
+            log.debug("process %d: %s", pid, told := words)
         threads = [thread for thread in seen.parked if thread.tid not in unfit]
         if threads:
             answer = _borrow(pid, threads[:_THREADS_AT_ONCE], path, ends)
@@ -266,6 +277,8 @@ def _helped(words: list[str], ends: float, late: str) -> dict[str, Any]:
         last = complaint.strip().rpartition("\n")[2]
         raise CannotAttach(f"the helper that enters process {words[1]} failed with status {helper.returncode}: {last}")
     answer: dict[str, Any] = json.loads(line)
+    said = ", ".join(f"{name} {value}" for name, value in answer.items() if value)
+    log.debug("process %s: the helper that is to %s the object: %s", words[1], words[0], said)
     return answer
 
 
@@ -321,6 +334,7 @@ def _fail(pid: int, answer: Mapping[str, Any]) -> NoReturn:
 def _arrival(pid: int, place: Place, ends: float, payload: Mapping[str, bytes]) -> Literal["done", "native"]:
     """Wait until boot.py has run, or until it is clear that it waits for the GIL. Raises what went wrong inside."""
     inside_since: float | None = None
+    began = time.monotonic()
     while not place.has("done"):
         now = time.monotonic()
         if place.has("nothread") or place.has("noload"):
@@ -333,12 +347,14 @@ def _arrival(pid: int, place: Place, ends: float, payload: Mapping[str, bytes]) 
             inside_since = now
         waits_for_gil = inside_since is not None and not place.has("gil")
         if inside_since is not None and waits_for_gil and (now > ends or now - inside_since > _GIL_PATIENCE_S):
+            log.debug("process %d: the object waits for the GIL, after %s", pid, milliseconds(began))
             return "native"
         if now > ends:
             raise DeadlineExceeded(f"the bootstrap in process {pid} has not ended yet; it goes on by itself")
         if _is_gone(pid):
             raise TargetGone(f"process {pid} ended while it was being entered")
         time.sleep(_POLL_S)
+    log.debug("process %d: the bootstrap has run, after %s", pid, milliseconds(began))
     return _outcome(pid, place, payload)
 
 

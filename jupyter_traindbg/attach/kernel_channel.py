@@ -12,6 +12,7 @@ import ast
 import glob
 import inspect
 import json
+import logging
 import os
 import re
 import socket
@@ -35,9 +36,12 @@ from ..errors import (
 from ..model import TargetName, names_to_type, parse_target
 from ..notebook import VARIABLE
 from ..outside import procfs
+from ..verbose import milliseconds
 from .notebooks import is_called
 
 __all__ = ["find_connection_file", "kernel_pid", "run_in_kernel"]
+
+log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -63,6 +67,7 @@ def find_connection_file(text: str) -> str:
     if path.is_file() and _is_connection_file(path):
         return _answering(str(path.absolute()))
     known = _known_kernels()
+    log.debug("%d connection files of kernels are known here", len(known))
     matches = [path for name, path in known.items() if name == text] or [
         path for name, path in known.items() if text and name.startswith(text)
     ]
@@ -116,8 +121,10 @@ def _of_notebook(text: str, known: Mapping[str, str]) -> str:
 
 
 def _answering(path: str) -> str:
+    began = time.monotonic()
     with _Client(path, _HEARTBEAT_S + 0.5) as client:
         client.check_heartbeat()
+    log.debug("the kernel of %s gives a heartbeat, after %s", path, milliseconds(began))
     return path
 
 
@@ -276,6 +283,7 @@ class _Client:
             if self.socket("control") in ready:
                 reply = self.receive(asked)
                 if reply is not None:
+                    log.debug("%s: it is %s", self.file, reply.get("implementation"))
                     return reply
             if time.monotonic() > listen_to_all and not beaten:
                 beaten = True
@@ -311,15 +319,17 @@ class _Client:
 
     def request(self, kind: str, content: Json, *, until: float | None = None) -> Json:
         """Send a request and wait for its reply. Notices within 0.5 s when the kernel dies."""
-        asked = self.send(kind, content)
+        asked, began = self.send(kind, content), time.monotonic()
         until = self.end if until is None else until
         while (left_s := until - time.monotonic()) > 0:
             if self.socket("control").poll(1000 * min(0.5, left_s)):
                 reply = self.receive(asked)
                 if reply is not None:
+                    log.debug("%s: its control channel answered %s in %s", self.file, kind, milliseconds(began))
                     return reply
             elif not _listens(self.info):
                 raise TargetGone(f"the kernel of {self.file} died during the request")
+        log.debug("%s: no reply to %s on its control channel in %s", self.file, kind, milliseconds(began))
         raise _NoReply(
             f"the kernel of {self.file} lives but did not answer {kind} in {self.deadline_s:g} s; C code may hold its GIL"
         )

@@ -64,6 +64,11 @@ class Look:
     parked: tuple[Parked, ...]
     others: Counter[str]
 
+    def words(self) -> str:
+        may = ", ".join(f"{thread.tid} in {thread.call}" for thread in self.parked[:4])
+        more = f" and {len(self.parked) - 4} more" if len(self.parked) > 4 else ""
+        return f"may be borrowed: {may or 'no thread'}{more}; not: {self.why_none()}"
+
     def why_none(self) -> str:
         return ", ".join(f"{count} {reason}" for reason, count in self.others.most_common()) or "no threads"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 
@@ -11,6 +12,8 @@ from ..model import TargetName
 from ..outside import procfs
 from .base import Entered, Link
 from .client import AgentClient, connect
+
+log = logging.getLogger(__name__)
 
 
 def links(named: TargetName, deadline_s: float) -> list[Link]:
@@ -34,6 +37,7 @@ def enter(pid: int, deadline_s: float) -> Entered:
     ends = time.monotonic() + deadline_s
     if (client := found(pid, deadline_s)) is not None:
         return Entered(client, "found running")
+    log.debug("process %d: no agent is there, so one is brought in", pid)
     from . import payload
     from .inject import inject
 

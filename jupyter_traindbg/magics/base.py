@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ..errors import AmbiguousTarget, TraindbgError, UsageError
 from ..job import DEADLINE_S, Job
 from ..model import FORMS, Result, is_cluster, parse_cluster
+from ..verbose import at_stderr
 from .parser import RAY, TARGET, Parser, completed_by
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Verb",
     "add_ray_address",
     "add_target",
+    "add_verbose",
     "complete_parser",
     "load",
     "parser",
@@ -61,7 +63,7 @@ class Verb(Protocol):
     """What may be typed after the verb, most useful first, and what that does."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Describe the arguments, apart from ``--timeout``, which every verb has."""
+        """Describe the arguments, apart from ``--timeout`` and ``--verbose``, which every verb has."""
 
     def run(self, args: argparse.Namespace, session: Session) -> Result:
         """Do it. Raises a `TraindbgError`."""
@@ -85,6 +87,17 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         help=f"{FORMS}; none: the job attached to, else the only candidate there is",
     )
     completed_by(target, TARGET)
+
+
+def add_verbose(parser: argparse.ArgumentParser, default: Any = False) -> None:
+    """``-v``."""
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        default=default,
+        help="tell on stderr what is done, and how long it took",
+    )
 
 
 def add_ray_address(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +147,7 @@ def complete_parser(parser: Parser, name: str) -> Parser:
         metavar="S",
         help=f"seconds to wait at most (default {DEADLINE_S:g})",
     )
+    add_verbose(parser, default=argparse.SUPPRESS)
     parser.set_defaults(timeout_given=False)
     if "parse_known_args" not in vars(parser):  # preflight has one of its own
         _let_options_stand_anywhere(parser)
@@ -165,7 +179,8 @@ def run(name: str, args: argparse.Namespace, session: Session, typed: str = "") 
         args.timeout = own(args)
     session.named = None
     try:
-        result = verb.run(args, session)
+        with at_stderr(wanted=getattr(args, "verbose", False)):
+            result = verb.run(args, session)
     except TraindbgError as e:
         e.asked_about = session.named
         if isinstance(e, AmbiguousTarget):

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import json
+import logging
 import os
 import re
 import select
@@ -24,8 +25,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jupyter_traindbg.model import NA, Device, DeviceProcess, GpuReport, NotAvailable, Problem, Xid, available
+from jupyter_traindbg.verbose import milliseconds
 
 __all__ = ["cuda_indices", "report"]
+
+log = logging.getLogger(__name__)
 
 HELPER = str(Path(__file__).with_name("nvml_helper.py").resolve())
 KERNEL_LOG = "/dev/kmsg"
@@ -90,6 +94,7 @@ def report(
         _read(reading, started, deadline_s)
     else:
         reading.hung_call, reading.problem = stuck.call, stuck.problem()
+    log.debug("NVML: %s, after %s", reading.problem or "answered", milliseconds(started))
     devices = _devices(reading, ours or {})
     notes = _xid_notes(reading)
     if devices and reading.problem is None:

@@ -8,6 +8,7 @@ torn, so a failed look is repeated.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -24,9 +25,12 @@ from ..frames.waits import in_dataloader_worker, waiting_for
 from ..frames.whose import bare, frames_of, line_of
 from ..model import ASLEEP, Maybe, NotAvailable, ProcessStacks, Thread, ThreadState, Wait
 from ..tasks import each
+from ..verbose import milliseconds
 from . import procfs
 
 __all__ = ["dump", "py_spy"]
+
+log = logging.getLogger(__name__)
 
 _LOOKS = 3
 _PAUSE_S = 0.02
@@ -197,14 +201,19 @@ def _run(tool: str, pid: int, deadline: float) -> tuple[int, bytes, str]:
     late = DeadlineExceeded(f"py-spy gave no stacks of process {pid} in time")
     if left_s <= 0:
         raise late
-    command = [tool, "dump", "--json", "--nonblocking", "--full-filenames", "--pid", str(pid)]
+    command, began = [tool, "dump", "--json", "--nonblocking", "--full-filenames", "--pid", str(pid)], time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         out, err = process.communicate(timeout=left_s)
     except subprocess.TimeoutExpired:
+        log.debug("process %d: py-spy was given up, after %s", pid, milliseconds(began))
         _abandon(process)
         raise late from None
-    return process.returncode, out, err.decode(errors="replace")
+    said = err.decode(errors="replace")
+    log.debug(
+        "process %d: py-spy ended with status %d, after %s %s", pid, process.returncode, milliseconds(began), said[:200]
+    )
+    return process.returncode, out, said
 
 
 def _abandon(process: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from jupyter_traindbg.model import available
 from jupyter_traindbg.outside import procfs
 from jupyter_traindbg.outside.raystate import read, resolve
 from jupyter_traindbg.ray.job import RayJob
+from jupyter_traindbg.verbose import telling
 
 pytestmark = [pytest.mark.timeout(RAY_TEST_S)]
 PROGRAM = "ray_train_two.py"
@@ -121,6 +123,21 @@ def test_a_visit_changes_nothing_and_a_change_comes_at_the_same_step_of_both(
     assert start(PROGRAM, "--out", str(alone), *words, ready=None).wait(PATIENT_S) == 0
     for rank in (0, 1):
         assert [line[:2] for line in written(out, rank)[:steps]] == [line[:2] for line in written(alone, rank)]
+
+
+def test_what_is_done_in_the_cluster_is_told_here(
+    client: Cluster, training: Submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(HELPERS, "always")
+    lines: list[str] = []
+    with telling(lines.append), attach(target(client, training), timeout=PATIENT_S):
+        pass
+    for part in (
+        "the broker: .* joined the cluster",
+        "the broker: .* the helper on node .* is up",
+        r"node .*: .* entered \(",
+    ):
+        assert [line for line in lines if re.search(part, line)], part
 
 
 def test_every_question_and_change_works(

@@ -40,14 +40,16 @@ DATA = [
     "step_numbers",
     "step_parts",
     "terminal_codes",
+    "verbose",
     "words",
 ]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
+    "verbose": ["redact", "terminal_codes"],  # a logger of lines without secrets
     "errors": ["commands", "model.target"],
     "progress": ["notebook"],
     "complete_file": ["errors"],
-    "tasks": ["errors"],  # work beside the rest, waited for with a deadline
+    "tasks": ["errors", "verbose"],  # work beside the rest, waited for with a deadline
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", "tasks", *DATA],
     "checkpoints": ["agent.checkpoint.seal", "progress", *DATA],  # files on disk, no job

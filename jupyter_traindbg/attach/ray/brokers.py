@@ -118,7 +118,7 @@ class _Child:
         self._started.wait(START_S)
 
     def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float) -> Any:
-        question, request = _Question(timeout), wire.dumps((name, args, kwargs))
+        question, request = _Question(timeout), wire.request(name, args, kwargs)
         with self._lock:
             if not self.alive:
                 raise self._why_ended
@@ -169,10 +169,9 @@ class _Child:
         number, reply = wire.loads(answer)
         question = self._open.pop(number)
         try:
-            good, value = wire.loads(reply)
-        except Exception as e:  # noqa: BLE001
-            good, value = False, ProbeFailed(f"the answer could not be read: {type(e).__name__}: {e}")
-        question.settle(value if good else None, None if good else value)
+            question.settle(wire.answered(reply, "the broker"), None)
+        except TraindbgError as e:
+            question.settle(None, e)
 
     def _start(self, variables: Mapping[str, str], said: IO[bytes]) -> None:
         theirs_in, self._requests = os.pipe()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from ...errors import MissingPiece, ProbeFailed, TraindbgError
+from ...errors import MissingPiece, TraindbgError
 from ...model import RayNode
 from ...outside import procfs
 from ...outside.raystate import brokered
@@ -78,7 +78,7 @@ class Hosts:
         if self.is_here(node_id):
             task = Task(lambda: wire.function(function)(*args, **kwargs), _short(function))
             return task.result(time.monotonic() + deadline_s)
-        return self._relay(node_id, wire.dumps((function, args, kwargs)), deadline_s)
+        return self._relay(node_id, wire.request(function, args, kwargs), deadline_s)
 
     def run_everywhere(
         self, calls: Mapping[str, Call], function: str, /, *, deadline_s: float
@@ -99,13 +99,7 @@ class Hosts:
         reply = self.broker.call(
             f"{SESSION}:run", _joined_at(self.address), node_id, request, deadline_s, timeout=deadline_s
         )
-        try:
-            good, value = wire.loads(reply)
-        except Exception as e:
-            raise ProbeFailed(f"the answer of node {node_id[:12]} could not be read: {type(e).__name__}: {e}") from e
-        if good:
-            return value
-        raise value
+        return wire.answered(reply, f"node {node_id[:12]}")
 
     # --- opening and closing ----------------------------------------------------------------------------------------
 

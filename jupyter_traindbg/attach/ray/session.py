@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 import uuid
@@ -14,10 +15,13 @@ from ray.util.client.worker import Worker as Client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...errors import DeadlineExceeded, ProbeFailed, TargetGone
+from ...verbose import milliseconds
 from . import helper, shipping
 from .joining import cannot_join, died_at_birth
 
 __all__ = ["connect", "leave", "run"]
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 8
 """Starts of a client server's process for us that may be lost; whoever asked waits no longer for that than for anything else."""
@@ -40,7 +44,9 @@ def connect(address: str) -> dict[str, str]:
     """Join the cluster at `address` (``host:port`` of its GCS, or ``ray://...``), once; what Ray it is. Raises a `TraindbgError`."""
     with _joining:
         if not ray.is_initialized():
+            began = time.monotonic()
             _join(address)
+            log.debug("joined the cluster at %s, after %s", address, milliseconds(began))
     return {"ray": ray.__version__}
 
 
@@ -122,8 +128,11 @@ def _helper(node_id: str, ends: float) -> Any:
         made = _helpers.get(node_id)
         if made is None:
             made = _helpers[node_id] = _made(node_id)
+            log.debug("a helper actor is being started on node %s", _short(node_id))
         if node_id not in _equipped:
+            began = time.monotonic()
             _equip(node_id, made, ends)
+            log.debug("the helper on node %s is up, after %s", _short(node_id), milliseconds(began))
         return made
     finally:
         lock.release()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import io
+import logging
 import math
 import os
 import pickle
@@ -15,8 +17,11 @@ from typing import Any
 
 from ...errors import ProbeFailed, TraindbgError
 from ...model import Phrase
+from ...verbose import telling
 
-__all__ = ["dumps", "function", "loads", "receive", "send", "serve"]
+__all__ = ["answered", "dumps", "function", "loads", "receive", "request", "send", "serve"]
+
+log = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct("<Q")
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
@@ -61,16 +66,37 @@ def function(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def serve(request: bytes) -> bytes:
-    """Run a request, ``(function, args, kwargs)``: ``(True, value)`` or ``(False, error)``, the error always a `TraindbgError`."""
+def request(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """To run the function ``"module:function"`` there; what it does on its way is told here, where somebody listens."""
+    return dumps((name, args, kwargs, log.isEnabledFor(logging.DEBUG)))
+
+
+def serve(asked: bytes) -> bytes:
+    """Run a request: ``(True, value, told)`` or ``(False, error, told)``, the error always a `TraindbgError`."""
     name = "the request"
+    told: list[str] = []
     try:
-        name, args, kwargs = loads(request)
-        return dumps((True, function(name)(*args, **kwargs)))
+        name, args, kwargs, verbose = loads(asked)
+        with telling(told.append) if verbose else contextlib.nullcontext():
+            value = function(name)(*args, **kwargs)
+        return dumps((True, value, told))
     except TraindbgError as e:
-        return dumps((False, e))
+        return dumps((False, e, told))
     except BaseException as e:  # noqa: BLE001
-        return dumps((False, ProbeFailed(f"{name} failed: {type(e).__name__}: {e}")))
+        return dumps((False, ProbeFailed(f"{name} failed: {type(e).__name__}: {e}"), told))
+
+
+def answered(reply: bytes, by: str) -> Any:
+    """The value that `serve` came to. Raises its error, and `ProbeFailed` for a reply that cannot be read."""
+    try:
+        good, value, told = loads(reply)
+    except Exception as e:
+        raise ProbeFailed(f"the answer of {by} could not be read: {type(e).__name__}: {e}") from e
+    for line in told:
+        log.debug("%s: %s", by, line)
+    if good:
+        return value
+    raise value
 
 
 def send(fd: int, data: bytes, ends: float = math.inf) -> None:

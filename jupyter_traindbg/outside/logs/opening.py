@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import logging
 import lzma
 import os
 import select
@@ -20,6 +21,8 @@ from typing import IO, Any, cast
 from ...errors import BadLog
 
 __all__ = ["BLOCK_BYTES", "END_BYTES", "Opened", "decoder_for", "open_log", "unreadable"]
+
+log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 2**20
 _SAMPLE_BYTES = 2**16
@@ -197,6 +200,7 @@ def open_log(
     if start.startswith(b"\x28\xb5\x2f\xfd"):
         raw.close()
         raise BadLog(f"{name} is compressed with zstd, which is not read", f"unpack it: `zstd -d {name}`")
+    log.debug("%s: %d bytes%s", name, about.st_size, "" if opener is None else ", compressed")
     if opener is not None:
         raw.close()
         unpacked = cast(Any, opener)(path, "rb")

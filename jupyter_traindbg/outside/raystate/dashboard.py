@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
+import logging
 import socket
 import ssl
 import time
@@ -16,9 +17,12 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...errors import CannotAttach, DeadlineExceeded, NotPermitted
+from ...verbose import milliseconds
 from . import token as tokens
 
 __all__ = ["Answer", "Dashboard"]
+
+log = logging.getLogger(__name__)
 
 LARGEST_BYTES = 256 << 20
 CHUNK_BYTES = 1 << 20
@@ -119,11 +123,17 @@ class Dashboard:
         headers = {"Accept": "application/json"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
+        began = time.monotonic()
         try:
             connection.request(method, origin + path, headers=headers)
             self._set_timeout(connection, until)
             response = connection.getresponse()
-            return response.status, self._body(connection, response, until)
+            body = self._body(connection, response, until)
+            log.debug(
+                "%s:%d %s %s: %d, %d bytes in %s",
+                *(self.host, self.port, method, path, response.status, len(body), milliseconds(began)),
+            )
+            return response.status, body
         except ssl.SSLError as e:
             raise CannotAttach(
                 f"no TLS with {self.url} ({e.reason or e})",

@@ -44,4 +44,4 @@ def test_what_runs_on_a_node_needs_nothing_installed_there(tmp_path: Path) -> No
 
 
 def test_requests_are_careful_on_both_sides() -> None:
-    assert wire.loads(wire.serve(wire.dumps(("jupyter_traindbg.ray.part:host", (), {}))))[0] is True
+    assert wire.loads(wire.serve(wire.request("jupyter_traindbg.ray.part:host", (), {})))[0] is True

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import pickle
 import time
+from typing import Any
 
 import pytest
 from cases import each
 from render_scenes import SMALL
 
 from jupyter_traindbg.attach.ray import wire
-from jupyter_traindbg.errors import NotPermitted, ProbeFailed
+from jupyter_traindbg.errors import NotPermitted, ProbeFailed, TargetGone
 from jupyter_traindbg.model import NotAvailable, Picture, Problem, Result, Silent
+from jupyter_traindbg.verbose import telling
 
 
 class Planted:
@@ -77,16 +79,29 @@ def test_only_functions_of_this_package_are_run(name: str) -> None:
 
 
 def test_a_request_is_answered_with_its_value_or_its_error() -> None:
-    def served(*request: object) -> object:
-        return wire.loads(wire.serve(wire.dumps(request)))
+    def served(*request: Any) -> object:
+        return wire.answered(wire.serve(wire.request(*request)), "it")
 
-    assert served("jupyter_traindbg.outside.procfs:exists", (os.getpid(),), {}) == (True, True)
-    good, error = served("jupyter_traindbg.attach.process:link", (2**22 + 1,), {})
-    assert not good
-    assert "there is no process" in str(error)
-    good, error = served("jupyter_traindbg.outside.procfs:exists", (), {})
-    assert isinstance(error, ProbeFailed)
-    assert "TypeError" in str(error)
+    assert served("jupyter_traindbg.outside.procfs:exists", (os.getpid(),), {}) is True
+    with pytest.raises(TargetGone, match="there is no process"):
+        served("jupyter_traindbg.attach.process:link", (2**22 + 1,), {})
+    with pytest.raises(ProbeFailed, match="TypeError"):
+        served("jupyter_traindbg.outside.procfs:exists", (), {})
+    with pytest.raises(ProbeFailed, match="the answer of it could not be read"):
+        wire.answered(b"no pickle", "it")
+
+
+def test_what_is_done_there_is_told_here_where_somebody_listens() -> None:
+    request = ("jupyter_traindbg.attach.process:found", (os.getpid(), 0.1), {})
+    assert wire.loads(wire.serve(wire.request(*request)))[2] == []
+    here: list[str] = []
+    with telling(here.append):
+        asked = wire.request("jupyter_traindbg.attach.access:not_permitted", (1,), {})
+    there = wire.serve(asked)
+    with telling(here.append):
+        wire.answered(there, "node 1")
+    (line,) = (line for line in here if "node 1" in line)
+    assert "attach.access: process 1 is closed: it has uid 0" in line
 
 
 def test_pieces_arrive_as_they_were_sent() -> None:
