@@ -23,7 +23,7 @@ one = helper.TraindbgHelper("jupyter_traindbg", open(sys.argv[3], "rb").read())
 about = one.about()
 assert not about["error"], about
 import pickle
-answer = pickle.loads(one.run(pickle.dumps(("jupyter_traindbg.ray.part:host", (), {}))))
+answer = pickle.loads(one.run(pickle.dumps(("jupyter_traindbg.ray.part:host", (), {}, False))))
 import jupyter_traindbg
 print(one._place, answer[0], jupyter_traindbg.__file__, flush=True)
 if sys.argv[4] == "close":
