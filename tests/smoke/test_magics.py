@@ -152,7 +152,7 @@ def test_loading_twice_under_both_names_and_unloading(notebook: Notebook) -> Non
 
 
 def test_tab_offers_what_belongs_there_and_nothing_else(notebook: Notebook, trainee: Program) -> None:
-    assert notebook.completions("%grads --") == ["--help", "--detail", "--first-nan", "--timeout"]
+    assert notebook.completions("%grads --") == ["--help", "--detail", "--first-nan", "--timeout", "--verbose"]
     assert notebook.completions("x = 1\ny = %grads --f") == ["--first-nan"]
     targets = notebook.completions("%attach ")
     assert {str(trainee.pid), "self"} <= set(targets)

@@ -38,8 +38,8 @@ def test_tab_offers_targets_then_options(open_notebook: Open, start: Start, scre
     targets = offered(book, 1, "%attach ")
     assert {str(one.pid), str(two.pid), "self"} <= set(targets)
     screenshot("typing-targets", cells)
-    options = ("--help", "--scale", "--hold", "--release", "--undo", "--group", "--optimizer", "--force", "--timeout")
-    assert set(offered(book, 1, "%lr --")) == set(options)
+    names = ("help", "scale", "hold", "release", "undo", "group", "optimizer", "force", "timeout", "verbose")
+    assert set(offered(book, 1, "%lr --")) == {f"--{name}" for name in names}
     screenshot("typing-options", cells)
     book.page.keyboard.press("Escape")
 
