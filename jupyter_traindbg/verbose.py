@@ -2,7 +2,7 @@
 
 Every module that opens or asks something tells it to the logger of its own name, at level DEBUG: what was tried, what came of it, how long
 it took. So a program may have it, too, by a handler on the logger ``jupyter_traindbg``. What is told are pids, paths, durations and causes:
-no environment, no command line, no key of a kernel or of an agent. What `telling` hands on has been redacted besides.
+no environment, no job's command line, no key of a kernel or of an agent. What `telling` hands on has been redacted besides.
 """
 
 from __future__ import annotations

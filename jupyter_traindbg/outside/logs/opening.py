@@ -11,6 +11,7 @@ import gzip
 import logging
 import lzma
 import os
+import re
 import select
 import stat
 import time
@@ -37,6 +38,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+_LINE_END = re.compile(rb"\r\n|[\r\n]")
 _TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x08\x1b")
 
 
@@ -88,8 +90,7 @@ class Opened:
             if decoder is not None:
                 block = decoder.decode(block).encode("utf-8", "replace")
             if self._torn:
-                block = block[block.find(b"\n") + 1 :]
-                self._torn = False
+                block = self._behind_the_torn_line(block)
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield self._left + block[:cut]
@@ -130,6 +131,14 @@ class Opened:
                 f"line numbers after the gap count from it"
             )
             self._left, self._torn = b"\n", True
+
+    def _behind_the_torn_line(self, block: bytes) -> bytes:
+        """What of a block behind a gap is no part of the line that it ends in. A carriage return ends that, too: a bar has no other."""
+        end = _LINE_END.search(block)
+        if end is None:
+            return b""
+        self._torn = False
+        return block[end.end() :]
 
     def _read(self, most: int) -> bytes:
         try:

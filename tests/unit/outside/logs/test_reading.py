@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from jupyter_traindbg.errors import BadLog
 from jupyter_traindbg.model import LogEvidence
@@ -214,6 +215,14 @@ def test_of_a_long_log_its_beginning_and_its_end_are_enough(tmp_path: Path) -> N
     with contextlib.closing(opening.open_log(str(log), "a.log", ends=math.inf, only=(2000, 10**7))) as opened:
         assert b"".join(opened.blocks()) == text.encode()
         assert opened.note == ""
+
+
+@each("end", [b"\n", b"\r", b"\r\n"])
+def test_of_a_line_that_a_gap_cuts_through_nothing_is_read_however_long_it_is(tmp_path: Path, end: bytes) -> None:
+    log = file(tmp_path, b"first\n" * 20_000 + b"s3cret" * 800_000 + end + b"last\n")
+    with contextlib.closing(opening.open_log(str(log), "a.log", ends=math.inf, only=(2000, 3_000_000))) as opened:
+        lines = b"".join(opened.blocks()).splitlines()
+    assert set(lines) == {b"first", b"last", b""}
 
 
 def test_a_notebook_is_what_its_cells_printed(tmp_path: Path) -> None:
