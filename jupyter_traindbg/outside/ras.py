@@ -1,7 +1,8 @@
 """What NCCL says of its own communicators: a client of its RAS service, which every job with NCCL 2.24 or newer runs unless told not to.
 
 Every process of every job on a host listens on ``localhost:28028`` (or at ``NCCL_RAS_ADDR``), all on the same port, and the kernel picks
-who is to answer: of two jobs maybe the other one. So whose a report is has to be seen by its processes.
+who is to answer: of two jobs maybe the other one, or a process that used NCCL once and has no communicator left. So whose a report is
+has to be seen by its processes.
 
 The service speaks lines of text, as the NCCL user guide describes under "RAS": ``CLIENT PROTOCOL n``, ``TIMEOUT seconds``, ``SET FORMAT
 json`` (2.28 and newer), ``VERBOSE STATUS``; it then sends its report and hangs up. Asking makes the RAS threads of all processes talk to
@@ -42,11 +43,17 @@ def report(pids: Iterable[int], deadline_s: float) -> Maybe[RasReport]:
     if address is None:
         return NotAvailable("no RAS service of NCCL listens in these processes")
     ours = set(_as_they_see_them(wanted))
+    answer: Maybe[RasReport] | None = None
     for _ in range(TRIES):
         said = ask(address, max(0.01, ends - time.monotonic()))
-        if isinstance(said, NotAvailable) or not said.communicators or _is_of(said, ours):
+        if isinstance(said, NotAvailable) or said.text or _is_of(said, ours):
             return said
-    return NotAvailable(f"NCCL's RAS service of another job answers at {address[0]}:{address[1]}")
+        if said.communicators:
+            answer = NotAvailable(f"NCCL's RAS service of another job answers at {address[0]}:{address[1]}")
+        elif answer is None:
+            answer = said  # ours before its first communicator, or that of somebody who has destroyed theirs
+    assert answer is not None
+    return answer
 
 
 def _as_they_see_them(pids: Iterable[int]) -> Iterator[int]:

@@ -59,7 +59,7 @@ def test_hung_before_anybody_came(start: Start, tmp_path: Path, capsys: pytest.C
     """Nobody knows how long its steps take: what it does is said, and no verdict given."""
     program = start("cuda_train.py", "--hang-at", "30", ready="hung")
     time.sleep(1.0)
-    assert cli.main(["diagnose", str(program.pid), "--json"]) == cli.DONE
+    assert cli.main(["diagnose", str(program.pid), "--json"]) == cli.COULD_NOT
     seen = json.loads(capsys.readouterr().out)
     assert (seen["state"], seen["findings"]) == ("not known", [])
     assert seen["ranks"][0]["doing"] == "waits for the GPU"

@@ -204,11 +204,41 @@ def test_one_thing_is_wrong_and_it_is_said(changes: dict[str, str], severity: st
         {"OMP_NUM_THREADS": "4"},
         {"TOKENIZERS_PARALLELISM": "false"},
         {"WORLD_SIZE": "16", "MASTER_ADDR": "node0"},
+        {"PYTORCH_HOME": "/opt/pytorch/pytorch"},
     ],
     ids=str,
 )
 def test_ordinary_settings_are_no_findings(changes: dict[str, str]) -> None:
     assert judged(job(**changes)) == []
+
+
+def test_what_container_images_are_labelled_with_is_known() -> None:
+    """As in NVIDIA's image of PyTorch 23.10, in that of CUDA 13, and in PyTorch's own."""
+    labels = {
+        "CUBLAS_VERSION": "12.2.5.6",
+        "CUDA_CACHE_DISABLE": "1",
+        "CUDA_DRIVER_VERSION": "535.104.05",
+        "CUDA_VERSION": "12.2.2.009",
+        "CUDNN_VERSION": "8.9.5.29",
+        "NCCL_VERSION": "2.19.3",
+        "NVIDIA_BUILD_ID": "71422337",
+        "NVIDIA_CPU_ONLY": "1",
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video",
+        "NVIDIA_PRODUCT_NAME": "PyTorch",
+        "NVIDIA_PYTORCH_VERSION": "23.10",
+        "NVIDIA_REQUIRE_CUDA": "cuda>=9.0",
+        "NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS": "",
+        "NVIDIA_VISIBLE_DEVICES": "all",
+        "OPAL_PREFIX": "/opt/hpcx/ompi",
+        "PYTORCH_BUILD_NUMBER": "0",
+        "PYTORCH_BUILD_VERSION": "2.1.0a0+32f93b1",
+        "PYTORCH_HOME": "/opt/pytorch/pytorch",
+        "PYTORCH_VERSION": "2.1.0a0+32f93b1",
+        "TORCH_CUDA_ARCH_LIST": "8.0 8.6 9.0+PTX",
+        "UCC_CL_BASIC_TLS": "^sharp",
+    }
+    seen = environment.rows({0: labels}, backend="nccl", versions={"torch": "2.13.0", "nccl": "2.28.3"})
+    assert {row.name: row.standing for row in seen} == dict.fromkeys(labels, "real")
 
 
 @each(

@@ -170,10 +170,23 @@ def test_another_job_on_the_same_port_is_not_taken_for_ours(serve: Serve, monkey
     report = ras.report([os.getpid()], 10)
     assert isinstance(report, RasReport)
     assert [r.pid for r in report.communicators[0].ranks] == [os.getpid()]
-    reports += [modern("VERBOSE STATUS")] * ras.TRIES
+
+    empty = json.dumps({**DOCUMENT, "communicators": []})
+    reports += [empty, empty, mine]  # a process that used NCCL once
+    report = ras.report([os.getpid()], 10)
+    assert isinstance(report, RasReport)
+    assert report.communicators
+
+    reports += [empty, modern("VERBOSE STATUS")] * ras.TRIES
     nobody = ras.report([os.getpid()], 10)
     assert isinstance(nobody, NotAvailable)
     assert "of another job" in nobody.reason
+
+
+def test_a_job_that_has_no_communicator_yet(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = json.dumps({**DOCUMENT, "communicators": []})
+    monkeypatch.setattr(ras, "PORT", serve(lambda line: empty if line == "VERBOSE STATUS" else modern(line))[1])
+    assert ras.report([os.getpid()], 10) == RasReport("2.28.9", (), "")
 
 
 def test_nobody_listens() -> None:
