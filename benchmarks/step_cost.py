@@ -4,6 +4,7 @@
 which a machine drifts by more than the difference. Here neighbours are compared, blocks of a dozen steps in one process, so that some
 microseconds of 5 ms are seen within half a minute. It leaves out what the agent's threads cost, which is nothing while nobody asks.
 
+--cuda: on a GPU, too.
 --before CHECKOUT: the same of another checkout of this project, in turns, in processes of its own.
 """
 
@@ -20,7 +21,8 @@ from pathlib import Path
 from common import REPO, Row, arguments, interval, print_table
 
 ROUNDS, SECONDS = 3, 12.0
-KINDS = (("torch", "5 ms of a transformer layer"), ("python", "5 ms of pure Python"), ("bare", "a bare step"))
+KINDS = [("torch", "5 ms of a transformer layer"), ("python", "5 ms of pure Python"), ("bare", "a bare step")]
+CUDA = ("cuda", "5 ms of a larger one on a GPU")
 HEAD = ("a step of", "ours, us more a step (95 %)", "before, us more a step (95 %)", "ours / before", "ours, of a step")
 ONE = Path(__file__).resolve().parent / "programs" / "step_cost_one.py"
 
@@ -43,11 +45,12 @@ def _told(more_us: list[float]) -> str:
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="compare with another checkout of this project")
+    parser.add_argument("--cuda", action="store_true", help="measure a training on a GPU, too")
     args = parser.parse_args()
     rounds, seconds = (1, 2.0) if args.quick else (ROUNDS, SECONDS)
     checkouts = [REPO] if args.before is None else [REPO, args.before.resolve()]
     table = []
-    for kind, name in KINDS:
+    for kind, name in [*KINDS, CUDA] if args.cuda else KINDS:
         more: dict[Path, list[float]] = defaultdict(list)
         steps: list[float] = []
         for i in range(rounds):

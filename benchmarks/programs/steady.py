@@ -1,6 +1,7 @@
 """A training with steps of steady length, which notes when each step ended. Knows nothing of any debugger.
 
 --kind torch   a transformer layer, AdamW and a scheduler on one CPU thread
+--kind cuda    a larger one on a GPU
 --kind python  pure Python work and one small optimizer step
 --kind bare    nothing but a tiny backward and optimizer step, about 0.15 ms: shows the price of a step in microseconds
 
@@ -25,8 +26,8 @@ WARM_UP_STEPS = 20
 
 
 class Batches(IterableDataset):
-    def __init__(self, *shape):
-        self.batch = torch.randn(*shape)
+    def __init__(self, *shape, device="cpu"):
+        self.batch = torch.randn(*shape, device=device)
 
     def __iter__(self):
         while True:
@@ -50,6 +51,12 @@ def training(batch):
     torch.manual_seed(0)
     model = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.1, batch_first=True)
     return torch_steps(model, DataLoader(Batches(batch, 32, 64), batch_size=None))
+
+
+def cuda_training(batch):
+    torch.manual_seed(0)
+    model = nn.TransformerEncoderLayer(1024, 16, 4096, dropout=0.1, batch_first=True, device="cuda")
+    return torch_steps(model, DataLoader(Batches(batch, 128, 1024, device="cuda"), batch_size=None))
 
 
 def bare(size):
@@ -91,9 +98,13 @@ def usual_ms(steps, n=30):
     return sorted(times)[n // 2] * 1e3
 
 
+KINDS = {"torch": (training, 4), "cuda": (cuda_training, 4), "python": (python_steps, 10_000), "bare": (bare, 1)}
+"""How the steps are made, and the size to try first."""
+
+
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--kind", choices=["torch", "python", "bare"], default="torch")
+    p.add_argument("--kind", choices=KINDS, default="torch")
     p.add_argument("--step-ms", type=float, default=5.0)
     p.add_argument("--size", type=int, default=0)
     p.add_argument("--stamps", required=True)
@@ -108,7 +119,7 @@ def main():
         f.truncate(8 * (HEAD + STAMPS))
         stamps = mmap.mmap(f.fileno(), 0)
     counts, times = memoryview(stamps).cast("q"), memoryview(stamps).cast("d")
-    make, first_try = {"torch": (training, 4), "python": (python_steps, 10_000), "bare": (bare, 1)}[args.kind]
+    make, first_try = KINDS[args.kind]
     counts[1] = args.size or (fitting_size(make, first_try, args.step_ms) if args.step_ms else first_try)
     steps = make(counts[1])
     for _ in range(WARM_UP_STEPS):

@@ -46,11 +46,7 @@ def block_us(steps):
 
 def main(kind, seconds):
     torch.set_num_threads(1)
-    make, first_try = {
-        "torch": (steady.training, 4),
-        "python": (steady.python_steps, 10_000),
-        "bare": (steady.bare, 1),
-    }[kind]
+    make, first_try = steady.KINDS[kind]
     steps = make(steady.fitting_size(make, first_try, STEP_MS) if kind != "bare" else first_try)
     agent = agents.start(version="benchmark", keep=True)
     for _ in range(100):
