@@ -19,20 +19,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml hatch_build.py jupyter_traindbg/native/boot.c jupyter_traindbg/_version.py scripts/setup scripts/frontend
 
+MESSAGES := $(patsubst %.po,%.mo,$(wildcard jupyter_traindbg/locale/*/LC_MESSAGES/*.po))
+
 export PYTHON TORCH_INSTALL
 
 .PHONY: demo test test-all check format clean
 .DEFAULT_GOAL := test
 
-demo: $(VENV)/.ready-demo
+demo: $(VENV)/.ready-demo $(MESSAGES)
 	@scripts/frontend --link || true
 	$(BIN)/python scripts/demo.py $(if $(filter-out 0,$(HEADLESS)),--headless)
 
-test: $(VENV)/.ready-test check
+test: $(VENV)/.ready-test $(MESSAGES) check
 	scripts/frontend --npm test --silent
 	scripts/test $(ARGS)
 
-test-all: $(VENV)/.ready-all
+test-all: $(VENV)/.ready-all $(MESSAGES)
 	scripts/test --all $(PART)
 
 check: $(VENV)/.ready-demo
@@ -45,6 +47,9 @@ format: $(VENV)/.ready-demo
 
 clean:
 	rm -rf .venv .venv-ipykernel6 .demo .mypy_cache .ruff_cache .pytest_cache labextension/node_modules labextension/lib labextension/build
+
+%.mo: %.po | $(VENV)/.ready-demo
+	$(BIN)/python -c "import hatch_build; hatch_build.compile_catalogues()"
 
 $(VENV)/.ready-demo: $(INPUTS)
 	scripts/setup demo

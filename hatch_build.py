@@ -1,4 +1,5 @@
-"""Build hook: compiles native/boot.c, so that the wheel can attach to unprepared processes by pid, and builds the front end.
+"""Build hook: compiles native/boot.c, so that the wheel can attach to unprepared processes by pid, and the translations, and builds the
+front end.
 
 The object uses no Python ABI: one wheel per machine type serves every Python. Without a C compiler, or outside Linux, a pure wheel is
 built, which does everything else and says what is missing. ``python hatch_build.py`` compiles in place.
@@ -18,11 +19,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 AUTOSTART = "traindbg_autostart.pth"
 HERE = Path(__file__).parent
 NATIVE = HERE / "jupyter_traindbg" / "native"
+LOCALE = HERE / "jupyter_traindbg" / "locale"
 # -fno-plt and the sibling calls: boot.c unmaps itself, so nothing that runs afterwards may lie in it. -nostdlib: see boot.c.
 FLAGS = [
     "-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-fvisibility=hidden",
@@ -89,6 +93,17 @@ def build_front_end() -> str | None:
     return None if done.returncode == 0 else (done.stderr + done.stdout).strip() or f"status {done.returncode}"
 
 
+def compile_catalogues() -> None:
+    """Compile the translations, which `gettext` reads as .mo. Takes 0.1 s."""
+    for source in sorted(LOCALE.glob("*/LC_MESSAGES/*.po")):
+        with source.open("rb") as f:
+            catalogue = read_po(f)
+        draft = source.with_suffix(f".{os.getpid()}.mo")
+        with draft.open("wb") as f:
+            write_mo(f, catalogue)
+        draft.replace(source.with_suffix(".mo"))
+
+
 class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Compiles for wheels and editable installs, and tags the wheel for this machine where that worked; builds the front end for all."""
 
@@ -101,6 +116,7 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         self._front_end(editable=version == "editable")
         if self.target_name == "sdist":
             return
+        compile_catalogues()
         if version != "editable":
             self._share(build_data)
             for page in sorted((HERE / "docs").glob("*.md")):
@@ -134,6 +150,7 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 if __name__ == "__main__":
+    compile_catalogues()
     trouble = compile_boot()
     if trouble is not None:
         sys.exit(trouble)

@@ -20,6 +20,7 @@ from . import commands
 from ._version import __version__
 from .errors import TraindbgError, UsageError
 from .job import Job, attach, connect
+from .language import speaking
 from .magics import base
 from .magics.parser import Parser
 from .model import Result
@@ -95,8 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # an ASCII terminal gets a question mark, not a traceback
     try:
         args = _parsed(words)
-        result = base.run(args.verb, args, TerminalSession(quiet=args.json), shlex.join(words[1:]))
-        _print(result, as_json=args.json)
+        with speaking("en") if args.json else contextlib.nullcontext():  # programs read it
+            result = base.run(args.verb, args, TerminalSession(quiet=args.json), shlex.join(words[1:]))
+            _print(result, as_json=args.json)
     except TraindbgError as e:
         print(f"traindbg: {e}", file=sys.stderr)
         return BAD_USAGE if isinstance(e, UsageError) else COULD_NOT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .language import text
+from .language import pgettext, text
 from .model import NotAvailable, RankChange, RankGrads, StepNumber
 
 __all__ = ["behind", "from_step", "read_after", "same_step", "step_title", "step_words"]
@@ -21,11 +21,10 @@ def step_words(*numbers: StepNumber) -> str:
     """``step 8,123 (12 since the attach)``; ``step 12 since the attach`` where the optimizer keeps no count; of several, their range."""
     owns, since = _owns(numbers), _since(numbers)
     if owns is None:
-        return _alone(*since) if since else text("a step that is not known", "未知的步")
-    en, zh = _range(*owns)
+        return _alone(*since) if since else text("a step that is not known")
     if not since:
-        return text(en, zh)
-    return text(f"{en} ({_between(*since)} since the attach)", f"{zh}（attach 后第 {_between(*since, sign='–')} 步）")
+        return _range(*owns)
+    return text("{steps} ({since} since the attach)", steps=_range(*owns), since=_between(*since))
 
 
 def step_title(*numbers: StepNumber) -> str:
@@ -33,21 +32,17 @@ def step_title(*numbers: StepNumber) -> str:
     owns, since = _owns(numbers), _since(numbers)
     if owns is None or not since:
         return step_words(*numbers)
-    en, zh = _range(*owns)
-    return text(f"{en} · {_between(*since)} since the attach", f"{zh} · attach 后第 {_between(*since, sign='–')} 步")
+    return text("{steps} · {since} since the attach", steps=_range(*owns), since=_between(*since))
 
 
 def read_after(rank: RankGrads) -> str:
     """``after step 8,123 (12 since the attach)``: when gradients were read, or the reason why not at a safe point."""
     number, passes = rank.number, rank.passes
     if passes is not None:
-        return text(
-            f"after backward pass {passes:,} since the last step, before the next one",
-            f"上一步之后第 {passes:,} 次反向传播结束时（下一步尚未到来）",
-        )
+        return text("after backward pass {passes:,} since the last step, before the next one", passes=passes)
     if not rank.safe_point or number is None:
         return rank.at
-    return text(f"after {step_words(number)}", f"在{step_words(number)}之后")
+    return text("after {step_words}", step_words=step_words(number))
 
 
 def from_step(ranks: Sequence[RankChange]) -> str:
@@ -55,14 +50,12 @@ def from_step(ranks: Sequence[RankChange]) -> str:
     numbers = [rank.number for rank in ranks if not isinstance(rank.after_step, NotAvailable)]
     since = _since(numbers)
     if since is None:
-        return text("from the next step on", "从下一步起")
+        return text("from the next step on")
     if _owns(numbers) is None and since[0] != since[1]:
-        en, zh = _between(*since), _between(*since, sign="–")
         return text(
-            f"from one and the same step on ({en}, as each rank counts since its own attach)",
-            f"从同一步起（各 rank 自其 attach 起计为第 {zh} 步）",
+            "from one and the same step on ({since}, as each rank counts since its own attach)", since=_between(*since)
         )
-    return text(f"from {step_words(*numbers)} on", f"从{step_words(*numbers)}起")
+    return text("from {step_words} on", step_words=step_words(*numbers))
 
 
 def same_step(numbers: Sequence[StepNumber | None]) -> bool | None:
@@ -97,14 +90,15 @@ def _since(numbers: Sequence[StepNumber]) -> tuple[int, int] | None:
     return (min(known), max(known)) if known else None
 
 
-def _between(first: int, last: int, sign: str = " to ") -> str:
-    return f"{first:,}" if first == last else f"{first:,}{sign}{last:,}"
+def _between(first: int, last: int) -> str:
+    return f"{first:,}" if first == last else pgettext("step numbers", "{first:,} to {last:,}", first=first, last=last)
 
 
-def _range(first: int, last: int) -> tuple[str, str]:
-    return f"step{'s' * (first != last)} {_between(first, last)}", f"第 {_between(first, last, '–')} 步"
+def _range(first: int, last: int) -> str:
+    if first == last:
+        return text("step {n:,}", n=first)
+    return text("steps {between}", between=_between(first, last))
 
 
 def _alone(first: int, last: int) -> str:
-    en, zh = _range(first, last)
-    return text(f"{en} since the attach", f"attach 后{zh}")
+    return text("{steps} since the attach", steps=_range(first, last))

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .language import later
+
 __all__ = ["PARTS", "StepPart"]
 
 
 @dataclass(frozen=True)
 class StepPart:
-    """``field``: of `jupyter_traindbg.model.Step`; ``en`` and ``zh``: its name. ``always``: a part of every step; the others, which
+    """``field``: of `jupyter_traindbg.model.Step`; ``name``: in English. ``always``: a part of every step; the others, which
     frameworks tell of, are None where a step had none.
     """
 
     field: str
-    en: str
-    zh: str
+    name: str
     always: bool = True
 
 
 PARTS: tuple[StepPart, ...] = (
-    StepPart("data_wait_s", "data wait", "数据等待"),
-    StepPart("forward_s", "forward", "前向"),
-    StepPart("backward_s", "backward", "反向"),
-    StepPart("optimizer_s", "optimizer", "优化器"),
-    StepPart("other_s", "other", "其他"),
-    StepPart("generation_s", "generation", "生成", always=False),
-    StepPart("evaluation_s", "evaluation", "评估", always=False),
-    StepPart("saving_s", "saving", "保存", always=False),
+    StepPart("data_wait_s", later("data wait")),
+    StepPart("forward_s", later("forward")),
+    StepPart("backward_s", later("backward")),
+    StepPart("optimizer_s", later("optimizer")),
+    StepPart("other_s", later("other")),
+    StepPart("generation_s", later("generation"), always=False),
+    StepPart("evaluation_s", later("evaluation"), always=False),
+    StepPart("saving_s", later("saving"), always=False),
 )

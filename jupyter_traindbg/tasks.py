@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 from .errors import DeadlineExceeded, TraindbgError
@@ -37,7 +38,8 @@ class Task(Generic[T]):
         self._answer: list[T] = []
         self._error: BaseException | None = None
         self._done = threading.Event()
-        threading.Thread(target=self._run, name=f"traindbg-{name}", daemon=True).start()
+        run = copy_context().run  # what it says is in the language of whoever asks
+        threading.Thread(target=run, args=(self._run,), name=f"traindbg-{name}", daemon=True).start()
 
     def _run(self) -> None:
         began = time.monotonic()
@@ -90,7 +92,7 @@ def each(
     for _ in range(min(at_once, len(items))):
         if not asking.waiting:
             break
-        threading.Thread(target=asking.work, name="traindbg-ask", daemon=True).start()
+        threading.Thread(target=copy_context().run, args=(asking.work,), name="traindbg-ask", daemon=True).start()
     try:
         asking.done.wait(deadline_s + grace_s)
     finally:  # also where somebody interrupts it

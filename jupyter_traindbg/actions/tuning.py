@@ -290,16 +290,11 @@ def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator
         yield Finding(
             "action_not_effective",
             "critical",
-            text(
-                "the first step under the change did not use what was asked for", "修改后的第一步没有使用所要求的数值"
-            ),
+            text("the first step under the change did not use what was asked for"),
             who=rank_subjects(rank.rank for rank in wrong),
             evidence=[f"rank {rank.rank}: {rank.note}" for rank in wrong],
-            cause=text(
-                "the training's own code sets the learning rate inside the step, or right before it",
-                "训练代码在 step 内部或之前自行设置了学习率",
-            ),
-            next_steps=[text("`%lr --release` gives it back to the schedule", "用 `%lr --release` 交还给调度器")],
+            cause=text("the training's own code sets the learning rate inside the step, or right before it"),
+            next_steps=[text("`%lr --release` gives it back to the schedule")],
             confidence="high",
         )
     stepped = {r.rank: r.optimizer_step for r in ranks if not isinstance(r.optimizer_step, NotAvailable)}
@@ -307,27 +302,20 @@ def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator
         yield Finding(
             "ranks_changed_apart",
             "critical",
-            text("the ranks did not change at the same step", "各 rank 没有在同一步生效"),
+            text("the ranks did not change at the same step"),
             who=rank_subjects(stepped),
             evidence=[f"rank {rank}: first step under it {step}" for rank, step in stepped.items()],
-            cause=text(
-                "their steps were told to be the same by count, and are not", "按计数判断为同一步，实际并不是同一步"
-            ),
-            next_steps=[text("stop the job and start it from its last checkpoint", "停止作业，从最近的检查点重新开始")],
+            cause=text("their steps were told to be the same by count, and are not"),
+            next_steps=[text("stop the job and start it from its last checkpoint")],
         )
     if silent and ranks:
         yield Finding(
             "rank_lost_during_change",
             "critical",
-            text("a rank that had agreed does not say that it has changed", "某个已同意的 rank 没有确认修改"),
+            text("a rank that had agreed does not say that it has changed"),
             who=[Subject("rank", s.rank) for s in silent if s.rank is not None],
             evidence=[s.reason for s in silent],
-            cause=text("it has ended, or hangs, since it agreed", "它在同意之后结束或挂起"),
-            next_steps=[
-                text(
-                    "`traindbg stacks` shows what it does; compare `traindbg lr`",
-                    "用 `traindbg stacks` 查看它，并比较 `traindbg lr`",
-                )
-            ],
+            cause=text("it has ended, or hangs, since it agreed"),
+            next_steps=[text("`traindbg stacks` shows what it does; compare `traindbg lr`")],
             confidence="medium",
         )

@@ -39,17 +39,11 @@ def depth(left: Unexplained) -> list[Finding]:
                 code,
                 "critical",
                 text(
-                    f"Another number of layers: {a} in {stem} of the checkpoint, {b} in the model's",
-                    f"层数不同：检查点的 {stem} 有 {a} 层，模型有 {b} 层",
+                    "Another number of layers: {a} in {stem} of the checkpoint, {b} in the model's", a=a, stem=stem, b=b
                 ),
                 who=things([stem]),
-                cause=text("It was saved from another configuration.", "它来自另一个配置。"),
-                next_steps=[
-                    text(
-                        f"Build the model with {a} layers (num_hidden_layers, n_layer).",
-                        f"以 {a} 层构建模型（num_hidden_layers、n_layer）。",
-                    )
-                ],
+                cause=text("It was saved from another configuration."),
+                next_steps=[text("Build the model with {a} layers (num_hidden_layers, n_layer).", a=a)],
             )
         )
     return found
@@ -73,18 +67,10 @@ def heads(left: Unexplained) -> list[Finding]:
             Finding(
                 "checkpoint_missing_head",
                 "warning",
-                text(f"The model's head is not in it: {some(missing)}", f"其中没有模型的头：{some(missing)}"),
+                text("The model's head is not in it: {some}", some=some(missing)),
                 who=names(missing),
-                cause=text(
-                    "It is of the bare model, or of one for another task; this head would start untrained.",
-                    "它属于裸模型或其他任务的模型；该头将从未训练状态开始。",
-                ),
-                next_steps=[
-                    text(
-                        "Load with `strict=False` and train the head, or use a checkpoint of this task.",
-                        "用 `strict=False` 加载并训练该头，或使用本任务的检查点。",
-                    )
-                ],
+                cause=text("It is of the bare model, or of one for another task; this head would start untrained."),
+                next_steps=[text("Load with `strict=False` and train the head, or use a checkpoint of this task.")],
                 confidence="medium",
             )
         )
@@ -94,15 +80,10 @@ def heads(left: Unexplained) -> list[Finding]:
             Finding(
                 "checkpoint_unused_head",
                 "info",
-                text(
-                    f"It has a head that the model does not: {some(unexpected)}",
-                    f"它含有模型所没有的头：{some(unexpected)}",
-                ),
+                text("It has a head that the model does not: {some}", some=some(unexpected)),
                 who=names(unexpected),
-                cause=text("It is of a model for another task.", "它属于其他任务的模型。"),
-                next_steps=[
-                    text("Load with `strict=False`: these are left out.", "用 `strict=False` 加载：这些键会被忽略。")
-                ],
+                cause=text("It is of a model for another task."),
+                next_steps=[text("Load with `strict=False`: these are left out.")],
                 confidence="medium",
             )
         )
@@ -116,9 +97,9 @@ def shapes(left: Unexplained) -> list[Finding]:
     flat = [p for p in left.shapes if p not in transposed and numel(p[0]) == numel(p[1])]
     rest = [p for p in left.shapes if p not in transposed and p not in flat]
     found = [_other_size(left, rest)] if rest else []
-    for pairs, code, en, zh in (
-        (transposed, "checkpoint_transposed", "Shapes are the other way round", "形状互为转置"),
-        (flat, "checkpoint_reshaped", "The same number of elements in another shape", "元素个数相同而形状不同"),
+    for pairs, code, title in (
+        (transposed, "checkpoint_transposed", text("Shapes are the other way round")),
+        (flat, "checkpoint_reshaped", text("The same number of elements in another shape")),
     ):
         if pairs:
             left.take(code, shapes=pairs)
@@ -126,16 +107,11 @@ def shapes(left: Unexplained) -> list[Finding]:
                 Finding(
                     code,
                     "critical",
-                    text(f"{en}: {pairs[0][0].name}", f"{zh}：{pairs[0][0].name}"),
+                    text("{title}: {names}", title=title, names=pairs[0][0].name),
                     who=names([a for a, _ in pairs]),
                     evidence=[_shape_words(p) for p in pairs[:NAMED]],
-                    cause=text(
-                        "One side has Linear where the other has Conv1D, or it comes from another framework.",
-                        "一侧为 Linear 而另一侧为 Conv1D，或来自其他框架。",
-                    ),
-                    next_steps=[
-                        text("Transpose or reshape these tensors before loading.", "加载前转置或变形这些张量。")
-                    ],
+                    cause=text("One side has Linear where the other has Conv1D, or it comes from another framework."),
+                    next_steps=[text("Transpose or reshape these tensors before loading.")],
                     confidence="medium",
                 )
             )
@@ -154,17 +130,14 @@ def _other_size(left: Unexplained, pairs: list[Pair]) -> Finding:
     for a, b in pairs:
         changes.update({(x, y) for x, y in zip(a.shape, b.shape, strict=False) if x != y})
     what = [_dimension(change, pairs) for change, _ in changes.most_common(3)]
-    title = ", ".join(what) or text("other numbers of dimensions", "维数不同")
+    title = ", ".join(what) or text("other numbers of dimensions")
     return Finding(
         code,
         "critical",
-        text(f"Another configuration: {title}", f"配置不同：{title}"),
+        text("Another configuration: {title}", title=title),
         who=names([a for a, _ in pairs]),
         evidence=[_shape_words(p) for p in pairs[:NAMED]],
-        cause=text(
-            "The names fit and the sizes do not: the model was built with other settings.",
-            "键名一致而大小不一致：模型以不同的设置构建。",
-        ),
+        cause=text("The names fit and the sizes do not: the model was built with other settings."),
         next_steps=_size_steps(changes, pairs),
     )
 
@@ -176,13 +149,13 @@ def _dimension(change: tuple[int, int], pairs: Sequence[Pair]) -> str:
     first = all(k.shape[:1] == (a,) and o.shape[:1] == (b,) for k, o in ((_tuple(k), _tuple(o)) for k, o in touched))
     names = [k.name for k, _ in touched]
     if first and all(EMBEDDING.search(n) and not POSITION.search(n) for n in names):
-        return text(f"vocabulary {a} -> {b}", f"词表 {a} -> {b}")
+        return text("vocabulary {a} -> {b}", a=a, b=b)
     if first and all(POSITION.search(n) for n in names):
-        return text(f"longest sequence {a} -> {b}", f"最大序列长度 {a} -> {b}")
+        return text("longest sequence {a} -> {b}", a=a, b=b)
     if first and all(HEAD.search(n) for n in names):
-        return text(f"number of labels {a} -> {b}", f"标签数 {a} -> {b}")
+        return text("number of labels {a} -> {b}", a=a, b=b)
     if len(touched) * 2 > len(pairs) and len(touched) > 2:
-        return text(f"hidden size {a} -> {b}", f"隐藏层大小 {a} -> {b}")
+        return text("hidden size {a} -> {b}", a=a, b=b)
     return f"{a} -> {b}"
 
 
@@ -193,18 +166,15 @@ def _tuple(key: TensorKey) -> TensorKey:
 def _size_steps(changes: Counter[tuple[int, int]], pairs: Sequence[Pair]) -> list[str]:
     steps = [
         text(
-            "Build the model with the settings that the checkpoint was trained with (its config.json or training arguments).",
-            "用训练该检查点时的设置（其 config.json 或训练参数）构建模型。",
+            "Build the model with the settings that the checkpoint was trained with (its config.json or "
+            "training arguments)."
         )
     ]
     if all(EMBEDDING.search(a.name) for a, _ in pairs) and changes:
         (a, _), _ = changes.most_common(1)[0]
         steps.insert(
             0,
-            text(
-                f"`model.resize_token_embeddings({a})` before loading.",
-                f"加载前执行 `model.resize_token_embeddings({a})`。",
-            ),
+            text("`model.resize_token_embeddings({a})` before loading.", a=a),
         )
     return steps
 
@@ -219,16 +189,9 @@ def dtypes(left: Unexplained) -> list[Finding]:
         Finding(
             "checkpoint_other_dtype",
             "info",
-            text(f"Other dtypes: {words}", f"数据类型不同：{words}"),
+            text("Other dtypes: {words}", words=words),
             who=names([a for a, _ in left.dtypes]),
-            cause=text(
-                "load_state_dict converts them silently to the model's.", "load_state_dict 会悄悄转换为模型的类型。"
-            ),
-            next_steps=[
-                text(
-                    "Convert the model first if its precision is to be kept: `model.to(torch.float32)`.",
-                    "若要保留精度，请先转换模型：`model.to(torch.float32)`。",
-                )
-            ],
+            cause=text("load_state_dict converts them silently to the model's."),
+            next_steps=[text("Convert the model first if its precision is to be kept: `model.to(torch.float32)`.")],
         )
     ]

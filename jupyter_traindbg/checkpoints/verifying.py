@@ -150,52 +150,44 @@ def _findings(files: list[CheckedFile], found: Manifest | None) -> Iterator[Find
         yield Finding(
             code="checkpoint_extra_files",
             severity="info",
-            title=text(
-                f"{len(extra)} files are there that were not written with it",
-                f"有 {len(extra)} 个文件不是随检查点写入的",
-            ),
+            title=text("{count} files are there that were not written with it", count=len(extra)),
             who=things(extra[:NAMED]),
-            cause=text("They were put there later; nothing is known of them.", "它们是后来放入的，无从核对。"),
-            next_steps=[text("Load only the files that the manifest lists.", "只加载清单中列出的文件。")],
+            cause=text("They were put there later; nothing is known of them."),
+            next_steps=[text("Load only the files that the manifest lists.")],
         )
 
 
 def _damaged(bad: list[CheckedFile], total: int) -> Finding:
     more = len(bad) - 1
-    others = text(f" and {more} more files", f" 等 {len(bad)} 个文件") if more else ""
+    others = text(" and {more} more files", more=more, count=len(bad)) if more else ""
     return Finding(
         code="checkpoint_damaged",
         severity="critical",
-        title=text(f"{bad[0].name}{others}: not what was written", f"{bad[0].name}{others}与写入时不一致"),
+        title=text("{name}{others}: not what was written", name=bad[0].name, others=others),
         who=things(f.name for f in bad[:NAMED]),
         evidence=[_evidence(f) for f in bad[:NAMED]],
         cause=text(
-            "The bytes changed after they were written: a disk or memory fault, a copy that was cut short, or somebody's edit. "
-            "Without a checksum a flipped bit loads silently.",
-            "数据在写入后发生了变化：磁盘或内存故障、复制中断，或被人修改。没有校验和时，翻转的比特会被悄悄加载。",
+            "The bytes changed after they were written: a disk or memory fault, a copy that was cut short, "
+            "or somebody's edit. Without a checksum a flipped bit loads silently."
         ),
         next_steps=[
-            text("Do not resume from it: use an older checkpoint.", "不要从它恢复：请使用更早的检查点。"),
-            text(
-                "If it was copied, copy the files named here again and verify once more.",
-                "如果它是复制来的，请重新复制上述文件并再次校验。",
-            ),
+            text("Do not resume from it: use an older checkpoint."),
+            text("If it was copied, copy the files named here again and verify once more."),
         ],
     )
 
 
 def _evidence(f: CheckedFile) -> str:
     if f.state == "missing":
-        return text(f"{f.name}: it is not there", f"{f.name}：文件不存在")
+        return text("{name}: it is not there", name=f.name)
     if f.state == "wrong size":
         return text(
-            f"{f.name}: {f.found_bytes} bytes, {f.bytes} were written",
-            f"{f.name}：现有 {f.found_bytes} 字节，写入时为 {f.bytes}",
+            "{name}: {found_bytes} bytes, {bytes} were written", name=f.name, found_bytes=f.found_bytes, bytes=f.bytes
         )
     if f.state == "unreadable":
-        return text(f"{f.name}: {f.found_bytes}", f"{f.name}：无法读取（{f.found_bytes}）")
+        return text("{name}: {found_bytes}", name=f.name, found_bytes=f.found_bytes)
     note = f" ({f.note})" if f.note else ""
-    return text(f"{f.name}: its SHA-256 is another one{note}", f"{f.name}：SHA-256 不符{note}")
+    return text("{name}: its SHA-256 is another one{note}", name=f.name, note=note)
 
 
 def _mixed(found: Manifest) -> Finding:
@@ -203,11 +195,8 @@ def _mixed(found: Manifest) -> Finding:
     return Finding(
         code="checkpoint_mixed_steps",
         severity="warning",
-        title=text("its ranks were at different optimizer steps", "各 rank 处于不同的优化器步"),
+        title=text("its ranks were at different optimizer steps"),
         evidence=[steps],
-        cause=text(
-            "It was saved with allow_mixed=True from a job that stood still in the middle of a step.",
-            "它以 allow_mixed=True 保存，当时任务停在一步的中间。",
-        ),
-        next_steps=[text("Use it only where no other checkpoint is left.", "仅在没有其他检查点时使用。")],
+        cause=text("It was saved with allow_mixed=True from a job that stood still in the middle of a step."),
+        next_steps=[text("Use it only where no other checkpoint is left.")],
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal
 
-from jupyter_traindbg.language import text
+from jupyter_traindbg.language import later, text
 from jupyter_traindbg.model import Device, Finding, GpuReport, NotAvailable, Subject, Xid, available
 from jupyter_traindbg.words.durations import time_words
 
@@ -18,23 +18,23 @@ XID_CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
 # Xid codes by what they blame. The job: its own kernels did something illegal. The GPU: no code of the job's causes it.
 JOB_XIDS = {
-    13: ("a kernel did something illegal", "内核执行了非法操作"),
-    31: ("a kernel touched memory it has no right to", "内核访问了非法显存地址"),
-    43: ("the job's GPU context was stopped after an error of its own", "任务自身出错后其 GPU 上下文被停止"),
-    45: ("the job's GPU work was torn down after an earlier error, or a kill", "先前出错或被杀后 GPU 任务被清理"),
+    13: later("a kernel did something illegal"),
+    31: later("a kernel touched memory it has no right to"),
+    43: later("the job's GPU context was stopped after an error of its own"),
+    45: later("the job's GPU work was torn down after an earlier error, or a kill"),
 }
 GPU_XIDS = {
-    48: ("an uncorrectable memory error", "不可纠正的显存错误"),
-    62: ("the GPU's microcontroller halted", "GPU 微控制器停止"),
-    63: ("a bad memory row was marked for replacement", "坏显存行已标记待替换"),
-    64: ("a bad memory row could not be replaced", "坏显存行替换失败"),
-    74: ("an NVLink error", "NVLink 错误"),
-    79: ("the GPU fell off the bus", "GPU 从总线上掉线"),
-    92: ("many correctable memory errors", "可纠正显存错误过多"),
-    94: ("a memory error that only its own job saw", "显存错误(仅影响出错任务)"),
-    95: ("a memory error that may have reached other jobs", "显存错误(可能波及其他任务)"),
-    119: ("the GPU's system processor (GSP) does not answer", "GPU 系统处理器 (GSP) 无响应"),
-    120: ("the GPU's system processor (GSP) failed", "GPU 系统处理器 (GSP) 出错"),
+    48: later("an uncorrectable memory error"),
+    62: later("the GPU's microcontroller halted"),
+    63: later("a bad memory row was marked for replacement"),
+    64: later("a bad memory row could not be replaced"),
+    74: later("an NVLink error"),
+    79: later("the GPU fell off the bus"),
+    92: later("many correctable memory errors"),
+    94: later("a memory error that only its own job saw"),
+    95: later("a memory error that may have reached other jobs"),
+    119: later("the GPU's system processor (GSP) does not answer"),
+    120: later("the GPU's system processor (GSP) failed"),
 }
 SELF_HEALING_XIDS = {63, 92, 94}
 
@@ -70,13 +70,13 @@ def _told(device: Device) -> list[str]:
 
 
 def _ago(age_s: float) -> str:
-    return text(f"{time_words(age_s)} ago", f"{time_words(age_s)}前")
+    return text("{age_s} ago", age_s=time_words(age_s))
 
 
 def _silent_driver(report: GpuReport) -> Iterator[Finding]:
     if report.hung_call is None:
         return
-    evidence = [text(f"no answer to {report.hung_call}", f"{report.hung_call} 没有返回")]
+    evidence = [text("no answer to {hung_call}", hung_call=report.hung_call)]
     if report.problem:
         evidence.append(report.problem.cause)
     evidence += report.notes
@@ -84,26 +84,18 @@ def _silent_driver(report: GpuReport) -> Iterator[Finding]:
         evidence += [f"{_name(device)}: {line}" for line in _told(device)]
     if report.stuck_pids:
         pids = ", ".join(map(str, report.stuck_pids))
-        evidence.append(
-            text(f"in uninterruptible sleep (state D): {pids}", f"处于不可中断睡眠 (D 状态) 的进程: {pids}")
-        )
+        evidence.append(text("in uninterruptible sleep (state D): {pids}", pids=pids))
     yield Finding(
         code="gpu_driver_hang",
         severity="critical",
-        title=text("the NVIDIA driver does not answer", "NVIDIA 驱动无响应"),
+        title=text("the NVIDIA driver does not answer"),
         who=[Subject("process", pid) for pid in report.stuck_pids],
         evidence=evidence,
-        cause=text(
-            "a call into the kernel driver does not return; processes that wait in it cannot be killed",
-            "对内核驱动的调用不返回; 等在其中的进程无法被杀死",
-        ),
+        cause=text("a call into the kernel driver does not return; processes that wait in it cannot be killed"),
         next_steps=[
-            text("read `sudo dmesg | grep -E 'NVRM|Xid'`", "查看 `sudo dmesg | grep -E 'NVRM|Xid'`"),
-            text(
-                "ask again with a longer --timeout: a GPU without persistence mode can take seconds to wake up",
-                "用更长的 --timeout 再试: 未开持久模式的 GPU 唤醒可能需要数秒",
-            ),
-            text("if it stays so, drain the node and reboot it", "若持续如此, 排空节点并重启"),
+            text("read `sudo dmesg | grep -E 'NVRM|Xid'`"),
+            text("ask again with a longer --timeout: a GPU without persistence mode can take seconds to wake up"),
+            text("if it stays so, drain the node and reboot it"),
         ],
         confidence="high" if report.stuck_pids else "medium",
     )
@@ -116,27 +108,17 @@ def _fault(device: Device, _: GpuReport) -> Iterator[Finding]:
     yield Finding(
         code="gpu_lost" if lost else "gpu_reset_required",
         severity="critical",
-        title=text(f"{_name(device)} is lost", f"{_name(device)} 已掉线")
-        if lost
-        else text(f"{_name(device)} must be reset", f"{_name(device)} 需要重置"),
+        title=text("{name} is lost", name=_name(device)) if lost else text("{name} must be reset", name=_name(device)),
         who=[_subject(device)],
         evidence=[*_identity(device), f"NVML: {'GPU is lost' if lost else 'GPU requires reset'}", *_told(device)],
-        cause=text(
-            "it fell off the bus: hardware, power, heat or the PCIe link; every process that uses it has failed",
-            "GPU 从总线掉线: 硬件、供电、过热或 PCIe 链路问题; 使用它的进程都已失败",
-        )
+        cause=text("it fell off the bus: hardware, power, heat or the PCIe link; every process that uses it has failed")
         if lost
-        else text("an earlier error left it unusable until a reset", "先前的错误使其在重置前不可用"),
+        else text("an earlier error left it unusable until a reset"),
         next_steps=[
-            text("restart the job on other GPUs from its last checkpoint", "从最近的检查点在其他 GPU 上重启任务"),
-            text(
-                "drain and reboot the node; if it happens again, replace the GPU",
-                "排空并重启节点; 若再次发生, 更换 GPU",
-            )
+            text("restart the job on other GPUs from its last checkpoint"),
+            text("drain and reboot the node; if it happens again, replace the GPU")
             if lost
-            else text(
-                f"`sudo nvidia-smi --gpu-reset -i {device.index}`", f"`sudo nvidia-smi --gpu-reset -i {device.index}`"
-            ),
+            else text("`sudo nvidia-smi --gpu-reset -i {index}`", index=device.index),
         ],
         reference=XID_CATALOGUE,
     )
@@ -147,28 +129,22 @@ def _ecc(device: Device, _: GpuReport) -> Iterator[Finding]:
     if isinstance(count, NotAvailable) or count == 0:
         return
     corrected = device.ecc_corrected
-    evidence = [*_identity(device), text(f"{count} uncorrected ECC errors", f"{count} 个不可纠正的 ECC 错误")]
+    evidence = [*_identity(device), text("{count} uncorrected ECC errors", count=count)]
     if available(corrected):
-        evidence.append(text(f"{corrected} corrected ones", f"{corrected} 个已纠正的错误"))
+        evidence.append(text("{corrected} corrected ones", corrected=corrected))
     yield Finding(
         code="gpu_ecc_uncorrected",
         severity="critical",
-        title=text(f"{_name(device)} has uncorrected memory errors", f"{_name(device)} 存在不可纠正的显存错误"),
+        title=text("{name} has uncorrected memory errors", name=_name(device)),
         who=[_subject(device)],
         evidence=[*evidence, *_told(device)],
         cause=text(
-            "its memory returned wrong data since the driver was loaded; the process that read it is usually killed",
-            "自驱动加载以来显存返回过错误数据; 读到它的进程通常会被终止",
+            "its memory returned wrong data since the driver was loaded; the process that read it is usually killed"
         ),
         next_steps=[
-            text(
-                f"`nvidia-smi -q -d ECC,ROW_REMAPPER -i {device.index}`: is a row remap pending?",
-                f"`nvidia-smi -q -d ECC,ROW_REMAPPER -i {device.index}`: 是否有待处理的行重映射?",
-            ),
-            text(
-                "resume from a checkpoint older than the error, on another GPU", "在其他 GPU 上从错误之前的检查点恢复"
-            ),
-            text("reset the GPU; if the count grows again, replace it", "重置该 GPU; 若计数继续增长则更换"),
+            text("`nvidia-smi -q -d ECC,ROW_REMAPPER -i {index}`: is a row remap pending?", index=device.index),
+            text("resume from a checkpoint older than the error, on another GPU"),
+            text("reset the GPU; if the count grows again, replace it"),
         ],
     )
 
@@ -183,33 +159,27 @@ def _xids(device: Device, _: GpuReport) -> Iterator[Finding]:
 
 def _xid(device: Device, code: int, same: list[Xid]) -> Finding:
     """One finding for all Xids of one code on one device, the newest first in `same`."""
-    meaning = text(*(JOB_XIDS | GPU_XIDS).get(code, ("see NVIDIA's catalogue", "见 NVIDIA 的 Xid 目录")))
+    meaning = text((JOB_XIDS | GPU_XIDS).get(code, later("see NVIDIA's catalogue")))
     pids = sorted({xid.pid for xid in same if xid.pid is not None})
     last = _ago(same[0].age_s)
     blames_job = code in JOB_XIDS
     steps = (
-        text(
-            "run the job with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer",
-            "用 CUDA_LAUNCH_BLOCKING=1 或 compute-sanitizer 运行任务",
-        )
+        text("run the job with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer")
         if blames_job
-        else text(
-            f"run `nvidia-smi -q -i {device.index}` and the site's GPU diagnostics",
-            f"运行 `nvidia-smi -q -i {device.index}` 和 GPU 诊断",
-        )
+        else text("run `nvidia-smi -q -i {index}` and the site's GPU diagnostics", index=device.index)
     )
     return Finding(
         code="gpu_xid",
         severity=_xid_severity(code, same[0].age_s),
-        title=text(f"{_name(device)}: Xid {code}, {meaning}", f"{_name(device)}: Xid {code}, {meaning}"),
+        title=text("{name}: Xid {code}, {meaning}", name=_name(device), code=code, meaning=meaning),
         who=[_subject(device), *(Subject("process", pid) for pid in pids)],
         evidence=[
             *_identity(device),
-            text(f"{len(same)} in the kernel log, the last {last}", f"内核日志中 {len(same)} 次, 最近 {last}"),
+            text("{count} in the kernel log, the last {last}", count=len(same), last=last),
         ],
-        cause=text("most often an error in the job's own kernels", "多为任务自身内核的错误")
+        cause=text("most often an error in the job's own kernels")
         if blames_job
-        else text("the GPU, its memory, its links or its firmware", "GPU、显存、链路或固件")
+        else text("the GPU, its memory, its links or its firmware")
         if code in GPU_XIDS
         else meaning,
         next_steps=[steps],
@@ -236,30 +206,24 @@ def _slowdown(device: Device, _: GpuReport) -> Iterator[Finding]:
     if available(device.power_w) and available(device.power_limit_w):
         evidence.append(f"{device.power_w:.0f} W / {device.power_limit_w:.0f} W")
     if heat:
-        cause = text("it is too hot, so it slows itself down", "温度过高, GPU 自行降频")
-        step = text(
-            "check fans, air flow and neighbouring GPUs; move the job meanwhile",
-            "检查风扇、风道和相邻 GPU; 可先迁移任务",
-        )
+        cause = text("it is too hot, so it slows itself down")
+        step = text("check fans, air flow and neighbouring GPUs; move the job meanwhile")
     elif brake:
-        cause = text("the power supply told it to brake", "供电系统要求其降频")
-        step = text("check the node's power supplies and the rack's power cap", "检查节点电源和机柜功率上限")
+        cause = text("the power supply told it to brake")
+        step = text("check the node's power supplies and the rack's power cap")
     else:
-        cause = text("the hardware slows it down: heat, power brake or power supply", "硬件降频: 过热、功率制动或供电")
-        step = text(
-            f"`nvidia-smi -q -d PERFORMANCE -i {device.index}` says more",
-            f"查看 `nvidia-smi -q -d PERFORMANCE -i {device.index}`",
-        )
+        cause = text("the hardware slows it down: heat, power brake or power supply")
+        step = text("`nvidia-smi -q -d PERFORMANCE -i {index}` says more", index=device.index)
     yield Finding(
         code="gpu_slowdown",
         severity="warning",
-        title=text(f"{_name(device)} is slowed down by its hardware", f"{_name(device)} 被硬件降频"),
+        title=text("{name} is slowed down by its hardware", name=_name(device)),
         who=[_subject(device)],
         evidence=evidence,
         cause=cause,
         next_steps=[
             step,
-            text("in a distributed job one slow GPU slows all ranks", "分布式任务中一块慢 GPU 会拖慢所有 rank"),
+            text("in a distributed job one slow GPU slows all ranks"),
         ],
     )
 
@@ -280,14 +244,13 @@ def _memory(device: Device, report: GpuReport) -> Iterator[Finding]:
     yield Finding(
         code="gpu_memory_full",
         severity="warning",
-        title=text(f"{_name(device)} has its memory nearly full", f"{_name(device)} 显存几乎用满"),
+        title=text("{name} has its memory nearly full", name=_name(device)),
         who=[_subject(device)],
         evidence=evidence,
         cause=text(
-            "the next large allocation may fail; part of it may be the allocator's cache, which the job can reuse",
-            "下一次大块分配可能失败; 其中一部分可能是分配器缓存, 任务可重用",
+            "the next large allocation may fail; part of it may be the allocator's cache, which the job can reuse"
         ),
-        next_steps=[text("`%memory` tells cache from live tensors, per rank", "`%memory` 按 rank 区分缓存与存活张量")],
+        next_steps=[text("`%memory` tells cache from live tensors, per rank")],
         confidence="medium",
     )
 
@@ -305,18 +268,13 @@ def _shared(device: Device, _: GpuReport) -> Iterator[Finding]:
     yield Finding(
         code="gpu_shared",
         severity="info",
-        title=text(
-            f"{_name(device)} is also used by {len(others)} other process(es)",
-            f"{_name(device)} 还被另外 {len(others)} 个进程使用",
-        ),
+        title=text("{name} is also used by {count} other process(es)", name=_name(device), count=len(others)),
         who=[Subject("process", process.pid) for process in others],
         evidence=evidence,
-        cause=text("they share its memory and its time with the job", "它们与任务共享显存和算力"),
+        cause=text("they share its memory and its time with the job"),
         next_steps=[
-            text(
-                "whose are they? `ps -o pid,user,lstart,args -p PID`", "查看归属: `ps -o pid,user,lstart,args -p PID`"
-            ),
-            text("left over from an earlier run: stop them", "若为之前运行的残留, 请结束它们"),
+            text("whose are they? `ps -o pid,user,lstart,args -p PID`"),
+            text("left over from an earlier run: stop them"),
         ],
         confidence="medium",
     )

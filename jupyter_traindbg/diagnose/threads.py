@@ -39,16 +39,13 @@ def _deadlock(process: ProcessThreads, waits: Waits) -> Finding:
 
 
 def _wait(thread: ThreadUse, lock: LockWait) -> str:
-    waits = text(
-        f"{thread.name} waits for {lock.name} at {lock.where}", f"{thread.name} 在 {lock.where} 等待 {lock.name}"
-    )
+    waits = text("{name} waits for {name2} at {where}", name=thread.name, name2=lock.name, where=lock.where)
     if lock.how == "acquire":
         holds = text(
-            f"{lock.holder} has acquired it at {lock.holder_where} and not released it",
-            f"{lock.holder} 在 {lock.holder_where} 获取了它且未释放",
+            "{holder} has acquired it at {holder_where} and not released it",
+            holder=lock.holder,
+            holder_where=lock.holder_where,
         )
     else:
-        holds = text(
-            f"{lock.holder} holds it since {lock.holder_where}", f"{lock.holder} 自 {lock.holder_where} 起持有它"
-        )
-    return text(f"{waits}; {holds}", f"{waits}；{holds}")
+        holds = text("{holder} holds it since {holder_where}", holder=lock.holder, holder_where=lock.holder_where)
+    return text("{waits}; {holds}", waits=waits, holds=holds)

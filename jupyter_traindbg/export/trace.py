@@ -138,7 +138,7 @@ def _slices(part: table.Columns, i: int, start: float, end: float, step: int) ->
         took = _value(part, of_step.field, i)
         until = min(end, at + (took or 0.0) * 1e6)
         if until > at:
-            yield {**common, "name": of_step.en, "cat": "part", "ts": round(at, 3), "dur": round(until - at, 3)}
+            yield {**common, "name": of_step.name, "cat": "part", "ts": round(at, 3), "dur": round(until - at, 3)}
             at = until
 
 

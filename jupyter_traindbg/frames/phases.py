@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..language import text
+from ..language import later, text
 from ..model import Frame, WaitKind
 from .whose import bare, own_frames, short_path
 
@@ -18,47 +18,46 @@ __all__ = ["JOINING_RAY", "Phase", "phase_of", "phases_of", "telling"]
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """``en`` and ``zh`` follow "it is". ``usual``: a part of every training, which the other ranks of a healthy job may be waiting for.
+    """``english`` follows "it is". ``usual``: a part of every training, which the other ranks of a healthy job may be waiting for.
 
     ``tells``: the frame by which it is known is worth showing; a model's call or an optimizer's step need no proof. ``waits``: the kinds of
     wait that say the same.
     """
 
-    en: str
-    zh: str
+    english: str
     usual: bool = True
     tells: bool = True
     waits: tuple[WaitKind, ...] = ()
 
     @property
     def words(self) -> str:
-        return text(self.en, self.zh)
+        return text(self.english)
 
 
-JOINING_RAY = Phase("starting Ray, or joining its cluster", "启动 Ray 或加入其集群", usual=False)
-_COMPILING = Phase("compiling", "编译")
-_BUILDING_EXTENSION = Phase("building a C++ extension", "编译 C++ 扩展", usual=False)
-_SAVING = Phase("saving a checkpoint", "保存检查点")
-_LOADING = Phase("loading a checkpoint", "加载检查点")
-_LOADING_MODEL = Phase("loading its model", "加载模型")
-_DOWNLOADING = Phase("downloading files", "下载文件", usual=False)
-_INITIALISING = Phase("building its model", "构建模型", tells=False)
-_SCORING = Phase("computing rewards", "计算奖励")
-_GENERATING = Phase("generating", "生成")
-_EVALUATING = Phase("evaluating", "评估")
-_PREPARING = Phase("preparing its dataset", "准备数据集", usual=False)
-_BACKWARD = Phase("in its backward pass", "反向传播", tells=False, waits=("backward",))
-_FORWARD = Phase("in a forward pass", "前向传播", tells=False)
-_CLIPPING = Phase("clipping its gradients", "裁剪梯度", tells=False)
-_OPTIMIZING = Phase("in its optimizer step", "优化器步", tells=False)
-_STARTING_WORKERS = Phase("starting its DataLoader workers", "启动 DataLoader worker", usual=False, tells=False)
-_READING = Phase("reading its data", "读取数据", usual=False, tells=False, waits=("loader", "loader_end"))
-_TRAINING = Phase("in its training step", "训练步")
-_TOKENISING = Phase("tokenising", "分词", usual=False, tells=False)
-_LOGGING = Phase("logging its metrics", "记录指标", usual=False)
-_IMPORTING = Phase("importing modules", "导入模块", tells=False)
-_SAVING_BY_NAME = Phase("saving a checkpoint", "保存检查点", tells=False)
-_LOADING_BY_NAME = Phase("loading a checkpoint", "加载检查点", tells=False)
+JOINING_RAY = Phase(later("starting Ray, or joining its cluster"), usual=False)
+_COMPILING = Phase(later("compiling"))
+_BUILDING_EXTENSION = Phase(later("building a C++ extension"), usual=False)
+_SAVING = Phase(later("saving a checkpoint"))
+_LOADING = Phase(later("loading a checkpoint"))
+_LOADING_MODEL = Phase(later("loading its model"))
+_DOWNLOADING = Phase(later("downloading files"), usual=False)
+_INITIALISING = Phase(later("building its model"), tells=False)
+_SCORING = Phase(later("computing rewards"))
+_GENERATING = Phase(later("generating"))
+_EVALUATING = Phase(later("evaluating"))
+_PREPARING = Phase(later("preparing its dataset"), usual=False)
+_BACKWARD = Phase(later("in its backward pass"), tells=False, waits=("backward",))
+_FORWARD = Phase(later("in a forward pass"), tells=False)
+_CLIPPING = Phase(later("clipping its gradients"), tells=False)
+_OPTIMIZING = Phase(later("in its optimizer step"), tells=False)
+_STARTING_WORKERS = Phase(later("starting its DataLoader workers"), usual=False, tells=False)
+_READING = Phase(later("reading its data"), usual=False, tells=False, waits=("loader", "loader_end"))
+_TRAINING = Phase(later("in its training step"))
+_TOKENISING = Phase(later("tokenising"), usual=False, tells=False)
+_LOGGING = Phase(later("logging its metrics"), usual=False)
+_IMPORTING = Phase(later("importing modules"), tells=False)
+_SAVING_BY_NAME = Phase(later("saving a checkpoint"), tells=False)
+_LOADING_BY_NAME = Phase(later("loading a checkpoint"), tells=False)
 """By the name of the user's function alone: ``checkpoint_forward`` may be in a forward pass as well."""
 
 _HAVE_PARTS = (_EVALUATING, _GENERATING, _SCORING, _TRAINING)

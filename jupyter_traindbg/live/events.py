@@ -61,7 +61,7 @@ class Marks:
         for (kind, words), of_ranks in new.items():
             track, doing = of_ranks[0]
             if kind == "checkpoint":
-                said = text(f"checkpoint saved: {words}", f"检查点已保存：{words}")
+                said = text("checkpoint saved: {words}", words=words)
                 self._add("checkpoint", doing.step + track.offset, doing.time_s, [t.rank for t, _ in of_ranks], said)
             elif doing.time_s - self._changed_s.get(words, -math.inf) > SAME_S:  # else another rank's word for the same
                 self._changed_s[words] = doing.time_s
@@ -82,17 +82,14 @@ class Marks:
             track.lr_jumps = []
             if track.restarted:
                 track.restarted = False
-                words = text("recording began anew", "重新开始记录")
+                words = text("recording began anew")
                 self._add("restarted", track.offset + 1, now_s, [track.rank], words)
         for (step, before, after), ranks in jumps.items():
-            words = text(
-                f"learning rate {before:.4g} to {after:.4g}, by the schedule",
-                f"学习率由调度器从 {before:.4g} 变为 {after:.4g}",
-            )
+            words = text("learning rate {before:.4g} to {after:.4g}, by the schedule", before=before, after=after)
             self._add("lr", step, now_s, ranks, words)
         for step, ranks in broken.items():
             who = ranks_words(ranks)
-            self._add("nan", step, now_s, ranks, text(f"the loss is not finite ({who})", f"loss 不是有限值（{who}）"))
+            self._add("nan", step, now_s, ranks, text("the loss is not finite ({who})", who=who))
 
     def judged(self, state: State, tracks: Sequence[Track], now_s: float) -> None:
         """What a new state says of the job."""
@@ -109,13 +106,13 @@ class Marks:
                     track.step,
                     now_s,
                     [track.rank],
-                    text(f"rank {track.rank} is gone: {track.problem}", f"rank {track.rank} 已消失：{track.problem}"),
+                    text("rank {rank} is gone: {problem}", rank=track.rank, problem=track.problem),
                 )
         self._gone |= {track.rank for track in new}
         if state.code == "hung" and (before is None or before.code != "hung"):
             self._add("hang", last, state.since_s, ranks, state.words)
         if before is not None and before.code == "hung" and state.code in ("training", "slow", "diverged"):
-            self._add("resumed", last, now_s, ranks, text("steps come again", "训练步恢复"))
+            self._add("resumed", last, now_s, ranks, text("steps come again"))
 
     def _add(self, kind: Kind, step: int, time_s: float, ranks: Sequence[int], words: str) -> None:
         if len(self.events) < MOST or kind in ("finished", "hang", "lost"):

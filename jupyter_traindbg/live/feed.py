@@ -95,7 +95,7 @@ class Feed:
         self.version = 0
         self._marks = Marks()
         self._events: tuple[Event, ...] = ()
-        self._state = State("waiting", text("waiting for the first answer", "等待首次回答"), time.time())
+        self._state = State("waiting", text("waiting for the first answer"), time.time())
         self._tracks: dict[int, Track] = {}
         self._names: Mapping[int, str] = {}
         self._callbacks: dict[int, Callable[[], None]] = {}
@@ -155,7 +155,7 @@ class Feed:
         """The job is being closed: stop, and say so to who still looks, unless it has ended by itself."""
         self.stop()
         if self._state.code != "finished":
-            self._put_state(State("detached", text("no longer attached", "已断开"), time.time()))
+            self._put_state(State("detached", text("no longer attached"), time.time()))
         self._tell()
 
     @property
@@ -205,14 +205,12 @@ class Feed:
             answers = self._ask(began_s)
         except TargetGone as e:
             self.problem = e
-            self._put_state(State("detached", text(f"no longer attached: {e.cause}", f"已断开：{e.cause}"), began_s))
+            self._put_state(State("detached", text("no longer attached: {cause}", cause=e.cause), began_s))
             return
         except TraindbgError as e:  # a Ray job without trainers yet, hosts that do not answer
             self.problem = e
             if not self._tracks:
-                self._put_state(
-                    State("waiting", text(f"waiting: {e.cause}", f"等待中：{e.cause}"), self._state.since_s)
-                )
+                self._put_state(State("waiting", text("waiting: {cause}", cause=e.cause), self._state.since_s))
                 return
             answers = []
         else:

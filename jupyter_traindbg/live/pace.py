@@ -20,7 +20,7 @@ RECENT_S, LEAST_STEPS, MOST_STEPS = 10.0, 20, 4096
 FIRST_STEPS = 5
 RANKS = 8
 """Of so many ranks the steps are looked at: the ranks of a job step together."""
-NAMES = {part.field: (part.en, part.zh) for part in PARTS}
+NAMES = {part.field: part.name for part in PARTS}
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Pace:
 
     @property
     def words(self) -> str:
-        en, zh = NAMES.get(self.part, ("", ""))
-        ratio, now, before = f"{self.recent_s / self.before_s:.1f}", _ms(self.recent_s), _ms(self.before_s)
-        return text(
-            f"{now} a step, {ratio} times as long as before ({before})" + (f"; most of it {en}" if en else ""),
-            f"每步 {now}，是之前（{before}）的 {ratio} 倍" + (f"；主要增加在{zh}" if zh else ""),
+        ratio, now, before = self.recent_s / self.before_s, _ms(self.recent_s), _ms(self.before_s)
+        words = text(
+            "{now} a step, {ratio:.1f} times as long as before ({before})", now=now, ratio=ratio, before=before
         )
+        name = NAMES.get(self.part)
+        return words + (text("; most of it {part}", part=text(name)) if name else "")
 
 
 def pace_of(history: History, before: Pace | None, now_s: float) -> Pace | None:

@@ -33,7 +33,7 @@ SERIES: tuple[Series, ...] = (
     Series("grad_norm", "gradient norm", "", "grad_norm"),
     Series("clip_norm", "clipped at", "", "grad_norm"),
     Series("step_s", "step", "s", "time"),
-    *(Series(part.field, part.en, "s", "time") for part in PARTS),
+    *(Series(part.field, part.name, "s", "time") for part in PARTS),
     Series("rss_bytes", "resident", "B", "memory"),
     Series("cuda_allocated_bytes", "CUDA allocated", "B", "memory"),
     Series("cuda_reserved_bytes", "CUDA reserved", "B", "memory"),

@@ -57,8 +57,8 @@ def _going(tracks: Sequence[Track], now_s: float, pace: Pace | None) -> State:
     if broken := [track for track in tracks if track.bad_since is not None]:
         return _diverged(broken, now_s)
     if pace is not None and pace.slow:
-        return State("slow", text(f"slow: {pace.words}", f"变慢：{pace.words}"), pace.since_s, ())
-    return State("training", text("training", "训练中"), min((t.began_s for t in tracks), default=now_s))
+        return State("slow", text("slow: {words}", words=pace.words), pace.since_s, ())
+    return State("training", text("training"), min((t.began_s for t in tracks), default=now_s))
 
 
 def overdue_s(track: Track, now_s: float) -> float:
@@ -93,13 +93,11 @@ def _finished(tracks: Sequence[Track], now_s: float, diagnosis: Diagnosis | None
     since_s = _since(tracks, min((t.silent_since_s or now_s) for t in tracks))
     last = step_words(max((track.number for track in tracks), key=lambda number: number.since_attach or 0))
     many = len(tracks) > 1
-    who = text(
-        "all processes have ended" if many else "the process has ended", "所有进程均已结束" if many else "进程已结束"
-    )
-    words = text(f"finished: {who}, after {last}", f"已结束：{who}，最后一步为{last}")
+    who = text("all processes have ended") if many else text("the process has ended")
+    words = text("finished: {who}, after {last}", who=who, last=last)
     failed = [f for f in diagnosis.verdict if f.severity == "critical"] if diagnosis is not None else []
     if failed:
-        words = text(f"finished, not well: {failed[0].title}", f"异常结束：{failed[0].title}")
+        words = text("finished, not well: {title}", title=failed[0].title)
     return State("finished", words, since_s, tuple(failed[0].evidence[:3]) if failed else ())
 
 
@@ -112,12 +110,8 @@ def _lost(tracks: Sequence[Track], lost: Sequence[Track], now_s: float) -> State
         for track in left
         if overdue_s(track, now_s) <= 0 and track.step_at_s is not None and track.step_at_s > since_s
     ]
-    rest = (
-        text("the others go on", "其余 rank 仍在继续")
-        if going
-        else text("the others make no steps", "其余 rank 没有新的训练步")
-    )
-    said = text(f"lost {words}: {rest}", f"丢失 {words}：{rest}")
+    rest = text("the others go on") if going else text("the others make no steps")
+    said = text("lost {words}: {rest}", words=words, rest=rest)
     return State("lost", said, since_s, tuple(dict.fromkeys(track.problem for track in lost[:3])))
 
 
@@ -128,11 +122,11 @@ def _waiting(tracks: Sequence[Track], now_s: float, diagnosis: Diagnosis | None)
         return _hung(diagnosis, since_s, now_s)
     for_s = time_words(max(0.0, now_s - since_s))
     passes = max((t.backwards for t in tracks), default=0)
-    came = text(f"; {passes:,} backward passes meanwhile", f"；其间 {passes:,} 次反向传播") if passes else ""
+    came = text("; {passes:,} backward passes meanwhile", passes=passes) if passes else ""
     doing = came + _doing(diagnosis)
     return State(
         "waiting",
-        text(f"waiting for a step, for {for_s}{doing}", f"等待训练步，已 {for_s}{doing}"),
+        text("waiting for a step, for {for_s}{doing}", for_s=for_s, doing=doing),
         since_s,
         why,
     )
@@ -149,19 +143,15 @@ def _stalled(tracks: Sequence[Track], late: Sequence[Track], now_s: float, diagn
     if not alone and diagnosis is not None and diagnosis.state == "idle":
         return _between_cells(since_s, now_s)
     usual = max((t.usual_pause_s for t in late if t.usual_pause_s is not None), default=None)
-    before = (
-        ()
-        if usual is None
-        else (text(f"its longest pause before: {time_words(usual)}", f"此前最长停顿：{time_words(usual)}"),)
-    )
+    before = () if usual is None else (text("its longest pause before: {usual}", usual=time_words(usual)),)
     if alone:
         who = ranks_words(track.rank for track in late)
-        words = text(f"{who} stalled for {for_s}; the others go on", f"{who} 已停滞 {for_s}；其余仍在继续")
+        words = text("{who} stalled for {for_s}; the others go on", who=who, for_s=for_s)
         return State("stalled", words, since_s, (*before, *_problems(late)))
     doing = _doing(diagnosis)
     return State(
         "stalled",
-        text(f"stalled for {for_s}: no step came{doing}", f"已停滞 {for_s}：没有新的训练步{doing}"),
+        text("stalled for {for_s}: no step came{doing}", for_s=for_s, doing=doing),
         since_s,
         (*before, *_problems(late), *(diagnosis.why if diagnosis is not None else ())),
     )
@@ -169,18 +159,15 @@ def _stalled(tracks: Sequence[Track], late: Sequence[Track], now_s: float, diagn
 
 def _between_cells(since_s: float, now_s: float) -> State:
     for_s = time_words(max(0.0, now_s - since_s))
-    words = text(
-        f"nothing trains now: the kernel runs no cell, for {for_s}",
-        f"当前没有训练：kernel 已 {for_s} 没有执行单元格",
-    )
+    words = text("nothing trains now: the kernel runs no cell, for {for_s}", for_s=for_s)
     return State("waiting", words, since_s)
 
 
 def _hung(diagnosis: Diagnosis, since_s: float, now_s: float) -> State:
     for_s = time_words(max(0.0, now_s - since_s))
-    found = diagnosis.verdict[0].title if diagnosis.verdict else text("see the diagnosis", "见诊断")
+    found = diagnosis.verdict[0].title if diagnosis.verdict else text("see the diagnosis")
     why = tuple(diagnosis.verdict[0].evidence[:3]) if diagnosis.verdict else tuple(diagnosis.why)
-    return State("hung", text(f"hung for {for_s}: {found}", f"已挂起 {for_s}：{found}"), since_s, why)
+    return State("hung", text("hung for {for_s}: {found}", for_s=for_s, found=found), since_s, why)
 
 
 def _doing(diagnosis: Diagnosis | None) -> str:
@@ -194,7 +181,7 @@ def _problems(tracks: Sequence[Track]) -> tuple[str, ...]:
     if not silent:
         return ()
     who = ranks_words(track.rank for track in silent)
-    return (text(f"no answer from {who}: {silent[0].problem}", f"{who} 没有回答：{silent[0].problem}"),)
+    return (text("no answer from {who}: {problem}", who=who, problem=silent[0].problem),)
 
 
 def _diverged(broken: Sequence[Track], now_s: float) -> State:
@@ -202,6 +189,6 @@ def _diverged(broken: Sequence[Track], now_s: float) -> State:
     first = step_words(StepNumber(earliest.bad_since, earliest.bad_since_own))
     who = ranks_words(track.rank for track in broken)
     loss = broken[0].last_loss
-    value = "NaN" if loss is None or math.isnan(loss) else text("infinite", "无穷大")
-    words = text(f"diverged: the loss is {value} since {first} ({who})", f"发散：自{first}起 loss 为 {value}（{who}）")
+    value = "NaN" if loss is None or math.isnan(loss) else text("infinite")
+    words = text("diverged: the loss is {value} since {first} ({who})", value=value, first=first, who=who)
     return State("diverged", words, _since(broken, now_s))

@@ -1,6 +1,6 @@
 """What a thread does at one moment: its state, and what it waits for. Rules go by the kinds; people read `Wait` as words.
 
-The English words are here, since JSON and tables have them; `jupyter_traindbg.words.waits` has the Chinese ones.
+The English words are here, since JSON and tables have them; `jupyter_traindbg.words.waits` says them in the reader's language.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ class Wait(Worded):
         return self.kind != "none"
 
     def __str__(self) -> str:
-        return self.told_by(ENGLISH)
+        return self.template.format(op=self.op, on=self.on)
 
-    def told_by(self, language: Templates) -> str:
-        """In the words of a language."""
-        words = language[(self.kind, self.op) if (self.kind, self.op) in language else (self.kind, "")]
-        if not isinstance(words, str):
-            named, unnamed = words
-            words = named if self.on else unnamed
-        return words.format(op=self.op, on=self.on)
+    @property
+    def template(self) -> str:
+        """Its words in English, with ``{op}`` and ``{on}`` where they stand."""
+        words = ENGLISH.get((self.kind, self.op)) or ENGLISH[(self.kind, "")]
+        if isinstance(words, str):
+            return words
+        named, unnamed = words
+        return named if self.on else unnamed
 
 
 NO_WAIT = Wait("none")

@@ -144,26 +144,21 @@ class Endings:
     ) -> tuple[Maybe[int], Maybe[str]]:
         if status is not None:
             how = _words(*_decoded(status))
-            evidence.append(
-                text(
-                    f"{how}, as the kernel's table says: its parent has not waited for it yet",
-                    f"{how}（来自内核的进程表：父进程尚未对其 wait）",
-                )
-            )
+            evidence.append(text("{how}, as the kernel's table says: its parent has not waited for it yet", how=how))
             return _decoded(status)
         if said is not None:
             code = _by_signal() if said.exit_code is None else said.exit_code
             sign = _no_signal() if said.signal is None else said.signal
             how = _words(code, sign)
-            evidence.append(text(f"{how}, as its launcher wrote to its log", f"{how}（启动器写入了自己的日志）"))
+            evidence.append(text("{how}, as its launcher wrote to its log", how=how))
             return code, sign
         if killed is not None:
             return _by_signal(), "SIGKILL"
         if self._watches and self._alive:
             evidence.append(
                 text(
-                    "torchrun ends all ranks when one fails; it has seen this one go and lets the others run, so it ended with status 0",
-                    "torchrun 在任一 rank 失败时会结束全部 rank；它已发现这个 rank 退出却仍让其他 rank 运行，所以退出状态为 0",
+                    "torchrun ends all ranks when one fails; it has seen this one go and lets the others run, so it "
+                    "ended with status 0"
                 )
             )
             return 0, _no_signal()
@@ -205,18 +200,13 @@ class Endings:
 
     def _out_of_memory(self, sign: Maybe[str], killed: kernel_log.Killed | None, evidence: list[str]) -> Maybe[bool]:
         if killed is not None:
-            evidence.append(text(f"the kernel's log: {killed.line}", f"内核日志：{killed.line}"))
+            evidence.append(text("the kernel's log: {line}", line=killed.line))
             return True
         if sign and sign != "SIGKILL":
             return False
         count = next((n for p in (self._launcher, *self._alive) if p and (n := oom_kills(p)) is not None), None)
         if sign and count:
-            evidence.append(
-                text(
-                    f"its control group counts {count} processes killed for want of memory",
-                    f"它所在的控制组共有 {count} 个进程因内存不足被杀死",
-                )
-            )
+            evidence.append(text("its control group counts {count} processes killed for want of memory", count=count))
             return True
         if self._messages is not None or count == 0:
             return False
@@ -227,7 +217,7 @@ class Endings:
 
     def _kernel_said(self, pid: int) -> tuple[str, ...]:
         lines = kernel_log.about(pid, self._messages or ())
-        return tuple(text(f"the kernel's log: {line}", f"内核日志：{line}") for line in lines[-3:])
+        return tuple(text("the kernel's log: {line}", line=line) for line in lines[-3:])
 
     # --- its last words
 
@@ -237,7 +227,7 @@ class Endings:
         if folder is not None:
             error = _recorded_error(os.path.join(folder, "error.json"))
             if error:
-                evidence.append(text(f"its error file says: {error}", f"它的错误文件写道：{error}"))
+                evidence.append(text("its error file says: {error}", error=error))
             for name in _LOG_NAMES:
                 own = os.path.join(folder, name)
                 if lines := clean_tail(own):
@@ -276,8 +266,8 @@ def _decoded(status: int) -> tuple[Maybe[int], Maybe[str]]:
 
 def _words(code: Maybe[int], sign: Maybe[str]) -> str:
     if isinstance(sign, str):
-        return text(f"killed by {sign}", f"被 {sign} 杀死")
-    return text(f"exit status {code}", f"退出状态 {code}")
+        return text("killed by {sign}", sign=sign)
+    return text("exit status {code}", code=code)
 
 
 def _by_signal() -> NotAvailable:

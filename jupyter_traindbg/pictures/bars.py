@@ -168,7 +168,7 @@ def _mark(axes: Axes, capacity: float | None, rows: Sequence[float]) -> None:
     top = rows[0] - 0.5
     look: dict[str, Any] = {"va": "bottom", "fontsize": 9}
     if capacity / GIB > axes.get_xlim()[1]:
-        beyond = text(f"of {gib(capacity)} →", f"共 {gib(capacity)} →")
+        beyond = text("of {capacity} →", capacity=gib(capacity))
         axes.text(1, top, beyond, transform=axes.get_yaxis_transform(), ha="right", **look)
         return
     axes.vlines(capacity / GIB, top, rows[-1] + 0.5, color=inks.INK, linewidth=1.5)

@@ -43,19 +43,19 @@ LETTER_IN = 0.0605
 
 def tell(data: Collectives) -> Told:
     shown = grid(data)
-    title = text("collectives", "集合通信")
+    title = text("collectives")
     if data.ranks:
-        title += text(" of ", "：") + ranks_words([record.rank for record in data.ranks])
+        title += text(" of ") + ranks_words([record.rank for record in data.ranks])
     said = [line for panel in shown.panels for line in _of_panel(panel)]
     answer = data.findings[0].title if data.findings else said[0] if said else _quiet(data, shown)
     details = [line for line in said if line.casefold() not in answer.casefold()]
     if shown.more:
-        details.append(text(f"ranks wait in {shown.more} more groups", f"另有 {shown.more} 个进程组中有 rank 在等待"))
+        details.append(text("ranks wait in {more} more groups", more=shown.more))
     if data.missing:
         who = ranks_words(data.missing)
-        details.append(text(f"{who}: no record, and nothing that could be asked", f"{who}：没有记录，也无法询问"))
+        details.append(text("{who}: no record, and nothing that could be asked", who=who))
     if shown.panels and any(call.p2p for record in data.ranks for call in record.calls):
-        details.append(text("sends and receives are not in the picture", "点对点通信（send、recv）不在图中"))
+        details.append(text("sends and receives are not in the picture"))
     return Told(title, [answer], details=details)
 
 
@@ -67,25 +67,18 @@ def _nothing(data: Collectives) -> str:
     """Why there is nothing to draw."""
     calls = [(record.rank, call) for record in data.ranks for call in record.calls]
     if not calls:
-        return text("no record of collectives", "没有集合通信的记录")
+        return text("no record of collectives")
     waiting = sorted({rank for rank, call in calls if call.state != DONE})
-    only = text(
-        "only sends and receives are recorded, no collectives", "只有点对点通信（send、recv）的记录，没有集合通信"
-    )
-    wait = text("waits" if len(waiting) == 1 else "wait", "")
-    return only + (
-        text(f"; {ranks_words(waiting)} {wait} in one", f"；{ranks_words(waiting)} 正在等待") if waiting else ""
-    )
+    only = text("only sends and receives are recorded, no collectives")
+    wait = "waits" if len(waiting) == 1 else "wait"
+    return only + (text("; {waiting} {wait} in one", waiting=ranks_words(waiting), wait=wait) if waiting else "")
 
 
 def _all_done(panel: Panel) -> str:
     if any(cell is not Cell.COMPLETED for row in panel.rows for cell in row.cells[-1:]) or panel.more:
-        return text(f"nobody waits in {_group(panel)}", f"没有 rank 在{_group(panel)}中等待")
+        return text("nobody waits in {group}", group=_group(panel))
     n = panel.numbers[-1]
-    return text(
-        f"all ranks have completed everything up to #{n} of {_group(panel)}",
-        f"所有 rank 均已完成{_group(panel)}第 {n} 号及之前的全部调用",
-    )
+    return text("all ranks have completed everything up to #{n} of {group}", n=n, group=_group(panel))
 
 
 def _of_panel(panel: Panel) -> Iterator[str]:
@@ -99,33 +92,38 @@ def _of_panel(panel: Panel) -> Iterator[str]:
     group = _group(panel)
     if different:
         who = ranks_words(different)
-        yield text(f"{who} issued something else as {call} of {group}", f"{who} 在{group}的 {call} 处发出了不同的调用")
+        yield text("{who} issued something else as {call} of {group}", who=who, call=call, group=group)
     elif waiting and absent:
         who, whom = ranks_words(absent), ranks_words(waiting)
         has, wait = ("has" if len(absent) == 1 else "have"), ("waits" if len(waiting) == 1 else "wait")
         yield text(
-            f"{who} {has} not issued {call} of {group}, in which {whom} {wait}",
-            f"{who} 没有发出{group}的 {call}，{whom} 在其中等待",
+            "{who} {has} not issued {call} of {group}, in which {whom} {wait}",
+            who=who,
+            has=has,
+            call=call,
+            group=group,
+            whom=whom,
+            wait=wait,
         )
     elif waiting:
         whom, wait = ranks_words(waiting), "waits" if len(waiting) == 1 else "wait"
-        yield text(f"{whom} {wait} in {call} of {group}", f"{whom} 在{group}的 {call} 中等待")
+        yield text("{whom} {wait} in {call} of {group}", whom=whom, wait=wait, call=call, group=group)
     for row in panel.rows:
         if row.blamed and row.place:
             who, be = ranks_words(row.ranks), "is" if len(row.ranks) == 1 else "are"
-            yield text(f"{who} {be} at {row.place}", f"{who} 位于 {row.place}")
+            yield text("{who} {be} at {place}", who=who, be=be, place=row.place)
 
 
 def _group(panel: Panel) -> str:
     if panel.family == "default group":
-        return text("the default group", "默认进程组")
+        return text("the default group")
     name = _name(panel)
-    return text(f"group {name} of {ranks_words(panel.ranks)}", f"进程组 {name}（{ranks_words(panel.ranks)}）")
+    return text("group {name} of {ranks}", name=name, ranks=ranks_words(panel.ranks))
 
 
 def _name(panel: Panel) -> str:
     if panel.family == "default group":
-        return text("default group", "默认进程组")
+        return text("default group")
     return panel.family if panel.family.endswith(panel.name) else f"{panel.family} ({panel.name})"
 
 
@@ -139,7 +137,7 @@ def _sizes(call: Collective | None) -> str:
     sizes = (call.input_sizes or call.output_sizes) if call else ()
     shape = f"[{', '.join(map(str, sizes[0]))}]" if len(sizes) == 1 else ""
     if len(sizes) > 1:
-        shape = text(f"{len(sizes)} tensors", f"{len(sizes)} 个张量")
+        shape = text("{count} tensors", count=len(sizes))
     return f"{shape} {', '.join(dict.fromkeys(call.dtypes))}".strip() if call else ""
 
 
@@ -172,12 +170,12 @@ def _height(panel: Panel) -> float:
 
 def _legend(sheet: Any, seen: set[Cell]) -> None:
     names = {
-        Cell.COMPLETED: text("completed", "已完成"),
-        Cell.WAITS: text("issued, waits", "已发出，等待中"),
-        Cell.DIFFERENT: text("issued something else", "发出了不同的调用"),
-        Cell.ABSENT: text("never issued", "未发出"),
-        Cell.LATER: text("not reached yet", "尚未到达"),
-        Cell.UNKNOWN: text("not known", "未知"),
+        Cell.COMPLETED: text("completed"),
+        Cell.WAITS: text("issued, waits"),
+        Cell.DIFFERENT: text("issued something else"),
+        Cell.ABSENT: text("never issued"),
+        Cell.LATER: text("not reached yet"),
+        Cell.UNKNOWN: text("not known"),
     }
     left = LABEL_IN
     for cell, name in names.items():
@@ -209,7 +207,7 @@ def _draw_panel(sheet: Any, panel: Panel, top: float) -> None:
         _label(sheet, row, middle)
         sheet.text(behind, middle, elided(_behind(row), room), color=inks.FAINT, fontsize=7.5, va="center")
     if panel.more:
-        who = text(f"{len(panel.more)} more ranks, in other states", f"另有 {len(panel.more)} 个 rank，状态各异")
+        who = text("{count} more ranks, in other states", count=len(panel.more))
         sheet.text(EDGE_IN + 0.14, bottom - ROW_IN / 2, who, color=inks.FAINT, fontsize=8, va="center")
     for number, x in zip(panel.numbers, columns, strict=True):
         if number % 5 == 0 or len(columns) <= 5:
@@ -249,9 +247,9 @@ def _label(sheet: Any, row: Row, middle: float) -> None:
 def _behind(row: Row) -> str:
     """What stands behind a row: what was issued in another's place, for how long it waits, where it is."""
     if not row.recorded:
-        return text("no record", "没有记录")
+        return text("no record")
     instead = f"{row.instead.op} {_sizes(row.instead)}".strip() if row.instead else ""
-    waited = "" if row.waited_s is None else text(f"waits {duration(row.waited_s)}", f"等待 {duration(row.waited_s)}")
+    waited = "" if row.waited_s is None else text("waits {waited_s}", waited_s=duration(row.waited_s))
     return " · ".join(filter(None, [instead, waited, row.place]))
 
 

@@ -50,10 +50,7 @@ class Course:
     def extent(self) -> str:
         """Which steps these are, in words."""
         first, last = self.shown(self.first), self.shown(self.number.since_attach or self.first)
-        return text(
-            f"steps {first:,.0f}-{last:,.0f}, recorded since the attach",
-            f"第 {first:,.0f}–{last:,.0f} 步（attach 以来的记录）",
-        )
+        return text("steps {first:,.0f}-{last:,.0f}, recorded since the attach", first=first, last=last)
 
     def shown(self, step: float) -> float:
         """The number under which a step is shown: the optimizer's own where it keeps count."""
@@ -111,7 +108,7 @@ def _told(rank: RankSteps) -> NewSteps:
 
 def _nothing(why: str) -> NoTarget:
     return NoTarget(
-        text(f"no step has been recorded{why}", f"没有记录到任何训练步{why}"),
+        text("no step has been recorded{why}", why=why),
         "wait for a step of the training; `%diagnose` tells why none comes",
     )
 

@@ -51,10 +51,10 @@ def tell(configurations: Estimated) -> Told:
     loads = _loads(configurations)
     if isinstance(configurations, ConfigPreflight):
         (only,) = loads
-        title = text(f"estimated memory of one GPU · {only.label}", f"单个 GPU 的内存估算 · {only.label}")
+        title = text("estimated memory of one GPU · {label}", label=only.label)
         return Told(title, [_verdict(only) + _mostly(only), *_besides(only), _caveat()])
     several = len(configurations)
-    title = text(f"estimated memory of one GPU · {several} configurations", f"单个 GPU 的内存估算 · {several} 个配置")
+    title = text("estimated memory of one GPU · {several} configurations", several=several)
     unknown = [
         _unknown(name, one.memory) for name, one in configurations.items() if isinstance(one.memory, NotAvailable)
     ]
@@ -64,15 +64,15 @@ def tell(configurations: Estimated) -> Told:
 
 def draw(configurations: Estimated) -> Figure:
     bars = [Bar(load.label, load.parts, _beside(load), load.capacity) for load in _loads(configurations)]
-    return stacked(_parts(), [Panel(text("estimated memory of one GPU", "单个 GPU 的内存估算"), bars)])
+    return stacked(_parts(), [Panel(text("estimated memory of one GPU"), bars)])
 
 
 def _parts() -> list[Part]:
     return [
-        Part(text("weights", "权重"), inks.PARTS[0]),
-        Part(text("gradients", "梯度"), inks.PARTS[1]),
-        Part(text("optimizer states", "优化器状态"), inks.PARTS[2]),
-        Part(text("activations", "激活"), inks.PARTS[5]),
+        Part(text("weights"), inks.PARTS[0]),
+        Part(text("gradients"), inks.PARTS[1]),
+        Part(text("optimizer states"), inks.PARTS[2]),
+        Part(text("activations"), inks.PARTS[5]),
     ]
 
 
@@ -103,7 +103,7 @@ def _load(label: str, one: ConfigPreflight, memory: MemoryEstimate) -> _Load:
 
 def _named(one: ConfigPreflight) -> str:
     files = ", ".join(path.rsplit("/", 1)[-1] for path in one.plan.files)
-    return files or text("the command line", "命令行")
+    return files or text("the command line")
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
@@ -114,77 +114,64 @@ def _beside(load: _Load) -> str:
     if load.capacity is None:
         return size
     left = gib(abs(load.capacity - load.total))
-    return f"{size} · " + (
-        text(f"{left} free", f"余 {left}") if load.fits else text(f"{left} too much", f"超出 {left}")
-    )
+    return f"{size} · " + (text("{left} free", left=left) if load.fits else text("{left} too much", left=left))
 
 
 def _verdict(load: _Load) -> str:
     """``137 GiB on a device of 80 GiB: 57 GiB too much``."""
-    size = gib(load.total) if load.complete else text(f"at least {gib(load.total)}", f"至少 {gib(load.total)}")
+    size = gib(load.total) if load.complete else text("at least {total}", total=gib(load.total))
     if load.capacity is None:
-        return text(f"{size} on a device whose size is not known", f"{size}，设备大小未知")
+        return text("{size} on a device whose size is not known", size=size)
     whole, left = gib(load.capacity), gib(abs(load.capacity - load.total))
     if load.fits:
-        return text(f"{size} on a device of {whole}: {left} to spare", f"{size}，设备共 {whole}：余 {left}")
-    return text(f"{size} on a device of {whole}: {left} too much", f"{size}，设备共 {whole}：超出 {left}")
+        return text("{size} on a device of {whole}: {left} to spare", size=size, whole=whole, left=left)
+    return text("{size} on a device of {whole}: {left} too much", size=size, whole=whole, left=left)
 
 
 def _mostly(load: _Load) -> str:
     largest = max(load.parts)
     name = _parts()[list(load.parts).index(largest)].label
-    return (
-        text(f", the largest part {name} ({gib(largest)})", f"，最大一项是{name}（{gib(largest)}）") if largest else ""
-    )
+    return text(", the largest part {name} ({largest})", name=name, largest=gib(largest)) if largest else ""
 
 
 def _comparison(loads: Sequence[_Load]) -> str:
     least = min(loads, key=lambda load: load.total)
     fit, not_fit = ([load.label for load in loads if load.fits is fits] for fits in (True, False))
-    smallest = text(
-        f"the least is {least.label} with {gib(least.total)}", f"最少的是 {least.label}，{gib(least.total)}"
-    )
+    smallest = text("the least is {label} with {total}", label=least.label, total=gib(least.total))
     if any(load.capacity is None for load in loads):
-        return text(f"the size of the GPU is not known; {smallest}", f"GPU 大小未知；{smallest}")
+        return text("the size of the GPU is not known; {smallest}", smallest=smallest)
     if not fit:
-        return text(f"none of {len(loads)} fits; {smallest}", f"{len(loads)} 个都放不下；{smallest}")
+        return text("none of {count} fits; {smallest}", count=len(loads), smallest=smallest)
     if len(not_fit) < len(fit):
         names = ", ".join(not_fit)
-        but = text(
-            f"all but {names} fit" if not_fit else "all fit", f"除 {names} 外都放得下" if not_fit else "都放得下"
-        )
-        return text(f"{but}; {smallest}", f"{but}；{smallest}")
+        but = text("all but {names} fit", names=names) if not_fit else text("all fit")
+        return text("{but}; {smallest}", but=but, smallest=smallest)
     names = ", ".join(fit)
     return text(
-        f"{len(fit)} of {len(loads)} fit ({names}); {smallest}",
-        f"{len(loads)} 个中 {len(fit)} 个放得下（{names}）；{smallest}",
+        "{count} of {count2} fit ({names}); {smallest}",
+        count=len(fit),
+        count2=len(loads),
+        names=names,
+        smallest=smallest,
     )
 
 
 def _unknown(label: str, memory: NotAvailable) -> str:
-    return text(f"{label}: not known ({memory.reason})", f"{label}：未知（{memory.reason}）")
+    return text("{label}: not known ({reason})", label=label, reason=memory.reason)
 
 
 def _besides(load: _Load) -> Iterator[str]:
     memory = load.estimate
     if isinstance(memory.activations_bytes, NotAvailable):
-        yield text(
-            f"activations come on top: {memory.activations_bytes.reason}",
-            f"激活未计入：{memory.activations_bytes.reason}",
-        )
+        yield text("activations come on top: {reason}", reason=memory.activations_bytes.reason)
     if memory.least_states_bytes is not None:
         least = gib(memory.least_states_bytes + load.total - memory.states_bytes)
-        yield text(f"{least} if the model is loaded in 16 bits", f"若以 16 位加载模型则为 {least}")
+        yield text("{least} if the model is loaded in 16 bits", least=least)
     if memory.host_bytes:
-        yield text(
-            f"{gib(memory.host_bytes)} more in the memory of the machine", f"另占主机内存 {gib(memory.host_bytes)}"
-        )
+        yield text("{host_bytes} more in the memory of the machine", host_bytes=gib(memory.host_bytes))
     if memory.assumptions:
-        yield text("assumed: ", "假设：") + "; ".join(memory.assumptions)
+        yield text("assumed: ") + "; ".join(memory.assumptions)
 
 
 def _caveat() -> str:
-    return text(
-        "an estimate: fragments, buffers of communication and CUDA's own (about 1 GiB) come on top",
-        "估算值：碎片、通信缓冲区和 CUDA 自身（约 1 GiB）未计入",
-    )
+    return text("an estimate: fragments, buffers of communication and CUDA's own (about 1 GiB) come on top")

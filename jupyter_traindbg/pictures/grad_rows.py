@@ -90,12 +90,12 @@ def _groups(names: Sequence[str]) -> tuple[dict[str, list[str]], str]:
     depth = max(d for d in range(deepest) if len(_at(names, d)) <= MOST)
     modules = _at(names, depth)
     if len(modules) >= FEW:
-        return modules, text("each bar is a module", "每条为一个模块")
+        return modules, text("each bar is a module")
     fine = _at(names, depth + 1)
     size = 2
     while len(neighbours := _neighbours(fine, size)) > MOST:
         size *= 2
-    return neighbours, text(f"each bar is up to {size} neighbouring layers", f"每条为相邻的至多 {size} 层")
+    return neighbours, text("each bar is up to {size} neighbouring layers", size=size)
 
 
 def _at(names: Iterable[str], depth: int) -> dict[str, list[str]]:

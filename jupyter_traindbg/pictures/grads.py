@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import NoTarget
-from ..language import text
+from ..language import counted, text
 from ..model import FirstNonFinite, Grads, GradStat, NotAvailable, RankGrads
 from ..render.grouping import group_by
 from ..render.units import number as short
@@ -54,7 +54,7 @@ def tell(grads: Grads) -> Told:
     noted = group_by((rank for rank in grads.ranks if rank.note), lambda rank: rank.note)
     words += [f"{ranks_words([rank.rank for rank in same])}: {same[0].note}" for same in noted]
     who, when = ranks_words([rank.rank for rank in grads.ranks]), _when(grads.ranks)
-    return Told(text(f"gradients of {who} · {when}", f"{who} 的梯度 · {when}"), words)
+    return Told(text("gradients of {who} · {when}", who=who, when=when), words)
 
 
 def draw(grads: Grads) -> Figure:
@@ -93,9 +93,9 @@ def _when(ranks: Sequence[RankGrads]) -> str:
     numbers = [rank.number for rank in ranks if rank.safe_point and rank.passes is None and rank.number is not None]
     if len(numbers) == len(ranks):
         words = step_words(*numbers)
-        return text(f"after {words}", f"在{words}之后")
+        return text("after {words}", words=words)
     moments = dict.fromkeys(read_after(rank) for rank in ranks)
-    return next(iter(moments)) if len(moments) == 1 else text("read at different moments", "读取时刻不同")
+    return next(iter(moments)) if len(moments) == 1 else text("read at different moments")
 
 
 def _answer(rows: Rows, ranks: Sequence[RankGrads]) -> str:
@@ -104,13 +104,19 @@ def _answer(rows: Rows, ranks: Sequence[RankGrads]) -> str:
         name, wrong = next(iter(rows.bad.items()))
         words = _bad_words(wrong, several=len(ranks) > 1)
         return text(
-            f"{len(rows.bad):,} of {plural(existing, 'gradient')} not finite, first {name}: {words}",
-            f"{existing:,} 个梯度中 {len(rows.bad):,} 个不是有限值，最先是 {name}：{words}",
+            "{count:,} of {gradients} not finite, first {name}: {words}",
+            count=len(rows.bad),
+            gradients=plural(existing, "gradient"),
+            name=name,
+            words=words,
+            existing=existing,
         )
     if not existing:
         count = sum(len(row.names) for row in rows.rows)
-        return text(f"none of {plural(count, 'parameter')} has a gradient now", f"{count:,} 个参数目前都没有梯度")
-    finite = text(f"all {plural(existing, 'gradient')} finite", f"全部 {existing:,} 个梯度均为有限值")
+        return counted(
+            "none of {n:,} parameter has a gradient now", "none of {n:,} parameters has a gradient now", count
+        )
+    finite = text("all {gradients} finite", gradients=plural(existing, "gradient"), existing=existing)
     return finite + _total(ranks)
 
 
@@ -119,12 +125,16 @@ def _total(ranks: Sequence[RankGrads]) -> str:
     if not totals:
         return ""
     (least, least_rank), (most, most_rank) = min(totals), max(totals)
-    before = text(" before any clipping", "（任何裁剪之前）") if all(rank.passes is not None for rank in ranks) else ""
+    before = text(" before any clipping") if all(rank.passes is not None for rank in ranks) else ""
     if most <= DIFFER * least:
-        return text(f", norm {steady(most)}{before}", f"，范数 {steady(most)}{before}")
+        return text(", norm {steady}{before}", steady=steady(most), before=before)
     return text(
-        f", norm {steady(least)} (rank {least_rank}) to {steady(most)} (rank {most_rank}){before}",
-        f"，范数 {steady(least)}（rank {least_rank}）至 {steady(most)}（rank {most_rank}）{before}",
+        ", norm {steady} (rank {least_rank}) to {steady2} (rank {most_rank}){before}",
+        steady=steady(least),
+        least_rank=least_rank,
+        steady2=steady(most),
+        most_rank=most_rank,
+        before=before,
     )
 
 
@@ -132,7 +142,7 @@ def _bad_words(bad: Sequence[tuple[int, GradStat]], *, several: bool) -> str:
     """``NaN in 24,000 elements, Inf in 12 · rank 2``."""
     nan, inf = sum(g.nan_count for _, g in bad), sum(g.inf_count for _, g in bad)
     counts = [f"{count:,} {what}" for count, what in ((nan, "NaN"), (inf, "Inf")) if count]
-    words = ", ".join(counts) or text("its norm is not finite", "范数不是有限值")
+    words = ", ".join(counts) or text("its norm is not finite")
     return f"{words} · {ranks_words([rank for rank, _ in bad])}" if several else words
 
 
@@ -140,10 +150,12 @@ def _first(ranks: Sequence[RankGrads]) -> Iterator[str]:
     found = [(rank.rank, rank.first) for rank in ranks if rank.first is not None and rank.first.module is not None]
     for same in group_by(found, lambda one: (one[1].module, one[1].kind)):
         first: FirstNonFinite = same[0][1]
-        who, module = ranks_words([rank for rank, _ in same]), first.module or text("the model", "整个模型")
+        who, module = ranks_words([rank for rank, _ in same]), first.module or text("the model")
         yield text(
-            f"{who}: the first output that is not finite came from {module} ({first.kind})",
-            f"{who}：最先出现非有限值的输出来自 {module}（{first.kind}）",
+            "{who}: the first output that is not finite came from {module} ({kind})",
+            who=who,
+            module=module,
+            kind=first.kind,
         )
 
 
@@ -152,8 +164,11 @@ def _extremes(rows: Sequence[Row]) -> Iterator[str]:
     if len(normed) > 1:
         (least, smallest), (most, largest) = min(normed), max(normed)
         yield text(
-            f"largest {largest} {steady(most)}, smallest {smallest} {steady(least)}",
-            f"最大 {largest} {steady(most)}，最小 {smallest} {steady(least)}",
+            "largest {largest} {steady}, smallest {smallest} {steady2}",
+            largest=largest,
+            steady=steady(most),
+            smallest=smallest,
+            steady2=steady(least),
         )
 
 
@@ -162,11 +177,11 @@ def _absent(rows: Sequence[Row]) -> Iterator[str]:
     frozen = sum(row.frozen for row in rows)
     without = sum(row.without for row in rows) - frozen
     if zero:
-        yield text(f"all zeros: {_some(zero)}", f"全为零：{_some(zero)}")
+        yield text("all zeros: {some}", some=_some(zero))
     if without:
-        yield text(f"{plural(without, 'parameter')} without a gradient", f"{without} 个参数没有梯度")
+        yield text("{parameters} without a gradient", parameters=plural(without, "parameter"), without=without)
     if frozen:
-        yield text(f"{plural(frozen, 'parameter')} frozen", f"{frozen} 个参数被冻结")
+        yield text("{parameters} frozen", parameters=plural(frozen, "parameter"), frozen=frozen)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -175,16 +190,16 @@ def _some(names: Sequence[str]) -> str:
 
 def _ranks(grads: Grads) -> Iterator[str]:
     if len(grads.ranks) > 1 and grads.same_step is not True:
-        yield text(
-            "the ranks were not, or are not known to be, read after the same step", "各 rank 未必是在同一步之后读取的"
-        )
+        yield text("the ranks were not, or are not known to be, read after the same step")
 
 
 def _grouped(rows: Rows) -> str:
     count = sum(len(row.names) for row in rows.rows)
     return text(
-        f"{rows.grouped} ({count:,} parameters in {len(rows.rows)} bars): the root of the sum of the squares of its norms",
-        f"{rows.grouped}（{count:,} 个参数，{len(rows.rows)} 条）：范数为各参数范数平方和的平方根",
+        "{grouped} ({count:,} parameters in {count2} bars): the root of the sum of the squares of its norms",
+        grouped=rows.grouped,
+        count=count,
+        count2=len(rows.rows),
     )
 
 
@@ -194,7 +209,7 @@ def _grouped(rows: Rows) -> str:
 def _axis(axes: Axes, rows: Rows, *, several: bool) -> None:
     """Logarithmic, from below the smallest norm to where the words behind each bar have room."""
     norms = _norms(rows)
-    what = text("norm of the gradient (L2), log scale", "梯度范数（L2，对数坐标）")
+    what = text("norm of the gradient (L2), log scale")
     if not norms:
         axes.set_xlim(0, 1)
         axes.set_xticks([])
@@ -263,15 +278,11 @@ def _write(axes: Axes, at: tuple[float, float], row: Row, *, several: bool) -> N
 
 def _beside(row: Row, *, several: bool) -> tuple[str, str]:
     """What stands behind a bar: its figures, and what is not finite."""
-    figures = ["" if row.norm is None else short(row.norm) if row.norm else text("0, all zeros", "0（全为零）")]
-    for count, en, zh in ((row.without - row.frozen, "without a gradient", "无梯度"), (row.frozen, "frozen", "冻结")):
+    figures = ["" if row.norm is None else short(row.norm) if row.norm else text("0, all zeros")]
+    for count, what in ((row.without - row.frozen, text("without a gradient")), (row.frozen, text("frozen"))):
         if count:
-            of = (
-                ""
-                if len(row.names) == 1
-                else text(f"{count} of {len(row.names)} ", f"{len(row.names)} 个中 {count} 个")
-            )
-            figures.append(of + text(en, zh))
+            of = "" if len(row.names) == 1 else text("{count} of {count2} ", count=count, count2=len(row.names))
+            figures.append(of + what)
     words = _bad_words(row.bad, several=several) if row.bad else ""
     return " · ".join(filter(None, figures)), words
 
@@ -284,7 +295,7 @@ def _legend(figure: Figure, ranks: int) -> None:
     """Only where ranks differ: else a bar is what it looks like."""
     from matplotlib.lines import Line2D
 
-    label = text("least to greatest", "最小到最大")
+    label = text("least to greatest")
     line = Line2D([], [], color=inks.INK, linewidth=1, marker="|", markersize=6, label=label)
-    bar = key(inks.SERIES[0], text(f"median of {ranks} ranks", f"{ranks} 个 rank 的中位数"))
+    bar = key(inks.SERIES[0], text("median of {ranks} ranks", ranks=ranks))
     figure.legend(handles=[bar, line], loc="outside upper right", ncols=2)

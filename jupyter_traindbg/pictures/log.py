@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..language import text
+from ..language import later, text
 from ..model import LogCourse, LogDiagnosis, LogLane, LogLine, LogMark, Sketch
 from ..render.units import number
 from .canvas import new_figure
@@ -28,12 +28,16 @@ DAY_S = 86400.0
 _OF_DAY_S = 2 * DAY_S
 """A time below is one of day."""
 _STARTERS = {"torchrun": "launcher", "deepspeed": "launcher", "mpi": "launcher", "slurm": "srun", "ray": "driver"}
-_UNITS = ((2 * DAY_S, DAY_S, "days", "天"), (7200.0, 3600.0, "hours", "小时"), (180.0, 60.0, "minutes", "分钟"))
+_UNITS = (
+    (2 * DAY_S, DAY_S, later("days since {began}")),
+    (7200.0, 3600.0, later("hours since {began}")),
+    (180.0, 60.0, later("minutes since {began}")),
+)
 """From how many seconds, how many seconds, and their names."""
 
 
 def tell(data: LogDiagnosis) -> Told:
-    title = text(f"the course of {elided(data.target, 60)}", f"{elided(data.target, 60)} 的经过")
+    title = text("the course of {elided}", elided=elided(data.target, 60))
     course = data.course
     words = [_answer(data)]
     if course is None:
@@ -47,7 +51,7 @@ def draw(data: LogDiagnosis) -> Figure:
     course = data.course
     if course is None:
         empty = new_figure(0.6)
-        empty.text(0.01, 0.5, text("no line of the log was kept", "未保留日志中的任何一行"), va="center")
+        empty.text(0.01, 0.5, text("no line of the log was kept"), va="center")
         return empty
     unit_s, axis = _axis(data, course)
     labels = Labels(
@@ -65,12 +69,12 @@ def draw(data: LogDiagnosis) -> Figure:
 
 def _answer(data: LogDiagnosis) -> str:
     if not data.findings:
-        return text(f"nothing wrong found in {data.lines_read:,} lines", f"{data.lines_read:,} 行中未发现问题")
+        return text("nothing wrong found in {lines_read:,} lines", lines_read=data.lines_read)
     title = data.findings[0].title
     cause = _cause(data.course)
-    if cause is None or f"line {cause.line.number} " in title or f"第 {cause.line.number} 行" in title:
+    if cause is None or text("line {number} ", number=cause.line.number) in title:
         return title
-    return text(f"{title}: {_place(data, cause.line)}", f"{title}：{_place(data, cause.line)}")
+    return text("{title}: {place}", title=title, place=_place(data, cause.line))
 
 
 def _cause(course: LogCourse | None) -> LogMark | None:
@@ -78,11 +82,11 @@ def _cause(course: LogCourse | None) -> LogMark | None:
 
 
 def _place(data: LogDiagnosis, line: LogLine) -> str:
-    where = text(f"line {line.number:,}", f"第 {line.number:,} 行")
+    where = text("line {number:,}", number=line.number)
     if len(data.sources) == 1:
         return where
     name = elided(data.sources[line.source].name, FILE)
-    return text(f"{where} of {name}", f"{name} {where}")
+    return text("{where} of {name}", where=where, name=name)
 
 
 def _event(data: LogDiagnosis, mark: LogMark) -> str:
@@ -93,13 +97,14 @@ def _flag(data: LogDiagnosis, course: LogCourse) -> str:
     cause = _cause(course)
     if cause is None:
         return ""
-    return text(f"the cause: {_place(data, cause.line)}", f"根因：{_place(data, cause.line)}")
+    return text("the cause: {place}", place=_place(data, cause.line))
 
 
 def _sparse(data: LogDiagnosis, course: LogCourse) -> str:
     return text(
-        f"of {data.lines_read:,} lines {course.kept:,} were kept, and are shown; how densely the others were written is not known",
-        f"{data.lines_read:,} 行中保留并显示了 {course.kept:,} 行；其余各行的疏密未知",
+        "of {lines_read:,} lines {kept:,} were kept, and are shown; how densely the others were written is not known",
+        lines_read=data.lines_read,
+        kept=course.kept,
     )
 
 
@@ -108,14 +113,12 @@ def _details(data: LogDiagnosis, course: LogCourse) -> Iterator[str]:
         yield _event(data, mark)
     for lane in course.lanes:
         who, n = _lane(data, lane), lane.lines
-        errors = text(", with exceptions", "，其中有异常") if lane.errors else ""
-        yield text(f"{who}: {n:,} line{'s' * (n != 1)}{errors}", f"{who}：{n:,} 行{errors}")
+        errors = text(", with exceptions") if lane.errors else ""
+        yield text("{who}: {n:,} line{value}{errors}", who=who, n=n, value="s" * (n != 1), errors=errors)
     if course.stages:
         seen = Counter(name for _, name in course.stages)
         said = ", ".join(f"{name} x{n}" if n > 1 else name for name, n in seen.items())
-        yield text(
-            f"stages: {said}; the last one: {course.stages[-1][1]}", f"阶段：{said}；最后：{course.stages[-1][1]}"
-        )
+        yield text("stages: {said}; the last one: {stages}", said=said, stages=course.stages[-1][1])
 
 
 def _sketches(course: LogCourse) -> list[Sketch]:
@@ -124,9 +127,9 @@ def _sketches(course: LogCourse) -> list[Sketch]:
     if not finite:
         return []
     kept = values[:: max(1, math.ceil(len(values) / SKETCHED))]
-    words = text(f"from {number(finite[0])} to {number(finite[-1])}", f"从 {number(finite[0])} 到 {number(finite[-1])}")
+    words = text("from {finite} to {finite2}", finite=number(finite[0]), finite2=number(finite[-1]))
     if len(finite) < len(values):
-        words += text(", and values that are not finite", "，其中有非有限值")
+        words += text(", and values that are not finite")
     return [Sketch(course.metric, kept, words)]
 
 
@@ -135,16 +138,16 @@ def _lane(data: LogDiagnosis, lane: LogLane) -> str:
     course = data.course
     assert course is not None
     if lane.writers > 1:
-        return text(f"{lane.writers} others", f"其余 {lane.writers} 个")
+        return text("{writers} others", writers=lane.writers)
     if lane.who:
         return lane.who
     if len(course.lanes) == 1:
-        return text("all lines", "全部行")
+        return text("all lines")
     signed = sum(other.lines for other in course.lanes if other is not lane)
     starter = next((_STARTERS[name] for name in data.launchers if name in _STARTERS), "")
     if starter and signed > lane.lines:
-        return text(starter, {"launcher": "启动器", "driver": "driver"}.get(starter, starter))
-    return text("not signed", "未署名")
+        return text("launcher") if starter == "launcher" else starter
+    return text("not signed")
 
 
 # --- the axis ------------------------------------------------------------------------------------------------------
@@ -154,11 +157,12 @@ def _axis(data: LogDiagnosis, course: LogCourse) -> tuple[float, str]:
     """Seconds in a unit of the axis (1 for lines), and what it shows."""
     if not course.by_clock:
         if len(data.sources) > 1:
-            return 1.0, text("line of each file", "各文件中的行号")
+            return 1.0, text("line of each file")
         name = elided(data.sources[0].name, FILE)
-        return 1.0, text(f"line of {name}", f"{name} 的行号")
+        return 1.0, text("line of {name}", name=name)
     span = course.last - course.first
-    scale, en, zh = next(((s, en, zh) for least, s, en, zh in _UNITS if span >= least), (1.0, "seconds", "秒"))
+    seconds = (1.0, later("seconds since {began}"))
+    scale, words = next(((scale, words) for least, scale, words in _UNITS if span >= least), seconds)
     form = "%H:%M:%S" if course.first < _OF_DAY_S else "%Y-%m-%d %H:%M:%S"
     began = time.strftime(form, time.gmtime(course.first))
-    return scale, text(f"{en} since {began}", f"自 {began} 起的{zh}数")
+    return scale, text(words, began=began)

@@ -224,16 +224,16 @@ def _keys(course: LogCourse) -> list[Any]:
         return Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=6, label=name)
 
     roles = {mark.role for _, _, mark in course.marks}
-    lines = text("lines written", "写入的行") if course.whole else text("lines that were kept", "保留的行")
+    lines = text("lines written") if course.whole else text("lines that were kept")
     keys = [Patch(color=inks.SERIES[0], alpha=0.4, linewidth=0, label=lines)]
     if any(lane.errors for lane in course.lanes):
-        keys.append(symbol("x", inks.BAD, text("exceptions", "异常")))
+        keys.append(symbol("x", inks.BAD, text("exceptions")))
     names = {
-        "cause": text("the cause", "根因"),
-        "finding": text("another finding", "其他问题"),
-        "consequence": text("a consequence", "后果"),
+        "cause": text("the cause"),
+        "finding": text("another finding"),
+        "consequence": text("a consequence"),
     }
     keys += [symbol(_SHAPES[role], _COLOURS[role], name) for role, name in names.items() if role in roles]
     if any(not math.isfinite(value) for _, value in course.points):
-        keys.append(symbol("v", inks.BAD, text("not finite", "非有限值")))
+        keys.append(symbol("v", inks.BAD, text("not finite")))
     return keys

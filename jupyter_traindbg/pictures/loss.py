@@ -37,7 +37,7 @@ def tell(course: Course) -> Told:
     """Raises `NoTarget` where no loss was recorded."""
     if "loss" not in course.series:
         raise NoTarget(
-            text(f"no loss has been recorded in {course.steps:,} steps", f"{course.steps:,} 步中没有记录到 loss"),
+            text("no loss has been recorded in {steps:,} steps", steps=course.steps),
             "a loss is seen where backward() is called on it; `%steps` shows what was recorded",
         )
     losses = course.series["loss"]
@@ -53,7 +53,7 @@ def tell(course: Course) -> Told:
 
 def _title(course: Course) -> str:
     who = ranks_words(list(course.ranks))
-    return text(f"loss of {who} · {course.extent}", f"{who} 的 loss · {course.extent}")
+    return text("loss of {who} · {extent}", who=who, extent=course.extent)
 
 
 def _answer(course: Course, means: Floats) -> str:
@@ -62,13 +62,17 @@ def _answer(course: Course, means: Floats) -> str:
     where = f"{course.shown(losses.step[least]):,.0f}"
     over = _over(_steps_of_mean(losses))
     return text(
-        f"loss {number(now)} now ({over}); {number(begun)} at the beginning, lowest {number(means[least])} about step {where}",
-        f"当前 loss 为 {number(now)}（{over}）；开始时 {number(begun)}，最低 {number(means[least])}，约在第 {where} 步",
+        "loss {now} now ({over}); {begun} at the beginning, lowest {means} about step {where}",
+        now=number(now),
+        over=over,
+        begun=number(begun),
+        means=number(means[least]),
+        where=where,
     )
 
 
 def _over(steps: int) -> str:
-    return text(f"mean of {steps:,} steps", f"{steps:,} 步的均值") if steps > 1 else text("single steps", "单步")
+    return text("mean of {steps:,} steps", steps=steps) if steps > 1 else text("single steps")
 
 
 def _not_finite(course: Course, losses: Thinned) -> str:
@@ -76,23 +80,17 @@ def _not_finite(course: Course, losses: Thinned) -> str:
     still = [row for row in broken if _to_the_end(losses.bad[row], losses.mean[row])]
     rows = still or broken
     first = course.shown(losses.step[min(int(losses.bad[row].argmax()) for row in rows)])
-    at = text("about ", "约") if losses.width > 1 else ""
+    at = text("about ") if losses.width > 1 else ""
     who = ranks_words([course.ranks[row] for row in rows])
     if still:
-        return text(
-            f"the loss is not finite since {at}step {first:,.0f} ({who})",
-            f"loss 自{at}第 {first:,.0f} 步起不是有限值（{who}）",
-        )
-    return text(
-        f"the loss is not finite in places, first at {at}step {first:,.0f} ({who})",
-        f"loss 有时不是有限值，首次在{at}第 {first:,.0f} 步（{who}）",
-    )
+        return text("the loss is not finite since {at}step {first:,.0f} ({who})", at=at, first=first, who=who)
+    return text("the loss is not finite in places, first at {at}step {first:,.0f} ({who})", at=at, first=first, who=who)
 
 
 def _to_the_end(bad: Bools, means: Floats) -> bool:
     """Whether a rank has had no finite value since its first that was not; a bucket in which it broke may have some from before."""
-    later = means[int(bad.argmax()) + 1 :]
-    return bool(bad[-1]) and not np.isfinite(later if later.size else means[-1:]).any()
+    after = means[int(bad.argmax()) + 1 :]
+    return bool(bad[-1]) and not np.isfinite(after if after.size else means[-1:]).any()
 
 
 def smoothed(thinned: Thinned) -> Floats:
@@ -133,7 +131,7 @@ def draw(course: Course) -> Figure:
     means = smoothed(losses)
     extent = _Extent(np.fmin.reduce(losses.low, axis=0), np.fmax.reduce(losses.high, axis=0))
     logarithmic = scaled(axes, np.concatenate([extent.low, extent.high]))
-    axes.set_ylabel(text("loss, log scale", "loss（对数坐标）") if logarithmic else "loss")
+    axes.set_ylabel(text("loss, log scale") if logarithmic else "loss")
     single, steps = len(course.ranks) == 1, _steps_of_mean(losses)
     if not single or steps > 1:
         _each_step(axes, x, extent, single=single and losses.width == 1)
@@ -153,10 +151,10 @@ class _Extent:
 
 def _each_step(axes: Axes, x: Floats, extent: _Extent, *, single: bool) -> None:
     if single:
-        label = text("each step", "每一步")
+        label = text("each step")
         axes.plot(x, extent.low, color=inks.SERIES[0], alpha=0.45, linewidth=0.8, label=label)
     else:
-        label = text("least to greatest", "最小到最大")
+        label = text("least to greatest")
         axes.fill_between(x, extent.low, extent.high, color=inks.SERIES[0], alpha=0.25, linewidth=0, label=label)
 
 
@@ -166,7 +164,7 @@ def _means(axes: Axes, x: Floats, means: Floats, course: Course, steps: int) -> 
     if len(course.ranks) == 1:
         axes.plot(x, means[0], color=inks.SERIES[0], linewidth=2, label=over)
     elif len(course.ranks) > FEW_RANKS:
-        median = text(f"median of {len(course.ranks)} ranks, {over}", f"{len(course.ranks)} 个 rank 的中位数，{over}")
+        median = text("median of {count} ranks, {over}", count=len(course.ranks), over=over)
         axes.plot(x, _middle(means), color=inks.SERIES[0], linewidth=2, label=median)
     else:
         ends = []
@@ -181,7 +179,7 @@ def _means(axes: Axes, x: Floats, means: Floats, course: Course, steps: int) -> 
 
 def _marks(axes: Axes, bad: Floats) -> None:
     if bad.size:
-        label = text("not finite (NaN or infinite)", "非有限值（NaN 或无穷）")
+        label = text("not finite (NaN or infinite)")
         axes.plot(
             bad,
             np.full(len(bad), 0.97),

@@ -32,17 +32,14 @@ def tell(course: Course) -> Told:
     """Raises `NoTarget` where no learning rate was recorded."""
     if "lr_effective" not in course.series:
         raise NoTarget(
-            text(
-                f"no learning rate has been recorded in {course.steps:,} steps",
-                f"{course.steps:,} 步中没有记录到学习率",
-            ),
+            text("no learning rate has been recorded in {steps:,} steps", steps=course.steps),
             "`%lr` shows what the optimizers say now",
         )
     scheduled, used = _rates(course)
-    of_group = text(", of the first param group", "（第一个参数组）") if course.groups > 1 else ""
-    title = text(f"learning rate{of_group} · {course.extent}", f"学习率{of_group} · {course.extent}")
+    of_group = text(", of the first param group") if course.groups > 1 else ""
+    title = text("learning rate{of_group} · {extent}", of_group=of_group, extent=course.extent)
     words = [_answer(scheduled, used)]
-    return Told(title, words, [Sketch(text("used", "实际使用"), [float(v) for v in used], words[0])], key(course))
+    return Told(title, words, [Sketch(text("used"), [float(v) for v in used], words[0])], key(course))
 
 
 def _rates(course: Course) -> tuple[Floats, Floats]:
@@ -70,16 +67,15 @@ def _answer(scheduled: Floats, used: Floats) -> str:
     at = int(np.flatnonzero(np.isfinite(used))[-1])
     now, planned = used[at], scheduled[at]
     if abs(now - planned) <= SAME * abs(planned):
-        return text(f"the steps use {number(now)} now, as scheduled", f"当前各步使用 {number(now)}，与调度一致")
+        return text("the steps use {now} now, as scheduled", now=number(now))
     if not planned:
-        return text(
-            f"the steps use {number(now)} now; the schedule says {number(planned)}",
-            f"当前各步使用 {number(now)}；调度值为 {number(planned)}",
-        )
+        return text("the steps use {now} now; the schedule says {planned}", now=number(now), planned=number(planned))
     times = number(now / planned)
     return text(
-        f"the steps use {number(now)} now, {times} x what the schedule says ({number(planned)})",
-        f"当前各步使用 {number(now)}，为调度值 {number(planned)} 的 {times} 倍",
+        "the steps use {now} now, {times} x what the schedule says ({planned})",
+        now=number(now),
+        times=times,
+        planned=number(planned),
     )
 
 
@@ -87,15 +83,15 @@ def draw(course: Course) -> Figure:
     scheduled, used = _rates(course)
     figure, axes = drawn_over_steps(course, HEIGHT_IN)
     logarithmic = scaled(axes, np.concatenate([scheduled, used]))
-    rate = text("learning rate", "学习率")
-    axes.set_ylabel(text(f"{rate}, log scale", f"{rate}（对数坐标）") if logarithmic else rate)
+    rate = text("learning rate")
+    axes.set_ylabel(text("{rate}, log scale", rate=rate) if logarithmic else rate)
     if np.allclose(scheduled, used, rtol=SAME, atol=0, equal_nan=True):
-        label = text("scheduled, and used by the steps", "调度值，各步实际使用的也是它")
+        label = text("scheduled, and used by the steps")
         axes.plot(*_line(course, "lr_effective"), color=inks.SERIES[0], linewidth=2, label=label)
     else:
-        label = text("scheduled: what the program knows", "调度值：程序自己看到的")
+        label = text("scheduled: what the program knows")
         axes.plot(*_line(course, "lr"), color=inks.FAINT, linewidth=1.6, linestyle=(0, (5, 2)), label=label)
-        label = text("used by the steps", "各步实际使用的")
+        label = text("used by the steps")
         axes.plot(*_line(course, "lr_effective"), color=inks.SERIES[1], linewidth=2, label=label)
     figure.legend(loc="outside upper right", ncols=2)
     return figure

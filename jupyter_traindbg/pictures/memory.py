@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import NoTarget
-from ..language import text
+from ..language import pgettext, text
 from ..model import Memory, MemoryShare, NotAvailable, RankMemory
 from ..render.grouping import group_by
 from ..render.units import percent
@@ -53,13 +53,13 @@ class _Held:
 
 def _parts() -> list[Part]:
     return [
-        Part(text("parameters", "参数"), inks.PARTS[0]),
-        Part(text("gradients", "梯度"), inks.PARTS[1]),
-        Part(text("optimizer state", "优化器状态"), inks.PARTS[2]),
-        Part(text("buffers", "缓冲区"), inks.PARTS[3]),
-        Part(text("an earlier run's", "先前运行遗留"), inks.PARTS[5]),
-        Part(text("the rest", "其余"), inks.PARTS[4]),
-        Part(text("reserved, not allocated", "已保留未分配"), inks.FAINT, pale=True),
+        Part(text("parameters"), inks.PARTS[0]),
+        Part(text("gradients"), inks.PARTS[1]),
+        Part(text("optimizer state"), inks.PARTS[2]),
+        Part(text("buffers"), inks.PARTS[3]),
+        Part(text("an earlier run's"), inks.PARTS[5]),
+        Part(text("the rest"), inks.PARTS[4]),
+        Part(text("reserved, not allocated"), inks.FAINT, pale=True),
     ]
 
 
@@ -73,7 +73,7 @@ def tell(memory: Memory) -> Told:
     noted = group_by((rank for rank in memory.ranks if rank.note), lambda rank: rank.note)
     words += [f"{ranks_words([rank.rank for rank in same])}: {same[0].note}" for same in noted]
     who = ranks_words([rank.rank for rank in memory.ranks])
-    return Told(text(f"memory of {who}", f"{who} 的内存"), words)
+    return Told(text("memory of {who}", who=who), words)
 
 
 def draw(memory: Memory) -> Figure:
@@ -123,15 +123,15 @@ def _held(rank: RankMemory, share: MemoryShare) -> _Held:
 
 def _name(kind: str) -> str:
     if kind == "cpu":
-        return text("memory of the host, which its ranks share", "主机内存（同一主机上的 rank 共用）")
-    return text("memory of the GPUs", "GPU 显存") if kind == "cuda" else kind
+        return text("memory of the host, which its ranks share")
+    return text("memory of the GPUs") if kind == "cuda" else kind
 
 
 def _bars(held: Sequence[_Held]) -> list[Bar]:
     if len(held) <= MANY:
         return [_bar(one) for one in held]
     largest, others, middle = _ranked(held)
-    label = text(f"median of {len(others)} others", f"其余 {len(others)} 个的中位数")
+    label = text("median of {count} others", count=len(others))
     return [*(_bar(one) for one in largest), _bar(middle, label)]
 
 
@@ -157,34 +157,31 @@ def _bar(one: _Held, label: str = "") -> Bar:
 def _answer(held: Sequence[_Held], most: _Held) -> str:
     mostly = _mostly(most)
     if len(held) == 1:
-        return text(
-            f"rank {most.rank} holds {_of_device(most)}{mostly}", f"rank {most.rank} 占用 {_of_device(most)}{mostly}"
-        )
+        return text("rank {rank} holds {of_device}{mostly}", rank=most.rank, of_device=_of_device(most), mostly=mostly)
     spread = most.in_use - min(one.in_use for one in held)
     if spread <= SAME * most.in_use and len({one.capacity for one in held}) == 1:
         who, size = ranks_words([one.rank for one in held]), _of_device(most, each=True)
-        return text(f"{who} hold about the same, each {size}{mostly}", f"{who} 占用大致相同，各 {size}{mostly}")
+        return text("{who} hold about the same, each {size}{mostly}", who=who, size=size, mostly=mostly)
     return text(
-        f"rank {most.rank} holds most: {_of_device(most)}{mostly}",
-        f"rank {most.rank} 占用最多：{_of_device(most)}{mostly}",
+        "rank {rank} holds most: {of_device}{mostly}", rank=most.rank, of_device=_of_device(most), mostly=mostly
     )
 
 
 def _of_device(one: _Held, *, each: bool = False) -> str:
     """``71.2 GiB of 79.6 GiB of cuda:0 (89 %)``."""
-    device = text("its GPU", "其 GPU ") if each else text(one.device, f"{one.device} ")
+    device = text("its GPU") if each else pgettext("a device", "{device}", device=one.device)
     if one.device == "cpu":
-        device = text("host memory", "主机内存")
-    size = gib(one.in_use) if one.whole else text(f"at least {gib(one.in_use)}", f"至少 {gib(one.in_use)}")
+        device = text("host memory")
+    size = gib(one.in_use) if one.whole else text("at least {in_use}", in_use=gib(one.in_use))
     if not one.capacity:
-        return text(f"{size} of {device}", f"{size}（{device.strip()}）")
+        return text("{size} of {device}", size=size, device=device.strip())
     whole, over = gib(one.capacity), gib(one.in_use - one.capacity)
     if one.in_use > one.capacity:
         return text(
-            f"{size} on {device}, which has {whole}: {over} too much", f"{size}，而{device}只有 {whole}：超出 {over}"
+            "{size} on {device}, which has {whole}: {over} too much", size=size, device=device, whole=whole, over=over
         )
     share = percent(one.in_use / one.capacity)
-    return text(f"{size} of {whole} of {device} ({share})", f"{size}，{device}共 {whole}（{share}）")
+    return text("{size} of {whole} of {device} ({share})", size=size, whole=whole, device=device, share=share)
 
 
 def _mostly(one: _Held) -> str:
@@ -193,40 +190,39 @@ def _mostly(one: _Held) -> str:
     at = list(one.parts).index(size)
     name = _parts()[at].label
     if at == 5:
-        name = text("outside the training's own tensors", "训练自身张量之外的部分")
+        name = text("outside the training's own tensors")
     if not size:
         return ""
     if size > one.in_use / 2:
-        return text(f", most of it {name}", f"，大部分是{name}")
-    return text(f", the largest part {name} ({gib(size)})", f"，最大一项是{name}（{gib(size)}）")
+        return text(", most of it {name}", name=name)
+    return text(", the largest part {name} ({size})", name=name, size=gib(size))
 
 
 def _host_aside(memory: Memory, kinds: Mapping[str, Sequence[_Held]]) -> Iterator[str]:
     host = [_held(rank, share) for rank in memory.ranks for share in rank.shares if share.device == "cpu"]
     if host and "cpu" not in kinds:
         size, whole = gib(sum(one.in_use for one in host)), gib(min(one.capacity for one in host if one.capacity))
-        yield text(f"host memory is not drawn: {size} of {whole} in all", f"主机内存未画出：共 {size}，总量 {whole}")
+        yield text("host memory is not drawn: {size} of {whole} in all", size=size, whole=whole)
 
 
 def _reserved(one: _Held) -> Iterator[str]:
     if one.reserved:
-        yield text(
-            f"torch has reserved {gib(one.reserved)} more there, which nothing uses now",
-            f"torch 在其上另保留了 {gib(one.reserved)}，目前无人使用",
-        )
+        yield text("torch has reserved {reserved} more there, which nothing uses now", reserved=gib(one.reserved))
 
 
 def _least(held: Sequence[_Held], most: _Held) -> Iterator[str]:
     least = min(held, key=lambda one: one.in_use)
     if most.in_use - least.in_use > SAME * most.in_use:
-        yield text(
-            f"rank {least.rank} holds least: {_of_device(least)}", f"rank {least.rank} 占用最少：{_of_device(least)}"
-        )
+        yield text("rank {rank} holds least: {of_device}", rank=least.rank, of_device=_of_device(least))
 
 
 def _left_out(kind: str, held: Sequence[_Held]) -> str:
     _, others, middle = _ranked(held)
     return text(
-        f"{_name(kind)}: the {LARGEST} largest of {len(held)} are drawn; the middle one of the other {len(others)} is rank {middle.rank}",
-        f"{_name(kind)}：只画 {len(held)} 个中最大的 {LARGEST} 个；其余 {len(others)} 个的中位数是 rank {middle.rank}",
+        "{name}: the {LARGEST} largest of {count} are drawn; the middle one of the other {count2} is rank {rank}",
+        name=_name(kind),
+        LARGEST=LARGEST,
+        count=len(held),
+        count2=len(others),
+        rank=middle.rank,
     )

@@ -33,7 +33,7 @@ def key(course: Course) -> list[str]:
     """What the flags mean, a line each; the latest ones, where there are many."""
     flags, more = _flags(course)
     lines = [_key_line(number, event, course) for number, event in enumerate(flags, 1)]
-    return lines + ([text(f"and {more} before", f"此前还有 {more} 个")] if more else [])
+    return lines + ([text("and {more} before", more=more)] if more else [])
 
 
 def _flags(course: Course) -> tuple[list[Event], int]:
@@ -66,15 +66,15 @@ def drawn_over_steps(course: Course, height_in: float) -> tuple[Figure, Axes]:
 
 def _counted(course: Course) -> str:
     if course.ahead is None:
-        return text("optimizer steps since the attach", "attach 之后的优化器步")
-    return text("optimizer step", "优化器步")
+        return text("optimizer steps since the attach")
+    return text("optimizer step")
 
 
 def _key_line(number: int, event: Event, course: Course) -> str:
     words = " ".join(event.text.split())
     words = words if len(words) <= CHARACTERS else f"{words[: CHARACTERS - 1]}…"
     step = f"{course.shown(event.step):,.0f}"
-    return text(f"{number} · step {step}: {words}", f"{number} · 第 {step} 步：{words}")
+    return text("{number} · step {step}: {words}", number=number, step=step, words=words)
 
 
 def _plant(axes: Axes, places: Sequence[float]) -> None:

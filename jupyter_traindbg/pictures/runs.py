@@ -42,10 +42,10 @@ def tell(logs: Mapping[str, LogDiagnosis]) -> Told:
     metrics = ", ".join(dict.fromkeys(run.metric for run in runs))
     words = [_words(run, _by_steps(logs)) for run in runs]
     without = [name for name in logs if name not in {run.name for run in runs}]
-    words += [text(f"{name}: no loss in its log", f"{name}：日志中没有 loss") for name in without]
+    words += [text("{name}: no loss in its log", name=name) for name in without]
     sketches = [Sketch(run.name, run.y, "") for run in runs]
     return Told(
-        text(f"{metrics} of {len(runs)} runs, by their logs", f"{len(runs)} 次运行的 {metrics}（据其日志）"),
+        text("{metrics} of {count} runs, by their logs", metrics=metrics, count=len(runs)),
         words,
         sketches,
     )
@@ -60,9 +60,7 @@ def _runs(logs: Mapping[str, LogDiagnosis]) -> list[_Run]:
             x = course.steps if by_steps else [place for place, _ in course.points]
             runs.append(_Run(name, course.metric, x, [value for _, value in course.points]))
     if not runs:
-        raise NoTarget(
-            text("no log tells of a loss", "没有日志记录 loss"), "`%diagnose` of one of them says what was read of it"
-        )
+        raise NoTarget(text("no log tells of a loss"), "`%diagnose` of one of them says what was read of it")
     return runs
 
 
@@ -75,14 +73,20 @@ def _by_steps(logs: Mapping[str, LogDiagnosis]) -> bool:
 def _words(run: _Run, by_steps: bool) -> str:
     finite = [(y, x) for x, y in zip(run.x, run.y, strict=True) if math.isfinite(y)]
     if not finite:
-        return text(f"{run.name}: never finite", f"{run.name}：始终不是有限值")
+        return text("{name}: never finite", name=run.name)
     last, at = finite[-1]
     least, where = min(finite)
-    place = text("step" if by_steps else "line", "步" if by_steps else "行")
-    broken = text(", then not finite", "，此后不是有限值") if not math.isfinite(run.y[-1]) else ""
+    place = text("step") if by_steps else text("line")
+    broken = text(", then not finite") if not math.isfinite(run.y[-1]) else ""
     return text(
-        f"{run.name}: {number(last)} at {place} {at:,.0f}{broken}; lowest {number(least)} at {place} {where:,.0f}",
-        f"{run.name}：第 {at:,.0f} {place}为 {number(last)}{broken}；最低 {number(least)}，在第 {where:,.0f} {place}",
+        "{name}: {last} at {place} {at:,.0f}{broken}; lowest {least} at {place} {where:,.0f}",
+        name=run.name,
+        last=number(last),
+        place=place,
+        at=at,
+        broken=broken,
+        least=number(least),
+        where=where,
     )
 
 
@@ -91,7 +95,7 @@ def draw(logs: Mapping[str, LogDiagnosis]) -> Figure:
     figure = new_figure(HEIGHT_IN)
     axes = figure.subplots()
     logarithmic = scaled(axes, np.array([y for run in runs for y in run.y]))
-    axes.set_ylabel(text("loss, log scale", "loss（对数坐标）") if logarithmic else "loss")
+    axes.set_ylabel(text("loss, log scale") if logarithmic else "loss")
     for n, run in enumerate(runs):
         width = WIDEST + (THINNEST - WIDEST) * n / max(1, len(runs) - 1)
         colour = inks.SERIES[n % len(inks.SERIES)]
@@ -101,6 +105,6 @@ def draw(logs: Mapping[str, LogDiagnosis]) -> Figure:
         bad = [x for x, y in zip(run.x, run.y, strict=True) if not math.isfinite(y)]
         axes.plot(bad, [0.97] * len(bad), "x", color=colour, markersize=6, transform=axes.get_xaxis_transform())
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-    axes.set_xlabel(text("step", "步") if _by_steps(logs) else text("line of the log", "日志行号"))
+    axes.set_xlabel(text("step") if _by_steps(logs) else text("line of the log"))
     figure.legend(loc="outside upper right", ncols=min(3, len(runs)))
     return figure

@@ -43,7 +43,7 @@ def chosen_interfaces(backend: str, interfaces: Sequence[Interface]) -> tuple[tu
             real,
             *([n for n in usable if n.startswith(p)] for p in VIRTUAL),
         ]
-        return tuple(next((names for names in orders if names), [])), text("NCCL's own choice", "NCCL 自动选择")
+        return tuple(next((names for names in orders if names), [])), text("NCCL's own choice")
     value = os.environ.get("GLOO_SOCKET_IFNAME", "")
     if value:
         return tuple(part for part in value.split(",") if part in usable), f"GLOO_SOCKET_IFNAME={value}"
@@ -51,7 +51,7 @@ def chosen_interfaces(backend: str, interfaces: Sequence[Interface]) -> tuple[tu
     own = next((i.name for i in interfaces if set(i.addresses) & set(_addresses(name))), None)
     if own is None:  # gloo says "Unable to resolve hostname to a (local) address" and takes the loopback
         own = next((i.name for i in interfaces if i.loopback), None)
-    return (own,) if own else (), text(f"gloo takes the address of {name}", f"gloo 取 {name} 的地址")
+    return (own,) if own else (), text("gloo takes the address of {name}", name=name)
 
 
 def _addresses(name: str) -> list[str]:

@@ -75,7 +75,7 @@ def judged(
 
 def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]]) -> JobEvidence:
     """What a process did until it ended may tell why."""
-    over = NotAvailable(text("the process has ended", "进程已结束"))
+    over = NotAvailable(text("the process has ended"))
 
     def left(rank: RankEvidence) -> RankEvidence:
         steps = known.get(rank.pid, ())

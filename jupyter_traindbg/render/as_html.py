@@ -104,7 +104,7 @@ def _breakable(words: str) -> Markup:
 
 
 def _without(column: Column) -> str:
-    return text(f" · without {column.name}", f" · 未显示 {column.name}")
+    return text(" · without {name}", name=column.name)
 
 
 def _path(at: Frame | Excerpt) -> str:

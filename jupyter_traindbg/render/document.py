@@ -35,14 +35,14 @@ def document(result: Result, findings: Sequence[Finding] | None = None) -> list[
 def _failed(failure: Problem, answer: Block) -> Iterator[Block]:
     """Nothing was measured: that is the answer then."""
     assert isinstance(answer, Answer)
-    why = text("nothing could be measured: ", "没有测到任何数据：")
+    why = text("nothing could be measured: ")
     yield Answer([why, failure.cause], answer.about, "bad")
     if failure.next_step:
         yield Line(_next(failure.next_step))
 
 
 def _next(step: str) -> Inline:
-    return [Span(text("next: ", "下一步："), "strong"), step]
+    return [Span(text("next: "), "strong"), step]
 
 
 def view_of(kind: type[Result]) -> View:
@@ -72,7 +72,7 @@ def silences(silent: Sequence[Silent]) -> Iterator[Block]:
             step = same[0].next_step if len(same) == 1 else _without_pid(same[0], same[0].next_step)
             lines.append(_next(step))
         pairs.append(Pair(_who(same), lines))
-    title = Span(text("no answer", "没有回答"), "warn")
+    title = Span(text("no answer"), "warn")
     yield Card([title, f" · {_who(silent)}"], [Pairs(pairs)], "warn", "▲")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..frames.whose import at_place
-from ..language import text
+from ..language import pgettext, text
 from ..model import Finding
 from .blocks import SYMBOLS, Card, Cards, Inline, Pair, Pairs, Source, Span, Tone
 from .grouping import named
@@ -42,13 +42,13 @@ def _card(finding: Finding) -> Card:
 def _pairs(finding: Finding) -> list[Pair]:
     source = [] if finding.source is None else [Source(finding.source)]
     pairs = [
-        Pair(text("who", "涉及"), [named(finding.who)] if finding.who else []),
-        Pair(text("where", "位置"), _where(finding), below=source),
-        Pair(text("evidence", "证据"), _lines(finding.evidence), "bullets"),
-        Pair(text("cause", "原因"), _lines([finding.cause])),
-        Pair(text("next steps", "下一步"), _lines(finding.next_steps), "numbers"),
-        Pair(text("confidence", "置信度"), [_confidence(finding.confidence)]),
-        Pair(text("reference", "参考"), [Span(finding.reference, link=finding.reference)] if finding.reference else []),
+        Pair(pgettext("of a finding", "who"), [named(finding.who)] if finding.who else []),
+        Pair(text("where"), _where(finding), below=source),
+        Pair(text("evidence"), _lines(finding.evidence), "bullets"),
+        Pair(text("cause"), _lines([finding.cause])),
+        Pair(text("next steps"), _lines(finding.next_steps), "numbers"),
+        Pair(text("confidence"), [_confidence(finding.confidence)]),
+        Pair(text("reference"), [Span(finding.reference, link=finding.reference)] if finding.reference else []),
     ]
     return [pair for pair in pairs if pair.lines]
 
@@ -65,12 +65,8 @@ def _lines(texts: Sequence[str]) -> list[Inline]:
 
 
 def _severity(severity: str) -> str:
-    return {"critical": text("CRITICAL", "严重"), "warning": text("WARNING", "警告"), "info": text("INFO", "提示")}.get(
-        severity, severity
-    )
+    return {"critical": text("CRITICAL"), "warning": text("WARNING"), "info": text("INFO")}.get(severity, severity)
 
 
 def _confidence(confidence: str) -> str:
-    return {"high": text("high", "高"), "medium": text("medium", "中"), "low": text("low", "低")}.get(
-        confidence, confidence
-    )
+    return {"high": text("high"), "medium": text("medium"), "low": text("low")}.get(confidence, confidence)

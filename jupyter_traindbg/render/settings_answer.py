@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..language import text
+from ..language import counted, later, text
 from ..model import GroupChange, InForce, LearningRates, Maybe, NotAvailable, OptimizerGroup, OptimizerLr, RankLr
 from ..schedules import joined, same_schedule
 from ..step_numbers import same_step, step_words
@@ -14,11 +14,11 @@ from ..words.ranks import compact_ranks
 from .blocks import Answer, Inline, Span, Tone
 from .common import measured
 from .grouping import group_by
-from .units import number, plural
+from .units import number
 
 __all__ = ["answer", "figure", "whose"]
 
-WAYS = {"falling": ("falling by", "下调"), "rising": ("rising by", "上调"), "": ("set by", "设定")}
+WAYS = {"falling": later("falling by"), "rising": later("rising by"), "": later("set by")}
 BY_GROUP = 3
 """So many groups, or values, at most are told one by one."""
 
@@ -31,7 +31,6 @@ class _Value:
     short: str
     name: str
     names: str
-    zh: str
     used: Callable[[OptimizerGroup], Maybe[float]]
 
 
@@ -46,8 +45,8 @@ def _decay_used(group: OptimizerGroup) -> Maybe[float]:
     return group.weight_decay if isinstance(known, NotAvailable) else known
 
 
-RATE = _Value("lr", "lr", "learning rate", "learning rates", "学习率", _rate_used)
-DECAY = _Value("weight_decay", "weight decay", "weight decay", "weight decays", "权重衰减", _decay_used)
+RATE = _Value("lr", later("lr"), later("learning rate"), later("learning rates"), _rate_used)
+DECAY = _Value("weight_decay", later("weight decay"), later("weight decay"), later("weight decays"), _decay_used)
 VALUES: Mapping[str, _Value] = {value.setting: value for value in (RATE, DECAY)}
 
 
@@ -55,8 +54,8 @@ def answer(result: LearningRates) -> Answer:
     ranks, value = result.ranks, VALUES.get(result.setting)
     about = [compact_ranks([r.rank for r in ranks])] if ranks else []
     if not any(r.optimizers for r in ranks):
-        name, name_zh = ("clipping", "梯度裁剪") if value is None else (value.name, value.zh)
-        return Answer(text(f"there is no {name} to show", f"没有可显示的{name_zh}"), about, "warn")
+        name = text("clipping") if value is None else text(value.name)
+        return Answer(text("there is no {name} to show", name=name), about, "warn")
     if all(len(r.optimizers) <= 1 for r in ranks):
         about += _at(ranks)
     if value is None:
@@ -80,7 +79,7 @@ def whose(row: InForce | GroupChange) -> str:
 
 def _at(ranks: Sequence[RankLr]) -> list[str]:
     numbers = [n for rank in ranks for o in rank.optimizers if (n := o.number) is not None]
-    return [text(f"at {step_words(*numbers)}", step_words(*numbers))] if numbers else []
+    return [text("at {step}", step=step_words(*numbers))] if numbers else []
 
 
 # --- several ranks ---------------------------------------------------------------------------------------------------
@@ -112,31 +111,44 @@ def _apart(value: _Value, ways: Sequence[Sequence[RankLr]]) -> tuple[str, Tone]:
     odd = [r for same in few for r in same]
     if any(_cannot_be_told(value, way, most) for way in few):
         asked = any(_other_steps(way[0], most[-1]) for way in few)
-        why = "which were asked at different steps" if asked else "whose schedules are at different steps"
-        why_zh = "但它们是在不同的步被询问的" if asked else "但其调度器处于不同的步"
-        return text(f"{value.names} differ between ranks, {why}", f"各 rank 的{value.zh}不同，{why_zh}"), "info"
+        why = text("which were asked at different steps") if asked else text("whose schedules are at different steps")
+        return text("{names} differ between ranks, {why}", names=text(value.names), why=why), "info"
     who, others, n = compact_ranks([r.rank for r in odd]), compact_ranks([r.rank for r in most]), len(most)
     several = n > 1 and n > len(odd)
     one = len(odd) == 1
     if len(ways) > 2 and not several:
-        said = text(
-            f"the ranks use {len(ways)} different sets of {value.names}", f"各 rank 使用 {len(ways)} 组不同的{value.zh}"
-        )
+        said = text("the ranks use {count} different sets of {names}", count=len(ways), names=text(value.names))
         return said, "warn"
-    rest, rest_zh = (f"the {n} others", f"其余 {n} 个") if several else (others, f" {others} ")
+    rest = text("the {n} others", n=n) if several else others
     if not any(r.optimizers for r in odd):
-        use = f"use{'s' * (n == 1)} {value.short} {_figures(value, most[0])}"
         return text(
-            f"{who} {'has' if one else 'have'} no optimizer, {rest} {use}",
-            f"{who} 没有优化器，{rest_zh}使用 {_figures(value, most[0])}",
+            "{who} {has} no optimizer, {rest} {use} {setting} {figures}",
+            who=who,
+            has="has" if one else "have",
+            rest=rest,
+            use="uses" if n == 1 else "use",
+            setting=text(value.short),
+            figures=_figures(value, most[0]),
         ), "warn"
     verb = "uses" if one else "use"
     ours, theirs = _figures(value, odd[0]), _figures(value, most[0])
     if len(ways) > 2 or ours == theirs:
-        said = text(f"{who} {verb} other {value.names} than {rest}", f"{who} 的{value.zh}与{rest_zh}不同")
+        said = text(
+            "{who} {verb} other {names} than {rest}",
+            who=who,
+            verb=verb,
+            names=text(value.names),
+            rest=rest,
+        )
         return said, "warn"
     return text(
-        f"{who} {verb} {value.short} {ours}, {rest} {theirs}", f"{who} 使用{value.zh} {ours}，{rest_zh}使用 {theirs}"
+        "{who} {verb} {setting} {ours}, {rest} {theirs}",
+        who=who,
+        verb=verb,
+        setting=text(value.short),
+        ours=ours,
+        rest=rest,
+        theirs=theirs,
     ), "warn"
 
 
@@ -148,7 +160,7 @@ def _figures(value: _Value, rank: RankLr) -> str:
     figures = list(dict.fromkeys(figure(v) for v in known))
     if len(figures) <= BY_GROUP:
         return ", ".join(figures) or "–"
-    return text("{} to {}", "{} 至 {}").format(figure(min(known)), figure(max(known)))
+    return text("{least} to {most}", least=figure(min(known)), most=figure(max(known)))
 
 
 # --- one rank --------------------------------------------------------------------------------------------------------
@@ -161,30 +173,27 @@ def _together(value: _Value, rank: RankLr) -> tuple[Inline, Tone]:
     if not known:
         return _not_known(value, rank, values)
     changed = [a for a in rank.in_force if a.setting == value.setting]
-    ahead, tone = _ahead(rank) if value is RATE else (("", ""), "plain")
+    ahead, tone = _ahead(rank) if value is RATE else ("", "plain")
     if len({(a.action, str(a.scheduled), str(a.effective)) for a in changed}) == 1:
         words = _held(value, changed)
     else:
         missing = value is DECAY and len(known) < len(values)
-        said, said_zh = _uses(value, rank, len(set(known)) + missing)
-        ours = (f", changed in {plural(len(changed), 'group')}", f"，其中 {len(changed)} 组已被修改")
-        behind, behind_zh = ours if changed else ahead
-        words = text(f"{said}{behind}", f"{said_zh}{behind_zh}")
+        ours = counted(", changed in {n} group", ", changed in {n} groups", len(changed)) if changed else ""
+        words = _uses(value, rank, len(set(known)) + missing) + (ours or ahead)
     tone = "bad" if not all(map(math.isfinite, known)) else "info" if rank.in_force else tone
     return words + _others(rank, changed), tone
 
 
 def _not_known(value: _Value, rank: RankLr, values: Sequence[Maybe[float]]) -> tuple[Inline, Tone]:
     if value is DECAY:
-        who, who_zh = _who(rank.optimizers)
-        return text(f"{who} has no weight decay", f"{who_zh} 没有权重衰减"), "plain"
+        return text("{who} has no weight decay", who=_who(rank.optimizers)), "plain"
     reason = next((v.reason for v in values if isinstance(v, NotAvailable)), "")
-    return [text(f"the {value.name} is not known", f"{value.zh}未知"), Span("", why=reason)], "warn"
+    return [text("the {name} is not known", name=text(value.name)), Span("", why=reason)], "warn"
 
 
 def _others(rank: RankLr, told: Sequence[InForce]) -> str:
     others = len(rank.in_force) - len(told)
-    return text(f"; {plural(others, 'other change')} in force", f"；另有 {others} 项修改生效中") if others else ""
+    return counted("; {n} other change in force", "; {n} other changes in force", others) if others else ""
 
 
 def _held(value: _Value, changed: Sequence[InForce]) -> str:
@@ -192,57 +201,61 @@ def _held(value: _Value, changed: Sequence[InForce]) -> str:
     first = changed[0]
     mode, _, factor = first.action.partition(" ")
     used, own = measured(first.effective, figure).text, measured(first.scheduled, figure).text
-    where, where_zh = (whose(first),) * 2 if len(changed) == 1 else (f"{len(changed)} groups", f"{len(changed)} 组")
+    where = whose(first) if len(changed) == 1 else text("{n} groups", n=len(changed))
     if mode == "scale":
         return text(
-            f"{value.short} {used} in {where}: {own}, which the training sets, x {factor}",
-            f"{where_zh} 的{value.zh}为 {used}：训练设定的 {own} × {factor}",
+            "{setting} {used} in {where}: {own}, which the training sets, x {factor}",
+            setting=text(value.short),
+            used=used,
+            where=where,
+            own=own,
+            factor=factor,
         )
     return text(
-        f"{value.short} {used} is held in {where}; the training itself sets {own}",
-        f"{where_zh} 的{value.zh}固定为 {used}；训练自身设定为 {own}",
+        "{setting} {used} is held in {where}; the training itself sets {own}",
+        setting=text(value.short),
+        used=used,
+        where=where,
+        own=own,
     )
 
 
-def _uses(value: _Value, rank: RankLr, different: int) -> tuple[str, str]:
+def _uses(value: _Value, rank: RankLr, different: int) -> str:
     """``lr 3e-4 of AdamW``, ``weight decay 0.1 in group 0, 0 in group 1 of AdamW``."""
-    who, who_zh = _who(rank.optimizers)
+    who = _who(rank.optimizers)
     groups = [g for o in rank.optimizers for g in o.groups]
     if value is DECAY and len(rank.optimizers) == 1 and different > 1 and len(groups) <= BY_GROUP:
         shown = [(g.index, value.used(g)) for g in groups]
-        said = [(i, text("none", "无") if isinstance(v, NotAvailable) else figure(v)) for i, v in shown]
-        return (
-            f"{value.short} {', '.join(f'{v} in group {i}' for i, v in said)} of {who}",
-            f"{who_zh} 的{value.zh}：{'，'.join(f'第 {i} 组 {v}' for i, v in said)}",
-        )
-    where, where_zh = _where(who, who_zh, len(groups), different)
-    return f"{value.short} {_figures(value, rank)} {where}", f"{where_zh}的{value.zh}为 {_figures(value, rank)}"
+        said = [(i, text("none") if isinstance(v, NotAvailable) else figure(v)) for i, v in shown]
+        by_group = text(", ").join(text("{figure} in group {group}", figure=v, group=i) for i, v in said)
+        return text("{setting} {by_group} of {who}", setting=text(value.short), by_group=by_group, who=who)
+    where = _where(who, len(groups), different)
+    return text("{setting} {figures} {where}", setting=text(value.short), figures=_figures(value, rank), where=where)
 
 
-def _who(optimizers: Sequence[OptimizerLr]) -> tuple[str, str]:
+def _who(optimizers: Sequence[OptimizerLr]) -> str:
     names = list(dict.fromkeys(o.optimizer for o in optimizers))
-    return (f"{len(names)} optimizers", f"{len(names)} 个优化器") if len(names) > 3 else (", ".join(names),) * 2
+    return text("{n} optimizers", n=len(names)) if len(names) > 3 else ", ".join(names)
 
 
-def _where(who: str, who_zh: str, groups: int, different: int) -> tuple[str, str]:
+def _where(who: str, groups: int, different: int) -> str:
     if groups == 1:
-        return f"of {who}", f"{who_zh} "
-    return (
-        f"in {'all ' if different == 1 else ''}{groups} groups of {who}",
-        f"{who_zh} {'全部 ' if different == 1 else ''}{groups} 组",
-    )
+        return text("of {who}", who=who)
+    if different == 1:
+        return text("in all {groups} groups of {who}", groups=groups, who=who)
+    return text("in {groups} groups of {who}", groups=groups, who=who)
 
 
-def _ahead(rank: RankLr) -> tuple[tuple[str, str], Tone]:
+def _ahead(rank: RankLr) -> tuple[str, Tone]:
     """Which way the schedule goes from here, where there is one that could tell; and whether a rate of zero is worth a look."""
     names = list(dict.fromkeys(o.scheduler for o in rank.optimizers if not isinstance(o.scheduler, NotAvailable)))
     ways = {_way(g) for o in rank.optimizers for g in o.groups}
     zero = not any(_rate_used(g) for o in rank.optimizers for g in o.groups) and ways != {"rising"}
     tone: Tone = "warn" if zero else "plain"
     if len(names) != 1 or any(isinstance(o.scheduler, NotAvailable) for o in rank.optimizers):
-        return ("", ""), tone
-    way, way_zh = WAYS[ways.pop()] if len(ways) == 1 else WAYS[""]
-    return (f", {way} {names[0]}", f"，由 {names[0]} {way_zh}"), tone
+        return "", tone
+    way = text(WAYS[ways.pop()] if len(ways) == 1 else WAYS[""])
+    return text(", {way} {scheduler}", way=way, scheduler=names[0]), tone
 
 
 def _way(group: OptimizerGroup) -> str:
@@ -258,19 +271,20 @@ def _way(group: OptimizerGroup) -> str:
 def _clipping(result: LearningRates) -> tuple[Inline, Tone]:
     clips = [[replace(a, so_far="") for a in rank.in_force if a.setting == "clip_norm"] for rank in result.ranks]
     if len({repr(ours) for ours in clips}) > 1:
-        return text("traindbg's clipping differs between ranks", "各 rank 上 traindbg 的梯度裁剪不同"), "warn"
+        return text("traindbg's clipping differs between ranks"), "warn"
     rank, ours = result.ranks[0], clips[0]
     others = _others(rank, ours)
     if not ours:
         norms = ", ".join(map(figure, result.own_clip_norms))
-        own, own_zh = (f"; the training itself clips at {norms}", f"；训练自身按 {norms} 裁剪") if norms else ("", "")
-        words = text(f"no clipping of traindbg's is in force{own}", f"没有生效中的 traindbg 梯度裁剪{own_zh}")
+        own = text("; the training itself clips at {norms}", norms=norms) if norms else ""
+        words = text("no clipping of traindbg's is in force{own}", own=own)
         return words + others, "info" if others else "plain"
     norms = ", ".join(dict.fromkeys(measured(a.effective, figure).text for a in ours))
     some = ", ".join(whose(a) for a in ours) if len(ours) < len(rank.optimizers) else ""
     words = text(
-        f"the gradients{f' of {some}' if some else ''} are clipped at norm {norms} by traindbg",
-        f"{f'{some} 的' if some else ''}梯度由 traindbg 按范数 {norms} 裁剪",
+        "the gradients{words} are clipped at norm {norms} by traindbg",
+        words=text(" of {some}", some=some) if some else "",
+        norms=norms,
     )
     why = next((a.effective.reason for a in ours if isinstance(a.effective, NotAvailable)), "")
     said: Inline = [words, Span("", why=why), others] if why else words + others

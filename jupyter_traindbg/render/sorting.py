@@ -49,12 +49,12 @@ class Sorting:
 
     @property
     def given(self) -> str:
-        return text("in the order given", "恢复原来的顺序")
+        return text("in the order given")
 
     @property
     def only(self) -> str:
         rows = "one that stands" if self.marked == 1 else f"{self.marked} that stand"
-        return text(f"only the {rows} out", f"只看突出的 {self.marked} 行")
+        return text("only the {rows} out", rows=rows, marked=self.marked)
 
     def style(self, row: int) -> str:
         """The places of `row` as CSS: ``--by-1:0;--by-3:12``."""
@@ -99,8 +99,8 @@ def places(cells: Sequence[Inline]) -> list[int | None]:
 def _by(group: str, column: Column) -> By:
     """Of numbers people look for the largest, of names for the first."""
     if column.right:
-        return By(group, "down", "up", text("smallest first", "从小到大"))
-    return By(group, "up", "down", text("Z first", "倒序"))
+        return By(group, "down", "up", text("smallest first"))
+    return By(group, "up", "down", text("Z first"))
 
 
 def _key(cell: Inline) -> tuple[int, float, tuple[tuple[int, int, str], ...]] | None:

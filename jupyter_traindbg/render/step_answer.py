@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from ..language import text
+from ..language import counted, later, text
 from ..model import Meanwhile, RankSteps, Steps
 from ..no_step import lasts, seen
 from ..step_numbers import behind, step_title, step_words
@@ -39,12 +39,12 @@ def answer(result: Steps, stepped: Sequence[RankSteps]) -> Answer:
         living = [r for r in stepped if not r.ended]
         about.append(step_title(*(r.steps[-1].number for r in living or stepped)))
     if not ranks:
-        return Answer(text("no rank told of its steps", "没有 rank 提供训练步"), about, "warn")
+        return Answer(text("no rank told of its steps"), about, "warn")
     if not (stepped or late or any(r.ended for r in ranks)):
-        return Answer(text("no optimizer step yet", "尚无优化器步"), about)
+        return Answer(text("no optimizer step yet"), about)
     missing, wrong = _missing(ranks, late), _wrong(ranks, stepped)
     usual = _usual(stepped, pace=slowest(ranks) is None) if _go_on(ranks, late) else ""
-    said = text("; ", "；").join(filter(None, (missing, wrong[0], usual))) or _so_far(stepped)
+    said = text("; ").join(filter(None, (missing, wrong[0], usual))) or _so_far(stepped)
     return Answer(said, about, wrong[1] if wrong[1] == "bad" or not missing else "warn")
 
 
@@ -60,28 +60,25 @@ def _missing(ranks: Sequence[RankSteps], late: Sequence[Late]) -> str:
         return _all_ended(ranks)
     if ended:
         have = "has" if len(ended) == 1 else "have"
-        return text(f"{compact_ranks(ended)} {have} ended", f"{compact_ranks(ended)} 已结束")
+        return text("{ended} {have} ended", ended=compact_ranks(ended), have=have)
     if not late or len(late) == len(ranks):
         return _none_comes(late) if late else ""
     who, have = compact_ranks([r.rank for r, _ in late]), "has" if len(late) == 1 else "have"
     longest = max(meanwhile.for_s for _, meanwhile in late)
-    return text(f"{who} {have} made no step for {longest:.1f} s", f"{who} 已 {longest:.1f} 秒没有优化器步")
+    return text("{who} {have} made no step for {longest:.1f} s", who=who, have=have, longest=longest)
 
 
 def _all_ended(ranks: Sequence[RankSteps]) -> str:
     how = list(dict.fromkeys(r.ended for r in ranks))
-    said = how[0] if len(how) == 1 else text(f"all {len(ranks)} ranks have ended", f"全部 {len(ranks)} 个 rank 已结束")
-    return said + text("; the last known steps", "；以下是最后已知的训练步")
+    said = how[0] if len(how) == 1 else text("all {count} ranks have ended", count=len(ranks))
+    return said + text("; the last known steps")
 
 
 def _none_comes(late: Sequence[Late]) -> str:
     if len(late) == 1:
         return seen(late[0][1])
     least = min(meanwhile.for_s for _, meanwhile in late)
-    return text(
-        f"no optimizer step for {least:.1f} s on any of {len(late)} ranks",
-        f"{len(late)} 个 rank 均已 {least:.1f} 秒没有优化器步",
-    )
+    return text("no optimizer step for {least:.1f} s on any of {count} ranks", least=least, count=len(late))
 
 
 def late_ranks(ranks: Sequence[RankSteps]) -> list[Late]:
@@ -103,11 +100,9 @@ def _behind_words(ranks: Sequence[RankSteps]) -> str:
     if not steps:
         return ""
     worst = max(steps, key=lambda rank: steps[rank])
-    n, more = plural(steps[worst], "step"), len(steps) - 1
-    others, others_zh = (
-        (f", {plural(more, 'other')} at most as much", f"，另有 {more} 个 rank 落后") if more else ("", "")
-    )
-    return text(f"rank {worst} is {n} behind{others}", f"rank {worst} 落后 {steps[worst]} 步{others_zh}")
+    more = len(steps) - 1
+    words = counted("rank {rank} is {n:,} step behind", "rank {rank} is {n:,} steps behind", steps[worst], rank=worst)
+    return words + (counted(", {n:,} other at most as much", ", {n:,} others at most as much", more) if more else "")
 
 
 def _slowest_words(ranks: Sequence[RankSteps]) -> str:
@@ -117,8 +112,7 @@ def _slowest_words(ranks: Sequence[RankSteps]) -> str:
     rank, times = slow
     took = measured(median(s.duration_s for r in ranks if r.rank == rank for s in r.steps), duration).text
     return text(
-        f"rank {rank} is slowest: {took} a step, {number(times)} x the median",
-        f"rank {rank} 最慢：每步 {took}，为中位数的 {number(times)} 倍",
+        "rank {rank} is slowest: {took} a step, {times} x the median", rank=rank, took=took, times=number(times)
     )
 
 
@@ -126,8 +120,9 @@ def _once_not_finite(stepped: Sequence[RankSteps], *, several: bool) -> str:
     once = next((r for r in stepped if not all(map(math.isfinite, _losses(r)))), None)
     if once is None:
         return ""
-    at, (on, on_zh) = first_bad(once), (f" on rank {once.rank}", f"rank {once.rank} ") if several else ("", "")
-    return text(f"the loss was not finite at {at}{on}", f"{on_zh}{at}的 loss 曾为 NaN/Inf")
+    if several:
+        return text("the loss was not finite at {at} on rank {rank}", at=first_bad(once), rank=once.rank)
+    return text("the loss was not finite at {at}", at=first_bad(once))
 
 
 def _losses(rank: RankSteps) -> list[float]:
@@ -147,11 +142,11 @@ def _not_finite(bad: Sequence[RankSteps], of: int) -> str:
     last = max((n for n, s in enumerate(steps) if math.isfinite(s.loss or 0.0)), default=-1)
     what = number(_losses(rank)[-1])
     who = compact_ranks([r.rank for r in bad])
-    on, on_zh = (f" on {who}", f"{who} 的 ") if len(bad) < of else ("", "")
+    on = text(" on {ranks}", ranks=who) if len(bad) < of else ""
     if last < 0:
-        return text(f"the loss is {what} at every step shown{on}", f"{on_zh}loss 在所示各步均为 {what}")
+        return text("the loss is {what} at every step shown{on}", what=what, on=on)
     since = step_words(steps[last + 1].number)
-    return text(f"the loss is {what} since {since}{on}", f"{on_zh}loss 自{since}起为 {what}")
+    return text("the loss is {what} since {since}{on}", what=what, since=since, on=on)
 
 
 def _usual(stepped: Sequence[RankSteps], *, pace: bool) -> str:
@@ -163,24 +158,27 @@ def _usual(stepped: Sequence[RankSteps], *, pace: bool) -> str:
         low, high = min(took), max(took)
         figure = duration(statistics.median(took))
         if high > ALIKE * low:
-            figure = text(f"{_short_of(low, high)} to {duration(high)}", f"{_short_of(low, high)} 至 {duration(high)}")
-        parts.append(text(f"{figure} a step", f"每步 {figure}"))
+            figure = text("{short_of} to {high}", short_of=_short_of(low, high), high=duration(high))
+        parts.append(text("{figure} a step", figure=figure))
     waits = median(shares[0][1] for r in living if (shares := shares_of(r)))
     if waits is not None and waits >= WAITS:
-        parts.append(text(f"{percent(waits)} of it waiting for data", f"其中 {percent(waits)} 在等待数据"))
+        parts.append(text("{percent} of it waiting for data", percent=percent(waits)))
     loss = median(losses[-1] for r in living if (losses := _losses(r)))
     if loss is not None:
         parts.append(f"loss {printed(loss)}")
         trends = {_trend(r) for r in living if _losses(r)}
         if len(trends) == 1 and (trend := trends.pop()):
-            parts.append(text(trend, {"falling": "在下降", "rising": "在上升"}[trend]))
-    return text(", ", "，").join(parts)
+            parts.append(text(TRENDS[trend]))
+    return text(", ").join(parts)
 
 
 def _short_of(low: float, high: float) -> str:
     """`low` without its unit, where `high` has the same."""
     figure, _, unit = duration(low).partition(" ")
     return figure if duration(high).endswith(f" {unit}") and " " not in unit else duration(low)
+
+
+TRENDS = {"falling": later("falling"), "rising": later("rising")}
 
 
 def _trend(rank: RankSteps) -> str:
@@ -195,7 +193,7 @@ def _trend(rank: RankSteps) -> str:
 def _so_far(stepped: Sequence[RankSteps]) -> str:
     """Where nothing was measured but that there were steps."""
     n = max(len(r.steps) for r in stepped)
-    return text(f"{plural(n, 'step')} recorded so far", f"目前记录了 {n} 步")
+    return text("{steps} recorded so far", steps=plural(n, "step"), n=n)
 
 
 # --- who is meant -----------------------------------------------------------------------------------------------------

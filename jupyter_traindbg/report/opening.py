@@ -32,14 +32,12 @@ def opened(made: Report, *, notebook: bool = False) -> Report:
         index = _unpacked(made.path)
     except (OSError, zipfile.BadZipFile) as e:
         why = getattr(e, "strerror", None) or str(e)
-        return dataclasses.replace(
-            made, not_opened=text(f"not opened: it could not be unpacked: {why}", f"未打开：无法解压：{why}")
-        )
+        return dataclasses.replace(made, not_opened=text("not opened: it could not be unpacked: {why}", why=why))
     return dataclasses.replace(made, index=index, not_opened=_in_lab() if notebook else _shown(index))
 
 
 def _in_lab() -> str:
-    return text("double-click it in JupyterLab's file browser", "请在 JupyterLab 的文件浏览器中双击打开")
+    return text("double-click it in JupyterLab's file browser")
 
 
 def _unpacked(path: str) -> str:
@@ -61,9 +59,9 @@ def _unpacked(path: str) -> str:
 def _shown(index: str) -> str:
     """Opens a window with `index`; why not, where there can be none, or "". A browser that does not come is not waited for."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return text("not opened, there is no display here", "未打开，此处没有图形界面")
+        return text("not opened, there is no display here")
     said = Task(lambda: _window(Path(index).as_uri()), "browser").in_time(time.monotonic() + LONGEST_S)
-    return text("not opened, no browser came within 10 s", "未打开，10 秒内浏览器没有启动") if said is None else said
+    return text("not opened, no browser came within 10 s") if said is None else said
 
 
 def _window(address: str) -> str:
@@ -71,8 +69,8 @@ def _window(address: str) -> str:
         browser = webbrowser.get()
         name = os.path.basename(str(getattr(browser, "name", "")))
         if type(browser) is webbrowser.GenericBrowser or name in IN_A_TERMINAL:
-            return text(f"not opened, {name} would take this terminal", f"未打开，{name} 会占用此终端")
+            return text("not opened, {name} would take this terminal", name=name)
         started = browser.open(address)
     except (webbrowser.Error, OSError) as e:
-        return text(f"not opened, there is no browser here ({e})", f"未打开，此处没有浏览器（{e}）")
-    return "" if started else text(f"not opened, {name} did not start", f"未打开，{name} 没有启动")
+        return text("not opened, there is no browser here ({e})", e=e)
+    return "" if started else text("not opened, {name} did not start", name=name)

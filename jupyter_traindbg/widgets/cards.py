@@ -9,7 +9,7 @@ from typing import Any
 from ..commands import spelled
 from ..errors import TraindbgError
 from ..frames.whose import at_place
-from ..language import text
+from ..language import later, text
 from ..model import Excerpt, Finding, Silent
 from ..render.blocks import Link
 from ..render.clean import clean
@@ -28,7 +28,7 @@ DOES = {
 }
 """What a button can do of that which a next step names: only our own verbs that harm nothing, or that ask once more before they act."""
 
-_WORDS = {"critical": ("CRITICAL", "严重"), "warning": ("WARNING", "警告"), "info": ("INFO", "提示")}
+_WORDS = {"critical": later("CRITICAL"), "warning": later("WARNING"), "info": later("INFO")}
 
 
 def cards(findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ def _card(finding: Finding) -> dict[str, Any]:
     word = _WORDS.get(finding.severity)
     return {
         "severity": finding.severity,
-        "word": finding.severity if word is None else text(*word),
+        "word": finding.severity if word is None else text(word),
         "code": finding.code,
         "title": _said(finding.title),
         "who": [clean(str(who)) for who in finding.who],

@@ -202,7 +202,7 @@ def _stack_group(group: StackGroup) -> dict[str, Any]:
     words = [
         state,
         str(group.waiting_for or ""),
-        *(p.en for p in group.phases),
+        *(p.english for p in group.phases),
         "holds the GIL" if group.holds_gil else "",
     ]
     return {

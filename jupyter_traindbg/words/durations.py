@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ..language import text
+from ..language import pgettext, text
 
 __all__ = ["age", "duration", "three_digits", "time_words"]
 
 _LENGTHS = ((86400, 3600), (3600, 60), (60, 1))
-_ENGLISH, _CHINESE = ("d", "h", "min", "s"), ("天", "小时", "分", "秒")
+_UNITS = ("d", "h", "min", "s")
 
 
 def duration(seconds: float) -> str:
@@ -29,16 +29,17 @@ def duration(seconds: float) -> str:
 
 def age(seconds: float) -> str:
     """How long something has been going on, in whole seconds or coarser: ``26 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
-    return _in_two(seconds, _ENGLISH)
+    return _in_two(seconds, _UNITS)
 
 
 def time_words(seconds: float) -> str:
     """As a sentence has either, in the reader's language: ``40 ms``, ``0.8 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
     if seconds < 0.0995:
-        return text(f"{seconds * 1000:.0f} ms", f"{seconds * 1000:.0f} 毫秒")
+        return text("{seconds:.0f} ms", seconds=seconds * 1000)
     if seconds < 9.95:
-        return text(f"{seconds:.1f} s", f"{seconds:.1f} 秒")
-    return text(age(seconds), _in_two(seconds, _CHINESE))
+        return text("{seconds:.1f} s", seconds=seconds)
+    units = [pgettext("unit", "d"), pgettext("unit", "h"), pgettext("unit", "min"), pgettext("unit", "s")]
+    return _in_two(seconds, units)
 
 
 def three_digits(value: float) -> str:

@@ -24,10 +24,13 @@ def ranks_words(ranks: Iterable[int]) -> str:
     """``rank 5``, ``ranks 0-2``, ``ranks 3-299, every 8th (38)``: as a sentence has them, in the reader's language."""
     unique = sorted(set(ranks))
     if not unique:
-        return text("no rank", "没有 rank")
-    stride = _stride(unique)
-    chinese = f"{unique[0]}-{unique[-1]}（每 {stride} 个取一个）" if stride else number_runs(unique)
-    return text(ranks_in_english(unique), _counted("rank", unique, chinese, above=FEW))
+        return text("no rank")
+    if stride := _stride(unique):
+        first, last = unique[0], unique[-1]
+        numbers = text("{first}-{last}, every {nth}", first=first, last=last, nth=ordinal(stride), stride=stride)
+    else:
+        numbers = number_runs(unique)
+    return _counted(text("ranks"), unique, numbers, above=FEW)
 
 
 def ranks_in_english(ranks: Iterable[int]) -> str:

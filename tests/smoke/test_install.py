@@ -39,7 +39,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for name in SOURCES:  # a copy: building leaves files beside the sources
         if (REPO / name).is_dir():
-            shutil.copytree(REPO / name, source / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+            shutil.copytree(REPO / name, source / name, ignore=shutil.ignore_patterns("*.so", "*.mo", "__pycache__"))
         else:
             shutil.copy(REPO / name, source / name)
     subprocess.run([sys.executable, "-m", "venv", room / "venv"], check=True, timeout=120)
@@ -108,6 +108,11 @@ def test_knowledge_and_templates_are_installed(run: Run, tmp_path: Path) -> None
     healthy.write_text("step 1 loss 2.0\n")
     run("traindbg", "report", str(healthy), "-o", str(tmp_path / "report.zip"))
     assert "index.html" in zipfile.ZipFile(tmp_path / "report.zip").namelist()
+
+
+def test_translations_are_compiled_and_installed(run: Run) -> None:
+    ask = "from jupyter_traindbg.language import speaking, text\nwith speaking('zh'): print(text('no rank'))"
+    assert run("python", "-X", "utf8", "-c", ask).stdout == "没有 rank\n"
 
 
 def test_widgets_and_side_panel_are_installed(environment: Path, run: Run) -> None:

@@ -26,7 +26,6 @@ LEAVES = [
     "language",
     "model",
     "notebook",
-    "step_parts",
     "terminal_codes",
 ]
 DATA = [
@@ -45,6 +44,7 @@ DATA = [
 ]
 MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
+    "step_parts": ["language"],
     "verbose": ["redact", "terminal_codes"],  # a logger of lines without secrets
     "errors": ["commands", "model.target"],
     "progress": ["notebook"],

@@ -163,16 +163,11 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
         yield Finding(
             code="checkpoint_mixed_steps",
             severity="warning",
-            title=text("its ranks may be at different optimizer steps", "各 rank 可能处于不同的优化器步"),
+            title=text("its ranks may be at different optimizer steps"),
             who=things([ranks_in_english(list(outcome.taken))]),
             evidence=[outcome.unequal.words],
-            cause=text("It was saved all the same, as allow_mixed asks.", "按 allow_mixed 的要求仍然保存。"),
-            next_steps=[
-                text(
-                    "Use it only where no other checkpoint is left; its manifest says that it is mixed.",
-                    "仅在没有其他检查点时使用；其清单已注明各 rank 不一致。",
-                )
-            ],
+            cause=text("It was saved all the same, as allow_mixed asks."),
+            next_steps=[text("Use it only where no other checkpoint is left; its manifest says that it is mixed.")],
         )
     if outcome.not_finite:
         yield not_finite(outcome.not_finite)
@@ -181,24 +176,17 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
         yield Finding(
             code="checkpoint_not_exact",
             severity="warning",
-            title=text(
-                "a run resumed from it goes on, but not bit-identically", "可以从它恢复训练，但结果不会逐位一致"
-            ),
+            title=text("a run resumed from it goes on, but not bit-identically"),
             evidence=inexact,
             cause=_what_is_whole(outcome),
             next_steps=[
-                text(
-                    "Resume from it as from any checkpoint: only what is named above begins anew or differs.",
-                    "可像普通检查点一样恢复：只有上面列出的内容会重新开始或有所不同。",
-                )
+                text("Resume from it as from any checkpoint: only what is named above begins anew or differs.")
             ],
         )
 
 
 def _what_is_whole(outcome: Outcome) -> str:
-    rest = text(
-        "; what is named above is not in it, or of another moment.", "；上面列出的内容不在其中，或属于另一时刻。"
-    )
+    rest = text("; what is named above is not in it, or of another moment.")
     if any(answer["optimizers"] for answer in outcome.found.answers.values()):
-        return text("Model and optimizer are complete", "模型和优化器是完整的") + rest
-    return text("The model is complete", "模型是完整的") + rest
+        return text("Model and optimizer are complete") + rest
+    return text("The model is complete") + rest

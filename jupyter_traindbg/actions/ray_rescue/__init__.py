@@ -85,11 +85,11 @@ def _findings(items: Sequence[RayRescue]) -> list[Finding]:
         Finding(
             CODE,
             "warning",
-            text(f"{item.who}: this was not done", f"{item.who}：未能完成"),
+            text("{who}: this was not done", who=item.who),
             who=things([item.who]),
             evidence=[
-                text(f"wanted: {item.will}", f"目标：{item.will}"),
-                text(f"now: {item.after}", f"现在：{item.after}"),
+                text("wanted: {will}", will=item.will),
+                text("now: {after}", after=item.after),
             ],
             cause=item.note,
             next_steps=[_next_step(item)],
@@ -102,10 +102,6 @@ def _findings(items: Sequence[RayRescue]) -> list[Finding]:
 def _next_step(item: RayRescue) -> str:
     if item.kind == "method":
         return text(
-            f"wait for the call that it stands in, or: `%ray_rescue --kill-actor {shlex.quote(item.who)}`",
-            f"等待其所在的调用返回，或者：`%ray_rescue --kill-actor {shlex.quote(item.who)}`",
+            "wait for the call that it stands in, or: `%ray_rescue --kill-actor {quote}`", quote=shlex.quote(item.who)
         )
-    return text(
-        "look again with `traindbg ray-workers`, and ask again with a longer --timeout",
-        "用 `traindbg ray-workers` 再看一次，并用更长的 --timeout 重试",
-    )
+    return text("look again with `traindbg ray-workers`, and ask again with a longer --timeout")

@@ -17,7 +17,7 @@ __all__ = ["PACKAGE", "archive", "py_spy"]
 PACKAGE = __name__.split(".", maxsplit=1)[0]
 _STAYS_HERE = {"__pycache__", "magics", "render", "templates", "preflight", "failures"}
 """Folders that no helper needs: what is shown, and what judges configurations and logs."""
-_GOES = {".py", ".c", ".so", ".toml"}
+_GOES = {".py", ".c", ".so", ".mo", ".toml"}
 
 
 @lru_cache(maxsize=1)

@@ -48,8 +48,11 @@ def _finding(wait: Wait, taken: Collective, receiver: int, where: Mapping[int, s
         code="collective_shape_mismatch",
         severity="critical",
         title=text(
-            f"Rank {sender} sends {sent} to rank {receiver}, which receives {got}",
-            f"rank {sender} 向 rank {receiver} 发送 {sent}，而后者接收 {got}",
+            "Rank {sender} sends {sent} to rank {receiver}, which receives {got}",
+            sender=sender,
+            sent=sent,
+            receiver=receiver,
+            got=got,
         ),
         who=list(rank_subjects([sender, receiver])),
         where=wait.call.at or where.get(sender),
@@ -58,14 +61,9 @@ def _finding(wait: Wait, taken: Collective, receiver: int, where: Mapping[int, s
             f"{ranks_words([receiver])}: {call_words(taken)} ({group_words(wait.group)}) {got}{at[receiver]}",
         ],
         cause=text(
-            "Both sides of a transfer have to agree on its size and dtype: the receiver's buffer is made before it knows what comes.",
-            "传输双方必须使用相同的大小和 dtype：接收方在得知内容之前就已分配缓冲区。",
+            "Both sides of a transfer have to agree on its size and dtype: the receiver's buffer is made "
+            "before it knows what comes."
         ),
-        next_steps=[
-            text(
-                "Send the shape first where it varies (a last, smaller batch), or pad to a fixed one.",
-                "若形状会变化（如最后一个较小的 batch），先发送形状，或填充到固定大小。",
-            )
-        ],
+        next_steps=[text("Send the shape first where it varies (a last, smaller batch), or pad to a fixed one.")],
         confidence="medium",
     )

@@ -181,23 +181,49 @@ def _title(mismatch: Mismatch) -> str:
     others = sorted(rank for ranks in mismatch.ranks.values() for rank in ranks if rank not in odd)
     one = mismatch.call(min(odd))
     if not others:
-        what = text("operations", "操作") if mismatch.kind == "op" else text("amounts of data", "数据量")
-        return text(
-            f"{capital(ranks_words(mismatch.odd))} issued different {what} as {one.op} #{n} of {group}"
+        what = text("operations") if mismatch.kind == "op" else text("amounts of data")
+        return (
+            text(
+                "{odd} issued different {what} as {op} #{n} of {group}",
+                odd=capital(ranks_words(mismatch.odd)),
+                what=what,
+                op=one.op,
+                n=n,
+                group=group,
+                odd2=ranks_words(mismatch.odd),
+            )
             if mismatch.kind != "op"
-            else f"{capital(ranks_words(mismatch.odd))} issued different {what} as #{n} of {group}",
-            f"{ranks_words(mismatch.odd)} 在{group}的第 {n} 号调用中使用了不同的{what}",
+            else text(
+                "{odd} issued different {what} as #{n} of {group}",
+                odd=capital(ranks_words(mismatch.odd)),
+                what=what,
+                n=n,
+                group=group,
+                odd2=ranks_words(mismatch.odd),
+            )
         )
     other = mismatch.call(others[0])
     if mismatch.kind == "op":
         return text(
-            f"{capital(ranks_words(mismatch.odd))} issued {one.op} as #{n} of {group}, where {ranks_words(others)} issued {other.op}",
-            f"{ranks_words(mismatch.odd)} 在{group}的第 {n} 号调用是 {one.op}，而 {ranks_words(others)} 是 {other.op}",
+            "{odd} issued {op} as #{n} of {group}, where {others} issued {op2}",
+            odd=capital(ranks_words(mismatch.odd)),
+            op=one.op,
+            n=n,
+            group=group,
+            others=ranks_words(others),
+            op2=other.op,
+            odd2=ranks_words(mismatch.odd),
         )
     mine, theirs = sizes_words(one), sizes_words(other)
     return text(
-        f"{capital(ranks_words(mismatch.odd))} passed {mine} to {call_words(one)} of {group}, where {ranks_words(others)} passed {theirs}",
-        f"{ranks_words(mismatch.odd)} 向{group}的 {call_words(one)} 传入 {mine}，而 {ranks_words(others)} 传入 {theirs}",
+        "{odd} passed {mine} to {call_words} of {group}, where {others} passed {theirs}",
+        odd=capital(ranks_words(mismatch.odd)),
+        mine=mine,
+        call_words=call_words(one),
+        group=group,
+        others=ranks_words(others),
+        theirs=theirs,
+        odd2=ranks_words(mismatch.odd),
     )
 
 
@@ -206,42 +232,39 @@ def _evidence(mismatch: Mismatch, ranks: Sequence[int], where: Mapping[int, str]
     at = places(at for rank in ranks if (at := _at(mismatch, rank, where)) is not None)
     sizes = f" {sizes_words(call)}" if sizes_words(call) else ""
     done = {mismatch.call(rank).state == "completed" for rank in ranks}
-    state = text("done", "已完成") if done == {True} else text("not done", "未完成")
+    state = text("done") if done == {True} else text("not done")
     return f"{ranks_words(ranks)}: {call_words(call)}{sizes} ({state}){at}"
 
 
 def _cause_op(mismatch: Mismatch) -> str:
     odd = ranks_words(mismatch.odd)
     return text(
-        f"The ranks have lost step with each other here: a call in a branch that not every rank takes (`if rank == 0:`), one that {odd}"
-        " skipped, or a loop that is longer on some ranks.",
-        f"各 rank 在此处失去同步：调用位于并非每个 rank 都会进入的分支（如 `if rank == 0:`），"
-        f"或 {odd} 跳过了某个调用，或某些 rank 的循环更长。",
+        "The ranks have lost step with each other here: a call in a branch that not every rank takes "
+        "(`if rank == 0:`), one that {odd} skipped, or a loop that is longer on some ranks.",
+        odd=odd,
     )
 
 
 def _cause_load() -> str:
     return text(
-        "A collective moves the same amount on every rank: batches, vocabularies or lists of parameters that differ between ranks"
-        " do not fit.",
-        "集合通信要求每个 rank 的数据量相同：各 rank 上不同大小的 batch、词表或参数列表无法匹配。",
+        "A collective moves the same amount on every rank: batches, vocabularies or lists of parameters "
+        "that differ between ranks do not fit."
     )
 
 
 def _steps(*, by_op: bool) -> list[str]:
     first = text(
-        "Let every rank of the group issue the same calls in the same order: move the call out of the branch, or into it on all ranks.",
-        "让该进程组的每个 rank 以相同顺序发出相同的调用：把调用移出分支，或让所有 rank 都执行它。",
+        "Let every rank of the group issue the same calls in the same order: move the call out of the "
+        "branch, or into it on all ranks."
     )
     if not by_op:
         first = text(
-            "Pad to the same size, or exchange the sizes first (all_gather), and use the same dtype on all ranks.",
-            "填充到相同大小，或先交换大小（all_gather），并在所有 rank 上使用相同的 dtype。",
+            "Pad to the same size, or exchange the sizes first (all_gather), and use the same dtype on all ranks."
         )
     return [
         first,
         text(
-            "Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: torch then checks every call and raises at the first that differs.",
-            "用 TORCH_DISTRIBUTED_DEBUG=DETAIL 运行一次：torch 会检查每次调用，并在第一处不一致时报错。",
+            "Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: torch then checks every call and raises at the "
+            "first that differs."
         ),
     ]

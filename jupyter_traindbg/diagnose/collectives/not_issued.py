@@ -94,19 +94,33 @@ def _left_its_group(roots: Sequence[int], blocked: Blocked, records: Mapping[int
 
 
 def _title_lacking(roots: Sequence[int], blocked: Blocked, waited_s: float | None) -> str:
-    has = text("has" if len(roots) == 1 else "have", "")
+    has = "has" if len(roots) == 1 else "have"
     waiting = ranks_words([w.rank for w in blocked.waits])
     group, call = group_words(blocked.group), call_words(blocked.call)
-    wait = text("waits" if len(blocked.waits) == 1 else "wait", "")
+    wait = "waits" if len(blocked.waits) == 1 else "wait"
     if blocked.call.p2p:
         other = "recv" if blocked.call.op == "send" else "send"
         return text(
-            f"{capital(ranks_words(roots))} {has} not issued the {other} for which {waiting} {wait} in {call}{_since(waited_s)}",
-            f"{ranks_words(roots)} 没有发出与 {waiting} 的 {call} 配对的 {other}{_since(waited_s)}",
+            "{roots} {has} not issued the {other} for which {waiting} {wait} in {call}{since}",
+            roots=capital(ranks_words(roots)),
+            has=has,
+            other=other,
+            waiting=waiting,
+            wait=wait,
+            call=call,
+            since=_since(waited_s),
+            roots2=ranks_words(roots),
         )
     return text(
-        f"{capital(ranks_words(roots))} {has} not issued {call} of {group}, in which {waiting} {wait}{_since(waited_s)}",
-        f"{ranks_words(roots)} 没有发出{group}的 {call}，{waiting} 在其中等待{_since(waited_s)}",
+        "{roots} {has} not issued {call} of {group}, in which {waiting} {wait}{since}",
+        roots=capital(ranks_words(roots)),
+        has=has,
+        call=call,
+        group=group,
+        waiting=waiting,
+        wait=wait,
+        since=_since(waited_s),
+        roots2=ranks_words(roots),
     )
 
 
@@ -114,8 +128,13 @@ def _title_gone(roots: Sequence[int], blocked: Blocked, waited_s: float | None) 
     waiting = ranks_words([w.rank for w in blocked.waits])
     group, call = group_words(blocked.group), call_words(blocked.call)
     return text(
-        f"{capital(ranks_words(roots))} left {group} already, while {waiting} still wait in {call}{_since(waited_s)}",
-        f"{ranks_words(roots)} 已退出{group}，而 {waiting} 仍在 {call} 中等待{_since(waited_s)}",
+        "{roots} left {group} already, while {waiting} still wait in {call}{since}",
+        roots=capital(ranks_words(roots)),
+        group=group,
+        waiting=waiting,
+        call=call,
+        since=_since(waited_s),
+        roots2=ranks_words(roots),
     )
 
 
@@ -123,13 +142,17 @@ def _title_absent(roots: Sequence[int], blocked: Blocked, waited_s: float | None
     waiting = ranks_words([w.rank for w in blocked.waits])
     group, call = group_words(blocked.group), call_words(blocked.call)
     return text(
-        f"There is no record of {ranks_words(roots)}, for which {waiting} wait in {call} of {group}{_since(waited_s)}",
-        f"没有 {ranks_words(roots)} 的记录，而 {waiting} 在{group}的 {call} 中等待{_since(waited_s)}",
+        "There is no record of {roots}, for which {waiting} wait in {call} of {group}{since}",
+        roots=ranks_words(roots),
+        waiting=waiting,
+        call=call,
+        group=group,
+        since=_since(waited_s),
     )
 
 
 def _since(waited_s: float | None) -> str:
-    return "" if waited_s is None else text(f" for {time_words(waited_s)}", f"，已 {time_words(waited_s)}")
+    return "" if waited_s is None else text(" for {waited_s}", waited_s=time_words(waited_s))
 
 
 def _waiting(blocked: Blocked, where: Mapping[int, str]) -> str:
@@ -139,41 +162,50 @@ def _waiting(blocked: Blocked, where: Mapping[int, str]) -> str:
     since = f"{_since(max(waited))}" if waited else ""
     ranks = ranks_words([w.rank for w in blocked.waits])
     group, call = group_words(blocked.group), call_words(blocked.call)
-    wait = text("waits" if len(blocked.waits) == 1 else "wait", "")
+    wait = "waits" if len(blocked.waits) == 1 else "wait"
     return text(
-        f"{ranks} {wait} in {call}{sizes} of {group}{since}{at}", f"{ranks} 在{group}的 {call}{sizes} 中等待{since}{at}"
+        "{ranks} {wait} in {call}{sizes} of {group}{since}{at}",
+        ranks=ranks,
+        wait=wait,
+        call=call,
+        sizes=sizes,
+        group=group,
+        since=since,
+        at=at,
     )
 
 
 def _lacking(rank: int, member: Member, where: Mapping[int, str]) -> str:
     last = member.last()
-    came = text("never issued a collective of this group", "从未在该进程组发出集合通信")
+    came = text("never issued a collective of this group")
     if last is not None:
-        came = text(f"issued {call_words(last)} last", f"最后发出的是 {call_words(last)}")
+        came = text("issued {call_words} last", call_words=call_words(last))
     elif member.last_issued:
-        came = text(f"came as far as #{member.last_issued}", f"到达第 {member.last_issued} 号调用")
+        came = text("came as far as #{last_issued}", last_issued=member.last_issued)
     here = places([where[rank]]) if rank in where else ""
-    at = text(f", and is{here} now", f"，现在{here[1:]}") if here else ""
+    at = text(", and is{here} now", here=here, here2=here[1:]) if here else ""
     return f"{ranks_words([rank])} {came}{at}"
 
 
 def _indirectly(blocked: Blocked) -> str:
     ranks = ranks_words([w.rank for w in blocked.waits])
     group, call = group_words(blocked.group), call_words(blocked.call)
-    wait = text("waits" if len(blocked.waits) == 1 else "wait", "")
+    wait = "waits" if len(blocked.waits) == 1 else "wait"
     others = blocked.lacking or blocked.absent
-    whom = ranks_words(others) if others else text("ranks that its record does not name", "记录中未列出的 rank")
+    whom = ranks_words(others) if others else text("ranks that its record does not name")
     return text(
-        f"in turn, {ranks} {wait} in {call} of {group} for {whom}", f"进而，{ranks} 在{group}的 {call} 中等待 {whom}"
+        "in turn, {ranks} {wait} in {call} of {group} for {whom}",
+        ranks=ranks,
+        wait=wait,
+        call=call,
+        group=group,
+        whom=whom,
     )
 
 
 def _more(blocked: Sequence[Blocked]) -> str:
     ranks = len({w.rank for b in blocked for w in b.waits})
-    return text(
-        f"and so do {ranks} more ranks in {len(blocked)} more calls",
-        f"此外还有 {ranks} 个 rank 在另外 {len(blocked)} 个调用中等待",
-    )
+    return text("and so do {ranks} more ranks in {count} more calls", ranks=ranks, count=len(blocked))
 
 
 # --- the same calls from other places ------------------------------------------------------------------------------
@@ -198,9 +230,14 @@ def _first_other_place(group: Joined, rank: int) -> tuple[int, int, str, str] | 
 def _apart(rank: int, number: int, mine: str, theirs: str) -> str:
     mine, theirs = places([mine]), places([theirs])
     return text(
-        f"from #{number} on rank {rank} issues its calls from other lines than the others ({mine.strip()}, where they are{theirs}):"
-        " there it skipped a call",
-        f"从第 {number} 号起 rank {rank} 的调用位置与其他 rank 不同（它{mine[1:]}，其他{theirs[1:]}）：它在那里跳过了一次调用",
+        "from #{number} on rank {rank} issues its calls from other lines than the others ({mine}, where "
+        "they are{theirs}): there it skipped a call",
+        number=number,
+        rank=rank,
+        mine=mine.strip(),
+        theirs=theirs,
+        mine2=mine[1:],
+        theirs2=theirs[1:],
     )
 
 
@@ -211,17 +248,20 @@ def _cause(roots: Sequence[int], *, known: bool, gone: bool) -> str:
     ranks = ranks_words(roots)
     if gone:
         return text(
-            f"{capital(ranks)} ran fewer steps than the others: its data or its loop ended earlier, and it closed the process group.",
-            f"{ranks} 的步数比其他 rank 少：其数据或循环提前结束，并关闭了进程组。",
+            "{ranks} ran fewer steps than the others: its data or its loop ended earlier, and it closed the "
+            "process group.",
+            ranks=capital(ranks),
+            ranks2=ranks,
         )
     if not known:
         return text(
-            f"The others wait for {ranks}: ended, killed, stopped, unable to answer, or on a host that was not looked at.",
-            f"其他 rank 在等待 {ranks}：它可能已结束、被杀死、被暂停、无法应答，或其所在主机未被检查。",
+            "The others wait for {ranks}: ended, killed, stopped, unable to answer, or on a host that was "
+            "not looked at.",
+            ranks=ranks,
         )
     return text(
-        f"A collective ends when every rank of its group has issued it. What {ranks} does instead holds up the others.",
-        f"集合通信要等进程组的每个 rank 都发出后才会结束。{ranks} 正在做的其他事情阻塞了所有人。",
+        "A collective ends when every rank of its group has issued it. What {ranks} does instead holds up the others.",
+        ranks=ranks,
     )
 
 
@@ -230,25 +270,21 @@ def _steps(roots: Sequence[int], *, known: bool, gone: bool) -> list[str]:
     if gone:
         return [
             text(
-                "Give every rank the same number of batches (DistributedSampler with drop_last, or equal shards), or wrap the loop in `with"
-                " Join([model]):`.",
-                "让每个 rank 拥有相同数量的 batch（DistributedSampler 加 drop_last，或等分数据），或用 `with Join([model]):` 包住循环。",
+                "Give every rank the same number of batches (DistributedSampler with drop_last, or equal "
+                "shards), or wrap the loop in `with Join([model]):`."
             )
         ]
     if not known:
         return [
             text(
-                f"Look at the log and the exit status of {ranks}; `traindbg diagnose` does, while its launcher runs.",
-                f"查看 {ranks} 的日志和退出状态；启动器仍在运行时可用 `traindbg diagnose`。",
+                "Look at the log and the exit status of {ranks}; `traindbg diagnose` does, while its launcher runs.",
+                ranks=ranks,
             )
         ]
     return [
+        text("See what {ranks} does: `%stacks`; `traindbg diagnose` looks for the reason.", ranks=ranks),
         text(
-            f"See what {ranks} does: `%stacks`; `traindbg diagnose` looks for the reason.",
-            f"查看 {ranks} 在做什么：`%stacks`；`traindbg diagnose` 会寻找原因。",
-        ),
-        text(
-            "If it is past this call already, it skipped it: look for a branch or a `continue` that only this rank took.",
-            "如果它已越过此调用，说明它跳过了：检查只有该 rank 进入的分支或 `continue`。",
+            "If it is past this call already, it skipped it: look for a branch or a `continue` that only "
+            "this rank took."
         ),
     ]

@@ -61,65 +61,67 @@ def _unusual(record: RankCollectives) -> bool:
 def _title(
     circle: Sequence[Blocked], odd: Sequence[int], ranks: Sequence[int], waited_s: float | None, *, p2p: bool
 ) -> str:
-    since = "" if waited_s is None else text(f" for {time_words(waited_s)}", f"，已 {time_words(waited_s)}")
+    since = "" if waited_s is None else text(" for {waited_s}", waited_s=time_words(waited_s))
     if p2p:
         return text(
-            f"{capital(ranks_words(ranks))} wait for each other in {_calls(circle)}{since}",
-            f"{ranks_words(ranks)} 在 {_calls(circle)} 中互相等待{since}",
+            "{ranks} wait for each other in {calls}{since}",
+            ranks=capital(ranks_words(ranks)),
+            calls=_calls(circle),
+            since=since,
+            ranks2=ranks_words(ranks),
         )
-    names = text(" and ", "与").join(dict.fromkeys(group_words(b.group) for b in circle))
+    names = text(" and ").join(dict.fromkeys(group_words(b.group) for b in circle))
     if odd:
         return text(
-            f"{capital(ranks_words(odd))} used {names} in another order than the other ranks, and all wait for each other{since}",
-            f"{ranks_words(odd)} 使用{names}的顺序与其他 rank 不同，所有 rank 互相等待{since}",
+            "{odd} used {names} in another order than the other ranks, and all wait for each other{since}",
+            odd=capital(ranks_words(odd)),
+            names=names,
+            since=since,
+            odd2=ranks_words(odd),
         )
     return text(
-        f"{capital(ranks_words(ranks))} use {names} in different order and wait for each other{since}",
-        f"{ranks_words(ranks)} 以不同顺序使用{names}，互相等待{since}",
+        "{ranks} use {names} in different order and wait for each other{since}",
+        ranks=capital(ranks_words(ranks)),
+        names=names,
+        since=since,
+        ranks2=ranks_words(ranks),
     )
 
 
 def _calls(circle: Sequence[Blocked]) -> str:
-    return text(" and ", " 与 ").join(dict.fromkeys(b.call.op for b in circle))
+    return text(" and ").join(dict.fromkeys(b.call.op for b in circle))
 
 
 def _evidence(blocked: Blocked, where: Mapping[int, str]) -> str:
     ranks, others = ranks_words([w.rank for w in blocked.waits]), ranks_words(blocked.lacking)
     at = places(at for w in blocked.waits if (at := w.call.at or where.get(w.rank)) is not None)
-    wait = text("waits" if len(blocked.waits) == 1 else "wait", "")
+    wait = "waits" if len(blocked.waits) == 1 else "wait"
     call, group = call_words(blocked.call), group_words(blocked.group)
     if blocked.call.p2p:
-        return text(f"{ranks} {wait} in {call}{at}", f"{ranks} 在 {call} 中等待{at}")
+        return text("{ranks} {wait} in {call}{at}", ranks=ranks, wait=wait, call=call, at=at)
     return text(
-        f"{ranks} {wait} in {call} of {group}{at}; {others} did not issue it",
-        f"{ranks} 在{group}的 {call} 中等待{at}；{others} 没有发出它",
+        "{ranks} {wait} in {call} of {group}{at}; {others} did not issue it",
+        ranks=ranks,
+        wait=wait,
+        call=call,
+        group=group,
+        at=at,
+        others=others,
     )
 
 
 def _cause(*, p2p: bool) -> str:
     if p2p:
-        return text(
-            "Each of them sends, or receives, first: the counterpart comes only after a call that cannot end.",
-            "它们各自先发送（或先接收）：与之配对的调用排在一个无法结束的调用之后。",
-        )
+        return text("Each of them sends, or receives, first: the counterpart comes only after a call that cannot end.")
     return text(
-        "Calls on different groups end only if all ranks issue them in the same order: each waits for a call that the other has behind"
-        " its own.",
-        "不同进程组上的调用只有在所有 rank 以相同顺序发出时才能结束：每个 rank 都在等待对方排在其后的调用。",
+        "Calls on different groups end only if all ranks issue them in the same order: each waits for a "
+        "call that the other has behind its own."
     )
 
 
 def _steps(*, p2p: bool) -> list[str]:
     if p2p:
-        return [
-            text(
-                "Let one side receive first, or use `batch_isend_irecv` for exchanges.",
-                "让一方先接收，或使用 `batch_isend_irecv` 进行交换。",
-            )
-        ]
+        return [text("Let one side receive first, or use `batch_isend_irecv` for exchanges.")]
     return [
-        text(
-            "Fix one order of the groups for all ranks, also in overlapped communication (threads, hooks, streams).",
-            "为所有 rank 固定一个进程组使用顺序，包括重叠通信（线程、hook、stream）。",
-        )
+        text("Fix one order of the groups for all ranks, also in overlapped communication (threads, hooks, streams).")
     ]

@@ -33,29 +33,34 @@ def _finding(begun: Sequence[Wait], queued: Sequence[Wait], where: Mapping[int, 
     call, group = call_words(begun[0].call), group_words(begun[0].group)
     late, early = ranks_words([w.rank for w in queued]), ranks_words([w.rank for w in begun])
     waited = max((w.waited_s for w in begun if w.waited_s is not None), default=None)
-    since = "" if waited is None else text(f" for {time_words(waited)}", f"，已 {time_words(waited)}")
+    since = "" if waited is None else text(" for {waited}", waited=time_words(waited))
     return Finding(
         code="collective_not_issued",
         severity="critical",
         title=text(
-            f"{late[:1].upper()}{late[1:]} queued {call} of {group}, but its GPU has not begun it; {early} wait in it{since}",
-            f"{late} 已排队{group}的 {call}，但其 GPU 尚未开始执行；{early} 在其中等待{since}",
+            "{upper}{late} queued {call} of {group}, but its GPU has not begun it; {early} wait in it{since}",
+            upper=late[:1].upper(),
+            late=late[1:],
+            call=call,
+            group=group,
+            early=early,
+            since=since,
+            late2=late,
         ),
         who=list(rank_subjects([w.rank for w in queued])),
         where=next((at for w in queued if (at := w.call.at or where.get(w.rank)) is not None), None),
         evidence=[
-            text(f"on the GPUs of {early} it has begun", f"在 {early} 的 GPU 上已开始"),
-            text(f"on the GPUs of {late} it is still queued", f"在 {late} 的 GPU 上仍在排队"),
+            text("on the GPUs of {early} it has begun", early=early),
+            text("on the GPUs of {late} it is still queued", late=late),
         ],
         cause=text(
-            "What was queued before it on that GPU has not ended: a long or endless kernel, or a collective of another group on the same"
-            " stream.",
-            "该 GPU 上在它之前排队的工作尚未结束：一个很长或不会结束的 kernel，或同一 stream 上另一进程组的集合通信。",
+            "What was queued before it on that GPU has not ended: a long or endless kernel, or a collective "
+            "of another group on the same stream."
         ),
         next_steps=[
             text(
-                "Look at that GPU (`traindbg gpu`), and run once with CUDA_LAUNCH_BLOCKING=1: the stack then shows the kernel.",
-                "查看该 GPU（`traindbg gpu`），并用 CUDA_LAUNCH_BLOCKING=1 运行一次：此时堆栈会显示该 kernel。",
+                "Look at that GPU (`traindbg gpu`), and run once with CUDA_LAUNCH_BLOCKING=1: the stack then "
+                "shows the kernel."
             )
         ],
         confidence="medium",

@@ -25,17 +25,17 @@ _DTYPES = {
 def group_words(group: Joined) -> str:
     """``the default group``, ``group mesh_tp (ranks 0-3)``."""
     if group.description == "default_pg":
-        return text("the default group", "默认进程组")
+        return text("the default group")
     name = f"{group.description} ({group.name})" if group.description else group.name
     if group.guessed:
-        return text(f"group {name}", f"进程组 {name}")
-    return text(f"group {name} of {ranks_words(group.ranks)}", f"进程组 {name}（{ranks_words(group.ranks)}）")
+        return text("group {name}", name=name)
+    return text("group {name} of {ranks}", name=name, ranks=ranks_words(group.ranks))
 
 
 def call_words(call: Collective) -> str:
     """``all_reduce #57``; ``send #3 to rank 1``."""
     if call.p2p and call.peer is not None:
-        where = text("from" if call.op == "recv" else "to", "来自" if call.op == "recv" else "发往")
+        where = text("from") if call.op == "recv" else text("to")
         return f"{call.op} #{call.sequence} {where} rank {call.peer}"
     return f"{call.op} #{call.sequence}"
 
@@ -50,16 +50,14 @@ def sizes_words(call: Collective) -> str:
         shape = "[" + ", ".join(map(str, sizes[0])) + "]"
         return f"{shape} {dtypes}".strip()
     elements = sum(math.prod(size) for size in sizes)
-    return text(
-        f"{len(sizes)} tensors, {elements} elements, {dtypes}", f"{len(sizes)} 个张量，{elements} 个元素，{dtypes}"
-    )
+    return text("{count} tensors, {elements} elements, {dtypes}", count=len(sizes), elements=elements, dtypes=dtypes)
 
 
 def places(at: Iterable[str]) -> str:
     """`` at train.py:42 step, data.py:7 load`` after what somebody does there; empty where no place is known."""
     short = sorted({shortened(place) for place in at})
     more = ", ..." if len(short) > MOST_PLACES else ""
-    return text(" at ", "，位于 ") + ", ".join(short[:MOST_PLACES]) + more if short else ""
+    return text(" at ") + ", ".join(short[:MOST_PLACES]) + more if short else ""
 
 
 def capital(words: str) -> str:

@@ -33,24 +33,15 @@ def rule(plan: Plan) -> list[Finding]:
         finding(
             "checkpoint_disk_full",
             "critical" if fits < 1 else "warning",
-            text("The checkpoints do not fit on the disk", "磁盘放不下检查点") + f": {compared}",
+            text("The checkpoints do not fit on the disk") + f": {compared}",
             arithmetic=[compared, _what_one_is(plan, each)],
             at=[plan.keep_checkpoints, plan.save_every, place],
-            cause=text(
-                "A save that finds no room leaves a damaged file, and ends the run or what it was to protect.",
-                "空间不足时保存会留下损坏的文件，并中断训练。",
-            ),
+            cause=text("A save that finds no room leaves a damaged file, and ends the run or what it was to protect."),
             steps=[
-                text(
-                    f"Keep {fits - 1} at most, as the new one is written before the oldest goes.",
-                    f"最多保留 {fits - 1} 个：新的写完后才删最旧的。",
-                )
+                text("Keep {fits} at most, as the new one is written before the oldest goes.", fits=fits - 1)
                 if fits >= 2
-                else text("Choose another disk.", "换一个磁盘。"),
-                text(
-                    f"Or make room below {place.value}, or save the model without the optimizer.",
-                    f"或清理 {place.value} 所在磁盘，或只保存模型。",
-                ),
+                else text("Choose another disk."),
+                text("Or make room below {value}, or save the model without the optimizer.", value=place.value),
             ],
             reference=TRAINER,
             confidence="medium",
@@ -93,6 +84,5 @@ def _how_many(plan: Plan) -> tuple[int, str]:
 def _what_one_is(plan: Plan, each: int) -> str:
     total = parameters(plan.model) or 1
     return text(
-        f"one checkpoint: {total / 1e9:.3g} B parameters, {each / total:.3g} bytes each",
-        f"一个检查点：{total / 1e9:.3g} B 参数，每参数 {each / total:.3g} 字节",
+        "one checkpoint: {total:.3g} B parameters, {each:.3g} bytes each", total=total / 1000000000.0, each=each / total
     )

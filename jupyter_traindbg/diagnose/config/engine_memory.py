@@ -30,14 +30,11 @@ def _no_share(share: Given[float]) -> Finding:
     return finding(
         "vllm_init_fail",
         "critical",
-        text("The engine's share of the GPU is no share", "推理引擎的显存占比不合法")
-        + f": {share.name} {share.value:g}",
+        text("The engine's share of the GPU is no share") + f": {share.name} {share.value:g}",
         arithmetic=[f"0 < {share.name} <= 1, {share.value:g}"],
         at=[share],
-        cause=text(
-            "It is a fraction of the whole device: vLLM refuses to start.", "它是整卡显存的比例：vLLM 会拒绝启动。"
-        ),
-        steps=[text(f"Set {share.name} to 0.5 beside a training, 0.9 alone.", "与训练同卡时设 0.5，独占时设 0.9。")],
+        cause=text("It is a fraction of the whole device: vLLM refuses to start."),
+        steps=[text("Set {name} to 0.5 beside a training, 0.9 alone.", name=share.name)],
         reference=VLLM,
     )
 
@@ -57,29 +54,27 @@ def _cache(plan: Plan, share: Given[float], device: int, budget: float) -> Itera
     left = budget - weights
     parts = product(plan.engine_tensor_parallel, plan.engine_pipeline_parallel)
     rest = gib(left) if left >= 0 else f"-{gib(-left)}"
-    words = text("weights", "权重")
+    words = text("weights")
     sums = (
         f"{share.name} {share.value:g} x {gib(device)} = {gib(budget)}; {gib(budget)} - {words} {gib(weights)} = {rest}"
     )
     if left <= 0:
         least = weights / device
         yield _too_small(
-            text("The engine's weights do not fit into its share", "引擎权重放不进其显存份额")
-            + f": {gib(weights)} > {gib(budget)}",
+            text("The engine's weights do not fit into its share") + f": {gib(weights)} > {gib(budget)}",
             sums,
             plan,
             share,
             [
-                text(f"Raise {share.name} above {least:.2f}", f"把 {share.name} 提高到 {least:.2f} 以上")
-                + text(" and some for the cache.", "，并为缓存留余量。")
+                text("Raise {name} above {least:.2f}", name=share.name, least=least) + text(" and some for the cache.")
                 if least < 0.85
                 else text(
-                    f"No share of this GPU is enough: {gib(weights)} of {gib(device)}.",
-                    f"此 GPU 的任何份额都不够：{gib(device)} 中需 {gib(weights)}。",
+                    "No share of this GPU is enough: {weights} of {device}.", weights=gib(weights), device=gib(device)
                 ),
                 text(
-                    f"Or divide the weights: tensor parallel {parts * 2} takes {gib(weights / 2)} on each GPU.",
-                    f"或切分权重：张量并行 {parts * 2} 时每卡 {gib(weights / 2)}。",
+                    "Or divide the weights: tensor parallel {parts} takes {weights} on each GPU.",
+                    parts=parts * 2,
+                    weights=gib(weights / 2),
                 ),
             ],
         )
@@ -91,21 +86,19 @@ def _cache(plan: Plan, share: Given[float], device: int, budget: float) -> Itera
     if needed > left:
         most = int(left // each)
         yield _too_small(
-            text("The KV cache cannot hold one request of the greatest length", "KV 缓存容不下一个最长请求")
-            + f": {gib(needed)} > {gib(left)}",
+            text("The KV cache cannot hold one request of the greatest length") + f": {gib(needed)} > {gib(left)}",
             f"{sums}; {length.name} {length.value} x {each / 1024:.4g} KiB = {gib(needed)}",
             plan,
             share,
             [
+                text("Lower {name} to {most} at most.", name=length.name, most=most // 16 * 16),
                 text(
-                    f"Lower {length.name} to {most // 16 * 16} at most.", f"{length.name} 最多设为 {most // 16 * 16}。"
-                ),
-                text(
-                    f"Or raise {share.name} to {min(0.95, (weights + needed) / device + 0.03):.2f}.",
-                    f"或把 {share.name} 提高到 {min(0.95, (weights + needed) / device + 0.03):.2f}。",
+                    "Or raise {name} to {value:.2f}.",
+                    name=share.name,
+                    value=min(0.95, (weights + needed) / device + 0.03),
                 )
                 if (weights + needed) / device < 0.9
-                else text("Or raise the tensor parallel size, or an fp8 cache.", "或增大张量并行，或用 fp8 缓存。"),
+                else text("Or raise the tensor parallel size, or an fp8 cache."),
             ],
             length=length,
         )
@@ -128,8 +121,7 @@ def _too_small(
         arithmetic=[sums],
         at=[share, length, plan.engine_tensor_parallel],
         cause=text(
-            "vLLM measures this at its start and gives up: no memory for the cache blocks. Its activations come on top.",
-            "vLLM 启动时会检查并退出：没有内存给缓存块。其激活还未计入。",
+            "vLLM measures this at its start and gives up: no memory for the cache blocks. Its activations come on top."
         ),
         steps=steps,
         reference=VLLM,
@@ -158,24 +150,20 @@ def _beside_training(plan: Plan, share: Given[float], device: int, budget: float
     yield finding(
         "vllm_init_fail",
         "warning",
-        text("The engine's share is not free while the model is on the GPU", "模型在卡上时，引擎的份额并不空闲")
-        + f": {compared}",
+        text("The engine's share is not free while the model is on the GPU") + f": {compared}",
         arithmetic=[
-            text(f"states that stay: {gib(staying)}", f"常驻状态：{gib(staying)}"),
+            text("states that stay: {staying}", staying=gib(staying)),
             compared,
             *found.assumptions,
         ],
         at=[share, plan.offload_optimizer, plan.offload_parameters],
         cause=text(
-            "The engine wakes up, or starts, beside weights and optimizer states: out of memory there, or at its check of free memory.",
-            "引擎在权重与优化器状态旁启动或唤醒：会显存不足，或在检查空闲显存时失败。",
+            "The engine wakes up, or starts, beside weights and optimizer states: out of memory there, or at "
+            "its check of free memory."
         ),
         steps=[
-            text(f"Lower {share.name} to {room:.2f}.", f"把 {share.name} 降到 {room:.2f}。"),
-            text(
-                "Or send the states to the CPU meanwhile: optimizer_offload, param_offload, adam_offload.",
-                "或在此期间把状态移到 CPU：optimizer_offload、param_offload、adam_offload。",
-            ),
+            text("Lower {name} to {room:.2f}.", name=share.name, room=room),
+            text("Or send the states to the CPU meanwhile: optimizer_offload, param_offload, adam_offload."),
         ],
         reference=VLLM,
         confidence="medium",

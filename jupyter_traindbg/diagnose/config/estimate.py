@@ -47,13 +47,10 @@ LIKE_LLAMA = 128
 def estimate(plan: Plan) -> Maybe[MemoryEstimate]:
     """Bytes on one GPU; `NotAvailable` where the model's size is not known."""
     if tuple(plan.dialects) == ("vllm",):
-        return NotAvailable(text("an engine alone: nothing is trained", "只有推理引擎：没有训练"))
+        return NotAvailable(text("an engine alone: nothing is trained"))
     total = parameters(plan.model)
     if total is None:
-        reason = text(
-            "the model's size is not known here: --parameters 7B, or --model DIRECTORY with its config.json",
-            "不知道模型大小：用 --parameters 7B，或 --model 目录（含 config.json）",
-        )
+        reason = text("the model's size is not known here: --parameters 7B, or --model DIRECTORY with its config.json")
         return NotAvailable(reason)
     notes: list[str] = []
     experts = _expert_parameters(plan.model) if positive(plan.expert_parallel) else 0
@@ -63,9 +60,9 @@ def estimate(plan: Plan) -> Maybe[MemoryEstimate]:
     level, among = stage(plan), shards(plan)
     if not says_how(plan) and among > 1:
         level = 3
-        notes.append(text("how it is divided is not said; at best:", "未说明如何切分；最好情况："))
+        notes.append(text("how it is divided is not said; at best:"))
     if level:
-        notes.append(text(f"stage {level}, divided by {among}", f"stage {level}，除以 {among}"))
+        notes.append(text("stage {level}, divided by {among}", level=level, among=among))
     weights /= among if level >= 3 else 1
     gradients /= among if level >= 2 else 1
     optimizer /= among if level >= 1 else 1
@@ -165,7 +162,7 @@ def _states(plan: Plan, here: float, notes: list[str]) -> tuple[float, float, fl
     if adapters_only(plan):
         base = 0.55 if on(plan.load_in_4bit) else 1.05 if on(plan.load_in_8bit) else 2 if half else 4
         adapter = _adapter(plan, here)
-        notes.append(text(f"LoRA: {adapter / 1e6:.3g} M of them trained", f"LoRA：训练其中 {adapter / 1e6:.3g} M"))
+        notes.append(text("LoRA: {adapter:.3g} M of them trained", adapter=adapter / 1000000.0))
         return here * base + adapter * 4, adapter * 4, adapter * states
     if has_master_copy(plan):
         gradient = 4 if is_megatron(plan) else 2
@@ -176,16 +173,18 @@ def _states(plan: Plan, here: float, notes: list[str]) -> tuple[float, float, fl
         states //= 2
     notes.append(_per_parameter(stored, stored, states))
     if stored_bytes(plan) is None:
-        notes.append(text("if it is loaded in fp32; in 16 bits, half of that", "以 fp32 加载时；以 16 位加载则减半"))
+        notes.append(text("if it is loaded in fp32; in 16 bits, half of that"))
     elif half and stored == 4:
-        notes.append(text("weights kept in fp32, computed in 16 bits", "权重按 fp32 保存，以 16 位计算"))
+        notes.append(text("weights kept in fp32, computed in 16 bits"))
     return here * stored, here * stored, here * states
 
 
 def _per_parameter(weight: int, gradient: int, optimizer: int) -> str:
     return text(
-        f"{weight} + {gradient} + {optimizer} bytes a parameter for weight, gradient, optimizer",
-        f"每参数 {weight} + {gradient} + {optimizer} 字节（权重、梯度、优化器）",
+        "{weight} + {gradient} + {optimizer} bytes a parameter for weight, gradient, optimizer",
+        weight=weight,
+        gradient=gradient,
+        optimizer=optimizer,
     )
 
 
@@ -225,7 +224,7 @@ def _activations(plan: Plan, notes: list[str]) -> Maybe[int]:
         if not positive(given)
     ]
     if missing:
-        return NotAvailable(text(f"not said: {', '.join(missing)}", f"未给出：{', '.join(missing)}"))
+        return NotAvailable(text("not said: {missing}", missing=", ".join(missing)))
     assert model.hidden_size is not None
     assert model.layers is not None
     assert length is not None
@@ -239,20 +238,14 @@ def _activations(plan: Plan, notes: list[str]) -> Maybe[int]:
     layer = unit * (whole + 24 / split + scores)
     if recomputes(plan):
         found = 2 * unit * model.layers.value + layer
-        words = text("recomputed: 2 s b h a layer, and one layer in full", "重计算：每层 2sbh，另加完整的一层")
+        words = text("recomputed: 2 s b h a layer, and one layer in full")
     else:
         found = layer * model.layers.value
-        words = text("34 s b h a layer", "每层 34sbh") + (
-            text(", and the scores", "，另加注意力分数") if scores else ""
-        )
+        words = text("34 s b h a layer") + (text(", and the scores") if scores else "")
     vocabulary = model.vocabulary.value if model.vocabulary else 0
     found += 4 * unit / split * (1 + vocabulary / hidden)
     figures = f"s {sequence:.0f}, b {plan.micro_batch_size.value}, h {hidden}"
-    notes.append(
-        text(
-            f"activations: {words} ({figures}), and the logits in fp32", f"激活：{words}（{figures}），另加 fp32 logits"
-        )
-    )
+    notes.append(text("activations: {words} ({figures}), and the logits in fp32", words=words, figures=figures))
     if half_precision(plan) is None:
         found *= 2
     return int(found)

@@ -39,13 +39,13 @@ def _deepspeed(plan: Plan, total: Given[int], ranks: int) -> list[Finding]:
     if micro is not None and accumulation is not None and len(parts) == 2:
         if total.value == step:
             return []
-        steps = [text(f"Set {total.name} to {step}.", f"把 {total.name} 设为 {step}。")]
+        steps = [text("Set {name} to {step}.", name=total.name, step=step)]
         if total.value % (micro.value * ranks) == 0:
             wanted = total.value // (micro.value * ranks)
-            steps.append(text(f"Or set {accumulation.name} to {wanted}.", f"或把 {accumulation.name} 设为 {wanted}。"))
+            steps.append(text("Or set {name} to {wanted}.", name=accumulation.name, wanted=wanted))
         if total.value % (micro.value * accumulation.value) == 0:
             wanted = total.value // (micro.value * accumulation.value)
-            steps.append(text(f"Or start {wanted} processes.", f"或启动 {wanted} 个进程。"))
+            steps.append(text("Or start {wanted} processes.", wanted=wanted))
         product = f"{micro.name} {micro.value} x {accumulation.name} {accumulation.value} x {_ranks(plan, ranks)}"
         compared = f"{total.name} {total.value} != {product} = {step}"
     elif total.value % step == 0:
@@ -55,8 +55,10 @@ def _deepspeed(plan: Plan, total: Given[int], ranks: int) -> list[Finding]:
         compared = f"{total.name} {total.value} % ({known + ' x ' if known else ''}{_ranks(plan, ranks)} = {step}) = {total.value % step}"
         steps = [
             text(
-                f"Set {total.name} to a multiple of {step}: {multiple_of(total.value, step)}.",
-                f"把 {total.name} 设为 {step} 的倍数：{multiple_of(total.value, step)}。",
+                "Set {name} to a multiple of {step}: {multiple_of}.",
+                name=total.name,
+                step=step,
+                multiple_of=multiple_of(total.value, step),
             )
         ]
     # of a JSON alone it is not said where it runs: with as many processes as GPUs here, or with others
@@ -65,12 +67,11 @@ def _deepspeed(plan: Plan, total: Given[int], ranks: int) -> list[Finding]:
         finding(
             "batch_size_config_error",
             "warning" if assumed else "critical",
-            text("DeepSpeed's three batch sizes do not agree", "DeepSpeed 的三个批大小不一致") + f": {compared}",
+            text("DeepSpeed's three batch sizes do not agree") + f": {compared}",
             arithmetic=[compared],
             at=[total, micro, accumulation, world_size(plan)],
             cause=text(
-                "deepspeed.initialize asserts train_batch_size == micro batch x accumulation x data-parallel processes.",
-                "deepspeed.initialize 断言 train_batch_size == 单卡批 x 累积步数 x 数据并行进程数。",
+                "deepspeed.initialize asserts train_batch_size == micro batch x accumulation x data-parallel processes."
             ),
             steps=[*steps, _or_leave_out(total)],
             reference=DEEPSPEED,
@@ -80,17 +81,14 @@ def _deepspeed(plan: Plan, total: Given[int], ranks: int) -> list[Finding]:
 
 
 def _or_leave_out(total: Given[int]) -> str:
-    return text(
-        f"Or leave {total.name} out: with the other two, DeepSpeed computes it.",
-        f"或去掉 {total.name}：给出另两个时 DeepSpeed 自己计算。",
-    )
+    return text("Or leave {name} out: with the other two, DeepSpeed computes it.", name=total.name)
 
 
 def _ranks(plan: Plan, ranks: int) -> str:
     world = world_size(plan)
     if world is not None and world.value == ranks:
-        return text(f"{ranks} processes", f"{ranks} 个进程")
-    return text(f"{ranks} data-parallel processes", f"{ranks} 个数据并行进程")
+        return text("{ranks} processes", ranks=ranks)
+    return text("{ranks} data-parallel processes", ranks=ranks)
 
 
 def _uneven(plan: Plan, total: Given[int], micro: Given[int], ranks: int) -> Finding:
@@ -100,17 +98,19 @@ def _uneven(plan: Plan, total: Given[int], micro: Given[int], ranks: int) -> Fin
     return finding(
         "batch_size_config_error",
         "critical",
-        text("The training batch does not divide among the GPUs", "训练批不能平分到各 GPU") + f": {compared}",
+        text("The training batch does not divide among the GPUs") + f": {compared}",
         arithmetic=[compared],
         at=[total, micro, world_size(plan)],
         cause=text(
-            "Every GPU has to get a whole number of micro batches in each optimizer step; the framework refuses to start otherwise.",
-            "每个优化步中每块 GPU 须得到整数个 micro batch，否则框架拒绝启动。",
+            "Every GPU has to get a whole number of micro batches in each optimizer step; the framework "
+            "refuses to start otherwise."
         ),
         steps=[
             text(
-                f"Set {total.name} to {multiple_of(total.value, step)}, or lower {micro.name}.",
-                f"把 {total.name} 设为 {multiple_of(total.value, step)}，或减小 {micro.name}。",
+                "Set {name} to {multiple_of}, or lower {name2}.",
+                name=total.name,
+                multiple_of=multiple_of(total.value, step),
+                name2=micro.name,
             )
         ],
         reference=source,

@@ -24,20 +24,15 @@ def rule(plan: Plan) -> list[Finding]:
         finding(
             "cuda_oom",
             "warning",
-            text(f"{len(busy)} of {len(gpus)} GPUs are in use already", f"{len(gpus)} 块 GPU 中 {len(busy)} 块已被占用")
+            text("{count} of {count2} GPUs are in use already", count=len(busy), count2=len(gpus))
             + f": {'; '.join(words[:2])}",
             arithmetic=words[:8],
             at=[each],
             cause=text(
-                "That memory is not there for this run: engines check for free memory when they start, training fails where it ends.",
-                "这部分显存不能用于本次运行：推理引擎启动时检查空闲显存，训练会在用尽处失败。",
+                "That memory is not there for this run: engines check for free memory when they start, training "
+                "fails where it ends."
             ),
-            steps=[
-                text(
-                    "See who has it: `%gpu`; end leftovers, or choose others with CUDA_VISIBLE_DEVICES.",
-                    "查看占用者：`%gpu`；结束残留进程，或用 CUDA_VISIBLE_DEVICES 另选。",
-                )
-            ],
+            steps=[text("See who has it: `%gpu`; end leftovers, or choose others with CUDA_VISIBLE_DEVICES.")],
             confidence="medium",
         )
     ]
@@ -48,6 +43,4 @@ def _used(gpu: MachineGpu) -> int:
 
 
 def _of(gpu: MachineGpu) -> str:
-    return (
-        text(f" of {gib(gpu.memory_bytes)}", f" / {gib(gpu.memory_bytes)}") if isinstance(gpu.memory_bytes, int) else ""
-    )
+    return text(" of {memory_bytes}", memory_bytes=gib(gpu.memory_bytes)) if isinstance(gpu.memory_bytes, int) else ""

@@ -36,10 +36,11 @@ def _training(plan: Plan) -> Iterator[Finding]:
         yield _uneven(
             f"{world.value} GPUs % ({words}) = {world.value % cut}",
             [*sizes, world],
-            text("Every copy of the model needs that many GPUs.", "每个模型副本需要这么多 GPU。"),
+            text("Every copy of the model needs that many GPUs."),
             text(
-                f"Choose sizes whose product divides {world.value}: {_listed(divisors(world.value))}.",
-                f"使乘积整除 {world.value}：{_listed(divisors(world.value))}。",
+                "Choose sizes whose product divides {value}: {listed}.",
+                value=world.value,
+                listed=_listed(divisors(world.value)),
             ),
             MEGATRON,
         )
@@ -48,14 +49,8 @@ def _training(plan: Plan) -> Iterator[Finding]:
         yield _uneven(
             f"{parts} = {data.value * cut} != {world.value} GPUs",
             [data, *sizes, world],
-            text(
-                "Tensor x pipeline x context x data parallel is the world size.",
-                "张量 x 流水 x 上下文 x 数据并行应等于 world size。",
-            ),
-            text(
-                f"Set {data.name} to {max(1, world.value // cut)}.",
-                f"把 {data.name} 设为 {max(1, world.value // cut)}。",
-            ),
+            text("Tensor x pipeline x context x data parallel is the world size."),
+            text("Set {name} to {value}.", name=data.name, value=max(1, world.value // cut)),
             MEGATRON,
         )
 
@@ -70,11 +65,8 @@ def _engine(plan: Plan) -> Iterator[Finding]:
         yield _uneven(
             f"{world.value} GPUs % {size.name} {whole} = {world.value % whole}",
             [size, world],
-            text("The engines divide the GPUs of the training among them.", "各推理引擎平分训练所用的 GPU。"),
-            text(
-                f"Set {size.name} to one of {_listed(divisors(world.value))}.",
-                f"把 {size.name} 设为 {_listed(divisors(world.value))} 之一。",
-            ),
+            text("The engines divide the GPUs of the training among them."),
+            text("Set {name} to one of {listed}.", name=size.name, listed=_listed(divisors(world.value))),
             VERL,
         )
 
@@ -98,11 +90,8 @@ def _heads(plan: Plan) -> Iterator[Finding]:
             yield _uneven(
                 f"{counted.name} {counted.value} % {size.name} {size.value} = {counted.value % size.value}",
                 [size, counted],
-                text("Attention heads are divided among these GPUs, whole ones only.", "注意力头按整数分到这些 GPU。"),
-                text(
-                    f"Set {size.name} to one of {_listed(fitting)}.",
-                    f"把 {size.name} 设为 {_listed(fitting)} 之一。",
-                ),
+                text("Attention heads are divided among these GPUs, whole ones only."),
+                text("Set {name} to one of {listed}.", name=size.name, listed=_listed(fitting)),
                 VLLM,
             )
 
@@ -123,11 +112,8 @@ def _layers(plan: Plan) -> Iterator[Finding]:
         yield _uneven(
             f"{layers.name} {layers.value} % {size.name} {size.value} = {layers.value % size.value}",
             [size, layers],
-            text("Every stage of the pipeline gets the same number of layers.", "流水线每一级层数相同。"),
-            text(
-                f"Set {size.name} to one of {_listed(divisors(layers.value))}.",
-                f"把 {size.name} 设为 {_listed(divisors(layers.value))} 之一。",
-            ),
+            text("Every stage of the pipeline gets the same number of layers."),
+            text("Set {name} to one of {listed}.", name=size.name, listed=_listed(divisors(layers.value))),
             MEGATRON,
         )
 
@@ -140,7 +126,7 @@ def _uneven(compared: str, at: list[Given[int]], cause: str, step: str, source: 
     return finding(
         "world_size_gpu_mismatch",
         "critical",
-        text("The parallel sizes do not come out even", "并行规模不能整除") + f": {compared}",
+        text("The parallel sizes do not come out even") + f": {compared}",
         arithmetic=[compared],
         at=at,
         cause=cause,

@@ -24,11 +24,11 @@ def _numbers(plan: Plan) -> list[Finding]:
         finding(
             "init_incomplete",
             "critical",
-            text(f"{port.value} is no port", f"{port.value} 不是端口号"),
+            text("{value} is no port", value=port.value),
             arithmetic=[f"0 <= {port.name} <= 65535, {port.value}"],
             at=[port],
-            cause=text("Ports are 1 to 65535.", "端口范围为 1 到 65535。"),
-            steps=[text(f"Set {port.name} to 29500.", f"把 {port.name} 设为 29500。")],
+            cause=text("Ports are 1 to 65535."),
+            steps=[text("Set {name} to 29500.", name=port.name)],
             reference=INIT,
         )
     ]
@@ -44,21 +44,13 @@ def _taken(plan: Plan) -> list[Finding]:
             finding(
                 "init_incomplete",
                 "critical",
-                text(f"Port {port.port} of this machine is taken", f"本机端口 {port.port} 已被占用")
+                text("Port {port} of this machine is taken", port=port.port)
                 if port.state == "taken"
-                else text(f"This user may not listen at port {port.port}", f"当前用户无权监听端口 {port.port}"),
+                else text("This user may not listen at port {port}", port=port.port),
                 arithmetic=[f"{port.host}:{port.port} {port.state}" + (f" ({holder})" if holder else "")],
                 at=[plan.master_port],
-                cause=text(
-                    "Rank 0 could not listen there (EADDRINUSE, EACCES). Often a leftover of an earlier run.",
-                    "rank 0 无法监听（EADDRINUSE、EACCES）。常见于上次运行的残留进程。",
-                ),
-                steps=[
-                    text(
-                        "End that process if it is a leftover, or take another port above 1024.",
-                        "若是残留进程则结束它，或换 1024 以上的端口。",
-                    )
-                ],
+                cause=text("Rank 0 could not listen there (EADDRINUSE, EACCES). Often a leftover of an earlier run."),
+                steps=[text("End that process if it is a leftover, or take another port above 1024.")],
                 reference=INIT,
             )
         )
@@ -73,19 +65,11 @@ def _loopback(plan: Plan) -> list[Finding]:
         finding(
             "init_incomplete",
             "critical",
-            text(
-                f"{address.value} is each machine itself, and there are {nodes.value}",
-                f"{address.value} 指每台机器自己，而任务有 {nodes.value} 台",
-            ),
+            text("{value} is each machine itself, and there are {value2}", value=address.value, value2=nodes.value),
             arithmetic=[f"{nodes.name} {nodes.value}, {address.name} {address.value}"],
             at=[address, nodes],
-            cause=text("Every machine would look for rank 0 on itself.", "每台机器都会在自己身上寻找 rank 0。"),
-            steps=[
-                text(
-                    f"Set {address.name} to the name of the first machine as the others reach it.",
-                    f"把 {address.name} 设为其他机器可达的首机地址。",
-                )
-            ],
+            cause=text("Every machine would look for rank 0 on itself."),
+            steps=[text("Set {name} to the name of the first machine as the others reach it.", name=address.name)],
             reference=INIT,
         )
     ]

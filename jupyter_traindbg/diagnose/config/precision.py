@@ -34,13 +34,11 @@ def _both(plan: Plan) -> list[Finding]:
         finding(
             "cli_argument_error",
             "critical",
-            text("bf16 and fp16 are both on", "bf16 与 fp16 同时开启"),
+            text("bf16 and fp16 are both on"),
             arithmetic=["bf16 = fp16 = true"],
             at=[plan.fp16, plan.bf16],
-            cause=text(
-                "transformers, DeepSpeed and Megatron refuse both.", "transformers、DeepSpeed、Megatron 都不允许。"
-            ),
-            steps=[text("Keep bf16 on Ampere and later, else fp16.", "Ampere 及更新的 GPU 保留 bf16，否则用 fp16。")],
+            cause=text("transformers, DeepSpeed and Megatron refuse both."),
+            steps=[text("Keep bf16 on Ampere and later, else fp16.")],
             reference="https://huggingface.co/docs/transformers/main_classes/trainer",
         )
     ]
@@ -57,22 +55,16 @@ def _unscaled(plan: Plan) -> list[Finding]:
         finding(
             "grad_scaler_underflow",
             "warning",
-            text("fp16 without loss scaling", "fp16 没有损失缩放") + f": {scale.name} {scale.value:g}",
+            text("fp16 without loss scaling") + f": {scale.name} {scale.value:g}",
             arithmetic=[
                 f"{half.name} {half.value}, {scale.name} {scale.value:g}",
-                text(
-                    "the smallest fp16 number is 2^-24 = 6e-8: smaller gradients become 0",
-                    "fp16 最小数为 2^-24 = 6e-8：更小的梯度变为 0",
-                ),
+                text("the smallest fp16 number is 2^-24 = 6e-8: smaller gradients become 0"),
             ],
             at=[scale, half],
-            cause=text(
-                "Gradients underflow: the loss stops falling, or updates are missing, without any error.",
-                "梯度下溢：损失不再下降或更新缺失，且不报错。",
-            ),
+            cause=text("Gradients underflow: the loss stops falling, or updates are missing, without any error."),
             steps=[
-                text(f"Set {scale.name} to 0 (dynamic) or leave it out.", f"把 {scale.name} 设为 0（动态）或去掉。"),
-                text("Or use bf16, which has the range of fp32.", "或用 bf16，其范围与 fp32 相同。"),
+                text("Set {name} to 0 (dynamic) or leave it out.", name=scale.name),
+                text("Or use bf16, which has the range of fp32."),
             ],
             reference=AMP,
         )
@@ -92,14 +84,13 @@ def _unsupported(plan: Plan) -> list[Finding]:
         finding(
             "cuda_version_mismatch",
             "critical",
-            text(f"{old[0]} has no bf16", f"{old[0]} 不支持 bf16"),
+            text("{old} has no bf16", old=old[0]),
             arithmetic=[f"{', '.join(old)}: compute capability < 8.0"],
             at=[half],
             cause=text(
-                "bf16 begins with Ampere (8.0). DeepSpeed, transformers and vLLM refuse it; torch emulates it, slowly.",
-                "bf16 自 Ampere（8.0）起支持。DeepSpeed、transformers、vLLM 拒绝；torch 慢速模拟。",
+                "bf16 begins with Ampere (8.0). DeepSpeed, transformers and vLLM refuse it; torch emulates it, slowly."
             ),
-            steps=[text("Use fp16 with dynamic loss scaling.", "改用带动态损失缩放的 fp16。")],
+            steps=[text("Use fp16 with dynamic loss scaling.")],
             reference=CAPABILITY,
         )
     ]

@@ -37,17 +37,16 @@ def _hidden(plan: Plan) -> list[Finding]:
         finding(
             "world_size_gpu_mismatch",
             "critical",
-            text("More processes than GPUs that they may see", "进程多于可见的 GPU") + f": {compared}",
+            text("More processes than GPUs that they may see") + f": {compared}",
             arithmetic=[compared],
             at=[each, visible],
-            cause=text(
-                'Each process takes the GPU of its local rank: from the next one "invalid device ordinal".',
-                "每个进程使用与其 local rank 同号的 GPU：超出者报 invalid device ordinal。",
-            ),
+            cause=text('Each process takes the GPU of its local rank: from the next one "invalid device ordinal".'),
             steps=[
                 text(
-                    f"Set {each.name} to {count}, or name {each.value} GPUs in CUDA_VISIBLE_DEVICES.",
-                    f"把 {each.name} 设为 {count}，或在 CUDA_VISIBLE_DEVICES 中列出 {each.value} 块 GPU。",
+                    "Set {name} to {count}, or name {value} GPUs in CUDA_VISIBLE_DEVICES.",
+                    name=each.name,
+                    count=count,
+                    value=each.value,
                 )
             ],
             reference=NCCL,
@@ -68,23 +67,13 @@ def _gpus(plan: Plan) -> Iterator[Finding]:
     yield finding(
         "world_size_gpu_mismatch",
         "critical",
-        text(f"More processes than GPUs on {plan.machine.name}", f"{plan.machine.name} 上的进程多于 GPU")
-        + f": {compared}",
+        text("More processes than GPUs on {name}", name=plan.machine.name) + f": {compared}",
         arithmetic=[compared, ", ".join(dict.fromkeys(gpu.name for gpu in gpus))],
         at=[each],
-        cause=text(
-            'Each process takes the GPU of its local rank: from the next one "invalid device ordinal".',
-            "每个进程使用与其 local rank 同号的 GPU：超出者报 invalid device ordinal。",
-        ),
+        cause=text('Each process takes the GPU of its local rank: from the next one "invalid device ordinal".'),
         steps=[
-            text(
-                f"Set {each.name} to {len(gpus)} (and the batch sizes with it).",
-                f"把 {each.name} 设为 {len(gpus)}（批大小随之调整）。",
-            ),
-            text(
-                "See CUDA_VISIBLE_DEVICES if there should be more; --gpus N if the run goes to another machine.",
-                "若本应更多，检查 CUDA_VISIBLE_DEVICES；若在别的机器上运行，用 --gpus N。",
-            ),
+            text("Set {name} to {count} (and the batch sizes with it).", name=each.name, count=len(gpus)),
+            text("See CUDA_VISIBLE_DEVICES if there should be more; --gpus N if the run goes to another machine."),
         ],
         reference=NCCL,
     )
@@ -97,17 +86,18 @@ def _machines(plan: Plan) -> Iterator[Finding]:
         yield finding(
             "world_size_gpu_mismatch",
             "critical",
-            text("The processes do not divide among the machines", "进程不能平分到各机器") + f": {compared}",
+            text("The processes do not divide among the machines") + f": {compared}",
             arithmetic=[compared],
             at=[processes, nodes],
             cause=text(
-                f"{processes.name} counts the processes of all machines together; accelerate gives each the same number.",
-                f"{processes.name} 是所有机器的进程总数；accelerate 给每台相同的数目。",
+                "{name} counts the processes of all machines together; accelerate gives each the same number.",
+                name=processes.name,
             ),
             steps=[
                 text(
-                    f"Set {processes.name} to {multiple_of(processes.value, nodes.value)}.",
-                    f"把 {processes.name} 设为 {multiple_of(processes.value, nodes.value)}。",
+                    "Set {name} to {multiple_of}.",
+                    name=processes.name,
+                    multiple_of=multiple_of(processes.value, nodes.value),
                 )
             ],
             reference="https://huggingface.co/docs/accelerate/package_reference/cli",
@@ -119,20 +109,11 @@ def _machines(plan: Plan) -> Iterator[Finding]:
             yield finding(
                 "world_size_gpu_mismatch",
                 "critical",
-                text("The world size is not machines x processes", "world size 不等于机器数 x 进程数")
-                + f": {compared}",
+                text("The world size is not machines x processes") + f": {compared}",
                 arithmetic=[compared],
                 at=[processes, nodes, each],
-                cause=text(
-                    "Ranks wait until as many have come as the world size says.",
-                    "rank 会一直等到 world size 所说的数目到齐。",
-                ),
-                steps=[
-                    text(
-                        f"Set {processes.name} to {product(nodes) * each.value}.",
-                        f"把 {processes.name} 设为 {product(nodes) * each.value}。",
-                    )
-                ],
+                cause=text("Ranks wait until as many have come as the world size says."),
+                steps=[text("Set {name} to {product}.", name=processes.name, product=product(nodes) * each.value)],
             )
     known = plan.machine.nodes
     if known is not None and nodes is not None and nodes.value > known:
@@ -140,11 +121,11 @@ def _machines(plan: Plan) -> Iterator[Finding]:
         yield finding(
             "world_size_gpu_mismatch",
             "critical",
-            text("More machines are asked for than there are", "要求的机器多于现有") + f": {compared}",
+            text("More machines are asked for than there are") + f": {compared}",
             arithmetic=[compared],
             at=[nodes],
-            cause=text("The job would wait for the others for ever.", "任务会一直等待其余机器。"),
-            steps=[text(f"Set {nodes.name} to {known}.", f"把 {nodes.name} 设为 {known}。")],
+            cause=text("The job would wait for the others for ever."),
+            steps=[text("Set {name} to {known}.", name=nodes.name, known=known)],
         )
 
 
@@ -160,20 +141,14 @@ def _engines(plan: Plan) -> Iterator[Finding]:
     yield finding(
         "world_size_gpu_mismatch",
         "critical",
-        text("Engines and actors share GPUs, and are not equally many", "引擎与 actor 共用 GPU，但数目不等")
-        + f": {compared}",
+        text("Engines and actors share GPUs, and are not equally many") + f": {compared}",
         arithmetic=[compared],
         at=[engines, plan.engine_tensor_parallel, world],
-        cause=text(
-            "With all models colocated, actor GPUs == engines x tensor parallel size is asserted.",
-            "全部同置时断言 actor 的 GPU 数 == 引擎数 x 张量并行数。",
-        ),
+        cause=text("With all models colocated, actor GPUs == engines x tensor parallel size is asserted."),
         steps=[
-            text(f"Set {engines.name} to {world.value // size}.", f"把 {engines.name} 设为 {world.value // size}。")
+            text("Set {name} to {size}.", name=engines.name, size=world.value // size)
             if world.value % size == 0
-            else text(
-                f"Choose a tensor parallel size that divides {world.value}.", f"选择能整除 {world.value} 的张量并行数。"
-            )
+            else text("Choose a tensor parallel size that divides {value}.", value=world.value)
         ],
         reference=OPENRLHF,
     )

@@ -57,7 +57,7 @@ class Group:
     @property
     def name(self) -> str:
         """Of the key that says how many."""
-        return self.at[0].name if self.at and self.at[0] is not None else text("their number", "数量")
+        return self.at[0].name if self.at and self.at[0] is not None else text("their number")
 
 
 # --- what is asked for -------------------------------------------------------------------------------------------------
@@ -197,6 +197,7 @@ def told(nodes: Sequence[RayNode], names: Sequence[str], *, free: bool = False) 
         line = ", ".join(shown(name, has.get(name, 0.0)) for name in names)
         lines[line] = lines.get(line, 0) + 1
     each = [
-        text(f"{count} node{'s' * (count > 1)}: {line}", f"{count} 个节点：{line}") for line, count in lines.items()
+        text("{count} node{value}: {line}", count=count, value="s" * (count > 1), line=line)
+        for line, count in lines.items()
     ]
     return each[:8]

@@ -36,26 +36,16 @@ def _refused(gpus: Given[float]) -> Iterator[Finding]:
     fine = not math.isclose(gpus.value / demand.SMALLEST, round(gpus.value / demand.SMALLEST), abs_tol=1e-6)
     if not whole and not fine:
         return
-    words = (
-        text("above 1 only whole GPUs", "大于 1 时只能是整数")
-        if whole
-        else text("finer than 0.0001", "小于 0.0001 的精度")
-    )
+    words = text("above 1 only whole GPUs") if whole else text("finer than 0.0001")
     yield finding(
         "cli_argument_error",
         "critical",
-        text(f"Ray refuses {gpus}: {words}", f"Ray 不接受 {gpus}：{words}"),
+        text("Ray refuses {gpus}: {words}", gpus=gpus, words=words),
         arithmetic=[str(gpus)],
         at=[gpus],
-        cause=text(
-            "Making the actor raises ValueError: a worker has whole devices, or a part of one.",
-            "创建 actor 时抛出 ValueError：一个 worker 只能使用整数块设备，或一块设备的一部分。",
-        ),
+        cause=text("Making the actor raises ValueError: a worker has whole devices, or a part of one."),
         steps=[
-            text(
-                f"Set {gpus.name} to {math.ceil(gpus.value) if whole else demand.SMALLEST:g}.",
-                f"把 {gpus.name} 设为 {math.ceil(gpus.value) if whole else demand.SMALLEST:g}。",
-            )
+            text("Set {name} to {ceil:g}.", name=gpus.name, ceil=math.ceil(gpus.value) if whole else demand.SMALLEST)
         ],
         reference=FRACTIONS,
     )
@@ -68,16 +58,11 @@ def _train(plan: Plan, gpus: Given[float]) -> Iterator[Finding]:
     yield finding(
         "cli_argument_error",
         "critical",
-        text("use_gpu is off, and the workers ask for GPUs", "use_gpu 关闭，但 worker 请求了 GPU") + f": {gpus}",
+        text("use_gpu is off, and the workers ask for GPUs") + f": {gpus}",
         arithmetic=[f"{plan.ray_use_gpu}, {gpus}"],
         at=[plan.ray_use_gpu, gpus],
-        cause=text("ScalingConfig raises ValueError for that.", "ScalingConfig 会因此抛出 ValueError。"),
-        steps=[
-            text(
-                f"Set {plan.ray_use_gpu.name} to true, or take the GPU out.",
-                f"把 {plan.ray_use_gpu.name} 设为 true，或去掉 GPU。",
-            )
-        ],
+        cause=text("ScalingConfig raises ValueError for that."),
+        steps=[text("Set {name} to true, or take the GPU out.", name=plan.ray_use_gpu.name)],
         reference=TRAIN,
     )
 
@@ -93,18 +78,17 @@ def _wasted(gpus: Given[float]) -> Iterator[Finding]:
     yield finding(
         "ray_gpu_fraction",
         "info",
-        text(f"{left:.0%} of every GPU stay unused by these workers", f"每块 GPU 有 {left:.0%} 不会被这些 worker 使用")
-        + f": {compared}",
+        text("{left:.0%} of every GPU stay unused by these workers", left=left) + f": {compared}",
         arithmetic=[compared],
         at=[gpus],
-        cause=text(
-            "A worker's part is of one device; rests of two do not add up.",
-            "一个 worker 的份额只在同一设备上，两块的剩余不能相加。",
-        ),
+        cause=text("A worker's part is of one device; rests of two do not add up."),
         steps=[
             text(
-                f"{more} lets {fitting + 1} share a GPU, {same} says what {fitting} have.",
-                f"{more} 可让 {fitting + 1} 个共用一块；{same} 与现有的 {fitting} 个相符。",
+                "{more} lets {fitting} share a GPU, {same} says what {fitting2} have.",
+                more=more,
+                fitting=fitting + 1,
+                same=same,
+                fitting2=fitting,
             )
         ],
         reference=FRACTIONS,
@@ -119,11 +103,11 @@ def _memory(plan: Plan, gpus: Given[float]) -> Iterator[Finding]:
     if device is None or not positive(plan.ray_workers) or plan.ray_workers is None:
         return
     if isinstance(measured, int) and measured > 0:
-        one, how = measured + CONTEXT_BYTES, text("measured", "实测")
+        one, how = measured + CONTEXT_BYTES, text("measured")
     elif count is not None:
         one, how = (
             count * INFERENCE_BYTES + CONTEXT_BYTES,
-            text("weights in fp32 and a CUDA context", "fp32 权重与 CUDA 上下文"),
+            text("weights in fp32 and a CUDA context"),
         )
     else:
         return
@@ -135,21 +119,18 @@ def _memory(plan: Plan, gpus: Given[float]) -> Iterator[Finding]:
     yield finding(
         "cuda_oom",
         "warning",
-        text("The workers that share a GPU will not fit into its memory", "共用一块 GPU 的 worker 放不进其显存")
-        + f": {compared}",
+        text("The workers that share a GPU will not fit into its memory") + f": {compared}",
         arithmetic=[compared, f"1 // {gpus.name} {gpus.value:g} = {fitting}", how],
         at=[gpus, plan.ray_workers],
         cause=text(
-            f"{gpus.name} {gpus.value:g} is a number in Ray's books: it gives no part of the memory, and limits none.",
-            f"{gpus.name} {gpus.value:g} 只是 Ray 的记账：既不划分显存，也不限制。",
+            "{name} {value:g} is a number in Ray's books: it gives no part of the memory, and limits none.",
+            name=gpus.name,
+            value=gpus.value,
         ),
         steps=[
-            text(
-                f"Set {gpus.name} to {demand.part_of_one(most):.4g} or more.",
-                f"把 {gpus.name} 设为 {demand.part_of_one(most):.4g} 或更大。",
-            )
+            text("Set {name} to {part_of_one:.4g} or more.", name=gpus.name, part_of_one=demand.part_of_one(most))
             if most
-            else text("One alone does not fit: a smaller model, or another GPU.", "单个都放不下：换小模型或别的 GPU。")
+            else text("One alone does not fit: a smaller model, or another GPU.")
         ],
         reference=FRACTIONS,
         confidence="medium",
@@ -168,23 +149,19 @@ def _all_on_one(plan: Plan) -> Iterator[Finding]:
     yield finding(
         "ray_same_gpu",
         "warning",
-        text(
-            f"All {workers.value} workers will load onto GPU {number} of their node",
-            f"全部 {workers.value} 个 worker 都会用所在节点的 GPU {number}",
-        )
+        text("All {value} workers will load onto GPU {number} of their node", value=workers.value, number=number)
         + f": {device}",
         arithmetic=[f"{workers}, {device}, num_gpus 0"],
         at=[device, workers],
         cause=text(
-            "Ray gives devices to actors that ask for them (num_gpus). One that does not sees all GPUs of the node (or, with older Ray,"
-            f" none), and {device.value} is the same one for all.",
-            "Ray 只给声明 num_gpus 的 actor 分配设备；没有声明的会看到节点上的全部 GPU（旧版 Ray 则一块也看不到），"
-            f"而 {device.value} 对所有 worker 是同一块。",
+            "Ray gives devices to actors that ask for them (num_gpus). One that does not sees all GPUs of "
+            "the node (or, with older Ray, none), and {value} is the same one for all.",
+            value=device.value,
         ),
         steps=[
             text(
-                "Give the actor num_gpus, a part such as 0.25 where several may share one; or use the CPU where inference is fast enough.",
-                "给 actor 设置 num_gpus（可共用时用 0.25 之类的份额）；或在推理足够快时使用 CPU。",
+                "Give the actor num_gpus, a part such as 0.25 where several may share one; or use the CPU where "
+                "inference is fast enough."
             )
         ],
         reference=FRACTIONS,

@@ -35,17 +35,11 @@ def rule(plan: Plan) -> list[Finding]:
         else f"{workers} x {gib(one)} = {gib(one * workers.value)} > {gib(owners)}"
     )
     title = (
-        text("One set of weights does not fit into a node's object store", "一份权重放不进节点的 object store")
+        text("One set of weights does not fit into a node's object store")
         if too_small
-        else text(
-            "A set of weights for every worker does not fit into the object store",
-            "给每个 worker 一份权重放不进 object store",
-        )
+        else text("A set of weights for every worker does not fit into the object store")
     )
-    step = text(
-        f"Start Ray with a larger store: --object-store-memory={2 * one}, and a /dev/shm of that size.",
-        f"启动 Ray 时加大：--object-store-memory={2 * one}，/dev/shm 也要这么大。",
-    )
+    step = text("Start Ray with a larger store: --object-store-memory={one}, and a /dev/shm of that size.", one=2 * one)
     return [
         finding(
             "ray_object_store_full",
@@ -58,14 +52,13 @@ def rule(plan: Plan) -> list[Finding]:
             ],
             at=[workers, plan.model.parameters],
             cause=text(
-                "Every call worker.run.remote(state_dict) puts the weights into the store anew, once for each worker. What does not fit is"
-                " written to disk, and the calls wait for it.",
-                "每次 worker.run.remote(state_dict) 都会把权重重新放入 store，每个 worker 一份。放不下的写到磁盘，调用随之等待。",
+                "Every call worker.run.remote(state_dict) puts the weights into the store anew, once for each "
+                "worker. What does not fit is written to disk, and the calls wait for it."
             ),
             steps=[
                 text(
-                    "Put them once, ref = ray.put(state_dict), and hand ref to all: one set for each node, shared by its workers.",
-                    "只放一次：ref = ray.put(state_dict)，把 ref 传给所有 worker：每个节点一份，由其 worker 共享。",
+                    "Put them once, ref = ray.put(state_dict), and hand ref to all: one set for each node, shared by "
+                    "its workers."
                 ),
                 step,
             ]

@@ -37,24 +37,22 @@ def _infeasible(group: Group, nodes: Sequence[RayNode]) -> Finding:
     return finding(
         "ray_infeasible",
         "critical",
-        text(f"No node of the cluster can hold one worker of {wanted}", f"集群没有节点能容纳一个 {wanted} 的 worker"),
+        text("No node of the cluster can hold one worker of {wanted}", wanted=wanted),
         arithmetic=[*misses, *_nodes(group.each, nodes)],
         at=group.at,
         cause=text(
-            "Ray calls that infeasible, says so once in the driver's log, and waits for a node that can: for ever, without an autoscaler."
-            " ray.get and ray.wait wait with it.",
-            "Ray 称之为 infeasible，只在 driver 日志提示一次，然后一直等待能容纳它的节点；没有自动扩容就永远等下去，"
-            "ray.get 和 ray.wait 也随之等待。",
+            "Ray calls that infeasible, says so once in the driver's log, and waits for a node that can: for "
+            "ever, without an autoscaler. ray.get and ray.wait wait with it."
         ),
         steps=[
             text(
-                f"Ask for no more than one node has: {', '.join(_most(group.each, nodes))}.",
-                f"不要超过单个节点所有：{'，'.join(_most(group.each, nodes))}。",
+                "Ask for no more than one node has: {most}.",
+                most=", ".join(_most(group.each, nodes)),
+                most2="，".join(_most(group.each, nodes)),
             ),
             text(
-                "A cluster that was to have GPUs or other resources and shows none was started without them: see `ray start --num-gpus`,"
-                " `--resources`, and the container's devices.",
-                "若集群本应有 GPU 或其他资源而这里没有，说明启动时未声明：检查 `ray start --num-gpus`、`--resources` 与容器设备。",
+                "A cluster that was to have GPUs or other resources and shows none was started without them: see "
+                "`ray start --num-gpus`, `--resources`, and the container's devices."
             ),
         ],
         reference=demand.ACTORS,
@@ -66,16 +64,16 @@ def _too_many(groups: Sequence[Group], found: Sequence[int], short: int, nodes: 
     each = " + ".join(demand.shown(*one) for one in group.each.items())
     packed = group.strategy in ("STRICT_PACK", "STRICT_SPREAD")
     compared = f"{group.words}{f' x ({each})' if each else ''}"
-    compared += text(f": {fits} of {group.count} find a place", f"：{group.count} 个中 {fits} 个有位置")
+    compared += text(": {fits} of {count} find a place", fits=fits, count=group.count)
     if len(groups) > 1 and groups[0] == groups[-1]:  # verl's: one group for each node
         full = sum(count >= one.count for one, count in zip(groups, found, strict=True))
         compared = f"{len(groups)} x {group.words} ({group.strategy})" + text(
-            f": {full} of {len(groups)} find a node", f"：{len(groups)} 组中 {full} 组有节点"
+            ": {full} of {count} find a node", full=full, count=len(groups)
         )
     return finding(
         "ray_waiting_for_resources",
         "critical",
-        text("The cluster cannot hold what is asked for", "集群容纳不下所请求的") + f": {compared}",
+        text("The cluster cannot hold what is asked for") + f": {compared}",
         arithmetic=[compared, *_sums(group, nodes), *_nodes(group.each, nodes)],
         at=group.at,
         cause=_cause(group, packed),
@@ -86,40 +84,32 @@ def _too_many(groups: Sequence[Group], found: Sequence[int], short: int, nodes: 
 
 def _cause(group: Group, packed: bool) -> str:
     if group.strategy == "STRICT_PACK":
-        return text(
-            "STRICT_PACK puts all of them on one node, or none anywhere.",
-            "STRICT_PACK 要求全部放在同一个节点，否则一个都不放。",
-        )
+        return text("STRICT_PACK puts all of them on one node, or none anywhere.")
     if packed:
-        return text("STRICT_SPREAD puts each on a node of its own.", "STRICT_SPREAD 要求每个单独占一个节点。")
+        return text("STRICT_SPREAD puts each on a node of its own.")
     return text(
-        "The others stay in PENDING_CREATION, without an error, while those that have a place live. Whoever waits for all waits for ever.",
-        "其余的停在 PENDING_CREATION，不报错，直到占位者结束；等待全部的一方会一直等下去。",
+        "The others stay in PENDING_CREATION, without an error, while those that have a place live. "
+        "Whoever waits for all waits for ever."
     )
 
 
 def _steps(group: Group, fits: int, nodes: Sequence[RayNode]) -> list[str]:
     steps = []
     if fits:
-        steps.append(text(f"Set {group.name} to {fits} at most.", f"{group.name} 最多设为 {fits}。"))
+        steps.append(text("Set {name} to {fits} at most.", name=group.name, fits=fits))
     anywhere = sum(demand.on_node(group.each, node.resources_total) for node in nodes)
     if group.strategy == "STRICT_PACK" and anywhere >= group.count:
-        steps.append(
-            text(
-                "Or use PACK: together the nodes have room, and PACK spreads where one is full.",
-                "或用 PACK：各节点合起来放得下，PACK 在一个节点满后会用其他节点。",
-            )
-        )
+        steps.append(text("Or use PACK: together the nodes have room, and PACK spreads where one is full."))
     elif group.strategy == "STRICT_SPREAD" and anywhere >= group.count:
-        steps.append(text("Or use SPREAD: several may share a node.", "或用 SPREAD：允许多个在同一节点。"))
+        steps.append(text("Or use SPREAD: several may share a node."))
     if group.each.get("CPU", 0) >= 1 and "GPU" not in group.each:
         steps.append(
             text(
-                "Or ask for fewer CPUs each: logical ones are only booked. How many the machines bear, one worker tells: --time-worker.",
-                "或减少每个的 CPU：逻辑 CPU 只是记账。机器实际能承受多少，用 --time-worker 测一个即知。",
+                "Or ask for fewer CPUs each: logical ones are only booked. How many the machines bear, one "
+                "worker tells: --time-worker."
             )
         )
-    return steps or [text("Add nodes, or ask for less.", "增加节点，或减少请求。")]
+    return steps or [text("Add nodes, or ask for less.")]
 
 
 def _taken(groups: Sequence[Group], nodes: Sequence[RayNode]) -> list[Finding]:
@@ -135,29 +125,22 @@ def _taken(groups: Sequence[Group], nodes: Sequence[RayNode]) -> list[Finding]:
     group = groups[i]
     names = list(group.each or demand.PLACING)
     compared = text(
-        f"{group.words}: {found[i]} of {group.count} find a place now",
-        f"{group.words}：现在 {group.count} 个中 {found[i]} 个有位置",
+        "{words}: {found} of {count} find a place now", words=group.words, found=found[i], count=group.count
     )
     return [
         finding(
             "ray_waiting_for_resources",
             "warning",
-            text("Others have taken what is needed", "所需资源已被占用") + f": {compared}",
+            text("Others have taken what is needed") + f": {compared}",
             arithmetic=[
                 compared,
-                *(text(f"free: {line}", f"空闲：{line}") for line in demand.told(nodes, names, free=True)),
+                *(text("free: {line}", line=line) for line in demand.told(nodes, names, free=True)),
             ],
             at=group.at,
             cause=text(
-                "The cluster is large enough, but others have their part of it now; the workers wait until these end.",
-                "集群够大，但现有任务和残留占着一部分；worker 会等到它们结束。",
+                "The cluster is large enough, but others have their part of it now; the workers wait until these end."
             ),
-            steps=[
-                text(
-                    "See who has it: `%ray_workers`, and of jobs that are over: `%ray_rescue --leftovers`.",
-                    "查看占用者：`%ray_workers`；已结束任务的残留：`%ray_rescue --leftovers`。",
-                )
-            ],
+            steps=[text("See who has it: `%ray_workers`, and of jobs that are over: `%ray_rescue --leftovers`.")],
             reference=demand.ACTORS,
         )
     ]

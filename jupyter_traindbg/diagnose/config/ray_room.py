@@ -48,33 +48,31 @@ def _cores(plan: Plan, group: Group) -> Iterator[Finding]:
     yield finding(
         "ray_too_many_for_cores",
         "warning",
-        text("More workers than cores", "worker 多于 CPU 核") + f": {compared}",
+        text("More workers than cores") + f": {compared}",
         arithmetic=[
             f"{compared} ({machines} machine{'s' * (machines > 1)})",
             text(
-                f"{cores} / {group.count} = {cores / group.count:.2g} of a core each",
-                f"{cores} / {group.count} = 每个 {cores / group.count:.2g} 核",
+                "{cores} / {count} = {cores2:.2g} of a core each",
+                cores=cores,
+                count=group.count,
+                cores2=cores / group.count,
             ),
             _booked(group),
         ],
         at=group.at,
         cause=text(
-            "Ray starts them all the same: CPUs are numbers in its books. Workers that compute take turns, each as much slower. And a node"
-            " starts no more processes at once than it has cores, so that the last ones come late.",
-            "Ray 照样全部启动：CPU 只是记账。做计算的 worker 轮流使用核，各自变慢；"
-            "节点同时启动的进程数又不超过核数，最后几个来得很晚。",
+            "Ray starts them all the same: CPUs are numbers in its books. Workers that compute take turns, "
+            "each as much slower. And a node starts no more processes at once than it has cores, so that the "
+            "last ones come late."
         ),
         steps=[
             text(
-                f"Set {group.name} to {cores}, and give each more to do: the same work, done no later."
-                " More only pays where workers wait (for a network, a GPU, a game server) instead of computing.",
-                f"把 {group.name} 设为 {cores}，每个多做一些：总量相同，不会更晚完成。"
-                "只有 worker 主要在等待（网络、GPU、游戏服务器）而不是计算时，更多才有用。",
+                "Set {name} to {cores}, and give each more to do: the same work, done no later. More only pays "
+                "where workers wait (for a network, a GPU, a game server) instead of computing.",
+                name=group.name,
+                cores=cores,
             ),
-            text(
-                "Declare num_cpus=1 on the actor, so that Ray holds back what the cores cannot bear.",
-                "在 actor 上声明 num_cpus=1，让 Ray 按核数控制数量。",
-            ),
+            text("Declare num_cpus=1 on the actor, so that Ray holds back what the cores cannot bear."),
         ],
         reference=THREADS,
         confidence="medium",
@@ -83,10 +81,8 @@ def _cores(plan: Plan, group: Group) -> Iterator[Finding]:
 
 def _booked(group: Group) -> str:
     if group.each.get("CPU", 0) > 0:
-        return text(f"each books {group.each['CPU']:g} CPU", f"每个记账 {group.each['CPU']:g} CPU")
-    return text(
-        "an actor that says nothing books 1 CPU to start and 0 to run", "未声明的 actor 启动时记 1 CPU，运行时记 0"
-    )
+        return text("each books {each:g} CPU", each=group.each["CPU"])
+    return text("an actor that says nothing books 1 CPU to start and 0 to run")
 
 
 def _memory(plan: Plan, group: Group) -> Iterator[Finding]:
@@ -101,24 +97,19 @@ def _memory(plan: Plan, group: Group) -> Iterator[Finding]:
         f"{node.ip or node.name}: {KILLED_ABOVE:.0%} x {gib(_int(node.memory_total_bytes))} - {gib(_int(node.memory_used_bytes))}"
         for node in demand.hosts(plan.machine.ray_nodes)
     ]
-    how = (
-        text("measured with one", "由一个实测")
-        if measured
-        else text(
-            "a worker without torch; measure yours: --time-worker", "不含 torch 的 worker；用 --time-worker 实测你的"
-        )
-    )
+    how = text("measured with one") if measured else text("a worker without torch; measure yours: --time-worker")
     yield finding(
         "ray_too_many_for_memory",
         "critical" if measured else "warning",
-        text("The workers will not fit into the machines' memory", "worker 放不进机器内存") + f": {compared}",
+        text("The workers will not fit into the machines' memory") + f": {compared}",
         arithmetic=[compared, how, *lines[:8]],
         at=group.at,
         cause=text(
-            f"From {KILLED_ABOVE:.0%} of a machine's memory on Ray kills workers, and starts them again. memory= only books.",
-            f"机器内存用到 {KILLED_ABOVE:.0%} 时 Ray 会杀死 worker 再重启。memory= 只记账，不预留。",
+            "From {KILLED_ABOVE:.0%} of a machine's memory on Ray kills workers, and starts them again. "
+            "memory= only books.",
+            KILLED_ABOVE=KILLED_ABOVE,
         ),
-        steps=[text(f"Set {group.name} to {fits} at most.", f"{group.name} 最多设为 {fits}。")],
+        steps=[text("Set {name} to {fits} at most.", name=group.name, fits=fits)],
         reference=MEMORY,
         confidence="high" if measured else "medium",
     )

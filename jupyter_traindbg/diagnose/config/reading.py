@@ -74,7 +74,7 @@ def per_node(plan: Plan) -> Given[int] | None:
     gpus = plan.machine.gpus
     if isinstance(gpus, NotAvailable) or not gpus:
         return None
-    return Given(len(gpus), text("GPUs", "GPU 数"), plan.machine.name)
+    return Given(len(gpus), text("GPUs"), plan.machine.name)
 
 
 def world_size(plan: Plan) -> Given[int] | None:
@@ -198,7 +198,7 @@ def multiple_of(value: int, step: int) -> str:
     """The multiples of `step` next to `value`, in words: ``12 or 16``."""
     below, above = value // step * step, -(-value // step) * step
     words = [str(n) for n in dict.fromkeys((below, above)) if n > 0]
-    return text(" or ", " 或 ").join(words)
+    return text(" or ").join(words)
 
 
 def divisors(of: int, most: int = 4096) -> list[int]:
@@ -236,7 +236,8 @@ def finding(
 
 def _from_the_first(steps: Sequence[str]) -> list[str]:
     """Which step is the first hangs on the plan: "Or ..." is none."""
-    if not steps or not steps[0].startswith(("Or ", "或")):
+    alternative = text("Or ")
+    if not steps or not steps[0].startswith(alternative):
         return list(steps)
-    first = steps[0].removeprefix("Or ").removeprefix("或")
+    first = steps[0].removeprefix(alternative)
     return [first[:1].upper() + first[1:], *steps[1:]]

@@ -40,15 +40,14 @@ def _one_sample(plan: Plan) -> Iterator[Finding]:
     yield finding(
         "batch_size_config_error",
         "critical",
-        text(f"{estimator.value} needs several samples of a prompt", f"{estimator.value} 需要每个 prompt 多个样本")
-        + f": {compared}",
+        text("{value} needs several samples of a prompt", value=estimator.value) + f": {compared}",
         arithmetic=[compared, "advantage = reward - mean(reward) = 0"],
         at=[samples, estimator],
         cause=text(
-            "A group of one is its own mean: every advantage is 0, and nothing is learnt; OpenRLHF and LightRFT refuse to start.",
-            "只有一个样本时均值就是它自己：优势恒为 0，学不到东西；OpenRLHF 和 LightRFT 拒绝启动。",
+            "A group of one is its own mean: every advantage is 0, and nothing is learnt; OpenRLHF and "
+            "LightRFT refuse to start."
         ),
-        steps=[text(f"Set {samples.name} to 4 or 8.", f"把 {samples.name} 设为 4 或 8。")],
+        steps=[text("Set {name} to 4 or 8.", name=samples.name)],
         reference=OPENRLHF,
     )
 
@@ -61,15 +60,12 @@ def _against_training(plan: Plan, prompts: Given[int], samples: Given[int], tota
             f"{product} < {total.name} {total.value}",
             [total, prompts, samples],
             text(
-                "A rollout does not fill one training batch: the step of the optimizer waits for later rollouts, or is never made.",
-                "一次 rollout 填不满一个训练批：优化步要等后续 rollout，或永远不做。",
+                "A rollout does not fill one training batch: the step of the optimizer waits for later rollouts, "
+                "or is never made."
             ),
             [
-                text(f"Set {total.name} to {rolled}", f"把 {total.name} 设为 {rolled}")
-                + text(
-                    f", or {prompts.name} to {-(-total.value // samples.value)}.",
-                    f"，或把 {prompts.name} 设为 {-(-total.value // samples.value)}。",
-                )
+                text("Set {name} to {rolled}", name=total.name, rolled=rolled)
+                + text(", or {name} to {value}.", name=prompts.name, value=-(-total.value // samples.value))
             ],
             severity="info" if "lightrft" in plan.dialects else "warning",
         )
@@ -77,14 +73,12 @@ def _against_training(plan: Plan, prompts: Given[int], samples: Given[int], tota
         yield _error(
             f"{product}; {rolled} % {total.name} {total.value} = {rolled % total.value}",
             [total, prompts, samples],
-            text(
-                "The rest of every rollout makes no whole training batch.",
-                "每次 rollout 的剩余样本凑不成一个训练批。",
-            ),
+            text("The rest of every rollout makes no whole training batch."),
             [
                 text(
-                    f"Set {prompts.name} so that the product is {multiple_of(rolled, total.value)}.",
-                    f"调整 {prompts.name}，使乘积为 {multiple_of(rolled, total.value)}。",
+                    "Set {name} so that the product is {multiple_of}.",
+                    name=prompts.name,
+                    multiple_of=multiple_of(rolled, total.value),
                 )
             ],
             severity="warning",
@@ -107,16 +101,8 @@ def _too_few_prompts(
     yield _error(
         f"{limit.name} {limit.value} < {least}; {counted} = {steps * total.value // batch}",
         [limit, prompts, samples, total],
-        text(
-            "With no rollout in an episode there is nothing to do, and the run divides by 0.",
-            "每个 episode 没有 rollout 则无事可做，并会除以 0。",
-        ),
-        [
-            text(
-                f"Use {least} prompts at least, or lower {prompts.name}.",
-                f"至少用 {least} 个 prompt，或减小 {prompts.name}。",
-            )
-        ],
+        text("With no rollout in an episode there is nothing to do, and the run divides by 0."),
+        [text("Use {least} prompts at least, or lower {name}.", least=least, name=prompts.name)],
         source=LIGHTRFT,
     )
 
@@ -134,36 +120,36 @@ def _lightrft(plan: Plan, prompts: Given[int], samples: Given[int], total: Given
     return finding(
         "batch_size_config_error",
         "info",
-        text("LightRFT's documented rule for batch sizes is not kept", "不满足 LightRFT 的批大小规则")
-        + f": {product} > {total.name} {total.value}",
+        text("LightRFT's documented rule for batch sizes is not kept") + f": {product} > {total.name} {total.value}",
         arithmetic=[
             f"{product} > {total.name} {total.value}",
             text(
-                f"{rolled} / {total.value} = {updates} updates from one rollout, all but the first with a policy that did not make it",
-                f"{rolled} / {total.value} = 每次 rollout 更新 {updates} 次，除第一次外策略都已改变",
+                "{rolled} / {value} = {updates} updates from one rollout, all but the first with a policy that "
+                "did not make it",
+                rolled=rolled,
+                value=total.value,
+                updates=updates,
             ),
         ],
         at=[total, prompts, samples],
         cause=text(
-            f"Its guide asks for {total.name} >= {prompts.name} x {samples.name}. By its code the run fails (num_rollouts_per_episodes = 0)"
-            f" only with fewer than {least} prompts in the dataset; with more, it only updates {updates} times a rollout.",
-            f"其指南要求 {total.name} >= {prompts.name} x {samples.name}。按代码，只有数据集少于 {least} 个 prompt 时才会失败"
-            f"（num_rollouts_per_episodes = 0）；否则只是每次 rollout 更新 {updates} 次。",
+            "Its guide asks for {name} >= {name2} x {name3}. By its code the run fails "
+            "(num_rollouts_per_episodes = 0) only with fewer than {least} prompts in the dataset; with more, "
+            "it only updates {updates} times a rollout.",
+            name=total.name,
+            name2=prompts.name,
+            name3=samples.name,
+            least=least,
+            updates=updates,
         ),
         steps=[
-            text(
-                f"Set {total.name} to {rolled} for one update a rollout",
-                f"要每次 rollout 只更新一次，把 {total.name} 设为 {rolled}",
-            )
+            text("Set {name} to {rolled} for one update a rollout", name=total.name, rolled=rolled)
             + (
-                text(
-                    f", or {prompts.name} to {total.value // samples.value}.",
-                    f"，或把 {prompts.name} 设为 {total.value // samples.value}。",
-                )
+                text(", or {name} to {value}.", name=prompts.name, value=total.value // samples.value)
                 if total.value % samples.value == 0
-                else text(".", "。")
+                else text(".")
             ),
-            text(f"Leave it so if {updates} updates are meant.", f"若本意就是更新 {updates} 次，可不改。"),
+            text("Leave it so if {updates} updates are meant.", updates=updates),
         ],
         reference=LIGHTRFT,
         confidence="low",
@@ -183,11 +169,8 @@ def _against_gpus(plan: Plan) -> Iterator[Finding]:
         yield _error(
             f"{prompts.name} {prompts.value} // {world.value} GPUs = 0",
             [prompts, world],
-            text(
-                "The prompts of a rollout are divided among all processes: a batch of 0 is no batch.",
-                "一次 rollout 的 prompt 平分到所有进程：批大小为 0 无法工作。",
-            ),
-            [text(f"Set {prompts.name} to {world.value} at least.", f"{prompts.name} 至少设为 {world.value}。")],
+            text("The prompts of a rollout are divided among all processes: a batch of 0 is no batch."),
+            [text("Set {name} to {value} at least.", name=prompts.name, value=world.value)],
             source="https://github.com/opendilab/LightRFT/blob/main/examples/gsm8k_geo3k/train_colocate.py",
         )
     ranks = data_parallel(plan)
@@ -203,8 +186,8 @@ def _against_gpus(plan: Plan) -> Iterator[Finding]:
             yield _error(
                 f"{prompts.name} {prompts.value} x {samples.name} {samples.value} // {micro.name} {micro.value} = {batches} < {ranks}",
                 [micro, prompts, samples],
-                text("Every actor process needs one batch of samples at least.", "每个 actor 进程至少需要一批样本。"),
-                [text(f"Lower {micro.name}, or raise {prompts.name}.", f"减小 {micro.name}，或增大 {prompts.name}。")],
+                text("Every actor process needs one batch of samples at least."),
+                [text("Lower {name}, or raise {name2}.", name=micro.name, name2=prompts.name)],
             )
 
 
@@ -220,7 +203,7 @@ def _error(
     return finding(
         "batch_size_config_error",
         severity,
-        text("The rollout's batch sizes do not fit together", "rollout 的批大小互相不符") + f": {compared}",
+        text("The rollout's batch sizes do not fit together") + f": {compared}",
         arithmetic=[compared],
         at=at,
         cause=cause,

@@ -59,13 +59,13 @@ def _device(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
     if not states and needed <= MARGIN * room:
         return
     if surely:
-        title = text("The model's states alone do not fit", "仅模型状态就放不下")
+        title = text("The model's states alone do not fit")
     elif states:
-        title = text("The model's states do not fit if it is loaded in fp32", "若以 fp32 加载，仅模型状态就放不下")
+        title = text("The model's states do not fit if it is loaded in fp32")
     elif found.states_bytes + activations > room:
-        title = text("The activations will not fit beside the states", "激活加上模型状态放不下")
+        title = text("The activations will not fit beside the states")
     else:
-        title = text("Training and the engine will not fit side by side", "训练与推理引擎放不下")
+        title = text("Training and the engine will not fit side by side")
     compared = f"{gib(needed)} > {gib(device)}"
     yield finding(
         "cuda_oom",
@@ -74,8 +74,8 @@ def _device(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
         arithmetic=[_sum(found, activations, engine, needed, device), *found.assumptions],
         at=[*_keys(plan), plan.engine_memory_share if engine else None],
         cause=text(
-            "CUDA out of memory at the first step, by an estimate: CUDA's own memory (about 1 GiB) and fragments come on top.",
-            "第一步就会显存不足（估算值：CUDA 自身约 1 GiB 和碎片还未计入）。",
+            "CUDA out of memory at the first step, by an estimate: CUDA's own memory (about 1 GiB) and "
+            "fragments come on top."
         ),
         steps=list(_steps(plan, found, activations, engine, room)),
         reference=ZERO if states else ACTIVATIONS,
@@ -85,11 +85,11 @@ def _device(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
 
 def _sum(found: MemoryEstimate, activations: int, engine: int, needed: int, device: int) -> str:
     parts = [
-        (text("weights", "权重"), found.weights_bytes),
-        (text("gradients", "梯度"), found.gradients_bytes),
-        (text("optimizer", "优化器"), found.optimizer_bytes),
-        (text("activations", "激活"), activations),
-        (text("engine", "推理引擎"), engine),
+        (text("weights"), found.weights_bytes),
+        (text("gradients"), found.gradients_bytes),
+        (text("optimizer"), found.optimizer_bytes),
+        (text("activations"), activations),
+        (text("engine"), engine),
     ]
     words = " + ".join(f"{name} {gib(size)}" for name, size in parts if size)
     return f"{found.parameters / 1e9:.3g} B: {words} = {gib(needed)} > {gib(device)}"
@@ -120,41 +120,43 @@ def _steps(plan: Plan, found: MemoryEstimate, activations: int, engine: int, roo
     ranks = world.value if world is not None else 1
     if found.least_states_bytes is not None and found.states_bytes > room > found.least_states_bytes:
         yield text(
-            f"Load it in 16 bits (torch_dtype: bfloat16): the states take {gib(found.least_states_bytes)}.",
-            f"以 16 位加载（torch_dtype: bfloat16）：状态占 {gib(found.least_states_bytes)}。",
+            "Load it in 16 bits (torch_dtype: bfloat16): the states take {least_states_bytes}.",
+            least_states_bytes=gib(found.least_states_bytes),
         )
     if engine:
         yield text(
-            "Let the engine give its memory back during training: enable_engine_sleep, vllm_enable_sleep, free_cache_engine.",
-            "让引擎在训练时释放显存：enable_engine_sleep、vllm_enable_sleep、free_cache_engine。",
+            "Let the engine give its memory back during training: enable_engine_sleep, vllm_enable_sleep, "
+            "free_cache_engine."
         )
     if stage(plan) < 3 and ranks > 1 and says_how(plan) and not adapters_only(plan):
         divided = f"16 x {found.parameters / 1e9:.3g} B / {ranks} = {gib(found.parameters * 16 // ranks)}"
         yield text(
-            f"Divide the states among {ranks} GPUs, with ZeRO stage 3 or FULL_SHARD: {divided} on each.",
-            f"用 ZeRO stage 3 或 FULL_SHARD 把状态切分到 {ranks} 块 GPU：每卡 {divided}。",
+            "Divide the states among {ranks} GPUs, with ZeRO stage 3 or FULL_SHARD: {divided} on each.",
+            ranks=ranks,
+            divided=divided,
         )
     if half_precision(plan) is None and not adapters_only(plan):
-        yield text("Use bf16: activations take half.", "使用 bf16：激活减半。")
+        yield text("Use bf16: activations take half.")
     if activations and found.states_bytes + activations + engine > room and not recomputes(plan):
         yield text(
-            "Recompute activations (gradient_checkpointing): 2 s b h a layer instead of 34, for a third more time.",
-            "激活重计算（gradient_checkpointing）：每层 2sbh 代替 34sbh，约慢三分之一。",
+            "Recompute activations (gradient_checkpointing): 2 s b h a layer instead of 34, for a third more time."
         )
     micro = plan.micro_batch_size
     if activations and micro is not None and micro.value > 1 and found.states_bytes < room:
         fits = max(1, int(micro.value * (room - found.states_bytes - engine) / activations))
         yield text(
-            f"Lower {micro.name} from {micro.value} to {min(fits, micro.value - 1)}, and raise the accumulation as much.",
-            f"把 {micro.name} 从 {micro.value} 降到 {min(fits, micro.value - 1)}，相应增大梯度累积。",
+            "Lower {name} from {value} to {fits}, and raise the accumulation as much.",
+            name=micro.name,
+            value=micro.value,
+            fits=min(fits, micro.value - 1),
         )
     if found.optimizer_bytes > 0 and not offloads_between_phases(plan) and not adapters_only(plan):
         yield text(
-            f"Or offload the optimizer to the CPU: {gib(found.optimizer_bytes)} less on each GPU, and slower.",
-            f"或把优化器卸载到 CPU：每卡少 {gib(found.optimizer_bytes)}，但更慢。",
+            "Or offload the optimizer to the CPU: {optimizer_bytes} less on each GPU, and slower.",
+            optimizer_bytes=gib(found.optimizer_bytes),
         )
     if ranks == 1:
-        yield text("Or train adapters only (LoRA), or a smaller model.", "或只训练 LoRA，或用更小的模型。")
+        yield text("Or train adapters only (LoRA), or a smaller model.")
 
 
 def _host(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
@@ -165,23 +167,23 @@ def _host(plan: Plan, found: MemoryEstimate) -> Iterator[Finding]:
     yield finding(
         "host_oom_killed",
         "critical",
-        text("What is offloaded does not fit into this machine", "卸载到主机的内容放不下") + f": {compared}",
+        text("What is offloaded does not fit into this machine") + f": {compared}",
         arithmetic=[
             text(
-                f"offloaded by all processes here: {gib(found.host_bytes)}; memory of {plan.machine.name}: {gib(memory)}",
-                f"本机所有进程卸载：{gib(found.host_bytes)}；{plan.machine.name} 内存：{gib(memory)}",
+                "offloaded by all processes here: {host_bytes}; memory of {name}: {memory}",
+                host_bytes=gib(found.host_bytes),
+                name=plan.machine.name,
+                memory=gib(memory),
             ),
             *found.assumptions,
         ],
         at=[plan.offload_optimizer, plan.offload_parameters],
-        cause=text("The kernel's OOM killer would end a rank.", "内核的 OOM killer 会杀掉某个 rank。"),
+        cause=text("The kernel's OOM killer would end a rank."),
         steps=[
-            text("Offload the optimizer only, not the weights.", "只卸载优化器，不卸载权重。")
+            text("Offload the optimizer only, not the weights.")
             if on(plan.offload_parameters)
-            else text("Use more machines: each takes its share.", "增加机器，各承担一份。"),
-            text(
-                "Or an 8-bit optimizer, or an NVMe disk in place of memory.", "或使用 8 位优化器，或卸载到 NVMe 磁盘。"
-            ),
+            else text("Use more machines: each takes its share."),
+            text("Or an 8-bit optimizer, or an NVMe disk in place of memory."),
         ],
         reference=ZERO,
         confidence="medium",

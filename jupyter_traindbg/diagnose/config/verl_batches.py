@@ -35,11 +35,8 @@ def _prompts(plan: Plan) -> Iterator[Finding]:
         yield _error(
             f"{prompts.name} {prompts.value} < {mini.name} {mini.value}",
             [prompts, mini],
-            text(
-                "Both count prompts: an update cannot have more than a rollout.",
-                "两者都以 prompt 计：一次更新不能多于一次 rollout。",
-            ),
-            text(f"Set {mini.name} to {prompts.value} at most.", f"{mini.name} 最多设为 {prompts.value}。"),
+            text("Both count prompts: an update cannot have more than a rollout."),
+            text("Set {name} to {value} at most.", name=mini.name, value=prompts.value),
         )
     if prompts is None or samples is None or world is None or plan.tensor_parallel or plan.pipeline_parallel:
         return
@@ -50,8 +47,8 @@ def _prompts(plan: Plan) -> Iterator[Finding]:
         yield _error(
             f"{prompts.name} {prompts.value} x rollout.n {samples.value} = {real}; {real} % {world.value} GPUs = {real % world.value}",
             [prompts, samples, world],
-            text("The samples of a rollout are divided among all GPUs.", "一次 rollout 的样本要平分到所有 GPU。"),
-            text(f"Set {prompts.name} to {count}.", f"把 {prompts.name} 设为 {count}。"),
+            text("The samples of a rollout are divided among all GPUs."),
+            text("Set {name} to {count}.", name=prompts.name, count=count),
         )
 
 
@@ -68,8 +65,8 @@ def _mini(plan: Plan) -> Iterator[Finding]:
         yield _error(
             shared,
             [mini, samples, world],
-            text("Each GPU would get no sequence at all in an update.", "每次更新每块 GPU 分不到一个序列。"),
-            text(f"Set {mini.name} to {-(-groups // n)} at least.", f"{mini.name} 至少设为 {-(-groups // n)}。"),
+            text("Each GPU would get no sequence at all in an update."),
+            text("Set {name} to {value} at least.", name=mini.name, value=-(-groups // n)),
             source=WORKERS,
         )
     elif positive(micro) and micro is not None and each % micro.value:
@@ -78,18 +75,17 @@ def _mini(plan: Plan) -> Iterator[Finding]:
         yield _error(
             f"{shared}; {each} % {micro.name} {micro.value} = {each % micro.value}",
             [micro, mini, samples, world],
+            text("A GPU's share of the mini batch is cut into micro batches."),
             text(
-                "A GPU's share of the mini batch is cut into micro batches.",
-                "每块 GPU 分到的 mini batch 要切成 micro batch。",
+                "Set {name} to {fitting}: {fitting} x {n} / {groups} = {fitting2}, a multiple of {value}.",
+                name=mini.name,
+                fitting=fitting,
+                n=n,
+                groups=groups,
+                fitting2=fitting * n // groups,
+                value=micro.value,
             ),
-            text(
-                f"Set {mini.name} to {fitting}: {fitting} x {n} / {groups} = {fitting * n // groups}, a multiple of {micro.value}.",
-                f"把 {mini.name} 设为 {fitting}：{fitting} x {n} / {groups} = {fitting * n // groups}，是 {micro.value} 的倍数。",
-            ),
-            text(
-                f"Or {micro.name} to {nearest}, a divisor of {each}.",
-                f"或把 {micro.name} 设为 {nearest}（{each} 的因数）。",
-            ),
+            text("Or {name} to {nearest}, a divisor of {each}.", name=micro.name, nearest=nearest, each=each),
             source=WORKERS,
         )
 
@@ -112,18 +108,15 @@ def _micro(plan: Plan) -> Iterator[Finding]:
         yield _error(
             f"{everywhere.name} {everywhere.value}, {each.name} {each.value}",
             [everywhere, each],
-            text("verl refuses both: the former is deprecated.", "verl 不允许同时给出：前者已废弃。"),
-            text(f"Remove {everywhere.key}.", f"去掉 {everywhere.key}。"),
+            text("verl refuses both: the former is deprecated."),
+            text("Remove {key}.", key=everywhere.key),
         )
     elif everywhere is not None and mini is not None and everywhere.value > 0 and mini.value % everywhere.value:
         yield _error(
             f"{mini.name} {mini.value} % {everywhere.name} {everywhere.value} = {mini.value % everywhere.value}",
             [everywhere, mini],
-            text("The mini batch is cut into micro batches.", "mini batch 要切成 micro batch。"),
-            text(
-                f"Set {mini.name} to {multiple_of(mini.value, everywhere.value)}.",
-                f"把 {mini.name} 设为 {multiple_of(mini.value, everywhere.value)}。",
-            ),
+            text("The mini batch is cut into micro batches."),
+            text("Set {name} to {multiple_of}.", name=mini.name, multiple_of=multiple_of(mini.value, everywhere.value)),
         )
     elif (
         everywhere is not None and world is not None and everywhere.value * product(plan.context_parallel) < world.value
@@ -131,8 +124,8 @@ def _micro(plan: Plan) -> Iterator[Finding]:
         yield _error(
             f"{everywhere.name} {everywhere.value} x {product(plan.context_parallel)} < {world.value} GPUs",
             [everywhere, world],
-            text("Every GPU needs one sequence at least.", "每块 GPU 至少需要一个序列。"),
-            text("Use ppo_micro_batch_size_per_gpu instead.", "改用 ppo_micro_batch_size_per_gpu。"),
+            text("Every GPU needs one sequence at least."),
+            text("Use ppo_micro_batch_size_per_gpu instead."),
         )
 
 
@@ -140,7 +133,7 @@ def _error(compared: str, at: list[Given[int] | None], cause: str, *steps: str, 
     return finding(
         "batch_size_config_error",
         "critical",
-        text("verl's batch sizes do not fit together", "verl 的批大小互相不符") + f": {compared}",
+        text("verl's batch sizes do not fit together") + f": {compared}",
         arithmetic=[compared],
         at=at,
         cause=cause,

@@ -23,18 +23,21 @@ def _unmet(one: UnmetRequirement) -> Finding:
         "import_error",
         "warning",
         text(
-            f"{one.package} {one.version} asks for {name}, and {one.has} is installed",
-            f"{one.package} {one.version} 要求 {name}，而安装的是 {one.has}",
+            "{package} {version} asks for {name}, and {has} is installed",
+            package=one.package,
+            version=one.version,
+            name=name,
+            has=one.has,
         ),
         arithmetic=[f"{one.package} {one.version}: Requires-Dist: {one.wants}", one.has],
         at=[],
         cause=text(
-            "By the package's own metadata. Compiled packages fail at import (undefined symbol); others fail where an API changed.",
-            "依据该包自己的元数据。编译的包会在导入时失败（undefined symbol），其他包在 API 变动处失败。",
+            "By the package's own metadata. Compiled packages fail at import (undefined symbol); others fail "
+            "where an API changed."
         ),
         steps=[
             f"pip install '{name}'",
-            text(f"Or another {one.package}, made for {one.has}.", f"或换适配 {one.has} 的 {one.package}。"),
+            text("Or another {package}, made for {has}.", package=one.package, has=one.has),
         ],
         reference=METADATA,
         confidence="high" if "==" in name else "medium",
@@ -51,17 +54,11 @@ def _driver(plan: Plan) -> list[Finding]:
         finding(
             "cuda_version_mismatch",
             "critical",
-            text(f"The driver {driver} is too old for CUDA {cuda}", f"驱动 {driver} 对 CUDA {cuda} 来说太旧"),
+            text("The driver {driver} is too old for CUDA {cuda}", driver=driver, cuda=cuda),
             arithmetic=[f"torch {torch}, CUDA {cuda}: driver {driver} < {DRIVERS[int(major)]}"],
             at=[],
-            cause=text(
-                f"CUDA {major} needs {DRIVERS[int(major)]} at least.", f"CUDA {major} 至少需要 {DRIVERS[int(major)]}。"
-            ),
-            steps=[
-                text(
-                    "Update the driver, or install a torch for an older CUDA.", "升级驱动，或安装面向旧 CUDA 的 torch。"
-                )
-            ],
+            cause=text("CUDA {major} needs {DRIVERS} at least.", major=major, DRIVERS=DRIVERS[int(major)]),
+            steps=[text("Update the driver, or install a torch for an older CUDA.")],
             reference=COMPATIBILITY,
         )
     ]

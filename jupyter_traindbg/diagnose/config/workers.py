@@ -38,17 +38,18 @@ def _cores(plan: Plan, workers: Given[int], each: Given[int] | None, loaders: in
     yield finding(
         "dataloader_oversubscribed",
         "warning",
-        text("More DataLoader workers than cores", "DataLoader worker 多于 CPU 核") + f": {compared}",
+        text("More DataLoader workers than cores") + f": {compared}",
         arithmetic=[compared],
         at=[workers, each if loaders > 1 else None],
         cause=text(
-            "They take turns with each other and with the training processes, which need a core each: slower, or frozen.",
-            "它们互相争抢，也与训练进程（每个至少占一核）争抢：变慢甚至卡住。",
+            "They take turns with each other and with the training processes, which need a core each: "
+            "slower, or frozen."
         ),
         steps=[
             text(
-                f"Set {workers.name} to {max(1, (cores - loaders) // loaders)}: a core for each process, the rest for workers.",
-                f"把 {workers.name} 设为 {max(1, (cores - loaders) // loaders)}：每个进程留一核，其余给 worker。",
+                "Set {name} to {value}: a core for each process, the rest for workers.",
+                name=workers.name,
+                value=max(1, (cores - loaders) // loaders),
             )
         ],
         reference=LOADER,
@@ -63,17 +64,15 @@ def _memory(plan: Plan, workers: Given[int], loaders: int) -> Iterator[Finding]:
     yield finding(
         "host_oom_killed",
         "warning",
-        text("The workers will not fit into the free memory", "worker 放不进空闲内存") + f": {compared}",
+        text("The workers will not fit into the free memory") + f": {compared}",
         arithmetic=[compared],
         at=[workers],
         cause=text(
-            "Each is a process with Python and torch, and with its own copy of whatever it touches of the data set.",
-            "每个都是带 Python 和 torch 的进程，并各自复制所触及的数据集部分。",
+            "Each is a process with Python and torch, and with its own copy of whatever it touches of the data set."
         ),
         steps=[
             text(
-                f"Set {workers.name} to {max(0, int(free // WORKER_BYTES // loaders))} at most.",
-                f"{workers.name} 最多设为 {max(0, int(free // WORKER_BYTES // loaders))}。",
+                "Set {name} to {value} at most.", name=workers.name, value=max(0, int(free // WORKER_BYTES // loaders))
             )
         ],
         reference=LOADER,
@@ -90,28 +89,30 @@ def _shm(plan: Plan, workers: Given[int], loaders: int) -> Iterator[Finding]:
     batches = product(length, micro) * TOKEN_BYTES * workers.value * ahead * loaders if length is not None else 0
     if size > DOCKER_SHM_BYTES and batches <= free:
         return
-    compared = f"/dev/shm {gib(size)}, {text('free', '空闲')} {gib(free)}"
+    compared = text("/dev/shm {size}, free {free}", size=gib(size), free=gib(free))
     if batches > free:
         compared += f" < {gib(batches)}"
     yield finding(
         "shm_full",
         "critical" if batches > free else "warning",
-        text("/dev/shm is too small for the workers' batches", "/dev/shm 对 worker 的批数据太小") + f": {compared}",
+        text("/dev/shm is too small for the workers' batches") + f": {compared}",
         arithmetic=[
             compared,
             text(
-                f"{workers.name} {workers.value} x {ahead} batches ahead x {loaders} processes pass through it",
-                f"{workers.name} {workers.value} x 预取 {ahead} 批 x {loaders} 个进程都经过它",
+                "{name} {value} x {ahead} batches ahead x {loaders} processes pass through it",
+                name=workers.name,
+                value=workers.value,
+                ahead=ahead,
+                loaders=loaders,
             ),
         ],
         at=[workers],
         cause=text(
-            "Workers hand over batches there; where it ends they die: bus error (SIGBUS). 64 MiB is Docker's default.",
-            "worker 通过它交付数据；用尽时以 Bus error（SIGBUS）死亡。64 MiB 是 Docker 默认值。",
+            "Workers hand over batches there; where it ends they die: bus error (SIGBUS). 64 MiB is Docker's default."
         ),
         steps=[
-            text("Start the container with --shm-size=8g or --ipc=host.", "以 --shm-size=8g 或 --ipc=host 启动容器。"),
-            text(f"Or set {workers.name} to 0.", f"或把 {workers.name} 设为 0。"),
+            text("Start the container with --shm-size=8g or --ipc=host."),
+            text("Or set {name} to 0.", name=workers.name),
         ],
         reference=DOCKER,
     )

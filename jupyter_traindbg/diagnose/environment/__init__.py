@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...language import text
+from ...language import either, text
 from ...model import EnvironRow, EnvironValue, Finding, Standing
 from .. import knowledge
 from ..knowledge import Variable
@@ -88,13 +88,13 @@ def _row(name: str, setting: Setting, about: Sequence[Judged]) -> EnvironRow:
     values = tuple(EnvironValue(shown(name, value), ranks) for value, ranks in setting.values(name))
     advice = about[0].finding.next_steps[0] if about else ""
     if variable is None:
-        meaning = text(
-            "not in our table: a plugin or a script of yours may read it", "不在表中：可能由插件或你的脚本读取"
-        )
-        return EnvironRow(name, values, standing, text("not known", "未知"), meaning, advice)
+        meaning = text("not in our table: a plugin or a script of yours may read it")
+        return EnvironRow(name, values, standing, text("not known"), meaning, advice)
     if variable.status in ("dead", "folklore", "old name") and standing not in ("harmful", "differs"):
-        advice = text(variable.instead_en, variable.instead_zh)
-    return EnvironRow(name, values, standing, variable.reader, text(variable.en, variable.zh), advice, variable.source)
+        advice = either(variable.instead_en, variable.instead_zh)
+    return EnvironRow(
+        name, values, standing, variable.reader, either(variable.en, variable.zh), advice, variable.source
+    )
 
 
 def _standing(name: str, variable: Variable | None, setting: Setting, about: Sequence[Judged]) -> Standing:

@@ -50,20 +50,9 @@ def meeting_on_loopback(setting: Setting) -> Iterator[Judged]:
             ["MASTER_ADDR", "WORLD_SIZE", "LOCAL_WORLD_SIZE"],
             ranks,
             "critical",
-            title=text(
-                "MASTER_ADDR is the machine itself, in a job on several machines",
-                "多机任务的 MASTER_ADDR 却是本机回环地址",
-            ),
-            cause=text(
-                "Ranks of other machines look for rank 0 on their own machine.",
-                "其他机器上的 rank 会在自己的机器上寻找 rank 0。",
-            ),
-            steps=[
-                text(
-                    "Set it to the address of rank 0's machine, as the others reach it.",
-                    "设为其他机器可达的 rank 0 所在机器的地址。",
-                )
-            ],
+            title=text("MASTER_ADDR is the machine itself, in a job on several machines"),
+            cause=text("Ranks of other machines look for rank 0 on their own machine."),
+            steps=[text("Set it to the address of rank 0's machine, as the others reach it.")],
         )
 
 
@@ -75,14 +64,9 @@ def port_out_of_range(setting: Setting) -> Iterator[Judged]:
             ["MASTER_PORT"],
             ranks,
             "critical",
-            title=text("MASTER_PORT is no port", "MASTER_PORT 不是有效端口"),
-            cause=text("Ports end at 65535.", "端口最大为 65535。"),
-            steps=[
-                text(
-                    "Choose one from 1024 to 65535; 29500 is torchrun's default.",
-                    "选 1024 到 65535；torchrun 默认 29500。",
-                )
-            ],
+            title=text("MASTER_PORT is no port"),
+            cause=text("Ports end at 65535."),
+            steps=[text("Choose one from 1024 to 65535; 29500 is torchrun's default.")],
         )
 
 
@@ -98,17 +82,9 @@ def rank_out_of_range(setting: Setting) -> Iterator[Judged]:
             ["RANK", "WORLD_SIZE"],
             ranks,
             "critical",
-            title=text("RANK is not below WORLD_SIZE", "RANK 不小于 WORLD_SIZE"),
-            cause=text(
-                "Ranks count from 0; init_process_group refuses this one.",
-                "rank 从 0 计数；init_process_group 会拒绝。",
-            ),
-            steps=[
-                text(
-                    "Set WORLD_SIZE to the number of processes on all machines together.",
-                    "将 WORLD_SIZE 设为所有机器的进程总数。",
-                )
-            ],
+            title=text("RANK is not below WORLD_SIZE"),
+            cause=text("Ranks count from 0; init_process_group refuses this one."),
+            steps=[text("Set WORLD_SIZE to the number of processes on all machines together.")],
         )
 
 
@@ -133,9 +109,9 @@ def missing_interface(setting: Setting) -> Iterator[Judged]:
             [name],
             ranks,
             "critical",
-            title=text(f"{name}={value}: there is no such interface", f"{name}={value}：没有这样的网卡"),
-            cause=text(f"It is find or fail; the machine has {there}.", f"找不到就失败；本机有 {there}。"),
-            steps=[text("Leave it out, or name one of those.", "去掉，或改为其中之一。")],
+            title=text("{name}={value}: there is no such interface", name=name, value=value),
+            cause=text("It is find or fail; the machine has {there}.", there=there),
+            steps=[text("Leave it out, or name one of those.")],
         )
 
 
@@ -150,14 +126,9 @@ def loopback_interface(setting: Setting) -> Iterator[Judged]:
                 [name, "WORLD_SIZE", "LOCAL_WORLD_SIZE"],
                 ranks,
                 "critical",
-                title=text(f"{name} is the loopback, in a job on several machines", f"多机任务的 {name} 却是回环网卡"),
-                cause=text("Other machines cannot reach what listens on lo.", "其他机器无法访问 lo 上的监听。"),
-                steps=[
-                    text(
-                        "Leave it out, or name the interface that leads to the other machines.",
-                        "去掉，或改为通往其他机器的网卡。",
-                    )
-                ],
+                title=text("{name} is the loopback, in a job on several machines", name=name),
+                cause=text("Other machines cannot reach what listens on lo."),
+                steps=[text("Leave it out, or name the interface that leads to the other machines.")],
             )
 
 
@@ -169,14 +140,9 @@ def one_communicator_address(setting: Setting) -> Iterator[Judged]:
             ["NCCL_COMM_ID"],
             ranks,
             "warning",
-            title=text(
-                "NCCL_COMM_ID makes all communicators meet at one address", "NCCL_COMM_ID 使所有通信器在同一地址会合"
-            ),
-            cause=text(
-                "PyTorch makes a communicator per group: the second one waits, or meets the first one's.",
-                "PyTorch 每个组一个通信器：第二个会等待或连到第一个。",
-            ),
-            steps=[text("Leave it out: PyTorch hands out the ids itself.", "去掉：PyTorch 会自行分发 id。")],
+            title=text("NCCL_COMM_ID makes all communicators meet at one address"),
+            cause=text("PyTorch makes a communicator per group: the second one waits, or meets the first one's."),
+            steps=[text("Leave it out: PyTorch hands out the ids itself.")],
         )
 
 
@@ -202,12 +168,9 @@ def no_gpu(setting: Setting) -> Iterator[Judged]:
             ["CUDA_VISIBLE_DEVICES"],
             ranks,
             "critical",
-            title=text(
-                "CUDA_VISIBLE_DEVICES hides all GPUs, and the backend is nccl",
-                "CUDA_VISIBLE_DEVICES 隐藏了所有 GPU，而后端是 nccl",
-            ),
-            cause=text("NCCL needs a GPU for every rank.", "NCCL 的每个 rank 都需要 GPU。"),
-            steps=[text("Leave it out, or use the backend gloo.", "去掉它，或改用 gloo 后端。")],
+            title=text("CUDA_VISIBLE_DEVICES hides all GPUs, and the backend is nccl"),
+            cause=text("NCCL needs a GPU for every rank."),
+            steps=[text("Leave it out, or use the backend gloo.")],
         )
 
 
@@ -224,20 +187,12 @@ def local_rank_beyond(setting: Setting) -> Iterator[Judged]:
             ["LOCAL_RANK", "CUDA_VISIBLE_DEVICES"],
             ranks,
             "warning",
-            title=text(
-                "LOCAL_RANK is beyond the GPUs that CUDA_VISIBLE_DEVICES leaves",
-                "LOCAL_RANK 超出 CUDA_VISIBLE_DEVICES 的 GPU 数",
-            ),
+            title=text("LOCAL_RANK is beyond the GPUs that CUDA_VISIBLE_DEVICES leaves"),
             cause=text(
-                "torch.cuda.set_device(LOCAL_RANK) fails there, and a program that catches it puts several ranks on one GPU.",
-                "torch.cuda.set_device(LOCAL_RANK) 会失败；若程序忽略它，多个 rank 会挤在一块 GPU 上。",
+                "torch.cuda.set_device(LOCAL_RANK) fails there, and a program that catches it puts several ranks "
+                "on one GPU."
             ),
-            steps=[
-                text(
-                    "Let every rank see all GPUs, or use device 0 in every rank.",
-                    "让每个 rank 看到全部 GPU，或每个 rank 都用 0 号设备。",
-                )
-            ],
+            steps=[text("Let every rank see all GPUs, or use device 0 in every rank.")],
             confidence="medium",
         )
 
@@ -257,19 +212,11 @@ def shared_gpu(setting: Setting) -> Iterator[Judged]:
             double,
             "critical" if setting.backend is not None else "warning",
             title=text(
-                f"two ranks of a machine have the same LOCAL_RANK: {ranks_in_words(double, len(setting.environ))}",
-                f"同一机器上有 rank 的 LOCAL_RANK 相同：{ranks_in_words(double, len(setting.environ))}",
+                "two ranks of a machine have the same LOCAL_RANK: {ranks_in_words}",
+                ranks_in_words=ranks_in_words(double, len(setting.environ)),
             ),
-            cause=text(
-                "They use the same GPU, with which NCCL hangs or refuses to work.",
-                "它们会使用同一块 GPU，NCCL 会卡死或报错。",
-            ),
-            steps=[
-                text(
-                    "Give each process of a machine its own LOCAL_RANK, from 0 on; torchrun does.",
-                    "为每个进程分配不同的 LOCAL_RANK（从 0 开始）；torchrun 会自动分配。",
-                )
-            ],
+            cause=text("They use the same GPU, with which NCCL hangs or refuses to work."),
+            steps=[text("Give each process of a machine its own LOCAL_RANK, from 0 on; torchrun does.")],
         )
 
 
@@ -286,11 +233,10 @@ def allocator_keys(setting: Setting) -> Iterator[Judged]:
                         ranks,
                         "critical",
                         title=text(
-                            f"{name} has no setting {key!r}: {meant[0]!r} is meant?",
-                            f"{name} 没有 {key!r} 这一项：是否应为 {meant[0]!r}？",
+                            "{name} has no setting {key!r}: {meant!r} is meant?", name=name, key=key, meant=meant[0]
                         ),
-                        cause=text("PyTorch refuses it when it first uses the GPU.", "PyTorch 首次使用 GPU 时会报错。"),
-                        steps=[text(f"Write {meant[0]}.", f"改为 {meant[0]}。")],
+                        cause=text("PyTorch refuses it when it first uses the GPU."),
+                        steps=[text("Write {meant}.", meant=meant[0])],
                         confidence="medium",
                     )
 

@@ -154,22 +154,15 @@ def judge(
 def _evidence(setting: Setting, name: str) -> list[str]:
     lines = []
     for value, ranks in setting.values(name)[:FEW]:
-        if setting.of_ranks:
-            who = ranks_in_words(ranks, len(setting.environ))
-            en, zh = f"{who}: ", f"{who}："
-        else:
-            en = zh = ""
-        lines.append(
-            text(f"{en}{name} is not set", f"{zh}未设置 {name}")
-            if value is None
-            else f"{en}{name}={shown(name, value)}"
-        )
+        what = text("{name} is not set", name=name) if value is None else f"{name}={shown(name, value)}"
+        who = ranks_in_words(ranks, len(setting.environ)) if setting.of_ranks else ""
+        lines.append(text("{who}: {what}", who=who, what=what) if who else what)
     return lines
 
 
 def ranks_in_words(ranks: Sequence[int], of: int) -> str:
     """``all ranks``, or which of them."""
-    return text("all ranks", "所有 rank") if len(ranks) == of and of > 1 else ranks_words(ranks)
+    return text("all ranks") if len(ranks) == of and of > 1 else ranks_words(ranks)
 
 
 def shown(name: str, value: str | None) -> str | None:

@@ -26,31 +26,20 @@ def detours(setting: Setting) -> Iterator[Judged]:
             ["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"],
             inside,
             "warning",
-            title=text(
-                "GPUs of one machine talk over the network: P2P and shared memory are off",
-                "同机 GPU 经网络通信：P2P 与共享内存都已关闭",
-            ),
-            cause=text(
-                "Both direct ways are turned off; the network is many times slower.",
-                "两条直接通路都被关闭；网络慢很多倍。",
-            ),
-            steps=[
-                text(
-                    "Keep at most one of them, and take it out once its reason is mended.",
-                    "最多保留一个，问题解决后去掉。",
-                )
-            ],
+            title=text("GPUs of one machine talk over the network: P2P and shared memory are off"),
+            cause=text("Both direct ways are turned off; the network is many times slower."),
+            steps=[text("Keep at most one of them, and take it out once its reason is mended.")],
         )
         return
     for name, lost in (
-        ("NCCL_P2P_DISABLE", text("GPUs of one machine talk through its memory", "同机 GPU 经主机内存通信")),
+        ("NCCL_P2P_DISABLE", text("GPUs of one machine talk through its memory")),
         (
             "NCCL_SHM_DISABLE",
-            text("GPUs that cannot reach each other directly talk over the network", "不能直连的 GPU 经网络通信"),
+            text("GPUs that cannot reach each other directly talk over the network"),
         ),
         (
             "NCCL_IB_DISABLE",
-            text("machines talk over TCP, also where there is InfiniBand", "即使有 InfiniBand，机器间也走 TCP"),
+            text("machines talk over TCP, also where there is InfiniBand"),
         ),
     ):
         ranks = setting.on(name)
@@ -60,11 +49,9 @@ def detours(setting: Setting) -> Iterator[Judged]:
                 [name],
                 ranks,
                 "info",
-                title=text(f"{name}: {lost}", f"{name}：{lost}"),
-                cause=text(
-                    "A workaround, which costs bandwidth as long as it stays.", "这是临时办法，保留期间会损失带宽。"
-                ),
-                steps=[text("Take it out once what it works around is mended.", "问题解决后去掉。")],
+                title=text("{name}: {lost}", name=name, lost=lost),
+                cause=text("A workaround, which costs bandwidth as long as it stays."),
+                steps=[text("Take it out once what it works around is mended.")],
             )
 
 
@@ -76,16 +63,12 @@ def launch_blocking(setting: Setting) -> Iterator[Judged]:
             ["CUDA_LAUNCH_BLOCKING"],
             ranks,
             "warning",
-            title=text(
-                "CUDA_LAUNCH_BLOCKING=1: every kernel launch waits, and NCCL can hang",
-                "CUDA_LAUNCH_BLOCKING=1：每次内核启动都等待，NCCL 可能卡死",
-            ),
+            title=text("CUDA_LAUNCH_BLOCKING=1: every kernel launch waits, and NCCL can hang"),
             cause=text(
-                "It is for finding the line of a CUDA error. NCCL's kernels wait for other GPUs, so a launch that blocks can wait for ever "
-                "(https://github.com/NVIDIA/nccl/issues/750).",
-                "它用于定位 CUDA 错误所在行。NCCL 内核要等待其他 GPU，阻塞式启动可能永远等待（https://github.com/NVIDIA/nccl/issues/750）。",
+                "It is for finding the line of a CUDA error. NCCL's kernels wait for other GPUs, so a launch "
+                "that blocks can wait for ever (https://github.com/NVIDIA/nccl/issues/750)."
             ),
-            steps=[text("Take it out again after debugging.", "调试结束后去掉。")],
+            steps=[text("Take it out again after debugging.")],
         )
 
 
@@ -97,16 +80,12 @@ def detail(setting: Setting) -> Iterator[Judged]:
             ["TORCH_DISTRIBUTED_DEBUG"],
             ranks,
             "warning" if setting.nccl and setting.backend is not None else "info",
-            title=text(
-                "TORCH_DISTRIBUTED_DEBUG=DETAIL: every collective is preceded by another one",
-                "TORCH_DISTRIBUTED_DEBUG=DETAIL：每次集合通信前都多一次",
-            ),
+            title=text("TORCH_DISTRIBUTED_DEBUG=DETAIL: every collective is preceded by another one"),
             cause=text(
-                "It names mismatches, at the price of speed; with nccl it needs a gloo group besides, whose start can hang "
-                "(https://github.com/pytorch/pytorch/issues/129672).",
-                "它能指出不匹配，但很慢；nccl 下还需要一个 gloo 组，其启动可能卡住（https://github.com/pytorch/pytorch/issues/129672）。",
+                "It names mismatches, at the price of speed; with nccl it needs a gloo group besides, whose "
+                "start can hang (https://github.com/pytorch/pytorch/issues/129672)."
             ),
-            steps=[text("Take it out again after debugging.", "调试结束后去掉。")],
+            steps=[text("Take it out again after debugging.")],
         )
 
 
@@ -115,30 +94,19 @@ def infiniband_timeout(setting: Setting) -> Iterator[Judged]:
     if ranks and setting.nccl:
         value = int(setting.environ[ranks[0]]["NCCL_IB_TIMEOUT"])
         effect = (
-            text(f"{value} means that InfiniBand never gives up", f"{value} 表示 InfiniBand 永不放弃")
+            text("{value} means that InfiniBand never gives up", value=value)
             if value == 0 or value >= NO_IB_TIMEOUT
-            else text(
-                f"a lost peer is noticed after {_seconds(value)} at the earliest",
-                f"失联的对端最快 {_seconds(value)} 后才被发现",
-            )
+            else text("a lost peer is noticed after {seconds} at the earliest", seconds=_seconds(value))
         )
         yield judge(
             setting,
             ["NCCL_IB_TIMEOUT"],
             ranks,
             "warning",
-            title=text(
-                f"NCCL_IB_TIMEOUT={value} is an exponent, not seconds", f"NCCL_IB_TIMEOUT={value} 是指数，不是秒"
-            ),
-            cause=text(
-                f"The time is 4.096 µs · 2^value for each of NCCL_IB_RETRY_CNT tries: {effect}.",
-                f"时间为 4.096 µs · 2^值，再乘重试次数：{effect}。",
-            ),
+            title=text("NCCL_IB_TIMEOUT={value} is an exponent, not seconds", value=value),
+            cause=text("The time is 4.096 µs · 2^value for each of NCCL_IB_RETRY_CNT tries: {effect}.", effect=effect),
             steps=[
-                text(
-                    "Use 14 to 22, or leave it out; the time-out of collectives is init_process_group(timeout=...).",
-                    "取 14 到 22 或去掉；集合通信的超时是 init_process_group(timeout=...)。",
-                )
+                text("Use 14 to 22, or leave it out; the time-out of collectives is init_process_group(timeout=...).")
             ],
         )
 
@@ -155,12 +123,9 @@ def forced_protocol(setting: Setting) -> Iterator[Judged]:
             ["NCCL_PROTO"],
             ranks,
             "warning",
-            title=text(
-                "NCCL_PROTO forces LL128, which corrupts data on machines that do not support it",
-                "NCCL_PROTO 强制 LL128，在不支持的机器上会损坏数据",
-            ),
-            cause=text("NCCL itself uses LL128 only where it is safe.", "NCCL 自己只在安全时使用 LL128。"),
-            steps=[text("Leave it out.", "去掉。")],
+            title=text("NCCL_PROTO forces LL128, which corrupts data on machines that do not support it"),
+            cause=text("NCCL itself uses LL128 only where it is safe."),
+            steps=[text("Leave it out.")],
             confidence="medium",
         )
 
@@ -177,11 +142,9 @@ def too_many_sockets(setting: Setting) -> Iterator[Judged]:
             ["NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"],
             ranks,
             "info",
-            title=text(
-                "more than 64 sockets per connection: NCCL uses fewer", "每个连接超过 64 个 socket：NCCL 会减少"
-            ),
-            cause=text("NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD may be 64 at most.", "两者乘积最多 64。"),
-            steps=[text("Lower one of them.", "调小其中之一。")],
+            title=text("more than 64 sockets per connection: NCCL uses fewer"),
+            cause=text("NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD may be 64 at most."),
+            steps=[text("Lower one of them.")],
         )
 
 
@@ -193,16 +156,9 @@ def trace_level(setting: Setting) -> Iterator[Judged]:
             ["NCCL_DEBUG"],
             ranks,
             "info",
-            title=text("NCCL_DEBUG=TRACE shows little more than INFO", "NCCL_DEBUG=TRACE 比 INFO 多不了多少"),
-            cause=text(
-                "Most of its lines are compiled in only with `make TRACE=1`.", "多数行只有用 `make TRACE=1` 编译才有。"
-            ),
-            steps=[
-                text(
-                    "Use NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,NET,COLL.",
-                    "用 NCCL_DEBUG=INFO 加 NCCL_DEBUG_SUBSYS=INIT,NET,COLL。",
-                )
-            ],
+            title=text("NCCL_DEBUG=TRACE shows little more than INFO"),
+            cause=text("Most of its lines are compiled in only with `make TRACE=1`."),
+            steps=[text("Use NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,NET,COLL.")],
         )
 
 

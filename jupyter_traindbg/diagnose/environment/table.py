@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import either, text
 from .. import knowledge
 from ..knowledge import Variable
 from .setting import LOOPBACK, Judged, Rule, Setting, judge, ranks_in_words
@@ -29,24 +29,20 @@ def unread(setting: Setting) -> Iterator[Judged]:
             continue
         if variable.status == "dead" and not setting.gone(variable):
             continue
-        since = (
-            text(f" since {variable.reader} {variable.until}", f"（{variable.reader} {variable.until} 起）")
-            if variable.until
-            else ""
-        )
-        title = text(f"{name} does nothing here{since}", f"{name} 在这里不起作用{since}")
+        since = text(" since {reader} {until}", reader=variable.reader, until=variable.until) if variable.until else ""
+        title = text("{name} does nothing here{since}", name=name, since=since)
         yield _plain(setting, variable, name, title)
 
 
 def _plain(setting: Setting, variable: Variable, name: str, title: str) -> Judged:
     ranks = setting.where(name, lambda value: True)
-    steps = [text(f"Instead: {variable.instead_en}.", f"改用：{variable.instead_zh}。")]
+    steps = [text("Instead: {name}.", name=either(variable.instead_en, variable.instead_zh))]
     return judge(setting, [name], ranks, "info", title=title, cause=_sentence(variable), steps=steps)
 
 
 def _sentence(variable: Variable) -> str:
-    words = text(variable.en, variable.zh)
-    return words[:1].upper() + words[1:] + text(".", "。")
+    words = either(variable.en, variable.zh)
+    return words[:1].upper() + words[1:] + text(".")
 
 
 def misspelt(setting: Setting) -> Iterator[Judged]:
@@ -60,9 +56,9 @@ def misspelt(setting: Setting) -> Iterator[Judged]:
             [name],
             setting.where(name, lambda value: True),
             "info",
-            title=text(f"{name} is read by nobody: {meant} is meant?", f"{name} 无人读取：是否应为 {meant}？"),
-            cause=text("The name is not in the sources of NCCL or PyTorch.", "NCCL 与 PyTorch 源码中没有这个名字。"),
-            steps=[text(f"Set {meant} instead.", f"改为设置 {meant}。")],
+            title=text("{name} is read by nobody: {meant} is meant?", name=name, meant=meant),
+            cause=text("The name is not in the sources of NCCL or PyTorch."),
+            steps=[text("Set {meant} instead.", meant=meant)],
             confidence="medium",
         )
 
@@ -84,18 +80,20 @@ def not_understood(setting: Setting) -> Iterator[Judged]:
             ranks,
             "critical" if variable.strict else "warning",
             title=text(
-                f"{name}={value!r} is not a value that {variable.reader} understands",
-                f"{name}={value!r} 不是 {variable.reader} 能理解的值",
+                "{name}={value!r} is not a value that {reader} understands",
+                name=name,
+                value=value,
+                reader=variable.reader,
             ),
             cause=_sentence(variable) + _consequence(variable),
-            steps=[text("Correct it, or leave it out.", "请改正或去掉。")],
+            steps=[text("Correct it, or leave it out.")],
         )
 
 
 def _consequence(variable: Variable) -> str:
     if variable.strict:
-        return text(" A value like this ends the program with an error.", "这样的值会使程序报错退出。")
-    return text(" A value like this is ignored, or read as something else.", "这样的值会被忽略或误读。")
+        return text(" A value like this ends the program with an error.")
+    return text(" A value like this is ignored, or read as something else.")
 
 
 def aliases(setting: Setting) -> Iterator[Judged]:
@@ -115,12 +113,9 @@ def aliases(setting: Setting) -> Iterator[Judged]:
                 [name, new],
                 ranks,
                 "warning",
-                title=text(f"{name} and {new} contradict each other", f"{name} 与 {new} 互相矛盾"),
-                cause=text(
-                    f"{name} is the old name of {new}; only one of them counts.",
-                    f"{name} 是 {new} 的旧名，只有一个生效。",
-                ),
-                steps=[text(f"Leave {name} out.", f"去掉 {name}。")],
+                title=text("{name} and {new} contradict each other", name=name, new=new),
+                cause=text("{name} is the old name of {new}; only one of them counts.", name=name, new=new),
+                steps=[text("Leave {name} out.", name=name)],
             )
 
 
@@ -178,32 +173,19 @@ def _differs(setting: Setting, variable: Variable, name: str, odd: Sequence[int]
     # two names may belong to one machine; nothing here can look that up
     may_be_the_same = name == "MASTER_ADDR"
     if name in ("MASTER_ADDR", "MASTER_PORT"):
-        cause = text(
-            "They look for each other at different places, so that initialisation never completes.",
-            "它们在不同的地方寻找彼此，初始化永远不会完成。",
-        )
+        cause = text("They look for each other at different places, so that initialisation never completes.")
     elif breaks:
-        cause = text(
-            "Ranks that disagree here wait for messages that the others never send.",
-            "各 rank 不一致时会等待对方永远不会发送的消息。",
-        )
+        cause = text("Ranks that disagree here wait for messages that the others never send.")
     else:
-        cause = text(
-            "The ranks behave differently for no reason that is in the program.", "各 rank 行为不同，而程序中并无理由。"
-        )
+        cause = text("The ranks behave differently for no reason that is in the program.")
     return judge(
         setting,
         [name],
         odd,
         "critical" if breaks and not may_be_the_same else "warning",
-        title=text(f"{name} is not the same on all ranks: {who}", f"各 rank 的 {name} 不一致：{who}"),
+        title=text("{name} is not the same on all ranks: {who}", name=name, who=who),
         cause=cause,
-        steps=[
-            text(
-                "Set it to the same value everywhere, at best in the launcher.",
-                "请在各处设为相同的值，最好在启动器中设置。",
-            )
-        ],
+        steps=[text("Set it to the same value everywhere, at best in the launcher.")],
         differs=True,
         confidence="medium" if may_be_the_same or not breaks else "high",
     )

@@ -22,15 +22,9 @@ def waits_for_ever(setting: Setting) -> Iterator[Judged]:
             [name for name in (new, old) if name in setting.names],
             ranks,
             "warning",
-            title=text(
-                "a stuck NCCL collective never times out: error handling is off",
-                "卡住的 NCCL 集合通信永远不会超时：错误处理已关闭",
-            ),
-            cause=text(
-                "With 0, nobody acts on time-outs and errors of NCCL; the job hangs silently.",
-                "设为 0 时，超时与错误无人处理，任务会静默卡死。",
-            ),
-            steps=[text("Leave it out: the default (3) ends the process.", "去掉：默认值 3 会结束进程。")],
+            title=text("a stuck NCCL collective never times out: error handling is off"),
+            cause=text("With 0, nobody acts on time-outs and errors of NCCL; the job hangs silently."),
+            steps=[text("Leave it out: the default (3) ends the process.")],
         )
 
 
@@ -44,15 +38,12 @@ def no_watchdog(setting: Setting) -> Iterator[Judged]:
             [n for n in ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT") if n in setting.names],
             ranks,
             "warning",
-            title=text(
-                "TORCH_NCCL_BLOCKING_WAIT leaves the job without a watchdog",
-                "TORCH_NCCL_BLOCKING_WAIT 使任务没有 watchdog",
-            ),
+            title=text("TORCH_NCCL_BLOCKING_WAIT leaves the job without a watchdog"),
             cause=text(
-                "Every wait() blocks the CPU, and no thread looks for time-outs: no flight recorder is dumped when it hangs.",
-                "每次 wait() 都阻塞 CPU，且没有线程检查超时：卡住时不会转储 flight recorder。",
+                "Every wait() blocks the CPU, and no thread looks for time-outs: no flight recorder is dumped "
+                "when it hangs."
             ),
-            steps=[text("Leave it out, unless the program catches the exception.", "除非程序会捕获该异常，否则去掉。")],
+            steps=[text("Leave it out, unless the program catches the exception.")],
         )
 
 
@@ -64,17 +55,9 @@ def no_monitoring(setting: Setting) -> Iterator[Judged]:
             ["TORCH_NCCL_ENABLE_MONITORING"],
             ranks,
             "warning",
-            title=text("nobody ends the job when NCCL's watchdog itself hangs", "watchdog 自身卡住时没有人结束任务"),
-            cause=text(
-                "A watchdog that is stuck in CUDA or NCCL is only noticed by the monitor.",
-                "卡在 CUDA/NCCL 中的 watchdog 只有监视线程能发现。",
-            ),
-            steps=[
-                text(
-                    "Leave it out; where it ended a job too early, raise TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC.",
-                    "去掉；若曾过早结束任务，请调大 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC。",
-                )
-            ],
+            title=text("nobody ends the job when NCCL's watchdog itself hangs"),
+            cause=text("A watchdog that is stuck in CUDA or NCCL is only noticed by the monitor."),
+            steps=[text("Leave it out; where it ended a job too early, raise TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC.")],
         )
 
 
@@ -87,19 +70,12 @@ def short_heartbeat(setting: Setting) -> Iterator[Judged]:
             [name],
             ranks,
             "warning",
-            title=text(
-                "a healthy job may be ended: the watchdog's heartbeat is short", "健康的任务可能被结束：心跳超时太短"
-            ),
+            title=text("a healthy job may be ended: the watchdog's heartbeat is short"),
             cause=text(
-                "It is not the time-out of collectives. A long CUDA call, or the GIL held for long, is enough to end the process.",
-                "它不是集合通信的超时。一次较长的 CUDA 调用或长时间占用 GIL 就会结束进程。",
+                "It is not the time-out of collectives. A long CUDA call, or the GIL held for long, is enough to "
+                "end the process."
             ),
-            steps=[
-                text(
-                    "Leave it out (480 s); for collectives use init_process_group(timeout=...).",
-                    "去掉（默认 480 s）；集合通信的超时用 init_process_group(timeout=...)。",
-                )
-            ],
+            steps=[text("Leave it out (480 s); for collectives use init_process_group(timeout=...).")],
             confidence="medium",
         )
 
@@ -112,17 +88,9 @@ def no_recorder(setting: Setting) -> Iterator[Judged]:
             [n for n in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if n in setting.names],
             ranks,
             "info",
-            title=text("the flight recorder is off", "flight recorder 已关闭"),
-            cause=text(
-                "Which collective a rank is at can then only be told from its stack.",
-                "这样只能从调用栈判断 rank 停在哪个集合通信。",
-            ),
-            steps=[
-                text(
-                    "Leave it out: 2000 entries are kept by default, at no noticeable cost.",
-                    "去掉：默认保留 2000 条，开销可忽略。",
-                )
-            ],
+            title=text("the flight recorder is off"),
+            cause=text("Which collective a rank is at can then only be told from its stack."),
+            steps=[text("Leave it out: 2000 entries are kept by default, at no noticeable cost.")],
         )
 
 

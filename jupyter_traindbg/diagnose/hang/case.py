@@ -116,7 +116,7 @@ class Case:
         """For evidence: ``train.py:42 load: `return queue.get()` ``, and which library's call it is."""
         within = inside(seen.thread.frames) if seen.users is not None and seen.thread is not None else None
         return self.line(seen.frame) + (
-            "" if within is None else text(f", inside {short_place(within)}", f"，其内 {short_place(within)}")
+            "" if within is None else text(", inside {short_place}", short_place=short_place(within))
         )
 
     def line(self, frame: Frame | None) -> str:
@@ -154,13 +154,13 @@ def _wait_words(same: Sequence[View]) -> str:
     if call is not None:
         name = f"{call.op} #{call.sequence}"
         group = _group_name(first, call)
-        what = text(f"waits in {name} ({group})", f"在 {name}（{group}）中等待")
+        what = text("waits in {name} ({group})", name=name, group=group)
     if len(same) > 1:
-        what = text(what.replace("waits", "wait", 1), what)
+        what = what.replace("waits", "wait", 1)  # in English, which alone has the word
     longest = max((v.waiting_s for v in same if v.waiting_s is not None), default=None)
-    since = "" if longest is None else text(f", for {time_words(longest)}", f"，已 {time_words(longest)}")
+    since = "" if longest is None else text(", for {longest}", longest=time_words(longest))
     at = short_place(first.now.frame)
-    where = "" if first.now.frame is None else text(f", at {at}", f"，位于 {at}")
+    where = "" if first.now.frame is None else text(", at {at}", at=at)
     return f"{ranks_words(v.rank for v in same)} {what}{since}{where}"
 
 
@@ -169,5 +169,5 @@ def _group_name(seen: View, call: Collective) -> str:
     group = next((g for g in groups if g.name == call.group), None)
     description = group.description if group is not None else ""
     if description == "default_pg" or not (description or call.group):
-        return text("the default group", "默认进程组")
-    return text(f"group {description or call.group}", f"进程组 {description or call.group}")
+        return text("the default group")
+    return text("group {description}", description=description or call.group)

@@ -25,31 +25,18 @@ def deadlock(
 ) -> Finding:
     """`names` are those of the threads in the ring; one alone waits for a lock of its own. `steps`: what else is to be done."""
     alone = len(names) == 1
-    named = text(" and ", " 和 ").join(names)
-    title = text(
-        f"Deadlock inside rank {rank}: {named} wait for each other's locks",
-        f"rank {rank} 内部死锁：{named} 互相等待对方的锁",
-    )
+    named = text(" and ").join(names)
+    title = text("Deadlock inside rank {rank}: {named} wait for each other's locks", rank=rank, named=named)
     cause = text(
-        "Locks are taken in different orders, each thread holding what the other needs: this never ends by itself.",
-        "各线程以不同顺序获取锁，彼此持有对方所需的锁：不会自行结束。",
+        "Locks are taken in different orders, each thread holding what the other needs: this never ends by itself."
     )
-    mend = text(
-        "Take these locks in one order everywhere, or use one lock.", "在所有位置按同一顺序获取这些锁，或只用一个锁。"
-    )
+    mend = text("Take these locks in one order everywhere, or use one lock.")
     if alone:
         title = text(
-            f"Deadlock inside rank {rank}: {named} waits for a lock that it holds itself",
-            f"rank {rank} 内部死锁：{named} 等待自己已持有的锁",
+            "Deadlock inside rank {rank}: {named} waits for a lock that it holds itself", rank=rank, named=named
         )
-        cause = text(
-            "threading.Lock cannot be taken twice by the same thread: this never ends by itself.",
-            "threading.Lock 不能被同一线程获取两次：不会自行结束。",
-        )
-        mend = text(
-            "Use threading.RLock, or do not take the lock again further in.",
-            "使用 threading.RLock，或在内层不要再次获取该锁。",
-        )
+        cause = text("threading.Lock cannot be taken twice by the same thread: this never ends by itself.")
+        mend = text("Use threading.RLock, or do not take the lock again further in.")
     return Finding(
         "thread_deadlock",
         severity,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...frames.whose import own_frames, where
-from ...language import text
+from ...language import later, text
 from ...model import Frame, SourceLine, Thread, Wait, WaitKind
-from ...words.waits import in_chinese
+from ...words.waits import awaited
 
 __all__ = ["FOR_OTHER_RANKS", "Doing", "Kind", "doing", "kind_of", "phrase"]
 
@@ -87,18 +87,18 @@ def _by_source(wait: Wait, line: SourceLine | None) -> Wait:
 def phrase(seen: Doing) -> str:
     """``waits for the collective all_reduce``, ``sleeps``, ``computes``."""
     if seen.kind == "idle" and seen.users is not None:
-        return text("waits in its event loop", "在其事件循环中等待")
+        return text("waits in its event loop")
     if seen.kind in _PHRASES:
-        return text(*_PHRASES[seen.kind])
+        return text(_PHRASES[seen.kind])
     if seen.wait is None:
-        return text("waits for something that its stack does not show", "在等待调用栈未显示的东西")
-    return text(f"waits for {seen.wait}", f"等待{in_chinese(seen.wait)}")
+        return text("waits for something that its stack does not show")
+    return text("waits for {wait}", wait=awaited(seen.wait))
 
 
-_PHRASES: Mapping[Kind, tuple[str, str]] = {
-    "computing": ("computes", "正在计算"),
-    "idle": ("has nothing to do", "空闲"),
-    "signal": ("is stopped by a signal", "被信号停止"),
-    "sleep": ("sleeps", "休眠"),
-    "terminal": ("waits for somebody to answer at its terminal", "等待用户在终端输入"),
+_PHRASES: Mapping[Kind, str] = {
+    "computing": later("computes"),
+    "idle": later("has nothing to do"),
+    "signal": later("is stopped by a signal"),
+    "sleep": later("sleeps"),
+    "terminal": later("waits for somebody to answer at its terminal"),
 }

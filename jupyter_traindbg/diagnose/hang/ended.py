@@ -89,7 +89,7 @@ def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
     finding = Finding(
         "rank_ended",
         "critical",
-        text(f"{name} ended: {how}", f"{name} 已结束：{how}"),
+        text("{name} ended: {how}", name=name, how=how),
         rank_subjects(ranks),
         _where(ending),
         [*evidence, *case.others_wait(ranks)],
@@ -105,17 +105,10 @@ def _of_victims(victims: Sequence[View]) -> list[str]:
     said = []
     if lost:
         names = ranks_words(lost)
-        said.append(
-            text(f"{names}: lost the connection to a rank that had ended", f"{names}：与已结束的 rank 失去连接")
-        )
+        said.append(text("{names}: lost the connection to a rank that had ended", names=names))
     if terminated:
         names = ranks_words(terminated)
-        said.append(
-            text(
-                f"{names}: ended by a signal from outside, as a launcher does after a failure",
-                f"{names}：被外部信号结束，启动器在失败后通常如此",
-            )
-        )
+        said.append(text("{names}: ended by a signal from outside, as a launcher does after a failure", names=names))
     return said
 
 
@@ -126,19 +119,19 @@ def _not_told(case: Case, gone: Sequence[View]) -> Hit:
     finding = Finding(
         "rank_ended",
         "warning",
-        text(f"{name} ended; how is not known", f"{name} 已结束；结束方式未知"),
+        text("{name} ended; how is not known", name=name),
         rank_subjects(ranks),
         None,
         [line for v in gone[:4] for line in _evidence(v)],
         text(
-            "The exit status of a process is told to the one that started it, and to nobody else; it may have finished as it should.",
-            "进程的退出状态只会告知启动它的进程；它也可能是正常结束的。",
+            "The exit status of a process is told to the one that started it, and to nobody else; it may "
+            "have finished as it should."
         ),
         [
             *_look_at_log(_ending(gone[0])),
             text(
-                "Ask who started it for its exit status: the shell's prompt, the scheduler (`sacct`), the container's runtime.",
-                "向启动它的一方查询退出状态：shell、调度器（`sacct`）或容器运行时。",
+                "Ask who started it for its exit status: the shell's prompt, the scheduler (`sacct`), the "
+                "container's runtime."
             ),
         ],
         confidence="low",
@@ -149,34 +142,34 @@ def _not_told(case: Case, gone: Sequence[View]) -> Hit:
 def _name(case: Case, ranks: Sequence[int]) -> str:
     """``Rank 2``; a training of one process has no ranks to speak of."""
     if case.evidence.world_size == 1:
-        return text("The training process", "训练进程")
+        return text("The training process")
     return ranks_words(ranks).capitalize()
 
 
 def _how(ending: Ending) -> str:
     if ending.out_of_memory is True:
-        return text("the kernel killed it, out of memory", "内存不足，被内核杀死")
+        return text("the kernel killed it, out of memory")
     if isinstance(ending.signal, str):
-        return text(f"killed by {ending.signal}", f"被信号 {ending.signal} 杀死")
+        return text("killed by {signal}", signal=ending.signal)
     said = _exception(ending)
     if said:
         return said
     if isinstance(ending.exit_code, int):
-        return text(f"exit status {ending.exit_code}", f"退出状态 {ending.exit_code}")
-    return text("the process is gone", "进程已不存在")
+        return text("exit status {exit_code}", exit_code=ending.exit_code)
+    return text("the process is gone")
 
 
 def _evidence(view: View) -> list[str]:
     ending = _ending(view)
     lines = [*(f"rank {view.rank}: {words}" for words in ending.evidence[:4])]
     if not lines:
-        pid = text(f" (pid {ending.pid})", f"（pid {ending.pid}）") if ending.pid else ""
+        pid = text(" (pid {pid})", pid=ending.pid) if ending.pid else ""
         how = _how(ending)
-        lines.append(text(f"rank {view.rank}{pid} has ended: {how}", f"rank {view.rank}{pid} 已结束：{how}"))
+        lines.append(text("rank {rank}{pid} has ended: {how}", rank=view.rank, pid=pid, how=how))
     last = next((line for line in reversed(ending.last_lines) if any(map(str.isalnum, line))), "")
     if last:
         where = f" ({ending.log})" if ending.log else ""
-        lines.append(text(f"the last line of its log{where}: {last.strip()}", f"其日志最后一行{where}：{last.strip()}"))
+        lines.append(text("the last line of its log{where}: {last}", where=where, last=last.strip()))
     return lines
 
 
@@ -201,107 +194,80 @@ def _where(ending: Ending) -> str | None:
 def _cause(ending: Ending, *, alone: bool) -> str:
     """`alone`: there are no others that wait for it."""
     if ending.out_of_memory is True:
-        return text(
-            "The machine, or the container's limit, ran out of memory and the kernel chose this process.",
-            "机器或容器的内存上限已耗尽，内核选择了该进程。",
-        ) + ("" if alone else text(" The others wait for it for ever.", "其余 rank 会一直等它。"))
+        return text("The machine, or the container's limit, ran out of memory and the kernel chose this process.") + (
+            "" if alone else text(" The others wait for it for ever.")
+        )
     causes = {
         "SIGKILL": text(
-            "Somebody killed it outright: the kernel for lack of memory, a scheduler, a container's limit, or a "
-            "person. It could not say a word.",
-            "它被直接杀死：可能是内核（内存不足）、调度器、容器限制或人为操作。它来不及留下任何信息。",
+            "Somebody killed it outright: the kernel for lack of memory, a scheduler, a container's limit, "
+            "or a person. It could not say a word."
         ),
         "SIGSEGV": text(
-            "Native code touched memory that is not its own: an extension, a driver, or libraries that do not fit "
-            "together.",
-            "本地代码访问了非法内存：可能是扩展、驱动，或版本不匹配的库。",
+            "Native code touched memory that is not its own: an extension, a driver, or libraries that do "
+            "not fit together."
         ),
         "SIGBUS": text(
             "A mapped file could not be filled: most often /dev/shm is full (DataLoader workers pass batches "
-            "there), or a file was cut short.",
-            "映射的文件无法填充：最常见的是 /dev/shm 已满（DataLoader worker 通过它传递 batch），或文件被截断。",
+            "there), or a file was cut short."
         ),
         "SIGABRT": text(
-            "Native code gave up by itself: an uncaught C++ exception, a failed assertion, or NCCL's watchdog after "
-            "its time-out.",
-            "本地代码主动中止：未捕获的 C++ 异常、断言失败，或 NCCL 看门狗超时。",
+            "Native code gave up by itself: an uncaught C++ exception, a failed assertion, or NCCL's "
+            "watchdog after its time-out."
         ),
     }
     if isinstance(ending.signal, str):
-        outside = text("A signal from outside ended it", "外部信号结束了它")
-        waits = text("; the others wait for it for ever.", "；其余 rank 会一直等它。")
-        return causes.get(ending.signal, outside + (text(".", "。") if alone else waits))
+        outside = text("A signal from outside ended it")
+        waits = text("; the others wait for it for ever.")
+        return causes.get(ending.signal, outside + (text(".") if alone else waits))
     said = _exception(ending)
     if "op.preamble.length" in said:  # gloo's words where ranks disagree on the size
         return text(
-            "The ranks passed tensors of different sizes to the same collective; gloo gave up on this one and the "
-            "others wait.",
-            "各 rank 对同一集合通信传入了大小不同的张量；gloo 在该 rank 上报错，其余 rank 仍在等待。",
+            "The ranks passed tensors of different sizes to the same collective; gloo gave up on this one "
+            "and the others wait."
         )
     if not alone:
         return text(
-            "It left, by an exception or by an early exit, while the others count on it in their next collective.",
-            "它因异常或提前退出而离开，而其余 rank 在下一次集合通信中仍需要它。",
+            "It left, by an exception or by an early exit, while the others count on it in their next collective."
         )
     if said:
-        return text("An exception that nothing caught ended it.", "一个未被捕获的异常结束了它。")
-    return text(
-        "It ended by itself: by `sys.exit`, or by an exception whose text went elsewhere.",
-        "它自行退出：调用了 `sys.exit`，或异常信息写到了别处。",
-    )
+        return text("An exception that nothing caught ended it.")
+    return text("It ended by itself: by `sys.exit`, or by an exception whose text went elsewhere.")
 
 
 def _look_at_log(ending: Ending) -> list[str]:
     if ending.log is None:
-        return [text("Look at the end of what it wrote.", "查看它最后的输出。")]
-    return [
-        text(
-            f"`traindbg diagnose {ending.log}` reads its whole log.",
-            f"`traindbg diagnose {ending.log}` 会读取它的完整日志。",
-        )
-    ]
+        return [text("Look at the end of what it wrote.")]
+    return [text("`traindbg diagnose {log}` reads its whole log.", log=ending.log)]
 
 
 def _next_steps(ending: Ending, *, alone: bool) -> list[str]:
     if alone:
         look = _look_at_log(ending)[0]
         save = text(
-            "Go on from its latest checkpoint; `traindbg checkpoint --inspect PATH` tells whether that one can be read.",
-            "从最近的检查点继续；`traindbg checkpoint --inspect PATH` 可检查它是否可读。",
+            "Go on from its latest checkpoint; `traindbg checkpoint --inspect PATH` tells whether that one can be read."
         )
     else:
-        look = text("Look at its log above the last line", "查看其日志最后一行之前的内容") + (
-            f": {ending.log}" if ending.log else ""
-        )
+        look = text("Look at its log above the last line") + (f": {ending.log}" if ending.log else "")
         save = text(
-            "The others are alive: `traindbg checkpoint TARGET DIR` saves what they hold before you stop the job.",
-            "其余 rank 仍在：停止任务前可用 `traindbg checkpoint TARGET DIR` 保存它们的状态。",
+            "The others are alive: `traindbg checkpoint TARGET DIR` saves what they hold before you stop the job."
         )
     if ending.out_of_memory is True or ending.signal == "SIGKILL":
         return [
             text(
-                "See what needed the memory: `dmesg -T | grep -i oom`, the container's limit, `%memory` in the next "
-                "run; fewer workers, smaller batches.",
-                "查看内存用在哪里：`dmesg -T | grep -i oom`、容器上限、下次运行时用 `%memory`；减少 worker 数或 "
-                "batch 大小。",
+                "See what needed the memory: `dmesg -T | grep -i oom`, the container's limit, `%memory` in the "
+                "next run; fewer workers, smaller batches."
             ),
             save,
         ]
     if ending.signal == "SIGBUS":
         return [
-            text(
-                "See `df -h /dev/shm`; start the container with --shm-size=8g or --ipc=host.",
-                "查看 `df -h /dev/shm`；以 --shm-size=8g 或 --ipc=host 启动容器。",
-            ),
+            text("See `df -h /dev/shm`; start the container with --shm-size=8g or --ipc=host."),
             save,
         ]
     if isinstance(ending.signal, str):
         return [
             look,
-            text(
-                "Run again with `python -X faulthandler` for a stack at the crash.",
-                "用 `python -X faulthandler` 重新运行以获得崩溃时的调用栈。",
-            ),
+            text("Run again with `python -X faulthandler` for a stack at the crash."),
             save,
         ]
     return [look, save]
@@ -311,38 +277,28 @@ def _left(case: Case, finished: Sequence[View]) -> Hit:
     """With exit status 0: no launcher sees a failure, and yet the others count on it."""
     ranks = [v.rank for v in finished]
     steps = [v.pace.optimizer_step for v in case.views if v.pace is not None and v.pace.optimizer_step is not None]
-    counted = (
-        [text(f"the others are at optimizer step {max(steps)}", f"其余 rank 处于优化器第 {max(steps)} 步")]
-        if steps
-        else []
-    )
+    counted = [text("the others are at optimizer step {steps}", steps=max(steps))] if steps else []
     finding = Finding(
         "rank_ended",
         "critical",
         text(
-            f"{ranks_words(ranks).capitalize()} left with exit status 0 while others still wait for it",
-            f"{ranks_words(ranks)} 以退出状态 0 离开，而其余 rank 仍在等它",
+            "{ranks} left with exit status 0 while others still wait for it",
+            ranks=ranks_words(ranks).capitalize(),
+            ranks2=ranks_words(ranks),
         ),
         rank_subjects(ranks),
         None,
         [*(line for v in finished[:4] for line in _evidence(v)), *counted, *case.others_wait(ranks)],
         text(
-            "It had nothing left to do: its share of the data is shorter, or it returned early. A launcher takes "
-            "that for success and goes on waiting.",
-            "它已无事可做：其数据份额较短，或提前返回。启动器将其视为成功并继续等待。",
+            "It had nothing left to do: its share of the data is shorter, or it returned early. A launcher "
+            "takes that for success and goes on waiting."
         ),
         [
             text(
                 "Give every rank the same number of batches (DistributedSampler, drop_last=True; with DDP: `with "
-                "model.join():`), and let none "
-                "return before the last collective.",
-                "让每个 rank 的 batch 数相同（DistributedSampler、drop_last=True；DDP 可用 `with model.join():`），"
-                "并确保没有 rank 在最后一次集合通信之前返回。",
+                "model.join():`), and let none return before the last collective."
             ),
-            text(
-                "Look at the last lines of its log: what did it find finished?",
-                "查看其日志最后几行：它认为什么已经完成？",
-            ),
+            text("Look at the last lines of its log: what did it find finished?"),
         ],
         reference="https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html",
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...language import text
+from ...language import either, text
 from ...model import Finding, Joining, MeetingPoint, NotAvailable, RankEvidence, Socket, rank_subjects
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
@@ -135,7 +135,7 @@ def hit(
     finding = Finding(
         code="init_incomplete",
         severity="critical",
-        title=text(title[:1].upper() + title[1:], title),
+        title=either(title[:1].upper() + title[1:], title),
         who=rank_subjects(blamed),
         where=where or place(of_blamed.view.now.frame),
         evidence=[*evidence, *_waits(joiners), *_told_words(joiners)],
@@ -155,8 +155,11 @@ def _waits(joining: Sequence[Joiner]) -> list[str]:
         at, stage = short_place(same[0].view.now.frame), _stage_words(same[0])
         found.append(
             text(
-                f"{which} {'waits' if one else 'wait'} in init_process_group, {stage}, at {at}",
-                f"{which} 在 init_process_group 中等待：{stage}，位于 {at}",
+                "{which} {value} in init_process_group, {stage}, at {at}",
+                which=which,
+                value="waits" if one else "wait",
+                stage=stage,
+                at=at,
             )
         )
     return found
@@ -164,10 +167,10 @@ def _waits(joining: Sequence[Joiner]) -> list[str]:
 
 def _stage_words(joiner: Joiner) -> str:
     if joiner.stage == "mesh":
-        return text("past the store, for the other ranks", "已连上 store，等待其他 rank")
+        return text("past the store, for the other ranks")
     if joiner.link == "connected":
-        return text("at the store, for all to come there", "已连上 store，等待所有 rank 到齐")
-    return text("on the way to the job's store", "尚未连上任务的 store")
+        return text("at the store, for all to come there")
+    return text("on the way to the job's store")
 
 
 def _told_words(joiners: Sequence[Joiner]) -> list[str]:
@@ -176,16 +179,20 @@ def _told_words(joiners: Sequence[Joiner]) -> list[str]:
     for same in alike(joiners, lambda j: (j.meets_at, j.told.world_size, j.told.timeout_s, j.told.backend))[:4]:
         told = same[0].told
         parts = [
-            text(f"meet at {told.address}:{told.port}", f"会合地址 {told.address}:{told.port}"),
-            text(f"{told.world_size} ranks", f"共 {told.world_size} 个 rank"),
+            text("meet at {address}:{port}", address=told.address, port=told.port),
+            text("{world_size} ranks", world_size=told.world_size),
         ]
         if told.backend and told.backend != "undefined":
             parts.append(told.backend)
         if told.timeout_s is not None:
-            parts.append(text(f"time-out {time_words(told.timeout_s)}", f"超时 {time_words(told.timeout_s)}"))
+            parts.append(text("time-out {timeout_s}", timeout_s=time_words(told.timeout_s)))
         which = ranks_words(j.rank for j in same)
         verb = "were" if len(same) > 1 else "was"
-        found.append(text(f"{which} {verb} told: {', '.join(parts)}", f"{which} 得到的设置：{'，'.join(parts)}"))
+        found.append(
+            text(
+                "{which} {verb} told: {parts}", which=which, verb=verb, parts=", ".join(parts), parts2="，".join(parts)
+            )
+        )
     return found
 
 
@@ -199,10 +206,10 @@ def outcome(joiner: Joiner) -> str:
         "filtered" if joiner.link == "connecting" else joiner.point.state if joiner.point is not None else "not known"
     )
     said = {
-        "unresolved": text(": the name does not resolve", "：主机名无法解析"),
-        "refused": text(": nobody listens there", "：该处无人监听"),
-        "filtered": text(": no answer from there", "：对方没有应答"),
-        "unreachable": text(": there is no route to it", "：没有到达的路由"),
+        "unresolved": text(": the name does not resolve"),
+        "refused": text(": nobody listens there"),
+        "filtered": text(": no answer from there"),
+        "unreachable": text(": there is no route to it"),
     }
     return said.get(state, "")
 
@@ -213,37 +220,32 @@ def point_words(joiners: Sequence[Joiner]) -> list[str]:
     for point in dict.fromkeys(j.point for j in joiners if j.point is not None):
         name = f"{point.address}:{point.port}"
         if not point.addresses:
-            found.append(text(f"{point.address} does not resolve", f"{point.address} 无法解析"))
+            found.append(text("{address} does not resolve", address=point.address))
         elif point.state == "open" and point.holder_pid is not None:
-            found.append(text(f"{holder_words(point)} listens at {name}", f"{holder_words(point)} 正在监听 {name}"))
+            found.append(text("{holder_words} listens at {name}", holder_words=holder_words(point), name=name))
         else:
             seen = {
-                "open": text("somebody listens", "有进程在监听"),
-                "refused": text("nobody listens", "无人监听"),
-                "filtered": text("no answer", "没有应答"),
-                "unreachable": text("no route", "没有路由"),
-            }.get(point.state, text("not known", "未知"))
-            own = text(", an address of this host", "，本机地址") if point.local else ""
-            found.append(text(f"at {name}{own}: {seen}", f"{name}{own}：{seen}"))
+                "open": text("somebody listens"),
+                "refused": text("nobody listens"),
+                "filtered": text("no answer"),
+                "unreachable": text("no route"),
+            }.get(point.state, text("not known"))
+            own = text(", an address of this host") if point.local else ""
+            found.append(text("at {name}{own}: {seen}", name=name, own=own, seen=seen))
     for joiner in joiners:
         if joiner.link == "connecting":
-            found.append(
-                text(
-                    f"rank {joiner.rank}'s connection is in state SYN_SENT: asked, not answered",
-                    f"rank {joiner.rank} 的连接处于 SYN_SENT：已发出请求，无应答",
-                )
-            )
+            found.append(text("rank {rank}'s connection is in state SYN_SENT: asked, not answered", rank=joiner.rank))
     return found[:8]
 
 
 def holder_words(point: MeetingPoint) -> str:
     command = command_words(point.holder_command)
-    return text(f"process {point.holder_pid} (`{command}`)", f"进程 {point.holder_pid}（`{command}`）")
+    return text("process {holder_pid} (`{command}`)", holder_pid=point.holder_pid, command=command)
 
 
 def preflight(joiner: Joiner) -> str:
     command = f"%nccl_check --preflight --master-addr {joiner.told.address} --master-port {joiner.told.port}"
-    return text(f"From each host: `{command}`.", f"在每台主机上执行：`{command}`。")
+    return text("From each host: `{command}`.", command=command)
 
 
 def interfaces(rank: RankEvidence) -> list[str]:

@@ -110,15 +110,14 @@ def _worker_stuck(case: Case, view: View, stuck: Sequence[Worker], workers: Sequ
     at = short_place(first.seen.frame)
     pids = ", ".join(str(w.pid) for w in stuck)
     idle = [str(w.pid) for w in workers if w.idle]
-    others = (
-        [text(f"its other workers have nothing to do: {', '.join(idle)}", f"其余 worker 空闲：{', '.join(idle)}")]
-        if idle
-        else []
-    )
+    others = [text("its other workers have nothing to do: {idle}", idle=", ".join(idle))] if idle else []
     workers_are = f"worker {pids} is" if len(stuck) == 1 else f"workers {pids} are"
     title = text(
-        f"Rank {view.rank} waits for a batch: its DataLoader {workers_are} stuck at {at}",
-        f"rank {view.rank} 在等待 batch：其 DataLoader worker {pids} 卡在 {at}",
+        "Rank {rank} waits for a batch: its DataLoader {workers_are} stuck at {at}",
+        rank=view.rank,
+        workers_are=workers_are,
+        at=at,
+        pids=pids,
     )
     finding = Finding(
         "dataloader_worker_stuck",
@@ -142,22 +141,12 @@ def _worker_words(case: Case, worker: Worker) -> str:
     window = worker.activity.window_s if worker.activity is not None else 0.0
     on = _on(worker)
     state = worker.activity.state if worker.activity is not None else ""
-    words = text(
-        f"worker {worker.pid} {phrase(worker.seen)} at {case.at(worker.seen)}",
-        f"worker {worker.pid} {phrase(worker.seen)}，位于 {case.at(worker.seen)}",
-    )
+    words = text("worker {pid} {phrase} at {at}", pid=worker.pid, phrase=phrase(worker.seen), at=case.at(worker.seen))
     if on and on not in words:
-        words += text(f", on {on}", f"，对象为 {on}")
+        words += text(", on {on}", on=on)
     if state in ("T", "t"):
-        return words + text(f"; it is stopped (state {state})", f"；它已被停止（状态 {state}）")
-    return (
-        words
-        + text(
-            f"; the same at every look, {window:.1f} s without CPU", f"；每次观察都相同，{window:.1f} 秒内未使用 CPU"
-        )
-        if window
-        else words
-    )
+        return words + text("; it is stopped (state {state})", state=state)
+    return words + text("; the same at every look, {window:.1f} s without CPU", window=window) if window else words
 
 
 def _parent_holds(case: Case, view: View, worker: Worker) -> list[str]:
@@ -172,11 +161,12 @@ def _parent_holds(case: Case, view: View, worker: Worker) -> list[str]:
             if line is not None and held is not None and set(line.takes) & set(held.within):
                 return [
                     text(
-                        f"in rank {view.rank} itself, thread {thread.name} holds {line.takes[0]} at "
-                        f"{short_place(f)}: the worker was forked with "
+                        "in rank {rank} itself, thread {name} holds {takes} at {short_place}: the worker was forked with "
                         "the lock taken, and nobody in the worker can release it",
-                        f"在 rank {view.rank} 自身中，线程 {thread.name} 在 {short_place(f)} 持有 {line.takes[0]}："
-                        "worker 在锁被占用时 fork 出来，其中无人能释放它",
+                        rank=view.rank,
+                        name=thread.name,
+                        takes=line.takes[0],
+                        short_place=short_place(f),
                     )
                 ]
     return []
@@ -184,72 +174,55 @@ def _parent_holds(case: Case, view: View, worker: Worker) -> list[str]:
 
 def _cause(worker: Worker) -> str:
     if _for_good(worker):
-        return text("The worker has been stopped by a signal or a debugger.", "该 worker 已被信号或调试器停止。")
+        return text("The worker has been stopped by a signal or a debugger.")
     causes = {
         "file": text(
-            "The file does not come: a network file system that does not answer, a pipe that nobody fills, or a "
-            "lock on it.",
-            "文件读取没有返回：网络文件系统无响应、管道无人写入，或文件被锁定。",
+            "The file does not come: a network file system that does not answer, a pipe that nobody fills, "
+            "or a lock on it."
         ),
-        "network": text(
-            "The server took the request and does not answer, and the request has no time-out.",
-            "服务器接受了请求但没有应答，且请求没有设置超时。",
-        ),
+        "network": text("The server took the request and does not answer, and the request has no time-out."),
         "lock": text(
-            "The lock is never released in the worker; most often it was held by another thread of the parent when "
-            "the worker was forked.",
-            "该锁在 worker 中永远不会被释放；最常见的原因是 fork 时父进程的另一个线程持有它。",
+            "The lock is never released in the worker; most often it was held by another thread of the "
+            "parent when the worker was forked."
         ),
-        "process": text(
-            "It waits for a process of its own that has died or is stuck itself.",
-            "它在等待自己的子进程，而该子进程已死亡或自身卡住。",
-        ),
+        "process": text("It waits for a process of its own that has died or is stuck itself."),
     }
     kind = {"pipe": "file", "native": "lock", "child": "process"}.get(worker.seen.kind, worker.seen.kind)
     return causes.get(
         kind,
-        text(
-            "The dataset's code in the worker waits for something that does not come.",
-            "worker 中的数据集代码在等待不会到来的东西。",
-        ),
+        text("The dataset's code in the worker waits for something that does not come."),
     )
 
 
 def _next_steps(case: Case, view: View, worker: Worker) -> list[str]:
     at, on = short_place(worker.seen.frame), _on(worker)
     if _for_good(worker):
-        return [text(f"Let it go on: kill -CONT {worker.pid}", f"让它继续：kill -CONT {worker.pid}")]
+        return [text("Let it go on: kill -CONT {pid}", pid=worker.pid)]
     first = {
-        "file": text(
-            f"Check {on or 'the file'} and its mount (`ls -l`, `df`, `mount`).",
-            f"检查 {on or '该文件'} 及其挂载点（`ls -l`、`df`、`mount`）。",
-        ),
+        "file": text("Check {on} and its mount (`ls -l`, `df`, `mount`).", on=on or text("the file")),
         "network": text(
-            f"Check the server behind {on or 'the connection'}; put a time-out on the request at {at}.",
-            f"检查 {on or '该连接'} 对端的服务器；在 {at} 的请求上设置超时。",
+            "Check the server behind {on}; put a time-out on the request at {at}.",
+            on=on or text("the connection"),
+            at=at,
         ),
         "lock": text(
-            "Create the lock in the worker (worker_init_fn), or use multiprocessing_context='spawn' or 'forkserver' "
-            "for the DataLoader.",
-            "在 worker 内创建锁（worker_init_fn），或为 DataLoader 使用 multiprocessing_context='spawn' 或 "
-            "'forkserver'。",
+            "Create the lock in the worker (worker_init_fn), or use multiprocessing_context='spawn' or "
+            "'forkserver' for the DataLoader."
         ),
     }.get(
         {"native": "lock", "pipe": "file"}.get(worker.seen.kind, worker.seen.kind),
-        text(f"Look at what {at} waits for.", f"查看 {at} 在等待什么。"),
+        text("Look at what {at} waits for.", at=at),
     )
     return [
         first,
         text(
-            "Give the DataLoader timeout=60: then such a wait ends in an exception that names the worker, instead "
-            "of a hang.",
-            "为 DataLoader 设置 timeout=60：这样的等待会以指明 worker 的异常结束，而不是挂起。",
+            "Give the DataLoader timeout=60: then such a wait ends in an exception that names the worker, "
+            "instead of a hang."
         ),
         text(
-            f"To end this run cleanly: kill {worker.pid}; rank {view.rank} then raises 'DataLoader worker exited "
-            "unexpectedly'.",
-            f"要干净地结束本次运行：kill {worker.pid}；rank {view.rank} 随后会抛出 'DataLoader worker exited "
-            "unexpectedly'。",
+            "To end this run cleanly: kill {pid}; rank {rank} then raises 'DataLoader worker exited unexpectedly'.",
+            pid=worker.pid,
+            rank=view.rank,
         ),
     ]
 
@@ -258,53 +231,34 @@ def _waits(case: Case, view: View, workers: Sequence[Worker]) -> Hit:
     """No worker is stuck: all idle (a batch was lost), slow, or none is seen."""
     working = [w for w in workers if not w.idle]
     if workers and not working:
-        said = text(
-            "all its workers are idle: the batch that it waits for is in nobody's hands",
-            "其所有 worker 都空闲：它等待的 batch 不在任何 worker 手中",
-        )
+        said = text("all its workers are idle: the batch that it waits for is in nobody's hands")
         cause = text(
-            "A batch got lost on its way: a worker was replaced or killed, the pin-memory thread ended, or an index "
-            "queue was filled by another process.",
-            "batch 在途中丢失：worker 被替换或杀死、pin-memory 线程已结束，或索引队列被其他进程写入。",
+            "A batch got lost on its way: a worker was replaced or killed, the pin-memory thread ended, or "
+            "an index queue was filled by another process."
         )
     elif workers:
-        said = text(
-            f"{len(working)} of its {len(workers)} workers are at work on it",
-            f"其 {len(workers)} 个 worker 中有 {len(working)} 个正在处理",
-        )
-        cause = text("The workers get on, slower than the training needs.", "worker 在推进，但慢于训练所需。")
+        said = text("{count} of its {count2} workers are at work on it", count=len(working), count2=len(workers))
+        cause = text("The workers get on, slower than the training needs.")
     else:
-        said = text("no worker process is to be seen", "看不到任何 worker 进程")
-        cause = text(
-            "Its workers have ended, or run where we cannot look.", "其 worker 已结束，或运行在我们无法查看之处。"
-        )
+        said = text("no worker process is to be seen")
+        cause = text("Its workers have ended, or run where we cannot look.")
     where = working[0].seen.frame if working and working[0].seen.frame else view.now.frame
     slow = bool(working)
     finding = Finding(
         "dataloader_wait",
         "warning" if slow else "critical",
-        text(
-            f"Rank {view.rank} waits for the next batch from its DataLoader",
-            f"rank {view.rank} 在等待 DataLoader 的下一个 batch",
-        ),
+        text("Rank {rank} waits for the next batch from its DataLoader", rank=view.rank),
         (*rank_subjects([view.rank]), *(Subject("loader_worker", w.pid) for w in working[:8])),
         place(where),
         [said, *(_slow_words(case, w) for w in working[:4]), *_shm(case, view), *case.others_wait([view.rank])],
         cause,
         [
-            text(
-                "More workers (num_workers), persistent_workers=True, prefetch_factor, or cheaper work per sample.",
-                "增加 num_workers，使用 persistent_workers=True、prefetch_factor，或降低单个样本的处理开销。",
-            )
+            text("More workers (num_workers), persistent_workers=True, prefetch_factor, or cheaper work per sample.")
             if slow
             else text(
-                "See `df -h /dev/shm` and the rank's log for a worker that was killed; restart from a checkpoint.",
-                "查看 `df -h /dev/shm` 以及日志中是否有 worker 被杀；从检查点重启。",
+                "See `df -h /dev/shm` and the rank's log for a worker that was killed; restart from a checkpoint."
             ),
-            text(
-                "Give the DataLoader timeout=60, so that a lost batch becomes an exception.",
-                "为 DataLoader 设置 timeout=60，使丢失的 batch 变为异常。",
-            ),
+            text("Give the DataLoader timeout=60, so that a lost batch becomes an exception."),
         ],
         confidence="medium",
     )
@@ -314,8 +268,11 @@ def _waits(case: Case, view: View, workers: Sequence[Worker]) -> Hit:
 def _slow_words(case: Case, worker: Worker) -> str:
     share = worker.activity.cpu_share if worker.activity is not None else 0.0
     return text(
-        f"worker {worker.pid} {phrase(worker.seen)} at {case.at(worker.seen)}, {share:.0%} of a CPU",
-        f"worker {worker.pid} {phrase(worker.seen)}，位于 {case.at(worker.seen)}，占用 {share:.0%} CPU",
+        "worker {pid} {phrase} at {at}, {share:.0%} of a CPU",
+        pid=worker.pid,
+        phrase=phrase(worker.seen),
+        at=case.at(worker.seen),
+        share=share,
     )
 
 
@@ -323,5 +280,5 @@ def _shm(case: Case, view: View) -> list[str]:
     for host in case.evidence.hosts:
         free = host.shm_free_bytes
         if host.name == view.evidence.host and not isinstance(free, NotAvailable) and free < 64 * 2**20:
-            return [text(f"/dev/shm has {free / 2**20:.0f} MiB left", f"/dev/shm 仅剩 {free / 2**20:.0f} MiB")]
+            return [text("/dev/shm has {free:.0f} MiB left", free=free / 2**20)]
     return []

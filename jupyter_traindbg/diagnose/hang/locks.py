@@ -124,9 +124,8 @@ def _deadlock(case: Case, view: View, ring: Sequence[ThreadLocks]) -> Hit:
         sure=sure,
         steps=[
             text(
-                "This run cannot go on: save it with `traindbg checkpoint TARGET DIR`, then restart with the mended "
-                "code.",
-                "本次运行无法继续：用 `traindbg checkpoint TARGET DIR` 保存后，用修改后的代码重启。",
+                "This run cannot go on: save it with `traindbg checkpoint TARGET DIR`, then restart with the "
+                "mended code."
             )
         ],
     )
@@ -135,42 +134,42 @@ def _deadlock(case: Case, view: View, ring: Sequence[ThreadLocks]) -> Hit:
 
 def _by_name() -> str:
     return text(
-        "who holds what is read from the source, by the names of the locks: two of the same name would be taken for one",
-        "谁持有哪个锁是按锁的名称从源码中读出的：同名的两个锁会被视为同一个",
+        "who holds what is read from the source, by the names of the locks: two of the same name would be taken for one"
     )
 
 
 def _lock_wait(case: Case, view: View, mine: ThreadLocks, threads: Sequence[ThreadLocks]) -> Hit:
     holder = next((t for t in threads if t is not mine and _same(mine.waits, t.holds)), None)
-    lock = mine.waits[0][1] if mine.waits else text("a lock", "一个锁")
+    lock = mine.waits[0][1] if mine.waits else text("a lock")
     if holder is not None:
         title = text(
-            f"Rank {view.rank} waits for {lock}, held by its {_named(holder)} at {short_place(holder.seen.frame)}",
-            f"rank {view.rank} 在等待 {lock}，它由 {_named(holder)} 持有，位于 {short_place(holder.seen.frame)}",
+            "Rank {rank} waits for {lock}, held by its {named} at {short_place}",
+            rank=view.rank,
+            lock=lock,
+            named=_named(holder),
+            short_place=short_place(holder.seen.frame),
         )
         held = [_thread_words(case, holder, [mine])]
         step = text(
-            f"Let {_named(holder)} finish or give up: put a time-out on what it does at "
-            f"{short_place(holder.seen.frame)}, outside of the lock.",
-            f"让 {_named(holder)} 完成或放弃：给它在 {short_place(holder.seen.frame)} 的操作加上超时，并移到锁外执行。",
+            "Let {named} finish or give up: put a time-out on what it does at {short_place}, outside of the lock.",
+            named=_named(holder),
+            short_place=short_place(holder.seen.frame),
         )
     else:
         title = text(
-            f"Rank {view.rank} waits for {lock} at {short_place(view.now.frame)}",
-            f"rank {view.rank} 在 {short_place(view.now.frame)} 等待 {lock}",
+            "Rank {rank} waits for {lock} at {short_place}",
+            rank=view.rank,
+            lock=lock,
+            short_place=short_place(view.now.frame),
         )
         others = [t for t in threads if t is not mine and t.seen.users is not None]
         held = [
-            text(
-                "who holds it cannot be seen: no other thread stands inside a `with` of it",
-                "无法看出谁持有它：没有其他线程处于它的 `with` 之内",
-            ),
+            text("who holds it cannot be seen: no other thread stands inside a `with` of it"),
             *(_thread_words(case, t) for t in others[:4]),
         ]
         step = text(
-            "Look for a path that takes this lock and leaves without releasing it (an exception after acquire(), a "
-            "fork, a thread that has ended).",
-            "查找获取该锁却未释放的路径（acquire() 之后抛出异常、fork、已结束的线程）。",
+            "Look for a path that takes this lock and leaves without releasing it (an exception after "
+            "acquire(), a fork, a thread that has ended)."
         )
     finding = Finding(
         "lock_wait",
@@ -179,13 +178,10 @@ def _lock_wait(case: Case, view: View, mine: ThreadLocks, threads: Sequence[Thre
         rank_subjects([view.rank]),
         place(view.now.frame),
         [_thread_words(case, mine), *held, *case.others_wait([view.rank])],
-        text("The training thread cannot go on before the lock is released.", "训练线程在锁被释放之前无法继续。"),
+        text("The training thread cannot go on before the lock is released."),
         [
             step,
-            text(
-                "Use `with lock:`, and lock.acquire(timeout=...) where a wait must not last.",
-                "使用 `with lock:`；不应长时间等待之处使用 lock.acquire(timeout=...)。",
-            ),
+            text("Use `with lock:`, and lock.acquire(timeout=...) where a wait must not last."),
         ],
         confidence="high" if holder is not None else "medium",
     )
@@ -194,17 +190,15 @@ def _lock_wait(case: Case, view: View, mine: ThreadLocks, threads: Sequence[Thre
 
 def _named(one: ThreadLocks) -> str:
     if one.thread.training:
-        return text("the training thread", "训练线程")
-    return text(f"thread {one.thread.name}", f"线程 {one.thread.name}")
+        return text("the training thread")
+    return text("thread {name}", name=one.thread.name)
 
 
 def _thread_words(case: Case, one: ThreadLocks, waiters: Sequence[ThreadLocks] = ()) -> str:
     """What a thread does, and which locks it holds of those that `waiters` wait for."""
     wanted = [lock for waiter in waiters for lock in waiter.waits]
     holds = ", ".join(dict.fromkeys(held[1] for held in one.holds if any(_one_lock(lock, held) for lock in wanted)))
-    keeps = text(f", holding {holds}", f"，持有 {holds}") if holds else ""
+    keeps = text(", holding {holds}", holds=holds) if holds else ""
     waits = ", ".join(name for _, name in one.waits)
-    does = text(f"waits for {waits}", f"等待 {waits}") if waits else phrase(one.seen)
-    return text(
-        f"{_named(one)} {does} at {case.at(one.seen)}{keeps}", f"{_named(one)} {does}，位于 {case.at(one.seen)}{keeps}"
-    )
+    does = text("waits for {waits}", waits=waits) if waits else phrase(one.seen)
+    return text("{named} {does} at {at}{keeps}", named=_named(one), does=does, at=case.at(one.seen), keeps=keeps)

@@ -28,21 +28,15 @@ def duplicates(case: Case, joiners: Sequence[Joiner]) -> Hit | None:
         joiners,
         blamed,
         title=text(
-            f"{len(twins)} processes all join as rank {number} (pids {pids})",
-            f"{len(twins)} 个进程都以 rank {number} 加入（pid {pids}）",
+            "{count} processes all join as rank {number} (pids {pids})", count=len(twins), number=number, pids=pids
         ),
-        evidence=[text(f"nobody joins as {ranks_words(absent)}", f"没有进程以 {ranks_words(absent)} 加入")]
-        if absent
-        else [],
+        evidence=[text("nobody joins as {absent}", absent=ranks_words(absent))] if absent else [],
         cause=text(
-            "Each process must have a rank of its own. Over several hosts LOCAL_RANK repeats on each of them; RANK does not.",
-            "每个进程的 rank 必须唯一。多机时 LOCAL_RANK 在每台机器上重复，RANK 才是全局唯一的。",
+            "Each process must have a rank of its own. Over several hosts LOCAL_RANK repeats on each of "
+            "them; RANK does not."
         ),
         next_steps=[
-            text(
-                'Leave `rank=` out of init_process_group, so that RANK counts, or pass int(os.environ["RANK"]).',
-                '不要给 init_process_group 传 `rank=`（使用 RANK），或传 int(os.environ["RANK"])。',
-            )
+            text('Leave `rank=` out of init_process_group, so that RANK counts, or pass int(os.environ["RANK"]).')
         ],
     )
 
@@ -59,16 +53,16 @@ def unlike_world_sizes(case: Case, joiners: Sequence[Joiner]) -> Hit | None:
         joiners,
         blamed,
         title=text(
-            f"{ranks_words(blamed)} {verb} {wrong[0].told.world_size} ranks, the others {right[0].told.world_size}",
-            f"{ranks_words(blamed)} 期望 {wrong[0].told.world_size} 个 rank，其他 rank 期望 {right[0].told.world_size} 个",
+            "{blamed} {verb} {world_size} ranks, the others {world_size2}",
+            blamed=ranks_words(blamed),
+            verb=verb,
+            world_size=wrong[0].told.world_size,
+            world_size2=right[0].told.world_size,
         ),
         evidence=[],
-        cause=text("All ranks must be given the same world size.", "所有 rank 的 world size 必须一致。"),
+        cause=text("All ranks must be given the same world size."),
         next_steps=[
-            text(
-                "Leave `world_size=` out of init_process_group, so that WORLD_SIZE from the launcher counts.",
-                "不要给 init_process_group 传 `world_size=`，使用启动器设置的 WORLD_SIZE。",
-            )
+            text("Leave `world_size=` out of init_process_group, so that WORLD_SIZE from the launcher counts.")
         ],
     )
 
@@ -89,18 +83,17 @@ def never_came(case: Case, joiners: Sequence[Joiner]) -> Hit | None:
         joiners,
         absent,
         title=text(
-            f"{ranks_words(absent)} never came: {len(joiners)} of {size} ranks wait in init_process_group",
-            f"{ranks_words(absent)} 从未加入：{size} 个 rank 中有 {len(joiners)} 个在 init_process_group 中等待",
+            "{absent} never came: {count} of {size} ranks wait in init_process_group",
+            absent=ranks_words(absent),
+            count=len(joiners),
+            size=size,
         ),
         evidence=[*point_words([j for j in joiners if j.stage == "store"][:1]), *_gpus(case)],
-        cause=text(
-            "init_process_group returns when all ranks of the world are there, and not before.",
-            "init_process_group 要等到全部 rank 都加入才会返回。",
-        ),
+        cause=text("init_process_group returns when all ranks of the world are there, and not before."),
         next_steps=[
             text(
-                "Start them, or make the world size what was started. See their log: they may have ended before they joined.",
-                "启动缺少的 rank，或把 world size 改为实际启动的数量；查看它们的日志，可能在加入前就已退出。",
+                "Start them, or make the world size what was started. See their log: they may have ended before "
+                "they joined."
             ),
             preflight(joiners[0]),
         ],
@@ -109,7 +102,7 @@ def never_came(case: Case, joiners: Sequence[Joiner]) -> Hit | None:
 
 def _gpus(case: Case) -> list[str]:
     gpus = next((h.gpus for h in case.evidence.hosts if isinstance(h.gpus, int)), None)
-    return [] if gpus is None else [text(f"this host has {gpus} GPUs", f"本机有 {gpus} 块 GPU")]
+    return [] if gpus is None else [text("this host has {gpus} GPUs", gpus=gpus)]
 
 
 def _not_from_other_hosts(joiners: Sequence[Joiner], size: int, absent: Sequence[int]) -> Hit:
@@ -118,18 +111,20 @@ def _not_from_other_hosts(joiners: Sequence[Joiner], size: int, absent: Sequence
         joiners,
         absent,
         title=text(
-            f"{ranks_words(absent)} of other hosts have not come: {len(joiners)} of {size} ranks wait for them here",
-            f"其他主机上的 {ranks_words(absent)} 尚未加入：本机 {len(joiners)} 个 rank（共 {size} 个）在 init_process_group 中等待",
+            "{absent} of other hosts have not come: {count} of {size} ranks wait for them here",
+            absent=ranks_words(absent),
+            count=len(joiners),
+            size=size,
         ),
         evidence=point_words([j for j in joiners if j.stage == "store"][:1]),
         cause=text(
-            "The ranks of this host are all there. The others were not started, have failed, or look for the job at another address.",
-            "本机的 rank 都已就绪；其他主机上的 rank 未启动、已失败，或连向了别的地址。",
+            "The ranks of this host are all there. The others were not started, have failed, or look for the "
+            "job at another address."
         ),
         next_steps=[
             text(
-                "See on those hosts whether the job runs there and what it waits for: `traindbg targets`, then `traindbg diagnose`.",
-                "在那些主机上检查任务是否已启动、在等什么：`traindbg targets`，然后 `traindbg diagnose`。",
+                "See on those hosts whether the job runs there and what it waits for: `traindbg targets`, then "
+                "`traindbg diagnose`."
             ),
             preflight(joiners[0]),
         ],
@@ -143,20 +138,16 @@ def _world_size_too_big(joiners: Sequence[Joiner], size: int, started: int, abse
         joiners,
         absent,
         title=text(
-            f"The world size is {size}, but {started} processes were started: {ranks_words(absent)} cannot come",
-            f"world size 为 {size}，但只启动了 {started} 个进程：{ranks_words(absent)} 不可能加入",
+            "The world size is {size}, but {started} processes were started: {absent} cannot come",
+            size=size,
+            started=started,
+            absent=ranks_words(absent),
         ),
-        evidence=[
-            text(f"the launcher started {started} processes on this host", f"启动器在本机启动了 {started} 个进程")
-        ],
-        cause=text(
-            "The program gives init_process_group a world size of its own, or WORLD_SIZE was set by hand.",
-            "程序自行给 init_process_group 传了 world size，或手工设置了 WORLD_SIZE。",
-        ),
+        evidence=[text("the launcher started {started} processes on this host", started=started)],
+        cause=text("The program gives init_process_group a world size of its own, or WORLD_SIZE was set by hand."),
         next_steps=[
             text(
-                f"Start {size} processes (`--nproc-per-node {size}`), or leave `world_size=` to the launcher.",
-                f"启动 {size} 个进程（`--nproc-per-node {size}`），或不要传 `world_size=`。",
+                "Start {size} processes (`--nproc-per-node {size}`), or leave `world_size=` to the launcher.", size=size
             )
         ],
     )
@@ -178,22 +169,17 @@ def not_each_other(case: Case, joiners: Sequence[Joiner]) -> Hit | None:
     return hit(
         joiners,
         blamed,
-        title=text(
-            "The ranks have found the store but cannot reach each other: wrong network interface",
-            "rank 都连上了 store，但彼此无法互连：网络接口不对",
-        ),
-        evidence=[text(f"no answer from {to}", f"{to} 没有应答")] * bool(trying)
-        + [text(f"set: {', '.join(named)}", f"已设置：{', '.join(named)}")] * bool(named),
+        title=text("The ranks have found the store but cannot reach each other: wrong network interface"),
+        evidence=[text("no answer from {to}", to=to)] * bool(trying)
+        + [text("set: {named}", named=", ".join(named))] * bool(named),
         cause=text(
-            "Each rank offers the others the address of one interface. Where that is the loopback or a bridge of containers, "
-            "no other host gets there.",
-            "每个 rank 向其他 rank 提供某个接口的地址；若是回环或容器网桥，其他主机无法访问。",
+            "Each rank offers the others the address of one interface. Where that is the loopback or a "
+            "bridge of containers, no other host gets there."
         ),
         next_steps=[
             text(
-                "Name the interface of the network that the hosts share: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME (`ip -br addr`); "
-                "the host's own name should not resolve to 127.0.1.1.",
-                "用 NCCL_SOCKET_IFNAME、GLOO_SOCKET_IFNAME 指定主机之间共用网络的接口（`ip -br addr`）；主机名不应解析到 127.0.1.1。",
+                "Name the interface of the network that the hosts share: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME "
+                "(`ip -br addr`); the host's own name should not resolve to 127.0.1.1."
             )
         ],
         confidence="high" if trying else "low",

@@ -194,19 +194,15 @@ def work_words(work: Work) -> str:
     """``/ckpt/step-100.pt grew by 3.1 MiB during the look``, ``process 4711 (`gzip -dc shard.gz`) uses 98% of a CPU``: for evidence."""
     amount = f"{work.bytes / 2**20:.1f} MiB" if work.bytes >= 2**17 else f"{work.bytes / 2**10:.0f} KiB"
     if work.kind == "written":
-        return text(f"{work.name} grew by {amount} during the look", f"观察期间 {work.name} 增长了 {amount}")
+        return text("{name} grew by {amount} during the look", name=work.name, amount=amount)
     if work.kind == "read":
-        return text(f"{amount} of {work.name} were read during the look", f"观察期间从 {work.name} 读取了 {amount}")
+        return text("{amount} of {name} were read during the look", amount=amount, name=work.name)
     if work.kind == "flushed":
-        return text(
-            f"{amount} reached the disk below {work.name} during the look",
-            f"观察期间有 {amount} 写入 {work.name} 所在的磁盘",
-        )
+        return text("{amount} reached the disk below {name} during the look", amount=amount, name=work.name)
     share = f"{work.cpu_share:.0%}"
     if work.kind == "thread":
-        return text(f"its thread {work.name} uses {share} of a CPU", f"其线程 {work.name} 占用 {share} CPU")
+        return text("its thread {name} uses {share} of a CPU", name=work.name, share=share)
     command = command_words(work.name)
     return text(
-        f"process {work.pid} (`{command}`) below it uses {share} of a CPU",
-        f"其子进程 {work.pid}（`{command}`）占用 {share} CPU",
+        "process {pid} (`{command}`) below it uses {share} of a CPU", pid=work.pid, command=command, share=share
     )

@@ -73,8 +73,9 @@ def _known_otherwise(case: Case, makers: Sequence[Maker]) -> Hit | None:
         _at_odds(differ),
         [*(rank for sides in differ.values() for ranks in sides.values() for rank in ranks), *_ranks(makers)],
         text(
-            f"The ranks do not make the same process groups in the same order: process group {number} is {', but '.join(told)}",
-            f"各 rank 没有以相同顺序创建相同的进程组：进程组 {number} {'，而'.join(told)}",
+            "The ranks do not make the same process groups in the same order: process group {number} is {told}",
+            number=number,
+            told=text(", but ").join(told),
         ),
         [_making(same) for same in alike(makers, lambda m: (m.name, m.members))],
     )
@@ -104,16 +105,13 @@ def _by_number(case: Case, makers: Sequence[Maker]) -> Mapping[int, Mapping[Memb
 def _known_as(sides: Mapping[Members, Sequence[int]]) -> list[str]:
     """Each side in words; a stranger is told where it fits to none of the others."""
     told = [
-        text(
-            f"that of {ranks_words(members)} for {ranks_words(ranks)}",
-            f"在 {ranks_words(ranks)} 上由 {ranks_words(members)} 组成",
-        )
+        text("that of {members} for {ranks}", members=ranks_words(members), ranks=ranks_words(ranks))
         for members, ranks in sides.items()
         if members
     ]
     alone = [rank for rank in sides.get((), ()) if all(rank in members for members in sides if members)]
     if alone:
-        told.append(text(f"another one for {ranks_words(alone)}", f"在 {ranks_words(alone)} 上是另一个"))
+        told.append(text("another one for {alone}", alone=ranks_words(alone)))
     return told
 
 
@@ -152,10 +150,10 @@ def _counted_otherwise(case: Case, members: Members, names: Sequence[Sequence[Ma
     numbered = all(ms[0].name.isdigit() for ms in names)
     ordered = sorted(names, key=lambda ms: int(ms[0].name)) if numbered else names
     odd, most = min(ordered, key=len), max(ordered, key=len)
-    how = text("other process groups", "不同的进程组")
+    how = text("other process groups")
     if numbered:
         more = int(odd[0].name) > int(most[0].name)
-        how = text("more process groups", "更多的进程组") if more else text("fewer process groups", "更少的进程组")
+        how = text("more process groups") if more else text("fewer process groups")
     blamed = _ranks(odd)
     verb = "has" if len(blamed) == 1 else "have"
     return _hit(
@@ -163,8 +161,11 @@ def _counted_otherwise(case: Case, members: Members, names: Sequence[Sequence[Ma
         blamed,
         [rank for ms in names for rank in _ranks(ms)],
         text(
-            f"{ranks_words(blamed)} {verb} made {how} than the others: that of {ranks_words(members)} never comes about",
-            f"{ranks_words(blamed)} 此前创建了{how}，因此 {ranks_words(members)} 的进程组无法建立",
+            "{blamed} {verb} made {how} than the others: that of {members} never comes about",
+            blamed=ranks_words(blamed),
+            verb=verb,
+            how=how,
+            members=ranks_words(members),
         ),
         [_making(ms) for ms in names],
     )
@@ -193,10 +194,7 @@ def _crossed(case: Case, one: Sequence[Maker], other: Sequence[Maker]) -> Hit:
         case,
         _fewest(sides),
         [*sides[0], *sides[1]],
-        text(
-            f"{_making(one)}, {_making(other)}: each waits for the others",
-            f"{_making(one)}，{_making(other)}：双方互相等待",
-        ),
+        text("{making}, {making2}: each waits for the others", making=_making(one), making2=_making(other)),
         [_making(one), _making(other)],
     )
 
@@ -226,8 +224,10 @@ def _without(case: Case, makers: Sequence[Maker], late: Sequence[View]) -> Hit:
         making if len(making) <= len(others) else others,
         [*making, *others],
         text(
-            f"{_making(makers)}, but {ranks_words(others)} {verb} in a collective instead",
-            f"{_making(makers)}，而 {ranks_words(others)} 在集合通信中等待",
+            "{making}, but {others} {verb} in a collective instead",
+            making=_making(makers),
+            others=ranks_words(others),
+            verb=verb,
         ),
         [_making(makers)],
         code="collective_mismatch",
@@ -242,10 +242,10 @@ def _making(makers: Sequence[Maker]) -> str:
     name, members = makers[0].name, ranks_words(makers[0].members)
     which, at = ranks_words(_ranks(makers)), short_place(makers[0].view.now.frame)
     verb = "waits" if len(makers) == 1 else "wait"
-    group = text(f"process group {name}, of {members},", f"进程组 {name}（{members}）")
+    group = text("process group {name}, of {members},", name=name, members=members)
     if not name.isdigit():
-        group = text(f"a process group of {members}", f"{members} 的进程组")
-    return text(f"{which} {verb} for {group} at {at}", f"{which} 在 {at} 等待{group}建立")
+        group = text("a process group of {members}", members=members)
+    return text("{which} {verb} for {group} at {at}", which=which, verb=verb, group=group, at=at)
 
 
 def _fewest(sides: Sequence[Sequence[int]]) -> list[int]:
@@ -276,10 +276,8 @@ def _hit(
         _cause(local=not any(m.name.isdigit() for m in makers)),
         [
             text(
-                "Make all groups in a loop that is the same on every rank, or by init_device_mesh with one shape: no `if` on the rank "
-                "around it, no order that comes from the rank or from a set.",
-                "在每个 rank 都相同的循环中创建所有进程组，或用形状相同的 init_device_mesh：不要放在按 rank 的 `if` 里，"
-                "顺序不要取决于 rank 或 set。",
+                "Make all groups in a loop that is the same on every rank, or by init_device_mesh with one "
+                "shape: no `if` on the rank around it, no order that comes from the rank or from a set."
             ),
         ],
         reference=REFERENCE,
@@ -296,13 +294,12 @@ def _at(case: Case, makers: Sequence[Maker], blamed: Sequence[int]) -> View:
 def _cause(*, local: bool) -> str:
     if local:
         return text(
-            "With use_local_synchronization=True a group is made by its members alone, and the call returns when all of them have come: "
-            "ranks that make the groups they share in different orders wait for each other.",
-            "使用 use_local_synchronization=True 时，进程组只由其成员创建，全部成员到齐后调用才返回："
-            "以不同顺序创建共有进程组的 rank 会互相等待。",
+            "With use_local_synchronization=True a group is made by its members alone, and the call returns "
+            "when all of them have come: ranks that make the groups they share in different orders wait for "
+            "each other."
         )
     return text(
-        "Every rank has to call new_group for each group, also for those of which it is no member, and in the same order: torch tells "
-        "groups apart by counting the calls, and ranks that count differently do not find each other.",
-        "每个 rank 都必须以相同顺序为每个进程组调用 new_group，即使它不是成员：torch 按调用次数区分进程组，计数不同的 rank 无法会合。",
+        "Every rank has to call new_group for each group, also for those of which it is no member, and "
+        "in the same order: torch tells groups apart by counting the calls, and ranks that count "
+        "differently do not find each other."
     )

@@ -123,6 +123,6 @@ def _explains(root: Hit, symptom: Hit) -> bool:
 def _fold(root: Hit, symptom: Hit) -> Hit:
     """The same verdict brings its evidence along; a symptom is told by its title, its own evidence being what the root's says already."""
     told = symptom.finding
-    new = told.evidence if told.code == root.finding.code else [text(f"so: {told.title}", f"因此：{told.title}")]
+    new = told.evidence if told.code == root.finding.code else [text("so: {title}", title=told.title)]
     evidence = tuple(dict.fromkeys((*root.finding.evidence, *new)))
     return Hit(dataclasses.replace(root.finding, evidence=evidence), root.ranks)

@@ -39,25 +39,17 @@ def _look_there(case: Case, elsewhere: Sequence[View]) -> Hit:
         "collective_not_issued",
         "critical",
         text(
-            f"All ranks on {here} wait: who holds them up is among {words}, which have no process here",
-            f"{here} 上的所有 rank 都在等待：原因在 {words} 之中，它们在本机没有进程",
+            "All ranks on {here} wait: who holds them up is among {words}, which have no process here",
+            here=here,
+            words=words,
         ),
         rank_subjects(ranks),
         None,
         case.others_wait(),
-        text(
-            "They run on other hosts, of which nothing can be seen from here, or have ended.",
-            "它们在其他主机上运行（从本机无法看到），或已经结束。",
-        ),
+        text("They run on other hosts, of which nothing can be seen from here, or have ended."),
         [
-            text(
-                "Run `traindbg diagnose` on each of the other hosts: one of them has the rank that does not wait.",
-                "在其他每台主机上运行 `traindbg diagnose`：其中一台上有不在等待的 rank。",
-            ),
-            text(
-                "Or collect the flight recorder dumps of all hosts and run `traindbg nccl-check DIR`.",
-                "或收集所有主机的飞行记录转储，然后运行 `traindbg nccl-check DIR`。",
-            ),
+            text("Run `traindbg diagnose` on each of the other hosts: one of them has the rank that does not wait."),
+            text("Or collect the flight recorder dumps of all hosts and run `traindbg nccl-check DIR`."),
         ],
         confidence="low",
     )

@@ -185,25 +185,26 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
         "straggler",
         "warning",
         text(
-            f"Rank {slow.rank} takes {seen.ratio:.1f} times as long as the others, which wait for it {seen.lost:.0%} of the time",
-            f"rank {slow.rank} 的耗时是其他 rank 的 {seen.ratio:.1f} 倍，其他 rank 有 {seen.lost:.0%} 的时间在等它",
+            "Rank {rank} takes {ratio:.1f} times as long as the others, which wait for it {lost:.0%} of the time",
+            rank=slow.rank,
+            ratio=seen.ratio,
+            lost=seen.lost,
         ),
         rank_subjects([slow.rank]),
         place(at),
         [
             text(
-                f"between two collectives, over the last {seen.rounds}: rank {slow.rank} works {duration(seen.work_s[slow.rank])}, "
-                f"the others {duration(seen.others_s)} (median)",
-                f"最近 {seen.rounds} 次集合通信之间：rank {slow.rank} 计算 {duration(seen.work_s[slow.rank])}，"
-                f"其他 rank {duration(seen.others_s)}（中位数）",
+                "between two collectives, over the last {rounds}: rank {rank} works {work_s}, the others "
+                "{others_s} (median)",
+                rounds=seen.rounds,
+                rank=slow.rank,
+                work_s=duration(seen.work_s[slow.rank]),
+                others_s=duration(seen.others_s),
             ),
-            text(
-                f"{seen.blame:.0%} of all waiting was for rank {slow.rank}",
-                f"全部等待时间中有 {seen.blame:.0%} 是在等 rank {slow.rank}",
-            ),
+            text("{blame:.0%} of all waiting was for rank {rank}", blame=seen.blame, rank=slow.rank),
             *_gain(slow, seen),
             *([] if part is None else [_part_words(case, slow, part)]),
-            *([] if at is None else [text(f"seen at {case.line(at)}", f"观察到位于 {case.line(at)}")]),
+            *([] if at is None else [text("seen at {line}", line=case.line(at))]),
         ],
         _cause(part),
         _next_steps(part, slow),
@@ -229,8 +230,9 @@ def _gain(slow: View, seen: Arrivals) -> list[str]:
     faster = 1 / (1 - seen.lost)
     return [
         text(
-            f"were rank {slow.rank} as quick as the others, the job would be {faster:.1f} times as fast",
-            f"若 rank {slow.rank} 与其他 rank 一样快，任务速度将是现在的 {faster:.1f} 倍",
+            "were rank {rank} as quick as the others, the job would be {faster:.1f} times as fast",
+            rank=slow.rank,
+            faster=faster,
         )
     ]
 
@@ -250,14 +252,14 @@ def _part(case: Case, slow: View) -> str | None:
 
 def _part_name(part: str) -> str:
     return {
-        "data_wait": text("waiting for data", "等待数据"),
-        "forward": text("forward", "前向"),
-        "before_backward": text("what comes before backward", "反向之前的部分"),
-        "generation": text("generation", "生成"),
-        "evaluation": text("evaluation", "评估"),
-        "saving": text("saving", "保存"),
-        "optimizer": text("the optimizer", "优化器"),
-    }.get(part, text("code outside of forward, backward and optimizer", "前向、反向与优化器之外的代码"))
+        "data_wait": text("waiting for data"),
+        "forward": text("forward"),
+        "before_backward": text("what comes before backward"),
+        "generation": text("generation"),
+        "evaluation": text("evaluation"),
+        "saving": text("saving"),
+        "optimizer": text("the optimizer"),
+    }.get(part, text("code outside of forward, backward and optimizer"))
 
 
 def _part_words(case: Case, slow: View, part: str) -> str:
@@ -265,41 +267,36 @@ def _part_words(case: Case, slow: View, part: str) -> str:
     others = [v.pace.parts.get(part, 0.0) for v in case.views if v is not slow and v.pace is not None and v.pace.parts]
     name, typical = _part_name(part), statistics.median(others)
     return text(
-        f"the difference lies in {name}: {duration(own)} a step, the others {duration(typical)}",
-        f"差别在于{name}：每步 {duration(own)}，其他 rank {duration(typical)}",
+        "the difference lies in {name}: {own} a step, the others {typical}",
+        name=name,
+        own=duration(own),
+        typical=duration(typical),
     )
 
 
 def _cause(part: str | None) -> str:
     if part == "data_wait":
         return text(
-            "Its batches come later: a slower disk or network mount, fewer or busier DataLoader workers, or larger samples.",
-            "它的 batch 来得更晚：磁盘或网络挂载更慢、DataLoader worker 更少或更忙，或样本更大。",
+            "Its batches come later: a slower disk or network mount, fewer or busier DataLoader workers, or "
+            "larger samples."
         )
     return text(
-        "It has more to compute (longer sequences, more experts, work that only this rank does), or a slower processor: a hot or throttled "
-        "GPU, other jobs on its cores.",
-        "它的计算量更大（序列更长、专家更多、只由该 rank 执行的工作），或处理器更慢：GPU 过热降频、核心被其他任务占用。",
+        "It has more to compute (longer sequences, more experts, work that only this rank does), or a "
+        "slower processor: a hot or throttled GPU, other jobs on its cores."
     )
 
 
 def _next_steps(part: str | None, slow: View) -> list[str]:
-    look = text(
-        f"Look at it a few times: `traindbg stacks {slow.pid}`, `traindbg steps {slow.pid}`.",
-        f"多看几次：`traindbg stacks {slow.pid}`、`traindbg steps {slow.pid}`。",
-    )
+    look = text("Look at it a few times: `traindbg stacks {pid}`, `traindbg steps {pid}`.", pid=slow.pid)
     if part == "data_wait":
         return [
             look,
-            text(
-                "Move its data nearer, or give it more workers (num_workers, prefetch_factor).",
-                "把数据放近一些，或增加 worker（num_workers、prefetch_factor）。",
-            ),
+            text("Move its data nearer, or give it more workers (num_workers, prefetch_factor)."),
         ]
     return [
         look,
         text(
-            "Balance the work (batches by length), let all ranks share what one does alone, and compare the GPUs: `traindbg gpu`.",
-            "均衡计算量（按长度组 batch）、把单个 rank 独做的工作分摊，并比较各 GPU：`traindbg gpu`。",
+            "Balance the work (batches by length), let all ranks share what one does alone, and compare the "
+            "GPUs: `traindbg gpu`."
         ),
     ]

@@ -57,24 +57,22 @@ def _ring(case: Case, ring: Sequence[int]) -> Hit:
         "collective_order",
         "critical",
         text(
-            f"{ranks_words(ring).capitalize()} wait for each other in {operation}, round in a ring: none of them "
-            "can begin",
-            f"{ranks_words(ring)} 在 {operation} 中互相等待，形成环：谁都无法先开始",
+            "{ring} wait for each other in {operation}, round in a ring: none of them can begin",
+            ring=ranks_words(ring).capitalize(),
+            operation=operation,
+            ring2=ranks_words(ring),
         ),
         rank_subjects(ring),
         place(views[0].now.frame),
         [*(_waits(case, v) for v in views[:6]), *case.others_wait(ring)],
         text(
-            "Each rank does the same half of the exchange first; a blocking receive ends only when its peer sends, "
-            "and that comes after the "
-            "peer's own receive.",
-            "每个 rank 都先做同一半操作；阻塞的接收要等对端发送才会结束，而对端的发送排在它自己的接收之后。",
+            "Each rank does the same half of the exchange first; a blocking receive ends only when its peer "
+            "sends, and that comes after the peer's own receive."
         ),
         [
             text(
-                "Let half of the ranks send first and the other half receive first, or use batch_isend_irecv, which "
-                "starts both at once.",
-                "让一半 rank 先发送、另一半先接收，或使用同时发起两者的 batch_isend_irecv。",
+                "Let half of the ranks send first and the other half receive first, or use batch_isend_irecv, "
+                "which starts both at once."
             )
         ],
     )
@@ -87,29 +85,31 @@ def _never(case: Case, end: int, late: Sequence[int]) -> Hit:
     direct = [case.by_rank[rank] for rank in late if peer_of(case.by_rank[rank]) == end]
     first = direct[0]
     operation = first.now.operation
-    missing = text("sent", "发送") if operation in ("recv", "irecv") else text("received", "接收")
+    missing = text("sent") if operation in ("recv", "irecv") else text("received")
     finding = Finding(
         "collective_not_issued",
         "critical",
         text(
-            f"Rank {end} has not {missing} what {ranks_words(v.rank for v in direct)} waits for in {operation}, and "
-            "has gone on",
-            f"rank {end} 没有{missing} {ranks_words(v.rank for v in direct)} 在 {operation} 中等待的数据，并已继续执行",
+            "Rank {end} has not {missing} what {rank} waits for in {operation}, and has gone on",
+            end=end,
+            missing=missing,
+            rank=ranks_words(v.rank for v in direct),
+            operation=operation,
         ),
         rank_subjects([end]),
         place(blamed.now.frame),
         [*(_waits(case, v) for v in direct[:4]), *case.others_wait([v.rank for v in direct])],
         text(
             "The two ranks do not make the same number of sends and receives: a branch, or a loop of another "
-            "length, left one out.",
-            "两个 rank 的发送与接收次数不一致：某个分支或长度不同的循环漏掉了一次。",
+            "length, left one out."
         ),
         [
             text(
-                f"Compare what rank {end} does before {short_place(blamed.now.frame)} with "
-                f"{short_place(first.now.frame)} of rank {first.rank}.",
-                f"比较 rank {end} 在 {short_place(blamed.now.frame)} 之前的操作与 rank {first.rank} 的 "
-                f"{short_place(first.now.frame)}。",
+                "Compare what rank {end} does before {short_place} with {short_place2} of rank {rank}.",
+                end=end,
+                short_place=short_place(blamed.now.frame),
+                short_place2=short_place(first.now.frame),
+                rank=first.rank,
             )
         ],
         confidence="high" if len(case.views) > 2 else "medium",
@@ -120,6 +120,9 @@ def _never(case: Case, end: int, late: Sequence[int]) -> Hit:
 def _waits(case: Case, view: View) -> str:
     peer = peer_of(view)
     return text(
-        f"rank {view.rank} waits for rank {peer} in {view.now.operation} at {case.at(view.now)}",
-        f"rank {view.rank} 在 {view.now.operation} 中等待 rank {peer}，位于 {case.at(view.now)}",
+        "rank {rank} waits for rank {peer} in {operation} at {at}",
+        rank=view.rank,
+        peer=peer,
+        operation=view.now.operation,
+        at=case.at(view.now),
     )

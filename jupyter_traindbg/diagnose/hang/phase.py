@@ -41,7 +41,7 @@ def rule(case: Case) -> list[Hit]:
 def in_phase(view: View) -> str:
     """``compiling``, ``in a forward pass, then in its backward pass``: over the looks; empty where nothing is known."""
     told = [phase.words for phase, _ in groupby(map(_phase, view.doings)) if phase is not None]
-    return text(", then ", "，随后").join(dict.fromkeys(told))
+    return text(", then ").join(dict.fromkeys(told))
 
 
 def _phase(seen: Doing) -> phases.Phase | None:
@@ -56,38 +56,31 @@ def _usual(seen: Doing) -> bool:
 def _hit(case: Case, same: Sequence[View]) -> Hit:
     view, ranks = same[0], [v.rank for v in same]
     what, at = in_phase(view), short_place(view.now.frame)
-    does = text(f"is {what}", f"正在{what}") if what else phrase(view.now)
+    does = text("is {what}", what=what) if what else phrase(view.now)
     waited = _waited_s(case)
     finding = Finding(
         "cpu_phase",
         "warning",
         text(
-            f"{ranks_words(ranks).capitalize()} {does} at {at} while the others wait: it gets on, nothing is stuck",
-            f"{ranks_words(ranks)} {does}，位于 {at}，其余 rank 在等待：它在推进，并未卡死",
+            "{ranks} {does} at {at} while the others wait: it gets on, nothing is stuck",
+            ranks=ranks_words(ranks).capitalize(),
+            does=does,
+            at=at,
+            ranks2=ranks_words(ranks),
         ),
         rank_subjects(ranks),
         place(view.now.frame),
         [*(words for v in same[:4] for words in _seen(v)), *case.others_wait(ranks)],
         text(
-            "A long piece of work on some ranks only. The others wait for it in a collective, and their patience "
-            "ends with the time-out of the "
-            "process group (NCCL: 10 minutes by default, gloo: 30).",
-            "只有部分 rank 在做耗时工作。其余 rank 在集合通信中等待，超过进程组超时（NCCL 默认 10 分钟，gloo 默认 "
-            "30 分钟）后任务会失败。",
+            "A long piece of work on some ranks only. The others wait for it in a collective, and their "
+            "patience ends with the time-out of the process group (NCCL: 10 minutes by default, gloo: 30)."
         ),
         [
+            text("Wait; look again later: `traindbg stacks` shows whether it gets on.")
+            + ("" if waited is None else text(" The others have waited for {time} so far.", time=time_words(waited))),
             text(
-                "Wait; look again later: `traindbg stacks` shows whether it gets on."
-                + ("" if waited is None else f" The others have waited for {time_words(waited)} so far."),
-                "等待并稍后再看：`traindbg stacks` 会显示它是否在推进。"
-                + ("" if waited is None else f" 其余 rank 已等待 {time_words(waited)}。"),
-            ),
-            text(
-                "If it takes longer than the time-out: do the work before the job and read its result on all ranks, "
-                "share it out, or raise "
-                "init_process_group(timeout=...).",
-                "若耗时超过超时：在任务之前完成并让所有 rank 读取结果、分摊到各 rank，或增大 "
-                "init_process_group(timeout=...)。",
+                "If it takes longer than the time-out: do the work before the job and read its result on all "
+                "ranks, share it out, or raise init_process_group(timeout=...)."
             ),
         ],
     )
@@ -102,16 +95,17 @@ def _waited_s(case: Case) -> float | None:
 def _seen(view: View) -> list[str]:
     if view.served:
         at, does = short_place(view.now.frame), phrase(view.now)
-        waits = text(f"rank {view.rank} {does} at {at}", f"rank {view.rank} {does}，位于 {at}")
+        waits = text("rank {rank} {does} at {at}", rank=view.rank, does=does, at=at)
         return [waits, *map(work_words, view.served)]
     training = view.training
-    share = (
-        "" if training is None else text(f", {training.cpu_share:.0%} of a CPU", f"，占用 {training.cpu_share:.0%} CPU")
-    )
+    share = "" if training is None else text(", {cpu_share:.0%} of a CPU", cpu_share=training.cpu_share)
     lines = list(dict.fromkeys(short_place(d.frame) for d in view.doings if d.frame is not None))
     return [
         text(
-            f"rank {view.rank} is at {', then '.join(lines[:3])}{share}",
-            f"rank {view.rank} 先后位于 {'、'.join(lines[:3])}{share}",
+            "rank {rank} is at {lines}{share}",
+            rank=view.rank,
+            lines=", then ".join(lines[:3]),
+            share=share,
+            lines2="、".join(lines[:3]),
         )
     ]

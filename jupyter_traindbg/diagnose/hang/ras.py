@@ -40,23 +40,28 @@ def _gone(communicator: RasCommunicator, gone: Sequence[RasRank], number: Mappin
         "rank_ended",
         "critical",
         text(
-            f"NCCL has lost {ranks_words(ranks)}: the process has ended, hangs, or its host cannot be reached",
-            f"NCCL 已失去 {ranks_words(ranks)}：进程已结束、卡死，或其主机无法访问",
+            "NCCL has lost {ranks}: the process has ended, hangs, or its host cannot be reached",
+            ranks=ranks_words(ranks),
         ),
         rank_subjects(ranks),
         None,
         [
             text(
-                f"RAS, communicator {communicator.name}: rank {r.rank} (host {r.host}, pid {r.pid}) is {r.state}",
-                f"RAS，通信器 {communicator.name}：rank {r.rank}（主机 {r.host}，pid {r.pid}）状态为 {r.state}",
+                "RAS, communicator {name}: rank {rank} (host {host}, pid {pid}) is {state}",
+                name=communicator.name,
+                rank=r.rank,
+                host=r.host,
+                pid=r.pid,
+                state=r.state,
             )
             for r in gone[:8]
         ],
-        text("The others wait for it in a collective that cannot end.", "其余 rank 在一个无法结束的集合通信中等待它。"),
+        text("The others wait for it in a collective that cannot end."),
         [
             text(
-                f"Look at that host: `ssh {gone[0].host}`, then `traindbg diagnose {gone[0].pid}`; if the process is gone, see its log.",
-                f"查看该主机：`ssh {gone[0].host}`，然后 `traindbg diagnose {gone[0].pid}`；若进程已不在，查看其日志。",
+                "Look at that host: `ssh {host}`, then `traindbg diagnose {pid}`; if the process is gone, see its log.",
+                host=gone[0].host,
+                pid=gone[0].pid,
             )
         ],
         reference=REFERENCE,
@@ -84,28 +89,20 @@ def _late(
         "collective_not_issued",
         "critical",
         text(
-            f"{ranks_words(late).capitalize()} issued fewer {operation} than the others on communicator {communicator.name}",
-            f"{ranks_words(late)} 在通信器 {communicator.name} 上发起的 {operation} 少于其他 rank",
+            "{late} issued fewer {operation} than the others on communicator {name}",
+            late=ranks_words(late).capitalize(),
+            operation=operation,
+            name=communicator.name,
+            late2=ranks_words(late),
         ),
         rank_subjects(late),
         None,
         [
-            text(
-                f"RAS: rank {rank} has issued {counts[rank]}, the others {most}",
-                f"RAS：rank {rank} 已发起 {counts[rank]} 次，其余为 {most} 次",
-            )
+            text("RAS: rank {rank} has issued {counts}, the others {most}", rank=rank, counts=counts[rank], most=most)
             for rank in late[:8]
         ],
-        text(
-            "It does something else, or has left a call out, while the others wait in it.",
-            "它在做别的事情或漏掉了一次调用，而其余 rank 在其中等待。",
-        ),
-        [
-            text(
-                "Look at what it does: `traindbg stacks` on its host.",
-                "查看它在做什么：在其主机上运行 `traindbg stacks`。",
-            )
-        ],
+        text("It does something else, or has left a call out, while the others wait in it."),
+        [text("Look at what it does: `traindbg stacks` on its host.")],
         reference=REFERENCE,
         confidence="medium",
     )

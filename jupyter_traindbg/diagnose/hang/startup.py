@@ -84,9 +84,7 @@ def _somebody_died(case: Case, joining: Sequence[Joiner]) -> Hit | None:
         for pattern, build in _LAST_WORDS:
             line = next((line for line in reversed(lines) if pattern.search(line)), None)
             if line is not None:
-                said = text(
-                    f"last words of rank {view.rank}: {line.strip()}", f"rank {view.rank} 的最后输出：{line.strip()}"
-                )
+                said = text("last words of rank {rank}: {line}", rank=view.rank, line=line.strip())
                 return build(case, joining, view, said)
     return None
 
@@ -100,24 +98,21 @@ def _port_taken(case: Case, joining: Sequence[Joiner], dead: View, said: str) ->
 def _port_hit(
     joining: Sequence[Joiner], port: int | None, point: MeetingPoint | None, blamed: Sequence[int], more: Sequence[str]
 ) -> Hit:
-    holder = holder_words(point) if point is not None and point.holder_pid else text("another program", "其他程序")
+    holder = holder_words(point) if point is not None and point.holder_pid else text("another program")
     return hit(
         joining,
         blamed,
-        title=text(
-            f"The job cannot begin: port {port} is taken by {holder}", f"任务无法开始：端口 {port} 已被占用（{holder}）"
-        ),
+        title=text("The job cannot begin: port {port} is taken by {holder}", port=port, holder=holder),
         evidence=more,
         cause=text(
-            "The store of a job has to listen at MASTER_PORT. Something else does, often what is left of an earlier run, or another "
-            "job with the same default port.",
-            "任务的 store 必须监听 MASTER_PORT，但该端口已被其他进程占用，常见原因是上次运行的残留进程，或另一个任务用了相同的默认端口。",
+            "The store of a job has to listen at MASTER_PORT. Something else does, often what is left of an "
+            "earlier run, or another job with the same default port."
         ),
         next_steps=[
-            text(f"See who it is: `ss -ltnp 'sport = :{port}'`.", f"查看占用者：`ss -ltnp 'sport = :{port}'`。"),
+            text("See who it is: `ss -ltnp 'sport = :{port}'`.", port=port),
             text(
-                "Stop it if it is a leftover, or start with another --master-port; `torchrun --standalone` finds a free one by itself.",
-                "若是残留进程则结束它，或换一个 --master-port；`torchrun --standalone` 会自动选择空闲端口。",
+                "Stop it if it is a leftover, or start with another --master-port; `torchrun --standalone` finds "
+                "a free one by itself."
             ),
         ],
     )
@@ -125,22 +120,20 @@ def _port_hit(
 
 def _no_interface(case: Case, joining: Sequence[Joiner], dead: View, said: str) -> Hit:
     names = interfaces(dead.evidence)
-    which = ", ".join(names) or text("the interface that was named", "指定的网络接口")
+    which = ", ".join(names) or text("the interface that was named")
     return hit(
         joining,
         [dead.rank],
-        title=text(
-            f"rank {dead.rank} has no such network interface: {which}", f"rank {dead.rank} 上没有该网络接口：{which}"
-        ),
+        title=text("rank {rank} has no such network interface: {which}", rank=dead.rank, which=which),
         evidence=[said],
         cause=text(
-            "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME are find-or-fail. Names differ between machines, and inside containers.",
-            "NCCL_SOCKET_IFNAME 与 GLOO_SOCKET_IFNAME 找不到接口就失败；不同机器和容器内的接口名并不相同。",
+            "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME are find-or-fail. Names differ between machines, and "
+            "inside containers."
         ),
         next_steps=[
             text(
-                "Unset it: the default is right on most machines. Where it is not, take a name from `ip -br addr` on that host.",
-                "先取消该变量：多数机器上默认值就是对的；否则用该主机上 `ip -br addr` 列出的名字。",
+                "Unset it: the default is right on most machines. Where it is not, take a name from `ip -br "
+                "addr` on that host."
             )
         ],
     )
@@ -149,20 +142,18 @@ def _no_interface(case: Case, joining: Sequence[Joiner], dead: View, said: str) 
 def _too_few_gpus(case: Case, joining: Sequence[Joiner], dead: View, said: str) -> Hit:
     gpus = next((h.gpus for h in case.evidence.hosts if isinstance(h.gpus, int)), None)
     here = case.evidence.nproc or len(case.views)
-    have = text("fewer GPUs", "GPU 数不足") if gpus is None else text(f"{gpus} GPUs", f"{gpus} 块 GPU")
+    have = text("fewer GPUs") if gpus is None else text("{gpus} GPUs", gpus=gpus)
     return hit(
         joining,
         [dead.rank],
-        title=text(f"{here} ranks on a machine with {have}", f"一台机器上启动了 {here} 个 rank，但只有 {have}"),
+        title=text("{here} ranks on a machine with {have}", here=here, have=have),
         evidence=[said],
         cause=text(
-            "With NCCL each rank needs a GPU of its own; a local rank beyond the last GPU fails at its first CUDA call.",
-            "使用 NCCL 时每个 rank 需要独占一块 GPU；超出数量的 local rank 在第一次 CUDA 调用时失败。",
+            "With NCCL each rank needs a GPU of its own; a local rank beyond the last GPU fails at its first CUDA call."
         ),
         next_steps=[
             text(
-                "Start as many processes as there are GPUs (`--nproc-per-node gpu`), and look at CUDA_VISIBLE_DEVICES.",
-                "按 GPU 数启动进程（`--nproc-per-node gpu`），并检查 CUDA_VISIBLE_DEVICES。",
+                "Start as many processes as there are GPUs (`--nproc-per-node gpu`), and look at CUDA_VISIBLE_DEVICES."
             )
         ],
     )
@@ -193,19 +184,24 @@ def _different_places(case: Case, joining: Sequence[Joiner]) -> Hit | None:
         joining,
         blamed,
         title=text(
-            f"{ranks_words(blamed)} {verb} for the job at {there}, {others} at {here}{outcome(wrong[0])}",
-            f"{ranks_words(blamed)} 在 {there} 寻找任务，{others} 在 {here}{outcome(wrong[0])}",
+            "{blamed} {verb} for the job at {there}, {others} at {here}{outcome}",
+            blamed=ranks_words(blamed),
+            verb=verb,
+            there=there,
+            others=others,
+            here=here,
+            outcome=outcome(wrong[0]),
         ),
         evidence=point_words(wrong),
         cause=text(
-            "All ranks must be given the same MASTER_ADDR and MASTER_PORT (or --rdzv-endpoint): that of rank 0's host.",
-            "所有 rank 必须使用相同的 MASTER_ADDR 与 MASTER_PORT（或 --rdzv-endpoint），即 rank 0 所在主机的地址。",
+            "All ranks must be given the same MASTER_ADDR and MASTER_PORT (or --rdzv-endpoint): that of rank 0's host."
         ),
         next_steps=[
             text(
-                f'Give {ranks_words(blamed)} the address {here}. Look for an assignment in the code (`os.environ["MASTER_ADDR"] = ...`), '
-                "which wins over the launcher.",
-                f'让 {ranks_words(blamed)} 使用 {here}。检查代码中是否有 `os.environ["MASTER_ADDR"] = ...`，它会覆盖启动器的设置。',
+                "Give {blamed} the address {here}. Look for an assignment in the code "
+                '(`os.environ["MASTER_ADDR"] = ...`), which wins over the launcher.',
+                blamed=ranks_words(blamed),
+                here=here,
             )
         ],
     )
@@ -256,8 +252,10 @@ def _unreachable(case: Case, joining: Sequence[Joiner]) -> Hit | None:
         joining,
         blamed,
         title=text(
-            f"{ranks_words(blamed)} cannot reach the job's store at {at}{outcome(cut_off[0])}",
-            f"{ranks_words(blamed)} 无法连接任务的 store（{at}）{outcome(cut_off[0])}",
+            "{blamed} cannot reach the job's store at {at}{outcome}",
+            blamed=ranks_words(blamed),
+            at=at,
+            outcome=outcome(cut_off[0]),
         ),
         evidence=point_words(cut_off),
         cause=cause,
@@ -267,44 +265,33 @@ def _unreachable(case: Case, joining: Sequence[Joiner]) -> Hit | None:
 
 _REMEDIES: dict[str, Callable[[], tuple[str, str]]] = {
     "unresolved": lambda: (
-        text("No name server and no /etc/hosts knows that name here.", "此处的 DNS 与 /etc/hosts 都无法解析该主机名。"),
+        text("No name server and no /etc/hosts knows that name here."),
         text(
-            "Write the address of rank 0's host as a number, or mend the name: `getent hosts NAME` must answer on every host.",
-            "改用 rank 0 主机的 IP，或修复域名解析：每台主机上 `getent hosts NAME` 都应有结果。",
+            "Write the address of rank 0's host as a number, or mend the name: `getent hosts NAME` must "
+            "answer on every host."
         ),
     ),
     "refused": lambda: (
         text(
-            "The host is there, and nobody listens at that port: a wrong port, a wrong host, or a rank 0 that has ended.",
-            "主机可达，但该端口无人监听：端口或主机写错，或 rank 0 已经退出。",
+            "The host is there, and nobody listens at that port: a wrong port, a wrong host, or a rank 0 "
+            "that has ended."
         ),
-        text(
-            "Compare with what rank 0 was told, and see whether it runs.", "与 rank 0 的设置对比，并确认它是否在运行。"
-        ),
+        text("Compare with what rank 0 was told, and see whether it runs."),
     ),
     "filtered": lambda: (
+        text("Packets to it are dropped: a firewall or a security group, or an address that nobody has."),
         text(
-            "Packets to it are dropped: a firewall or a security group, or an address that nobody has.",
-            "发往该地址的数据包被丢弃：防火墙或安全组限制，或该地址不存在。",
-        ),
-        text(
-            "Open the port, and those above 1024 between the hosts: ranks also connect to each other at ports of their own.",
-            "放行该端口以及主机之间 1024 以上的端口：rank 之间还会使用各自的端口互连。",
+            "Open the port, and those above 1024 between the hosts: ranks also connect to each other at "
+            "ports of their own."
         ),
     ),
     "unreachable": lambda: (
-        text(
-            "There is no route to that address from here, or no such machine.",
-            "从这里没有到该地址的路由，或该机器不存在。",
-        ),
-        text(
-            "Take an address of rank 0's host on the network that the hosts share: `ip -br addr` there.",
-            "使用 rank 0 主机在公共网络上的地址：在该主机上执行 `ip -br addr`。",
-        ),
+        text("There is no route to that address from here, or no such machine."),
+        text("Take an address of rank 0's host on the network that the hosts share: `ip -br addr` there."),
     ),
     "not known": lambda: (
-        text("What happens at that address could not be seen from here.", "从这里无法确认该地址的情况。"),
-        text("Try it from that host: `nc -vz ADDRESS PORT`.", "在该主机上测试：`nc -vz ADDRESS PORT`。"),
+        text("What happens at that address could not be seen from here."),
+        text("Try it from that host: `nc -vz ADDRESS PORT`."),
     ),
 }
 

@@ -85,47 +85,41 @@ def _phases(busy: Sequence[View]) -> list[str]:
     for view in busy:
         for words in filter(None, (in_phase(view), *map(work_words, view.served))):
             named.setdefault(words, []).append(view.rank)
-    return [text(f"{ranks_words(ranks)}: {phase}", f"{ranks_words(ranks)}：{phase}") for phase, ranks in named.items()]
+    return [text("{ranks}: {phase}", ranks=ranks_words(ranks), phase=phase) for phase, ranks in named.items()]
 
 
 def _ends_or_not() -> str:
     return text(
-        "no step came in this time, so whether what the GPU does ever ends is not known: ask again in a minute, and see `traindbg gpu`",
-        "这段时间没有训练步完成，无法判断 GPU 上的工作是否会结束：请一分钟后再问，并查看 `traindbg gpu`",
+        "no step came in this time, so whether what the GPU does ever ends is not known: ask again in a "
+        "minute, and see `traindbg gpu`"
     )
 
 
 def _gathering(view: View) -> str:
     if view.now.kind == "teardown":
-        return text(
-            "all that are left of it are closing their process groups, which may take a minute: ask again then",
-            "剩余的 rank 都在关闭进程组，这可能需要一分钟：请稍后再问",
-        )
+        return text("all that are left of it are closing their process groups, which may take a minute: ask again then")
     return text(
-        "all ranks are on their way into a process group together, which may take a minute where there are many: ask again then",
-        "所有 rank 都在共同建立进程组，rank 很多时可能需要一分钟：请稍后再问",
+        "all ranks are on their way into a process group together, which may take a minute where there "
+        "are many: ask again then"
     )
 
 
 def _at_ray(view: View) -> str:
     if joins_ray(view.now):
-        return text(
-            "it is in ray.init(), which may take a minute and gives up by itself: ask again then",
-            "它在 ray.init() 中：这可能需要一分钟，并会自行放弃；请稍后再问",
-        )
+        return text("it is in ray.init(), which may take a minute and gives up by itself: ask again then")
     return text(
-        "it waits for a result from Ray, and its workers are not seen in this process: `traindbg diagnose ray:auto` asks them",
-        "它在等待 Ray 的结果，而从该进程看不到 worker：`traindbg diagnose ray:auto` 可询问它们",
+        "it waits for a result from Ray, and its workers are not seen in this process: `traindbg "
+        "diagnose ray:auto` asks them"
     )
 
 
 def _nobody(launcher_running_s: float | None) -> str:
     if launcher_running_s is None:
-        return text("no rank could be looked at", "没有任何 rank 可以观察")
+        return text("no rank could be looked at")
     since = time_words(launcher_running_s)
     return text(
-        f"the launcher has run for {since} and has no ranks; they may still be starting: ask again in a moment",
-        f"启动器已运行 {since}，还没有 rank；它们可能仍在启动：请稍后再问",
+        "the launcher has run for {since} and has no ranks; they may still be starting: ask again in a moment",
+        since=since,
     )
 
 
@@ -168,31 +162,31 @@ def _waits(view: View) -> str:
     if view.pending is None:
         return phrase(view.now)
     name = f"{view.pending.op} #{view.pending.sequence}"
-    return text(f"waits in {name}", f"在 {name} 中等待")
+    return text("waits in {name}", name=name)
 
 
 def _stands(view: View) -> str:
     if joins_ray(view.now):
         return in_phase(view)
-    return phrase(view.now) if view.holder is None else text("a C call keeps the GIL", "C 调用一直持有 GIL")
+    return phrase(view.now) if view.holder is None else text("a C call keeps the GIL")
 
 
 def _ended(view: View) -> str:
     ending = view.evidence.ending
     if ending is not None and isinstance(ending.signal, str):
-        return text(f"killed by {ending.signal}", f"被 {ending.signal} 杀死")
+        return text("killed by {signal}", signal=ending.signal)
     if ending is not None and isinstance(ending.exit_code, int):
-        return text(f"exit status {ending.exit_code}", f"退出状态 {ending.exit_code}")
-    return text("gone", "已不存在")
+        return text("exit status {exit_code}", exit_code=ending.exit_code)
+    return text("gone")
 
 
 _LINES: Mapping[Role, Callable[[View], str]] = {
     "ended": _ended,
-    "not known": lambda view: view.evidence.problem or text("nothing could be read", "无法读取任何信息"),
-    "not seen": lambda view: text("there is no process of it here", "本机没有它的进程"),
-    "stopped": lambda view: text("stopped: the kernel does not let it run", "已停止：内核不调度它"),
-    "idle": lambda view: text("the kernel runs no cell", "kernel 没有在执行单元格"),
-    "stepping": lambda view: text("makes steps", "正在训练步进"),
+    "not known": lambda view: view.evidence.problem or text("nothing could be read"),
+    "not seen": lambda view: text("there is no process of it here"),
+    "stopped": lambda view: text("stopped: the kernel does not let it run"),
+    "idle": lambda view: text("the kernel runs no cell"),
+    "stepping": lambda view: text("makes steps"),
     "moving": lambda view: in_phase(view) or phrase(view.now),
     "waiting": _waits,
     "still": _stands,

@@ -52,13 +52,15 @@ def judge(views: Sequence[View]) -> Progress:
     overdue = pause > allowed_s(longest)
     ever = (
         text(
-            f"nothing new for {time_words(pause)}; before, this job never paused for more than {time_words(longest)}",
-            f"已有 {time_words(pause)} 没有新进展；此前该任务的停顿从未超过 {time_words(longest)}",
+            "nothing new for {pause}; before, this job never paused for more than {longest}",
+            pause=time_words(pause),
+            longest=time_words(longest),
         )
         if overdue
         else text(
-            f"nothing new for {time_words(pause)}, but it has paused for {time_words(longest)} before and gone on",
-            f"已有 {time_words(pause)} 没有新进展，但此前也曾停顿 {time_words(longest)} 后继续运行",
+            "nothing new for {pause}, but it has paused for {longest} before and gone on",
+            pause=time_words(pause),
+            longest=time_words(longest),
         )
     )
     return Progress(False, overdue, pause, longest, (*why, ever))
@@ -69,49 +71,46 @@ def _what_came(views: Sequence[View]) -> str:
     steps = {v.rank: v.pace.steps_in_window for v in views if v.role == "stepping" and v.pace is not None}
     if steps:
         words = ranks_words(steps)
-        return text(
-            f"{words}: up to {max(steps.values())} steps during the look",
-            f"{words}：观察期间最多完成 {max(steps.values())} 步",
-        )
+        return text("{words}: up to {values} steps during the look", words=words, values=max(steps.values()))
     passes = {v.rank: v.passes for v in views if v.passes}
     if passes:
         words = ranks_words(passes)
         return text(
-            f"{words}: up to {max(passes.values())} backward passes during the look, and no step",
-            f"{words}：观察期间最多完成 {max(passes.values())} 次反向传播，没有完成训练步",
+            "{words}: up to {values} backward passes during the look, and no step",
+            words=words,
+            values=max(passes.values()),
         )
     calls = {v.rank: n for v in views if isinstance(n := v.evidence.calls_in_window, int) and n > 0}
     if calls:
         words = ranks_words(calls)
         return text(
-            f"{words}: up to {max(calls.values())} collectives issued during the look",
-            f"{words}：观察期间最多发起 {max(calls.values())} 次集合通信",
+            "{words}: up to {values} collectives issued during the look", words=words, values=max(calls.values())
         )
     return ""
 
 
 def _what_ranks_do(views: Sequence[View]) -> list[str]:
     said = {
-        "waiting": text("waiting for other ranks at every look", "每次观察都在等待其他 rank"),
-        "still": text("at the same place at every look", "每次观察都停在同一位置"),
-        "idle": text("its kernel ran no cell at any look", "每次观察时其 kernel 都没有在执行单元格"),
-        "stopped": text("stopped", "已被停止"),
-        "ended": text("ended", "已结束"),
-        "not seen": text("not seen on this host", "在本机未见到"),
+        "waiting": text("waiting for other ranks at every look"),
+        "still": text("at the same place at every look"),
+        "idle": text("its kernel ran no cell at any look"),
+        "stopped": text("stopped"),
+        "ended": text("ended"),
+        "not seen": text("not seen on this host"),
     }
     told = [(v.rank, _of_moving(v) if v.role == "moving" else said.get(v.role)) for v in views]
     return [
-        text(f"{ranks_words(rank for rank, _ in g)}: {g[0][1]}", f"{ranks_words(rank for rank, _ in g)}：{g[0][1]}")
+        text("{rank}: {g}", rank=ranks_words((rank for rank, _ in g)), g=g[0][1])
         for g in alike([one for one in told if one[1]], lambda one: one[1])
     ]
 
 
 def _of_moving(view: View) -> str:
     if view.now.kind == "gpu":
-        return text("waiting for the GPU at every look", "每次观察都在等待 GPU")
+        return text("waiting for the GPU at every look")
     if view.served:
-        return text("waiting for something of its own that gets on", "在等待自身正在推进的工作")
-    return text("computing, or at another place at every look", "正在计算，或每次观察位置都有变化")
+        return text("waiting for something of its own that gets on")
+    return text("computing, or at another place at every look")
 
 
 def _pause_s(views: Sequence[View]) -> float | None:

@@ -29,29 +29,17 @@ def _shm(host: HostFacts) -> list[Hit]:
     finding = Finding(
         "shm_full",
         "critical" if free < MIB else "warning",
-        text(f"/dev/shm of {host.name} is full", f"{host.name} 的 /dev/shm 已满"),
+        text("/dev/shm of {name} is full", name=host.name),
         (),
         None,
-        [
-            text(
-                f"{free / MIB:.0f} MiB of {size / MIB:.0f} MiB are free",
-                f"{size / MIB:.0f} MiB 中空闲 {free / MIB:.0f} MiB",
-            )
-        ],
+        [text("{free:.0f} MiB of {size:.0f} MiB are free", free=free / MIB, size=size / MIB)],
         text(
-            "DataLoader workers, NCCL and Ray pass data through shared memory; when it is full they die by SIGBUS "
-            "or wait.",
-            "DataLoader worker、NCCL 和 Ray 通过共享内存传递数据；写满时它们会因 SIGBUS 退出或一直等待。",
+            "DataLoader workers, NCCL and Ray pass data through shared memory; when it is full they die by "
+            "SIGBUS or wait."
         ),
         [
-            text(
-                "Start the container with --shm-size=8g (or --ipc=host); remove leftovers: ls -l /dev/shm",
-                "以 --shm-size=8g（或 --ipc=host）启动容器；清理残留：ls -l /dev/shm",
-            ),
-            text(
-                "torch.multiprocessing.set_sharing_strategy('file_system') keeps fewer descriptors, not less memory.",
-                "torch.multiprocessing.set_sharing_strategy('file_system') 减少的是描述符数量，而不是内存。",
-            ),
+            text("Start the container with --shm-size=8g (or --ipc=host); remove leftovers: ls -l /dev/shm"),
+            text("torch.multiprocessing.set_sharing_strategy('file_system') keeps fewer descriptors, not less memory."),
         ],
     )
     return [Hit(finding)]
@@ -65,16 +53,11 @@ def _disks(host: HostFacts) -> list[Hit]:
     finding = Finding(
         "disk_full",
         "critical" if min(full.values()) < MIB else "warning",
-        text(f"The disk under {names} of {host.name} is full", f"{host.name} 上 {names} 所在的磁盘已满"),
+        text("The disk under {names} of {name} is full", names=names, name=host.name),
         (),
         None,
-        [text(f"{d}: {free / MIB:.0f} MiB free", f"{d}：空闲 {free / MIB:.0f} MiB") for d, free in full.items()],
-        text("Checkpoints, logs and caches cannot be written.", "无法写入检查点、日志和缓存。"),
-        [
-            text(
-                f"Free space: du -xh --max-depth=1 {next(iter(full))} | sort -h | tail",
-                f"释放空间：du -xh --max-depth=1 {next(iter(full))} | sort -h | tail",
-            )
-        ],
+        [text("{d}: {free:.0f} MiB free", d=d, free=free / MIB) for d, free in full.items()],
+        text("Checkpoints, logs and caches cannot be written."),
+        [text("Free space: du -xh --max-depth=1 {next} | sort -h | tail", next=next(iter(full)))],
     )
     return [Hit(finding)]

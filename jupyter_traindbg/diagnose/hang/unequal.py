@@ -113,22 +113,28 @@ def _loop_hit(case: Case, file: str, block: Block, still: Sequence[Place], gone:
     if fewer:
         have, are = ("it has" if one else "they have"), ("is" if len(inside) == 1 else "are")
         title = text(
-            f"{which.capitalize()} made fewer steps: {have} left the loop that {rest} {are} still in",
-            f"{which} 的步数更少：已离开 {rest} 仍在执行的循环",
+            "{which} made fewer steps: {have} left the loop that {rest} {are} still in",
+            which=which.capitalize(),
+            have=have,
+            rest=rest,
+            are=are,
+            which2=which,
         )
     else:
         title = text(
-            f"{which.capitalize()} made more steps: {'it is' if one else 'they are'} still in a loop that the others have left",
-            f"{which} 的步数更多：仍在其他 rank 已离开的循环中",
+            "{which} made more steps: {value} still in a loop that the others have left",
+            which=which.capitalize(),
+            value="it is" if one else "they are",
+            which2=which,
         )
     return _hit(
         case,
         blamed,
         title,
         [
-            text(f"the loop: {loop}", f"循环：{loop}"),
-            *(_stands(p, text("still in it", "仍在循环中")) for p in still[:3]),
-            *(_stands(p, text("past it", "已离开循环")) for p in gone[:3]),
+            text("the loop: {loop}", loop=loop),
+            *(_stands(p, text("still in it")) for p in still[:3]),
+            *(_stands(p, text("past it")) for p in gone[:3]),
         ],
         "high" if len(inside) != len(outside) else "medium",
     )
@@ -136,7 +142,7 @@ def _loop_hit(case: Case, file: str, block: Block, still: Sequence[Place], gone:
 
 def _stands(at: Place, how: str) -> str:
     where = short_place(at.views[0].now.frame)
-    return text(f"{ranks_words(at.ranks)}: {how}, at {where}", f"{ranks_words(at.ranks)}：{how}，位于 {where}")
+    return text("{ranks}: {how}, at {where}", ranks=ranks_words(at.ranks), how=how, where=where)
 
 
 def _never_made(call: Collective | None, by: View) -> bool:
@@ -167,8 +173,11 @@ def _counted_otherwise(case: Case, waiting: Sequence[View]) -> Hit | None:
         case,
         odd,
         text(
-            f"{named} made {_step(odd[0])} optimizer steps, the others {_step(most[0])}",
-            f"{ranks_words(v.rank for v in odd)} 完成了 {_step(odd[0])} 个优化器步，其他 rank 为 {_step(most[0])}",
+            "{named} made {step} optimizer steps, the others {step2}",
+            named=named,
+            step=_step(odd[0]),
+            step2=_step(most[0]),
+            rank=ranks_words(v.rank for v in odd),
         ),
         [],
         "medium",
@@ -182,10 +191,7 @@ def _step(view: View) -> int:
 def _hit(case: Case, blamed: Sequence[View], title: str, evidence: Sequence[str], confidence: str) -> Hit:
     ranks = [v.rank for v in blamed]
     steps = [
-        text(
-            f"{ranks_words(v.rank for v in same)}: optimizer step {_step(same[0])}",
-            f"{ranks_words(v.rank for v in same)}：优化器第 {_step(same[0])} 步",
-        )
+        text("{rank}: optimizer step {step}", rank=ranks_words(v.rank for v in same), step=_step(same[0]))
         for same in alike([v for v in case.waiting if _step(v)], _step)[:4]
     ]
     finding = Finding(
@@ -196,18 +202,17 @@ def _hit(case: Case, blamed: Sequence[View], title: str, evidence: Sequence[str]
         place(blamed[0].now.frame),
         [*evidence, *steps, *case.others_wait()],
         text(
-            "The ranks' shares of the data differ in length, or one skipped batches. Every step needs all ranks, so the first step that "
-            "one of them does not make waits for ever.",
-            "各 rank 的数据份额长度不同，或某个 rank 跳过了 batch。每一步都需要所有 rank 参与，缺一个就会永远等待。",
+            "The ranks' shares of the data differ in length, or one skipped batches. Every step needs all "
+            "ranks, so the first step that one of them does not make waits for ever."
         ),
         [
             text(
-                "Give every rank the same number of batches: DistributedSampler(drop_last=True), or count in steps instead of batches.",
-                "让每个 rank 的 batch 数相同：DistributedSampler(drop_last=True)，或按步数而不是 batch 数循环。",
+                "Give every rank the same number of batches: DistributedSampler(drop_last=True), or count in "
+                "steps instead of batches."
             ),
             text(
-                "Where they must differ: `with Join([model]):` around the loop (DDP); and skip a bad batch on all ranks or on none.",
-                "若必须不同：在循环外使用 `with Join([model]):`（DDP）；跳过坏 batch 时所有 rank 一起跳过。",
+                "Where they must differ: `with Join([model]):` around the loop (DDP); and skip a bad batch on "
+                "all ranks or on none."
             ),
         ],
         reference=REFERENCE,

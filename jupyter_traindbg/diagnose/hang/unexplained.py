@@ -33,22 +33,24 @@ def _nothing_seen(case: Case, unseen: Sequence[View]) -> Hit:
     verb = "waits" if len(others) == 1 else "wait"
     problems = [
         text(
-            f"rank {v.rank} (process {v.pid}): {v.evidence.problem or 'nothing could be read'}",
-            f"rank {v.rank}（进程 {v.pid}）：{v.evidence.problem or '无法读取任何信息'}",
+            "rank {rank} (process {pid}): {problem}",
+            rank=v.rank,
+            pid=v.pid,
+            problem=v.evidence.problem or text("nothing could be read"),
         )
         for v in unseen[:4]
     ]
     return _hit(
         unseen,
         text(
-            f"{ranks_words(others).capitalize()} {verb} for {ranks_words(ranks)}, of which nothing can be seen",
-            f"{ranks_words(others)} 在等待 {ranks_words(ranks)}，而后者无法观察",
+            "{others} {verb} for {ranks}, of which nothing can be seen",
+            others=ranks_words(others).capitalize(),
+            verb=verb,
+            ranks=ranks_words(ranks),
+            others2=ranks_words(others),
         ),
         [*problems, *case.others_wait(ranks), *_paused(case)],
-        text(
-            "Every rank that could be looked at waits for others, so what holds them up is where nobody could look.",
-            "所有可观察的 rank 都在等待其他 rank，因此原因在无法观察的 rank 上。",
-        ),
+        text("Every rank that could be looked at waits for others, so what holds them up is where nobody could look."),
         _reading_steps(unseen),
     )
 
@@ -57,27 +59,23 @@ def _stands(case: Case, suspects: Sequence[View]) -> Hit:
     ranks, at = [v.rank for v in suspects], short_place(suspects[0].now.frame)
     verb = "stands" if len(ranks) == 1 else "stand"
     does = [
-        text(
-            f"rank {v.rank} {phrase(v.now)} at {case.at(v.now)}",
-            f"rank {v.rank} {phrase(v.now)}，位于 {case.at(v.now)}",
-        )
-        for v in suspects[:4]
+        text("rank {rank} {phrase} at {at}", rank=v.rank, phrase=phrase(v.now), at=case.at(v.now)) for v in suspects[:4]
     ]
     return _hit(
         suspects,
         text(
-            f"{ranks_words(ranks).capitalize()} {verb} still at {at}, and what was seen does not say why",
-            f"{ranks_words(ranks)} 停在 {at}，现有观察无法说明原因",
+            "{ranks} {verb} still at {at}, and what was seen does not say why",
+            ranks=ranks_words(ranks).capitalize(),
+            verb=verb,
+            at=at,
+            ranks2=ranks_words(ranks),
         ),
         [*does, *case.others_wait(ranks), *_paused(case)],
-        text(
-            "It uses no CPU, reads and writes nothing, and is at the same place at every look.",
-            "它不使用 CPU，没有读写，每次观察都在同一位置。",
-        ),
+        text("It uses no CPU, reads and writes nothing, and is at the same place at every look."),
         [
             text(
-                f"See the native stack: py-spy dump --native --pid {suspects[0].pid}; and `traindbg stacks` for its other threads.",
-                f"查看本地调用栈：py-spy dump --native --pid {suspects[0].pid}；并用 `traindbg stacks` 查看其他线程。",
+                "See the native stack: py-spy dump --native --pid {pid}; and `traindbg stacks` for its other threads.",
+                pid=suspects[0].pid,
             )
         ],
     )
@@ -95,14 +93,12 @@ def _all_wait(case: Case) -> Hit:
         return _hit(
             waiting,
             text(
-                f"All ranks have issued {call.op} #{call.sequence}, and it does not complete",
-                f"所有 rank 都已发起 {call.op} #{call.sequence}，但它没有完成",
+                "All ranks have issued {op} #{sequence}, and it does not complete", op=call.op, sequence=call.sequence
             ),
             [*case.others_wait(), *_paused(case)],
             text(
-                "They agree on the call, so it is what carries it that stands still: the network, a wrong interface, "
-                "peer-to-peer between GPUs, a driver.",
-                "各 rank 的调用一致，因此停滞的是传输：网络、错误的网卡、GPU 之间的点对点通信或驱动。",
+                "They agree on the call, so it is what carries it that stands still: the network, a wrong "
+                "interface, peer-to-peer between GPUs, a driver."
             ),
             _transport_steps(),
             everybody=len(waiting) == len(case.views),
@@ -110,16 +106,12 @@ def _all_wait(case: Case) -> Hit:
         )
     return _hit(
         waiting,
-        text(
-            "All ranks wait for each other, and the evidence does not say why",
-            "所有 rank 互相等待，而现有证据无法说明原因",
-        ),
+        text("All ranks wait for each other, and the evidence does not say why"),
         [*case.others_wait(), *_paused(case), *(_unread(v) for v in unread[:4])],
-        text(
-            "Without the flight recorders of all ranks nobody can tell who left a call out."
+        (
+            text("Without the flight recorders of all ranks nobody can tell who left a call out.")
             if unread
-            else "No call of theirs is known to differ.",
-            "没有所有 rank 的飞行记录，无法判断谁漏掉了某次调用。" if unread else "未发现它们的调用存在差异。",
+            else text("No call of theirs is known to differ.")
         ),
         _reading_steps(unread),
         everybody=len(waiting) == len(case.views),
@@ -155,37 +147,23 @@ def _hit(
 def _unread(view: View) -> str:
     why = view.evidence.collectives
     reason = why.reason if isinstance(why, NotAvailable) else ""
-    return text(
-        f"rank {view.rank}: its record of collectives could not be read ({reason})",
-        f"rank {view.rank}：无法读取其集合通信记录（{reason}）",
-    )
+    return text("rank {rank}: its record of collectives could not be read ({reason})", rank=view.rank, reason=reason)
 
 
 def _paused(case: Case) -> list[str]:
     if case.progress.pause_s is None:
         return []
-    return [
-        text(
-            f"nothing new for {time_words(case.progress.pause_s)}",
-            f"已有 {time_words(case.progress.pause_s)} 没有新进展",
-        )
-    ]
+    return [text("nothing new for {pause_s}", pause_s=time_words(case.progress.pause_s))]
 
 
 def _transport_steps() -> list[str]:
     return [
         text(
-            "Check the way between the hosts: `traindbg nccl-check --preflight --hosts ...`; with NCCL run once "
-            "with NCCL_DEBUG=INFO, once with "
-            "NCCL_P2P_DISABLE=1, once with NCCL_IB_DISABLE=1: the one that helps names the culprit.",
-            "检查主机之间的链路：`traindbg nccl-check --preflight --hosts ...`；使用 NCCL 时分别以 NCCL_DEBUG=INFO、"
-            "NCCL_P2P_DISABLE=1、NCCL_IB_DISABLE=1 "
-            "各运行一次：起作用的那个即指出原因。",
+            "Check the way between the hosts: `traindbg nccl-check --preflight --hosts ...`; with NCCL run "
+            "once with NCCL_DEBUG=INFO, once with NCCL_P2P_DISABLE=1, once with NCCL_IB_DISABLE=1: the one "
+            "that helps names the culprit."
         ),
-        text(
-            "See `traindbg gpu` for a GPU that does not answer, and `dmesg -T | grep -i -e xid -e nvlink`.",
-            "用 `traindbg gpu` 查看是否有无响应的 GPU，并查看 `dmesg -T | grep -i -e xid -e nvlink`。",
-        ),
+        text("See `traindbg gpu` for a GPU that does not answer, and `dmesg -T | grep -i -e xid -e nvlink`."),
     ]
 
 
@@ -193,15 +171,9 @@ def _reading_steps(unread: Sequence[View]) -> list[str]:
     if unread:
         return [
             text(
-                f"Make {ranks_words(v.rank for v in unread)} readable (torch 2.4 or newer; ptrace permission, or "
-                "TRAINDBG=1 at the start), then look again.",
-                f"使 {ranks_words(v.rank for v in unread)} 可读取（torch 2.4 或更新；ptrace 权限，或启动时设置 "
-                "TRAINDBG=1），然后再次诊断。",
+                "Make {rank} readable (torch 2.4 or newer; ptrace permission, or TRAINDBG=1 at the start), then "
+                "look again.",
+                rank=ranks_words(v.rank for v in unread),
             )
         ]
-    return [
-        text(
-            "Compare the ranks in `traindbg nccl-check TARGET` and `traindbg stacks TARGET`.",
-            "用 `traindbg nccl-check TARGET` 和 `traindbg stacks TARGET` 比较各 rank。",
-        )
-    ]
+    return [text("Compare the ranks in `traindbg nccl-check TARGET` and `traindbg stacks TARGET`.")]

@@ -37,13 +37,21 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
     at = short_place(seen.frame)
     io = seen.kind in _IO
     title = text(
-        f"{ranks_words(ranks).capitalize()} {_verb(seen, len(same))} at {at} while the others wait",
-        f"{ranks_words(ranks)} {phrase(seen)}，位于 {at}，其余 rank 在等待",
+        "{ranks} {verb} at {at} while the others wait",
+        ranks=ranks_words(ranks).capitalize(),
+        verb=_verb(seen, len(same)),
+        at=at,
+        ranks2=ranks_words(ranks),
+        phrase=phrase(seen),
     )
     if not case.waiting:
         title = text(
-            f"{ranks_words(ranks).capitalize()} {_verb(seen, len(same))} at {at}",
-            f"{ranks_words(ranks)} {phrase(seen)}，位于 {at}",
+            "{ranks} {verb} at {at}",
+            ranks=ranks_words(ranks).capitalize(),
+            verb=_verb(seen, len(same)),
+            at=at,
+            ranks2=ranks_words(ranks),
+            phrase=phrase(seen),
         )
     finding = Finding(
         "io_wait" if io else "python_wait",
@@ -75,15 +83,16 @@ def _confidence(case: Case, seen: Doing) -> Literal["high", "medium", "low"]:
 
 def _words(case: Case, view: View) -> str:
     seen, training, activity = view.now, view.training, view.activity
-    words = text(
-        f"rank {view.rank} {phrase(seen)} at {case.at(seen)}", f"rank {view.rank} {phrase(seen)}，位于 {case.at(seen)}"
-    )
+    words = text("rank {rank} {phrase} at {at}", rank=view.rank, phrase=phrase(seen), at=case.at(seen))
     if training is not None and activity is not None:
         call = f"{training.call}({training.on})" if training.on else training.call
-        inside = text(f" in {call}" if call else "", f"，系统调用 {call}" if call else "")
+        inside = text(" in {call}", call=call) if call else ""
         words += text(
-            f"; thread {training.tid}{inside} used {training.cpu_share:.0%} of a CPU in {activity.window_s:.1f} s",
-            f"；线程 {training.tid}{inside}，{activity.window_s:.1f} 秒内使用 {training.cpu_share:.0%} CPU",
+            "; thread {tid}{inside} used {cpu_share:.0%} of a CPU in {window_s:.1f} s",
+            tid=training.tid,
+            inside=inside,
+            cpu_share=training.cpu_share,
+            window_s=activity.window_s,
         )
     return words
 
@@ -94,14 +103,11 @@ def _threads(case: Case, view: View) -> list[str]:
         return []
     others = [(t, doing(t, case.sources)) for t in view.threads if t != view.now.thread]
     told = [
-        text(f"its thread {t.name} {phrase(d)} at {case.at(d)}", f"其线程 {t.name} {phrase(d)}，位于 {case.at(d)}")
+        text("its thread {name} {phrase} at {at}", name=t.name, phrase=phrase(d), at=case.at(d))
         for t, d in others
         if d.users is not None
     ]
-    none = text(
-        "no other thread of this rank runs code of the user: who should have delivered has ended",
-        "该 rank 没有其他线程在运行用户代码：应当交付结果的线程已结束",
-    )
+    none = text("no other thread of this rank runs code of the user: who should have delivered has ended")
     return told[:4] or ([] if view.now.kind == "idle" else [none])
 
 
@@ -111,58 +117,36 @@ def _threads(case: Case, view: View) -> list[str]:
 def _cause(seen: Doing, source: str) -> str:
     causes: Mapping[Kind, str] = {
         "file": text(
-            "The file does not come: a network file system that does not answer, a pipe that nobody fills, a lock "
-            "on it.",
-            "文件读取没有返回：网络文件系统无响应、管道无人写入，或文件被锁定。",
+            "The file does not come: a network file system that does not answer, a pipe that nobody fills, a "
+            "lock on it."
         ),
-        "pipe": text(
-            "Nobody writes to the pipe that it reads, or nobody reads what it writes.",
-            "它读取的管道无人写入，或它写入的管道无人读取。",
-        ),
-        "network": text(
-            "The other side does not answer, and the request has no time-out.", "对端没有应答，且请求没有设置超时。"
-        ),
-        "device": text("The device or its driver does not answer.", "设备或其驱动没有响应。"),
-        "sleep": text(
-            "The code sleeps: it waits for something to change, or goes on trying.",
-            "代码在休眠：在等待某个条件改变，或不断重试。",
-        ),
-        "terminal": text("It asks a person, and nobody answers at its terminal.", "它在询问用户，而终端上无人回答。"),
-        "child": text(
-            "It waits for a program or a process that it has started itself, and that one does not end.",
-            "它在等待自己启动的程序或进程，而该进程没有结束。",
-        ),
+        "pipe": text("Nobody writes to the pipe that it reads, or nobody reads what it writes."),
+        "network": text("The other side does not answer, and the request has no time-out."),
+        "device": text("The device or its driver does not answer."),
+        "sleep": text("The code sleeps: it waits for something to change, or goes on trying."),
+        "terminal": text("It asks a person, and nobody answers at its terminal."),
+        "child": text("It waits for a program or a process that it has started itself, and that one does not end."),
         "queue": text(
-            "It waits for an item that another thread of the process should put into a queue, or for room in one; "
-            "that thread has ended or waits itself.",
-            "它在等待进程内另一个线程放入队列的元素（或队列空位）；该线程已结束或自身也在等待。",
+            "It waits for an item that another thread of the process should put into a queue, or for room in "
+            "one; that thread has ended or waits itself."
         ),
-        "thread": text(
-            "It waits for another thread of the process, which has not done its part.",
-            "它在等待进程内的另一个线程，而该线程尚未完成其部分。",
-        ),
-        "future": text(
-            "It waits for the result of work that it gave to a pool, and that does not end.",
-            "它在等待提交给线程池的任务结果，而该任务没有结束。",
-        ),
-        "process": text(
-            "It waits for another process that has died or is stuck itself.", "它在等待另一个已死亡或自身卡住的进程。"
-        ),
+        "thread": text("It waits for another thread of the process, which has not done its part."),
+        "future": text("It waits for the result of work that it gave to a pool, and that does not end."),
+        "process": text("It waits for another process that has died or is stuck itself."),
         "idle": text(
-            "None of its coroutines can go on: what they wait for does not come, or runs in a thread or a program that is stuck itself.",
-            "其所有协程都无法继续：所等待的事情没有发生，或运行在自身卡住的线程或程序中。",
+            "None of its coroutines can go on: what they wait for does not come, or runs in a thread or a "
+            "program that is stuck itself."
         ),
         "ray": text(
-            "It waits for a result from Ray: an actor that died, or work for which there is no room in the cluster.",
-            "它在等待 Ray 的结果：actor 已死亡，或集群中没有可用资源。",
+            "It waits for a result from Ray: an actor that died, or work for which there is no room in the cluster."
         ),
-        "gpu": text("It waits for the GPU to finish what it was given.", "它在等待 GPU 完成已提交的工作。"),
+        "gpu": text("It waits for the GPU to finish what it was given."),
     }
     if seen.kind == "network" and "accept" in source:
-        return text("It waits for somebody to connect, and nobody does.", "它在等待连接，而无人连接。")
+        return text("It waits for somebody to connect, and nobody does.")
     return causes.get(
         seen.kind,
-        text("It waits inside C code; the stack does not say for what.", "它在 C 代码中等待；调用栈没有说明等待什么。"),
+        text("It waits inside C code; the stack does not say for what."),
     )
 
 
@@ -170,51 +154,38 @@ def _next_steps(case: Case, view: View) -> list[str]:
     seen, training = view.now, view.training
     at = short_place(seen.frame)
     on = training.on if training is not None and training.on else ""
-    native = text(
-        f"See the native stack: py-spy dump --native --pid {view.pid}",
-        f"查看本地调用栈：py-spy dump --native --pid {view.pid}",
-    )
+    native = text("See the native stack: py-spy dump --native --pid {pid}", pid=view.pid)
     steps: Mapping[Kind, str] = {
-        "file": text(
-            f"Check {on or 'the file'} and its mount (`ls -l`, `df`, `mount`).",
-            f"检查 {on or '该文件'} 及其挂载点（`ls -l`、`df`、`mount`）。",
-        ),
-        "pipe": text(
-            f"See who holds the other end of {on or 'the pipe'}: lsof -p {view.pid}",
-            f"查看谁持有 {on or '该管道'} 的另一端：lsof -p {view.pid}",
-        ),
+        "file": text("Check {on} and its mount (`ls -l`, `df`, `mount`).", on=on or text("the file")),
+        "pipe": text("See who holds the other end of {on}: lsof -p {pid}", on=on or text("the pipe"), pid=view.pid),
         "network": text(
-            f"Check the server behind {on or 'the connection'}; put a time-out on the request at {at}.",
-            f"检查 {on or '该连接'} 对端的服务器；在 {at} 的请求上设置超时。",
+            "Check the server behind {on}; put a time-out on the request at {at}.",
+            on=on or text("the connection"),
+            at=at,
         ),
-        "sleep": text(
-            f"See at {at} what it waits for, and bring that about; give such a loop an end.",
-            f"查看 {at} 在等待什么并使其发生；为此类循环设置终止条件。",
-        ),
+        "sleep": text("See at {at} what it waits for, and bring that about; give such a loop an end.", at=at),
         "terminal": text(
-            "Answer at its terminal; for the next run take the question out, or answer it on one rank before the "
-            "start.",
-            "在其终端回答；下次运行时去掉该询问，或在启动前于单个 rank 上回答。",
+            "Answer at its terminal; for the next run take the question out, or answer it on one rank before the start."
         ),
         "child": text(
-            f"See {on or 'the program'}: pstree -p {view.pid}; ending it lets the rank go on.",
-            f"查看 {on or '该程序'}：pstree -p {view.pid}；结束它可使该 rank 继续。",
+            "See {on}: pstree -p {pid}; ending it lets the rank go on.", on=on or text("the program"), pid=view.pid
         ),
         "idle": text(
-            f"Put asyncio.timeout() round what the coroutines below {at} wait for; from Python 3.14 on `python -m asyncio pstree "
-            f"{view.pid}` shows them.",
-            f"为 {at} 之下的协程所等待的操作加上 asyncio.timeout()；Python 3.14 起可用 `python -m asyncio pstree {view.pid}` 查看它们。",
+            "Put asyncio.timeout() round what the coroutines below {at} wait for; from Python 3.14 on "
+            "`python -m asyncio pstree {pid}` shows them.",
+            at=at,
+            pid=view.pid,
         ),
         "queue": text(
-            "See in the log whether the thread that fills the queue ended with an exception; use get(timeout=...) "
-            f"at {at}.",
-            f"查看日志中填充队列的线程是否因异常结束；在 {at} 使用 get(timeout=...)。",
+            "See in the log whether the thread that fills the queue ended with an exception; use "
+            "get(timeout=...) at {at}.",
+            at=at,
         ),
     }
     hold = text(
-        f"Put a time-out on the wait at {at}, or do this work outside of the step: while it lasts all ranks stand "
-        "still.",
-        f"为 {at} 的等待设置超时，或在训练步之外执行：等待期间所有 rank 都停住。",
+        "Put a time-out on the wait at {at}, or do this work outside of the step: while it lasts all "
+        "ranks stand still.",
+        at=at,
     )
     return [steps.get(seen.kind, native), hold]
 
@@ -234,45 +205,34 @@ def _cannot_end(case: Case, view: View) -> Hit:
     left = [(t, doing(t, case.sources)) for t in view.threads if t != view.now.thread]
     mine = [(t, d) for t, d in left if d.users is not None]
     frame: Frame | None = mine[0][1].frame if mine else None
-    names = ", ".join(t.name for t, _ in mine) or text("a thread of a library", "某个库的线程")
+    names = ", ".join(t.name for t, _ in mine) or text("a thread of a library")
     finding = Finding(
         "python_wait",
         "critical",
         text(
-            f"Rank {view.rank} has finished, but its process cannot end: thread {names} is still there",
-            f"rank {view.rank} 已完成，但其进程无法结束：线程 {names} 仍在运行",
+            "Rank {rank} has finished, but its process cannot end: thread {names} is still there",
+            rank=view.rank,
+            names=names,
         ),
         rank_subjects([view.rank]),
         place(frame),
         [
-            text(
-                "its main thread is past the end of the program and joins the threads that are no daemons",
-                "其主线程已到达程序末尾，正在等待非守护线程结束",
-            ),
+            text("its main thread is past the end of the program and joins the threads that are no daemons"),
             *(_thread_at(case, t, d) for t, d in mine[:4]),
             *case.others_wait([view.rank]),
         ],
-        text(
-            "Python ends a process only when all threads that are no daemons have ended.",
-            "只有所有非守护线程结束后，Python 才会结束进程。",
-        ),
+        text("Python ends a process only when all threads that are no daemons have ended."),
         [
             text(
-                f"Tell thread {names} to stop before the program ends (put a sentinel into its queue), or start it "
-                "with daemon=True.",
-                f"在程序结束前通知线程 {names} 停止（例如向其队列放入结束标记），或以 daemon=True 启动它。",
+                "Tell thread {names} to stop before the program ends (put a sentinel into its queue), or start "
+                "it with daemon=True.",
+                names=names,
             ),
-            text(
-                f"This run is over: kill {view.pid} loses nothing that the training still does.",
-                f"本次运行已结束：kill {view.pid} 不会丢失训练成果。",
-            ),
+            text("This run is over: kill {pid} loses nothing that the training still does.", pid=view.pid),
         ],
     )
     return Hit(finding, [view.rank])
 
 
 def _thread_at(case: Case, thread: Thread, seen: Doing) -> str:
-    return text(
-        f"thread {thread.name} {phrase(seen)} at {case.at(seen)}",
-        f"线程 {thread.name} {phrase(seen)}，位于 {case.at(seen)}",
-    )
+    return text("thread {name} {phrase} at {at}", name=thread.name, phrase=phrase(seen), at=case.at(seen))

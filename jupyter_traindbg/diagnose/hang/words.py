@@ -22,7 +22,7 @@ def place(frame: Frame | None) -> str | None:
 
 def short_place(frame: Frame | None) -> str:
     """``train.py:42 train_step``: how a sentence says it."""
-    return whose.short_place(frame) if frame is not None else text("a place that could not be read", "无法读取的位置")
+    return whose.short_place(frame) if frame is not None else text("a place that could not be read")
 
 
 def command_words(command: str) -> str:
@@ -35,7 +35,7 @@ def and_list(items: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     if len(items) < 2:
         return "".join(items)
-    return text(f"{', '.join(items[:-1])} and {items[-1]}", f"{'、'.join(items[:-1])}和{items[-1]}")
+    return text("{items} and {items2}", items=", ".join(items[:-1]), items2=items[-1], items3="、".join(items[:-1]))
 
 
 def alike(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...language import text
+from ...language import either
 from .condition import Expression
 
 __all__ = ["Cause", "Family", "Guide", "Over", "Refute", "Role", "Signal", "Source", "Text"]
@@ -28,7 +28,7 @@ class Text:
     @property
     def said(self) -> str:
         """The one that the reader asked for."""
-        return text(self.en, self.zh)
+        return either(self.en, self.zh)
 
 
 @dataclass(frozen=True)

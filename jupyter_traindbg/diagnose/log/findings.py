@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from ...language import text as text_in
+from ...language import either
 from ...model import Finding, LogEvent, LogEvidence, LogLine, LogMark, Subject, SubjectKind
 from .condition import render
 from .exceptions import inner_user_frame, is_installed
@@ -49,7 +49,7 @@ def finding(candidate: Candidate, evidence: LogEvidence, seen: frozenset[str]) -
         evidence=_evidence(candidate, evidence),
         cause=" ".join(part for part in (within, text or family.about.said) if part),
         next_steps=_steps(cause.steps if cause else (), values),
-        reference=f"docs/{text_in('failures.md', 'failures.zh.md')}#{family.code}",
+        reference=f"docs/{either('failures.md', 'failures.zh.md')}#{family.code}",
         confidence=_confidence(candidate, cause),
     )
 

@@ -116,21 +116,17 @@ def _silent(seen: LogFollow) -> Finding | None:
         return None
     known = not isinstance(usual, NotAvailable)
     pause = (
-        text(f"the longest usual pause is {usual:.0f} s", f"通常最长停顿 {usual:.0f} 秒")
-        if known
-        else text("what is usual is not known", "通常多久尚不清楚")
+        text("the longest usual pause is {usual:.0f} s", usual=usual) if known else text("what is usual is not known")
     )
     busy = next((w for w in seen.writers if w.doing), None)
-    while_ = (
-        "" if busy is None else text(f" while process {busy.pid} {busy.doing}", f"，此时进程 {busy.pid} {busy.doing}")
-    )
+    while_ = "" if busy is None else text(" while process {pid} {doing}", pid=busy.pid, doing=busy.doing)
     return Finding(
         "log_silent",
         "warning",
-        text(f"No new line for {seen.silent_s:.0f} s{while_}", f"{seen.silent_s:.0f} 秒没有新行{while_}"),
-        things(text(f"process {w.pid}", f"进程 {w.pid}") for w in seen.writers),
+        text("No new line for {silent_s:.0f} s{value}", silent_s=seen.silent_s, value=while_),
+        things(text("process {pid}", pid=w.pid) for w in seen.writers),
         busy.where if busy else None,
-        [text(f"silent for {seen.silent_s:.0f} s; {pause}", f"沉默 {seen.silent_s:.0f} 秒；{pause}"), *_evidence(seen)],
+        [text("silent for {silent_s:.0f} s; {pause}", silent_s=seen.silent_s, pause=pause), *_evidence(seen)],
         _meaning(seen),
         _steps(seen),
         "docs/logs.md#following",
@@ -146,8 +142,10 @@ def _long_stage(seen: LogFollow) -> Finding | None:
         "stage_overdue",
         "warning",
         text(
-            f"In the stage {seen.stage} for {now:.0f} s, which usually takes {usual:.0f} s",
-            f"阶段 {seen.stage} 已持续 {now:.0f} 秒，通常为 {usual:.0f} 秒",
+            "In the stage {stage} for {now:.0f} s, which usually takes {usual:.0f} s",
+            stage=seen.stage,
+            now=now,
+            usual=usual,
         ),
         (),
         None,
@@ -163,22 +161,17 @@ def _evidence(seen: LogFollow) -> list[str]:
     lines = []
     if seen.stage_line is not None:
         at = f"{seen.target}:{seen.stage_line.number}"
-        lines.append(
-            text(
-                f"stage {seen.stage} since {at} {seen.stage_line.text}",
-                f"自 {at} 起处于阶段 {seen.stage}：{seen.stage_line.text}",
-            )
-        )
+        lines.append(text("stage {stage} since {at} {text}", stage=seen.stage, at=at, text=seen.stage_line.text))
     lines += [_writer(w) for w in seen.writers[:_EVIDENCE_WRITERS]]
     if len(seen.writers) > _EVIDENCE_WRITERS:
         more = len(seen.writers) - _EVIDENCE_WRITERS
-        lines.append(text(f"and {more} more processes write to it", f"另有 {more} 个进程写入"))
+        lines.append(text("and {more} more processes write to it", more=more))
     return lines
 
 
 def _writer(writer: LogWriter) -> str:
     did = writer.problem or (f"{writer.doing}, {writer.where}" if writer.where else writer.doing)
-    named = text(f"process {writer.pid}", f"进程 {writer.pid}")
+    named = text("process {pid}", pid=writer.pid)
     return f"{named}: {did}" if did else f"{named}: {writer.command[:120]}"
 
 
@@ -194,14 +187,14 @@ def _advice(seen: LogFollow) -> Advice | None:
 def _meaning(seen: LogFollow) -> str:
     advice = _advice(seen)
     if advice is None:
-        return text("The log names no stage that is known.", "日志中没有已知的阶段标志。")
+        return text("The log names no stage that is known.")
     means = advice.means.said
-    return text(f"In this stage {means}.", f"该阶段：{means}。")
+    return text("In this stage {means}.", means=means)
 
 
 def _steps(seen: LogFollow) -> list[str]:
     advice = _advice(seen)
     pid = str(seen.writers[0].pid) if seen.writers else "PID"
     if advice is None:
-        return [text(f"Ask the job itself: `%diagnose {pid}`", f"直接询问任务：`%diagnose {pid}`")]
+        return [text("Ask the job itself: `%diagnose {pid}`", pid=pid)]
     return [look.said.replace("{pid}", pid) for look in advice.look]

@@ -125,15 +125,10 @@ def _hit(case: RayCase, graph: _Graph, ring: Sequence[str]) -> Hit:
     lines = [_line(case, graph, t, f) for t, f in zip(ring, following, strict=True)]
     alone = len(ring) == 1
     since = max((known(r.since_s) or 0.0 for r in rows), default=0.0)
-    lasts = text(f", for {time_words(since)}", f"，已 {time_words(since)}") if since else ""
-    title = text(
-        f"Actors wait for each other for ever: {circle}{lasts}", f"actor 互相等待，永远无法继续：{circle}{lasts}"
-    )
+    lasts = text(", for {since}", since=time_words(since)) if since else ""
+    title = text("Actors wait for each other for ever: {circle}{lasts}", circle=circle, lasts=lasts)
     if alone:
-        title = text(
-            f"{rows[0].who} waits in ray.get for a call on itself{lasts}",
-            f"{rows[0].who} 在 ray.get 中等待对自身的调用{lasts}",
-        )
+        title = text("{who} waits in ray.get for a call on itself{lasts}", who=rows[0].who, lasts=lasts)
     return hit(
         "ray_actor_deadlock",
         "critical",
@@ -142,18 +137,17 @@ def _hit(case: RayCase, graph: _Graph, ring: Sequence[str]) -> Hit:
         case.where(rows[0]),
         evidence=[*lines, *waiting_for(case, rows)],
         cause=text(
-            "An actor runs one call at a time. While it waits in ray.get it cannot run the call that the other one waits for.",
-            "actor 一次只执行一个调用。它在 ray.get 中等待时，无法执行对方所等待的调用。",
+            "An actor runs one call at a time. While it waits in ray.get it cannot run the call that the "
+            "other one waits for."
         ),
         next_steps=[
             text(
-                f"Break the ring now: `traindbg ray-rescue --interrupt {rows[0].who}`; its call fails, the others go on.",
-                f"立即打破循环：`traindbg ray-rescue --interrupt {rows[0].who}`；它的调用失败，其余继续。",
+                "Break the ring now: `traindbg ray-rescue --interrupt {who}`; its call fails, the others go on.",
+                who=rows[0].who,
             ),
             text(
-                "In the code: pass the object refs on instead of waiting inside an actor, make the method async (`await ref`), or give "
-                "the actor `max_concurrency=2`.",
-                "代码中：在 actor 内传递 object ref 而不等待，或将方法改为 async（`await ref`），或设置 `max_concurrency=2`。",
+                "In the code: pass the object refs on instead of waiting inside an actor, make the method async "
+                "(`await ref`), or give the actor `max_concurrency=2`."
             ),
         ],
         confidence="high" if all(case.pace(r) == "still" for r in rows) else "medium",
@@ -165,6 +159,10 @@ def _line(case: RayCase, graph: _Graph, task_id: str, following: str) -> str:
     call, at = graph.waits_for(task_id, following), short(case.where(row))
     runs = call_name(other)
     return text(
-        f"{names([row])} waits at {at} for {call} of {other.who}, which is busy in {runs}",
-        f"{names([row])} 在 {at} 等待 {other.who} 的 {call}，而后者正忙于 {runs}",
+        "{names} waits at {at} for {call} of {who}, which is busy in {runs}",
+        names=names([row]),
+        at=at,
+        call=call,
+        who=other.who,
+        runs=runs,
     )

@@ -52,35 +52,38 @@ def _node(case: RayCase, node: RayNode) -> Hit | None:
         "ray_too_many_for_cores",
         "warning",
         text(
-            f"{len(busy)} workers compute on the {node.cpus} CPUs of {name}: use {instead} of them there",
-            f"{name} 的 {node.cpus} 个 CPU 上有 {len(busy)} 个 worker 在计算：建议只用 {instead} 个",
+            "{count} workers compute on the {cpus} CPUs of {name}: use {instead} of them there",
+            count=len(busy),
+            cpus=node.cpus,
+            name=name,
+            instead=instead,
         ),
         rows,
         who=list(dict.fromkeys(classes))[:4],
         evidence=[
             text(
-                f"over {window} each had {gets} CPU and was ready to run for a further {lacks} without one",
-                f"{window}内每个平均得到 {gets} 个 CPU，另有 {lacks} 就绪却得不到",
+                "over {window} each had {gets} CPU and was ready to run for a further {lacks} without one",
+                window=window,
+                gets=gets,
+                lacks=lacks,
             ),
             text(
-                f"{node.cpus} CPUs ÷ {each:.2f} that each would use = {instead}",
-                f"{node.cpus} 个 CPU ÷ 每个需要 {each:.2f} = {instead}",
+                "{cpus} CPUs ÷ {each:.2f} that each would use = {instead}", cpus=node.cpus, each=each, instead=instead
             ),
             _ray_was_told(case, node, rows),
         ],
         cause=text(
-            "They take turns on the cores. More of them give no more results, only later ones, more memory and a longer start-up.",
-            "它们轮流使用核心。数量更多并不会带来更多结果，只会更慢、占用更多内存、启动更久。",
+            "They take turns on the cores. More of them give no more results, only later ones, more memory "
+            "and a longer start-up."
         ),
         next_steps=[
             text(
-                f"Use {instead} on this node and give each more to do (the same number of games in all).",
-                f"在该节点使用 {instead} 个，并增加每个的工作量（总量不变）。",
+                "Use {instead} on this node and give each more to do (the same number of games in all).",
+                instead=instead,
             ),
             text(
-                "Or let each ask for what it uses (`num_cpus=`), so that Ray places no more than fit; and keep libraries to one thread in "
-                "each (OMP_NUM_THREADS=1).",
-                "或让每个按实际使用申请（`num_cpus=`），使 Ray 只放置装得下的数量；并将各库限制为单线程（OMP_NUM_THREADS=1）。",
+                "Or let each ask for what it uses (`num_cpus=`), so that Ray places no more than fit; and keep "
+                "libraries to one thread in each (OMP_NUM_THREADS=1)."
             ),
         ],
     )
@@ -100,14 +103,10 @@ def _ray_was_told(case: RayCase, node: RayNode, rows: Sequence[RayWorker]) -> st
     """Why Ray let them: they ask for less than they use, or the node was said to have more CPUs than it has."""
     told = node.resources_total.get("CPU", 0.0)
     if not isinstance(node.cpus, NotAvailable) and told > node.cpus:
-        return text(
-            f"Ray was told that this node has {told:g} CPUs; the machine has {node.cpus}",
-            f"Ray 被告知该节点有 {told:g} 个 CPU；实际为 {node.cpus} 个",
-        )
+        return text("Ray was told that this node has {told:g} CPUs; the machine has {cpus}", told=told, cpus=node.cpus)
     asked = {case.required(r).get("CPU", 0.0) for r in rows}
     if len(asked) == 1:
         return text(
-            f"{names(rows)} ask Ray for {asked.pop():g} CPU each",
-            f"{names(rows)} 每个向 Ray 申请 {asked.pop() if asked else 0:g} 个 CPU",
+            "{names} ask Ray for {pop:g} CPU each", names=names(rows), pop=asked.pop(), pop2=asked.pop() if asked else 0
         )
     return ""

@@ -33,7 +33,7 @@ def _hit(case: RayCase, node: RayNode, lost: list[RayWorker]) -> Hit:
     return hit(
         "ray_node_dead",
         "critical" if still or case.stands_still else "warning",
-        text(f"Node {name} died, and {names(lost)} with it", f"节点 {name} 已失效，{names(lost)} 随之丢失"),
+        text("Node {name} died, and {names} with it", name=name, names=names(lost)),
         lost,
         evidence=[
             node.why_dead and f"Ray: {node.why_dead}",
@@ -41,18 +41,15 @@ def _hit(case: RayCase, node: RayNode, lost: list[RayWorker]) -> Hit:
             *still,
         ],
         cause=text(
-            "Its raylet no longer answers: the machine, its container or the network to it is gone (pre-empted, out of memory, rebooted).",
-            "其 raylet 不再应答：机器、容器或网络已消失（被抢占、内存耗尽、重启）。",
+            "Its raylet no longer answers: the machine, its container or the network to it is gone "
+            "(pre-empted, out of memory, rebooted)."
         ),
         next_steps=[
             text(
-                f"Look at the machine ({node.ip}): is it up, is the container there; its raylet.out and dmesg say why.",
-                f"检查该机器（{node.ip}）：是否在线、容器是否存在；raylet.out 与 dmesg 会说明原因。",
+                "Look at the machine ({ip}): is it up, is the container there; its raylet.out and dmesg say why.",
+                ip=node.ip,
             ),
-            text(
-                "Actors come back by themselves only with `max_restarts`, their calls only with `max_task_retries`.",
-                "只有设置了 `max_restarts` 的 actor 会自动恢复，调用需 `max_task_retries`。",
-            ),
+            text("Actors come back by themselves only with `max_restarts`, their calls only with `max_task_retries`."),
         ],
         explains=case.rows if case.stands_still else lost,
     )

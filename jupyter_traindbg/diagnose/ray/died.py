@@ -42,16 +42,13 @@ def _severe(case: RayCase, rows: Sequence[RayWorker]) -> bool:
 
 
 def _in_init(case: RayCase, rows: Sequence[RayWorker], death: RayDeath) -> Hit:
-    at = text(f" at {short(death.where)}", f"，位于 {short(death.where)}") if death.where else ""
+    at = text(" at {short}", short=short(death.where)) if death.where else ""
     waiting = _peers_waiting(case, rows)
-    peers = text(f", and {names(waiting)} wait for ever", f"，{names(waiting)} 仍在等待") if waiting else ""
+    peers = text(", and {names} wait for ever", names=names(waiting)) if waiting else ""
     return hit(
         "ray_died_in_init",
         "critical" if _severe(case, rows) else "warning",
-        text(
-            f"{names(rows)} died in __init__{at}: {death.words}{peers}",
-            f"{names(rows)} 在 __init__ 中退出{at}：{death.words}{peers}",
-        ),
+        text("{names} died in __init__{at}: {words}{peers}", names=names(rows), at=at, words=death.words, peers=peers),
         rows,
         death.where,
         evidence=[
@@ -60,18 +57,15 @@ def _in_init(case: RayCase, rows: Sequence[RayWorker], death: RayDeath) -> Hit:
             *waiting_for(case, rows),
         ],
         cause=text(
-            "An exception in __init__ ends the actor. Ray tells that only to who asks for the result of one of its calls; whoever waits "
-            "for it in another way (a barrier, a queue, a rendezvous) is told nothing.",
-            "__init__ 中的异常会结束 actor。Ray 只通知请求其调用结果的一方；以其他方式等待它的（屏障、队列、rendezvous）得不到任何通知。",
+            "An exception in __init__ ends the actor. Ray tells that only to who asks for the result of one "
+            "of its calls; whoever waits for it in another way (a barrier, a queue, a rendezvous) is told "
+            "nothing."
         ),
         next_steps=[
+            text("Mend the cause; the whole traceback is in the actor's log."),
             text(
-                "Mend the cause; the whole traceback is in the actor's log.",
-                "修复原因；完整的 traceback 在该 actor 的日志中。",
-            ),
-            text(
-                "Let the driver notice: `ray.get([w.__ray_ready__.remote() for w in workers], timeout=...)` before the work is handed out.",
-                "让 driver 及时发现：分发任务前执行 `ray.get([w.__ray_ready__.remote() for w in workers], timeout=...)`。",
+                "Let the driver notice: `ray.get([w.__ray_ready__.remote() for w in workers], timeout=...)` "
+                "before the work is handed out."
             ),
         ],
         explains=[*waiting, *(r for r in case.rows if r.kind == "driver")],
@@ -80,27 +74,24 @@ def _in_init(case: RayCase, rows: Sequence[RayWorker], death: RayDeath) -> Hit:
 
 def _crashed(case: RayCase, rows: Sequence[RayWorker], death: RayDeath) -> Hit:
     waiting = _peers_waiting(case, rows)
-    verb = text("has crashed" if len(rows) == 1 else "have crashed", "")
+    verb = "has crashed" if len(rows) == 1 else "have crashed"
     return hit(
         "ray_worker_died",
         "critical" if _severe(case, rows) else "warning",
-        text(f"{names(rows)} {verb}: {death.words}", f"{names(rows)} 已崩溃：{death.words}"),
+        text("{names} {verb}: {words}", names=names(rows), verb=verb, words=death.words),
         rows,
         death.where,
         evidence=[death.exit_detail, *(in_words(case, p) for p in waiting[:3]), *waiting_for(case, rows)],
         cause=text(
-            "Its process ended without Python's having a say: a signal (SIGSEGV, SIGKILL), `os._exit`, or a library that aborted.",
-            "其进程未经 Python 正常流程而结束：信号（SIGSEGV、SIGKILL）、`os._exit`，或某个库中止了进程。",
+            "Its process ended without Python's having a say: a signal (SIGSEGV, SIGKILL), `os._exit`, or a "
+            "library that aborted."
         ),
         next_steps=[
             text(
-                f"Read the end of its log: `ray logs actor --id {rows[0].actor_id}`; for SIGKILL also dmesg on its node.",
-                f"查看其日志末尾：`ray logs actor --id {rows[0].actor_id}`；若为 SIGKILL，另查该节点的 dmesg。",
+                "Read the end of its log: `ray logs actor --id {actor_id}`; for SIGKILL also dmesg on its node.",
+                actor_id=rows[0].actor_id,
             ),
-            text(
-                "`max_restarts` brings such an actor back, `max_task_retries` its calls.",
-                "`max_restarts` 使 actor 自动恢复，`max_task_retries` 使其调用重试。",
-            ),
+            text("`max_restarts` brings such an actor back, `max_task_retries` its calls."),
         ],
         explains=[*waiting, *(r for r in case.rows if r.kind == "driver")],
     )
@@ -110,18 +101,12 @@ def _homeless(case: RayCase, rows: Sequence[RayWorker], death: RayDeath) -> Hit:
     return hit(
         "ray_infeasible",
         "critical" if _severe(case, rows) else "warning",
-        text(f"{names(rows)} could be placed nowhere: {death.words}", f"{names(rows)} 无处可放置：{death.words}"),
+        text("{names} could be placed nowhere: {words}", names=names(rows), words=death.words),
         rows,
         evidence=[*waiting_for(case, rows)],
-        cause=text(
-            "Its scheduling strategy or labels leave no node that it may run on.",
-            "其调度策略或标签使得没有任何节点可以运行它。",
-        ),
+        cause=text("Its scheduling strategy or labels leave no node that it may run on."),
         next_steps=[
-            text(
-                "Name a node that lives (node ids change with every start of the cluster), or use `soft=True`.",
-                "指定一个存活的节点（节点 id 随集群每次启动而变），或使用 `soft=True`。",
-            )
+            text("Name a node that lives (node ids change with every start of the cluster), or use `soft=True`.")
         ],
         explains=[*rows, *case.drivers],
     )
@@ -137,20 +122,14 @@ def _again(case: RayCase, row: RayWorker) -> Hit | None:
         "ray_worker_died",
         "critical",
         text(
-            f"{row.who} dies and is restarted again and again ({actor.restarts} times): {words}",
-            f"{row.who} 反复退出并被重启（{actor.restarts} 次）：{words}",
+            "{who} dies and is restarted again and again ({restarts} times): {words}",
+            who=row.who,
+            restarts=actor.restarts,
+            words=words,
         ),
         [row],
         death.where if death is not None else None,
         evidence=[row.words, *(waiting_for(case, [row]))],
-        cause=text(
-            "With `max_restarts` Ray brings it back, it fails in the same way, and its callers wait meanwhile.",
-            "由于 `max_restarts`，Ray 会重启它，它又以同样方式失败，调用方则一直等待。",
-        ),
-        next_steps=[
-            text(
-                "Mend the cause; a finite `max_restarts` makes it visible.",
-                "修复原因；有限的 `max_restarts` 会使问题显现。",
-            )
-        ],
+        cause=text("With `max_restarts` Ray brings it back, it fails in the same way, and its callers wait meanwhile."),
+        next_steps=[text("Mend the cause; a finite `max_restarts` makes it visible.")],
     )

@@ -85,7 +85,7 @@ def _groups(case: RayCase) -> Sequence[RayPlacementGroup]:
 
 def _group_name(group: RayPlacementGroup) -> str:
     named = group.name or group.group_id[:8]
-    return text(f"placement group {named}", f"放置组 {named}")
+    return text("placement group {named}", named=named)
 
 
 def holders_words(case: RayCase, resource: str, job_id: str | None) -> list[str]:
@@ -93,8 +93,10 @@ def holders_words(case: RayCase, resource: str, job_id: str | None) -> list[str]
     said = bytes_words if resource in _SIZED else amount
     lines = [
         text(
-            f"{resource}: {said(total(case, resource))} in all living nodes, {said(free(case, resource))} free",
-            f"{resource}：所有存活节点共 {said(total(case, resource))}，空闲 {said(free(case, resource))}",
+            "{resource}: {said} in all living nodes, {said2} free",
+            resource=resource,
+            said=said(total(case, resource)),
+            said2=said(free(case, resource)),
         )
     ]
     by_job: dict[str | None, list[Holder]] = {}
@@ -102,13 +104,17 @@ def holders_words(case: RayCase, resource: str, job_id: str | None) -> list[str]
         by_job.setdefault(holder.job_id, []).append(holder)
     for job, group in by_job.items():
         held = said(sum(h.held for h in group))
-        of = "" if job == job_id or job is None else text(f" of job {job}", f"（作业 {job}）")
+        of = "" if job == job_id or job is None else text(" of job {job}", job=job)
         ended = job is not None and bool(case.running_jobs) and job not in case.running_jobs
-        over = text(", which has ended", "，该作业已结束") if ended and of else ""
+        over = text(", which has ended") if ended and of else ""
         lines.append(
             text(
-                f"{resource}: {held} held by {names(h.who for h in group)}{of}{over}",
-                f"{resource}：{held} 由 {names(h.who for h in group)}{of}{over} 占用",
+                "{resource}: {held} held by {names}{of}{over}",
+                resource=resource,
+                held=held,
+                names=names(h.who for h in group),
+                of=of,
+                over=over,
             )
         )
     return lines

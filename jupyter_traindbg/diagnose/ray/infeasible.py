@@ -25,20 +25,23 @@ def rule(case: RayCase) -> list[Hit]:
 
 def _hit(case: RayCase, same: Sequence[RayWorker]) -> Hit:
     wanted = case.required(same[0])
-    each = text(" each", "") if len(same) > 1 else ""
-    asks = text("ask" if len(same) > 1 else "asks", "")
+    each = " each" if len(same) > 1 else ""
+    asks = "ask" if len(same) > 1 else "asks"
     return hit(
         "ray_infeasible",
         "critical",
         text(
-            f"{names(same)} {asks} for {resources_words(wanted)}{each}, which no node has",
-            f"{names(same)} 需要 {resources_words(wanted)}，没有任何节点能提供",
+            "{names} {asks} for {resources_words}{each}, which no node has",
+            names=names(same),
+            asks=asks,
+            resources_words=resources_words(wanted),
+            each=each,
         ),
         same,
         evidence=[*_largest(case, wanted), *waiting_for(case, same)],
         cause=text(
-            "Ray goes on waiting for a node that can have it; without an autoscaler none will ever come, and no error is raised.",
-            "Ray 会一直等待能满足需求的节点；没有自动扩缩容时不会有这样的节点，也不会报错。",
+            "Ray goes on waiting for a node that can have it; without an autoscaler none will ever come, and "
+            "no error is raised."
         ),
         next_steps=_steps(case, wanted),
     )
@@ -53,15 +56,18 @@ def _largest(case: RayCase, wanted: Resources) -> list[str]:
             said = bytes_words if resource in _SIZED else amount
             lines.append(
                 text(
-                    f"{resource}: {said(need)} wanted; the most that one of {len(case.living_nodes)} living nodes has is {said(most)}",
-                    f"{resource}：需要 {said(need)}；{len(case.living_nodes)} 个存活节点中单节点最多 {said(most)}",
+                    "{resource}: {said} wanted; the most that one of {count} living nodes has is {said2}",
+                    resource=resource,
+                    said=said(need),
+                    count=len(case.living_nodes),
+                    said2=said(most),
                 )
             )
     if not lines:
         lines.append(
             text(
-                f"each of these is there, but not all on one node: {resources_words(wanted)}",
-                f"各项资源分别存在，但没有一个节点同时具备：{resources_words(wanted)}",
+                "each of these is there, but not all on one node: {resources_words}",
+                resources_words=resources_words(wanted),
             )
         )
     return lines
@@ -74,13 +80,10 @@ def _steps(case: RayCase, wanted: Resources) -> list[str]:
     what = lacking[0] if lacking else "num_cpus"
     option = {"CPU": "num_cpus", "GPU": "num_gpus"}.get(what, what)
     return [
+        text("Ask for less: lower `{option}` in `@ray.remote(...)` or `.options(...)`.", option=option),
         text(
-            f"Ask for less: lower `{option}` in `@ray.remote(...)` or `.options(...)`.",
-            f"减少需求：在 `@ray.remote(...)` 或 `.options(...)` 中降低 `{option}`。",
-        ),
-        text(
-            "Or add a node that has it, and start it with these resources (`ray start --num-cpus/--num-gpus/--resources`).",
-            "或添加具备该资源的节点，并在启动时声明（`ray start --num-cpus/--num-gpus/--resources`）。",
+            "Or add a node that has it, and start it with these resources (`ray start "
+            "--num-cpus/--num-gpus/--resources`)."
         ),
     ]
 
@@ -106,15 +109,13 @@ def _group(case: RayCase, group: RayPlacementGroup) -> Hit:
         "ray_infeasible",
         "critical",
         text(
-            f"Placement group {name} has a bundle of {resources_words(impossible)}, which no node has",
-            f"放置组 {name} 有一个需要 {resources_words(impossible)} 的 bundle，没有任何节点能提供",
+            "Placement group {name} has a bundle of {resources_words}, which no node has",
+            name=name,
+            resources_words=resources_words(impossible),
         ),
         inside or [f"placement group {name}"],
         evidence=[*_largest(case, impossible), group.why and f"Ray: {group.why}"],
-        cause=text(
-            "A placement group is made as a whole or not at all, so everything that is to run in it waits.",
-            "放置组要么整体创建，要么不创建，因此其中的所有任务都在等待。",
-        ),
+        cause=text("A placement group is made as a whole or not at all, so everything that is to run in it waits."),
         next_steps=_steps(case, impossible),
     )
 

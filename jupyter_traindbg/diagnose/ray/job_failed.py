@@ -27,14 +27,11 @@ def _hit(job: RayJobInfo) -> Hit:
     return hit(
         "ray_job_failed",
         "critical",
-        text(f"Job {name} has failed{said}", f"作业 {name} 已失败{said}"),
+        text("Job {name} has failed{said}", name=name, said=said),
         [f"job {name}"],
-        evidence=[text(f"its entry point was: {job.entrypoint}", f"入口命令：{job.entrypoint}"), *lines[-LAST_LINES:]],
-        cause=text("Its driver ended with an error.", "其 driver 以错误结束。"),
+        evidence=[text("its entry point was: {entrypoint}", entrypoint=job.entrypoint), *lines[-LAST_LINES:]],
+        cause=text("Its driver ended with an error."),
         next_steps=[
-            text(
-                f"Read its log: `ray job logs {name} > job.log`, then `traindbg diagnose job.log`.",
-                f"查看日志：`ray job logs {name} > job.log`，然后 `traindbg diagnose job.log`。",
-            )
+            text("Read its log: `ray job logs {name} > job.log`, then `traindbg diagnose job.log`.", name=name)
         ],
     )

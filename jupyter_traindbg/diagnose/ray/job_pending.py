@@ -27,22 +27,17 @@ def _hit(job: RayJobInfo, since: float) -> Hit:
     return hit(
         "ray_job_pending",
         "warning",
-        text(
-            f"Job {name} was submitted {time_words(since)} ago and its driver has not started",
-            f"作业 {name} 已提交 {time_words(since)}，其 driver 尚未启动",
-        ),
+        text("Job {name} was submitted {since} ago and its driver has not started", name=name, since=time_words(since)),
         [f"job {name}"],
-        evidence=[job.message[:500], text(f"its entry point: {job.entrypoint}", f"入口命令：{job.entrypoint}")],
+        evidence=[job.message[:500], text("its entry point: {entrypoint}", entrypoint=job.entrypoint)],
         cause=text(
-            "Ray builds the job's runtime_env first, and where resources were asked for the entry point it waits for these.",
-            "Ray 会先构建作业的 runtime_env；若为入口命令申请了资源，还会等待这些资源。",
+            "Ray builds the job's runtime_env first, and where resources were asked for the entry point it "
+            "waits for these."
         ),
         next_steps=[
             text(
-                "See runtime_env_setup-*.log in the session's logs on the head node; lower `--entrypoint-num-cpus/-gpus`, or take the "
-                "packages out of `--runtime-env`.",
-                "查看 head 节点会话日志中的 runtime_env_setup-*.log；降低 `--entrypoint-num-cpus/-gpus`，"
-                "或从 `--runtime-env` 中移除依赖包。",
+                "See runtime_env_setup-*.log in the session's logs on the head node; lower "
+                "`--entrypoint-num-cpus/-gpus`, or take the packages out of `--runtime-env`."
             )
         ],
         confidence="medium",

@@ -56,34 +56,32 @@ def _hit(case: RayCase, same: Sequence[RayActor]) -> Hit:
     job = next((j for j in case.cluster.jobs if j.job_id == same[0].job_id), None)
     ended = known(job.ended_at) if job is not None else None
     since = "" if ended is None else time_words(case.cluster.taken_at - ended)
-    ago = text(f", which ended {since} ago", f"（{since}前结束）") if since else ""
+    ago = text(", which ended {since} ago", since=since) if since else ""
     waiting = [r for r in case.states("waiting for resources") if set(case.required(r)) & set(held)]
     return hit(
         "ray_leftovers",
         "warning" if waiting else "info",
         text(
-            f"Left by job {same[0].job_id}{ago}: {names(who)} still {'hold' if len(who) > 1 else 'holds'} {resources_words(held)}",
-            f"作业 {same[0].job_id}{ago} 的残留：{names(who)} 仍占用 {resources_words(held)}",
+            "Left by job {job_id}{ago}: {names} still {value} {resources_words}",
+            job_id=same[0].job_id,
+            ago=ago,
+            names=names(who),
+            value="hold" if len(who) > 1 else "holds",
+            resources_words=resources_words(held),
         ),
         who,
         evidence=[
-            text("they are idle: no call runs and none is queued", "它们空闲：没有正在执行或排队的调用"),
+            text("they are idle: no call runs and none is queued"),
             *([_wanted(waiting)] if waiting else []),
         ],
-        cause=text(
-            "A detached actor lives until somebody kills it, also when its job is long over.",
-            "detached actor 会一直存活，直到被显式结束，即使其作业早已结束。",
-        ),
+        cause=text("A detached actor lives until somebody kills it, also when its job is long over."),
         next_steps=[
-            text(
-                "See and release them: `traindbg ray-rescue --leftovers`, then with `--release --yes`.",
-                "查看并释放：`traindbg ray-rescue --leftovers`，再加 `--release --yes`。",
-            ),
-            text("If they are meant to stay, nothing is wrong.", "如果它们本应常驻，则没有问题。"),
+            text("See and release them: `traindbg ray-rescue --leftovers`, then with `--release --yes`."),
+            text("If they are meant to stay, nothing is wrong."),
         ],
         explains=waiting,
     )
 
 
 def _wanted(waiting: Sequence[RayWorker]) -> str:
-    return text(f"{names(waiting)} wait for resources of this kind", f"{names(waiting)} 正在等待这类资源")
+    return text("{names} wait for resources of this kind", names=names(waiting))

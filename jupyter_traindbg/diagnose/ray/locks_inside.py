@@ -38,7 +38,7 @@ def _inside(case: RayCase, row: RayWorker) -> Hit | None:
     words = [_thread_words(case, row, one, ring) for one in ring]
     sure = len(ring) > 1 and all(one.seen.kind == "lock" for one in ring)
     if not sure:
-        words.append(text("who holds what is read from the source, by the names", "谁持有哪个锁是按名称从源码中读出的"))
+        words.append(text("who holds what is read from the source, by the names"))
     return _hit(case, row, place(ring[0].seen.frame), [_name(one) for one in ring], words, sure=sure)
 
 
@@ -92,20 +92,24 @@ def _name(one: ThreadLocks) -> str:
 def _thread_words(case: RayCase, row: RayWorker, one: ThreadLocks, ring: Sequence[ThreadLocks]) -> str:
     wanted = {name for other in ring for _, name in other.waits}
     holds = ", ".join(dict.fromkeys(name for _, name in one.holds if name in wanted))
-    keeps = text(f", holding {holds}", f"，持有 {holds}") if holds else ""
+    keeps = text(", holding {holds}", holds=holds) if holds else ""
     waits = ", ".join(name for _, name in one.waits)
-    does = text(f"waits for {waits}", f"等待 {waits}") if waits else phrase(one.seen)
+    does = text("waits for {waits}", waits=waits) if waits else phrase(one.seen)
     frame = one.seen.frame
     line = case.sources(row).get(f"{frame.file}:{frame.line}") if frame is not None else None
     at = short_place(frame) + (f": `{line.text}`" if line is not None else "")
-    return text(f"thread {_name(one)} {does} at {at}{keeps}", f"线程 {_name(one)} {does}，位于 {at}{keeps}")
+    return text("thread {name} {does} at {at}{keeps}", name=_name(one), does=does, at=at, keeps=keeps)
 
 
 def _told_words(wait: RayLockWait) -> str:
     at, held = short(wait.where), short(wait.holder_where)
     return text(
-        f"thread {wait.thread} waits for {wait.lock} at {at}, held by thread {wait.holder} at {held}",
-        f"线程 {wait.thread} 在 {at} 等待 {wait.lock}，它由线程 {wait.holder} 持有（位于 {held}）",
+        "thread {thread} waits for {lock} at {at}, held by thread {holder} at {held}",
+        thread=wait.thread,
+        lock=wait.lock,
+        at=at,
+        holder=wait.holder,
+        held=held,
     )
 
 
@@ -114,18 +118,13 @@ def _hit(
 ) -> Hit:
     alone = len(set(threads)) == 1
     who = and_list(list(dict.fromkeys(threads)))
-    title = text(
-        f"Deadlock inside {row.who}: threads {who} wait for each other's locks",
-        f"{row.who} 内部死锁：线程 {who} 互相等待对方的锁",
-    )
+    title = text("Deadlock inside {who}: threads {who2} wait for each other's locks", who=row.who, who2=who)
     if alone:
         title = text(
-            f"Deadlock inside {row.who}: thread {who} waits for a lock that it holds itself",
-            f"{row.who} 内部死锁：线程 {who} 等待自己已持有的锁",
+            "Deadlock inside {who}: thread {who2} waits for a lock that it holds itself", who=row.who, who2=who
         )
     cause = text(
-        "Locks are taken in different orders, each thread holding what the other needs: this never ends by itself.",
-        "各线程以不同顺序获取锁，彼此持有对方所需的锁：不会自行结束。",
+        "Locks are taken in different orders, each thread holding what the other needs: this never ends by itself."
     )
     return hit(
         "ray_worker_deadlock",
@@ -137,15 +136,11 @@ def _hit(
         cause=cause,
         next_steps=[
             text(
-                f"Give up this call and keep the actor: `traindbg ray-rescue --interrupt {row.who}`; where the lock does not let go, "
-                f"kill this one worker (`--kill-actor {row.who}`).",
-                f"放弃本次调用并保留 actor：`traindbg ray-rescue --interrupt {row.who}`；若锁仍不释放，只结束这一个 worker"
-                f"（`--kill-actor {row.who}`）。",
+                "Give up this call and keep the actor: `traindbg ray-rescue --interrupt {who}`; where the lock "
+                "does not let go, kill this one worker (`--kill-actor {who}`).",
+                who=row.who,
             ),
-            text(
-                "In the code: take these locks in one order everywhere, or use one lock.",
-                "代码中：在所有位置按同一顺序获取这些锁，或只用一个锁。",
-            ),
+            text("In the code: take these locks in one order everywhere, or use one lock."),
         ],
         confidence="high" if sure else "medium",
     )

@@ -77,38 +77,45 @@ def _hit(
         "ray_too_many_for_memory",
         "warning",
         text(
-            f"{wanted} {named} need more memory than {case.node_name(node.node_id)} has: use {instead}",
-            f"{wanted} 个 {named} 所需内存超过 {case.node_name(node.node_id)} 的容量：建议使用 {instead} 个",
+            "{wanted} {named} need more memory than {node_name} has: use {instead}",
+            wanted=wanted,
+            named=named,
+            node_name=case.node_name(node.node_id),
+            instead=instead,
         ),
         [*up, *coming],
         who=[named],
         evidence=[
             text(
-                f"each uses {one} (the middle one of {len(up)}); everything else on the node {rest}",
-                f"每个使用 {one}（{len(up)} 个的中位数）；节点上其他占用 {rest}",
+                "each uses {one} (the middle one of {count}); everything else on the node {rest}",
+                one=one,
+                count=len(up),
+                rest=rest,
             ),
             text(
-                f"{rest} + {wanted} x {one} = {bytes_words(needed)} of {bytes_words(total)}",
-                f"{rest} + {wanted} x {one} = {bytes_words(needed)}，而总量为 {bytes_words(total)}",
+                "{rest} + {wanted} x {one} = {needed} of {total}",
+                rest=rest,
+                wanted=wanted,
+                one=one,
+                needed=bytes_words(needed),
+                total=bytes_words(total),
             ),
             text(
-                f"({limit} of {bytes_words(total)} - {rest}) ÷ {one} = {instead}; above {limit} Ray kills workers",
-                f"（{bytes_words(total)} 的 {limit} - {rest}）÷ {one} = {instead}；超过 {limit} 时 Ray 会终止 worker",
+                "({limit} of {total} - {rest}) ÷ {one} = {instead}; above {limit} Ray kills workers",
+                limit=limit,
+                total=bytes_words(total),
+                rest=rest,
+                one=one,
+                instead=instead,
             ),
         ],
-        cause=text(
-            "Every worker is a process with its own copy of the packages, the model and its data.",
-            "每个 worker 都是独立进程，各自拥有一份依赖包、模型与数据。",
-        ),
+        cause=text("Every worker is a process with its own copy of the packages, the model and its data."),
         next_steps=[
+            text("Use {instead} on this node; give each more to do.", instead=instead),
             text(
-                f"Use {instead} on this node; give each more to do.", f"在该节点使用 {instead} 个，并增加每个的工作量。"
-            ),
-            text(
-                f"Or tell Ray what each needs, `memory={asked}` in `.options(...)`: it then places no more than fit. "
-                "A model that all share goes into the object store once (`ray.put`).",
-                f"或告知 Ray 每个的需求：在 `.options(...)` 中设置 `memory={asked}`，Ray 只会放置装得下的数量。"
-                "共享的模型只需 `ray.put` 一次。",
+                "Or tell Ray what each needs, `memory={asked}` in `.options(...)`: it then places no more than "
+                "fit. A model that all share goes into the object store once (`ray.put`).",
+                asked=asked,
             ),
         ],
         explains=killed,

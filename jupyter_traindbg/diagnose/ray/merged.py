@@ -38,10 +38,10 @@ def with_ranks(ray: Diagnosis, ranks: Diagnosis | None) -> Diagnosis:
 
 def asked_of(ray: Diagnosis, target: str, whole: str, *, driver: bool) -> Diagnosis:
     """`ray`, the diagnosis of the job `whole`, for somebody who has asked one of its processes, named `target`."""
-    one, eins = ("the driver", "driver") if driver else ("a process", "一个进程")
-    words = text(
-        f"{target} is {one} of {whole}: all of that job was looked at", f"{target} 是 {whole} 的{eins}：已查看整个作业"
-    )
+    if driver:
+        words = text("{target} is the driver of {whole}: all of that job was looked at", target=target, whole=whole)
+    else:
+        words = text("{target} is a process of {whole}: all of that job was looked at", target=target, whole=whole)
     return dataclasses.replace(ray, target=target, why=(words, *ray.why))
 
 
@@ -60,7 +60,7 @@ def with_driver(ray: Diagnosis, driver: Diagnosis | None) -> Diagnosis:
 
 def alone(own: Diagnosis, whole: str, why: str) -> Diagnosis:
     """What one process of the Ray job `whole` tells, where `why` kept us from asking the rest."""
-    words = text(f"only this process was looked at, and not {whole}: {why}", f"只查看了该进程，未查看 {whole}：{why}")
+    words = text("only this process was looked at, and not {whole}: {why}", whole=whole, why=why)
     return dataclasses.replace(own, why=(*own.why, words))
 
 

@@ -27,23 +27,16 @@ def _node(case: RayCase, node: RayNode) -> Hit | None:
         return None  # full of what is no longer needed: that is how a store looks that is used well
     name = case.node_name(node.node_id)
     level = text(
-        f"object store of {name}: {bytes_words(used or 0)} of {bytes_words(total or 0)} used",
-        f"{name} 的对象存储：已用 {bytes_words(used or 0)} / {bytes_words(total or 0)}",
+        "object store of {name}: {used} of {total} used",
+        name=name,
+        used=bytes_words(used or 0),
+        total=bytes_words(total or 0),
     )
-    disk = (
-        text(f"{bytes_words(spilled)} have been written to disk so far", f"累计写入磁盘 {bytes_words(spilled)}")
-        if spilled
-        else ""
-    )
-    now = (
-        text(f"{bytes_words(rate)} a second while it was watched", f"观察期间每秒 {bytes_words(rate)}") if rate else ""
-    )
-    title = text(f"The object store of {name} is full", f"{name} 的对象存储已满")
+    disk = text("{spilled} have been written to disk so far", spilled=bytes_words(spilled)) if spilled else ""
+    now = text("{rate} a second while it was watched", rate=bytes_words(rate)) if rate else ""
+    title = text("The object store of {name} is full", name=name)
     if rate >= SPILLING_BYTES_PER_S:
-        title = text(
-            f"The object store of {name} spills to disk, {bytes_words(rate)}/s",
-            f"{name} 的对象存储正在溢写到磁盘，{bytes_words(rate)}/s",
-        )
+        title = text("The object store of {name} spills to disk, {rate}/s", name=name, rate=bytes_words(rate))
     return hit(
         "ray_object_store_full" if full else "ray_spilling",
         "warning" if in_put or rate >= SPILLING_BYTES_PER_S else "info",
@@ -52,20 +45,16 @@ def _node(case: RayCase, node: RayNode) -> Hit | None:
         case.where(in_put[0]) if in_put else None,
         evidence=[level, disk, now, *([_putting(case, in_put[0])] if in_put else [])],
         cause=text(
-            "More objects are alive (somebody still has a ref to them, or waits for them) than the store has room for.",
-            "存活的对象（仍被引用或等待）超过了对象存储的容量。",
+            "More objects are alive (somebody still has a ref to them, or waits for them) than the store has room for."
         ),
         next_steps=[
             text(
-                "Find who keeps the refs (`ray memory --stats-only`, `ray memory --group-by STACK_TRACE`); let go of lists of refs as soon "
-                "as they are used, and fetch results in pieces with `ray.wait`.",
-                "查找谁持有引用（`ray memory --stats-only`、`ray memory --group-by STACK_TRACE`）；"
-                "用完即释放 ref 列表，并用 `ray.wait` 分批取结果。",
+                "Find who keeps the refs (`ray memory --stats-only`, `ray memory --group-by STACK_TRACE`); let "
+                "go of lists of refs as soon as they are used, and fetch results in pieces with `ray.wait`."
             ),
             text(
-                "Put what all workers need (the model) into the store once with `ray.put` and pass the ref; or start Ray with a larger "
-                "`--object-store-memory`.",
-                "所有 worker 共用的数据（模型）只 `ray.put` 一次并传递 ref；或以更大的 `--object-store-memory` 启动 Ray。",
+                "Put what all workers need (the model) into the store once with `ray.put` and pass the ref; or "
+                "start Ray with a larger `--object-store-memory`."
             ),
         ],
         confidence="high" if rate >= SPILLING_BYTES_PER_S or in_put else "medium",
@@ -92,4 +81,4 @@ def _puts(case: RayCase, row: RayWorker) -> bool:
 
 def _putting(case: RayCase, row: RayWorker) -> str:
     at = case.source(row) or case.where(row) or ""
-    return text(f"{names([row])} waits in ray.put: {at}", f"{names([row])} 在 ray.put 中等待：{at}")
+    return text("{names} waits in ray.put: {at}", names=names([row]), at=at)

@@ -90,6 +90,6 @@ def _explains(root: Hit, symptom: Hit) -> bool:
 
 def _fold(root: Hit, symptom: Hit) -> Hit:
     told = symptom.finding
-    evidence = (*root.finding.evidence, text(f"so: {told.title}", f"因此：{told.title}"))
+    evidence = (*root.finding.evidence, text("so: {title}", title=told.title))
     finding = dataclasses.replace(root.finding, evidence=tuple(dict.fromkeys(evidence)))
     return dataclasses.replace(root, finding=finding, explains=root.explains | symptom.explains)

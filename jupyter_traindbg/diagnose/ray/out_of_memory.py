@@ -48,34 +48,30 @@ def _is_kill(message: str) -> bool:
 def _hit(case: RayCase, node_id: str | None, rows: Sequence[RayWorker], events: Sequence[RayEvent] = ()) -> Hit:
     node = next((n for n in case.cluster.nodes if n.node_id == node_id), None)
     name = case.node_name(node_id)
-    on = text(f" on node {name}", f"（节点 {name}）") if name else ""
-    whom = names(rows) if rows else text(f"{len(events)} workers or tasks", f"{len(events)} 个 worker 或任务")
+    on = text(" on node {name}", name=name) if name else ""
+    whom = names(rows) if rows else text("{count} workers or tasks", count=len(events))
     used = known(node.memory_used_bytes) if node is not None else None
     total = known(node.memory_total_bytes) if node is not None else None
-    now = text(
-        f"now {bytes_words(used)} of {bytes_words(total)} are used there", f"目前使用 {bytes_words(used)} / {bytes_words(total)}"
-    ) if used is not None and total is not None else ""  # fmt: skip
+    now = ""
+    if used is not None and total is not None:
+        now = text("now {used} of {total} are used there", used=bytes_words(used), total=bytes_words(total))
     deaths = [d.words for r in rows[:3] if (d := case.death(r)) is not None]
     return hit(
         "ray_out_of_memory",
         "critical" if case.stands_still or any(r.state == "dead" and r.kind == "actor" for r in rows) else "warning",
-        text(f"{whom} killed by Ray for want of memory{on}", f"{whom} 因内存不足被 Ray 终止{on}"),
+        text("{whom} killed by Ray for want of memory{on}", whom=whom, on=on),
         rows or ([f"node {name}"] if name else []),
         evidence=[*dict.fromkeys(deaths), *(e.message[:300] for e in events[:2]), now, *waiting_for(case, rows)],
         cause=text(
-            "When a node's memory is nearly full (95 % by default) its raylet kills workers, so that the node survives; tasks are tried "
-            "again and may go the same way.",
-            "节点内存将满（默认 95%）时，raylet 会终止 worker 以保住节点；任务会重试，并可能再次被终止。",
+            "When a node's memory is nearly full (95 % by default) its raylet kills workers, so that the "
+            "node survives; tasks are tried again and may go the same way."
         ),
         next_steps=[
             text(
-                "Run fewer workers on a node, or make room for each: `memory=` in `.options(...)` lets Ray place no more than fit.",
-                "减少每个节点的 worker 数，或在 `.options(...)` 中设置 `memory=`，让 Ray 只放置装得下的数量。",
+                "Run fewer workers on a node, or make room for each: `memory=` in `.options(...)` lets Ray place "
+                "no more than fit."
             ),
-            text(
-                "See what grows: `traindbg ray-workers` shows the memory of each.",
-                "查看谁在增长：`traindbg ray-workers` 显示每个 worker 的内存。",
-            ),
+            text("See what grows: `traindbg ray-workers` shows the memory of each."),
         ],
         explains=case.drivers,
     )

@@ -58,21 +58,19 @@ def waiting_for(case: RayCase, rows: Sequence[RayWorker]) -> list[str]:
             continue
         if row.kind == "driver" or row.waits_for:
             at = short(case.where(row))
-            told.append(text(f"{row.who} waits for a result from Ray at {at}", f"{row.who} 在 {at} 等待 Ray 的结果"))
+            told.append(text("{who} waits for a result from Ray at {at}", who=row.who, at=at))
     return told[:4]
 
 
 def in_words(case: RayCase, row: RayWorker) -> str:
     """``Collector[3] sleeps at collector.py:20 run: `time.sleep(1)`; it used 0 % of a CPU in 1.2 s``."""
     seen, at, source = case.doing(row), short(case.where(row)), case.source(row)
-    does = phrase(seen) if seen is not None else text("stands", "停在")
+    does = phrase(seen) if seen is not None else text("stands")
     quoted = f": `{source}`" if source else ""
-    words = text(f"{names([row])} {does} at {at}{quoted}", f"{names([row])} {does}，位于 {at}{quoted}")
+    words = text("{names} {does} at {at}{quoted}", names=names([row]), does=does, at=at, quoted=quoted)
     view = case.view(row)
     activity = view.activity if view is not None else None
     if activity is not None:
         used, window = f"{activity.cpu_share:.0%}", time_words(activity.window_s)
-        words += text(
-            f"; its process used {used} of a CPU in {window}", f"；其进程在 {window}内使用了 {used} 的一个 CPU"
-        )
+        words += text("; its process used {used} of a CPU in {window}", used=used, window=window)
     return words

@@ -50,16 +50,16 @@ def _rows(case: RayCase, same: Sequence[RayWorker]) -> Hit | None:
         same,
         evidence=[
             text(
-                f"each needs {resources_words(wanted)}; {and_list(lacking)} cannot be had now",
-                f"每个需要 {resources_words(wanted)}；{and_list(lacking)} 目前无法满足",
+                "each needs {resources_words}; {and_list} cannot be had now",
+                resources_words=resources_words(wanted),
+                and_list=and_list(lacking),
             ),
             *(line for resource in lacking for line in holders_words(case, resource, first.job_id)),
             *blocked,
             *waiting_for(case, same),
         ],
         cause=text(
-            "Actors keep their resources until they end; nobody who holds these is about to give them back by itself.",
-            "actor 在结束前一直占用资源；占用者不会自行归还。",
+            "Actors keep their resources until they end; nobody who holds these is about to give them back by itself."
         ),
         next_steps=_steps(case, same, lacking, having),
         who=[r.who for r in same],
@@ -71,18 +71,17 @@ def _title(
 ) -> str:
     what = and_list([r for r in lacking if r not in ("memory", "object_store_memory")] or list(lacking))
     verb = "wait" if len(same) > 1 else "waits"
-    held = (
-        text(f", held by {names(h.who for h in having)}", f"，由 {names(h.who for h in having)} 占用") if having else ""
-    )
+    held = text(", held by {names}", names=names(h.who for h in having)) if having else ""
     up = [p for p in case.peers(same[0]) if p.state not in ENDED | NOT_UP]
-    of = (
-        text(f" ({len(up)} of {len(up) + len(same)} are up)", f"（{len(up) + len(same)} 个中已启动 {len(up)} 个）")
-        if up
-        else ""
-    )
+    of = text(" ({count} of {count2} are up)", count=len(up), count2=len(up) + len(same)) if up else ""
     return text(
-        f"{names(same)} {verb} for {what}{held}, for {time_words(since)}{of}",
-        f"{names(same)} 等待 {what} 已 {time_words(since)}{held}{of}",
+        "{names} {verb} for {what}{held}, for {since}{of}",
+        names=names(same),
+        verb=verb,
+        what=what,
+        held=held,
+        since=time_words(since),
+        of=of,
     )
 
 
@@ -96,20 +95,10 @@ def _held_by_waiters(case: RayCase, having: Sequence[Holder]) -> list[str]:
     held = [case.by_who[h.who] for h in having if h.who in case.by_who]
     idle = [r for r in held if r.state == "idle"]
     if held and len(idle) == len(held):
-        return [
-            text(
-                f"all of them are idle: {names(idle)} have nothing to do and keep what they hold",
-                f"它们全部空闲：{names(idle)} 没有任务，却占用着资源",
-            )
-        ]
+        return [text("all of them are idle: {names} have nothing to do and keep what they hold", names=names(idle))]
     blocked = [r for r in held if case.waits_on_ray(r)]
     if held and len(blocked) == len(held):
-        return [
-            text(
-                f"all of them wait themselves in ray.get: {names(blocked)}",
-                f"它们自身都在 ray.get 中等待：{names(blocked)}",
-            )
-        ]
+        return [text("all of them wait themselves in ray.get: {names}", names=names(blocked))]
     return []
 
 
@@ -120,10 +109,9 @@ def _steps(case: RayCase, same: Sequence[RayWorker], lacking: Sequence[str], hav
     if strangers:
         steps.append(
             text(
-                f"End what is no longer needed: `traindbg ray-rescue --leftovers` lists what dead jobs left; "
-                f"{names(h.who for h in strangers)} belong to other jobs.",
-                f"结束不再需要的占用者：`traindbg ray-rescue --leftovers` 列出已结束作业的残留；"
-                f"{names(h.who for h in strangers)} 属于其他作业。",
+                "End what is no longer needed: `traindbg ray-rescue --leftovers` lists what dead jobs left; "
+                "{names} belong to other jobs.",
+                names=names(h.who for h in strangers),
             )
         )
     up = [p for p in case.peers(first) if p.state not in ENDED | NOT_UP]
@@ -131,20 +119,24 @@ def _steps(case: RayCase, same: Sequence[RayWorker], lacking: Sequence[str], hav
         said = _arithmetic(case, first, lacking, len(up))
         steps.append(
             text(
-                f"Use {len(up)} {first.class_name} instead of {len(up) + len(same)}: {said}.",
-                f"将 {first.class_name} 数量从 {len(up) + len(same)} 改为 {len(up)}：{said}。",
+                "Use {count} {class_name} instead of {count2}: {said}.",
+                count=len(up),
+                class_name=first.class_name,
+                count2=len(up) + len(same),
+                said=said,
             )
         )
     need = wanted.get("CPU", 0.0)
     if "CPU" in lacking and need:
         steps.append(
             text(
-                f"Or let each ask for less than {amount(need)} CPU (`num_cpus=`), where they do not compute all the time; or add nodes.",
-                f"或让每个请求少于 {amount(need)} 个 CPU（`num_cpus=`），前提是它们并非一直在计算；或添加节点。",
+                "Or let each ask for less than {amount} CPU (`num_cpus=`), where they do not compute all the "
+                "time; or add nodes.",
+                amount=amount(need),
             )
         )
     else:
-        steps.append(text("Or add nodes, or ask for less.", "或添加节点，或减少需求。"))
+        steps.append(text("Or add nodes, or ask for less."))
     return steps
 
 
@@ -153,8 +145,12 @@ def _arithmetic(case: RayCase, row: RayWorker, lacking: Sequence[str], up: int) 
     need = amount(case.required(row)[resource])
     in_all, left = amount(total(case, resource)), amount(free(case, resource))
     return text(
-        f"{up} are up and hold {need} {resource} each; of {in_all} in the cluster {left} are free, too few for one more",
-        f"已启动 {up} 个，每个占用 {need} {resource}；集群共 {in_all}，空闲 {left}，不足以再启动一个",
+        "{up} are up and hold {need} {resource} each; of {in_all} in the cluster {left} are free, too few for one more",
+        up=up,
+        need=need,
+        resource=resource,
+        in_all=in_all,
+        left=left,
     )
 
 
@@ -183,29 +179,24 @@ def _group(case: RayCase, group: RayPlacementGroup) -> Hit:
         r for r in case.rows if (a := case.actors.get(r.actor_id or "")) and a.placement_group_id == group.group_id
     ]
     name = group.name or group.group_id[:8]
-    held = (
-        text(f", held by {names(h.who for h in having)}", f"，由 {names(h.who for h in having)} 占用") if having else ""
-    )
+    held = text(", held by {names}", names=names(h.who for h in having)) if having else ""
     return hit(
         "ray_waiting_for_resources",
         "critical",
-        text(
-            f"Placement group {name} waits for {and_list(lacking)}{held}",
-            f"放置组 {name} 等待 {and_list(lacking)}{held}",
-        ),
+        text("Placement group {name} waits for {and_list}{held}", name=name, and_list=and_list(lacking), held=held),
         inside or [f"placement group {name}"],
         evidence=[
             *(line for r in lacking for line in holders_words(case, r, group.job_id)),
             group.why and f"Ray: {group.why}",
         ],
         cause=text(
-            "A placement group is made as a whole or not at all, and nobody who holds these resources is doing anything.",
-            "放置组要么整体创建，要么不创建，而占用这些资源者没有在工作。",
+            "A placement group is made as a whole or not at all, and nobody who holds these resources is "
+            "doing anything."
         ),
         next_steps=[
             text(
-                "End who holds them (`traindbg ray-rescue --leftovers`, `--kill-actor`), make its bundles smaller, or add nodes.",
-                "结束占用者（`traindbg ray-rescue --leftovers`、`--kill-actor`），缩小 bundle，或添加节点。",
+                "End who holds them (`traindbg ray-rescue --leftovers`, `--kill-actor`), make its bundles "
+                "smaller, or add nodes."
             )
         ],
     )

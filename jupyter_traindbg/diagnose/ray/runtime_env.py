@@ -35,25 +35,22 @@ def _building(case: RayCase, same: Sequence[RayWorker]) -> Hit:
         "ray_runtime_env",
         "warning" if since > LONG_S else "info",
         text(
-            f"The start of {names(same)} waits for its runtime_env, being built for {time_words(since)}",
-            f"{names(same)} 的启动在等待 runtime_env，已构建 {time_words(since)}",
+            "The start of {names} waits for its runtime_env, being built for {since}",
+            names=names(same),
+            since=time_words(since),
         ),
         same,
         evidence=[*dict.fromkeys(r.words for r in same[:2]), *waiting_for(case, same)],
         cause=text(
-            "Ray installs the packages, or fetches the files, that the job asks for in its runtime_env, once on every node; no worker "
-            "starts before. Slow indexes, big wheels and working directories of gigabytes make that long.",
-            "Ray 会在每个节点上安装 runtime_env 要求的包或下载文件，之后才启动 worker。慢的软件源、大 wheel、数 GB 的工作目录会使其很久。",
+            "Ray installs the packages, or fetches the files, that the job asks for in its runtime_env, once "
+            "on every node; no worker starts before. Slow indexes, big wheels and working directories of "
+            "gigabytes make that long."
         ),
         next_steps=[
+            text("See how far it is: `tail -f /tmp/ray/session_latest/logs/runtime_env_setup-*.log` on that node."),
             text(
-                "See how far it is: `tail -f /tmp/ray/session_latest/logs/runtime_env_setup-*.log` on that node.",
-                "查看进度：在该节点上 `tail -f /tmp/ray/session_latest/logs/runtime_env_setup-*.log`。",
-            ),
-            text(
-                "For the next run: put the packages into the nodes' image, and leave data and checkpoints out of `working_dir` "
-                "(`excludes`).",
-                "下次运行：将包预装到节点镜像，并用 `excludes` 将数据与检查点排除在 `working_dir` 之外。",
+                "For the next run: put the packages into the nodes' image, and leave data and checkpoints out of "
+                "`working_dir` (`excludes`)."
             ),
         ],
     )
@@ -64,20 +61,14 @@ def _failed(case: RayCase, same: Sequence[RayWorker]) -> Hit:
     return hit(
         "ray_runtime_env_failed",
         "critical",
-        text(
-            f"{names(same)} could not start: its runtime_env failed to build",
-            f"{names(same)} 无法启动：runtime_env 构建失败",
-        ),
+        text("{names} could not start: its runtime_env failed to build", names=names(same)),
         same,
         evidence=[said, *waiting_for(case, same)],
-        cause=text(
-            "What the job asks for in its runtime_env could not be installed or fetched on the node.",
-            "作业的 runtime_env 所要求的内容无法在节点上安装或下载。",
-        ),
+        cause=text("What the job asks for in its runtime_env could not be installed or fetched on the node."),
         next_steps=[
             text(
-                "Try the same there by hand (`pip install ...`); logs: runtime_env_setup-*.log in the session's logs on that node.",
-                "在该节点手工尝试相同操作（`pip install ...`）；日志：会话日志目录中的 runtime_env_setup-*.log。",
+                "Try the same there by hand (`pip install ...`); logs: runtime_env_setup-*.log in the session's "
+                "logs on that node."
             )
         ],
         explains=case.rows,

@@ -47,41 +47,40 @@ def _crowded(case: RayCase, same: Sequence[tuple[RayWorker, RayProcess]]) -> Hit
     total = sum(p.on_gpus.get(device, 0) for _, p in same)
     each = math.ceil(len(rows) / count)
     share = amount(part_of_one(each))
-    told = text(
-        f"Ray gave them GPUs {', '.join(map(str, sorted(given)))}" if given else "Ray gave them no GPU (num_gpus=0)",
-        f"Ray 分配给它们的 GPU：{', '.join(map(str, sorted(given)))}"
+    told = (
+        text("Ray gave them GPUs {map}", map=", ".join(map(str, sorted(given))))
         if given
-        else "Ray 没有给它们分配 GPU（num_gpus=0）",
+        else text("Ray gave them no GPU (num_gpus=0)")
     )
     return hit(
         "ray_same_gpu",
         "warning",
         text(
-            f"{names(rows)} all load onto GPU {device} of {case.node_name(rows[0].node_id)}, which has {count}",
-            f"{names(rows)} 全部加载到 {case.node_name(rows[0].node_id)} 的 GPU {device}，而该节点有 {count} 个 GPU",
+            "{names} all load onto GPU {device} of {node_name}, which has {count}",
+            names=names(rows),
+            device=device,
+            node_name=case.node_name(rows[0].node_id),
+            count=count,
         ),
         rows,
         evidence=[
             *(f"{r.who}: {bytes_words(p.on_gpus[device])} on GPU {device}" for r, p in same[:6]),
-            text(f"together {bytes_words(total)} on that one device", f"该设备上合计 {bytes_words(total)}"),
+            text("together {total} on that one device", total=bytes_words(total)),
             told,
         ],
         cause=text(
-            "They choose the device themselves: `cuda:0` without the CUDA_VISIBLE_DEVICES that Ray sets, a fixed index, or a tensor that "
-            "was saved on cuda:0 and is loaded without `map_location`.",
-            "它们自行选择了设备：未遵循 Ray 设置的 CUDA_VISIBLE_DEVICES 而使用 `cuda:0`、写死的编号，"
-            "或加载保存在 cuda:0 上的张量时未指定 `map_location`。",
+            "They choose the device themselves: `cuda:0` without the CUDA_VISIBLE_DEVICES that Ray sets, a "
+            "fixed index, or a tensor that was saved on cuda:0 and is loaded without `map_location`."
         ),
         next_steps=[
             text(
-                f"Ask for a share in `@ray.remote(num_gpus={share})`: Ray then sets CUDA_VISIBLE_DEVICES, and `cuda:0` "
-                f"is the one that it chose for each ({len(rows)} workers ÷ {count} GPUs = {each} on each).",
-                f"在 `@ray.remote(num_gpus={share})` 中申请份额：Ray 会设置 CUDA_VISIBLE_DEVICES，各 worker 的 `cuda:0` "
-                f"即为 Ray 分给它的设备（{len(rows)} 个 worker ÷ {count} 个 GPU = 每个 GPU {each} 个）。",
+                "Ask for a share in `@ray.remote(num_gpus={share})`: Ray then sets CUDA_VISIBLE_DEVICES, and "
+                "`cuda:0` is the one that it chose for each ({count} workers ÷ {count2} GPUs = {each} on each).",
+                share=share,
+                count=len(rows),
+                count2=count,
+                each=each,
             ),
-            text(
-                "Workers that only collect data mostly do as well on the CPU: `torch.load(..., map_location='cpu')`.",
-                "仅采集数据的 worker 通常可用 CPU：`torch.load(..., map_location='cpu')`。",
-            ),
+            text("Workers that only collect data mostly do as well on the CPU: `torch.load(..., map_location='cpu')`."),
         ],
     )

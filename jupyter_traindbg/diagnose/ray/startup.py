@@ -99,7 +99,7 @@ def _together(slow: Sequence[Hit]) -> Hit:
     finding = dataclasses.replace(
         first,
         who=tuple(who for h in slow for who in h.finding.who),
-        evidence=(*first.evidence, *(text(f"also {title}", f"另外 {title}") for title in titles)),
+        evidence=(*first.evidence, *(text("also {title}", title=title) for title in titles)),
     )
     return Hit(finding, frozenset().union(*(h.workers for h in slow)), frozenset().union(*(h.explains for h in slow)))
 
@@ -113,25 +113,24 @@ def _hit(case: RayCase, one: StartUp) -> Hit | None:
         return _not_registering(case, one, late)
     stands = one.since_last_s is not None and one.per_s > 0 and one.since_last_s > max(STANDS_S, STANDS / one.per_s)
     to_go = one.to_go_s
-    end = (
-        text(f", about {time_words(to_go)} to go", f"，预计还需 {time_words(to_go)}")
-        if to_go is not None and not stands
-        else ""
-    )
+    end = text(", about {to_go} to go", to_go=time_words(to_go)) if to_go is not None and not stands else ""
     rate = f", {_rate(one.per_s)}" if one.per_s and not stands else ""
-    stop = (
-        text(f", none for {time_words(one.since_last_s or 0)}", f"，已有 {time_words(one.since_last_s or 0)} 没有新的")
-        if stands
-        else ""
-    )
+    stop = text(", none for {since_last_s}", since_last_s=time_words(one.since_last_s or 0)) if stands else ""
     title = text(
-        f"{one.class_name}: {one.up} of {one.in_all} up{rate}{end}{stop}",
-        f"{one.class_name}：{one.in_all} 个中已启动 {one.up} 个{rate}{end}{stop}",
+        "{class_name}: {up} of {in_all} up{rate}{end}{stop}",
+        class_name=one.class_name,
+        up=one.up,
+        in_all=one.in_all,
+        rate=rate,
+        end=end,
+        stop=stop,
     )
     if not one.up:
         title = text(
-            f"{one.class_name}: none of {one.in_all} up after {time_words(one.lasts_s)}",
-            f"{one.class_name}：{time_words(one.lasts_s)} 后 {one.in_all} 个中尚无一个启动完成",
+            "{class_name}: none of {in_all} up after {lasts_s}",
+            class_name=one.class_name,
+            in_all=one.in_all,
+            lasts_s=time_words(one.lasts_s),
         )
     return hit(
         "ray_startup_slow",
@@ -142,22 +141,19 @@ def _hit(case: RayCase, one: StartUp) -> Hit | None:
         who=[one.class_name],
         evidence=[_arithmetic(one), *_phases(case, one), *_machine(case, one)],
         cause=text(
-            "Nothing is stuck: each worker is a Python process of its own, which has to start, import everything and run its __init__, and "
-            "they share the cores of their node while they do.",
-            "没有卡死：每个 worker 都是独立的 Python 进程，需要启动、导入依赖并执行 __init__，期间共享节点的 CPU 核心。",
+            "Nothing is stuck: each worker is a Python process of its own, which has to start, import "
+            "everything and run its __init__, and they share the cores of their node while they do."
         ),
         next_steps=[
-            text(
-                f"Wait: {time_words(to_go)} at this rate."
-                if to_go is not None and not stands
-                else "Look again in a moment.",
-                f"等待：按此速度还需 {time_words(to_go)}。" if to_go is not None and not stands else "稍后再看。",
+            (
+                text("Wait: {to_go} at this rate.", to_go=time_words(to_go))
+                if to_go is not None and (not stands)
+                else text("Look again in a moment.")
             ),
             text(
-                "Next time start fewer, or hand out work to those that are up instead of waiting for all; import heavy packages inside "
-                "the methods that need them. `%preflight --ray auto` times one worker before you start many.",
-                "下次启动更少，或先给已启动的分发任务而不是等待全部；把重的 import 放到需要它的方法中。"
-                "`%preflight --ray auto` 可在大量启动前先测一个 worker。",
+                "Next time start fewer, or hand out work to those that are up instead of waiting for all; import "
+                "heavy packages inside the methods that need them. `%preflight --ray auto` times one worker "
+                "before you start many."
             ),
         ],
         confidence="high" if to_go is not None and not stands and one.up >= ENOUGH else "medium",
@@ -176,39 +172,41 @@ def _rate(per_s: float) -> str:
         return ""
     if per_s >= 0.1:
         return f"{per_s:.1f}/s"
-    return text(f"one every {time_words(1 / per_s)}", f"每 {time_words(1 / per_s)} 一个")
+    return text("one every {per_s}", per_s=time_words(1 / per_s))
 
 
 def _arithmetic(one: StartUp) -> str:
     left, so_far, rate = len(one.coming), time_words(one.lasts_s), _rate(one.per_s)
     if not one.per_s:
-        return text(
-            f"{one.up} of {one.in_all} came up in {so_far}",
-            f"{so_far} 内启动了 {one.up} / {one.in_all}",
-        )
+        return text("{up} of {in_all} came up in {so_far}", up=one.up, in_all=one.in_all, so_far=so_far)
     return text(
-        f"{one.up} came up in {so_far}, lately {rate}; {left} to come ÷ {one.per_s:.2g}/s = {time_words(left / one.per_s)}",
-        f"{so_far} 内启动了 {one.up} 个，近期 {rate}；剩余 {left} ÷ {one.per_s:.2g}/s = {time_words(left / one.per_s)}",
+        "{up} came up in {so_far}, lately {rate}; {left} to come ÷ {per_s:.2g}/s = {left2}",
+        up=one.up,
+        so_far=so_far,
+        rate=rate,
+        left=left,
+        per_s=one.per_s,
+        left2=time_words(left / one.per_s),
     )
 
 
 def _phases(case: RayCase, one: StartUp) -> list[str]:
     said = {
-        "starting": text("their process is starting", "进程正在启动"),
-        "registering": text("their process registers with its node", "进程正在向节点注册"),
-        "in __init__": text("in __init__", "正在执行 __init__"),
+        "starting": text("their process is starting"),
+        "registering": text("their process registers with its node"),
+        "in __init__": text("in __init__"),
     }
     lines = []
     for state, words in said.items():
         rows = [r for r in one.coming if r.state == state]
         if rows:
             at = sorted({short(w) for r in rows if (w := case.where(r))})[:3]
-            places = text(f", at {', '.join(at)}", f"，位于 {', '.join(at)}") if at else ""
+            places = text(", at {at}", at=", ".join(at)) if at else ""
             lines.append(f"{len(rows)}: {words}{places}")
     took = init_durations(case, one.coming[0])
     if took:
         middle = time_words(sorted(took)[len(took) // 2])
-        lines.append(text(f"__init__ took {middle} in the middle", f"__init__ 用时中位数 {middle}"))
+        lines.append(text("__init__ took {middle} in the middle", middle=middle))
     return lines
 
 
@@ -221,8 +219,11 @@ def _machine(case: RayCase, one: StartUp) -> list[str]:
             here = sum(r.node_id in (node.node_id, None) for r in one.coming)
             lines.append(
                 text(
-                    f"node {case.node_name(node.node_id)}: its {node.cpus} CPUs are {busy:.0f} % busy, with {here} workers still starting",
-                    f"节点 {case.node_name(node.node_id)}：{node.cpus} 个 CPU 使用率 {busy:.0f}%，仍有 {here} 个 worker 在启动",
+                    "node {node_name}: its {cpus} CPUs are {busy:.0f} % busy, with {here} workers still starting",
+                    node_name=case.node_name(node.node_id),
+                    cpus=node.cpus,
+                    busy=busy,
+                    here=here,
                 )
             )
     return lines[:3]
@@ -235,8 +236,9 @@ def _not_registering(case: RayCase, one: StartUp, late: Sequence[RayWorker]) -> 
         "ray_registration",
         "warning",
         text(
-            f"{names(late)}: their processes have been starting for {time_words(since)} and have not registered",
-            f"{names(late)} 的进程已启动 {time_words(since)}，仍未注册",
+            "{names}: their processes have been starting for {since} and have not registered",
+            names=names(late),
+            since=time_words(since),
         ),
         late,
         evidence=[
@@ -245,19 +247,16 @@ def _not_registering(case: RayCase, one: StartUp, late: Sequence[RayWorker]) -> 
             *_machine(case, one),
         ],
         cause=text(
-            "The process comes up, but does not get as far as to tell its raylet: it is starved of CPU, its imports wait for a file "
-            "system, or the ports that it needs are closed or used up.",
-            "进程已启动，但未能向 raylet 报到：CPU 不足、导入依赖时等待文件系统，或所需端口被关闭或耗尽。",
+            "The process comes up, but does not get as far as to tell its raylet: it is starved of CPU, its "
+            "imports wait for a file system, or the ports that it needs are closed or used up."
         ),
         next_steps=[
+            text("Read worker-*.err and raylet.out in the session's logs of {node}.", node=where)
+            if where
+            else text("Read worker-*.err and raylet.out in the session's logs."),
             text(
-                f"Read worker-*.err and raylet.out in the session's logs{' of ' + where if where else ''}.",
-                f"查看{where or '该节点'}会话日志中的 worker-*.err 与 raylet.out。",
-            ),
-            text(
-                "Start fewer at a time; keep the environment on a local disk; give Ray more ports (`--min-worker-port`, "
-                "`--max-worker-port`).",
-                "每次少启动一些；把环境放在本地磁盘；为 Ray 提供更大的端口范围（`--min-worker-port`、`--max-worker-port`）。",
+                "Start fewer at a time; keep the environment on a local disk; give Ray more ports "
+                "(`--min-worker-port`, `--max-worker-port`)."
             ),
         ],
         confidence="medium",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from ...language import text
+from ...language import later, text
 from ...model import Finding, RankState, RayWorker
 from ..hang.doing import phrase
 from .case import ENDED, NOT_UP, RayCase, known
@@ -34,7 +34,7 @@ def state(case: RayCase, found: Sequence[Finding]) -> tuple[State, list[str]]:
     why = _why(case)
     codes = {f.code for f in found}
     if not case.running_jobs and "ray_job_failed" not in codes and (case.jobs or not case.rows):
-        return "not known", [*why, text("no job of this cluster runs now", "该集群当前没有正在运行的作业")]
+        return "not known", [*why, text("no job of this cluster runs now")]
     called: State = "progressing" if found else "not known"
     if "ray_job_failed" in codes:
         called = "failed"
@@ -47,12 +47,7 @@ def state(case: RayCase, found: Sequence[Finding]) -> tuple[State, list[str]]:
     elif case.views and all(r.kind == "driver" or _at_rest(r) for r in case.rows):
         called = "idle"
     elif case.views and not found:
-        why.append(
-            text(
-                "nobody was seen to get on, and nothing says whether that is too long: ask again in a minute",
-                "没有观察到任何推进，也无法判断是否已经过久：请一分钟后再问",
-            )
-        )
+        why.append(text("nobody was seen to get on, and nothing says whether that is too long: ask again in a minute"))
     return called, why
 
 
@@ -68,38 +63,29 @@ def _why(case: RayCase) -> list[str]:
     waits = ("driver", "train")  # for others, as often as not: a rank is judged by its steps
     still = [r for r in case.rows if case.pace(r) == "still" and r.who not in moving and r.kind not in waits]
     lines = [
-        text(f"{names(calls)}: finished calls during the look", f"{names(calls)}：观察期间完成了调用") if calls else "",
-        text(f"{names(begun)}: began a call during the look", f"{names(begun)}：观察期间开始了一次调用")
-        if begun
-        else "",
-        text(
-            f"{names(works)}: computing, or at another place at every look",
-            f"{names(works)}：正在计算，或每次观察位置都有变化",
-        )
-        if works
-        else "",
-        text(f"{names(still)}: at the same place at every look", f"{names(still)}：每次观察都停在同一位置")
-        if still
-        else "",
+        text("{names}: finished calls during the look", names=names(calls)) if calls else "",
+        text("{names}: began a call during the look", names=names(begun)) if begun else "",
+        text("{names}: computing, or at another place at every look", names=names(works)) if works else "",
+        text("{names}: at the same place at every look", names=names(still)) if still else "",
     ]
     return [line for line in lines if line]
 
 
 # --- one line on every worker ---------------------------------------------------------------------------------------
 
-_SAID: Mapping[str, tuple[str, str]] = {
-    "dead": ("dead", "已退出"),
-    "infeasible": ("can never start: no node has what it needs", "无法启动：没有节点具备所需资源"),
-    "waiting for resources": ("waits for resources", "等待资源"),
-    "waiting for an argument": ("waits for an argument", "等待参数"),
-    "building runtime_env": ("its runtime_env is being built", "正在构建 runtime_env"),
-    "starting": ("its process is starting", "进程正在启动"),
-    "registering": ("its process registers with its node", "进程正在注册"),
-    "in __init__": ("in __init__", "正在执行 __init__"),
-    "restarting": ("being restarted", "正在重启"),
-    "idle": ("idle", "空闲"),
-    "ended": ("ended", "已结束"),
-    "not known": ("not known", "未知"),
+_SAID: Mapping[str, str] = {
+    "dead": later("dead"),
+    "infeasible": later("can never start: no node has what it needs"),
+    "waiting for resources": later("waits for resources"),
+    "waiting for an argument": later("waits for an argument"),
+    "building runtime_env": later("its runtime_env is being built"),
+    "starting": later("its process is starting"),
+    "registering": later("its process registers with its node"),
+    "in __init__": later("in __init__"),
+    "restarting": later("being restarted"),
+    "idle": later("idle"),
+    "ended": later("ended"),
+    "not known": later("not known"),
 }
 
 
@@ -137,19 +123,17 @@ def _doing(case: RayCase, row: RayWorker) -> str:
     seen, pace = case.doing(row), case.pace(row)
     if row.state in ("running", "blocked"):
         waits = row.state == "blocked" or (seen is not None and seen.kind == "ray")
-        parts = [text(f"runs {row.method}", f"执行 {row.method}") if row.method and row.kind != "driver" else ""]
+        parts = [text("runs {method}", method=row.method) if row.method and row.kind != "driver" else ""]
         parts.append(_waits(row) if waits else phrase(seen) if seen is not None and pace == "still" else "")
-        return ", ".join(p for p in parts if p) or text("running", "运行中")
+        return ", ".join(p for p in parts if p) or text("running")
     if row.state == "dead" and (death := case.death(row)) is not None:
-        return text(f"dead: {death.words}", f"已退出：{death.words}")
+        return text("dead: {words}", words=death.words)
     if case.begun_since(row):
-        return text("has just begun a call", "刚开始一次调用")
-    words = text(*_SAID[row.state])
+        return text("has just begun a call")
+    words = text(_SAID[row.state])
     return f"{words}, {phrase(seen)}" if row.state == "in __init__" and seen is not None and pace == "still" else words
 
 
 def _waits(row: RayWorker) -> str:
     whom = names(row.waits_for)
-    return (
-        text(f"waits for results of {whom}", f"等待 {whom} 的结果") if whom else text("waits for results", "等待结果")
-    )
+    return text("waits for results of {whom}", whom=whom) if whom else text("waits for results")

@@ -18,24 +18,17 @@ def _hit(case: RayCase, row: RayWorker) -> Hit:
     view = case.view(row)
     activity = view.activity if view is not None else None
     traced = activity is not None and activity.state == "t"
-    by = text("by a debugger", "（调试器）") if traced else text("by a signal", "（信号）")
+    by = text("by a debugger") if traced else text("by a signal")
     return hit(
         "ray_worker_stopped",
         "critical",
-        text(f"{row.who} (pid {row.pid}) is stopped {by}", f"{row.who}（pid {row.pid}）已被停止{by}"),
+        text("{who} (pid {pid}) is stopped {by}", who=row.who, pid=row.pid, by=by),
         [row],
         case.where(row),
         evidence=[
-            text(
-                f"/proc says state {'t' if traced else 'T'} on {row.node}",
-                f"/proc 状态 {'t' if traced else 'T'}，节点 {row.node}",
-            ),
+            text("/proc says state {value} on {node}", value="t" if traced else "T", node=row.node),
             *waiting_for(case, [row]),
         ],
-        cause=text("It computes nothing until it is let go on.", "在恢复之前它不会执行任何计算。"),
-        next_steps=[
-            text("Detach the debugger.", "分离调试器。")
-            if traced
-            else text(f"On its node: kill -CONT {row.pid}", f"在其节点上执行：kill -CONT {row.pid}")
-        ],
+        cause=text("It computes nothing until it is let go on."),
+        next_steps=[text("Detach the debugger.") if traced else text("On its node: kill -CONT {pid}", pid=row.pid)],
     )

@@ -40,30 +40,28 @@ def _late(case: RayCase, row: RayWorker) -> Hit | None:
         "ray_straggler",
         "warning",
         text(
-            f"{row.who} is far behind its peers: {time_words(unlike.since_s)} in {named}, now at {at}",
-            f"{row.who} 远远落后于其他 worker：在 {named} 中已 {time_words(unlike.since_s)}，目前位于 {at}",
+            "{who} is far behind its peers: {since_s} in {named}, now at {at}",
+            who=row.who,
+            since_s=time_words(unlike.since_s),
+            named=named,
+            at=at,
         ),
         [row],
         case.where(row),
         evidence=[unlike.words, in_words(case, row) if not unseen else row.words, *waits],
-        cause=text(
-            "It still computes: it has more to do than the others, or runs in a loop that does not end.",
-            "它仍在计算：它的工作量比其他 worker 大，或陷入了不结束的循环。",
-        )
+        cause=text("It still computes: it has more to do than the others, or runs in a loop that does not end.")
         if not unseen
         else text(
-            "Whether it still works could not be seen from outside (an async method, or no stacks of that node).",
-            "从外部无法看出它是否仍在工作（异步方法，或无法获取该节点的调用栈）。",
+            "Whether it still works could not be seen from outside (an async method, or no stacks of that node)."
         ),
         next_steps=[
             text(
-                f"Watch whether it gets on: `traindbg ray-workers --progress NAME` with a counter of {row.class_name or named}.",
-                f"观察它是否推进：`traindbg ray-workers --progress NAME`，NAME 为 {row.class_name or named} 的计数器属性。",
+                "Watch whether it gets on: `traindbg ray-workers --progress NAME` with a counter of {class_name}.",
+                class_name=row.class_name or named,
             ),
             text(
-                "In the driver: go on with those that are done (`ray.wait(..., num_returns=, timeout=)`), and hand out smaller "
-                "pieces of work.",
-                "driver 中：先处理已完成的结果（`ray.wait(..., num_returns=, timeout=)`），并分发更小的任务。",
+                "In the driver: go on with those that are done (`ray.wait(..., num_returns=, timeout=)`), and "
+                "hand out smaller pieces of work."
             ),
         ],
         confidence="medium",

@@ -49,37 +49,43 @@ def _hit(case: RayCase, same: Sequence[RayWorker]) -> Hit:
     since = max(case.since_s(r) or 0.0 for r in same)
     seen, at, took = case.doing(first), short(case.where(first)), init_durations(case, first)
     many = len(same) > 1
-    have = text("have" if many else "has", "")
+    have = "have" if many else "has"
     does = phrase(seen) if seen is not None else ""
-    compared = text(
-        f"{len(took)} others of {first.class_name} were up after {time_words(min(took))} to {time_words(max(took))} in __init__",
-        f"另有 {len(took)} 个 {first.class_name} 的 __init__ 用时 {time_words(min(took))} 至 {time_words(max(took))}",
-    ) if took else text(
-        f"none of {first.class_name} is up yet, and nothing moved while they were watched",
-        f"{first.class_name} 尚无一个启动完成，观察期间没有任何进展",
-    )  # fmt: skip
+    if took:
+        compared = text(
+            "{count} others of {class_name} were up after {least} to {most} in __init__",
+            count=len(took),
+            class_name=first.class_name,
+            least=time_words(min(took)),
+            most=time_words(max(took)),
+        )
+    else:
+        compared = text(
+            "none of {class_name} is up yet, and nothing moved while they were watched", class_name=first.class_name
+        )
     return hit(
         "ray_stuck_in_init",
         "critical" if took else "warning",
         text(
-            f"{names(same)} {have} been stuck in __init__ for {time_words(since)} at {at}",
-            f"{names(same)} 卡在 __init__ 中已 {time_words(since)}，位于 {at}",
+            "{names} {have} been stuck in __init__ for {since} at {at}",
+            names=names(same),
+            have=have,
+            since=time_words(since),
+            at=at,
         ),
         same,
         case.where(first),
         evidence=[*(in_words(case, r) for r in same[:4]), compared, *waiting_for(case, same)],
         cause=text(
-            f"The constructor does not return: it {does or 'stands still'}. Whoever needs this actor waits with it.",
-            f"构造函数没有返回：{does or '停在原处'}。所有需要该 actor 的调用都在等待。",
+            "The constructor does not return: it {does}. Whoever needs this actor waits with it.",
+            does=does or text("stands still"),
         ),
         next_steps=[
+            text("See what {at} waits for, and put a time-out there that raises; Ray has none for __init__.", at=at),
             text(
-                f"See what {at} waits for, and put a time-out there that raises; Ray has none for __init__.",
-                f"查看 {at} 在等待什么，并在该处加上会抛出异常的超时；Ray 对 __init__ 没有超时。",
-            ),
-            text(
-                f"To go on now: `traindbg ray-rescue --kill-actor {first.who}` ends it; its calls then raise RayActorError in the driver.",
-                f"要立即继续：`traindbg ray-rescue --kill-actor {first.who}` 结束它；此后对它的调用会在 driver 中抛出 RayActorError。",
+                "To go on now: `traindbg ray-rescue --kill-actor {who}` ends it; its calls then raise "
+                "RayActorError in the driver.",
+                who=first.who,
             ),
         ],
         confidence="high" if took else "medium",

@@ -44,12 +44,12 @@ class Unlike:
 
     @property
     def words(self) -> str:
-        lasts = text(f"this one has lasted {time_words(self.since_s)}", f"本次已持续 {time_words(self.since_s)}")
+        lasts = text("this one has lasted {since_s}", since_s=time_words(self.since_s))
         if self.took:
             took = calls_words(self.took)
-            return text(f"of {self.call} {took}; {lasts}", f"{self.call} 的 {took}；{lasts}")
+            return text("of {call} {took}; {lasts}", call=self.call, took=took, lasts=lasts)
         whom = names(self.ahead)
-        return text(f"{whom} have finished such calls meanwhile; {lasts}", f"{whom} 在此期间完成了同样的调用；{lasts}")
+        return text("{whom} have finished such calls meanwhile; {lasts}", whom=whom, lasts=lasts)
 
 
 def rule(case: RayCase) -> list[Hit]:
@@ -101,26 +101,30 @@ def _hit(case: RayCase, same: Sequence[RayWorker], odd: dict[str, Unlike]) -> Hi
         "ray_worker_stuck",
         "critical" if waits and (sure or kind in ("lock", "native", "thread", "sleep")) else "warning",
         text(
-            f"{names(same)} {have} been stuck in {method} for {time_words(unlike.since_s)} at {at}, while its peers are done",
-            f"{names(same)} 卡在 {method} 中已 {time_words(unlike.since_s)}，位于 {at}，而其他 worker 已完成",
+            "{names} {have} been stuck in {method} for {since_s} at {at}, while its peers are done",
+            names=names(same),
+            have=have,
+            method=method,
+            since_s=time_words(unlike.since_s),
+            at=at,
         ),
         same,
         case.where(first),
         evidence=[*(in_words(case, r) for r in same[:4]), *(odd[r.who].words for r in same[:2]), *waits],
         cause=text(
-            f"It {phrase(seen) if seen is not None else 'stands still'}, and what it waits for does not come.",
-            f"它{phrase(seen) if seen is not None else '停在原处'}，而所等待的一直没有到来。",
+            "It {phrase}, and what it waits for does not come.",
+            phrase=phrase(seen) if seen is not None else text("stands still"),
         ),
         next_steps=[
             text(
-                f"Give up this call and keep the actor: `traindbg ray-rescue --interrupt {first.who}`; the call then fails in the driver, "
-                "and the actor takes the next one.",
-                f"放弃本次调用并保留 actor：`traindbg ray-rescue --interrupt {first.who}`；该调用会在 driver 中失败，"
-                "actor 可继续接受下一个。",
+                "Give up this call and keep the actor: `traindbg ray-rescue --interrupt {who}`; the call then "
+                "fails in the driver, and the actor takes the next one.",
+                who=first.who,
             ),
             text(
-                f"In the code: a time-out on the wait at {at}; in the driver `ray.wait(..., timeout=)` and leave out who is late.",
-                f"代码中：为 {at} 的等待加上超时；driver 中使用 `ray.wait(..., timeout=)` 并放弃迟到者。",
+                "In the code: a time-out on the wait at {at}; in the driver `ray.wait(..., timeout=)` and leave "
+                "out who is late.",
+                at=at,
             ),
         ],
         confidence="high" if sure else "medium",

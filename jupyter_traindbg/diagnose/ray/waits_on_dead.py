@@ -36,29 +36,28 @@ def _unexpected(case: RayCase, row: RayWorker) -> bool:
 
 def _hit(case: RayCase, row: RayWorker, dead: list[RayWorker], *, sure: bool) -> Hit:
     at, since = short(case.where(row)), known(row.since_s)
-    lasts = text(f" for {time_words(since)}", f"已 {time_words(since)}") if since else ""
+    lasts = text(" for {since}", since=time_words(since)) if since else ""
     deaths = [f"{d.who}: {death.words}" for d in dead[:4] if (death := case.death(d)) is not None]
-    nobody = text("nobody of the job got on with anything while it was watched", "观察期间该作业没有任何 worker 有进展")
+    nobody = text("nobody of the job got on with anything while it was watched")
     return hit(
         "ray_waits_on_dead",
         "critical",
         text(
-            f"{row.who} waits{lasts} at {at} for what {names(dead)} can no longer deliver",
-            f"{row.who} 在 {at} 等待{lasts}，而 {names(dead)} 已无法交付",
+            "{who} waits{lasts} at {at} for what {names} can no longer deliver",
+            who=row.who,
+            lasts=lasts,
+            at=at,
+            names=names(dead),
         ),
         [row],
         case.where(row),
         evidence=[in_words(case, row), *deaths, *([] if sure else [nobody])],
         cause=text(
-            "The dead actor raises only in calls on itself. What waits for its results in another way waits for ever.",
-            "已退出的 actor 只会在对它自身的调用中抛出异常；以其他方式等待其结果的会永远等下去。",
+            "The dead actor raises only in calls on itself. What waits for its results in another way waits for ever."
         ),
         next_steps=[
-            text(
-                f"Give the wait at {at} a time-out, and check the workers when it is over.",
-                f"为 {at} 的等待设置超时，并在超时后检查各 worker。",
-            ),
-            text("Mend why it died, and start the job again.", "修复其退出原因后重新启动作业。"),
+            text("Give the wait at {at} a time-out, and check the workers when it is over.", at=at),
+            text("Mend why it died, and start the job again."),
         ],
         confidence="high" if sure else "medium",
     )

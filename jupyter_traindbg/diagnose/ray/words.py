@@ -26,7 +26,7 @@ def names(rows: Iterable[RayWorker | str]) -> str:
 def short(where: str | None) -> str:
     """``/home/ada/collector.py:20 Engine.step`` as a sentence has it: without the directories."""
     if not where:
-        return text("a place that could not be read", "无法读取的位置")
+        return text("a place that could not be read")
     return shortened(where)
 
 
@@ -44,7 +44,7 @@ def resources_words(wanted: Mapping[str, float]) -> str:
     """``2 CPU and 1 GPU``; those that Ray counts in bytes as sizes."""
     sized = ("memory", "object_store_memory")
     said = [f"{bytes_words(v)} {k}" if k in sized else f"{amount(v)} {k}" for k, v in sorted(wanted.items()) if v]
-    return and_list(said) or text("no resources", "不需要资源")
+    return and_list(said) or text("no resources")
 
 
 def calls_words(durations: Sequence[float]) -> str:
@@ -52,10 +52,7 @@ def calls_words(durations: Sequence[float]) -> str:
     low, high = min(durations), max(durations)
     if high < SHORT_S:
         count = f"{len(durations)} call{'s' * (len(durations) != 1)}"
-        return text(f"{count} took less than 0.1 s", f"{len(durations)} 次调用均不到 0.1 秒")
+        return text("{count} took less than 0.1 s", count=count, count2=len(durations))
     if len(durations) == 1:
-        return text(f"1 call took {time_words(high)}", f"1 次调用用时 {time_words(high)}")
-    return text(
-        f"{len(durations)} calls took {time_words(low)} to {time_words(high)}",
-        f"{len(durations)} 次调用用时 {time_words(low)} 至 {time_words(high)}",
-    )
+        return text("1 call took {high}", high=time_words(high))
+    return text("{count} calls took {low} to {high}", count=len(durations), low=time_words(low), high=time_words(high))

@@ -59,9 +59,9 @@ def settles_in_s(case: Case) -> float | None:
 
 
 def _check(topic: ModuleType, case: Case, codes: set[str]) -> Check:
-    name, verb = text(*topic.TOPIC), topic.VERB
+    name, verb = text(topic.TOPIC), topic.VERB
     if codes & topic.CODES:
-        return Check(name, "trouble", text("see above", "见上"), verb)
+        return Check(name, "trouble", text("see above"), verb)
     said = topic.words(case)
     if isinstance(said, NotAvailable):
         return Check(name, "not known", said.reason, verb)
@@ -73,4 +73,4 @@ def _but(case: Case) -> str:
     unknown = [v.rank for v in case.views if v.doings and isinstance(v.evidence.soundness, NotAvailable)]
     if not unknown:
         return ""
-    return text(f"; not known of {ranks_words(unknown)}", f"；{ranks_words(unknown)} 未知")
+    return text("; not known of {unknown}", unknown=ranks_words(unknown))

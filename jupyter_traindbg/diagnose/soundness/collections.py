@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...frames.whose import user_frame
-from ...language import text
+from ...language import later, text
 from ...model import Finding, FullCollections, NotAvailable, Soundness, rank_subjects
 from ..hang.case import Case, Hit, View
 from ..hang.words import place, short_place
@@ -11,7 +11,7 @@ from .seen import seen, unseen
 
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
-TOPIC = ("garbage collection", "垃圾回收")
+TOPIC = later("garbage collection")
 VERB = "stacks"
 CODES = frozenset({"full_collections"})
 EXPLAINS = {"full_collections": ("host_wait",)}
@@ -31,21 +31,15 @@ def rule(case: Case) -> list[Hit]:
     finding = Finding(
         "full_collections",
         "warning",
-        text(
-            f"A full garbage collection in every step takes {share:.0%} of the time",
-            f"每一步都执行完整的垃圾回收，占用 {share:.0%} 的时间",
-        ),
+        text("A full garbage collection in every step takes {share:.0%} of the time", share=share),
         rank_subjects(v.rank for v, _, _ in found),
         place(at),
         [_evidence(v, s, c) for v, s, c in found[:8]],
-        text(
-            "gc.collect() looks through all objects of the process, and frees no memory that is not held by a cycle.",
-            "gc.collect() 会遍历进程中的所有对象，且只能释放被循环引用持有的内存。",
-        ),
+        text("gc.collect() looks through all objects of the process, and frees no memory that is not held by a cycle."),
         [
             text(
-                f"Take it out of the loop{'' if at is None else f' ({short_place(at)})'}, or do it every some hundred steps.",
-                f"把它移出循环{'' if at is None else f'（{short_place(at)}）'}，或每几百步执行一次。",
+                "Take it out of the loop{words}, or do it every some hundred steps.",
+                words="" if at is None else text(" ({short_place})", short_place=short_place(at)),
             )
         ],
     )
@@ -59,8 +53,10 @@ def words(case: Case) -> str | NotAvailable:
         return unseen(case)
     sound, most = max(told, key=lambda one: one[1].pause_s)
     return text(
-        f"{most.count} full ones in {sound.window_s:.1f} s, {most.pause_s * 1000:.0f} ms in all",
-        f"{sound.window_s:.1f} 秒内完整回收 {most.count} 次，共 {most.pause_s * 1000:.0f} 毫秒",
+        "{count} full ones in {window_s:.1f} s, {pause_s:.0f} ms in all",
+        count=most.count,
+        window_s=sound.window_s,
+        pause_s=most.pause_s * 1000,
     )
 
 
@@ -75,8 +71,12 @@ def _often(sound: Soundness, seen_: FullCollections) -> bool:
 
 def _evidence(view: View, sound: Soundness, seen_: FullCollections) -> str:
     at = user_frame(seen_.places[0][0]) if seen_.places else None
-    where = "" if at is None else text(f", at {short_place(at)}", f"，位于 {short_place(at)}")
+    where = "" if at is None else text(", at {short_place}", short_place=short_place(at))
     return text(
-        f"rank {view.rank}: {seen_.count} in {sound.steps_in_window} steps, {seen_.pause_s / seen_.count * 1000:.0f} ms each{where}",
-        f"rank {view.rank}：{sound.steps_in_window} 步中 {seen_.count} 次，每次 {seen_.pause_s / seen_.count * 1000:.0f} 毫秒{where}",
+        "rank {rank}: {count} in {steps_in_window} steps, {pause_s:.0f} ms each{where}",
+        rank=view.rank,
+        count=seen_.count,
+        steps_in_window=sound.steps_in_window,
+        pause_s=seen_.pause_s / seen_.count * 1000,
+        where=where,
     )

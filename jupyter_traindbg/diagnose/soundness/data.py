@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...frames.whose import user_frame
-from ...language import text
+from ...language import later, text
 from ...model import Finding, Frame, NotAvailable, Soundness, rank_subjects
 from ...words.durations import duration
 from ..hang.case import Case, Hit, View
@@ -17,7 +17,7 @@ from .seen import recent, seen, unseen
 
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
-TOPIC = ("data", "数据")
+TOPIC = later("data")
 VERB = "steps"
 CODES = frozenset({"data_wait"})
 EXPLAINS = {"data_wait": ("host_wait",)}
@@ -61,8 +61,10 @@ def rule(case: Case) -> list[Hit]:
         "data_wait",
         "warning",
         text(
-            f"{worst.share:.0%} of a step is waiting for data: {duration(worst.wait_s)} of {duration(worst.step_s)}",
-            f"每步有 {worst.share:.0%} 的时间在等待数据：{duration(worst.step_s)} 中的 {duration(worst.wait_s)}",
+            "{share:.0%} of a step is waiting for data: {wait_s} of {step_s}",
+            share=worst.share,
+            wait_s=duration(worst.wait_s),
+            step_s=duration(worst.step_s),
         ),
         rank_subjects(w.view.rank for w in found),
         place(worst.at),
@@ -80,9 +82,7 @@ def words(case: Case) -> str | NotAvailable:
         return unseen(case)
     worst = max(waits, key=lambda w: w.share)
     took = duration(worst.wait_s)
-    return text(
-        f"{worst.share:.0%} of a step is waiting for it ({took})", f"每步 {worst.share:.0%} 的时间在等待数据（{took}）"
-    )
+    return text("{share:.0%} of a step is waiting for it ({took})", share=worst.share, took=took)
 
 
 def _waits(view: View, sound: Soundness) -> _Waits | None:
@@ -134,47 +134,37 @@ def _made_at(frames: Sequence[Frame]) -> Frame | None:
 
 def _evidence(waits: _Waits) -> str:
     rank = waits.view.rank
-    workers = (
-        text(f"{waits.workers} workers", f"{waits.workers} 个 worker")
-        if waits.workers
-        else text("no workers", "无 worker")
-    )
-    at = "" if waits.at is None else text(f", made at {short_place(waits.at)}", f"，数据产生于 {short_place(waits.at)}")
+    workers = text("{workers} workers", workers=waits.workers) if waits.workers else text("no workers")
+    at = "" if waits.at is None else text(", made at {short_place}", short_place=short_place(waits.at))
     return text(
-        f"rank {rank}: {duration(waits.wait_s)} of {duration(waits.step_s)} a step, {workers}{at}",
-        f"rank {rank}：每步 {duration(waits.step_s)} 中有 {duration(waits.wait_s)}，{workers}{at}",
+        "rank {rank}: {wait_s} of {step_s} a step, {workers}{at}",
+        rank=rank,
+        wait_s=duration(waits.wait_s),
+        step_s=duration(waits.step_s),
+        workers=workers,
+        at=at,
     )
 
 
 def _cause(waits: _Waits) -> str:
     if not waits.workers:
-        return text(
-            "The training thread makes its batches itself: while it does, nothing is trained.",
-            "训练线程自己准备 batch：准备期间不进行训练。",
-        )
-    return text(
-        "Its workers make fewer batches than the steps use up.",
-        "worker 产出 batch 的速度低于训练的消耗速度。",
-    )
+        return text("The training thread makes its batches itself: while it does, nothing is trained.")
+    return text("Its workers make fewer batches than the steps use up.")
 
 
 def _next_steps(case: Case, waits: _Waits) -> list[str]:
     wanted = _workers_wanted(waits)
     cpus = case.evidence.hosts[0].cpus if case.evidence.hosts else None
-    at = "" if waits.at is None else text(f" ({short_place(waits.at)})", f"（{short_place(waits.at)}）")
+    at = "" if waits.at is None else text(" ({short_place})", short_place=short_place(waits.at))
     steps = []
     if wanted > waits.workers:
-        on = "" if cpus is None else text(f" (this machine has {cpus} CPUs)", f"（本机有 {cpus} 个 CPU）")
-        steps.append(
-            text(
-                f"num_workers={wanted} would keep up, by these figures{on}.",
-                f"按以上数据，num_workers={wanted} 才能跟上{on}。",
-            )
-        )
+        on = "" if cpus is None else text(" (this machine has {cpus} CPUs)", cpus=cpus)
+        steps.append(text("num_workers={wanted} would keep up, by these figures{on}.", wanted=wanted, on=on))
     steps.append(
         text(
-            f"Make a sample cheaper where it is made{at}: decode or tokenise beforehand, read larger pieces, keep it in memory.",
-            f"降低单个样本的代价{at}：预先解码或分词、成块读取、缓存在内存中。",
+            "Make a sample cheaper where it is made{at}: decode or tokenise beforehand, read larger pieces, "
+            "keep it in memory.",
+            at=at,
         )
     )
     return steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...language import text
+from ...language import later, text
 from ...model import Finding, FirstNonFinite, GradStat, NotAvailable, RankGrads, Subject, rank_subjects, things
 from ...step_numbers import read_after
 from ...words.ranks import ranks_words
@@ -13,7 +13,7 @@ from .seen import figure, seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "findings", "rule", "words"]
 
-TOPIC = ("gradients", "梯度")
+TOPIC = later("gradients")
 VERB = "grads"
 SAMPLES = 2
 """So many norms of zero besides say that it is so at every step."""
@@ -43,23 +43,19 @@ def words(case: Case) -> str | NotAvailable:
         return NotAvailable(reasons[0]) if reasons else unseen(case)
     grads = [g for g in ranks[0].grads if not isinstance(g.norm, NotAvailable)]
     if _overflowed(ranks[0]):
-        return NotAvailable(text("they overflow with the scaler's factor in them", "含缩放因子时溢出"))
+        return NotAvailable(text("they overflow with the scaler's factor in them"))
     if not grads:
         return NotAvailable(ranks[0].note or ranks[0].at)
     norm = "-" if isinstance(ranks[0].total_norm, NotAvailable) else figure(ranks[0].total_norm)
     unread = [v.rank for v, s in seen(case) if isinstance(s.grads, NotAvailable)]
-    but = text(f"; not read on {ranks_words(unread)}", f"；{ranks_words(unread)} 未读取") if unread else ""
-    return (
-        text(f"{len(grads)}, all finite, norm {norm}", f"{len(grads)} 个，全部有限，范数 {norm}")
-        + _when(ranks[0])
-        + but
-    )
+    but = text("; not read on {unread}", unread=ranks_words(unread)) if unread else ""
+    return text("{count}, all finite, norm {norm}", count=len(grads), norm=norm) + _when(ranks[0]) + but
 
 
 def _when(rank: RankGrads) -> str:
     if rank.passes is None:
-        return text(" at the step", "（更新时）")
-    return text(" at the end of a backward pass: no step had come", "（反向传播结束时：尚无优化器步）")
+        return text(" at the step")
+    return text(" at the end of a backward pass: no step had come")
 
 
 def _read(case: Case) -> list[RankGrads]:
@@ -71,31 +67,30 @@ def _zero(ranks: Sequence[RankGrads], *, always: bool = False) -> list[Finding]:
     blamed = [r for r in ranks if _all_zero(r)]
     if not blamed:
         return []
-    when = ("nothing is learned", "模型没有在学习") if always else ("this step teaches nothing", "这一步没有学到东西")
+    when = text("nothing is learned") if always else text("this step teaches nothing")
     count = sum(not isinstance(g.norm, NotAvailable) for g in blamed[0].grads)
     return [
         Finding(
             code="zero_gradients",
             severity="critical" if always else "warning",
-            title=text(f"All {count} gradients are zero: {when[0]}", f"全部 {count} 个梯度均为零：{when[1]}"),
+            title=text("All {count} gradients are zero: {when}", count=count, when=when),
             who=rank_subjects(r.rank for r in blamed),
             evidence=[
-                text(f"rank {r.rank}: norm 0, {read_after(r)}", f"rank {r.rank}：范数为 0，{read_after(r)}")
-                for r in blamed[:8]
+                text("rank {rank}: norm 0, {read_after}", rank=r.rank, read_after=read_after(r)) for r in blamed[:8]
             ],
             cause=text(
-                "What reaches backward() does not depend on the parameters: a mask or labels that leave nothing to make a loss of, a loss "
-                "multiplied by zero, saturated activations, equal rewards in every group.",
-                "传入 backward() 的值实际上不依赖参数：掩码或标签使参与 loss 的元素为空、loss 被乘以零、激活饱和，或每组奖励都相同。",
+                "What reaches backward() does not depend on the parameters: a mask or labels that leave nothing "
+                "to make a loss of, a loss multiplied by zero, saturated activations, equal rewards in every "
+                "group."
             ),
             next_steps=[
                 text(
-                    "Look at one batch as the loss sees it: how many labels are left after masking, and the value of the loss (`%steps`).",
-                    "检查一个 batch 在计算 loss 时的样子：掩码之后还剩多少标签，以及 loss 的值（`%steps`）。",
+                    "Look at one batch as the loss sees it: how many labels are left after masking, and the value of "
+                    "the loss (`%steps`)."
                 ),
                 text(
-                    "In reinforcement learning: the spread of the rewards within a group; where they are equal, every advantage is zero.",
-                    "在强化学习中：检查组内奖励的方差；若都相同，则所有 advantage 为零。",
+                    "In reinforcement learning: the spread of the rewards within a group; where they are equal, "
+                    "every advantage is zero."
                 ),
             ],
         )
@@ -117,19 +112,16 @@ def _first_module(ranks: Sequence[RankGrads]) -> list[Finding]:
             code="nonfinite_activation",
             severity="critical",
             title=text(
-                f"The first non-finite output comes from module {first.module} ({first.kind})",
-                f"第一个非有限输出来自模块 {first.module}（{first.kind}）",
+                "The first non-finite output comes from module {module} ({kind})", module=first.module, kind=first.kind
             ),
             who=[*(Subject("rank", r.rank) for r, _ in hits), *things([str(first.module)])],
             evidence=[
                 text(
-                    f"its inputs were {_state(first.inputs_finite)}, its weights {_state(first.weights_finite)}",
-                    f"其输入{_state(first.inputs_finite)}，其权重{_state(first.weights_finite)}",
+                    "its inputs were {state}, its weights {state2}",
+                    state=_state(first.inputs_finite),
+                    state2=_state(first.weights_finite),
                 ),
-                text(
-                    f"{first.modules_seen} module calls were watched in execution order",
-                    f"按执行顺序观察了 {first.modules_seen} 次模块调用",
-                ),
+                text("{modules_seen} module calls were watched in execution order", modules_seen=first.modules_seen),
             ],
             cause=_cause(first),
             next_steps=[_step(first)],
@@ -139,39 +131,26 @@ def _first_module(ranks: Sequence[RankGrads]) -> list[Finding]:
 
 def _state(finite: bool | NotAvailable) -> str:
     if isinstance(finite, NotAvailable):
-        return text("unknown", "未知")
-    return text("finite", "有限") if finite else text("not finite", "含 NaN/Inf")
+        return text("unknown")
+    return text("finite") if finite else text("not finite")
 
 
 def _cause(first: FirstNonFinite) -> str:
     if first.weights_finite is False:
-        return text(
-            "Its weights are already damaged: an earlier optimizer step applied a non-finite gradient.",
-            "其权重已损坏：之前的某个优化器步使用了非有限梯度。",
-        )
+        return text("Its weights are already damaged: an earlier optimizer step applied a non-finite gradient.")
     if first.inputs_finite is False:
-        return text(
-            "Its inputs are already non-finite: look at the data, or at what runs before the first module.",
-            "其输入已非有限：请检查数据，或第一个模块之前的运算。",
-        )
+        return text("Its inputs are already non-finite: look at the data, or at what runs before the first module.")
     return text(
-        "The module itself produced it from finite inputs and weights: overflow, division by zero, log of zero.",
-        "模块自身由有限的输入和权重产生了它：溢出、除零或对零取对数。",
+        "The module itself produced it from finite inputs and weights: overflow, division by zero, log of zero."
     )
 
 
 def _step(first: FirstNonFinite) -> str:
     if first.weights_finite is False:
-        return text(
-            "Go back to a checkpoint before the damage; clip gradients and lower the learning rate from there.",
-            "回到损坏之前的检查点，并从那里开始裁剪梯度、降低学习率。",
-        )
+        return text("Go back to a checkpoint before the damage; clip gradients and lower the learning rate from there.")
     if first.inputs_finite is False:
-        return text("Check the batch for NaN/Inf before the forward pass.", "在前向之前检查该 batch 是否含 NaN/Inf。")
-    return text(
-        "Compute this module in float32 or bfloat16, or add an epsilon where it divides or takes a logarithm.",
-        "用 float32 或 bfloat16 计算该模块，或在除法、对数处加上 epsilon。",
-    )
+        return text("Check the batch for NaN/Inf before the forward pass.")
+    return text("Compute this module in float32 or bfloat16, or add an epsilon where it divides or takes a logarithm.")
 
 
 def _not_finite(ranks: Sequence[RankGrads]) -> list[Finding]:
@@ -180,29 +159,22 @@ def _not_finite(ranks: Sequence[RankGrads]) -> list[Finding]:
         return []
     scaled = all(_overflowed(r) and (r.scale or 0.0) > 1 for r, _ in bad)  # a smaller factor overflows nothing
     names = list(dict.fromkeys(g.name for _, g in bad))
-    more = text(f" and {len(names) - 1} more", f" 等 {len(names)} 个参数") if len(names) > 1 else ""
+    more = text(" and {count} more", count=len(names) - 1, count2=len(names)) if len(names) > 1 else ""
     return [
         Finding(
             code="nonfinite_gradient",
             severity="warning" if scaled else "critical",
-            title=text(f"The gradient of {names[0]}{more} is not finite", f"{names[0]}{more}的梯度含 NaN/Inf"),
+            title=text("The gradient of {names}{more} is not finite", names=names[0], more=more),
             who=[*(Subject("rank", n) for n in dict.fromkeys(r.rank for r, _ in bad)), *things(names[:20])],
             evidence=[_evidence(r, g) for r, g in bad[:10]],
             cause=_overflow(bad[0][0].scale)
             if scaled
             else text(
-                "A non-finite loss or activation reached the backward pass, or the backward pass itself overflowed.",
-                "非有限的 loss 或激活进入了反向传播，或反向传播自身溢出。",
+                "A non-finite loss or activation reached the backward pass, or the backward pass itself overflowed."
             ),
             next_steps=[
-                text(
-                    "Run `%grads --first-nan`: it names the first module whose output is not finite.",
-                    "运行 `%grads --first-nan`：它会指出第一个输出非有限的模块。",
-                ),
-                text(
-                    "Under a GradScaler single overflows are normal: the scaler skips that step.",
-                    "使用 GradScaler 时偶发溢出是正常的：该步会被跳过。",
-                ),
+                text("Run `%grads --first-nan`: it names the first module whose output is not finite."),
+                text("Under a GradScaler single overflows are normal: the scaler skips that step."),
             ],
         )
     ]
@@ -216,14 +188,18 @@ def _overflowed(rank: RankGrads) -> bool:
 def _overflow(scale: float | None) -> str:
     factor = figure(scale)
     return text(
-        f"With the GradScaler's factor {factor} still in them they overflow: it skips this step, and halves the factor. Once in a while "
-        "that is normal; `diagnose` tells whether it skips every step.",
-        f"梯度中仍含 GradScaler 的因子 {factor}，因而溢出：这一步会被跳过，因子减半。偶尔如此属正常；`diagnose` 会判断是否每一步都被跳过。",
+        "With the GradScaler's factor {factor} still in them they overflow: it skips this step, and "
+        "halves the factor. Once in a while that is normal; `diagnose` tells whether it skips every step.",
+        factor=factor,
     )
 
 
 def _evidence(rank: RankGrads, grad: GradStat) -> str:
     return text(
-        f"rank {rank.rank}, {grad.name}: {grad.nan_count} NaN, {grad.inf_count} Inf, {read_after(rank)}",
-        f"rank {rank.rank}，{grad.name}：{grad.nan_count} 个 NaN，{grad.inf_count} 个 Inf，{read_after(rank)}",
+        "rank {rank}, {name}: {nan_count} NaN, {inf_count} Inf, {read_after}",
+        rank=rank.rank,
+        name=grad.name,
+        nan_count=grad.nan_count,
+        inf_count=grad.inf_count,
+        read_after=read_after(rank),
     )

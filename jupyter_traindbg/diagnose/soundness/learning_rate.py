@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ...language import text
+from ...language import later, text
 from ...model import Finding, NotAvailable, OptimizerLr, RankLr, Soundness, Step, rank_subjects
 from ...no_step import by_hand
 from ...words.ranks import ranks_words
@@ -15,7 +15,7 @@ from .seen import at_step, figure, seen, unseen
 
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
-TOPIC = ("learning rate", "学习率")
+TOPIC = later("learning rate")
 VERB = "lr"
 CODES = frozenset({"lr_differs", "lr_zero", "lr_implausible"})
 EXPLAINS = {"lr_implausible": ("nonfinite_loss", "nonfinite_gradient", "loss_diverging")}
@@ -45,20 +45,20 @@ def words(case: Case) -> str | NotAvailable:
         own = next((s for _, s in ranks if by_hand(s.steps)), None)
         return unseen(case) if own is None else NotAvailable(_own())
     rank, rates = last[0]
-    many = text(f", {len(rates)} groups", f"，{len(rates)} 个参数组") if len(rates) > 1 else ""
+    many = text(", {count} groups", count=len(rates)) if len(rates) > 1 else ""
     return figure(rates[0]) + many + (_compared_words(ranks, rank) if len(case.views) > 1 else "")
 
 
 def _own() -> str:
-    return text("no optimizer of torch's: it is the program's own", "没有 torch 的优化器：由程序自行管理")
+    return text("no optimizer of torch's: it is the program's own")
 
 
 def _compared_words(ranks: Sequence[tuple[View, Soundness]], rank: int) -> str:
     stepped = [(v, s) for v, s in ranks if s.steps]
     alike_all = len(stepped) == len(ranks) > 1 and len({_shape(s) for _, s in stepped}) == 1
     if alike_all and _last_in_common(stepped) is not None:  # else there would be a finding
-        return text(", the same on all ranks", "，各 rank 相同")
-    return text(f" on rank {rank}", f"（rank {rank}）")
+        return text(", the same on all ranks")
+    return text(" on rank {rank}", rank=rank)
 
 
 def _last_rates(sound: Soundness) -> Sequence[float | None]:
@@ -86,37 +86,30 @@ def _implausible(ranks: Sequence[tuple[View, Soundness]]) -> list[Hit]:
     adam = optimizer.optimizer in ADAM
     cause = (
         text(
-            "A step of this optimizer moves each weight by about the learning rate, whatever its gradient: weights of about 0.1 do not "
-            "survive one such step.",
-            "该优化器的每一步都会让每个权重移动约一个学习率的距离，与梯度大小无关：量级约 0.1 的权重承受不住这样的一步。",
+            "A step of this optimizer moves each weight by about the learning rate, whatever its gradient: "
+            "weights of about 0.1 do not survive one such step."
         )
         if adam
-        else text(
-            "No model takes steps of such a size: a unit or an exponent is wrong.",
-            "没有模型能承受这么大的步长：单位或指数写错了。",
-        )
+        else text("No model takes steps of such a size: a unit or an exponent is wrong.")
     )
     finding = Finding(
         "lr_implausible",
         "critical",
-        text(
-            f"The learning rate of {optimizer.optimizer} is {figure(rate)}",
-            f"{optimizer.optimizer} 的学习率为 {figure(rate)}",
-        ),
+        text("The learning rate of {optimizer} is {figure}", optimizer=optimizer.optimizer, figure=figure(rate)),
         rank_subjects(blamed),
         evidence=[
-            text(f"rank {v.rank}: {o.optimizer} with {figure(r)}", f"rank {v.rank}：{o.optimizer}，学习率 {figure(r)}")
+            text("rank {rank}: {optimizer} with {figure}", rank=v.rank, optimizer=o.optimizer, figure=figure(r))
             for v, o, r in found[:8]
         ],
         cause=cause,
         next_steps=[
             text(
-                "Look for a wrong exponent, or a factor applied twice (world size, accumulation, batch size); usual is 1e-5 to 1e-3.",
-                "检查指数是否写错，或系数（world size、累积步数、batch 大小）是否乘了两次；通常为 1e-5 到 1e-3。",
+                "Look for a wrong exponent, or a factor applied twice (world size, accumulation, batch size); "
+                "usual is 1e-5 to 1e-3."
             ),
             text(
-                "Start again from a checkpoint before it: what was trained with it is lost. `%lr 3e-4` sets it while the job runs.",
-                "从此前的检查点重新开始：用它训练的结果已不可用。`%lr 3e-4` 可在运行中修改。",
+                "Start again from a checkpoint before it: what was trained with it is lost. `%lr 3e-4` sets it "
+                "while the job runs."
             ),
         ],
     )
@@ -142,32 +135,23 @@ def _zero(ranks: Sequence[tuple[View, Soundness]]) -> list[Hit]:
     finding = Finding(
         "lr_zero",
         "critical",
-        text(
-            f"The learning rate is 0 at {at_step(last)}, and has been: no weight moves",
-            f"{at_step(last)}的学习率为 0 且一直如此：权重不再变化",
-        ),
+        text("The learning rate is 0 at {at_step}, and has been: no weight moves", at_step=at_step(last)),
         rank_subjects(v.rank for v, _ in blamed),
         evidence=[
-            text(
-                f"rank {v.rank}: 0 in every group at the last {_zeros(s)} steps",
-                f"rank {v.rank}：最近 {_zeros(s)} 步所有参数组均为 0",
-            )
+            text("rank {rank}: 0 in every group at the last {zeros} steps", rank=v.rank, zeros=_zeros(s))
             for v, s in blamed[:8]
         ]
-        + ([text(f"its scheduler is {scheduler}", f"其调度器为 {scheduler}")] if scheduler else []),
+        + ([text("its scheduler is {scheduler}", scheduler=scheduler)] if scheduler else []),
         cause=text(
-            "The schedule has run out: it was made for fewer steps than are trained. Or a warm-up counts something that does not advance.",
-            "调度已走到尽头：其总步数少于实际训练步数；或 warm-up 所依据的计数没有增长。",
+            "The schedule has run out: it was made for fewer steps than are trained. Or a warm-up counts "
+            "something that does not advance."
         ),
         next_steps=[
             text(
-                "Compare the schedule's number of steps with the trainer's (accumulation and world size count differently).",
-                "比较调度器的总步数与训练的总步数（梯度累积与 world size 的计法不同）。",
+                "Compare the schedule's number of steps with the trainer's (accumulation and world size count "
+                "differently)."
             ),
-            text(
-                "`%lr VALUE` trains on with that rate, from the next step.",
-                "`%lr VALUE` 从下一步起以该学习率继续训练。",
-            ),
+            text("`%lr VALUE` trains on with that rate, from the next step."),
         ],
     )
     return [Hit(finding, [v.rank for v, _ in blamed])]
@@ -237,40 +221,38 @@ def _compared(same: Sequence[tuple[View, Soundness]], at: Mapping[int, Step]) ->
     most = max(groups, key=len) if len({len(g) for g in groups}) > 1 else groups[0]
     odd = sorted(rank for g in groups if g is not most for rank in g)
     counted = _key(at[most[0]]) is not None
-    where = (
-        text(f"at {at_step(at[most[0]])}", f"{at_step(at[most[0]])}")
-        if counted
-        else text("at every step seen", "所见每一步")
-    )
+    where = text("at {at_step}", at_step=at_step(at[most[0]])) if counted else text("at every step seen")
     finding = Finding(
         "lr_differs",
         "critical",
-        text(
-            f"{ranks_words(odd).capitalize()} train with another learning rate than {ranks_words(most)}"
+        (
+            text(
+                "{odd} train with another learning rate than {most}",
+                odd=ranks_words(odd).capitalize(),
+                most=ranks_words(most),
+                odd2=ranks_words(odd),
+            )
             if len(odd) > 1
-            else f"{ranks_words(odd).capitalize()} trains with another learning rate than {ranks_words(most)}",
-            f"{ranks_words(odd)} 的学习率与 {ranks_words(most)} 不同",
+            else text(
+                "{odd} trains with another learning rate than {most}",
+                odd=ranks_words(odd).capitalize(),
+                most=ranks_words(most),
+                odd2=ranks_words(odd),
+            )
         ),
         rank_subjects(odd),
         evidence=[f"{ranks_words(g)}: {', '.join(figure(r) for r in at[g[0]].lr)}, {where}" for g in groups[:8]]
         + _in_force(same),
         cause=text(
-            "Ranks that share their gradients but not their steps drift apart: from here on each trains another model.",
-            "各 rank 梯度相同而步长不同，权重会逐渐分叉：此后每个 rank 训练的是不同的模型。",
+            "Ranks that share their gradients but not their steps drift apart: from here on each trains another model."
         ),
         next_steps=[
+            text("Set one rate on all ranks, at the same step: `%lr VALUE`."),
             text(
-                "Set one rate on all ranks, at the same step: `%lr VALUE`.",
-                "在同一步为所有 rank 设置同一学习率：`%lr VALUE`。",
+                "Find what makes the rates: a schedule that counts batches of its own rank, an option read on "
+                "one rank only."
             ),
-            text(
-                "Find what makes the rates: a schedule that counts batches of its own rank, an option read on one rank only.",
-                "找出学习率的来源：按本 rank batch 数计步的调度器，或只在个别 rank 上读取的配置。",
-            ),
-            text(
-                "The weights have drifted already: broadcast those of one rank, or go back to a checkpoint.",
-                "权重已经分叉：从一个 rank 广播权重，或回到检查点。",
-            ),
+            text("The weights have drifted already: broadcast those of one rank, or go back to a checkpoint."),
         ],
     )
     return [Hit(finding, odd)]
@@ -285,6 +267,4 @@ def _in_force(same: Sequence[tuple[View, Soundness]]) -> list[str]:
     changed = [v.rank for v, s in same if isinstance(s.lr, RankLr) and s.lr.in_force]
     if not changed:
         return []
-    return [
-        text(f"a change of ours is in force on {ranks_words(changed)}", f"我们的修改在 {ranks_words(changed)} 上生效")
-    ]
+    return [text("a change of ours is in force on {changed}", changed=ranks_words(changed))]

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...language import text
+from ...language import later, text
 from ...model import Finding, NotAvailable, Soundness, Step, rank_subjects
 from ..hang.case import Case, Hit, View
 from ..hang.words import alike
@@ -15,7 +15,7 @@ from .seen import at_step, figure, seen, unseen
 
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
-TOPIC = ("loss", "loss")
+TOPIC = later("loss")
 VERB = "steps"
 CODES = frozenset({"nonfinite_loss", "loss_diverging"})
 EXPLAINS = {"nonfinite_loss": ("nonfinite_gradient", "scaler_skips")}
@@ -64,17 +64,14 @@ def words(case: Case) -> str | NotAvailable:
         ranks = [s for _, s in seen(case)]
         given = next((s.losses_of_no_step[-1] for s in ranks if s.losses_of_no_step), None)
         if given is not None and math.isfinite(given):
-            return text(
-                f"{figure(given)} was given to backward(), and no step has followed",
-                f"backward() 得到 {figure(given)}，其后没有优化器步",
-            )
+            return text("{figure} was given to backward(), and no step has followed", figure=figure(given))
         return NotAvailable(_not_given()) if any(s.steps for s in ranks) else unseen(case)
     _, step = last[0]
-    return text(f"finite: {figure(step.loss)} at {at_step(step)}", f"有限：{at_step(step)}为 {figure(step.loss)}")
+    return text("finite: {figure} at {at_step}", figure=figure(step.loss), at_step=at_step(step))
 
 
 def _not_given() -> str:
-    return text("no loss was seen in backward()", "backward() 中没有看到 loss")
+    return text("no loss was seen in backward()")
 
 
 def _by_optimizer(sound: Soundness) -> list[list[Step]]:
@@ -110,11 +107,11 @@ def _hit(same: Sequence[_Bad]) -> Hit:
     ranks = sorted({b.view.rank for b in same})
     value, at = figure(first.step.loss), at_step(first.step)
     if first.over:
-        title = text(f"The loss was {value} at {at}, and is finite again", f"{at}的 loss 为 {value}，之后恢复有限")
+        title = text("The loss was {value} at {at}, and is finite again", value=value, at=at)
     elif first.before is None:
-        title = text(f"The loss is {value}, at every step seen", f"loss 为 {value}，所见每一步皆如此")
+        title = text("The loss is {value}, at every step seen", value=value)
     else:
-        title = text(f"The loss is {value} since {at}", f"自{at}起 loss 为 {value}")
+        title = text("The loss is {value} since {at}", value=value, at=at)
     finding = Finding(
         "nonfinite_loss",
         "critical" if any(b.lasts for b in same) else "warning",
@@ -139,14 +136,16 @@ def _without_a_step(found: Sequence[tuple[View, Soundness]]) -> Hit:
     finding = Finding(
         "nonfinite_loss",
         "critical",
-        text(f"The loss given to backward() is {value}", f"传入 backward() 的 loss 为 {value}"),
+        text("The loss given to backward() is {value}", value=value),
         rank_subjects(ranks),
         evidence=[
             text(
-                f"rank {view.rank}: the last {len(sound.losses_of_no_step)} losses; {sound.backwards} backward passes in "
-                f"{sound.window_s:.1f} s, and no step of an optimizer of torch's",
-                f"rank {view.rank}：最近 {len(sound.losses_of_no_step)} 个 loss；{sound.window_s:.1f} 秒内 {sound.backwards} 次反向传播，"
-                f"没有 torch 优化器的更新",
+                "rank {rank}: the last {count} losses; {backwards} backward passes in {window_s:.1f} s, and no "
+                "step of an optimizer of torch's",
+                rank=view.rank,
+                count=len(sound.losses_of_no_step),
+                backwards=sound.backwards,
+                window_s=sound.window_s,
             )
             for view, sound in found[:8]
         ],
@@ -159,48 +158,38 @@ def _without_a_step(found: Sequence[tuple[View, Soundness]]) -> Hit:
 def _evidence(bad: _Bad) -> str:
     rank, steps = bad.view.rank, bad.steps
     told = text(
-        f"rank {rank}: {bad.count} of the last {len(steps)} losses are not finite",
-        f"rank {rank}：最近 {len(steps)} 个 loss 中有 {bad.count} 个非有限",
+        "rank {rank}: {count} of the last {count2} losses are not finite", rank=rank, count=bad.count, count2=len(steps)
     )
     if bad.before is None:
         return told
-    before = text(
-        f"; {figure(bad.before.loss)} at {at_step(bad.before)}", f"；{at_step(bad.before)}为 {figure(bad.before.loss)}"
-    )
+    before = text("; {figure} at {at_step}", figure=figure(bad.before.loss), at_step=at_step(bad.before))
     norms = [s.grad_norm for s in steps if s.step <= bad.before.step and s.grad_norm is not None]
     if not norms:
         return told + before
-    return told + before + text(f", gradient norm there {figure(norms[-1])}", f"，当时梯度范数 {figure(norms[-1])}")
+    return told + before + text(", gradient norm there {figure}", figure=figure(norms[-1]))
 
 
 def _cause(*, over: bool) -> str:
     if over:
         return text(
-            "One batch, or one overflow: a step with a loss that is not finite damages the weights unless it is skipped.",
-            "个别 batch 或一次溢出所致：若不跳过该步，非有限的 loss 会损坏权重。",
+            "One batch, or one overflow: a step with a loss that is not finite damages the weights unless it "
+            "is skipped."
         )
     return text(
-        "Weights or activations have overflowed or hold NaN. No later step mends that: such gradients write NaN into the weights.",
-        "权重或激活值已溢出或含 NaN。之后的训练步无法自行恢复：使用这样的梯度更新会把 NaN 写入权重。",
+        "Weights or activations have overflowed or hold NaN. No later step mends that: such gradients "
+        "write NaN into the weights."
     )
 
 
 def _next_steps(*, over: bool) -> list[str]:
-    look = text(
-        "Run `%grads --first-nan`: it names the first module whose output is not finite.",
-        "运行 `%grads --first-nan`：它会指出第一个输出非有限的模块。",
-    )
+    look = text("Run `%grads --first-nan`: it names the first module whose output is not finite.")
     if over:
         return [look]
     return [
         look,
+        text("Go back to the last checkpoint before that step: every later one holds the damage."),
         text(
-            "Go back to the last checkpoint before that step: every later one holds the damage.",
-            "回到该步之前的最后一个检查点：之后的检查点都已损坏。",
-        ),
-        text(
-            "Go on from there with a lower learning rate (`%lr --scale 0.1`), a longer warm-up, or clipped gradients.",
-            "从那里以更低的学习率（`%lr --scale 0.1`）、更长的 warm-up 或梯度裁剪继续训练。",
+            "Go on from there with a lower learning rate (`%lr --scale 0.1`), a longer warm-up, or clipped gradients."
         ),
     ]
 
@@ -250,32 +239,31 @@ def _diverging(leapt: Sequence[tuple[View, _Leap]]) -> Hit:
         "loss_diverging",
         "critical",
         text(
-            f"The loss diverges: {figure(worst.now)}, {times:.3g} times what it was up to {at_step(worst.up_to)}",
-            f"loss 发散：{figure(worst.now)}，是截至{at_step(worst.up_to)}时的 {times:.3g} 倍",
+            "The loss diverges: {figure}, {times:.3g} times what it was up to {at_step}",
+            figure=figure(worst.now),
+            times=times,
+            at_step=at_step(worst.up_to),
         ),
         rank_subjects(ranks),
         evidence=[
             text(
-                f"rank {view.rank}: at most {figure(leap.before)} up to {at_step(leap.up_to)}, at least {figure(leap.after)} from "
-                f"{at_step(leap.since)} on (three quarters of them)",
-                f"rank {view.rank}：截至{at_step(leap.up_to)}不超过 {figure(leap.before)}，自{at_step(leap.since)}起不低于 "
-                f"{figure(leap.after)}（四分之三的值）",
+                "rank {rank}: at most {figure} up to {at_step}, at least {figure2} from {at_step2} on (three "
+                "quarters of them)",
+                rank=view.rank,
+                figure=figure(leap.before),
+                at_step=at_step(leap.up_to),
+                figure2=figure(leap.after),
+                at_step2=at_step(leap.since),
             )
             for view, leap in leapt[:8]
         ],
         cause=text(
-            "The steps are too large for what the model has become: the learning rate is too high, or a few batches threw it off.",
-            "对当前的模型而言步长过大：学习率过高，或个别 batch 使其偏离。",
+            "The steps are too large for what the model has become: the learning rate is too high, or a few "
+            "batches threw it off."
         ),
         next_steps=[
-            text(
-                "Lower the learning rate while it runs, `%lr --scale 0.1`, and see whether the loss comes down.",
-                "在运行中降低学习率 `%lr --scale 0.1`，观察 loss 是否回落。",
-            ),
-            text(
-                "Where it does not: go back to a checkpoint before that step, with clipped gradients.",
-                "若不回落：回到该步之前的检查点，并裁剪梯度后继续。",
-            ),
+            text("Lower the learning rate while it runs, `%lr --scale 0.1`, and see whether the loss comes down."),
+            text("Where it does not: go back to a checkpoint before that step, with clipped gradients."),
         ],
         confidence="medium",
     )

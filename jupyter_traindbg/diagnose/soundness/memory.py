@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...language import text
+from ...language import later, text
 from ...model import Finding, NotAvailable, Soundness, rank_subjects
 from ..hang.case import Case, Hit, View
 from .seen import recent, seen, unseen
@@ -33,7 +33,7 @@ __all__ = [
     "words",
 ]
 
-TOPIC = ("memory", "内存")
+TOPIC = later("memory")
 VERB = "memory"
 CODES = frozenset({"memory_growth"})
 
@@ -104,7 +104,7 @@ def verdict(
     rise = slope * len(usable)
     rises = z > (Z if len(usable) >= LEAST else Z / 2) and rise > SUSPICIOUS_BYTES
     if rises and mapped_bytes > rise / 2:
-        said = text("grows by the mapped files that it reads: no leak", "增长来自所读取的映射文件：不是泄漏")
+        said = text("grows by the mapped files that it reads: no leak")
         return Growth(False, said, z, slope, len(usable))
     if len(usable) < WINDOW and not (
         rises and len(usable) >= LEAST and rise > SHORT_RISE_BYTES and _least_share(usable) > EVEN
@@ -112,15 +112,15 @@ def verdict(
         return _too_early(len(points), warm, wanted=LEAST - len(usable) if rises and len(usable) < LEAST else 0)
     if z > Z and rise > RISE_BYTES and _least_share(usable) > NOT_OVER:
         mib = slope * 1000 / 2**20
-        said = text(f"grows by {mib:.1f} MiB per 1000 steps", f"每 1000 步增长 {mib:.1f} MiB")
+        said = text("grows by {mib:.1f} MiB per 1000 steps", mib=mib)
         return Growth(True, said, z, slope, len(usable))
-    said = text(f"steady over the last {WINDOW} steps", f"最近 {WINDOW} 步保持平稳")
+    said = text("steady over the last {WINDOW} steps", WINDOW=WINDOW)
     return Growth(False, said, z, slope, len(usable))
 
 
 def _too_early(have: int, warm: int, wanted: int = 0) -> Growth:
     need = warm + WINDOW
-    said = text(f"too early to tell: {have} of {need} steps recorded", f"尚不能判断：已记录 {have} 步，需要 {need} 步")
+    said = text("too early to tell: {have} of {need} steps recorded", have=have, need=need)
     return Growth(None, said, wanted=wanted)
 
 
@@ -160,30 +160,22 @@ def _finding(growing: Sequence[Curve]) -> Finding:
     worst = max(growing, key=lambda c: c.growth.bytes_per_step)
     mib = worst.growth.bytes_per_step * 1000 / 2**20
     cuda = worst.device == "cuda"
-    what = text("CUDA memory", "CUDA 显存") if cuda else text("Resident memory", "常驻内存")
+    what = text("CUDA memory") if cuda else text("Resident memory")
     return Finding(
         code="memory_growth",
         severity="warning",
         title=text(
-            f"{what} keeps growing: {mib:.1f} MiB per 1000 steps on rank {worst.rank}",
-            f"{what}持续增长：rank {worst.rank} 每 1000 步增长 {mib:.1f} MiB",
+            "{what} keeps growing: {mib:.1f} MiB per 1000 steps on rank {rank}", what=what, mib=mib, rank=worst.rank
         ),
         who=rank_subjects(c.rank for c in growing),
         evidence=[_evidence(c) for c in growing[:8]],
-        cause=text(
-            "Something is kept at every step: losses appended with their graph, a cache, a list of outputs.",
-            "每一步都有对象被保留：带计算图的 loss 被追加、缓存或输出列表不断变长。",
-        ),
+        cause=text("Something is kept at every step: losses appended with their graph, a cache, a list of outputs."),
         next_steps=[
-            text(
-                "Keep numbers, not tensors: loss.item() or loss.detach().",
-                "保存数值而不是张量：使用 loss.item() 或 loss.detach()。",
-            ),
+            text("Keep numbers, not tensors: loss.item() or loss.detach()."),
             text(
                 "Compare two looks at `%memory`: where parameters, gradients and optimizer state stay the same, "
-                "it is the rest that grows" + (": activations and graphs." if cuda else ", data on the host."),
-                "比较两次 `%memory`：若参数、梯度和优化器状态不变，则增长的是其余部分，即"
-                + ("激活值和计算图。" if cuda else "主机端数据。"),
+                "it is the rest that grows: {rest}.",
+                rest=text("activations and graphs") if cuda else text("data on the host"),
             ),
         ],
         confidence="medium" if worst.growth.steps >= WINDOW else "low",
@@ -194,8 +186,12 @@ def _evidence(curve: Curve) -> str:
     growth = curve.growth
     kib = growth.bytes_per_step / 1024
     return text(
-        f"rank {curve.rank} (pid {curve.pid}): Mann-Kendall z = {growth.z:.1f}, Theil-Sen {kib:.1f} KiB a step, {growth.steps} steps",
-        f"rank {curve.rank}（pid {curve.pid}）：最近 {growth.steps} 步 Mann-Kendall z = {growth.z:.1f}，Theil-Sen 斜率每步 {kib:.1f} KiB",
+        "rank {rank} (pid {pid}): Mann-Kendall z = {z:.1f}, Theil-Sen {kib:.1f} KiB a step, {steps} steps",
+        rank=curve.rank,
+        pid=curve.pid,
+        z=growth.z,
+        kib=kib,
+        steps=growth.steps,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...language import text
+from ...language import later, text
 from ...model import Finding, NotAvailable, Soundness, rank_subjects
 from ...words.ranks import ranks_words
 from ..hang.case import Case, Hit, View
@@ -12,7 +12,7 @@ from .seen import figure, seen, unseen
 
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
-TOPIC = ("gradient scaler", "梯度缩放器")
+TOPIC = later("gradient scaler")
 VERB = "steps"
 CODES = frozenset({"scaler_skips"})
 EXPLAINS = {"scaler_skips": ("nonfinite_gradient",)}
@@ -30,24 +30,17 @@ def rule(case: Case) -> list[Hit]:
     finding = Finding(
         "scaler_skips",
         "critical",
-        text("The gradient scaler skips every step: nothing is trained", "梯度缩放器跳过了每一步：模型没有得到训练"),
+        text("The gradient scaler skips every step: nothing is trained"),
         rank_subjects(v.rank for v, _ in found),
         evidence=[_evidence(v, s) for v, s in found[:8]],
         cause=_cause(sound),
         next_steps=[
             text(
-                "Find what overflows: `%grads --first-nan` names the first module whose output is not finite; where there is none, it is "
-                "the backward pass.",
-                "找出溢出的梯度：`%grads --first-nan` 会指出第一个输出非有限的模块；若输出都有限，则溢出发生在反向传播。",
+                "Find what overflows: `%grads --first-nan` names the first module whose output is not finite; "
+                "where there is none, it is the backward pass."
             ),
-            text(
-                "Train in bfloat16 where the device can: it has the range of float32 and needs no scaler.",
-                "若设备支持，请使用 bfloat16 训练：其范围与 float32 相同，不需要缩放器。",
-            ),
-            text(
-                "Weights and inputs that are not finite are beyond any scaler: check them before the forward pass.",
-                "若权重或输入已非有限，任何缩放都无济于事：请在前向之前检查。",
-            ),
+            text("Train in bfloat16 where the device can: it has the range of float32 and needs no scaler."),
+            text("Weights and inputs that are not finite are beyond any scaler: check them before the forward pass."),
         ],
     )
     return [Hit(finding, [v.rank for v, _ in found])]
@@ -62,20 +55,22 @@ def words(case: Case) -> str | NotAvailable:
     if not used and case.over:
         return unseen(case)
     if not used:
-        return text("none in use", "未使用")
+        return text("none in use")
     sound = used[0][1]
     if sound.scaler_skipped and sound.scaler_skipped == sound.scaler_steps:
         return NotAvailable(
             text(
-                f"{sound.skipped_in_a_row} steps skipped in a row: up to {SETTLING} it may be settling",
-                f"已连续跳过 {sound.skipped_in_a_row} 步：在 {SETTLING} 步以内可能仍在调整",
+                "{skipped_in_a_row} steps skipped in a row: up to {SETTLING} it may be settling",
+                skipped_in_a_row=sound.skipped_in_a_row,
+                SETTLING=SETTLING,
             )
         )
     skipped = text(
-        f"{sound.scaler_skipped} of {sound.scaler_steps} steps skipped",
-        f"{sound.scaler_steps} 步中跳过 {sound.scaler_skipped} 步",
+        "{scaler_skipped} of {scaler_steps} steps skipped",
+        scaler_skipped=sound.scaler_skipped,
+        scaler_steps=sound.scaler_steps,
     )
-    return text(f"scale {figure(sound.scales[0][1])}, {skipped}", f"缩放因子 {figure(sound.scales[0][1])}，{skipped}")
+    return text("scale {figure}, {skipped}", figure=figure(sound.scales[0][1]), skipped=skipped)
 
 
 def _skips(sound: Soundness) -> bool:
@@ -89,10 +84,14 @@ def _skips(sound: Soundness) -> bool:
 def _evidence(view: View, sound: Soundness) -> str:
     scales = ", ".join(f"{figure(first)} -> {figure(last)}" for first, last in sound.scales)
     return text(
-        f"{ranks_words([view.rank])}: {sound.scaler_skipped} of {sound.scaler_steps} steps skipped in {sound.window_s:.1f} s, "
-        f"{sound.skipped_in_a_row} in a row since the attach; scale {scales}",
-        f"{ranks_words([view.rank])}：{sound.window_s:.1f} 秒内 {sound.scaler_steps} 步中跳过 {sound.scaler_skipped} 步，"
-        f"attach 以来连续跳过 {sound.skipped_in_a_row} 步；缩放因子 {scales}",
+        "{ranks_words}: {scaler_skipped} of {scaler_steps} steps skipped in {window_s:.1f} s, "
+        "{skipped_in_a_row} in a row since the attach; scale {scales}",
+        ranks_words=ranks_words([view.rank]),
+        scaler_skipped=sound.scaler_skipped,
+        scaler_steps=sound.scaler_steps,
+        window_s=sound.window_s,
+        skipped_in_a_row=sound.skipped_in_a_row,
+        scales=scales,
     )
 
 
@@ -100,11 +99,12 @@ def _cause(sound: Soundness) -> str:
     loss = sound.losses_of_no_step[-1] if sound.losses_of_no_step else None
     if loss is not None and not math.isfinite(loss):
         return text(
-            f"The loss itself is {figure(loss)}: every gradient made of it is not finite, whatever the scale.",
-            f"loss 本身为 {figure(loss)}：无论缩放因子多大，由它产生的梯度都非有限。",
+            "The loss itself is {figure}: every gradient made of it is not finite, whatever the scale.",
+            figure=figure(loss),
         )
-    finite = "" if loss is None else text(f" although the loss is {figure(loss)}", f"（尽管 loss 为 {figure(loss)}）")
+    finite = "" if loss is None else text(" although the loss is {figure}", figure=figure(loss))
     return text(
-        f"Some gradient is not finite at every step{finite}: a scale below 1 says that no overflow of the scaling is to blame.",
-        f"每一步都有梯度非有限{finite}：缩放因子已低于 1，说明不是缩放本身造成的溢出。",
+        "Some gradient is not finite at every step{finite}: a scale below 1 says that no overflow of the "
+        "scaling is to blame.",
+        finite=finite,
     )

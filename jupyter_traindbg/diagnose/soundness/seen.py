@@ -29,11 +29,11 @@ def unseen(case: Case) -> NotAvailable:
     ended only its steps are left.
     """
     if case.over:
-        return NotAvailable(text("the job has ended", "任务已结束"))
+        return NotAvailable(text("the job has ended"))
     reasons = [s.reason for v in case.views if isinstance(s := v.evidence.soundness, NotAvailable)]
     came = max((len(s.steps) for _, s in seen(case)), default=0)
-    few = text(f"too few steps came to tell: {came}", f"步数太少，无法判断：{came}")
-    no_step = text("no optimizer step came during the look", "观察期间没有优化器步")
+    few = text("too few steps came to tell: {came}", came=came)
+    no_step = text("no optimizer step came during the look")
     return NotAvailable(reasons[0] if reasons else few if came else no_step)
 
 

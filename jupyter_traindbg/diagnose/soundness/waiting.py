@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...frames.whose import user_frame
-from ...language import text
+from ...language import later, text
 from ...model import Finding, Frame, NotAvailable, Place, Sampled, Soundness, rank_subjects
 from ..hang.case import Case, Hit, View
 from ..hang.words import place, short_place
@@ -19,27 +19,27 @@ from .seen import seen, unseen
 
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
 
-TOPIC = ("waiting", "等待")
+TOPIC = later("waiting")
 VERB = "stacks"
 CODES = frozenset({"host_wait"})
 
 SHARE, LEAST_LOOKS = 0.3, 15
 _CALLS = {
-    "nanosleep": ("sleeps", "休眠"),
-    "clock_nanosleep": ("sleeps", "休眠"),
-    "read": ("reads a file or pipe", "读取文件或管道"),
-    "pread64": ("reads a file", "读取文件"),
-    "openat": ("opens files", "打开文件"),
-    "write": ("writes a file or pipe", "写入文件或管道"),
-    "fsync": ("writes to the disk", "写入磁盘"),
-    "fdatasync": ("writes to the disk", "写入磁盘"),
-    "recvfrom": ("waits for the network", "等待网络"),
-    "recvmsg": ("waits for the network", "等待网络"),
-    "connect": ("waits for a connection", "等待连接"),
-    "accept4": ("waits for a connection", "等待连接"),
-    "wait4": ("waits for a child process", "等待子进程"),
-    "waitid": ("waits for a child process", "等待子进程"),
-    "flock": ("waits for a file lock", "等待文件锁"),
+    "nanosleep": later("sleeps"),
+    "clock_nanosleep": later("sleeps"),
+    "read": later("reads a file or pipe"),
+    "pread64": later("reads a file"),
+    "openat": later("opens files"),
+    "write": later("writes a file or pipe"),
+    "fsync": later("writes to the disk"),
+    "fdatasync": later("writes to the disk"),
+    "recvfrom": later("waits for the network"),
+    "recvmsg": later("waits for the network"),
+    "connect": later("waits for a connection"),
+    "accept4": later("waits for a connection"),
+    "wait4": later("waits for a child process"),
+    "waitid": later("waits for a child process"),
+    "flock": later("waits for a file lock"),
 }
 """Waits that a program asks for itself. A futex is left out: it may be the GIL, or a wait for other ranks or a GPU."""
 _SLEEPS = ("nanosleep", "clock_nanosleep")
@@ -72,26 +72,28 @@ def rule(case: Case) -> list[Hit]:
         "host_wait",
         "warning",
         text(
-            f"The training thread {does} at {short_place(worst.frame)} for {worst.share:.0%} of the time",
-            f"训练线程有 {worst.share:.0%} 的时间在 {short_place(worst.frame)} {does}",
+            "The training thread {does} at {short_place} for {share:.0%} of the time",
+            does=does,
+            short_place=short_place(worst.frame),
+            share=worst.share,
         ),
         rank_subjects(w.view.rank for w in found),
         place(worst.frame),
         [
             text(
-                f"rank {w.view.rank}: {_does(w)} at {short_place(w.frame)}, {w.share:.0%} of the time, the CPU idle",
-                f"rank {w.view.rank}：在 {short_place(w.frame)} {_does(w)}，占 {w.share:.0%} 的时间，CPU 空闲",
+                "rank {rank}: {does} at {short_place}, {share:.0%} of the time, the CPU idle",
+                rank=w.view.rank,
+                does=_does(w),
+                short_place=short_place(w.frame),
+                share=w.share,
             )
             for w in found[:8]
         ],
-        text(
-            "Nothing is trained while this line waits.",
-            "该行等待期间不进行训练。",
-        ),
+        text("Nothing is trained while this line waits."),
         [
             text(
-                "Take it out of the loop, or do it beside the training: a DataLoader with workers for data, a thread for writing.",
-                "把它移出训练循环，或放到训练之外并行执行：数据用带 worker 的 DataLoader，写入用线程。",
+                "Take it out of the loop, or do it beside the training: a DataLoader with workers for data, a "
+                "thread for writing."
             )
         ],
     )
@@ -106,10 +108,9 @@ def words(case: Case) -> str | NotAvailable:
     waits = [w for v, s in ranks if (w := _longest(v, s))]
     worst = max(waits, key=lambda w: w.share, default=None)
     if worst is None or worst.share < 0.01:
-        return text("at no line of its own", "没有在自身代码行上等待")
+        return text("at no line of its own")
     return text(
-        f"{worst.share:.0%} of the time, mostly at {short_place(worst.frame)}",
-        f"{worst.share:.0%} 的时间，主要位于 {short_place(worst.frame)}",
+        "{share:.0%} of the time, mostly at {short_place}", share=worst.share, short_place=short_place(worst.frame)
     )
 
 
@@ -147,4 +148,4 @@ def _within(frames: Sequence[Frame], frame: Frame) -> Sequence[Frame]:
 
 
 def _does(wait: _Wait) -> str:
-    return text(*_CALLS[wait.call])
+    return text(_CALLS[wait.call])

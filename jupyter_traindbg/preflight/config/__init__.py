@@ -74,27 +74,26 @@ def _notes(plan: Plan) -> Iterator[str]:
         yield from _of_ray(plan)
         return
     if isinstance(gpus, NotAvailable):
-        yield text(f"the GPUs here are not known: {gpus.reason}", f"本机 GPU 未知：{gpus.reason}")
+        yield text("the GPUs here are not known: {reason}", reason=gpus.reason)
     elif not gpus:
         yield text(
-            "this machine has no GPU, so nothing is compared with one: say `--gpus 8 --gpu-memory 80GiB` for the one that it is to run on",
-            "本机没有 GPU，未作相关比较：用 `--gpus 8 --gpu-memory 80GiB` 描述将要运行的机器",
+            "this machine has no GPU, so nothing is compared with one: say `--gpus 8 --gpu-memory 80GiB` for "
+            "the one that it is to run on"
         )
     if plan.files and not plan.dialects:
         yield text(
-            "no key of a framework that is known was found; only words that mean the same everywhere were looked at",
-            "没有发现已知框架的键；只看了通用的词",
+            "no key of a framework that is known was found; only words that mean the same everywhere were looked at"
         )
 
 
 def _of_ray(plan: Plan) -> Iterator[str]:
     if not rules.asks_ray(plan):
         yield text(
-            "nothing here says how many Ray workers the run starts: `--workers N`, or `--workers KEY` of the configuration",
-            "没有说明运行会启动多少个 Ray worker：用 `--workers N`，或 `--workers` 配置中的键",
+            "nothing here says how many Ray workers the run starts: `--workers N`, or `--workers KEY` of the "
+            "configuration"
         )
     elif plan.ray_trial is None:
         yield text(
-            "memory and start-up time of a worker are not known before one runs: `--time-worker MODULE:CLASS` starts one, and ends it",
-            "在启动之前无法知道 worker 的内存与启动时间：`--time-worker MODULE:CLASS` 会启动一个并结束它",
+            "memory and start-up time of a worker are not known before one runs: `--time-worker "
+            "MODULE:CLASS` starts one, and ends it"
         )

@@ -66,7 +66,7 @@ def machine(plan: Plan, described: Described = Described(), *, timeout: float = 
     )
     if not found and (described.gpus or described.gpu_memory_bytes):
         memory = described.memory_bytes or 0
-        name = text("the machine described", "所描述的机器")
+        name = text("the machine described")
         return replace(same, name=name, cpus=described.cpus or 0, memory_bytes=memory, memory_free_bytes=memory)
     return replace(
         same,

@@ -82,9 +82,7 @@ def machine_of(cluster: RayCluster, plan: Plan, described: Described) -> Machine
     total = node.memory_total_bytes if isinstance(node.memory_total_bytes, int) else 0
     used = node.memory_used_bytes if isinstance(node.memory_used_bytes, int) else 0
     place = machine_here(plan, Described(), timeout=2.0) if node.node_id in nodes_here() else Machine("")
-    name = text(
-        f"the Ray cluster at {cluster.address or cluster.dashboard}", f"Ray 集群 {cluster.address or cluster.dashboard}"
-    )
+    name = text("the Ray cluster at {address}", address=cluster.address or cluster.dashboard)
     return dataclasses.replace(
         place,
         name=name,
@@ -113,7 +111,7 @@ def _gpus(node: RayNode) -> Maybe[Sequence[MachineGpu]]:
     if not count:
         return ()
     known = [MachineGpu(gpu.name or "GPU", gpu.memory_total_bytes, gpu.memory_used_bytes) for gpu in devices[:count]]
-    unknown = MachineGpu("GPU", NotAvailable(text("the cluster does not say", "集群未提供")))
+    unknown = MachineGpu("GPU", NotAvailable(text("the cluster does not say")))
     return (*known, *[unknown] * (count - len(known)))
 
 
@@ -171,7 +169,7 @@ def tried(plan: Plan, wanted: Wanted, at: raystate.ClusterAddress, cluster: RayC
     """`plan` with the trial of one worker in it, and with what that says it asks Ray for, where nobody else does."""
     done = trial(at, cluster.nodes, wanted, deadline_s)
     said: dict[str, Any] = {"ray_trial": done}
-    by_class = text(f"declared by {wanted.name}", f"{wanted.name} 的声明")
+    by_class = text("declared by {name}", name=wanted.name)
     custom = dict(plan.ray_custom)
     for name, value in done.resources.items():
         field_name = RESOURCES.get(name.lower())

@@ -125,8 +125,10 @@ def _converted(entry: Entry, kind: str, notes: list[str]) -> Given[Any] | None:
         words = printable(str(value))[:40]
         notes.append(
             text(
-                f"{printable(entry.key)}: '{words}' is no {WORDS[kind]}; passed over",
-                f"{printable(entry.key)}：“{words}”无法理解，已跳过",
+                "{printable}: '{words}' is no {WORDS}; passed over",
+                printable=printable(entry.key),
+                words=words,
+                WORDS=WORDS[kind],
             )
         )
         return None

@@ -115,7 +115,7 @@ def _of_name(path: str) -> dict[str, Given[Any]]:
     if not sizes:
         return {}
     match = sizes[-1]
-    by_name = text(f"the name {Path(path).name}", f"名称 {Path(path).name}")
+    by_name = text("the name {name}", name=Path(path).name)
     return {"parameters": Given(parameters_in_words(match[1] + match[2]), "parameters", by_name)}
 
 

@@ -104,7 +104,7 @@ def _file(found: Sources, path: Path, environ: Mapping[str, str]) -> None:
         return
     entries = files.read(path)
     if not entries:
-        found.notes.append(text(f"{path.name} is empty", f"{path.name} 是空的"))
+        found.notes.append(text("{name} is empty", name=path.name))
     _named_files(found, entries, environ)
     found.entries += entries
 
@@ -155,9 +155,7 @@ def _existing(found: Sources, name: str) -> Path | None:
 
 
 def _not_there(name: str) -> str:
-    return text(
-        f"{name} is named and is not here: what it says is not known", f"配置引用了 {name}，但这里没有：其内容未知"
-    )
+    return text("{name} is named and is not here: what it says is not known", name=name)
 
 
 def _resolved(entries: Sequence[Entry]) -> list[Entry]:

@@ -130,11 +130,11 @@ class _Run:
         """Which stage is not done in time, and where it stands."""
         if name == "process":
             return text(
-                "Ray has not started it in time: no node has free what it asks for, or its environment is still being built",
-                "Ray 未能及时启动：没有节点有空闲资源，或运行环境仍在构建",
+                "Ray has not started it in time: no node has free what it asks for, or its environment is still "
+                "being built"
             )
         self.where = self._stands_at()
-        return text("not done in time", "未在限时内完成")
+        return text("not done in time")
 
     def _stands_at(self) -> str | None:
         """The user's innermost frame, as py-spy on its node sees it."""
@@ -194,7 +194,7 @@ class _Run:
             peak_bytes=int(self.cost.get("peak_bytes", 0)),
             own_bytes=int(self.cost.get("own_bytes", 0)),
             threads=int(self.cost.get("threads", 0)),
-            gpu_bytes=gpu if isinstance(gpu, int) else NotAvailable(text("it has used no GPU", "未使用 GPU")),
+            gpu_bytes=gpu if isinstance(gpu, int) else NotAvailable(text("it has used no GPU")),
             failed_in=self.failed_in,
             problem=self.problem,
             raised=self.raised,

@@ -124,8 +124,8 @@ def _one(target: str) -> logs.LogFile:
 
 def _over(*, closed: bool, time_is_up: bool) -> str:
     if closed:
-        return text("nobody writes to it any more: the job has ended", "已没有进程写入：任务已结束")
-    return text("the time given is over", "给定的时间已到") if time_is_up else ""
+        return text("nobody writes to it any more: the job has ended")
+    return text("the time given is over") if time_is_up else ""
 
 
 def _looked_at(pid: int) -> LogWriter:

@@ -127,26 +127,24 @@ def _notes(job: PlannedJob, ports: Sequence[PreflightPort]) -> tuple[str, ...]:
     notes = []
     if job.nodes > 1:
         if job.address is None:
-            notes.append(
-                text(
-                    "where the machines are to meet was not said: --rdzv-endpoint HOST:PORT",
-                    "没有给出会合地址：--rdzv-endpoint HOST:PORT",
-                )
-            )
+            notes.append(text("where the machines are to meet was not said: --rdzv-endpoint HOST:PORT"))
         if (ports_here := machine.local_ports()) is not None:
             low, high = ports_here
             notes.append(
                 text(
-                    f"besides that port the ranks connect to each other at ports {low} to {high}: firewalls have to let these through, too",
-                    f"除该端口外，rank 之间还使用 {low} 到 {high} 的端口：防火墙也须放行",
+                    "besides that port the ranks connect to each other at ports {low} to {high}: firewalls have to "
+                    "let these through, too",
+                    low=low,
+                    high=high,
                 )
             )
     for port in ports:
         if port.state == "refused":
             notes.append(
                 text(
-                    f"{port.host} answers, and nobody listens at port {port.port} there yet: the way is free",
-                    f"{port.host} 可达，但端口 {port.port} 尚无人监听：网络是通的",
+                    "{host} answers, and nobody listens at port {port} there yet: the way is free",
+                    host=port.host,
+                    port=port.port,
                 )
             )
     return tuple(notes)

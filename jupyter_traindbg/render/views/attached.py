@@ -50,27 +50,23 @@ def _answer(result: Attached) -> Answer:
     target = Span(result.target, "code")
     about = [duration(result.attach_s)]
     if not ranks:
-        return Answer([text("no rank of ", "没有找到 "), target, text(" was found", " 的任何 rank")], about, "warn")
+        return Answer([text("no rank of "), target, text(" was found")], about, "warn")
     n, world = len(ranks), max(r.world_size for r in ranks)
     if closed:
-        who = compact_ranks(closed) if inside else text("any of its ranks", "任何一个 rank")
-        but = text(f", but the agent could not get into {who}", f"，但 agent 未能进入 {who}")
-        count = text(f"it is in {len(inside):,} of {n:,}", f"已进入 {len(inside):,} / {n:,} 个")
-        return Answer([text("attached to ", "已附加到 "), target, but], [count, *about], "warn")
+        who = compact_ranks(closed) if inside else text("any of its ranks")
+        but = text(", but the agent could not get into {who}", who=who)
+        count = text("it is in {count:,} of {n:,}", count=len(inside), n=n)
+        return Answer([text("attached to "), target, but], [count, *about], "warn")
     if len(inside) < n:
         into = (
-            text(f": the agent is in {compact_ranks(inside)}", f"：agent 在 {compact_ranks(inside)} 中")
+            text(": the agent is in {inside}", inside=compact_ranks(inside))
             if inside
-            else text(": no rank was entered", "：尚未进入任何 rank")
+            else text(": no rank was entered")
         )
     else:
-        into = text(
-            f": the agent is in {'all ' if n > 1 else ''}{plural(n, 'rank')}", f"：agent 已在全部 {n:,} 个 rank 中"
-        )
-    others = [text(f"of {world:,} ranks in the job", f"任务共 {world:,} 个 rank")] if world > n else []
-    return Answer(
-        [text("attached to ", "已附加到 "), target, into], [*others, *about], "good" if len(inside) == n else "plain"
-    )
+        into = text(": the agent is in {value}{ranks}", value="all " if n > 1 else "", ranks=plural(n, "rank"), n=n)
+    others = [text("of {world:,} ranks in the job", world=world)] if world > n else []
+    return Answer([text("attached to "), target, into], [*others, *about], "good" if len(inside) == n else "plain")
 
 
 def _alike(rank: Rank) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from ...language import text
+from ...language import later, text
 from ...model import Changed, GroupChange, NotAvailable, RankChange
 from ...step_numbers import from_step
 from ...words.durations import duration
@@ -22,11 +22,11 @@ DIFFERENT = 6
 TONES: dict[str, Tone] = {"verified": "good", "in force": "info", "armed": "warn", "differs": "bad"}
 WORST = ("differs", "armed", "in force", "verified")
 SETTINGS = {
-    "lr": ("lr", "学习率"),
-    "weight_decay": ("weight decay", "权重衰减"),
-    "clip_norm": ("clip norm", "裁剪范数"),
+    "lr": later("lr"),
+    "weight_decay": later("weight decay"),
+    "clip_norm": later("clip norm"),
 }
-VERBS = {"armed": ("becomes", "将变为"), "differs": ("was to be", "应为")}
+VERBS = {"armed": later("becomes"), "differs": later("was to be")}
 RELEASED = "released"
 
 
@@ -56,9 +56,9 @@ def _answer(result: Changed, groups: Sequence[Sequence[RankChange]]) -> Answer:
     if not result.undo:
         about.insert(0, result.change)  # what was taken back is not seen by what counts now
     if not ranks:
-        return Answer(text("no rank says that it has changed", "没有 rank 确认修改"), about, "bad")
+        return Answer(text("no rank says that it has changed"), about, "bad")
     if not any(r.groups for r in ranks):
-        said = text("nothing was in force, so nothing has changed", "没有生效中的修改，因此没有变化")
+        said = text("nothing was in force, so nothing has changed")
         return Answer(said, about, "info")
     alike = len(groups) == 1
     states = {r.state for r in ranks}
@@ -68,15 +68,15 @@ def _answer(result: Changed, groups: Sequence[Sequence[RankChange]]) -> Answer:
     if alike and worst != "armed":
         about.insert(0, from_step(ranks))
     who = compact_ranks([r.rank for r in of_worst]) if len(of_worst) < len(ranks) else ""
-    words = text("; ", "；").join(
+    words = text("; ").join(
         _setting(same, worst) for same in group_by(rows, lambda g: (g.setting, g.action == RELEASED))
     )
     words += _seen(worst, who)
     if not alike and not who:
-        words += text("; the ranks differ", "；各 rank 不一致")
+        words += text("; the ranks differ")
     if result.silent:
         n = len(result.silent)
-        words += text(f"; {plural(n, 'rank')} gave no answer", f"；{n} 个 rank 没有回答")
+        words += text("; {ranks} gave no answer", ranks=plural(n, "rank"), n=n)
     return Answer(words, about, _tone(result, worst, alike=alike))
 
 
@@ -90,40 +90,44 @@ def _tone(result: Changed, worst: str, *, alike: bool) -> Tone:
 
 def _seen(state: str, who: str) -> str:
     """What the first step under it has shown; `who`: on which ranks, where not on all."""
-    on, on_zh = (f" on {who}", f" {who} ") if who else ("", "")
+    on = text(" on {who}", who=who) if who else ""
     if state == "verified":
-        return text(", and the first step used it", "，第一步已使用")
+        return text(", and the first step used it")
     if state == "armed":
-        return text(f" at the next step{on}: none has come yet", f"：{on_zh}下一步生效，该步尚未到来")
-    return text(f", and the first step{on} did not use it", f"，但{on_zh}第一步没有使用") if state == "differs" else ""
+        return text(" at the next step{on}: none has come yet", on=on)
+    return text(", and the first step{on} did not use it", on=on) if state == "differs" else ""
 
 
 def _setting(rows: Sequence[GroupChange], state: str) -> str:
     """Of one setting in all groups that were changed in one way: ``lr is 1e-4 in group 0 (3e-4 before)``."""
     first = rows[0]
-    name, name_zh = SETTINGS.get(first.setting, (first.setting,) * 2)
-    is_, is_zh = VERBS.get(state, ("is", "为"))
-    where, where_zh = ("", "") if first.group is None else (f" in group {first.group}", f"第 {first.group} 组的")
+    name = text(SETTINGS.get(first.setting, first.setting))
+    verb = text(VERBS.get(state, later("is")))
+    where = "" if first.group is None else text(" in group {group}", group=first.group)
     if len(rows) > 1:
-        where, where_zh = f" in {len(rows)} groups", f"{len(rows)} 组的"
+        where = text(" in {n} groups", n=len(rows))
     after, before = (_figures([getattr(g, moment) for g in rows]) for moment in ("after", "before"))
-    was, was_zh = (f" ({before} before)", f"（之前为 {before}）") if before else ("", "")
-    if before == after:
-        was = was_zh = ""
-        if first.action != RELEASED and state != "differs":
-            is_, is_zh = "stays", "保持为"
+    was = text(" ({before} before)", before=before) if before and before != after else ""
+    if before == after and first.action != RELEASED and state != "differs":
+        verb = text("stays")
     if first.action == RELEASED:
-        own = f": {after}" if after else ""
+        own = text(": {figures}", figures=after) if after else ""
         return text(
-            f"{name} {is_} the training's own again{where}{own}{was}",
-            f"{where_zh}{name_zh}{is_zh}训练自身的设定{own.replace(': ', ' ')}{was_zh}",
+            "{name} {verb} the training's own again{where}{own}{was}",
+            name=name,
+            verb=verb,
+            where=where,
+            own=own,
+            was=was,
         )
     if not after:
-        return text(f"{name}: {first.action}{where}", f"{where_zh}{name_zh}：{first.action}")
+        return text("{name}: {action}{where}", name=name, action=first.action, where=where)
     mode, _, factor = first.action.partition(" ")
     scaled = mode == "scale" and len({g.action for g in rows}) == 1
-    times, times_zh = (f", the schedule x {factor}", f"（调度值 × {factor}）") if scaled else ("", "")
-    return text(f"{name} {is_} {after}{where}{times}{was}", f"{where_zh}{name_zh}{is_zh} {after}{times_zh}{was_zh}")
+    times = text(", the schedule x {factor}", factor=factor) if scaled else ""
+    return text(
+        "{name} {verb} {after}{where}{times}{was}", name=name, verb=verb, after=after, where=where, times=times, was=was
+    )
 
 
 def _figures(values: Sequence[float | NotAvailable]) -> str:
@@ -132,7 +136,7 @@ def _figures(values: Sequence[float | NotAvailable]) -> str:
     figures = list(dict.fromkeys(map(_short, known)))
     if len(figures) <= 3:
         return ", ".join(figures)
-    return text("{} to {}", "{} 至 {}").format(_short(min(known)), _short(max(known)))
+    return text("{least} to {most}", least=_short(min(known)), most=_short(max(known)))
 
 
 # --- ranks -----------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ def view(result: Checkpoint) -> Iterator[Block]:
     yield _answer(result)
     yield Pairs(list(_pairs(result)))
     if result.notes:
-        yield Items(list(result.notes), lead=text("notes", "备注"))
-    yield Items(list(_next(result)), lead=text("next", "下一步"))
+        yield Items(list(result.notes), lead=text("notes"))
+    yield Items(list(_next(result)), lead=text("next"))
     if len(result.ranks) > 1:
         yield _ranks(result.ranks)
     yield _files(result)
@@ -33,34 +33,30 @@ def _answer(result: Checkpoint) -> Answer:
     n = len(result.inexact)
     tone: Tone = "warn"
     if not result.files:
-        words = text("no file was written", "没有写入任何文件")
+        words = text("no file was written")
     elif result.exact:
         tone = "good"
-        words = text(
-            "saved, and exact: a run resumed from it is bit-identical",
-            "已保存，可精确恢复：从它恢复的运行逐位一致",
-        )
+        words = text("saved, and exact: a run resumed from it is bit-identical")
     elif n == 1:
-        words = text(f"saved, not exact: {result.inexact[0]}", f"已保存，但不能精确恢复：{result.inexact[0]}")
+        words = text("saved, not exact: {inexact}", inexact=result.inexact[0])
     elif n:
-        words = text(f"saved, not exact, for {n} reasons", f"已保存，但不能精确恢复，原因有 {n} 个")
+        words = text("saved, not exact, for {n} reasons", n=n)
     else:
-        words = text("saved, not exact", "已保存，但不能精确恢复")
+        words = text("saved, not exact")
     files = text(
-        f"{size(result.bytes)} in {plural(len(result.files), 'file')}",
-        f"{size(result.bytes)}，{len(result.files):,} 个文件",
+        "{size} in {files}", size=size(result.bytes), files=plural(len(result.files), "file"), count=len(result.files)
     )
-    where: Inline = [text("checkpoint in ", "检查点位于 "), Span(result.directory, "code")]
+    where: Inline = [text("checkpoint in "), Span(result.directory, "code")]
     return Answer(words, [where, files, duration(result.duration_s)], tone)
 
 
 def _pairs(result: Checkpoint) -> Iterator[Pair]:
-    yield Pair(text("taken", "时刻"), [_taken(result)])
-    yield Pair(text("in it", "内容"), [", ".join(result.contents) or DASH])
+    yield Pair(text("taken"), [_taken(result)])
+    yield Pair(text("in it"), [", ".join(result.contents) or DASH])
     told = {line for finding in result.findings for line in finding.evidence}
     if len(untold := [why for why in result.inexact if why not in told]) > 1:
-        yield Pair(text("not exact", "不能精确恢复"), untold, "bullets")
-    yield Pair(text("pause", "暂停"), [_pause(result)])
+        yield Pair(text("not exact"), untold, "bullets")
+    yield Pair(text("pause"), [_pause(result)])
 
 
 def _taken(result: Checkpoint) -> Inline:
@@ -144,13 +140,13 @@ def going_on(result: Checkpoint) -> Iterator[tuple[str, str]]:
     if result.others:
         given.append(f"others={{{', '.join(f'{name!r}: {_variable(name)}' for name in result.others)}}}")
     go_on = f"traindbg.resume({', '.join([repr(result.directory), *given])})"
-    yield text("go on from it, in your script", "在脚本中恢复"), go_on
+    yield text("go on from it, in your script"), go_on
     if result.kind == "sharded":
         load = f"torch.distributed.checkpoint.load(state_dict, checkpoint_id={result.directory!r})"
     else:
         load = f"torch.load({result.directory + '/model.pt'!r}, weights_only=True)"
-    yield text("the weights alone, without traindbg", "仅加载权重（无需 traindbg）"), load
-    yield text("check every byte of it", "校验每个字节"), f"%checkpoint --verify {_shell(result.directory)}"
+    yield text("the weights alone, without traindbg"), load
+    yield text("check every byte of it"), f"%checkpoint --verify {_shell(result.directory)}"
 
 
 def _variable(name: str) -> str:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import counted, pgettext, text
 from ...model import Collective, Collectives, Group, Maybe, NotAvailable, RankCollectives
 from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
@@ -47,9 +47,9 @@ def _answer(result: Collectives, rows: Sequence[RankRow]) -> Answer:
     groups = {identity(g) for r in rows for g in r.rank.groups}
     about = [compact_ranks([r.rank.rank for r in rows])] if rows else []
     if groups:
-        about.append(text(plural(len(groups), "process group"), f"{len(groups):,} 个进程组"))
+        about.append(counted("{n:,} process group", "{n:,} process groups", len(groups)))
     if any(r.rank.source != "agent" for r in rows):
-        about.append(text("from dumps", "来自转储文件"))
+        about.append(text("from dumps"))
     waiting = [r for r in rows if r.pending is not None]
     words, tones = _waiting(waiting, rows) if waiting else _nobody_waits(result, rows)
     return Answer(words, [*about, duration(result.taken_s)], tone(result.findings) if result.findings else tones)
@@ -64,27 +64,27 @@ def _waiting(waiting: Sequence[RankRow], rows: Sequence[RankRow]) -> tuple[str, 
     here = {id(r) for r in same}
     absent = [r for r in rows if id(r) not in here and any(identity(g) in groups for g in r.rank.groups)]
     n, members = len(same), len(same) + len(absent)
-    who = text(_named(same), f"{_named(same)} ")
+    who = pgettext("who waits", "{ranks}", ranks=_named(same))
     if members > 2 and n > 1:
-        who = text(f"all {n:,} ranks", f"全部 {n:,} 个 rank ")
+        who = text("all {n:,} ranks", n=n)
         if absent:
-            who = text(f"{n:,} of {members:,} ranks", f"{members:,} 个 rank 中有 {n:,} 个")
+            who = text("{n:,} of {members:,} ranks", n=n, members=members)
     name, since = f"{call.op} #{call.sequence}", "" if for_.value is None else for_.text
     family = family_of(same[0].rank, call.group)
     default = family == "default group"
-    group = text("the default group" if default else family, "默认进程组" if default else f" {family} ")
-    waits = text("waits" if n == 1 else "wait", "")
-    words = text(
-        f"{who} {waits} in {name} of {group}" + (f" for {since}" if since else ""),
-        f"{who}在{group}的 {name} 中等待" + (f" {since}" if since else ""),
+    group = text("the default group") if default else pgettext("a group", "{name}", name=family)
+    words = counted(
+        "{who} waits in {call} of {group}", "{who} wait in {call} of {group}", n, who=who, call=name, group=group
     )
+    if since:
+        words += pgettext("a wait", " for {since}", since=since)
     if absent:
         out = _named(absent)
-        words += text(f"; {out} {'is' if len(absent) == 1 else 'are'} not in it", f"；{out} 不在其中")
+        words += text("; {out} {value} not in it", out=out, value="is" if len(absent) == 1 else "are")
     more = sum(map(len, others))
     if more:
         calls = plural(len(others), "other call")
-        words += text(f"; {more:,} in {calls}", f"；另有 {more:,} 个在其他 {len(others):,} 个调用中")
+        words += text("; {more:,} in {calls}", more=more, calls=calls, count=len(others))
     return words, "info"
 
 
@@ -97,22 +97,19 @@ def _call(row: RankRow) -> tuple[object, ...]:
 def _named(rows: Sequence[RankRow]) -> str:
     ranks = [r.rank.rank for r in rows]
     short = len(rank_list(ranks)) <= NAMED
-    return compact_ranks(ranks) if short else text(plural(len(ranks), "rank"), f"{len(ranks):,} 个 rank")
+    return compact_ranks(ranks) if short else counted("{n:,} rank", "{n:,} ranks", len(ranks))
 
 
 def _nobody_waits(result: Collectives, rows: Sequence[RankRow]) -> tuple[str, Tone]:
     if not rows:
-        return text("there is no record of collectives", "没有集合通信的记录"), "warn"
+        return text("there is no record of collectives"), "warn"
     if not any(r.rank.groups for r in rows):
-        return text("there is no process group on record", "没有进程组的记录"), "plain"
+        return text("there is no process group on record"), "plain"
     unsure = [r for r in rows if not _all_done(r)]
     if unsure:
         who = _named(unsure)
-        return text(
-            f"nobody is seen to wait, but not all is known of {who}",
-            f"没有看到 rank 在等待，但 {who} 的情况并不完全清楚",
-        ), "warn"
-    words = text("nobody waits: every call on record is completed", "没有 rank 在等待：记录中的调用均已完成")
+        return text("nobody is seen to wait, but not all is known of {who}", who=who), "warn"
+    words = text("nobody waits: every call on record is completed")
     return words, "warn" if result.missing or result.silent else "good"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import counted, later, pgettext, text
 from ...model import Compared, KeyDifference, TensorKey
 from ..blocks import Answer, Block, Column, Inline, Line, Span, Table, Tone
 from ..common import DASH
@@ -24,12 +24,14 @@ KINDS = {
 
 def view(result: Compared) -> Iterator[Block]:
     words, tone = _answer(result)
-    sides: Inline = [Span(result.left, "code"), text(" against ", " 对比 "), Span(result.right, "code")]
+    sides: Inline = [Span(result.left, "code"), text(" against "), Span(result.right, "code")]
     counts = text(
-        f"{plural(result.left_keys, 'key')} against {result.right_keys:,}",
-        f"{result.left_keys:,} 个键对比 {result.right_keys:,} 个",
+        "{keys} against {right_keys:,}",
+        keys=plural(result.left_keys, "key"),
+        right_keys=result.right_keys,
+        left_keys=result.left_keys,
     )
-    fit = text(f"{result.same:,} fit", f"{result.same:,} 个相符")
+    fit = text("{same:,} fit", same=result.same)
     yield Answer(words, [sides, counts, *([fit] if result.differences else [])], tone)
     for gone, put in result.renamed:
         seen: list[str | Span] = ["seen through: "]
@@ -46,23 +48,22 @@ def view(result: Compared) -> Iterator[Block]:
 def _answer(result: Compared) -> tuple[str, Tone]:
     n = len(result.differences)
     if n:
-        kinds = text(", ", "、").join(_counted(same) for same in group_by(result.differences, lambda d: d.kind))
-        differ = text(f"{plural(n, 'key')} {'differs' if n == 1 else 'differ'}", f"{n:,} 个键不符")
-        return f"{differ}{text(': ', '：')}{kinds}", "warn"
+        kinds = pgettext("list", ", ").join(_counted(same) for same in group_by(result.differences, lambda d: d.kind))
+        return counted("{n:,} key differs: {kinds}", "{n:,} keys differ: {kinds}", n, kinds=kinds), "warn"
     if not result.same:
-        return text("nothing was compared: no key is on both sides", "没有可比较的内容：两边没有共同的键"), "warn"
-    return text(f"all {result.same:,} keys fit", f"全部 {result.same:,} 个键相符"), "good"
+        return text("nothing was compared: no key is on both sides"), "warn"
+    return text("all {same:,} keys fit", same=result.same), "good"
 
 
 def _counted(same: Sequence[KeyDifference]) -> str:
     n, kind = len(same), same[0].kind
     words = {
-        "missing": (f"{n:,} missing", f"缺少 {n:,} 个"),
-        "unexpected": (f"{n:,} unexpected", f"多出 {n:,} 个"),
-        "shape": (f"{n:,} of another shape", f"形状不同 {n:,} 个"),
-        "dtype": (f"{n:,} of another dtype", f"dtype 不同 {n:,} 个"),
+        "missing": later("{n:,} missing"),
+        "unexpected": later("{n:,} unexpected"),
+        "shape": later("{n:,} of another shape"),
+        "dtype": later("{n:,} of another dtype"),
     }
-    return text(*words.get(kind, (f"{n:,} {kind}", f"{kind} {n:,} 个")))
+    return text(words.get(kind, later("{n:,} {kind}")), n=n, kind=kind)
 
 
 def _table(differences: Sequence[KeyDifference]) -> Table:

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from ...language import text
+from ...language import counted, pgettext, text
 from ...model import ConfigPreflight, Given, Machine, MemoryEstimate, NotAvailable, Plan
 from ...words.durations import duration
 from ..blocks import Answer, Bar, Block, Column, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
 from ..common import DASH, measured
-from ..units import plural, size
+from ..units import size
 from . import ray_preflight
 from .preflight import verdict
 
@@ -50,16 +50,16 @@ FIRST = (
 
 def view(result: ConfigPreflight) -> Iterator[Block]:
     plan = result.plan
-    named = ", ".join(path.rsplit("/", 1)[-1] for path in plan.files) or text("a command line", "命令行")
+    named = ", ".join(path.rsplit("/", 1)[-1] for path in plan.files) or text("a command line")
     if not plan.files and not _values(plan):
-        named = text("this machine", "本机")
+        named = text("this machine")
     words, tone = verdict(result.findings)
-    frameworks = ", ".join(plan.dialects) or text("no framework", "无框架")
+    frameworks = ", ".join(plan.dialects) or text("no framework")
     yield Answer(words, [named, frameworks, duration(result.taken_s)], tone)
     values = _values(plan)
     first = [(name, given) for name, given in values if name in FIRST]
     if first:
-        yield _table(text("What was read", "读到的配置"), first)
+        yield _table(text("What was read"), first)
     if isinstance(result.memory, MemoryEstimate):
         yield from _memory(result.memory, plan.machine)
     yield from _ray(result)
@@ -67,11 +67,11 @@ def view(result: ConfigPreflight) -> Iterator[Block]:
     rest = [(name, given) for name, given in values if name not in FIRST]
     if rest:
         yield Fold(
-            text(plural(len(rest), "more value"), f"另有 {len(rest)} 个值"),
-            [_table(text("Other values", "其他值"), rest)],
+            counted("{n} more value", "{n} more values", len(rest)),
+            [_table(text("Other values"), rest)],
         )
     if result.notes:
-        yield Items(list(result.notes), Span(text("Note", "注意"), "strong"))
+        yield Items(list(result.notes), Span(text("Note"), "strong"))
 
 
 def _ray(result: ConfigPreflight) -> Iterator[Block]:
@@ -92,10 +92,10 @@ def _values(plan: Plan) -> list[tuple[str, Given[Any]]]:
 
 def _table(caption: str, values: list[tuple[str, Given[Any]]]) -> Table:
     columns = [
-        Column(text("what", "含义"), wrap=True),
-        Column(text("value", "值"), wrap=True),
-        Column(text("key", "键"), wrap=True),
-        Column(text("from", "来自"), wrap=True),
+        Column(pgettext("of a setting", "what"), wrap=True),
+        Column(text("value"), wrap=True),
+        Column(text("key"), wrap=True),
+        Column(text("from"), wrap=True),
     ]
     rows: list[list[Inline]] = [
         [
@@ -106,40 +106,36 @@ def _table(caption: str, values: list[tuple[str, Given[Any]]]) -> Table:
         ]
         for name, given in values
     ]
-    return Table(caption, columns, rows, 40, text("values", "个值"))
+    return Table(caption, columns, rows, 40, text("values"))
 
 
 def _value(value: Any) -> str:
     if isinstance(value, bool):
-        return text("yes", "是") if value else text("no", "否")
+        return text("yes") if value else text("no")
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _memory(found: MemoryEstimate, machine: Machine) -> Iterator[Block]:
     activations = found.activations_bytes if isinstance(found.activations_bytes, int) else 0
     sizes = [
-        (text("weights", "权重"), found.weights_bytes),
-        (text("gradients", "梯度"), found.gradients_bytes),
-        (text("optimizer", "优化器"), found.optimizer_bytes),
-        (text("activations", "激活"), activations),
+        (text("weights"), found.weights_bytes),
+        (text("gradients"), found.gradients_bytes),
+        (text("optimizer"), found.optimizer_bytes),
+        (text("activations"), activations),
     ]
     total = sum(each for _, each in sizes)
     device = _device(machine)
     whole = max(total, device or 0, 1)
     parts = [Part(name, each / whole, size(each)) for name, each in sizes if each]
-    of = text(f" of {size(device)}", f"，共 {size(device)}") if device else ""
-    label = text(
-        f"memory of one GPU in training, an estimate: {size(total)}{of}", f"训练时单卡显存（估算）：{size(total)}{of}"
-    )
+    of = text(" of {size}", size=size(device)) if device else ""
+    label = text("memory of one GPU in training, an estimate: {size}{of}", size=size(total), of=of)
     yield Bar(label, parts)
     if isinstance(found.activations_bytes, NotAvailable):
-        yield Line([text("activations are not in it: ", "不含激活："), found.activations_bytes.reason])
+        yield Line([text("activations are not in it: "), found.activations_bytes.reason])
     if found.host_bytes:
-        yield Line(
-            text(f"offloaded to this machine: {size(found.host_bytes)}", f"卸载到主机：{size(found.host_bytes)}")
-        )
-    parameters = text("parameters", "参数") + f": {_billions(found.parameters)}"
-    yield Fold(text("what the estimate assumes", "估算所作的假设"), [Items([parameters, *found.assumptions])])
+        yield Line(text("offloaded to this machine: {size}", size=size(found.host_bytes)))
+    parameters = text("parameters") + f": {_billions(found.parameters)}"
+    yield Fold(text("what the estimate assumes"), [Items([parameters, *found.assumptions])])
 
 
 def _billions(parameters: int) -> str:
@@ -162,33 +158,34 @@ def _machine(plan: Plan, result: ConfigPreflight) -> Iterator[Pair]:
     if machine.memory_bytes:
         words.append(
             text(
-                f" · memory {size(machine.memory_free_bytes)} of {size(machine.memory_bytes)} free",
-                f" · 内存空闲 {size(machine.memory_free_bytes)} / {size(machine.memory_bytes)}",
+                " · memory {size} of {size2} free",
+                size=size(machine.memory_free_bytes),
+                size2=size(machine.memory_bytes),
             )
         )
-    yield Pair(text("machine", "机器"), [words])
+    yield Pair(text("machine"), [words])
     yield Pair("GPU", [_gpus(machine)])
-    yield Pair("/dev/shm", [measured(machine.shm_free_bytes, lambda b: size(b) + text(" free", " 空闲"))])
+    yield Pair("/dev/shm", [measured(machine.shm_free_bytes, lambda b: size(b) + text(" free"))])
     disks: list[Inline] = [f"{place}: {size(free)}" for place, free in machine.disk_free_bytes.items()]
     if disks:
-        yield Pair(text("disk, free", "磁盘空闲"), disks)
+        yield Pair(text("disk, free"), disks)
     ports: list[Inline] = [f"{port.port} {port.state}" for port in machine.ports]
     if ports:
-        yield Pair(text("port", "端口"), ports)
+        yield Pair(text("port"), ports)
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    yield Pair(text("versions", "版本"), [versions] if versions else [DASH])
+    yield Pair(text("versions"), [versions] if versions else [DASH])
 
 
 def _of_cluster(machine: Machine, result: ConfigPreflight) -> Iterator[Pair]:
-    yield Pair(text("where", "地点"), [Span(machine.name, "strong")])
+    yield Pair(pgettext("of a machine", "where"), [Span(machine.name, "strong")])
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    yield Pair(text("versions", "版本"), [versions or DASH])
+    yield Pair(text("versions"), [versions or DASH])
 
 
 def _gpus(machine: Machine) -> Inline:
     if isinstance(machine.gpus, NotAvailable):
         return measured(machine.gpus, str)
     if not machine.gpus:
-        return text("none", "无")
+        return text("none")
     first = machine.gpus[0]
     return [f"{len(machine.gpus)} x {first.name}, ", measured(first.memory_bytes, size)]

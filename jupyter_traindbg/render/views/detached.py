@@ -13,16 +13,13 @@ from .learning_rates import in_force
 
 def view(result: Detached) -> Iterator[Block]:
     n, target = result.processes, Span(result.target, "code")
-    out = text(f"the agent was taken out of {plural(n, 'process', 'processes')}", f"已从 {n:,} 个进程中移除 agent")
+    out = text("the agent was taken out of {processs}", processs=plural(n, "process", "processes"), n=n)
     if n <= 0:
-        out = text("no process had an agent to take out", "没有进程带有 agent")
+        out = text("no process had an agent to take out")
     tone: Tone = "warn" if result.note else "good" if n > 0 else "plain"
-    yield Answer([text("detached from ", "已脱离 "), target, text(": ", "："), out], tone=tone)
+    yield Answer([text("detached from "), target, text(": "), out], tone=tone)
     if result.released:
-        lead = text(
-            "What was in force has ended; the training's own schedule counts again:",
-            "之前生效的更改已结束，训练自身的调度重新生效：",
-        )
+        lead = text("What was in force has ended; the training's own schedule counts again:")
         yield Items([in_force(action) for action in result.released], lead)
     if result.note:
         yield Line(Span(result.note, "warn"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import pgettext, text
 from ...model import Check, Diagnosis, RankState
 from ...ray.workers.naming import together
 from ...words.durations import age, duration
@@ -26,12 +26,12 @@ ORDER = ("stopped", "ended", "not seen", "not known", "computing", "starting", "
 def view(result: Diagnosis) -> Iterator[Block]:
     words, tone = state_words(result)
     if not result.findings and result.state not in ("not known", "healthy"):
-        words += text("; nothing wrong was found", "；没有发现问题")
+        words += text("; nothing wrong was found")
     yield Answer(words, [result.target, duration(result.taken_s)], tone)
     if result.ranks:
         yield _table(result.ranks)
     if result.why:
-        yield Fold(text("Judged by", "判断依据"), [Items(list(result.why))], needed=True)
+        yield Fold(text("Judged by"), [Items(list(result.why))], needed=True)
     if result.checks:
         yield Fold(_looked_at(result.checks), list(_checks(result.checks)), needed=True)
 
@@ -39,21 +39,17 @@ def view(result: Diagnosis) -> Iterator[Block]:
 def state_words(result: Diagnosis) -> tuple[str, Tone]:
     """The job's state as a sentence, and how good it is."""
     ray = any(rank.who for rank in result.ranks)
-    idle = (
-        ("no worker runs a call", "没有 worker 在执行调用")
-        if ray
-        else ("the kernel runs no cell", "kernel 没有在执行单元格")
-    )
+    idle = text("no worker runs a call") if ray else text("the kernel runs no cell")
     said: dict[str, tuple[str, Tone]] = {
-        "stuck": (text("The job is stuck", "任务已卡死"), "bad"),
-        "failed": (text("The job has failed", "任务已失败"), "bad"),
-        "unsound": (text("The job gets on, but its training is not sound", "任务在推进，但训练本身有问题"), "bad"),
-        "slow": (text("The job gets on, slowly", "任务在推进，但较慢"), "warn"),
-        "progressing": (text("The job gets on; it is not stuck", "任务在推进，并未卡死"), "good"),
-        "healthy": (text("The job is healthy", "任务运行正常"), "good"),
-        "idle": (text(f"Nothing trains now: {idle[0]}", f"当前没有训练：{idle[1]}"), "good"),
-        "ended": (text("The job has ended", "任务已结束"), "plain"),
-        "not known": (text("Whether the job is stuck is not known", "无法判断任务是否卡死"), "warn"),
+        "stuck": (text("The job is stuck"), "bad"),
+        "failed": (text("The job has failed"), "bad"),
+        "unsound": (text("The job gets on, but its training is not sound"), "bad"),
+        "slow": (text("The job gets on, slowly"), "warn"),
+        "progressing": (text("The job gets on; it is not stuck"), "good"),
+        "healthy": (text("The job is healthy"), "good"),
+        "idle": (text("Nothing trains now: {idle}", idle=idle), "good"),
+        "ended": (text("The job has ended"), "plain"),
+        "not known": (text("Whether the job is stuck is not known"), "warn"),
     }
     return said.get(result.state, (result.state, "warn"))
 
@@ -65,22 +61,22 @@ def _table(ranks: Sequence[RankState]) -> Table:
     named = any(r.who for r in ranks)
     calls = named and not any(r.state == "stepping" for r in ranks)
     columns = [
-        Column(text("workers", "worker"), wrap=True) if named else Column(text("ranks", "rank")),
+        Column(text("workers"), wrap=True) if named else Column(text("ranks")),
         Column("pid", spare=True),
-        Column(text("state", "状态")),
-        Column(text("doing", "正在做"), wrap=True),
-        Column(text("where", "位置"), wrap=True),
-        *([Column(text("calls", "调用") if calls else text("step", "步"), right=True)] if steps else []),
-        *([Column(text("for", "已持续"), right=True, notation=ages)] if since else []),
+        Column(text("state")),
+        Column(text("doing"), wrap=True),
+        Column(text("where"), wrap=True),
+        *([Column(text("calls") if calls else text("step"), right=True)] if steps else []),
+        *([Column(text("for"), right=True, notation=ages)] if since else []),
     ]
     rows = [_row(same, steps=steps, since=since) for same in groups]
-    title = text("Workers", "各 worker") if named else text("Ranks", "各 rank")
+    title = text("Workers") if named else text("Ranks")
     return Table(
         title,
         columns,
         rows,
         24,
-        text("groups of workers", "组 worker") if named else text("groups of ranks", "组 rank"),
+        text("groups of workers") if named else text("groups of ranks"),
     )
 
 
@@ -88,13 +84,13 @@ def _looked_at(checks: Sequence[Check]) -> str:
     """``Also looked at: 5 fine, 2 not known``."""
     counts: Counter[str] = Counter(check.state for check in checks)
     words = {
-        "trouble": text("not well", "有问题"),
-        "fine": text("fine", "正常"),
-        "not known": text("not known", "未知"),
+        "trouble": text("not well"),
+        "fine": text("fine"),
+        "not known": text("not known"),
     }
     order = [*words, *(state for state in counts if state not in words)]
     told = [f"{counts[state]} {words.get(state, state)}" for state in order if counts[state]]
-    return text("Also looked at: ", "其他检查：") + text(", ", "，").join(told)
+    return text("Also looked at: ") + text(", ").join(told)
 
 
 def _checks(checks: Sequence[Check]) -> Iterator[Block]:
@@ -103,30 +99,30 @@ def _checks(checks: Sequence[Check]) -> Iterator[Block]:
     if known:
         yield _seen(known)
     for same in group_by([c for c in checks if c.state == "not known"], lambda c: c.words):
-        topics = text(", ", "、").join(c.topic for c in same)
+        topics = pgettext("list", ", ").join(c.topic for c in same)
         yield Line(
             [
-                Span(text("Not known: ", "未知："), "muted"),
-                text(f"{topics} ({same[0].words})", f"{topics}（{same[0].words}）"),
+                Span(text("Not known: "), "muted"),
+                text("{topics} ({words})", topics=topics, words=same[0].words),
             ]
         )
 
 
 def _seen(checks: Sequence[Check]) -> Table:
     columns = [
-        Column(text("what", "内容")),
-        Column(text("verdict", "结论")),
-        Column(text("seen", "观察到"), wrap=True),
-        Column(text("more by", "详见"), spare=True),
+        Column(text("what")),
+        Column(text("verdict")),
+        Column(text("seen"), wrap=True),
+        Column(text("more by"), spare=True),
     ]
     said: dict[str, tuple[str, Tone]] = {
-        "fine": (text("fine", "正常"), "good"),
-        "trouble": (text("not well", "有问题"), "bad"),
+        "fine": (text("fine"), "good"),
+        "trouble": (text("not well"), "bad"),
     }
     rows: list[list[Inline]] = [
         [c.topic, Span(*said.get(c.state, (c.state, "warn"))), c.words, Span(c.verb, "code")] for c in checks
     ]
-    return Table(text("Topic by topic", "逐项"), columns, rows, len(rows), text("topics", "项"))
+    return Table(text("Topic by topic"), columns, rows, len(rows), text("topics"))
 
 
 def _oddness(state: str) -> int:
@@ -163,15 +159,15 @@ def _names(same: Sequence[RankState]) -> str:
 
 def _word(state: str) -> Inline:
     said: dict[str, tuple[str, Tone]] = {
-        "stepping": (text("stepping", "步进中"), "good"),
-        "computing": (text("computing", "计算中"), "good"),
-        "waiting": (text("waiting", "等待"), "plain"),
-        "stopped": (text("stopped", "已停止"), "bad"),
-        "ended": (text("ended", "已结束"), "bad"),
-        "starting": (text("starting", "启动中"), "plain"),
-        "idle": (text("idle", "空闲"), "muted"),
-        "not seen": (text("not seen", "未见到"), "warn"),
-        "not known": (text("not known", "未知"), "muted"),
+        "stepping": (text("stepping"), "good"),
+        "computing": (pgettext("state", "computing"), "good"),
+        "waiting": (pgettext("state", "waiting"), "plain"),
+        "stopped": (pgettext("state", "stopped"), "bad"),
+        "ended": (text("ended"), "bad"),
+        "starting": (text("starting"), "plain"),
+        "idle": (text("idle"), "muted"),
+        "not seen": (text("not seen"), "warn"),
+        "not known": (text("not known"), "muted"),
     }
     words, tone = said.get(state, (state, "plain"))
     return Span(words, tone)

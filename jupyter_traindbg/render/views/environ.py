@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import counted, later_counted, text
 from ...model import Environ, EnvironRow, EnvironValue
 from ...words.ranks import compact_ranks
 from .. import findings
@@ -23,11 +23,9 @@ def view(result: Environ) -> Iterator[Block]:
     words, tone = _answer(result.rows)
     if tone in ("good", "plain") and result.findings:
         n = len(result.findings)
-        words, tone = text(f"{plural(n, 'thing')} to look at", f"有 {n} 处值得一看"), findings.tone(result.findings)
-    started = text(
-        "as the processes were started; a program may have changed it since", "进程启动时的环境，之后程序可能已修改"
-    )
-    variables = text(plural(len(result.rows), "variable"), f"{len(result.rows):,} 个变量")
+        words, tone = text("{things} to look at", things=plural(n, "thing"), n=n), findings.tone(result.findings)
+    started = text("as the processes were started; a program may have changed it since")
+    variables = counted("{n:,} variable", "{n:,} variables", len(result.rows))
     yield Answer(words, [result.target, compact_ranks(result.ranks), variables if result.rows else "", started], tone)
     first = [row for row in result.rows if row.standing not in FINE]
     rest = [row for row in result.rows if row.standing in FINE]
@@ -52,22 +50,22 @@ def view(result: Environ) -> Iterator[Block]:
 def _answer(rows: Sequence[EnvironRow]) -> tuple[str, Tone]:
     """The worst of what is to be said of any; each kind of standing has its own sentence."""
     if not rows:
-        return text("no variable that has to do with training is set", "没有设置与训练有关的变量"), "plain"
-    for standings, en, ens, zh, tone in _VERDICTS:
+        return text("no variable that has to do with training is set"), "plain"
+    for standings, words, tone in _VERDICTS:
         names = [row.name for row in rows if row.standing in standings]
         if names:
             rest = sum(row.standing not in FINE for row in rows) - len(names)
-            more = text(f"; {rest} more to look at", f"；另有 {rest} 个值得一看") if rest else ""
-            return text(f"{named(names)} {en if len(names) == 1 else ens}", f"{named(names)} {zh}") + more, tone
-    return text("no variable is known to do harm, or to do nothing", "没有发现有害或无效的变量"), "good"
+            more = text("; {rest} more to look at", rest=rest) if rest else ""
+            return counted(*words, len(names), who=named(names)) + more, tone
+    return text("no variable is known to do harm, or to do nothing"), "good"
 
 
-_VERDICTS: tuple[tuple[tuple[str, ...], str, str, str, Tone], ...] = (
-    (("harmful",), "does harm here", "do harm here", "在此有害", "bad"),
-    (("differs",), "is not the same on all ranks", "are not the same on all ranks", "在各 rank 上不一致", "bad"),
-    (("does nothing", "dead"), "does nothing", "do nothing", "不起作用", "warn"),
-    (("old name",), "is an old name", "are old names", "是旧名", "info"),
-    (("unknown",), "is not known", "are not known", "未知", "info"),
+_VERDICTS: tuple[tuple[tuple[str, ...], tuple[str, str], Tone], ...] = (
+    (("harmful",), later_counted("{who} does harm here", "{who} do harm here"), "bad"),
+    (("differs",), later_counted("{who} is not the same on all ranks", "{who} are not the same on all ranks"), "bad"),
+    (("does nothing", "dead"), later_counted("{who} does nothing", "{who} do nothing"), "warn"),
+    (("old name",), later_counted("{who} is an old name", "{who} are old names"), "info"),
+    (("unknown",), later_counted("{who} is not known", "{who} are not known"), "info"),
 )
 
 

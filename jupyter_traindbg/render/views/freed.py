@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...language import text
+from ...language import pgettext, text
 from ...model import Freed, Maybe, NotAvailable, RankFreed
 from ...words.durations import duration
 from ...words.ranks import compact_ranks
@@ -37,17 +37,17 @@ def view(result: Freed) -> Iterator[Block]:
 def _answer(result: Freed) -> Answer:
     ranks = result.ranks
     if not ranks:
-        return Answer(text("no rank has given memory back", "没有 rank 释放内存"), (), "warn")
+        return Answer(text("no rank has given memory back"), (), "warn")
     resident, cuda = sum(map(_resident, ranks)), sum(map(_cuda, ranks))
-    parts = [(resident, "resident", "常驻内存"), (cuda, "CUDA", "CUDA 显存")]
-    there = [(size(freed), en, zh) for freed, en, zh in parts if freed]
-    words = text(
-        f"{' and '.join(f'{freed} of {en} memory' for freed, en, _ in there) or 'no memory was'} given back",
-        f"释放了 {'、'.join(f'{freed} {zh}' for freed, _, zh in there)}" if there else "没有释放任何内存",
-    )
+    there = [
+        text("{freed} of resident memory", freed=size(resident)) if resident else "",
+        text("{freed} of CUDA memory", freed=size(cuda)) if cuda else "",
+    ]
+    freed = pgettext("list", " and ").join(filter(None, there))
+    words = text("{freed} given back", freed=freed) if freed else text("no memory was given back")
     gradients, left = _gradients(result)
     about = [compact_ranks([r.rank for r in ranks])]
-    return Answer(words + gradients, about, "warn" if left else "good" if there else "plain")
+    return Answer(words + gradients, about, "warn" if left else "good" if freed else "plain")
 
 
 def _gradients(result: Freed) -> tuple[str, bool]:
@@ -56,10 +56,10 @@ def _gradients(result: Freed) -> tuple[str, bool]:
         return "", False
     left = [r.rank for r in result.ranks if not r.gradients_dropped]
     if not left:
-        return text("; gradients dropped", "；梯度已丢弃"), False
+        return text("; gradients dropped"), False
     where = compact_ranks(left) if len(left) < len(result.ranks) else ""
     return text(
-        f"; gradients were left{' on ' * bool(where)}{where}", f"；{where}{' ' * bool(where)}的梯度仍保留"
+        "; gradients were left{bool}{where}", bool=" on " * bool(where), where=where, bool2=" " * bool(where)
     ), True
 
 

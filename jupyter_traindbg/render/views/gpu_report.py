@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 
-from ...language import text
+from ...language import counted, later_counted, text
 from ...model import Device, DeviceProcess, GpuReport, NotAvailable
 from ...words.durations import duration
 from ...words.ranks import rank_list
@@ -58,30 +58,34 @@ def _answer(result: GpuReport, lit: Sequence[Device]) -> Answer:
         return Answer(_unread(result), about, "bad" if result.devices or result.problem else "warn")
     ails = _ailments(lit)
     if len(lit) < len(result.devices) or result.problem:
-        ails.append(text("not all could be read", "未能全部读取"))
-    words = text(", ", "，").join([_count(result.devices), *filter(None, (_taken(lit), _busy(lit)))])
+        ails.append(text("not all could be read"))
+    words = text(", ").join([_count(result.devices), *filter(None, (_taken(lit), _busy(lit)))])
     worst = tone(result.findings)
     if worst not in ("bad", "warn"):
         worst = "warn" if ails else "info" if result.findings else "plain"
-    return Answer(text("; ", "；").join([words, *ails]), about, worst)
+    return Answer(text("; ").join([words, *ails]), about, worst)
 
 
 def _unread(result: GpuReport) -> str:
     """The reason only where no card has it."""
     n = len(result.devices)
     if not n:
-        why = text("no GPU could be read", "没有读到任何 GPU")
-        return why if result.problem else text("no GPU is seen", "没有看到 GPU")
-    words = text("the GPU could not be read" if n == 1 else f"none of {n} GPUs could be read", f"{n} 个 GPU 均无法读取")
+        why = text("no GPU could be read")
+        return why if result.problem else text("no GPU is seen")
+    words = text("the GPU could not be read", n=n) if n == 1 else text("none of {n} GPUs could be read", n=n)
     reasons = dict.fromkeys(map(_dark, result.devices))
-    return words if result.problem else text(f"{words}: {', '.join(reasons)}", f"{words}：{'，'.join(reasons)}")
+    return words if result.problem else text("{words}: {reasons}", words=words, reasons=text(", ").join(reasons))
 
 
 def _count(devices: Sequence[Device]) -> str:
     gpus = len({d.index if d.mig_parent is None else d.mig_parent for d in devices})
     parts = sum(d.mig_parent is not None for d in devices)
-    words = text(plural(gpus, "GPU"), f"{gpus} 个 GPU")
-    return words + text(f" in {plural(parts, 'MIG instance')}", f"（{parts} 个 MIG 实例）") if parts else words
+    words = counted("{n} GPU", "{n} GPUs", gpus)
+    return (
+        words + text(" in {MIG_instances}", MIG_instances=plural(parts, "MIG instance"), parts=parts)
+        if parts
+        else words
+    )
 
 
 def _taken(devices: Sequence[Device]) -> str:
@@ -101,15 +105,15 @@ def _taken(devices: Sequence[Device]) -> str:
     if len(totals) == 1:
         (total,) = totals
         taken = _range([used for used, _ in known], size).removesuffix(f" {total.rpartition(' ')[2]}")
-        return text(f"{taken} of {total} taken", f"显存已用 {taken} / {total}")
+        return text("{taken} of {total} taken", taken=taken, total=total)
     shares = _range([used / total for used, total in known], percent)
-    return text(f"{shares} of memory taken", f"显存已用 {shares}")
+    return text("{shares} of memory taken", shares=shares)
 
 
 def _busy(devices: Sequence[Device]) -> str:
     known = [d.utilization_percent for d in devices if not isinstance(d.utilization_percent, NotAvailable)]
     busy = _range(known, lambda p: f"{p:g} %") if known else ""
-    return text(f"{busy} busy", f"利用率 {busy}") if busy else ""
+    return text("{busy} busy", busy=busy) if busy else ""
 
 
 def _range(values: Sequence[float], show: Callable[[float], str]) -> str:
@@ -118,34 +122,39 @@ def _range(values: Sequence[float], show: Callable[[float], str]) -> str:
     if low == high:
         return low
     low = low.removesuffix(f" {high.rpartition(' ')[2]}")
-    return text(f"{low} to {high}", f"{low} 至 {high}")
+    return text("{low} to {high}", low=low, high=high)
 
 
 def _ailments(devices: Sequence[Device]) -> list[str]:
     """What a GPU does not get over by itself, and what slows it down, worst first; at most two."""
     newest = {id(d): d.xids[0].code for d in devices if d.xids and d.xids[0].age_s <= RECENT_S}
     sick = [
-        ([d for d in devices if d.fault == "lost"], ("is lost", "are lost", "已掉线")),
-        ([d for d in devices if d.fault == "reset required"], ("must be reset", "must be reset", "需要重置")),
+        ([d for d in devices if d.fault == "lost"], later_counted("{who} is lost", "{who} are lost"), 0),
+        (
+            [d for d in devices if d.fault == "reset required"],
+            later_counted("{who} must be reset", "{who} must be reset"),
+            0,
+        ),
         (
             [d for d in devices if not isinstance(d.ecc_uncorrected, NotAvailable) and d.ecc_uncorrected > 0],
-            ("has uncorrected memory errors", "have uncorrected memory errors", "存在不可纠正的显存错误"),
+            later_counted("{who} has uncorrected memory errors", "{who} have uncorrected memory errors"),
+            0,
         ),
         *(
             (
                 [d for d in devices if newest.get(id(d)) == code],
-                (f"reports Xid {code}", f"report Xid {code}", f"报告 Xid {code}"),
+                later_counted("{who} reports Xid {code}", "{who} report Xid {code}"),
+                code,
             )
             for code in dict.fromkeys(newest.values())
         ),
         (
             [d for d in devices if _slowed(d)],
-            ("is slowed down by its hardware", "are slowed down by their hardware", "被硬件降频"),
+            later_counted("{who} is slowed down by its hardware", "{who} are slowed down by their hardware"),
+            0,
         ),
     ]
-    return [
-        text(f"{_named(d)} {one if len(d) == 1 else many}", f"{_named(d)} {zh}") for d, (one, many, zh) in sick if d
-    ][:2]
+    return [counted(*words, len(d), who=_named(d), code=code) for d, words, code in sick if d][:2]
 
 
 def _slowed(d: Device) -> bool:

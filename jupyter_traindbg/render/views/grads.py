@@ -7,7 +7,7 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...language import text
+from ...language import counted, later_counted, pgettext, text
 from ...model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGrads
 from ...step_numbers import read_after, step_words
 from ...words.ranks import compact_ranks, rank_list
@@ -57,31 +57,29 @@ def _answer(result: Grads, parameters: Sequence[_Parameter]) -> Answer:
     bad = [p for p in existing if p.bad_ranks]
     fired = [r for r in ranks if r.first is not None and r.first.module is not None]
     if not parameters:
-        return Answer(text("no gradients were read", "没有读到梯度"), about, "warn")
+        return Answer(text("no gradients were read"), about, "warn")
     if bad:
         words, scaled = _not_finite_words(ranks, bad, len(existing))
         if fired:
             module = _module_words(fired[0].first)
-            words += text(f"; first not finite: the output of {module}", f"；最先出现于 {module} 的输出")
+            words += text("; first not finite: the output of {module}", module=module)
         return Answer(words, about, "warn" if scaled and not fired else "bad")
     if fired:
         who, module = compact_ranks([r.rank for r in fired]), _module_words(fired[0].first)
-        said = text(
-            f"the output of {module} was not finite on {who}; the gradients read are",
-            f"{who} 上 {module} 的输出含 NaN/Inf；读到的梯度均有限",
-        )
+        said = text("the output of {module} was not finite on {who}; the gradients read are", module=module, who=who)
         return Answer(said, about, "bad")
     if not existing:
         many = len(parameters)
         return Answer(
-            text(f"none of {plural(many, 'parameter')} has a gradient now", f"{many:,} 个参数目前都没有梯度"), about
+            counted("none of {n:,} parameter has a gradient now", "none of {n:,} parameters has a gradient now", many),
+            about,
         )
     if not any(p.norm for p in existing):
-        return Answer(text(f"{_all(existing)} zero", f"全部 {len(existing):,} 个梯度均为零"), about, "warn")
+        return Answer(text("{all} zero", all=_all(existing), count=len(existing)), about, "warn")
     unread = [r.rank for r in ranks if not r.grads] + [s.rank for s in result.silent if s.rank is not None]
-    words = text(f"{_all(existing)} finite", f"全部 {len(existing):,} 个梯度均为有限值") + _total(ranks)
+    words = text("{all} finite", all=_all(existing), count=len(existing)) + _total(ranks)
     if unread:
-        words += text(f"; not read on {compact_ranks(unread)}", f"；{compact_ranks(unread)} 未读取")
+        words += text("; not read on {unread}", unread=compact_ranks(unread))
     return Answer(words, about, "warn" if unread or result.silent else "good")
 
 
@@ -93,16 +91,15 @@ def _not_finite_words(ranks: Sequence[RankGrads], bad: Sequence[_Parameter], exi
     """How many, and where; and whether a GradScaler has made them so, which will skip that step."""
     blamed = {rank for p in bad for rank in p.bad_ranks}
     some = len(blamed) < len(ranks)
-    on, on_zh = (f", on {compact_ranks(sorted(blamed))}", f"{compact_ranks(sorted(blamed))}：") if some else ("", "")
-    n, of = len(bad), plural(existing, "gradient")
+    on = pgettext("gradients", ", on {who}", who=compact_ranks(sorted(blamed))) if some else ""
+    n = len(bad)
     scaled = all((r.scale or 0.0) > 1 for r in ranks if r.rank in blamed)
-    how = text(" with the GradScaler's factor in them", "（含 GradScaler 的因子）") if scaled else ""
+    how = text(" with the GradScaler's factor in them") if scaled else ""
     if n == existing and n > 1:
-        return text(f"none of {of} is finite{how}{on}", f"{on_zh}全部 {n:,} 个梯度均含 NaN/Inf{how}"), scaled
-    are = "are" if n > 1 else "is"
-    return text(
-        f"{n:,} of {of} {are} not finite{how}{on}", f"{on_zh}{existing:,} 个梯度中 {n:,} 个含 NaN/Inf{how}"
-    ), scaled
+        return text("none of {n:,} gradients is finite{how}{on}", n=n, how=how, on=on), scaled
+    of = counted("{n:,} gradient", "{n:,} gradients", existing)
+    words = later_counted("{n:,} of {of} is not finite{how}{on}", "{n:,} of {of} are not finite{how}{on}")
+    return counted(*words, n, of=of, how=how, on=on), scaled
 
 
 def _total(ranks: Sequence[RankGrads]) -> str:
@@ -110,13 +107,17 @@ def _total(ranks: Sequence[RankGrads]) -> str:
     known = [(norm, rank) for norm, rank in known if math.isfinite(norm)]
     if not known:
         return ""
-    before = text(" before any clipping", "（裁剪之前）") if all(r.passes is not None for r in ranks) else ""
+    before = text(" before any clipping") if all(r.passes is not None for r in ranks) else ""
     (least, low), (most, high) = min(known), max(known)
     if steady(least) == steady(most):
-        return text(f", norm {steady(most)}{before}", f"，范数 {steady(most)}{before}")
+        return text(", norm {steady}{before}", steady=steady(most), before=before)
     return text(
-        f", norm {steady(least)} (rank {low}) to {steady(most)} (rank {high}){before}",
-        f"，范数 {steady(least)}（rank {low}）至 {steady(most)}（rank {high}）{before}",
+        ", norm {steady} (rank {low}) to {steady2} (rank {high}){before}",
+        steady=steady(least),
+        low=low,
+        steady2=steady(most),
+        high=high,
+        before=before,
     )
 
 
@@ -124,19 +125,19 @@ def _moment(ranks: Sequence[RankGrads]) -> str:
     """When they were read, where that is one moment."""
     numbers = [r.number for r in ranks if r.safe_point and r.passes is None and r.number is not None]
     if len(numbers) == len(ranks):
-        return text(f"after {step_words(*numbers)}", f"在{step_words(*numbers)}之后")
+        return text("after {step_words}", step_words=step_words(*numbers))
     moments = list(dict.fromkeys(map(_read, ranks)))
-    return moments[0] if len(moments) == 1 else text("read at different moments", "读取时刻不同")
+    return moments[0] if len(moments) == 1 else text("read at different moments")
 
 
 def _read(rank: RankGrads) -> str:
     words = read_after(rank)
     unsafe = not rank.safe_point and "safe point" not in words
-    return words + (text(" (not at a safe point)", "（不在安全点）") if unsafe else "")
+    return words + (text(" (not at a safe point)") if unsafe else "")
 
 
 def _module_words(first: FirstNonFinite | None) -> str:
-    return (first and first.module) or text("the model", "整个模型")
+    return (first and first.module) or text("the model")
 
 
 def _not_compared(result: Grads) -> Line:

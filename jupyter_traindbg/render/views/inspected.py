@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...language import text
+from ...language import counted, later, later_counted, pgettext, text
 from ...model import CheckpointPart, Inspected, NotAvailable, TensorKey
 from ...words.ranks import rank_list
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
@@ -19,25 +19,24 @@ SHOWN = 12
 MODULES = 40
 NAMED = 30
 NEEDED = {
-    "model": ("model", "模型"),
-    "optimizer": ("optimizer", "优化器"),
-    "rng": ("random generators", "随机数生成器"),
-    "loader": ("loader positions", "数据位置"),
+    "model": later("model"),
+    "optimizer": later("optimizer"),
+    "rng": later("random generators"),
+    "loader": later("loader positions"),
 }
 """What every exact resume needs; a schedule and a scaler not every job has."""
 
 
 def view(result: Inspected) -> Iterator[Block]:
     words, tone = _answer(result.parts)
-    step: list[str | Span] = [text("step ", "步 "), measured(result.step, "{:,}".format)]
+    step: list[str | Span] = [text("step "), measured(result.step, "{:,}".format)]
     if not isinstance(result.step, NotAvailable) and result.step_from:
         step.append(f" ({result.step_from})")
     sizes = text(
-        f"{size(result.bytes)} in {plural(len(result.files), 'file')}",
-        f"{size(result.bytes)}，{len(result.files):,} 个文件",
+        "{size} in {files}", size=size(result.bytes), files=plural(len(result.files), "file"), count=len(result.files)
     )
     yield Answer(words, [Span(result.path, "code"), result.format, step, sizes], tone)
-    loads = measured(result.weights_only, lambda good: text("loads", "可加载") if good else text("refused", "被拒绝"))
+    loads = measured(result.weights_only, lambda good: text("loads") if good else text("refused"))
     yield Line(["torch.load(weights_only=True): ", loads])
     if result.values:
         yield Line(" · ".join(f"{name} {told}" for name, told in list(result.values.items())[:NAMED]))
@@ -59,24 +58,21 @@ def _answer(parts: Sequence[CheckpointPart]) -> tuple[str, Tone]:
     there = {part.role for part in parts if part.present}
     held, lacked = [role for role in NEEDED if role in there], [role for role in NEEDED if role not in there]
     if not held:
-        return text("no part of a training was recognised in it", "未识别出任何训练状态"), "warn"
+        return text("no part of a training was recognised in it"), "warn"
     if held == ["model"]:
-        return text(
-            "weights alone: the model, and nothing else to resume from", "只有权重：除模型外没有可恢复的状态"
-        ), "info"
+        return text("weights alone: the model, and nothing else to resume from"), "info"
     if lacked:
-        return text(
-            f"{_listed(held, 0)} {'is' if len(held) == 1 else 'are'} in it; an exact resume also needs {_listed(lacked, 0)}",
-            f"含{_listed(held, 1)}；精确恢复还需要{_listed(lacked, 1)}",
-        ), "warn"
-    return text(
-        f"{_listed(held, 0)} are in it: what an exact resume needs", f"含{_listed(held, 1)}，满足精确恢复所需"
-    ), "good"
+        words = later_counted(
+            "{held} is in it; an exact resume also needs {lacked}",
+            "{held} are in it; an exact resume also needs {lacked}",
+        )
+        return counted(*words, len(held), held=_listed(held), lacked=_listed(lacked)), "warn"
+    return text("{held} are in it: what an exact resume needs", held=_listed(held)), "good"
 
 
-def _listed(roles: Sequence[str], language: int) -> str:
-    *first, last = (NEEDED[role][language] for role in roles)
-    return f"{(', ', '、')[language].join(first)}{(' and ', '和')[language]}{last}" if first else last
+def _listed(roles: Sequence[str]) -> str:
+    *first, last = (text(NEEDED[role]) for role in roles)
+    return text("{first} and {last}", first=pgettext("list", ", ").join(first), last=last) if first else last
 
 
 def _parts(parts: Sequence[CheckpointPart]) -> Table:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import counted, later, text
 from ...model import Finding, LogDiagnosis, LogEvent, LogSource
 from ...words.durations import duration
 from ...words.ranks import compact_ranks
@@ -28,40 +28,40 @@ def view(result: LogDiagnosis) -> Iterator[Block]:
     if result.timeline:
         yield _timeline(result.timeline, result.sources)
     if result.notes:
-        yield Items(list(result.notes), Span(text("Note", "注意"), "strong"))
+        yield Items(list(result.notes), Span(text("Note"), "strong"))
     if len(result.sources) > 1:
-        yield Fold(text(plural(len(result.sources), "file"), f"{len(result.sources)} 个文件"), [_files(result.sources)])
+        yield Fold(counted("{n} file", "{n} files", len(result.sources)), [_files(result.sources)])
 
 
 def _state(result: LogDiagnosis) -> tuple[str, Tone]:
     failures = [f for f in result.findings if f.severity == "critical"]
     n = len(failures)
     if n == 1:
-        return text("The log tells of a failure", "日志显示任务失败") + _whose(failures[0], "on ", "，位于 "), "bad"
+        return text("The log tells of a failure") + _whose(failures[0], later(", on {who}")), "bad"
     if n:
-        whose = _whose(failures[0], "the first on ", "，第一个位于 ")
-        return text(f"The log tells of {n} failures", f"日志显示 {n} 个失败") + whose, "bad"
+        whose = _whose(failures[0], later(", the first on {who}"))
+        return text("The log tells of {n} failures", n=n) + whose, "bad"
     if n := len(result.findings):
         what = "something" if n == 1 else f"{n} things"
-        return text(
-            f"The log tells of no failure, but of {what} to look at", f"日志未显示失败，有 {n} 处值得注意"
-        ), "warn"
+        return text("The log tells of no failure, but of {what} to look at", what=what, n=n), "warn"
     if not result.lines_read:
-        return text("There is nothing in the log", "日志是空的"), "info"
-    return text("The log tells of no failure", "日志未显示失败"), "good"
+        return text("There is nothing in the log"), "info"
+    return text("The log tells of no failure"), "good"
 
 
-def _whose(finding: Finding, en: str, zh: str) -> str:
+def _whose(finding: Finding, words: str) -> str:
     """Those to blame, where they are ranks or other processes."""
     blamed = [one for one in finding.who if one.kind in ("rank", "loader_worker", "process")]
-    return text(f", {en}{named(blamed)}", f"{zh}{named(blamed)}") if blamed else ""
+    return text(words, who=named(blamed)) if blamed else ""
 
 
 def _read(result: LogDiagnosis) -> list[str]:
     parts = [
         text(
-            f"{plural(result.lines_read, 'line')}, {size(result.bytes_read)}",
-            f"{result.lines_read:,} 行，{size(result.bytes_read)}",
+            "{lines}, {size}",
+            lines=plural(result.lines_read, "line"),
+            size=size(result.bytes_read),
+            lines_read=result.lines_read,
         )
     ]
     if result.ranks:
@@ -69,7 +69,7 @@ def _read(result: LogDiagnosis) -> list[str]:
     if result.launchers:
         parts.append(", ".join(result.launchers))
     if result.stage:
-        parts.append(text(f"last stage: {result.stage}", f"最后阶段：{result.stage}"))
+        parts.append(text("last stage: {stage}", stage=result.stage))
     return parts
 
 
@@ -77,14 +77,14 @@ def _timeline(events: Sequence[LogEvent], sources: Sequence[LogSource]) -> Table
     timed = any(e.line.time_s is not None for e in events)
     several = len(sources) > 1
     columns = [
-        *([Column(text("time", "时间"))] if timed else []),
-        Column(text("line", "行"), right=not several, wrap=several),
-        Column(text("who", "谁"), spare=True),
-        Column(text("event", "事件"), wrap=True),
-        Column(text("says", "内容"), wrap=True),
+        *([Column(text("time"))] if timed else []),
+        Column(text("line"), right=not several, wrap=several),
+        Column(text("who"), spare=True),
+        Column(text("event"), wrap=True),
+        Column(text("says"), wrap=True),
     ]
     rows = [_event(e, sources, timed=timed, several=several) for e in events]
-    return Table(text("What happened", "事件经过"), columns, rows, 12, text("events", "个事件"))
+    return Table(text("What happened"), columns, rows, 12, text("events"))
 
 
 def _event(event: LogEvent, sources: Sequence[LogSource], *, timed: bool, several: bool) -> list[Inline]:
@@ -114,12 +114,12 @@ def _clock(time_s: float | None) -> Inline:
 
 def _files(sources: Sequence[LogSource]) -> Table:
     columns = [
-        Column(text("file", "文件"), wrap=True),
+        Column(text("file"), wrap=True),
         Column("rank", right=True),
-        Column(text("size", "大小"), right=True, notation=sizes),
-        Column(text("lines", "行数"), right=True),
+        Column(text("size"), right=True, notation=sizes),
+        Column(text("lines"), right=True),
     ]
     rows: list[list[Inline]] = [
         [s.name, measured(s.rank, str), measured(s.size_bytes, size), f"{s.lines:,}"] for s in sources
     ]
-    return Table(text("Files", "文件"), columns, rows, 40, text("files", "个文件"))
+    return Table(text("Files"), columns, rows, 40, text("files"))

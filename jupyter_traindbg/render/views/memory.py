@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...language import text
+from ...language import later, text
 from ...model import Memory, MemoryShare, NotAvailable, RankMemory
 from ...words.ranks import compact_ranks
 from ..blocks import Answer, Bar, Block, Column, Curve, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
@@ -18,20 +18,13 @@ from ..units import percent, plural, size
 FEW = 4
 LARGEST = 10
 HOLDERS = (
-    ("parameters", "parameters_bytes"),
-    ("gradients", "gradients_bytes"),
-    ("optimizer state", "optimizer_bytes"),
-    ("buffers", "buffers_bytes"),
+    (later("parameters"), "parameters_bytes"),
+    (later("gradients"), "gradients_bytes"),
+    (later("optimizer state"), "optimizer_bytes"),
+    (later("buffers"), "buffers_bytes"),
 )
-EARLIER = ("an earlier run's", "earlier_bytes")
+EARLIER = (later("an earlier run's"), "earlier_bytes")
 """Most processes have had none: shown where there is any."""
-CHINESE = {
-    "parameters": "参数",
-    "gradients": "梯度",
-    "optimizer state": "优化器状态",
-    "buffers": "缓冲区",
-    EARLIER[0]: "之前运行的残留",
-}
 FULL = 0.9
 """A device of which more is in use is nearly full."""
 TELLING = 0.01
@@ -70,14 +63,14 @@ def _answer(result: Memory) -> Answer:
     """The fullest device of all ranks; GPUs before the host's memory, where there are figures of any."""
     ranks = result.ranks
     if not ranks:
-        return Answer(text("no rank told of its memory", "没有 rank 提供内存信息"), (), "warn")
+        return Answer(text("no rank told of its memory"), (), "warn")
     about = [compact_ranks([r.rank for r in ranks])]
     held = [_Held(r, s) for r in ranks for s in r.shares if s.in_use_bytes]
     of_gpus = [h for h in held if h.share.device != "cpu"]
     if of_gpus or len(ranks) > 1:
         total = size(sum(r.rss_bytes for r in ranks))
         about.append(
-            text(f"{total} resident{' in all' * (len(ranks) > 1)}", f"常驻内存{'共' * (len(ranks) > 1)} {total}")
+            text("{total} resident in all", total=total) if len(ranks) > 1 else text("{total} resident", total=total)
         )
     if shown := of_gpus or held:
         fullest = max(shown, key=lambda h: (h.filled, h.bytes, -h.rank.rank))
@@ -86,12 +79,12 @@ def _answer(result: Memory) -> Answer:
     else:
         figures = [(r.rss_bytes, r.rank) for r in ranks]
         most, rank = max(figures)
-        words, nearly = _holds(rank, figures, (size(most), size(most))), False
+        words, nearly = _holds(rank, figures, size(most)), False
     failed = sum(_cuda_figure(r, OOMS) or 0 for r in ranks)
     if failed:
-        words += text(f"; {plural(failed, 'allocation')} failed", f"；{failed:,} 次分配失败")
+        words += text("; {allocations} failed", allocations=plural(failed, "allocation"), failed=failed)
     if any(f.code == "memory_growth" for f in result.findings):
-        words += text("; it keeps growing", "；内存持续增长")
+        words += text("; it keeps growing")
     worst = tone(result.findings)
     return Answer(words, about, worst if worst in ("bad", "warn") else "warn" if nearly or failed else "plain")
 
@@ -120,29 +113,27 @@ def _in_use(share: MemoryShare) -> int:
     return 0 if isinstance(share.in_use_bytes, NotAvailable) else share.in_use_bytes
 
 
-def _holds(rank: int, figures: Sequence[tuple[int, int]], what: tuple[str, str]) -> str:
+def _holds(rank: int, figures: Sequence[tuple[int, int]], what: str) -> str:
     """``rank 0 holds`` so much; of several ranks, whose bytes `figures` are, ``each of 8 ranks``, or what the others hold at least."""
     (least, modest), (most, _) = min(figures), max(figures)
-    en, zh = what
     several = len({rank for _, rank in figures})
     if several > 1 and size(least) == size(most):
-        return text(f"each of {several} ranks holds {en}", f"{several} 个 rank 各占用 {zh}")
-    words = text(f"rank {rank} holds {en}", f"rank {rank} 占用 {zh}")
+        return text("each of {several} ranks holds {what}", several=several, what=what)
+    words = text("rank {rank} holds {what}", rank=rank, what=what)
     if several > 1:
-        words += text(f" (the least: {size(least)}, rank {modest})", f"（最少：rank {modest}，{size(least)}）")
+        words += text(" (the least: {size}, rank {modest})", size=size(least), modest=modest)
     return words
 
 
-def _device(held: _Held) -> tuple[str, str]:
-    """``61 GiB of cuda:0's 80 GiB (76 %)``, in both languages."""
+def _device(held: _Held) -> str:
+    """``61 GiB of cuda:0's 80 GiB (76 %)``."""
     used, device = size(held.bytes), "" if held.share.device == "cpu" else held.share.device
     if not held.capacity:
-        return f"{used}{' on ' * bool(device)}{device}", f"{device}{' 的 ' * bool(device)}{used}"
+        return text("{used} on {device}", used=used, device=device) if device else used
     there, filled = size(held.capacity), percent(held.filled)
-    return (
-        f"{used} of {device}{chr(39) + 's ' if device else ''}{there} ({filled})",
-        f"{device} {there} 中的 {used}（{filled}）".strip(),
-    )
+    if not device:
+        return text("{used} of {there} ({filled})", used=used, there=there, filled=filled)
+    return text("{used} of {device}'s {there} ({filled})", used=used, device=device, there=there, filled=filled)
 
 
 def _part(held: _Held) -> str:
@@ -152,10 +143,8 @@ def _part(held: _Held) -> str:
     if known < TELLING * held.bytes or most <= 0:
         return ""
     if most > held.bytes / 2:
-        return text(f", most of it {name} ({size(most)})", f"，大部分是{CHINESE[name]}（{size(most)}）")
-    return text(
-        f", {size(known)} of it weights, gradients and optimizer state", f"，其中参数、梯度和优化器状态共 {size(known)}"
-    )
+        return text(", most of it {name} ({size})", name=text(name), size=size(most))
+    return text(", {size} of it weights, gradients and optimizer state", size=size(known))
 
 
 # --- one rank ------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ def view(result: Picture) -> Iterator[Block]:
         yield Line(words)
     sketches = [Curve(sketch.label, sketch.values, "") for sketch in result.sketches]
     details = [Items(result.details)] if result.details else []
-    fold = Fold(text("the same in words", "用文字说"), details) if details else None
+    fold = Fold(text("the same in words"), details) if details else None
     if result.path:
-        yield Line([text("written to ", "已写入 "), Span(result.path, "code")])
+        yield Line([text("written to "), Span(result.path, "code")])
     if result._drawn is not None:
         said = ". ".join([result.title, *result.words, *result.details])
         yield Image(result._drawn, said, [*sketches, *details], fold)

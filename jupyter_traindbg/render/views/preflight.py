@@ -22,10 +22,13 @@ STATES: dict[str, Tone] = {"free": "good", "open": "good", "refused": "plain"}
 def view(result: Preflight) -> Iterator[Block]:
     words, tone = verdict(result.findings)
     if not result.findings and result.all_reduce is not None and result.all_reduce.problem:
-        words, tone = text("the trial all_reduce failed", "all_reduce 试运行失败"), "bad"
+        words, tone = text("the trial all_reduce failed"), "bad"
     processes = text(
-        f"{plural(result.nodes, 'machine')} x {plural(result.per_node, 'process', 'processes')}",
-        f"{result.nodes:,} 台机器，每台 {result.per_node:,} 个进程",
+        "{machines} x {processs}",
+        machines=plural(result.nodes, "machine"),
+        processs=plural(result.per_node, "process", "processes"),
+        nodes=result.nodes,
+        per_node=result.per_node,
     )
     yield Answer(words, [result.host, processes, result.backend, duration(result.taken_s)], tone)
     if result.hosts:
@@ -57,13 +60,12 @@ def verdict(findings: Sequence[Finding]) -> tuple[str, Tone]:
     doubts = sum(f.severity == "warning" for f in findings)
     if against:
         speak = "finding speaks" if against == 1 else "findings speak"
-        return text(f"{against} {speak} against starting it", f"有 {against} 个问题妨碍启动"), "bad"
+        return text("{against} {speak} against starting it", against=against, speak=speak), "bad"
     if doubts:
         return text(
-            f"nothing forbids starting it; {plural(doubts, 'thing')} to look at before",
-            f"没有问题妨碍启动；启动前有 {doubts} 处值得一看",
+            "nothing forbids starting it; {things} to look at before", things=plural(doubts, "thing"), doubts=doubts
         ), "warn"
-    return text("nothing here speaks against starting it", "没有发现妨碍启动的问题"), "good"
+    return text("nothing here speaks against starting it"), "good"
 
 
 def _host(host: PreflightHost) -> list[Inline]:

@@ -19,15 +19,15 @@ BYTES = ("memory", "object_store_memory")
 
 def nodes(of: Sequence[RayNode]) -> Table:
     columns = [
-        Column(text("node", "节点"), wrap=True),
-        Column(text("Ray's CPUs, free", "Ray 的 CPU，空闲")),
-        Column(text("cores", "核")),
-        Column(text("memory, free", "内存，空闲")),
+        Column(text("node"), wrap=True),
+        Column(text("Ray's CPUs, free")),
+        Column(text("cores")),
+        Column(text("memory, free")),
         Column("GPU"),
-        Column(text("object store", "object store")),
-        Column(text("other resources", "其他资源"), wrap=True),
+        Column(text("object store")),
+        Column(text("other resources"), wrap=True),
     ]
-    return Table(text("The cluster", "集群"), columns, [_node(one) for one in of], 40, text("nodes", "个节点"))
+    return Table(text("The cluster"), columns, [_node(one) for one in of], 40, text("nodes"))
 
 
 def _node(one: RayNode) -> list[Inline]:
@@ -40,7 +40,7 @@ def _node(one: RayNode) -> list[Inline]:
         return f"{free.get(name, 0.0):g} / {total.get(name, 0.0):g}" if known else f"{total.get(name, 0.0):g}"
 
     return [
-        [Span(one.name or one.ip, "strong"), text(" (head)", "（head）") if one.head else ""],
+        [Span(one.name or one.ip, "strong"), text(" (head)") if one.head else ""],
         of("CPU"),
         measured(one.cpus, str),
         _memory(one),
@@ -65,10 +65,10 @@ def trial(
     done: RayWorkerTrial, fits: Mapping[str, int], start_s: Maybe[float], workers: Given[int] | None
 ) -> Iterator[Block]:
     columns = [
-        Column(text("stage", "阶段")),
-        Column(text("took", "用时"), right=True, notation=durations),
-        Column(text("CPU time", "CPU 时间"), right=True, notation=durations),
-        Column(text("resident memory", "常驻内存"), right=True, notation=sizes),
+        Column(text("stage")),
+        Column(text("took"), right=True, notation=durations),
+        Column(text("CPU time"), right=True, notation=durations),
+        Column(text("resident memory"), right=True, notation=sizes),
     ]
     rows: list[list[Inline]] = [
         [
@@ -80,9 +80,7 @@ def trial(
         for stage in done.stages
     ]
     at = f", {done.node}, pid {done.pid}" if done.pid else ""
-    yield Table(
-        text("One worker of", "试启动一个") + f" {done.worker}{at}", columns, rows, 20, text("stages", "个阶段")
-    )
+    yield Table(text("One worker of") + f" {done.worker}{at}", columns, rows, 20, text("stages"))
     if done.failed_in:
         yield Line(Span(f"{done.failed_in}: {done.problem}", "bad"))
     yield Pairs(list(_sums(done, fits, start_s, workers)))
@@ -93,21 +91,23 @@ def _sums(
 ) -> Iterator[Pair]:
     if done.peak_bytes:
         words = text(
-            f"{size(done.peak_bytes)} at the peak, {size(done.own_bytes)} of it its own; {done.threads} threads",
-            f"峰值 {size(done.peak_bytes)}，其中独占 {size(done.own_bytes)}；{done.threads} 个线程",
+            "{size} at the peak, {size2} of it its own; {threads} threads",
+            size=size(done.peak_bytes),
+            size2=size(done.own_bytes),
+            threads=done.threads,
         )
-        yield Pair(text("one takes", "每个占用"), [words])
+        yield Pair(text("one takes"), [words])
     if fits:
         least = min(fits.values())
         each: list[Inline] = [
             [Span(f"{count}", "strong" if count == least else "plain"), f" ({name})"] for name, count in fits.items()
         ]
-        yield Pair(text("so many fit", "可容纳"), each)
+        yield Pair(text("so many fit"), each)
     if workers is not None:
-        words = text(f"start of {workers.value}", f"启动 {workers.value} 个")
-        yield Pair(words, [measured(start_s, lambda s: text(f"{duration(s)} at the least", f"至少 {duration(s)}"))])
-    gone = Span(text("ended, and seen to be gone", "已结束并确认消失"), "good")
+        words = text("start of {value}", value=workers.value)
+        yield Pair(words, [measured(start_s, lambda s: text("{s} at the least", s=duration(s)))])
+    gone = Span(text("ended, and seen to be gone"), "good")
     yield Pair(
-        text("afterwards", "之后"),
-        [gone if done.cleaned else Span(text("not seen to have ended", "未能确认结束"), "warn")],
+        text("afterwards"),
+        [gone if done.cleaned else Span(text("not seen to have ended"), "warn")],
     )

@@ -23,7 +23,7 @@ _STATES: dict[str, tuple[str, Tone]] = {
 
 def view(result: RayRescued) -> Iterator[Block]:
     state, tone = _state(result)
-    yield Answer([result.action, text(": ", "："), state], [result.address, duration(result.took_s)], tone)
+    yield Answer([result.action, text(": "), state], [result.address, duration(result.took_s)], tone)
     order = {state: i for i, state in enumerate(_ORDER)}
     cards = [_card(item) for item in sorted(result.items, key=lambda item: order.get(item.state, 0))]
     yield from cards[:SHOWN]
@@ -32,7 +32,7 @@ def view(result: RayRescued) -> Iterator[Block]:
     if result.confirm:
         yield Line(
             [
-                Span(text("to do it, add: ", "要执行，请加上："), "strong"),
+                Span(text("to do it, add: "), "strong"),
                 Span(result.confirm, "code"),
             ]
         )
@@ -44,20 +44,17 @@ def _state(result: RayRescued) -> tuple[str, Tone]:
     tried = [item for item in result.items if item.state != "left"]
     n, left = len(tried), len(result.items) - len(tried)
     if not tried:
-        kept = (
-            text(f", {left:,} left as {'it is' if left == 1 else 'they are'}", f"，{left:,} 项保持原样") if left else ""
-        )
-        return text("there is nothing to do", "没有可处理的内容") + kept, "plain"
+        kept = text(", {left:,} left as {value}", left=left, value="it is" if left == 1 else "they are") if left else ""
+        return text("there is nothing to do") + kept, "plain"
     if not result.done:
-        plan = text(f"{plural(n, 'thing')} to do, nothing was changed yet", f"共 {n:,} 项要做，尚未做任何更改")
+        plan = text("{things} to do, nothing was changed yet", things=plural(n, "thing"), n=n)
         return plan, "info"
     good = sum(item.state == "verified" for item in tried)
     if good == n:
-        all_ = f"all {n:,} " if n > 1 else ""
-        return text(f"{all_}done and verified", f"{n:,} 项均已完成并核实" if n > 1 else "已完成并核实"), "good"
+        return text("all {n:,} done and verified", n=n) if n > 1 else text("done and verified"), "good"
     if not good:
-        return text("not done" if n == 1 else f"none of {n:,} done", f"{n:,} 项均未完成"), "bad"
-    return text(f"{good:,} of {n:,} done and verified", f"{n:,} 项中 {good:,} 项已完成并核实"), "warn"
+        return text("not done") if n == 1 else text("none of {n:,} done", n=n), "bad"
+    return text("{good:,} of {n:,} done and verified", good=good, n=n), "warn"
 
 
 def _card(item: RayRescue) -> Card:
@@ -69,11 +66,11 @@ def _card(item: RayRescue) -> Card:
         Span(f"  {item.kind} {item.ident}", "muted"),
     ]
     pairs = [
-        Pair(text("before", "之前"), _lines(item.before)),
-        Pair(text("to do", "要做"), _lines(item.will)) if item.state == "planned" else None,
-        Pair(text("now", "现在"), _lines(item.after)),
-        Pair(text("note", "说明"), _lines(item.note)),
-        Pair(text("took", "耗时"), [duration(item.took_s)] if item.took_s else []),
+        Pair(text("before"), _lines(item.before)),
+        Pair(text("to do"), _lines(item.will)) if item.state == "planned" else None,
+        Pair(text("now"), _lines(item.after)),
+        Pair(text("note"), _lines(item.note)),
+        Pair(text("took"), [duration(item.took_s)] if item.took_s else []),
     ]
     return Card(title, [Pairs([pair for pair in pairs if pair is not None and pair.lines])], tone, symbol)
 

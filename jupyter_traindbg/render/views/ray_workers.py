@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from ...frames.whose import at_place, shortened
-from ...language import text
+from ...language import counted, text
 from ...model import NO_WAIT, Maybe, NotAvailable, RayNode, RayWorker, RayWorkers
 from ...ray.workers.naming import together
 from ...ray.workers.words import called
@@ -69,15 +69,15 @@ def view(result: RayWorkers) -> Iterator[Block]:
 
 def _answer(result: RayWorkers, workers: Sequence[RayWorker]) -> Answer:
     names = [job.submission_id or job.job_id or "?" for job in result.jobs]
-    jobs = text(plural(len(names), "Ray job"), f"{len(names):,} 个 Ray 任务") if names else ""
+    jobs = counted("{n:,} Ray job", "{n:,} Ray jobs", len(names)) if names else ""
     if len(names) == 1:
-        jobs = text(f"Ray job {names[0]}", f"Ray 任务 {names[0]}")
+        jobs = text("Ray job {names}", names=names[0])
     about = [jobs, result.address, f"Ray {result.ray_version}", duration(result.taken_s)]
     words, worst = _trouble(result, workers)
     if result.findings:
         if worst not in ("bad", "warn"):
             n = len(result.findings)
-            words += text(f", but {plural(n, 'finding')} on the job", f"，但任务本身有 {n:,} 项发现")
+            words += text(", but {findings} on the job", findings=plural(n, "finding"), n=n)
         worst = min(worst, tone(result.findings), key=_WORST.index)
     return Answer(words, about, worst)
 
@@ -87,26 +87,26 @@ def _trouble(result: RayWorkers, workers: Sequence[RayWorker]) -> tuple[str, Ton
     n = len(workers)
     worst = [row for row in result.workers if row.trouble >= 2]
     if not workers and not worst:
-        driver = text("only the driver", "只有 driver") if result.workers else text("and no driver", "也没有 driver")
-        return text(f"no worker runs, {driver}", f"没有 worker 在运行，{driver}"), "plain"
+        driver = text("only the driver") if result.workers else text("and no driver")
+        return text("no worker runs, {driver}", driver=driver), "plain"
     if worst:
         troubled = sum(row.kind != "driver" for row in worst)
-        of = text(f"{troubled:,} of {plural(n, 'worker')}", f"{n:,} 个 worker 中有 {troubled:,} 个")
+        of = text("{troubled:,} of {workers}", troubled=troubled, workers=plural(n, "worker"), n=n)
         if troubled < len(worst):
-            of = text("the driver", "driver") + (text(" and ", "和 ") + of if troubled else "")
+            of = text("the driver") + (text(" and ") + of if troubled else "")
         verb = "is" if len(worst) == 1 else "are"
         who = together([row.who for row in worst if row.kind != "driver"], runs=4)
-        named = text(f": {who}", f"：{who}") if who else ""
-        words = text(f"{of} {verb} in trouble{named}", f"{of}遇到问题{named}")
+        named = text(": {who}", who=who) if who else ""
+        words = text("{of} {verb} in trouble{named}", of=of, verb=verb, named=named)
         return words, _MARKS[min(3, max(row.trouble for row in worst))][1]
     late = sum(row.trouble == 1 for row in workers)
     unknown = sum(row.state == "not known" for row in workers)
     who = "the only worker" if n == 1 else f"none of {n:,} workers"
-    words = text(f"{who} is in {'no ' * (n == 1)}trouble", f"{n:,} 个 worker 均未见问题")
+    words = text("{who} is in {value}trouble", who=who, value="no " * (n == 1), n=n)
     if late:
-        words += text(f", {late:,} {'is' if late == 1 else 'are'} held up", f"，{late:,} 个被耽搁")
+        words += text(", {late:,} {value} held up", late=late, value="is" if late == 1 else "are")
     if unknown:
-        words += text(f"; nothing is known of {unknown:,}", f"；{unknown:,} 个状态未知")
+        words += text("; nothing is known of {unknown:,}", unknown=unknown)
     seen = result.tier > 0 and not result.silent and not late
     return words, "warn" if unknown else "good" if seen else "info"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...frames.whose import short_place
-from ...language import text
+from ...language import counted, text
 from ...model import Frame, NotAvailable, Stacks, Wait, WaitKind
 from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
@@ -47,8 +47,8 @@ class _Place:
     @property
     def whole(self) -> list[str | Span]:
         if self.at is None:
-            return [self.doing or text("without a Python frame", "没有 Python 栈帧")]
-        before = text(" at ", "，位于 ") if self.doing else text("at ", "位于 ")
+            return [self.doing or text("without a Python frame")]
+        before = text(" at ") if self.doing else text("at ")
         return [self.doing, before, Span(short_place(self.at), "code", link=self.at)]
 
     @property
@@ -67,9 +67,9 @@ def _answer(result: Stacks, groups: Sequence[StackGroup], who: Caller) -> Answer
     about: list[Inline] = [] if told else [who(ranks) if who is compact_ranks else plural(len(ranks), "worker")]
     if children:
         processes = plural(children, "child process", "child processes")
-        about.append(text(f"with {processes}", f"另有 {children} 个子进程"))
+        about.append(text("with {processes}", processes=processes, children=children))
     if silent:
-        about.append(Span(text(f"{silent} did not answer", f"{silent} 个没有回答"), "warn"))
+        about.append(Span(text("{silent} did not answer", silent=silent), "warn"))
     odd = len(places) > 1 and len(places[0].ranks) < len(places[-1].ranks)
     return Answer(
         words, [*about, duration(result.taken_s)], "warn" if silent or not places else "info" if odd else "plain"
@@ -78,8 +78,8 @@ def _answer(result: Stacks, groups: Sequence[StackGroup], who: Caller) -> Answer
 
 def _no_place(ranks: Sequence[int]) -> str:
     if not ranks:
-        return text("no stack could be read", "没有读到任何调用栈")
-    return text("which thread trains is not known", "不知道哪个线程在训练")
+        return text("no stack could be read")
+    return text("which thread trains is not known")
 
 
 def _places(groups: Sequence[StackGroup], who: Caller) -> list[_Place]:
@@ -101,7 +101,7 @@ def _places(groups: Sequence[StackGroup], who: Caller) -> list[_Place]:
 def _busy_with(group: StackGroup) -> str:
     """What it does, then in which part of a training, as the title of its card has them: ``computing, in a forward pass``."""
     doing = at_moment(group.state, group.waiting_for)
-    return text(", ", "，").join(filter(None, [doing, *(phase.words for phase in group.phases)]))
+    return text(", ").join(filter(None, [doing, *(phase.words for phase in group.phases)]))
 
 
 _CERTAIN: frozenset[WaitKind] = frozenset(
@@ -125,7 +125,7 @@ def _words(places: Sequence[_Place], *, whole: bool) -> tuple[Inline, bool]:
     if len(places) == 1:
         every = whole and many > 1
         return [
-            text(f"all {many:,} ranks are ", f"全部 {many:,} 个 rank ") if every else _are(first),
+            text("all {many:,} ranks are ", many=many) if every else _are(first),
             *first.whole,
         ], not every
     n = len({rank for place in places for rank in place.ranks})
@@ -133,22 +133,20 @@ def _words(places: Sequence[_Place], *, whole: bool) -> tuple[Inline, bool]:
     one, rest = (first.whole, others.whole) if alike else (first.short, others.short)
     if len(first.ranks) < many and 2 * many > n:
         beside = n - len(first.ranks)
-        most = text(f"the other {many:,}", f"其余 {many:,} 个")
+        most = text("the other {many:,}", many=many)
         if many < beside:
-            most = text(f"{many:,} of the other {beside:,}", f"其余 {beside:,} 个中有 {many:,} 个")
-        verb = text(" is " if many == 1 else " are ", "")
-        return [_are(first), text("elsewhere, ", "在别处，"), *one, text("; ", "；"), most, verb, *rest], False
+            most = text("{many:,} of the other {beside:,}", many=many, beside=beside)
+        are = counted("{most} is ", "{most} are ", many, most=most)
+        return [_are(first), text("elsewhere, "), *one, text("; "), are, *rest], False
     if len(places) == 2:
-        return [_are(first), *one, text("; ", "；"), _are(others), *rest], True
+        return [_are(first), *one, text("; "), _are(others), *rest], True
     different = "different " if len(places) == n else ""
-    spread = text(
-        f"{n:,} ranks are at {len(places):,} {different}places", f"{n:,} 个 rank 位于 {len(places):,} 个不同的位置"
-    )
+    spread = text("{n:,} ranks are at {count:,} {different}places", n=n, count=len(places), different=different)
     return [spread, _mostly(places, n)], False
 
 
 def _are(place: _Place) -> str:
-    return text(f"{place.who} {'is' if len(place.ranks) == 1 else 'are'} ", f"{place.who} ")
+    return counted("{who} is ", "{who} are ", len(place.ranks), who=place.who)
 
 
 def _mostly(places: Sequence[_Place], n: int) -> str:
@@ -159,9 +157,9 @@ def _mostly(places: Sequence[_Place], n: int) -> str:
     )
     if not doing or same == 1:
         return ""
-    return text(
-        f", {'all' if same == n else f'{same:,}'} {doing}", f"，{'全部' if same == n else f'其中 {same:,} 个'}{doing}"
-    )
+    if same == n:
+        return text(", all {doing}", doing=doing)
+    return text(", {same:,} {doing}", same=same, doing=doing)
 
 
 # --- the cards ------------------------------------------------------------------------------------------------------
@@ -170,8 +168,8 @@ def _mostly(places: Sequence[_Place], n: int) -> str:
 def _helpers(idle: Sequence[StackGroup]) -> str:
     workers = sum(g.threads for g in idle if g.training)
     threads = sum(g.threads for g in idle) - workers
-    counted = [plural(threads, "helper thread")] if threads else []
-    return " and ".join(counted + ([plural(workers, "worker process", "worker processes")] if workers else []))
+    helpers = [plural(threads, "helper thread")] if threads else []
+    return " and ".join(helpers + ([plural(workers, "worker process", "worker processes")] if workers else []))
 
 
 def _folded(groups: Sequence[StackGroup], who: Caller, most: int, noun: str) -> Iterator[Block]:
@@ -199,7 +197,7 @@ def _title(group: StackGroup, who: Caller) -> list[str | Span]:
     words: list[str | Span] = [Span(_who(group, who), "strong"), f" · {_thread(group)}"]
     words += [" · ", *_doing(group)]
     if group.phases:
-        words += [" · ", ", ".join(phase.en for phase in group.phases)]
+        words += [" · ", ", ".join(phase.english for phase in group.phases)]
     if group.holds_gil:
         words += [" · ", Span("holds the GIL", "warn")]
     return words

@@ -115,13 +115,15 @@ def _split(rank: RankSteps) -> Iterator[Block]:
         return
     seen = any(s.forward_seen for s in rank.steps)
     names = {"forward_s": "forward"} if seen else {"forward_s": "forward and all before it"}
-    parts = [Part(names.get(part.field, part.en), share, percent(share)) for part, share in shares]
+    parts = [Part(names.get(part.field, part.name), share, percent(share)) for part, share in shares]
     yield Bar("where the time of a step goes (medians)", parts)
     shown = {part.field for part, _ in shares}
     for part in PARTS:
         took = [v for s in rank.steps if (v := getattr(s, part.field)) is not None]
         if part.field not in shown and took:
-            yield Line(f"besides: {part.en}, {duration(sum(took))} in {len(took)} of {plural(len(rank.steps), 'step')}")
+            yield Line(
+                f"besides: {part.name}, {duration(sum(took))} in {len(took)} of {plural(len(rank.steps), 'step')}"
+            )
 
 
 def _latest(rank: RankSteps) -> Table:

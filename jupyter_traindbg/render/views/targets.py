@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...language import text
+from ...language import counted, pgettext, text
 from ...model import Target, Targets, names_to_type
 from ...words.durations import age
 from ...words.ranks import compact_ranks, rank_list
@@ -30,17 +30,17 @@ def view(result: Targets) -> Iterator[Block]:
     if not result.targets:
         return
     columns = [
-        Column(text("target", "目标")),
+        Column(text("target")),
         Column("rank", spare=True),
         Column("pid", right=True, spare=True),
-        Column(text("framework", "框架"), spare=True),
-        Column(text("running", "已运行")),
+        Column(text("framework"), spare=True),
+        Column(pgettext("for how long", "running")),
         Column("agent"),
-        Column(text("runs", "运行内容"), below=True),
+        Column(text("runs"), below=True),
     ]
     rows = [_row(same, runs, names) for same, runs in _collapsed(result.targets)]
     nested = any(target.part_of is not None for target in result.targets)
-    yield Table(text("On this host", "本机"), columns, rows, SHOWN, text("targets", "个目标"), nested)
+    yield Table(text("On this host"), columns, rows, SHOWN, text("targets"), nested)
     yield from _refusals(result.targets, names)
 
 
@@ -55,17 +55,17 @@ def _answer(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[Blo
     idle = [t for t in whole if t.attachable and not _may_train(t)]
     words: list[str | Span] = []
     if jobs:
-        words += [text(f"{plural(len(jobs), 'job')} can be attached to: ", f"可以附加到 {len(jobs)} 个任务：")]
+        words += [text("{jobs} can be attached to: ", jobs=plural(len(jobs), "job"), count=len(jobs))]
         words += _named(jobs, targets, names)
     elif closed:
-        words += [text("no training job on this host can be attached to", "本机没有可以附加的训练任务")]
+        words += [text("no training job on this host can be attached to")]
     else:
-        words += [text("no training process is running on this host", "本机没有正在运行的训练进程")]
+        words += [text("no training process is running on this host")]
     if closed:
-        words += [text(f"; {len(closed)} cannot: ", f"；{len(closed)} 个无法附加："), *_named(closed, targets, names)]
+        words += [text("; {count} cannot: ", count=len(closed)), *_named(closed, targets, names)]
     if idle:
         kernels = plural(len(idle), "kernel trains", "kernels train")
-        words += [text(f"; {kernels} nothing: ", f"；{len(idle)} 个内核没有训练："), *_named(idle, targets, names)]
+        words += [text("; {kernels} nothing: ", kernels=kernels, count=len(idle)), *_named(idle, targets, names)]
     yield Answer(words, tone="warn" if closed and not jobs else "plain")
     yield Line(_next_step(jobs, closed, names))
 
@@ -77,12 +77,12 @@ def _may_train(target: Target) -> bool:
 
 def _named(some: Sequence[Target], targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[str | Span]:
     for n, target in enumerate(some[:NAMED]):
-        yield from ([text(", ", "、")] if n else [])
+        yield from ([pgettext("list", ", ")] if n else [])
         yield _name(target, names)
         yield _size(target, targets)
     if len(some) > NAMED:
         more = len(some) - NAMED
-        yield text(f" and {more} more", f"，另有 {more} 个")
+        yield text(" and {more} more", more=more)
 
 
 def _size(target: Target, targets: Sequence[Target]) -> str:
@@ -90,19 +90,21 @@ def _size(target: Target, targets: Sequence[Target]) -> str:
         return ""
     members = sum(t.part_of == target.name for t in targets)
     if target.world_size is None:
-        return text(f" ({plural(members, 'process', 'processes')})", f"（{members} 个进程）") if members else ""
+        return (
+            text(" ({processs})", processs=plural(members, "process", "processes"), members=members) if members else ""
+        )
     if target.world_size == members:
-        return text(f" ({plural(members, 'rank')})", f"（{members} 个 rank）")
-    return text(f" ({members} of {target.world_size} ranks)", f"（{target.world_size} 个 rank 中的 {members} 个）")
+        return text(" ({ranks})", ranks=plural(members, "rank"), members=members)
+    return text(" ({members} of {world_size} ranks)", members=members, world_size=target.world_size)
 
 
 def _next_step(jobs: Sequence[Target], closed: Sequence[Target], names: Mapping[str, str]) -> str:
     if jobs:
-        return text("next: ", "下一步：") + f"`%attach {names[jobs[0].name]}`"
+        return text("next: ") + f"`%attach {names[jobs[0].name]}`"
     if closed:
         command = f"`%attach {names[closed[0].name]}`"
-        return text(f"{command} says what would let you in", f"{command} 会说明怎样才能进入")
-    return text("Start the job, or name a pid: `%attach PID`", "请启动任务，或指定进程号：`%attach PID`")
+        return text("{command} says what would let you in", command=command)
+    return text("Start the job, or name a pid: `%attach PID`")
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -158,18 +160,18 @@ def _rank(same: Sequence[Target]) -> tuple[Inline, str]:
     """The rank, or how many there are; and which ones these are, where it takes too many words for a column."""
     ranks, world = [t.rank for t in same if t.rank is not None], same[0].world_size
     if not ranks:
-        return (DASH if world is None else text(plural(world, "rank"), f"{world} 个 rank")), ""
+        return (DASH if world is None else counted("{n:,} rank", "{n:,} ranks", world)), ""
     numbers = rank_list(ranks)
     shown, rest = (numbers, "") if len(numbers) <= LONGEST_RANKS else (str(len(ranks)), f"{compact_ranks(ranks)} ")
-    return (shown if world is None else text(f"{shown} of {world}", f"{shown} / {world}")), rest
+    return (shown if world is None else text("{shown} of {world}", shown=shown, world=world)), rest
 
 
 def _agent(target: Target) -> Inline:
     if not target.attachable:
-        return Span(text("no way in", "无法进入"), "warn", hover=target.why_not or "")
+        return Span(text("no way in"), "warn", hover=target.why_not or "")
     if target.kind == "launcher":
         return DASH  # its ranks have one each
-    return Span(text("answers", "有应答"), "good") if target.agent else text("none yet", "尚无")
+    return Span(text("answers"), "good") if target.agent else text("none yet")
 
 
 # --- what cannot be entered -----------------------------------------------------------------------------------------
@@ -187,7 +189,7 @@ def _refusals(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[B
         if len(same) > NAMED:
             named = compact_ranks(ranks) if len(ranks) == len(same) else f"{named}, … ({len(same)})"
         items.append([Span(named, "strong"), f": {same[0].why_not if len(same) == 1 else _why_not(same[0])}"])
-    yield Items(items, Span(text("Cannot be attached to", "无法附加"), "warn"))
+    yield Items(items, Span(text("Cannot be attached to"), "warn"))
 
 
 def _why_not(target: Target) -> str:

@@ -97,24 +97,27 @@ class _Group:
 
 def _answer(result: Threads, threads: Sequence[_Thread], who: Caller) -> Answer:
     counted = text(
-        f"{plural(len(threads), 'thread')} in {plural(len(result.processes), 'process', 'processes')}",
-        f"{len(result.processes)} 个进程中的 {len(threads)} 个线程",
+        "{threads} in {processs}",
+        threads=plural(len(threads), "thread"),
+        processs=plural(len(result.processes), "process", "processes"),
+        count=len(result.processes),
+        count2=len(threads),
     )
-    watched = text(f"watched for {duration(result.window_s)}", f"观察 {duration(result.window_s)}")
+    watched = text("watched for {window_s}", window_s=duration(result.window_s))
     about: list[Inline] = [counted, watched]
     if result.silent:
         silent = len(result.silent)
-        about.append(Span(text(f"{silent} did not answer", f"{silent} 个没有回答"), "warn"))
+        about.append(Span(text("{silent} did not answer", silent=silent), "warn"))
     about.append(duration(result.taken_s))
     if result.findings:
         return Answer(result.findings[0].title, about, "bad")
     training = [one for one in threads if one.use.training and one.process.role == "rank"]
     starved = [one for one in training if _share(one.use.starved_share) >= STARVED]
     if starved:
-        about.append(text("others have it, or the container's limit", "CPU 被其他线程占用，或受容器限额限制"))
+        about.append(text("others have it, or the container's limit"))
         return Answer(_starving(starved, who), about, "warn")
     if not threads:
-        return Answer(text("no thread could be looked at", "没有读到任何线程"), about, "warn")
+        return Answer(text("no thread could be looked at"), about, "warn")
     return Answer(_busiest(training or threads, who), about, "warn" if result.silent else "plain")
 
 
@@ -122,10 +125,14 @@ def _starving(starved: Sequence[_Thread], who: Caller) -> Inline:
     ranks = [one.process.rank for one in starved]
     worst = max(_share(one.use.starved_share) for one in starved)
     many = len(set(ranks)) > 1
-    whose = f"the training {'threads' if many else 'thread'} of {who(ranks)} {'wait' if many else 'waits'}"
+    if many:
+        return text(
+            "the training threads of {who} wait for a CPU up to {share} of the time",
+            who=who(ranks),
+            share=percent(worst),
+        )
     return text(
-        f"{whose} for a CPU {'up to ' * many}{percent(worst)} of the time",
-        f"{who(ranks)} 的训练线程有{'至多 ' * many}{percent(worst)} 的时间在等待 CPU",
+        "the training thread of {who} waits for a CPU {share} of the time", who=who(ranks), share=percent(worst)
     )
 
 
@@ -135,16 +142,14 @@ def _busiest(threads: Sequence[_Thread], who: Caller) -> Inline:
     ranks = sorted({one.process.rank for one in threads})
     told = _range(shares_)
     uses = "thread of {} uses" if len(threads) == 1 else "threads of {} use"
-    named = text(f"the training {uses.format(who(ranks))}", f"{who(ranks)} 的训练线程占用")
+    named = text("the training {format}", format=uses.format(who(ranks)), who=who(ranks))
     if not one.use.training:
-        named = text(
-            f"{one.use.name} of {who([one.process.rank])} uses", f"{who([one.process.rank])} 的 {one.use.name} 占用"
-        )
+        named = text("{name} of {who} uses", name=one.use.name, who=who([one.process.rank]))
     at: list[str | Span] = []
     if len(threads) == 1 and one.use.where is not None:
-        at = [text(", at ", "，位于 "), Span(short_place(one.use.where), "code", link=one.use.where)]
+        at = [text(", at "), Span(short_place(one.use.where), "code", link=one.use.where)]
     each = "" if len(threads) == 1 else " each"
-    return [text(f"{named} {told} of a CPU{each}", f"{named}一个 CPU 的 {told}"), *at]
+    return [text("{named} {told} of a CPU{each}", named=named, told=told, each=each), *at]
 
 
 # --- the rest ------------------------------------------------------------------------------------------------------
@@ -152,20 +157,18 @@ def _busiest(threads: Sequence[_Thread], who: Caller) -> Inline:
 
 def _table(groups: Sequence[_Group], who: Caller) -> Table:
     columns = [
-        Column(text("who", "谁")),
-        Column(text("thread", "线程")),
+        Column(text("who")),
+        Column(text("thread")),
         Column("CPU", right=True),
-        Column(text("waits for a CPU", "等待 CPU"), right=True, notation=shares, spare=True),
-        Column(text("does", "在做什么"), wrap=True),
-        Column(text("where", "位置"), wrap=True),
-        Column(text("lock", "锁"), wrap=True),
+        Column(text("waits for a CPU"), right=True, notation=shares, spare=True),
+        Column(text("does"), wrap=True),
+        Column(text("where"), wrap=True),
+        Column(text("lock"), wrap=True),
     ]
     rows = [_row(group, who) for group in groups]
     if all(row[-1] is DASH for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    caption = text(
-        "threads that run Python, and whoever else uses a CPU", "运行 Python 的线程，以及其他占用 CPU 的线程"
-    )
+    caption = text("threads that run Python, and whoever else uses a CPU")
     return Table(caption, columns, rows, SHOWN, "kinds of thread")
 
 
@@ -173,7 +176,7 @@ def _row(group: _Group, who: Caller) -> list[Inline]:
     one, use = group.busiest, group.busiest.use
     role = "" if one.process.role == "rank" else f" · {one.process.role}"
     times = f" x {len(group.members)}" if len(group.members) > len(set(group.ranks)) else ""
-    training = text(" · trains", " · 训练") if use.training and one.process.role == "rank" else ""
+    training = text(" · trains") if use.training and one.process.role == "rank" else ""
     starved = max((_share(member.use.starved_share) for member in group.members), default=0.0)
     return [
         f"{who(group.ranks)}{role}",
@@ -189,16 +192,16 @@ def _row(group: _Group, who: Caller) -> list[Inline]:
 def _place(use: ThreadUse) -> Inline:
     if use.where is not None:
         return Span(short_place(use.where), "code", link=use.where)
-    return DASH if use.python else text("native code", "原生代码")
+    return DASH if use.python else text("native code")
 
 
 def _lock(use: ThreadUse) -> Inline:
     lock = use.lock
-    words = [text(f"holds {', '.join(use.holds)}", f"持有 {', '.join(use.holds)}")] if use.holds else []
+    words = [text("holds {holds}", holds=", ".join(use.holds))] if use.holds else []
     if lock is not None:
-        held = text(f", held by {lock.holder}", f"，由 {lock.holder} 持有") if lock.holder else ""
-        words.insert(0, text(f"waits for {lock.name}{held}", f"等待 {lock.name}{held}"))
-    return text("; ", "；").join(words) or DASH
+        held = text(", held by {holder}", holder=lock.holder) if lock.holder else ""
+        words.insert(0, text("waits for {name}{held}", name=lock.name, held=held))
+    return text("; ").join(words) or DASH
 
 
 def _idle(groups: Sequence[_Group], who: Caller) -> Fold:
@@ -211,13 +214,13 @@ def _idle(groups: Sequence[_Group], who: Caller) -> Fold:
         lines.append(
             Line(Span(f"... and {len(groups) - SHOWN_NATIVE} more kinds: see the result's to_dict()", "muted"))
         )
-    return Fold(text(f"{plural(many, 'native thread')} asleep", f"{many} 个休眠的原生线程"), lines)
+    return Fold(text("{native_threads} asleep", native_threads=plural(many, "native thread"), many=many), lines)
 
 
 def _no_locks(process: ProcessThreads) -> str:
     if process.role != "rank" or not isinstance(process.locks, NotAvailable):
         return ""
-    return text(f"its locks are not known: {process.locks.reason}", f"不知道它的锁：{process.locks.reason}")
+    return text("its locks are not known: {reason}", reason=process.locks.reason)
 
 
 def _range(shares_: Sequence[float]) -> str:

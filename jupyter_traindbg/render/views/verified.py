@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import counted, later, pgettext, text
 from ...model import CheckedFile, NotAvailable, StepNumber, Verified
 from ...step_numbers import step_words
 from ...words.durations import duration
 from ..blocks import Answer, Block, Column, Inline, Items, Span, Table, Tone
 from ..common import DASH, measured
 from ..grouping import group_by
-from ..units import plural, size
+from ..units import size
 
 TONES: dict[str, Tone] = {"good": "good", "extra": "info"}
 
 
 def view(result: Verified) -> Iterator[Block]:
     words, tone = _answer(result.files)
-    step: Inline = [text("step ", "步 "), measured(result.step, str)]
+    step: Inline = [text("step "), measured(result.step, str)]
     if not isinstance(result.step, NotAvailable):
         step = step_words(StepNumber(None, result.step))
-    files = text(plural(len(result.files), "file"), f"{len(result.files):,} 个文件")
-    read = text(
-        f"{size(result.bytes_read)} read in {duration(result.taken_s)}",
-        f"用 {duration(result.taken_s)} 读了 {size(result.bytes_read)}",
-    )
-    kind = text(f"{result.kind} checkpoint", f"{result.kind} 检查点") if result.kind else ""
+    files = counted("{n:,} file", "{n:,} files", len(result.files))
+    read = text("{size} read in {taken_s}", size=size(result.bytes_read), taken_s=duration(result.taken_s))
+    kind = text("{kind} checkpoint", kind=result.kind) if result.kind else ""
     yield Answer(words, [Span(result.path, "code"), kind, step, files, read], tone)
     if result.files:
         yield _table(result)
@@ -37,22 +34,22 @@ def view(result: Verified) -> Iterator[Block]:
 def _answer(files: Sequence[CheckedFile]) -> tuple[str, Tone]:
     bad = [f for f in files if f.state not in TONES]
     if len(bad) == 1:
-        return text(
-            f"{bad[0].name} is not what was written: {_state(bad[0])}", f"{bad[0].name} 与写入时不符：{_state(bad[0])}"
-        ), "bad"
+        return text("{name} is not what was written: {state}", name=bad[0].name, state=_state(bad[0])), "bad"
     if bad:
-        kinds = text(", ", "、").join(f"{len(same):,} {_state(same[0])}" for same in group_by(bad, lambda f: f.state))
-        return text(
-            f"{len(bad):,} files are not what was written: {kinds}", f"{len(bad):,} 个文件与写入时不符：{kinds}"
-        ), "bad"
+        kinds = pgettext("list", ", ").join(
+            f"{len(same):,} {_state(same[0])}" for same in group_by(bad, lambda f: f.state)
+        )
+        return text("{count:,} files are not what was written: {kinds}", count=len(bad), kinds=kinds), "bad"
     if not any(f.state == "good" for f in files):
-        return text("nothing was verified: none of its files is known", "没有可校验的文件"), "warn"
-    return text("every byte is what was written", "每个字节都与写入时一致"), "good"
+        return text("nothing was verified: none of its files is known"), "warn"
+    return text("every byte is what was written"), "good"
+
+
+STATES = (later("damaged"), later("missing"), later("wrong size"), later("unreadable"))
 
 
 def _state(file: CheckedFile) -> str:
-    known = {"damaged": "损坏", "missing": "缺失", "wrong size": "大小不符", "unreadable": "无法读取"}
-    return text(file.state, known.get(file.state, file.state))
+    return text(file.state) if file.state in STATES else file.state
 
 
 def _table(result: Verified) -> Table:

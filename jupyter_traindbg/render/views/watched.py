@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import counted, text
 from ...model import StepNumber, Watched, WatchedEvent, WatchedRank, WatchedSeries
 from ...step_numbers import behind, step_title
 from ...step_parts import PARTS
@@ -14,7 +14,7 @@ from ..blocks import Answer, Bar, Block, Column, Curve, Inline, Items, Line, Par
 from ..columns import alike
 from ..common import DASH, clock, measured, step_columns, value
 from ..notations import durations, settings, shares, sizes, values
-from ..units import number, percent, plural, size, steady
+from ..units import number, percent, size, steady
 
 TONES: dict[str, Tone] = {
     "training": "good",
@@ -49,11 +49,11 @@ def view(result: Watched) -> Iterator[Block]:
 def _answer(result: Watched) -> Answer:
     failed = any(finding.severity == "critical" for finding in result.findings)
     tone = "bad" if failed else TONES.get(result.state, "plain")
-    ranks = text(plural(len(result.ranks), "rank"), f"{len(result.ranks):,} 个 rank")
+    ranks = counted("{n:,} rank", "{n:,} ranks", len(result.ranks))
     pace = ""
     if result.steps_per_s is not None:
         per_s = number(result.steps_per_s)
-        pace = text(f"{per_s} steps/s", f"每秒 {per_s} 步")
+        pace = text("{per_s} steps/s", per_s=per_s)
     step = step_title(StepNumber(result.step, result.optimizer_step))
     return Answer(result.words, [result.target, step, ranks, pace], tone)
 
@@ -104,7 +104,7 @@ def _setting(figure: float) -> str:
 
 
 def _split(by_name: dict[str, WatchedSeries]) -> Iterator[Block]:
-    there = [(part.en, by_name[part.field].middle) for part in PARTS if part.field in by_name]
+    there = [(part.name, by_name[part.field].middle) for part in PARTS if part.field in by_name]
     whole = sum(v for _, v in there if v > 0)
     if 0 < whole < math.inf:
         parts = [Part(label, max(0.0, v) / whole, percent(max(0.0, v) / whole)) for label, v in there]
@@ -122,12 +122,12 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
         if rank.problem:
             return Span(rank.problem, "warn")
         if rank.loss is not None and not math.isfinite(rank.loss):
-            return Span(text("loss is not finite", "loss 不是有限值"), "bad")
+            return Span(text("loss is not finite"), "bad")
         if steps := late.get(rank.rank):
-            return Span(text(f"{steps} steps behind", f"落后 {steps} 步"), "warn")
+            return Span(text("{steps} steps behind", steps=steps), "warn")
         if usual and rank.step_s is not None and len(result.ranks) > 1 and rank.step_s > usual * LATE:
             return Span(
-                text(f"{rank.step_s / usual:.1f} x the median step", f"为中位步时的 {rank.step_s / usual:.1f} 倍"),
+                text("{step_s:.1f} x the median step", step_s=rank.step_s / usual),
                 "warn",
             )
         return ""

@@ -27,7 +27,7 @@ def stack(*frames: str) -> tuple[Frame, ...]:
 
 def phase(*frames: str) -> str:
     found = phase_of(stack(*frames))
-    return found.en if found is not None else ""
+    return found.english if found is not None else ""
 
 
 @each("recorded", RECORDED)
@@ -35,7 +35,7 @@ def test_real_stacks(recorded: dict[str, Any]) -> None:
     frames = stack(*recorded["frames"])
     found = phase_of(frames)
     assert found is not None
-    assert (found.en, [bare(f.function) for f in telling(frames)]) == (recorded["phase"], recorded["telling"])
+    assert (found.english, [bare(f.function) for f in telling(frames)]) == (recorded["phase"], recorded["telling"])
 
 
 def test_real_stacks_of_every_kind_are_there() -> None:
@@ -104,9 +104,9 @@ def test_a_phase_is_told_by_what_the_functions_do(frames: list[str], expected: s
 def test_the_part_of_an_evaluation_is_told_too() -> None:
     evaluates = "lightning/pytorch/loops/evaluation_loop.py _EvaluationLoop.run"
     within = phases_of(stack("torch/utils/data/_utils/fetch.py fetch", evaluates, MAIN))
-    assert [p.en for p in within] == ["evaluating", "reading its data"]
+    assert [p.english for p in within] == ["evaluating", "reading its data"]
     saves = phases_of(stack("torch/serialization.py save", FORWARD, MAIN))
-    assert [p.en for p in saves] == ["saving a checkpoint"]
+    assert [p.english for p in saves] == ["saving a checkpoint"]
 
 
 def test_python_before_3_11_has_bare_names() -> None:
@@ -115,7 +115,7 @@ def test_python_before_3_11_has_bare_names() -> None:
             stack(*(f"{file} {bare(name)}" for file, _, name in (f.rpartition(" ") for f in recorded["frames"])))
         )
         assert found is not None
-        assert found.en == recorded["phase"], recorded["of"]
+        assert found.english == recorded["phase"], recorded["of"]
 
 
 def test_what_tells_are_the_librarys_frames_from_the_inside_out() -> None:

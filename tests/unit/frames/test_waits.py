@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import get_args
 
 from cases import each
@@ -10,7 +9,6 @@ from cases import each
 from jupyter_traindbg.frames import waits
 from jupyter_traindbg.frames.waits import in_dataloader_worker, waiting_for
 from jupyter_traindbg.model.waits import ENGLISH, WaitKind
-from jupyter_traindbg.words.waits import CHINESE
 
 LIB = "/usr/lib/python3.11"
 TORCH = "/venv/lib/python3.11/site-packages/torch"
@@ -134,7 +132,7 @@ def test_a_users_file_with_a_library_name_is_not_plumbing():
     assert told([("/home/ann/queue.py", 3, "get")]) is None
 
 
-def test_every_wait_has_words_of_its_own_in_both_languages():
+def test_every_wait_has_words_of_its_own():
     told = {(rule.kind, "" if rule.op == "{}" else rule.op) for rule in waits._RULES}
     told |= set(waits._ON_FILE.values()) | {(wait.kind, wait.op) for wait in waits._CALLS.values()}
     for call in ("read", "write"):
@@ -143,11 +141,3 @@ def test_every_wait_has_words_of_its_own_in_both_languages():
             told.add((wait.kind, wait.op))
     assert told <= ENGLISH.keys()
     assert {kind for kind, op in ENGLISH if not op} == set(get_args(WaitKind)), "an op that nobody knows has words, too"
-    assert CHINESE.keys() == ENGLISH.keys()
-    for key in ENGLISH:
-        assert holes(ENGLISH[key]) == holes(CHINESE[key]), key
-
-
-def holes(words):
-    """What is to be filled in: in the one wording, or in those with and without what is waited on."""
-    return [re.findall(r"{\w+}", one) for one in ((words,) if isinstance(words, str) else words)]

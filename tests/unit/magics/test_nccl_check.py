@@ -11,6 +11,7 @@ from flight_dumps import Recorder, write
 from jupyter_traindbg import cli
 from jupyter_traindbg.model import Finding, RankCollectives, rank_subjects
 from jupyter_traindbg.questions import collectives
+from jupyter_traindbg.questions.jobless import dumps
 
 WORLD = {"0": ("default_pg", range(4)), "1": ("mesh_tp", [0, 1]), "2": ("mesh_tp", [2, 3])}
 
@@ -52,13 +53,12 @@ def test_a_directory_without_dumps(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "has no flight-recorder dumps; dumps are the files that TORCH_FR_DUMP_TEMP_FILE" in capsys.readouterr().err
 
 
-def test_in_chinese(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_chinese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINDBG_LANG", "zh")
     directory = write(tmp_path / "fr", [(rank, r.dump()) for rank, r in four("nccl", stuck=True)])
-    assert cli.main(["nccl-check", str(directory), "--json"]) == 1
-    (finding,) = json.loads(capsys.readouterr().out)["findings"]
-    assert "没有发出默认进程组的 all_reduce #4" in finding["title"]
-    assert all(any("\u4e00" <= c <= "\u9fff" for c in line) for line in [*finding["evidence"], *finding["next_steps"]])
+    (finding,) = dumps.ask(str(directory), timeout=10).findings
+    assert "没有发出默认进程组的 all_reduce #4" in finding.title
+    assert all(any("\u4e00" <= c <= "\u9fff" for c in line) for line in [*finding.evidence, *finding.next_steps])
 
 
 # --- live: a rank at work ------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             values["waited_s"] = float(waited[1])
         elif (barrier := _BARRIER.search(line.text)) and barrier[3]:
             values["waited_s"] = int(barrier[3]) * 3600.0 + int(barrier[4]) * 60 + int(barrier[5])
-    words = text(f"{expected - joined} of {expected} are missing", f"{expected} 个中缺 {expected - joined} 个")
+    words = text("{expected} of {expected2} are missing", expected=expected - joined, expected2=expected)
     return [Fact("clients_joined", evidence.lines[at], values, words=words)]
 
 

@@ -123,8 +123,11 @@ def _compare(ranks: dict[int, _Counter], reporter: int | None) -> list[Fact]:
         "ahead_enqueued": str(most),
     }
     words = text(
-        f"rank {rank_list(behind)} has issued {least}, rank {rank_list(ahead)} {most}",
-        f"rank {rank_list(behind)} 提交到 {least}，rank {rank_list(ahead)} 提交到 {most}",
+        "rank {behind} has issued {least}, rank {ahead} {most}",
+        behind=rank_list(behind),
+        least=least,
+        ahead=rank_list(ahead),
+        most=most,
     )
     blamed = behind
     if (

@@ -45,5 +45,5 @@ def _fact(before: LogLine, waited: LogLine) -> list[Fact]:
     rank = before.rank if before.rank is not None else 0 if reporter else None
     silent = waited.time_s - before.time_s
     values: dict[str, float | str] = {"begun": begun[0], "silent_s": silent}
-    words = text(f'nothing for {silent:.0f} s after "{begun[0]}"', f"“{begun[0]}” 之后 {silent:.0f} 秒没有输出")
+    words = text('nothing for {silent:.0f} s after "{begun}"', silent=silent, begun=begun[0])
     return [Fact("last_at_work", before, values, rank, () if rank is None else (Subject("rank", rank),), words)]

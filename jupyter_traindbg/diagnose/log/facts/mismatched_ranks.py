@@ -70,6 +70,6 @@ def _fact(line: LogLine, sides: list[tuple[str, str, int | None]]) -> Fact:
             "ahead_rank": blamed[1],
             "ahead_number": str(high),
         }
-        words = text(f"rank {blamed[0]} is behind by {high - low}", f"rank {blamed[0]} 落后 {high - low} 个")
+        words = text("rank {blamed} is behind by {high}", blamed=blamed[0], high=high - low)
         blamed = blamed[:1]
     return Fact("ranks_mismatched", line, values, int(blamed[0]), tuple(Subject("rank", int(r)) for r in blamed), words)

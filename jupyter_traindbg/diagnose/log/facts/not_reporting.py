@@ -32,5 +32,5 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         return []
     listed = rank_list(missing)
     values: dict[str, float | str] = {"missing_rank": listed, "reporting_count": float(len(reporting))}
-    words = text(f"all but rank {listed} report that they waited", f"除 rank {listed} 外都报告了等待")
+    words = text("all but rank {listed} report that they waited", listed=listed)
     return [Fact("rank_not_reporting", at, values, missing[0], tuple(Subject("rank", r) for r in missing), words)]

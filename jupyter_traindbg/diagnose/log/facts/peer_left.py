@@ -38,7 +38,5 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     values: dict[str, float | str] = {"left_rank": listed, "lost_by": rank_list(lost)}
     if failed:
         values["launcher"] = "says nothing"
-    words = text(
-        f"rank {listed} reports no lost connection and no error", f"rank {listed} 既没有报告连接断开，也没有报错"
-    )
+    words = text("rank {listed} reports no lost connection and no error", listed=listed)
     return [Fact("peer_left", at, values, left[0], tuple(Subject("rank", r) for r in left), words)]

@@ -79,8 +79,11 @@ def _told(evidence: LogEvidence, stood: Mapping[int, LogError]) -> list[Fact]:
         "function": frames[odd].function,
     }
     words = text(
-        f"rank {values['odd_rank']} at {values['odd_place']}; rank {values['other_rank']} at {values['other_place']}",
-        f"rank {values['odd_rank']} 在 {values['odd_place']}；rank {values['other_rank']} 在 {values['other_place']}",
+        "rank {values} at {values2}; rank {values3} at {values4}",
+        values=values["odd_rank"],
+        values2=values["odd_place"],
+        values3=values["other_rank"],
+        values4=values["other_place"],
     )
     blamed = [r for place in (places if alike else [odd]) for r in places[place]]
     who = tuple(Subject("rank", r) for r in sorted(blamed))

@@ -39,8 +39,6 @@ def facts(evidence: LogEvidence) -> list[Fact]:
     if at is None or not stalled:
         return []
     named = rank_list(stalled)
-    words = text(
-        f"rank {named} did not submit what the others wait for", f"rank {named} 没有提交其他 rank 正在等待的操作"
-    )
+    words = text("rank {named} did not submit what the others wait for", named=named)
     values: dict[str, float | str] = {"stalled_ranks": named, "stalled_count": float(len(stalled))}
     return [Fact("ranks_not_submitting", at, values, None, rank_subjects(sorted(stalled)[:MOST_NAMED]), words)]

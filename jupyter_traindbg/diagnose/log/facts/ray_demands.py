@@ -108,10 +108,12 @@ def queued(evidence: LogEvidence) -> str:
 
 def _turn(demand: _Demand, in_use: str) -> str:
     return text(
-        f"Ray: {{{demand.words}}} is waited for, {demand.count} times, until what is in use is free ({in_use}). Tasks get their turn as "
-        "others end; actors keep what they have, so that actors that wait may never start: `%ray_workers` tells which of both it is",
-        f"Ray：{demand.count} 个 {{{demand.words}}} 的请求在等待已占用的资源（已用 {in_use}）。任务会随其他任务结束而轮到；"
-        "actor 不会释放资源，等待中的 actor 可能永远不会启动：用 `%ray_workers` 查看是哪一种",
+        "Ray: {{{words}}} is waited for, {count} times, until what is in use is free ({in_use}). Tasks "
+        "get their turn as others end; actors keep what they have, so that actors that wait may never "
+        "start: `%ray_workers` tells which of both it is",
+        words=demand.words,
+        count=demand.count,
+        in_use=in_use,
     )
 
 
@@ -195,16 +197,16 @@ def _fact(tables: Sequence[_Table], demand: _Demand) -> Fact:
     if stands := _stands(tables, demand):
         values["standing_s"] = stands
     in_use = _in_use(tables[-1], demand)
-    return Fact(
-        "demands_unmet", demand.line, values, words=text(f"in use: {in_use}", f"已用：{in_use}") if in_use else ""
-    )
+    return Fact("demands_unmet", demand.line, values, words=text("in use: {in_use}", in_use=in_use) if in_use else "")
 
 
 def _in_use(table: _Table, demand: _Demand) -> str:
     """``"8 of 8 CPU"`` of what the demand asks for."""
     rows = ((name, *table.used[name]) for name in demand.each if name in table.used)
     figures = ((name, _figure(name, used), _figure(name, there)) for name, used, there in rows)
-    return ", ".join(text(f"{used} of {there} {name}", f"{used}/{there} {name}") for name, used, there in figures)
+    return ", ".join(
+        text("{used} of {there} {name}", used=used, there=there, name=name) for name, used, there in figures
+    )
 
 
 def _figure(resource: str, amount: float) -> str:

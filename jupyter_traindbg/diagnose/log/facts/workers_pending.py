@@ -77,5 +77,5 @@ def _demanded(evidence: LogEvidence) -> Fact | None:
     values: dict[str, float | str] = {"demanded_count": float(sum(groups.values())), "demanded_list": listed}
     if available is not None:
         values["available_count"] = available
-    words = text(f"in all {sum(groups.values())} GPUs", f"合计 {sum(groups.values())} 块 GPU")
+    words = text("in all {count} GPUs", count=sum(groups.values()))
     return Fact("gpus_demanded", at, values, words=words)

@@ -1,0 +1,143 @@
+"""Bring the catalogues of locale/ up to date with what the code says, and compile them. --check only says what is not as it should be.
+
+A message that is new waits for its translation with an empty ``msgstr``; one that no code says any more is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import read_po, write_po
+
+REPO = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPO))
+
+from hatch_build import LOCALE, compile_catalogues  # noqa: E402 - of this checkout
+from jupyter_traindbg.model.waits import ENGLISH  # noqa: E402 - of this checkout, installed or not
+
+PACKAGE = REPO / "jupyter_traindbg"
+CALLS = {"text": 1, "later": 1, "counted": 2, "later_counted": 2, "pgettext": 2}
+"""The functions of language.py that say a message, and how many of their arguments are it (and its context)."""
+HEAD = """\
+# What traindbg says, in {name}. scripts/messages.py puts the messages here; their translations are written here.
+msgid ""
+msgstr ""
+"Language: {language}\\n"
+"Plural-Forms: {plural}\\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=utf-8\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message, its singular first where it has a plural, and the names of what is filled in; None where that is known later."""
+
+    file: str
+    line: int
+    words: tuple[str, ...]
+    context: str | None
+    values: frozenset[str] | None
+
+    @property
+    def id(self) -> str | tuple[str, ...]:
+        return self.words if len(self.words) > 1 else self.words[0]
+
+
+def said() -> Iterator[Said]:
+    """All that the code says, in the order of the files."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        file, tree = str(path.relative_to(REPO)), ast.parse(path.read_text(encoding="utf-8"))
+        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+        for call in sorted(calls, key=lambda n: (n.lineno, n.col_offset)):
+            name = call.func.id if isinstance(call.func, ast.Name) else ""
+            words = _literals(call, CALLS.get(name, 0))
+            if words and name == "pgettext":
+                yield Said(file, call.lineno, words[1:], words[0], _values(call, name))
+            elif words:
+                yield Said(file, call.lineno, words, None, _values(call, name))
+    yield from _waits()
+
+
+def _literals(call: ast.Call, count: int) -> tuple[str, ...]:
+    """Nothing where the words are not here, but come from another one's `later`."""
+    words = [a.value for a in call.args[:count] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return tuple(words) if len(words) == count else ()
+
+
+def _values(call: ast.Call, name: str) -> frozenset[str] | None:
+    names = [keyword.arg for keyword in call.keywords]
+    if name.startswith("later") or None in names:
+        return None
+    return frozenset([n for n in names if n is not None] + ["n"] * (name == "counted"))
+
+
+def _waits() -> Iterator[Said]:
+    """The words for waits, which lie where nothing of ours may be imported."""
+    for (kind, _), words in ENGLISH.items():
+        for one in [words] if isinstance(words, str) else words:
+            if one.replace("{on}", ""):
+                context = "a thread" if kind == "idle" else "a wait"
+                yield Said("jupyter_traindbg/model/waits.py", 0, (one,), context, frozenset(("op", "on")))
+
+
+def updated(path: Path) -> Catalog:
+    """The catalogue at `path`, with what is said now and nothing else; translations are kept."""
+    with path.open("rb") as f:
+        known = read_po(f)
+    new = Catalog(locale=path.parents[1].name)
+    for one in sorted(said(), key=lambda one: one.file):
+        old = known.get(one.id, one.context)
+        new.add(one.id, old.string if old is not None else None, locations=[(one.file, 0)], context=one.context)
+    return new
+
+
+def written(catalogue: Catalog) -> bytes:
+    """As the file has it: each message below the files that say it."""
+    buffer = io.BytesIO()
+    write_po(buffer, catalogue, width=140, omit_header=True, include_lineno=False)
+    name = catalogue.locale.get_display_name("en") if catalogue.locale else ""
+    head = HEAD.format(name=name, language=catalogue.locale_identifier, plural=catalogue.plural_forms)
+    return head.encode() + buffer.getvalue()
+
+
+def untranslated(catalogue: Catalog) -> list[str]:
+    """The messages that are not."""
+    return [
+        str(m.id) for m in catalogue if m.id and not (m.string if isinstance(m.string, str) else any(m.string or ()))
+    ]
+
+
+def main(*, check: bool) -> int:
+    """Exit status 1: there is something to do, by this program or by a person."""
+    left = False
+    for path in sorted(LOCALE.glob("*/LC_MESSAGES/*.po")):
+        catalogue, name = updated(path), path.relative_to(REPO)
+        for message in untranslated(catalogue):
+            print(f"{name}: no translation of {message!r}")
+            left = True
+        content = written(catalogue)
+        if content != path.read_bytes():
+            print(f"{name} {'is stale; run scripts/messages.py' if check else 'written'}")
+            if check:
+                left = True
+            else:
+                path.write_bytes(content)
+    if not check:
+        compile_catalogues()
+    return int(left)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    sys.exit(main(check=parser.parse_args().check))

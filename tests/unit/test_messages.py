@@ -1,0 +1,125 @@
+"""What is said has a translation, of what is said now; and both fill in what they are given."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import read_po
+from support import REPO
+
+from jupyter_traindbg import cli, language
+from jupyter_traindbg.language import counted, either, later, later_counted, pgettext, speaking, text
+from jupyter_traindbg.tasks import Task, each
+
+CATALOGUES = sorted((REPO / "jupyter_traindbg" / "locale").glob("*/LC_MESSAGES/*.po"))
+IDEOGRAPHS = re.compile("[\u3400-\u9fff]")
+MAY_HAVE_THEM = {"diagnose/log/facts/data_stage.py"}
+"""What people write into logs in Chinese is searched for there."""
+
+
+@pytest.fixture(scope="module")
+def messages() -> dict[str, Any]:
+    return runpy.run_path(str(REPO / "scripts" / "messages.py"))
+
+
+def test_each_message_has_its_translation_and_no_other_is_kept(messages: dict[str, Any]) -> None:
+    assert [path.parts[-3] for path in CATALOGUES] == ["zh"]
+    for path in CATALOGUES:
+        catalogue: Catalog = messages["updated"](path)
+        assert messages["untranslated"](catalogue) == []
+        assert messages["written"](catalogue) == path.read_bytes(), "run scripts/messages.py"
+
+
+def test_both_languages_have_places_for_what_is_filled_in_and_for_nothing_else(messages: dict[str, Any]) -> None:
+    (path,) = CATALOGUES
+    with path.open("rb") as f:
+        catalogue = read_po(f)
+    wrong = []
+    for one in messages["said"]():
+        found = catalogue.get(one.id, one.context)
+        assert found is not None
+        translated = [found.string] if isinstance(found.string, str) else list(found.string)
+        english, other = (frozenset().union(*map(places, words)) for words in (one.words, translated))
+        given = english if one.values is None else one.values
+        if not english | other and not given:
+            continue
+        if (english | other) - given or (one.values is not None and given - english - other - {"n", "op", "on"}):
+            wrong.append((one.file, one.line, one.words, translated))
+    assert wrong == []
+
+
+def places(words: str) -> frozenset[str]:
+    return frozenset(
+        re.split(r"[.\[]", name)[0] for _, name, _, _ in string.Formatter().parse(words) if name is not None
+    )
+
+
+def test_a_message_stands_where_it_is_said(messages: dict[str, Any]) -> None:
+    """Else nobody could find it: ``text(f"...")`` would be translated never."""
+    for path in sorted((REPO / "jupyter_traindbg").rglob("*.py")):
+        if "agent" in path.parts:
+            continue
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in messages["CALLS"]:
+                assert not any(isinstance(part, ast.JoinedStr) for part in call.args), (path, call.lineno)
+
+
+def test_no_other_language_is_in_the_code() -> None:
+    package = REPO / "jupyter_traindbg"
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if IDEOGRAPHS.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == MAY_HAVE_THEM
+
+
+def test_words_in_the_readers_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINDBG_LANG", "zh_CN.UTF-8")
+    assert text("no rank") == "没有 rank"
+    assert text("rank {rank} holds {what}", rank=3, what="1 GiB") == "rank 3 占用 1 GiB"
+    assert [counted("{n:,} file", "{n:,} files", n) for n in (1, 2000)] == ["1 个文件", "2,000 个文件"]
+    assert pgettext("unit", "h") == "小时"
+    assert text("nobody has translated {this}", this="{that}") == "nobody has translated {that}"
+    assert either("data", "数据") == "数据"
+    assert counted(*later_counted("{n:,} row", "{n:,} rows"), 2) == "2 行"
+    assert text(later("frozen")) == "冻结"
+    monkeypatch.setenv("TRAINDBG_LANG", "de")
+    assert text("no rank") == "no rank"
+    assert [counted("{n:,} file", "{n:,} files", n) for n in (1, 2000)] == ["1 file", "2,000 files"]
+
+
+def test_without_its_catalogue_a_language_is_english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(language, "LOCALE", tmp_path)
+    language._catalogue.cache_clear()
+    try:
+        with speaking("zh"):
+            assert text("no rank") == "no rank"
+    finally:
+        language._catalogue.cache_clear()
+
+
+def test_a_thread_speaks_the_language_of_whoever_started_it() -> None:
+    with speaking("zh"):
+        task = Task(lambda: text("no rank"), "words")
+        answers = each(["a", "b"], lambda _: text("no rank"), 5.0)
+    assert task.result(float("inf")) == "没有 rank"
+    assert [words for _, words in answers] == ["没有 rank"] * 2
+
+
+def test_what_programs_read_is_english(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.log").write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    monkeypatch.setenv("TRAINDBG_LANG", "zh")
+    cli.main(["diagnose", str(tmp_path / "job.log"), "--json"])
+    assert not IDEOGRAPHS.search(capsys.readouterr().out)
+    cli.main(["diagnose", str(tmp_path / "job.log")])
+    assert IDEOGRAPHS.search(capsys.readouterr().out)
