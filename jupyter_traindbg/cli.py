@@ -20,7 +20,7 @@ from . import commands
 from ._version import __version__
 from .errors import TraindbgError, UsageError
 from .job import Job, attach, connect
-from .language import speaking
+from .language import speaking, text
 from .magics import base
 from .magics.parser import Parser
 from .model import Result
@@ -136,7 +136,9 @@ def _parser(words: Sequence[str]) -> Parser:
     if not first.startswith("-") and len(asked) == len(names):
         near = difflib.get_close_matches(first, map(_spelt, names), 1)
         step = f"did you mean `traindbg {near[0]}`? " if near else ""
-        raise UsageError(f"there is no verb {first!r}", f"{step}`traindbg --help` shows all")
+        raise UsageError(
+            text("there is no verb {first!r}", first=first), text("{step}`traindbg --help` shows all", step=step)
+        )
     for name in asked:
         summary = (base.load(name).__doc__ or "").strip()
         sub = base.complete_parser(verbs.add_parser(_spelt(name), help=summary), name)

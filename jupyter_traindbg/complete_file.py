@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 
 from .errors import UsageError
+from .language import text
 
 __all__ = ["completed"]
 
@@ -22,13 +23,19 @@ def completed(path: str) -> Iterator[tuple[str, str]]:
     try:
         handle, partial = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
     except OSError as e:
-        raise UsageError(f"{folder} cannot be written to: {e.strerror}", "name a directory that exists") from e
+        raise UsageError(
+            text("{folder} cannot be written to: {why}", folder=folder, why=e.strerror),
+            text("name a directory that exists"),
+        ) from e
     os.close(handle)
     try:
         yield partial, where
         _settle(partial, where)
     except OSError as e:
-        raise UsageError(f"{where} cannot be written: {e.strerror}", "make room, or name another place") from e
+        raise UsageError(
+            text("{where} cannot be written: {why}", where=where, why=e.strerror),
+            text("make room, or name another place"),
+        ) from e
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)  # it has another name where all went well

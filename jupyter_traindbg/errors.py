@@ -23,7 +23,8 @@
     ├── BadLog                  a log that is not there, may not be read, or is no text
     └── UnsafeCheckpoint        a checkpoint whose pickle would run code if it were loaded
 
-Every class carries ``next_step``: what the person can do now. ``str(error)`` is one line, cause first.
+Every class carries ``next_step``: what the person can do now. ``str(error)`` is one line, cause first. Both are said by `language.text`
+where the error is raised, in the language of whoever asked; what a class says where nothing else was given is kept by `language.later`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import shlex
 from collections.abc import Mapping
 
 from . import commands
-from .model.target import FORMS
+from .language import language, later, speaking, text
 
 __all__ = [
     "ActionRefused",
@@ -59,6 +60,10 @@ __all__ = [
     "UsageError",
 ]
 
+FORMS = later(
+    "a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, the path of an agent's socket, or self"
+)
+"""What names a target (`model.target` has the grammar): for help, and for errors."""
 MOST_CHOICES = 4
 """Candidates that are named in one line."""
 SHORT = 48
@@ -68,14 +73,23 @@ SHORT = 48
 class TraindbgError(Exception):
     """Base of all errors here: what happened (``cause``) and what to do (``next_step``)."""
 
-    default_next_step = "`%targets` shows what can be attached to"
+    default_next_step = later("`%targets` shows what can be attached to")
     asked_about: str | None = None
     """The target that the commands in the text have to name; None where they mean the right job by themselves."""
 
     def __init__(self, cause: str, next_step: str | None = None) -> None:
         self.cause = cause
-        self.next_step = self.default_next_step if next_step is None else next_step
+        self.by_default = next_step is None
+        """Whether the next step is the one that all errors of this class have."""
+        self.next_step = self.default() if next_step is None else next_step
+        self.language = language()
+        """The one that both are in, wherever they are read: in another thread, or in another process."""
         super().__init__(cause)
+
+    @classmethod
+    def default(cls) -> str:
+        """The next step where no other is given, in the reader's language."""
+        return text(cls.default_next_step)
 
     def parts(self) -> tuple[str, str]:
         """The cause and the next step as they are to be read here: commands as they are typed here, nothing unprintable."""
@@ -83,7 +97,8 @@ class TraindbgError(Exception):
             return _printable(commands.spelled(self.cause)), _printable(commands.spelled(self.next_step))
 
     def __str__(self) -> str:
-        return "; ".join(part for part in self.parts() if part)
+        with speaking(self.language):
+            return text("; ").join(part for part in self.parts() if part)
 
 
 def _cut(words: str) -> str:
@@ -102,25 +117,29 @@ def _shown(character: str) -> str:
 class UsageError(TraindbgError):
     """The arguments are off; nothing was done."""
 
-    default_next_step = "`traindbg --help` shows what there is"
+    default_next_step = later("`traindbg --help` shows what there is")
 
 
 class UnknownTarget(UsageError):
     """The text names no target."""
 
-    default_next_step = f"`%targets` shows what there is; a target is {FORMS}"
+    default_next_step = later("`%targets` shows what there is; a target is {forms}")
+
+    @classmethod
+    def default(cls) -> str:
+        return text(cls.default_next_step, forms=text(FORMS))
 
 
 class NoTarget(TraindbgError):
     """There is no training process to attach to."""
 
-    default_next_step = "start the job, or name a pid; `traindbg targets` lists what is seen"
+    default_next_step = later("start the job, or name a pid; `traindbg targets` lists what is seen")
 
 
 class AmbiguousTarget(TraindbgError):
     """More than one candidate, and none was named. Where the `candidates` are given, the next step is the same command for each of them."""
 
-    default_next_step = "name one of them"
+    default_next_step = later("name one of them")
     asked: tuple[str, str] | None = None
     """The verb and the words that were typed after it; None where no command was."""
 
@@ -155,7 +174,11 @@ class AmbiguousTarget(TraindbgError):
         runs = [f" ({_printable(_cut(words))})" if words else "" for words in self.candidates.values()]
         shown = [f"`{one}`{words}" if self.asked else one + words for one, words in zip(choices, runs, strict=True)]
         more = len(choices) - MOST_CHOICES
-        return cause, f"{step}: {', '.join(shown[:MOST_CHOICES])}" + (f", and {more} more" if more > 0 else "")
+        with speaking(self.language):
+            named = text(", ").join(shown[:MOST_CHOICES])
+            if more > 0:
+                return cause, text("{step}: {choices}, and {more} more", step=step, choices=named, more=more)
+            return cause, text("{step}: {choices}", step=step, choices=named)
 
 
 class TargetGone(TraindbgError):
@@ -164,18 +187,18 @@ class TargetGone(TraindbgError):
     @classmethod
     def job_closed(cls, name: str) -> TargetGone:
         """Of a job that has been closed here."""
-        return cls(f"this job ({name}) is closed", "attach to it again")
+        return cls(text("this job ({name}) is closed", name=name), text("attach to it again"))
 
     @classmethod
     def line_closed(cls, pid: int) -> TargetGone:
         """Of a line to a process that has been closed here, by another thread maybe."""
-        return cls(f"the line to process {pid} has been closed", "attach to it again")
+        return cls(text("the line to process {pid} has been closed", pid=pid), text("attach to it again"))
 
 
 class CannotAttach(TraindbgError):
     """The process runs but there is no way in."""
 
-    default_next_step = "start it prepared: `TRAINDBG=1 python train.py`, or call `traindbg.serve()` in it"
+    default_next_step = later("start it prepared: `TRAINDBG=1 python train.py`, or call `traindbg.serve()` in it")
 
 
 class NotPermitted(CannotAttach):
@@ -185,7 +208,7 @@ class NotPermitted(CannotAttach):
 class NoSafeThread(CannotAttach):
     """No thread was parked in a system call where a call into the loader is harmless."""
 
-    default_next_step = "try again in a moment; `%stacks` works from outside meanwhile"
+    default_next_step = later("try again in a moment; `%stacks` works from outside meanwhile")
 
 
 class MissingPiece(CannotAttach):
@@ -195,19 +218,21 @@ class MissingPiece(CannotAttach):
 class RayVersion(CannotAttach):
     """The Ray cluster runs another version of Ray or Python than this process, so nothing of ours can run on its nodes."""
 
-    default_next_step = "use the cluster's versions; `traindbg ray-workers --tier 0` works with any"
+    default_next_step = later("use the cluster's versions; `traindbg ray-workers --tier 0` works with any")
 
 
 class GilHeld(TraindbgError):
     """C code holds the GIL, so no Python can run inside; evidence from outside still works."""
 
-    default_next_step = "`traindbg stacks` shows from outside who holds it; the agent answers once it is released"
+    default_next_step = later(
+        "`traindbg stacks` shows from outside who holds it; the agent answers once it is released"
+    )
 
 
 class DeadlineExceeded(TraindbgError):
     """The answer did not come in time."""
 
-    default_next_step = "give a longer --timeout, or look from outside with `traindbg stacks`"
+    default_next_step = later("give a longer --timeout, or look from outside with `traindbg stacks`")
 
 
 class AgentRefused(TraindbgError):
@@ -217,7 +242,9 @@ class AgentRefused(TraindbgError):
 class ActionRefused(TraindbgError):
     """What was asked for does not make sense, or cannot be done on all ranks together; nothing was changed."""
 
-    default_next_step = "nothing was changed; `traindbg lr TARGET` and `traindbg steps TARGET` show how things are"
+    default_next_step = later(
+        "nothing was changed; `traindbg lr TARGET` and `traindbg steps TARGET` show how things are"
+    )
 
 
 class StepOver(ActionRefused):
@@ -227,34 +254,42 @@ class StepOver(ActionRefused):
 class ProbeFailed(TraindbgError):
     """A probe raised inside the training process; the process itself goes on."""
 
-    default_next_step = "the training is not affected; please report this text"
+    default_next_step = later("the training is not affected; please report this text")
 
 
 class BadDump(TraindbgError):
     """What was to be read is no dump of torch's flight recorder, is damaged, or its pickle names what would run code."""
 
-    default_next_step = "dumps are the files that TORCH_FR_DUMP_TEMP_FILE names (TORCH_NCCL_DEBUG_INFO_TEMP_FILE in older torch), one each"
+    default_next_step = later(
+        "dumps are the files that TORCH_FR_DUMP_TEMP_FILE names (TORCH_NCCL_DEBUG_INFO_TEMP_FILE in older torch), one each"
+    )
 
 
 class BadConfig(TraindbgError):
     """A configuration file that cannot be read, or is not of the form that its name says; the cause names the file and the line."""
 
-    default_next_step = "mend it there; YAML, JSON, TOML, shell scripts and command lines are read, nothing is executed"
+    default_next_step = later(
+        "mend it there; YAML, JSON, TOML, shell scripts and command lines are read, nothing is executed"
+    )
 
 
 class BadCheckpoint(TraindbgError):
     """What was to be read is no checkpoint, is cut off or damaged, or has a form that we do not read."""
 
-    default_next_step = "use another checkpoint; `traindbg checkpoint --inspect PATH` shows what can be read of one"
+    default_next_step = later(
+        "use another checkpoint; `traindbg checkpoint --inspect PATH` shows what can be read of one"
+    )
 
 
 class BadLog(TraindbgError):
     """What was to be diagnosed as a log is not there, is empty, may not be read, or is no text."""
 
-    default_next_step = "give a log, `-` for standard input, a directory of logs, or a pattern such as 'logs/rank*.log'"
+    default_next_step = later(
+        "give a log, `-` for standard input, a directory of logs, or a pattern such as 'logs/rank*.log'"
+    )
 
 
 class UnsafeCheckpoint(TraindbgError):
     """The pickle in a checkpoint names what has no place in one. It was refused; nothing of it was executed."""
 
-    default_next_step = "do not load this file with `weights_only=False`; find out where it came from"
+    default_next_step = later("do not load this file with `weights_only=False`; find out where it came from")

@@ -7,6 +7,7 @@ from typing import Any
 
 from .frames.waits import waiting_for
 from .frames.whose import frames_of
+from .language import later
 from .model import (
     Child,
     FirstNonFinite,
@@ -166,7 +167,12 @@ def _group(raw: Mapping[str, Any]) -> OptimizerGroup:
     )
 
 
-NAMES = {"lr": "learning rate", "weight_decay": "weight decay", "clip_norm": "gradient clipping", None: "everything"}
+NAMES = {
+    "lr": later("learning rate"),
+    "weight_decay": later("weight decay"),
+    "clip_norm": later("gradient clipping"),
+    None: later("everything"),
+}
 """The settings that can be changed; None is all of them."""
 
 BECAME = {

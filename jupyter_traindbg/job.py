@@ -13,6 +13,7 @@ from . import questions
 from .attach import only_candidate, parsed, resolve
 from .attach.base import ANSWERING_S, LEAVE_S, Link, Part, ask_all, ask_each, identified, introduce
 from .errors import NotPermitted, ProbeFailed, TargetGone
+from .language import text
 from .model import (
     Attached,
     Changed,
@@ -280,7 +281,8 @@ class Job(Tunable, Watchable):
         models: list[Any] = next((answer["models"] for answer in answers if answer["models"]), [])
         if not models:
             raise ProbeFailed(
-                f"there is nothing to compare with: {answers[0]['note']}", "name another job, or a checkpoint"
+                text("there is nothing to compare with: {note}", note=answers[0]["note"]),
+                text("name another job, or a checkpoint"),
             )
         found = [checkpoints.compare(path, m["keys"], right_name=f"{m['class']} of {self.name}") for m in models]
         return max(found, key=lambda compared: compared.same)

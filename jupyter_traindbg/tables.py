@@ -6,6 +6,7 @@ import json
 from typing import Any, get_args, get_origin
 
 from .errors import MissingPiece
+from .language import text
 from .model import Result, as_records
 
 __all__ = ["arrow", "frame"]
@@ -18,7 +19,7 @@ def arrow(result: Result) -> Any:
     try:
         import pyarrow as pa
     except ImportError as e:
-        raise MissingPiece("a table needs pyarrow", INSTALL) from e
+        raise MissingPiece(text("a table needs pyarrow"), INSTALL) from e
     made = as_records(result)
     columns = {name: pa.array(values, _type(pa, made.kinds[name])) for name, values in made.columns.items()}
     return pa.table(columns, metadata={"traindbg": json.dumps(made.about)})
@@ -29,7 +30,7 @@ def frame(result: Result) -> Any:
     try:
         import pandas as pd
     except ImportError as e:
-        raise MissingPiece("a data frame needs pandas", INSTALL) from e
+        raise MissingPiece(text("a data frame needs pandas"), INSTALL) from e
     table = arrow(result)
     made = table.to_pandas(types_mapper=pd.ArrowDtype)
     made.attrs.update(json.loads(table.schema.metadata[b"traindbg"]))

@@ -15,6 +15,7 @@ from contextvars import copy_context
 from typing import Generic, TypeVar
 
 from .errors import DeadlineExceeded, TraindbgError
+from .language import text
 from .verbose import milliseconds
 
 __all__ = ["Task", "each"]
@@ -69,7 +70,7 @@ class Task(Generic[T]):
     def result(self, ends: float) -> T:
         """What it returned or raised. Raises `DeadlineExceeded` where it is not done by `ends`."""
         if not self.wait(ends):
-            raise DeadlineExceeded(f"{self._name} took too long")
+            raise DeadlineExceeded(text("{name} took too long", name=self._name))
         if self._error is not None:
             raise self._error
         return self._answer[0]
@@ -98,7 +99,7 @@ def each(
     finally:  # also where somebody interrupts it
         asking.waiting.clear()
         log.debug("%d of %d are done, after %s", asking.through, len(items), milliseconds(began))
-    late = DeadlineExceeded(f"no answer came in {deadline_s:.3g} s")
+    late = DeadlineExceeded(text("no answer came in {deadline_s:.3g} s", deadline_s=deadline_s))
     return [(item, asking.answer(n, late)) for n, item in enumerate(items)]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import evidence
 from .errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, ProbeFailed, TargetGone, UsageError
+from .language import text
 from .model import Exported, NewSteps, Picture, Rank, RankSteps
 from .questions import Askable
 from .questions.base import Ranks
@@ -153,7 +154,10 @@ class Watchable(Askable, Ranks, ABC):
             return pictures.of_feed(of, feed)
         asked: Any = {"grads": self.grads, "memory": self.memory, "collectives": self.collectives}.get(of)
         if asked is None:
-            raise UsageError(f"there is no picture of {of!r}", f"there are {', '.join(pictures.OF_JOBS)}")
+            raise UsageError(
+                text("there is no picture of {of!r}", of=of),
+                text("there are {OF_JOBS}", OF_JOBS=", ".join(pictures.OF_JOBS)),
+            )
         return pictures.of_result(asked(timeout=timeout))
 
     def first_round(self, feed: Feed, timeout: float, *, few_steps: bool = True) -> None:

@@ -17,8 +17,9 @@ from typing import Any
 from ..agent.agreed import ABORT, COMMIT
 from ..attach.base import Link, ask_each, identified, whole_job
 from ..errors import ActionRefused, StepOver, TraindbgError
+from ..language import text
 from ..outside import procfs
-from ..words.ranks import ranks_in_english
+from ..words.ranks import ranks_words
 from .ballot import Ballot, open_ballot
 from .matching import Pace, Unmatched, margin, numbered_alike, offsets
 
@@ -106,8 +107,8 @@ def agree(
             if time.monotonic() > ends:
                 break
     raise ActionRefused(
-        f"the ranks step too fast to agree on one step: {attempt + 1} attempts came too late",
-        "nothing was changed on any rank; try again with a longer --timeout",
+        text("the ranks step too fast to agree on one step: {attempts} attempts came too late", attempts=attempt + 1),
+        text("nothing was changed on any rank; try again with a longer --timeout"),
     )
 
 
@@ -137,8 +138,10 @@ class _Round:
         paces, shift = _matched(self._links, self._ends)
         if self._by_number and not numbered_alike(paces, shift):
             raise ActionRefused(
-                "the ranks number their optimizers differently, since their agents came in the middle of an iteration",
-                "nothing was changed on any rank; detach and attach again, or change all optimizers together",
+                text(
+                    "the ranks number their optimizers differently, since their agents came in the middle of an iteration"
+                ),
+                text("nothing was changed on any rank; detach and attach again, or change all optimizers together"),
             )
         latest = max(pace.step - by for pace, by in zip(paces, shift, strict=True))
         target = latest + margin(paces, prepare_s, attempt)
@@ -189,7 +192,7 @@ class _Round:
         if isinstance(answer, TraindbgError):
             return RankOutcome(link.rank, link.pid, prepared, after, False, None, None, str(answer))
         # All had prepared and the decision stands, so this is a rank that cannot read it.
-        problem = "it did not find the decision, and did nothing" if answer["aborted"] else ""
+        problem = text("it did not find the decision, and did nothing") if answer["aborted"] else ""
         return RankOutcome(
             link.rank, link.pid, prepared, after, answer["done"], answer["at_step"], answer["value"], problem
         )
@@ -216,9 +219,16 @@ def require_all(links: list[Link], timeout: float) -> None:
     there, missing = sorted({link.rank for link in links}), missing_ranks(links)
     if missing:
         raise ActionRefused(
-            f"this is only {ranks_in_english(there)} of {len(there) + len(missing)}: {ranks_in_english(missing)} would not change, "
-            "and they would drift apart",
-            f"nothing was changed; name the whole job, {whole_job(links)}, so that all ranks change at the same step",
+            text(
+                "this is only {there} of {count}: {missing} would not change, and they would drift apart",
+                there=ranks_words(there),
+                count=len(there) + len(missing),
+                missing=ranks_words(missing),
+            ),
+            text(
+                "nothing was changed; name the whole job, {job}, so that all ranks change at the same step",
+                job=whole_job(links),
+            ),
         )
 
 
@@ -233,12 +243,12 @@ def _cannot_take_part(link: Link, error: TraindbgError) -> ActionRefused:
     if link.here:
         process = procfs.stat(link.pid)
         if process is None or process.state in GONE_STATES:
-            why = "it has ended"
+            why = text("it has ended")
         elif process.state in STOPPED_STATES:
-            why = "it is stopped (SIGSTOP, or a debugger holds it)"
+            why = text("it is stopped (SIGSTOP, or a debugger holds it)")
     return ActionRefused(
-        f"rank {link.rank} (pid {link.pid}) cannot take part: {why}",
-        "nothing was changed on any rank; `traindbg stacks` shows from outside what that rank is doing",
+        text("rank {rank} (pid {pid}) cannot take part: {why}", rank=link.rank, pid=link.pid, why=why),
+        text("nothing was changed on any rank; `traindbg stacks` shows from outside what that rank is doing"),
     )
 
 
@@ -252,8 +262,8 @@ def _matched(links: list[Link], ends: float) -> tuple[list[Pace], list[int]]:
         except Unmatched as e:
             if time.monotonic() + pause > look_until:
                 raise ActionRefused(
-                    f"the ranks cannot agree on one step: {e}",
-                    "nothing was changed on any rank; where steps are long, give a --timeout of several steps",
+                    text("the ranks cannot agree on one step: {why}", why=e),
+                    text("nothing was changed on any rank; where steps are long, give a --timeout of several steps"),
                 ) from None
         time.sleep(pause)
     raise AssertionError("unreachable")

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from ..agent.agreed import IN_STORE, decide
 from ..attach.base import Link, ask_each
 from ..errors import ActionRefused, DeadlineExceeded, TraindbgError
+from ..language import text
 
 __all__ = ["Ballot", "open_ballot"]
 
@@ -23,8 +24,6 @@ LOOK_AGAIN_S = 0.02
 CAST_S = 3.0
 CLAIM_S = 20.0
 """What a claim may last beyond our own deadline: it ends by itself where this process is killed."""
-NOTHING_DONE = "nothing was changed on any rank"
-BUSY = "another client is changing this job at the moment"
 
 
 class Ballot(Protocol):
@@ -54,9 +53,7 @@ def open_ballot(links: Sequence[Link], inside: str, ends: float) -> Ballot:
         try:
             return _StoreBallot(links, ends)
         except ActionRefused as why:
-            raise ActionRefused(
-                f"{apart.cause}, and {why.cause}", f"{NOTHING_DONE}; ranks in containers need a common /tmp"
-            ) from None
+            raise ActionRefused(text("{one}, and {other}", one=apart.cause, other=why.cause), apart.next_step) from None
 
 
 class _Unshared(ActionRefused):
@@ -113,7 +110,7 @@ class _FileBallot:
                 return
             except BlockingIOError:
                 if time.monotonic() > ends:
-                    raise ActionRefused(BUSY, "try again") from None
+                    raise _busy() from None
                 time.sleep(LOOK_AGAIN_S)
 
 
@@ -126,9 +123,18 @@ def _open_directory(link: Link, inside: str) -> int:
 
 def _unshared(link: Link, inside: str) -> _Unshared:
     return _Unshared(
-        f"rank {link.rank} (pid {link.pid}) does not see {inside}, where the ranks would agree: they do not share a file system",
-        f"{NOTHING_DONE}; ranks in containers need a common /tmp",
+        text(
+            "rank {rank} (pid {pid}) does not see {inside}, where the ranks would agree: they do not share a file system",
+            rank=link.rank,
+            pid=link.pid,
+            inside=inside,
+        ),
+        text("nothing was changed on any rank; ranks in containers need a common /tmp"),
     )
+
+
+def _busy() -> ActionRefused:
+    return ActionRefused(text("another client is changing this job at the moment"), text("try again"))
 
 
 class _StoreBallot:
@@ -163,9 +169,10 @@ class _StoreBallot:
             try:
                 return self._cast(link, self._key, wish)
             except TraindbgError as e:
-                problems.append(f"rank {link.rank}: {e.cause}")
+                problems.append(text("rank {rank}: {cause}", rank=link.rank, cause=e.cause))
         raise DeadlineExceeded(
-            f"no rank can tell what was decided ({problems[0]})", "`traindbg lr` shows what is in force on each rank"
+            text("no rank can tell what was decided ({problem})", problem=problems[0]),
+            text("`traindbg lr` shows what is in force on each rank"),
         )
 
     def _check_shared(self) -> None:
@@ -178,7 +185,13 @@ class _StoreBallot:
                 raise stands
             if stands != "seen":
                 raise ActionRefused(
-                    f"rank {link.rank} (pid {link.pid}) has another store than rank {first.rank}", NOTHING_DONE
+                    text(
+                        "rank {rank} (pid {pid}) has another store than rank {first}",
+                        rank=link.rank,
+                        pid=link.pid,
+                        first=first.rank,
+                    ),
+                    text("nothing was changed on any rank"),
                 )
         self._forget(probe)
 
@@ -186,7 +199,10 @@ class _StoreBallot:
         try:
             return self._cast(link, key, wish)
         except TraindbgError as e:
-            raise ActionRefused(f"rank {link.rank} (pid {link.pid}) cannot vote: {e.cause}", NOTHING_DONE) from e
+            raise ActionRefused(
+                text("rank {rank} (pid {pid}) cannot vote: {cause}", rank=link.rank, pid=link.pid, cause=e.cause),
+                text("nothing was changed on any rank"),
+            ) from e
 
     def _claim(self, ends: float) -> None:
         first = self._links[0]
@@ -195,7 +211,7 @@ class _StoreBallot:
             if self._vote(first, {"do": "claim", "claimant": self._claimant, "for_s": left + CLAIM_S})["claimed"]:
                 return
             if time.monotonic() > ends:
-                raise ActionRefused(BUSY, "try again")
+                raise _busy()
             time.sleep(LOOK_AGAIN_S)
 
     def _free(self) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..words.ranks import ranks_in_english
+from ..language import text
+from ..words.ranks import ranks_words
 
 __all__ = ["Pace", "Unmatched", "margin", "numbered_alike", "offsets"]
 
@@ -53,17 +54,19 @@ def offsets(paces: Sequence[Pace]) -> list[int]:
         return [0]
     behind = [pace.rank for pace in paces if not pace.marks]
     if behind:
-        raise Unmatched(f"no optimizer step was seen yet on {ranks_in_english(behind)}")
+        raise Unmatched(text("no optimizer step was seen yet on {ranks}", ranks=ranks_words(behind)))
     for keys in _ways_to_tell(paces):
         shared = set(keys[0]).intersection(*keys[1:])
         if not shared:
             continue
         found = [{own[key] - keys[0][key] for key in shared} for own in keys]
         if any(len(differences) > 1 for differences in found):
-            raise Unmatched("the ranks do not step in parallel: the steps that they share come in another order")
+            raise Unmatched(text("the ranks do not step in parallel: the steps that they share come in another order"))
         return [differences.pop() for differences in found]
     raise Unmatched(
-        "no step is known that all ranks share: neither the optimizers' own counts nor the process group's numbers agree"
+        text(
+            "no step is known that all ranks share: neither the optimizers' own counts nor the process group's numbers agree"
+        )
     )
 
 

@@ -53,10 +53,17 @@ def hold_or_scale(
     wished = [value, scale, None if hold is False or hold is True else hold]
     given = [v for v in wished if v is not None]
     if len(given) > 1 or (hold is True and scale is not None):
-        raise UsageError(f"one change of the {evidence.NAMES[setting]} at a time", "give a value, or scale=, or hold=")
+        raise UsageError(
+            text("one change of the {setting} at a time", setting=text(evidence.NAMES[setting])),
+            text("give a value, or scale=, or hold="),
+        )
     if not given and hold is not True:
-        raise UsageError(f"no {evidence.NAMES[setting]} was given", "give a value, or scale=, or hold=True")
-    number = _number(given[0], f"the {evidence.NAMES[setting]}" if scale is None else "scale") if given else None
+        raise UsageError(
+            text("no {setting} was given", setting=text(evidence.NAMES[setting])),
+            text("give a value, or scale=, or hold=True"),
+        )
+    what = "scale" if scale is not None else text("the {setting}", setting=text(evidence.NAMES[setting]))
+    number = _number(given[0], what) if given else None
     return {
         "setting": setting,
         "mode": "hold" if scale is None else "scale",
@@ -79,16 +86,18 @@ def undo(setting: str | None) -> Change:
 
 def clip(max_norm: float, optimizer: Numbers) -> Change:
     """The change that clips gradients at `max_norm` before each step. Raises `UsageError`."""
-    number = _number(max_norm, "the norm to clip at")
+    number = _number(max_norm, text("the norm to clip at"))
     if number == 0:
-        raise UsageError("clipping at norm 0 would stop the training", "give a norm greater than 0")
+        raise UsageError(text("clipping at norm 0 would stop the training"), text("give a norm greater than 0"))
     return hold_or_scale(CLIP_NORM, value=number, scale=None, hold=False, group=None, optimizer=optimizer, force=False)
 
 
 def _back(mode: str, setting: str | None, group: Numbers, optimizer: Numbers) -> Change:
     if setting not in evidence.NAMES:
         known = ", ".join(repr(name) for name in evidence.NAMES if name)
-        raise UsageError(f"there is no setting {setting!r}", f"the settings are {known}")
+        raise UsageError(
+            text("there is no setting {setting!r}", setting=setting), text("the settings are {known}", known=known)
+        )
     return {
         "setting": setting,
         "mode": mode,
@@ -101,11 +110,19 @@ def _back(mode: str, setting: str | None, group: Numbers, optimizer: Numbers) ->
 
 def _number(value: Any, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UsageError(f"{what} must be a number, not {type(value).__name__}", "give a number such as 1e-4")
+        raise UsageError(
+            text("{what} must be a number, not {kind}", what=what, kind=type(value).__name__),
+            text("give a number such as 1e-4"),
+        )
     if not math.isfinite(value):
-        raise UsageError(f"{what} must be finite, not {value}", "give a number such as 1e-4")
+        raise UsageError(
+            text("{what} must be finite, not {value}", what=what, value=value), text("give a number such as 1e-4")
+        )
     if value < 0:
-        raise UsageError(f"{what} must not be negative, and {value:g} is", "give a number of 0 or more")
+        raise UsageError(
+            text("{what} must not be negative, and {value:g} is", what=what, value=value),
+            text("give a number of 0 or more"),
+        )
     return float(value)
 
 
@@ -114,7 +131,7 @@ def _numbers(wanted: Numbers, what: str) -> list[int] | None:
         return None
     numbers = [wanted] if isinstance(wanted, int) else list(wanted)
     if not numbers or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in numbers):
-        raise UsageError(f"{what}= takes the number of the {what}, counted from 0, or a list of them")
+        raise UsageError(text("{what}= takes the number of the {what}, counted from 0, or a list of them", what=what))
     return numbers
 
 
@@ -153,7 +170,11 @@ def _agreed(links: list[Link], wanted: Change, ends: float) -> tuple[list[RankCh
     left = max(AS_MUCH_AS_A_STEP_S, ends - time.monotonic())
     alive = [link for link in links if not outcomes[link.pid].problem]
     told = ask_all(alive, lambda link: _rank(link, outcomes[link.pid], left), left + REPORT_S)
-    silent = [Silent(o.rank, o.pid, f"it had agreed, but then: {o.problem}") for o in agreed.ranks if o.problem]
+    silent = [
+        Silent(o.rank, o.pid, text("it had agreed, but then: {what}", what=o.problem))
+        for o in agreed.ranks
+        if o.problem
+    ]
     return [rank for _, rank in told.answers], [*silent, *told.silent]
 
 
@@ -189,8 +210,16 @@ def end_all(links: list[Link], timeout: float, *, force: bool = False) -> tuple[
     missing = [] if force else missing_ranks(links)
     if missing:
         raise ActionRefused(
-            f"what is in force would end on rank {links[0].rank} alone, and its {len(missing)} other ranks would drift apart from it",
-            f"name the whole job, {whole_job(links)}, to detach from all ranks; --force where the others are gone",
+            text(
+                "what is in force would end on rank {rank} alone, and its {count} other ranks would drift apart "
+                "from it",
+                rank=links[0].rank,
+                count=len(missing),
+            ),
+            text(
+                "name the whole job, {job}, to detach from all ranks; --force where the others are gone",
+                job=whole_job(links),
+            ),
         )
     first = next(answer for _, answer in found if answer and not isinstance(answer, TraindbgError))
     if len(links) == 1:
@@ -198,8 +227,8 @@ def end_all(links: list[Link], timeout: float, *, force: bool = False) -> tuple[
     try:
         agreed = agree(links, METHOD, {"change": release(None, None, None)}, min(timeout, END_S))
     except ActionRefused as e:
-        return first, f"the ranks could not end it at one step: {e.cause}"
-    return first, "" if agreed.done else "no step came meanwhile: it ended where each rank stands"
+        return first, text("the ranks could not end it at one step: {why}", why=e.cause)
+    return first, "" if agreed.done else text("no step came meanwhile: it ended where each rank stands")
 
 
 def _in_force(link: Link) -> list[InForce]:
@@ -213,13 +242,23 @@ def _same_optimizers(prepared: Sequence[tuple[Link, Any]]) -> None:
     for link, found in concerned[1:]:
         if [name for _, name in found] != [name for _, name in wanted]:
             raise ActionRefused(
-                f"rank {first.rank} would change {_named(wanted)}, but rank {link.rank} (pid {link.pid}) {_named(found)}",
-                "nothing was changed on any rank; name the optimizer by its number (`traindbg lr TARGET` shows it)",
+                text(
+                    "rank {first} would change {wanted}, but rank {rank} (pid {pid}) {found}",
+                    first=first.rank,
+                    wanted=_named(wanted),
+                    rank=link.rank,
+                    pid=link.pid,
+                    found=_named(found),
+                ),
+                text(
+                    "nothing was changed on any rank; name the optimizer by its number (`traindbg lr TARGET` shows it)"
+                ),
             )
 
 
 def _named(optimizers: Sequence[tuple[int, str]]) -> str:
-    return ", ".join(f"optimizer {number} ({name})" for number, name in optimizers) or "nothing"
+    named = [text("optimizer {number} ({name})", number=number, name=name) for number, name in optimizers]
+    return text(", ").join(named) or text("nothing")
 
 
 def _rank(link: Link, outcome: RankOutcome, wait_s: float) -> RankChange:

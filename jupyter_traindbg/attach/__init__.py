@@ -7,6 +7,7 @@ import re
 from importlib import import_module
 
 from ..errors import AmbiguousTarget, NoTarget, UnknownTarget
+from ..language import text
 from ..model import TargetName, names_to_type, parse_target
 from .base import Link, Way
 
@@ -31,15 +32,15 @@ def resolve(named: TargetName, deadline_s: float) -> list[Link]:
     return links
 
 
-def parsed(text: str) -> TargetName:
-    """What `text` names. Raises `UnknownTarget`, with what may have been meant."""
-    named = parse_target(text)
-    if named is not None:
-        return named
-    hint = f"a job of Ray is ray:{text}, or ray:{text}@ADDRESS" if _RAY_JOB.fullmatch(text) else None
-    if (pid := _PID.fullmatch(text)) is not None:
-        hint = f"a pid stands alone: {pid[1]}"
-    raise UnknownTarget(f"{text!r} is not a target", hint)
+def parsed(named: str) -> TargetName:
+    """What `named` means. Raises `UnknownTarget`, with what may have been meant."""
+    target = parse_target(named)
+    if target is not None:
+        return target
+    hint = text("a job of Ray is ray:{job}, or ray:{job}@ADDRESS", job=named) if _RAY_JOB.fullmatch(named) else None
+    if (pid := _PID.fullmatch(named)) is not None:
+        hint = text("a pid stands alone: {pid}", pid=pid[1])
+    raise UnknownTarget(text("{named!r} is not a target", named=named), hint)
 
 
 def only_candidate() -> str:
@@ -54,11 +55,15 @@ def only_candidate() -> str:
     names = names_to_type(found)
     jobs = {t.name: t.notebook or t.command for t in seen if t.attachable}
     if local.trains_here():
-        jobs[str(TargetName("self"))] = "this kernel"
+        jobs[str(TargetName("self"))] = text("this kernel")
     if len(jobs) == 1:
         return next(iter(jobs))
     if jobs:
         candidates = {names.get(name, name): runs for name, runs in jobs.items()}
-        raise AmbiguousTarget(f"there are {len(jobs)} jobs to choose from", candidates=candidates)
-    closed = "; ".join(f"{t.name}: {t.why_not}" for t in seen)
-    raise NoTarget("no training process was found" + (f" that lets us in ({closed})" if closed else ""))
+        raise AmbiguousTarget(text("there are {count} jobs to choose from", count=len(jobs)), candidates=candidates)
+    closed = text("; ").join(text("{who}: {what}", who=t.name, what=t.why_not) for t in seen)
+    raise NoTarget(
+        text("no training process was found that lets us in ({closed})", closed=closed)
+        if closed
+        else text("no training process was found")
+    )

@@ -13,13 +13,14 @@ import sys
 from dataclasses import dataclass
 
 from ..errors import CannotAttach, NotPermitted, TargetGone
+from ..language import later, text
 from ..outside import procfs
 
 __all__ = ["Identity", "check", "identity", "not_permitted"]
 
 log = logging.getLogger(__name__)
 
-PREPARED = "start it prepared (`TRAINDBG=1 python train.py`) or call `traindbg.serve()` in it"
+PREPARED = later("start it prepared (`TRAINDBG=1 python train.py`) or call `traindbg.serve()` in it")
 HELPER_NAME = "/jupyter_traindbg/attach/ptrace.py"
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 1 << 19
@@ -47,7 +48,7 @@ def identity(pid: int) -> Identity:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as f:
             fields = {key: value.split() for key, _, value in (line.partition(":") for line in f)}
     except (FileNotFoundError, ProcessLookupError):
-        raise TargetGone(f"there is no process {pid}") from None
+        raise TargetGone(text("there is no process {pid}", pid=pid)) from None
     return Identity(
         pid=pid,
         uid=int(fields["Uid"][0]),
@@ -66,7 +67,9 @@ def check(pid: int) -> Identity:
     Costs under 1 ms, or one process start (20 ms) where Yama lets parents trace their children.
     """
     if sys.platform != "linux":
-        raise CannotAttach(f"attaching to an unprepared process needs Linux, this is {sys.platform}")
+        raise CannotAttach(
+            text("attaching to an unprepared process needs Linux, this is {platform}", platform=sys.platform)
+        )
     seen = identity(pid)
     _check_state(seen)
     try:
@@ -74,7 +77,7 @@ def check(pid: int) -> Identity:
     except PermissionError:
         raise not_permitted(pid) from None
     except (FileNotFoundError, ProcessLookupError):
-        raise TargetGone(f"process {pid} has just ended") from None
+        raise TargetGone(text("process {pid} has just ended", pid=pid)) from None
     if _yama_scope() == 1 and not _helper_may_trace(pid):
         raise not_permitted(pid)
     _check_program(pid)
@@ -92,25 +95,37 @@ def _helper_may_trace(pid: int) -> bool:
 def _check_state(seen: Identity) -> None:
     pid = seen.pid
     if seen.thread_group != pid:
-        raise CannotAttach(f"{pid} is a thread of process {seen.thread_group}", f"name {seen.thread_group}")
+        raise CannotAttach(
+            text("{tid} is a thread of process {pid}", tid=pid, pid=seen.thread_group),
+            text("name {pid}", pid=seen.thread_group),
+        )
     if pid == os.getpid():
         raise CannotAttach(
-            f"process {pid} is this very process", "call `traindbg.attach()` without a target, or `traindbg.serve()`"
+            text("process {pid} is this very process", pid=pid),
+            text("call `traindbg.attach()` without a target, or `traindbg.serve()`"),
         )
     if seen.state in "ZX":
         raise TargetGone(
-            f"process {pid} has ended, and its parent has not taken note of it (a zombie)", "look at its log"
+            text("process {pid} has ended, and its parent has not taken note of it (a zombie)", pid=pid),
+            text("look at its log"),
         )
     if seen.tracer and _is_ours(seen.tracer):
         return  # another notebook's helper is in there: its lock decides
     if seen.tracer:
         debugger = " ".join(procfs.command(seen.tracer)[:2]) or "?"
         raise CannotAttach(
-            f"process {pid} is being traced by process {seen.tracer} ({debugger})", "end that debugger and try again"
+            text(
+                "process {pid} is being traced by process {tracer} ({debugger})",
+                pid=pid,
+                tracer=seen.tracer,
+                debugger=debugger,
+            ),
+            text("end that debugger and try again"),
         )
     if seen.state in "Tt":
         raise CannotAttach(
-            f"process {pid} is stopped; it is left so", f"`kill -CONT {pid}` lets it run on, then attach"
+            text("process {pid} is stopped; it is left so", pid=pid),
+            text("`kill -CONT {pid}` lets it run on, then attach", pid=pid),
         )
 
 
@@ -126,14 +141,16 @@ def _check_program(pid: int) -> None:
         raise not_permitted(pid) from None
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESRCH):
-            raise CannotAttach(f"process {pid} is a kernel thread or has just ended") from None
+            raise CannotAttach(text("process {pid} is a kernel thread or has just ended", pid=pid)) from None
         raise
     if theirs_header[4] != _ELF_64:
-        raise CannotAttach(f"process {pid} is a 32-bit program")
+        raise CannotAttach(text("process {pid} is a 32-bit program", pid=pid))
     if theirs_header[18:20] != our_header[18:20]:
-        raise CannotAttach(f"process {pid} is a program for another kind of processor")
+        raise CannotAttach(text("process {pid} is a program for another kind of processor", pid=pid))
     if not procfs.is_python(pid):
-        raise CannotAttach(f"process {pid} is not Python", "name the Python process; `traindbg targets` lists them")
+        raise CannotAttach(
+            text("process {pid} is not Python", pid=pid), text("name the Python process; `traindbg targets` lists them")
+        )
 
 
 def not_permitted(pid: int) -> CannotAttach | TargetGone:
@@ -152,42 +169,46 @@ def not_permitted(pid: int) -> CannotAttach | TargetGone:
     reasons = [  # the first that holds, in the order in which a person can do least about it
         (
             scope == 3,
-            f"this machine forbids ptrace to everybody until its next boot (Yama, {_YAMA} is 3)",
+            text("this machine forbids ptrace to everybody until its next boot (Yama, {yama} is 3)", yama=_YAMA),
             "",
         ),
         (
             not privileged and own.effective_uid not in (0, target.uid),
-            f"process {pid} belongs to {theirs}, you are {ours}",
-            f"attach as {theirs} or with sudo",
+            text("process {pid} belongs to {theirs}, you are {ours}", pid=pid, theirs=theirs, ours=ours),
+            text("attach as {theirs} or with sudo", theirs=theirs),
         ),
         (
             not privileged and scope == 2,
-            f"this machine allows ptrace to administrators only (Yama, {_YAMA} is 2)",
-            "attach with sudo",
+            text("this machine allows ptrace to administrators only (Yama, {yama} is 2)", yama=_YAMA),
+            text("attach with sudo"),
         ),
         (
             not privileged and _is_undumpable(target),
-            f"process {pid} has made itself undumpable, so only an administrator may trace it",
-            "attach with sudo",
+            text("process {pid} has made itself undumpable, so only an administrator may trace it", pid=pid),
+            text("attach with sudo"),
         ),
         (
             not privileged and scope == 1,
-            f"this machine allows ptrace to a process's parents only (Yama, {_YAMA} is 1)",
-            "`sudo sysctl kernel.yama.ptrace_scope=0` allows it until the next boot",
+            text("this machine allows ptrace to a process's parents only (Yama, {yama} is 1)", yama=_YAMA),
+            text("`sudo sysctl kernel.yama.ptrace_scope=0` allows it until the next boot"),
         ),
         (
             not privileged and bool(target.capabilities & ~own.capabilities),
-            f"process {pid} has capabilities that you lack",
-            "attach with sudo; in a container, start that with `--cap-add SYS_PTRACE`",
+            text("process {pid} has capabilities that you lack", pid=pid),
+            text("attach with sudo; in a container, start that with `--cap-add SYS_PTRACE`"),
         ),
         (
             True,
-            f"the system forbids tracing process {pid}: a container's seccomp profile, SELinux or another user namespace",
-            "start the container with `--cap-add SYS_PTRACE`, or attach from inside it",
+            text(
+                "the system forbids tracing process {pid}: a container's seccomp profile, SELinux or another user namespace",
+                pid=pid,
+            ),
+            text("start the container with `--cap-add SYS_PTRACE`, or attach from inside it"),
         ),
     ]
     cause, step = next((cause, step) for holds, cause, step in reasons if holds)
-    return NotPermitted(cause, f"{step}; or {PREPARED}" if step else PREPARED)
+    prepared = text(PREPARED)
+    return NotPermitted(cause, text("{step}; or {other}", step=step, other=prepared) if step else prepared)
 
 
 def _yama_scope() -> int:

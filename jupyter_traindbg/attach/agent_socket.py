@@ -6,6 +6,7 @@ import os
 
 from ..agent import rendezvous
 from ..errors import TargetGone
+from ..language import text
 from ..model import TargetName
 from ..outside import procfs
 from .base import Entered, Link
@@ -16,7 +17,7 @@ def links(named: TargetName, deadline_s: float) -> list[Link]:
     directory = os.path.dirname(os.path.abspath(named.id))
     card = rendezvous.card(directory)
     if not os.path.exists(named.id) or card is None:
-        raise TargetGone(f"there is no agent at {named.id}")
+        raise TargetGone(text("there is no agent at {path}", path=named.id))
     pid, started = card["pid"], procfs.start_ticks(card["pid"])
     if os.path.basename(directory) != f"{pid}-{started}":
         started = None  # it is numbered by another container, or its directory was moved

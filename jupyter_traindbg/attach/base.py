@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from ..command_lines import is_rays
 from ..errors import AgentRefused, DeadlineExceeded, GilHeld, TargetGone, TraindbgError
+from ..language import later, text
 from ..model import NotAvailable, Rank, Silent, TargetName
 from ..outside import procfs
 from ..outside.ending import Noted
@@ -48,7 +49,7 @@ MEANWHILE_S, CONNECT_S = 0.1, 0.5
 """How long a look that enters nothing waits for one that does, and for an agent that is there."""
 ANSWERING_S = MEANWHILE_S + 2 * CONNECT_S
 """How long `Link.answering` takes at most."""
-AFTERWARDS = "`%diagnose` tells how; a notebook that was attached to it still has its last steps"
+AFTERWARDS = later("`%diagnose` tells how; a notebook that was attached to it still has its last steps")
 """What can be done about a process that has ended."""
 
 
@@ -144,7 +145,12 @@ class Link:
         if same:
             self.noted.note(self.pid)
         how = self.noted.how
-        return TargetGone(f"process {self.pid} has ended" + (f": {how}" if how else ""), AFTERWARDS)
+        ended = (
+            text("process {pid} has ended: {how}", pid=self.pid, how=how)
+            if how
+            else text("process {pid} has ended", pid=self.pid)
+        )
+        return TargetGone(ended, text(AFTERWARDS))
 
     def enter(self, deadline_s: float) -> AgentClient:
         """The client of this process's agent; starts the agent where none runs. Raises why that cannot be.
@@ -153,7 +159,9 @@ class Link:
         """
         ends = time.monotonic() + deadline_s
         if not self._entering.acquire(timeout=deadline_s):
-            raise DeadlineExceeded(f"process {self.pid} is still being entered after {deadline_s:g} s")
+            raise DeadlineExceeded(
+                text("process {pid} is still being entered after {deadline_s:g} s", pid=self.pid, deadline_s=deadline_s)
+            )
         try:
             return self._enter_alone(max(0.05, ends - time.monotonic()))
         finally:

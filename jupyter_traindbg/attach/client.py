@@ -13,6 +13,7 @@ from typing import Any
 
 from ..agent import rendezvous
 from ..errors import ActionRefused, AgentRefused, CannotAttach, DeadlineExceeded, ProbeFailed, StepOver, TargetGone
+from ..language import later, text
 from ..outside import procfs
 from ..tasks import Task
 from ..verbose import milliseconds
@@ -40,12 +41,17 @@ class AgentClient:
         self._buffer = b""
         card = rendezvous.card(directory)
         if card is None:
-            raise TargetGone(f"process {pid} has no agent")
+            raise TargetGone(text("process {pid} has no agent", pid=pid))
         if card["protocol"] != rendezvous.PROTOCOL:
             raise AgentRefused(
-                f"the agent in process {pid} speaks protocol {card['protocol']} (version {card['version']}), we speak "
-                f"{rendezvous.PROTOCOL}",
-                "use the jupyter-traindbg version that started it, or detach it with that version first",
+                text(
+                    "the agent in process {pid} speaks protocol {protocol} (version {version}), we speak {ours}",
+                    pid=pid,
+                    protocol=card["protocol"],
+                    version=card["version"],
+                    ours=rendezvous.PROTOCOL,
+                ),
+                text("use the jupyter-traindbg version that started it, or detach it with that version first"),
             )
         self._token = card["token"] if token is None else token
         self._connect(deadline_s)
@@ -58,10 +64,12 @@ class AgentClient:
         except (BlockingIOError, TimeoutError) as e:
             line.close()
             # Its queue is full of earlier clients: it is there, and does nothing.
-            raise DeadlineExceeded(f"process {self.pid} has not taken up its earlier clients yet") from e
+            raise DeadlineExceeded(text("process {pid} has not taken up its earlier clients yet", pid=self.pid)) from e
         except OSError as e:
             line.close()
-            raise TargetGone(f"the agent of process {self.pid} does not listen ({e.strerror or e})") from e
+            raise TargetGone(
+                text("the agent of process {pid} does not listen ({why})", pid=self.pid, why=e.strerror or e)
+            ) from e
         self._socket, self._buffer = line, b""
         try:
             if self._closed:  # while we connected
@@ -75,7 +83,13 @@ class AgentClient:
         """The result of probe `method`. Raises `DeadlineExceeded`, `TargetGone`, `ProbeFailed`, `ActionRefused` or `AgentRefused`."""
         ends = time.monotonic() + deadline_s
         if not self._lock.acquire(timeout=deadline_s):
-            raise DeadlineExceeded(f"process {self.pid} is still busy with an earlier request after {deadline_s:g} s")
+            raise DeadlineExceeded(
+                text(
+                    "process {pid} is still busy with an earlier request after {deadline_s:g} s",
+                    pid=self.pid,
+                    deadline_s=deadline_s,
+                )
+            )
         try:
             if self._closed:
                 raise TargetGone.line_closed(self.pid)
@@ -139,7 +153,14 @@ class AgentClient:
         except TimeoutError as e:
             log.debug("process %d: %s: no answer in %.1f s", self.pid, method, deadline_s)
             self._drop()  # a late answer must not be taken for the next one's
-            raise DeadlineExceeded(f"process {self.pid} did not answer {method!r} in {deadline_s:.1f} s") from e
+            raise DeadlineExceeded(
+                text(
+                    "process {pid} did not answer {method!r} in {deadline_s:.1f} s",
+                    pid=self.pid,
+                    method=method,
+                    deadline_s=deadline_s,
+                )
+            ) from e
         except (OSError, EOFError) as e:
             self._drop()
             raise (TargetGone.line_closed(self.pid) if self._closed else TargetGone(self._why_gone(method))) from e
@@ -163,20 +184,24 @@ class AgentClient:
     def _why_gone(self, method: str) -> str:
         process = procfs.stat(self.pid)
         gone = process is None or process.state in "ZX"  # one that its parent has not buried yet has ended all the same
-        who = f"process {self.pid} ended" if gone else f"the agent of process {self.pid} left"
-        return f"{who} during {method!r}"
+        said = (
+            later("process {pid} ended during {method!r}")
+            if gone
+            else later("the agent of process {pid} left during {method!r}")
+        )
+        return text(said, pid=self.pid, method=method)
 
     def _refused(self, error: dict[str, Any]) -> None:
         code, message = error.get("code"), str(error.get("message"))
         if code in (PROBE_FAILED, NO_METHOD):
-            raise ProbeFailed(f"process {self.pid}: {message}")
+            raise ProbeFailed(text("process {pid}: {what}", pid=self.pid, what=message))
         if code == REFUSED:
             kind = StepOver if error["data"].get("too_late") else ActionRefused
             raise kind(message, str(error["data"]["next_step"]) or None)
         self._drop()
         raise AgentRefused(
-            f"the agent of process {self.pid} refused: {message}",
-            "its token is in agent.json of its directory, readable for the same user only"
+            text("the agent of process {pid} refused: {why}", pid=self.pid, why=message),
+            text("its token is in agent.json of its directory, readable for the same user only")
             if code == NOT_AUTHORISED
             else None,
         )
@@ -202,8 +227,12 @@ def meeting_place(pid: int, deadline_s: float) -> str | None:
         if kept.wait(0.0):
             _late[pid] = looking
         raise CannotAttach(
-            f"the file system of process {pid} does not answer: its /tmp, where an agent would be met, cannot be read",
-            "`%stacks` shows from outside what it does; see what is mounted there (`findmnt`, dmesg)",
+            text(
+                "the file system of process {pid} does not answer: its /tmp, where an agent would be met, cannot be "
+                "read",
+                pid=pid,
+            ),
+            text("`%stacks` shows from outside what it does; see what is mounted there (`findmnt`, dmesg)"),
         )
     return looking.result(0.0)
 
@@ -218,6 +247,6 @@ def _meeting_place(pid: int) -> str | None:
         directory = rendezvous.directory(pid, uid, root=f"/proc/{pid}/root")
         return directory if os.path.exists(os.path.join(directory, rendezvous.CARD)) else None
     except FileNotFoundError as e:
-        raise TargetGone(f"there is no process {pid}") from e
+        raise TargetGone(text("there is no process {pid}", pid=pid)) from e
     except PermissionError:
         return None

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from ..agent import rendezvous
 from ..command_lines import connection_file, is_helper, is_launcher, kernel_name, written
 from ..errors import TraindbgError
+from ..language import text
 from ..model import Maybe, NotAvailable, Target, TargetName
 from ..notebook import VARIABLE
 from ..outside import procfs
@@ -324,7 +325,7 @@ class _Survey:
 
     def _launcher_target(self, pid: int, members: Sequence[Target]) -> Target:
         closed = [t.why_not for t in members if t.why_not is not None]
-        why_not = "it has no ranks yet" if not members else closed[0] if len(closed) == len(members) else None
+        why_not = text("it has no ranks yet") if not members else closed[0] if len(closed) == len(members) else None
         return self._target(
             self.seen[pid],
             name=_launcher_name(pid),
@@ -368,7 +369,9 @@ class _Survey:
             user=procfs.user(procfs.uid(pid)),
             running_s=procfs.running_s(process),
             framework=NotAvailable("the process is in uninterruptible sleep"),
-            why_not="it is in uninterruptible sleep (state D), in a driver or on a file system that does not answer",
+            why_not=text(
+                "it is in uninterruptible sleep (state D), in a driver or on a file system that does not answer"
+            ),
         )
 
 

@@ -28,6 +28,7 @@ from typing import Any, Literal, NoReturn
 
 from ..agent import rendezvous
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NoSafeThread, TargetGone, TraindbgError
+from ..language import text
 from ..verbose import milliseconds
 from . import access
 from .parked import Look, Parked, look
@@ -126,9 +127,12 @@ def _removing_what_failed(place: Place, names: list[str]) -> Iterator[None]:
 
 def _missing_object() -> MissingPiece:
     return MissingPiece(
-        "attaching by pid needs native/boot.so, which was not built when this package was installed",
-        "install a C compiler (Debian: apt install gcc libc6-dev), then `pip install --force-reinstall --no-deps jupyter-traindbg`; "
-        f"or {access.PREPARED}",
+        text("attaching by pid needs native/boot.so, which was not built when this package was installed"),
+        text(
+            "install a C compiler (Debian: apt install gcc libc6-dev), then `pip install --force-reinstall "
+            "--no-deps jupyter-traindbg`; or {other}",
+            other=text(access.PREPARED),
+        ),
     )
 
 
@@ -149,8 +153,8 @@ def _somebody_inside(pid: int, place: Place) -> bool:
     objects = [name for name in place.names() if name.startswith("boot-") and name.endswith(".so")]
     if objects and not place.has("done") and _is_traced(pid):
         raise DeadlineExceeded(
-            f"an earlier attach to process {pid} still waits for its dynamic loader",
-            "wait: it goes on by itself; `traindbg stacks` shows from outside who holds the loader",
+            text("an earlier attach to process {pid} still waits for its dynamic loader", pid=pid),
+            text("wait: it goes on by itself; `traindbg stacks` shows from outside who holds the loader"),
         )
     place.remove("boot.py", *objects, *MARKERS)
     return False
@@ -168,7 +172,7 @@ def _is_traced(pid: int) -> bool:
 def _check_executable(pid: int, place: Place) -> None:
     if os.statvfs(f"/proc/{pid}/root{place.seen_inside}").f_flag & os.ST_NOEXEC:
         place.remove_if_empty()
-        raise CannotAttach(f"/tmp of process {pid} is mounted noexec, so nothing can be loaded from it")
+        raise CannotAttach(text("/tmp of process {pid} is mounted noexec, so nothing can be loaded from it", pid=pid))
 
 
 # --- going in -------------------------------------------------------------------------------------------------------
@@ -191,11 +195,20 @@ def _by_pending_call(pid: int, place: Place, path: str, ends: float, none_parked
     """Have CPython load the object from the main thread, which is then interrupted where it computes."""
     limit_s = min(_MAIN_THREAD_PATIENCE_S, ends - time.monotonic() - _HELPER_START_S)
     if limit_s <= 0:
-        raise NoSafeThread(f"{none_parked}; there was no time left to try its main thread", "give a longer --timeout")
+        raise NoSafeThread(
+            text("{none}; there was no time left to try its main thread", none=none_parked),
+            text("give a longer --timeout"),
+        )
     words = ["queue", str(pid), path, str(OBJECT), str(limit_s)]
-    answer = _helped(words, ends, f"the main thread of process {pid} has not been put back yet")
+    answer = _helped(words, ends, text("the main thread of process {pid} has not been put back yet", pid=pid))
     if answer["status"] in ("moved", "unfit"):
-        raise NoSafeThread(f"{none_parked}, nor its main thread be interrupted where it computes ({answer['detail']})")
+        raise NoSafeThread(
+            text(
+                "{none}, nor its main thread be interrupted where it computes ({detail})",
+                none=none_parked,
+                detail=answer["detail"],
+            )
+        )
     if answer["status"] != "done":
         _fail(pid, answer)
     place.write("queued", b"")
@@ -224,9 +237,9 @@ def _by_parked_thread(pid: int, path: str, ends: float) -> tuple[int, float]:
                 _fail(pid, answer)
         if time.monotonic() > give_up:
             reasons = {*unfit.values()} | ({seen.why_none()} if seen.others else set())
-            reasons |= {f"{len(threads)} that come and go"} if threads else set()
-            said = ", ".join(sorted(reasons)) or "none stays parked"
-            raise NoSafeThread(f"no thread of process {pid} can be borrowed safely ({said})")
+            reasons |= {text("{n} that come and go", n=len(threads))} if threads else set()
+            why = text(", ").join(sorted(reasons)) or text("none stays parked")
+            raise NoSafeThread(text("no thread of process {pid} can be borrowed safely ({why})", pid=pid, why=why))
         time.sleep(0.01)
 
 
@@ -234,7 +247,7 @@ def _look(pid: int) -> Look:
     try:
         return look(pid)
     except ProcessLookupError:
-        raise TargetGone(f"process {pid} has ended") from None
+        raise TargetGone(text("process {pid} has ended", pid=pid)) from None
     except PermissionError:
         raise access.not_permitted(pid) from None
 
@@ -242,7 +255,10 @@ def _look(pid: int) -> Look:
 def _borrow(pid: int, threads: Sequence[Parked], path: str, ends: float) -> dict[str, Any]:
     named = [word for thread in threads for word in (str(thread.tid), thread.syscall)]
     words = ["load", str(pid), path, *named, *_other_machine()]
-    late = f"the dynamic loader of process {pid} has not let the borrowed thread through yet; another thread holds it"
+    late = text(
+        "the dynamic loader of process {pid} has not let the borrowed thread through yet; another thread holds it",
+        pid=pid,
+    )
     return _helped(words, ends, late)
 
 
@@ -269,13 +285,23 @@ def _helped(words: list[str], ends: float, late: str) -> dict[str, Any]:
     if not answered:
         raise DeadlineExceeded(
             late,
-            "wait: it goes on by itself, and the agent then comes up; `traindbg stacks` looks from outside meanwhile",
+            text(
+                "wait: it goes on by itself, and the agent then comes up; `traindbg stacks` looks from outside "
+                "meanwhile"
+            ),
         )
     with helper:  # it ends right after its line
         line, complaint = helper.stdout.readline(), helper.stderr.read()
     if not line:
         last = complaint.strip().rpartition("\n")[2]
-        raise CannotAttach(f"the helper that enters process {words[1]} failed with status {helper.returncode}: {last}")
+        raise CannotAttach(
+            text(
+                "the helper that enters process {pid} failed with status {status}: {last}",
+                pid=words[1],
+                status=helper.returncode,
+                last=last,
+            )
+        )
     answer: dict[str, Any] = json.loads(line)
     said = ", ".join(f"{name} {value}" for name, value in answer.items() if value)
     log.debug("process %s: the helper that is to %s the object: %s", words[1], words[0], said)
@@ -309,8 +335,8 @@ def _pyinjector_folder() -> str:
     spec = importlib.util.find_spec("pyinjector")
     if spec is None or spec.origin is None:
         raise MissingPiece(
-            f"attaching by pid on {platform.machine()} needs pyinjector",
-            f"`pip install pyinjector`; or {access.PREPARED}",
+            text("attaching by pid on {machine} needs pyinjector", machine=platform.machine()),
+            text("{step}; or {other}", step="`pip install pyinjector`", other=text(access.PREPARED)),
         )
     return str(Path(spec.origin).parent.parent)
 
@@ -318,14 +344,21 @@ def _pyinjector_folder() -> str:
 def _fail(pid: int, answer: Mapping[str, Any]) -> NoReturn:
     status, detail = answer["status"], answer["detail"]
     if status == "gone":
-        raise TargetGone(f"process {pid} ended while it was being entered")
+        raise TargetGone(text("process {pid} ended while it was being entered", pid=pid))
     if status == "forbidden":
         raise access.not_permitted(pid)
     if status == "no_loader":
-        raise CannotAttach(f"what is needed to enter process {pid} is not in it: {detail}")
+        raise CannotAttach(text("what is needed to enter process {pid} is not in it: {detail}", pid=pid, detail=detail))
     if status == "failed":
-        raise CannotAttach(f"process {pid} could not load the bootstrap object: {detail}")
-    raise CannotAttach(f"process {pid} could not be entered: {status} {detail}; the thread was put back")
+        raise CannotAttach(text("process {pid} could not load the bootstrap object: {detail}", pid=pid, detail=detail))
+    raise CannotAttach(
+        text(
+            "process {pid} could not be entered: {status} {detail}; the thread was put back",
+            pid=pid,
+            status=status,
+            detail=detail,
+        )
+    )
 
 
 # --- arriving -------------------------------------------------------------------------------------------------------
@@ -340,8 +373,8 @@ def _arrival(pid: int, place: Place, ends: float, payload: Mapping[str, bytes]) 
         if place.has("nothread") or place.has("noload"):
             place.remove("queued", "nothread", "noload")
             raise CannotAttach(
-                f"process {pid} cannot start another thread, or load anything",
-                "look at its limits: `ulimit -u`, memory",
+                text("process {pid} cannot start another thread, or load anything", pid=pid),
+                text("look at its limits: `ulimit -u`, memory"),
             )
         if inside_since is None and (place.has("queued") or place.has("native")):
             inside_since = now
@@ -350,9 +383,11 @@ def _arrival(pid: int, place: Place, ends: float, payload: Mapping[str, bytes]) 
             log.debug("process %d: the object waits for the GIL, after %s", pid, milliseconds(began))
             return "native"
         if now > ends:
-            raise DeadlineExceeded(f"the bootstrap in process {pid} has not ended yet; it goes on by itself")
+            raise DeadlineExceeded(
+                text("the bootstrap in process {pid} has not ended yet; it goes on by itself", pid=pid)
+            )
         if _is_gone(pid):
-            raise TargetGone(f"process {pid} ended while it was being entered")
+            raise TargetGone(text("process {pid} ended while it was being entered", pid=pid))
         time.sleep(_POLL_S)
     log.debug("process %d: the bootstrap has run, after %s", pid, milliseconds(began))
     return _outcome(pid, place, payload)
@@ -361,12 +396,16 @@ def _arrival(pid: int, place: Place, ends: float, payload: Mapping[str, bytes]) 
 def _outcome(pid: int, place: Place, payload: Mapping[str, bytes]) -> Literal["done"]:
     error: TraindbgError | None = None
     if place.has("nopy"):
-        error = CannotAttach(f"no running Python interpreter was found in process {pid}")
+        error = CannotAttach(text("no running Python interpreter was found in process {pid}", pid=pid))
     elif place.has("boot.error"):
         last = place.read_text("boot.error").strip().rpartition("\n")[2]
         error = CannotAttach(
-            f"the bootstrap failed inside process {pid}: {last or 'no traceback could be written'}",
-            "the training goes on unharmed; please report this text",
+            text(
+                "the bootstrap failed inside process {pid}: {last}",
+                pid=pid,
+                last=last or text("no traceback could be written"),
+            ),
+            text("the training goes on unharmed; please report this text"),
         )
     place.remove("boot.py", *MARKERS)
     if error is not None:

@@ -7,6 +7,7 @@ import time
 
 from ..agent import rendezvous
 from ..errors import CannotAttach, TargetGone
+from ..language import text
 from ..model import TargetName
 from ..outside import procfs
 from . import payload
@@ -41,10 +42,11 @@ def _prepare(pid: int) -> str:
         owner = os.stat(f"/proc/{pid}")
         directory = rendezvous.create(pid, owner.st_uid, owner.st_gid, root=root)
     except FileNotFoundError as e:
-        raise TargetGone(f"the kernel's process {pid} has ended") from e
+        raise TargetGone(text("the kernel's process {pid} has ended", pid=pid)) from e
     except OSError as e:
         raise CannotAttach(
-            f"the agent cannot have its directory in process {pid}: {e}", "attach as the kernel's user"
+            text("the agent cannot have its directory in process {pid}: {why}", pid=pid, why=e),
+            text("attach as the kernel's user"),
         ) from e
     path = os.path.join(directory, payload.ARCHIVE)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as f:

@@ -33,6 +33,7 @@ from ..errors import (
     TraindbgError,
     UnknownTarget,
 )
+from ..language import text
 from ..model import TargetName, names_to_type, parse_target
 from ..notebook import VARIABLE
 from ..outside import procfs
@@ -54,8 +55,8 @@ _CONTROL_WAIT_S = 0.25
 # --- which kernel ---------------------------------------------------------------------------------------------------
 
 
-def find_connection_file(text: str) -> str:
-    """The connection file that `text` names: its path; a kernel's id, whole or a prefix that one running kernel has; or the notebook of a
+def find_connection_file(who: str) -> str:
+    """The connection file that `who` names: its path; a kernel's id, whole or a prefix that one running kernel has; or the notebook of a
     running kernel, by its name or the end of its path.
 
     Looks in Jupyter's runtime directory and at the command lines of running kernels. Takes some milliseconds, for a notebook as long as
@@ -63,24 +64,26 @@ def find_connection_file(text: str) -> str:
     lists the kernels that run), `AmbiguousTarget`, `TargetGone` where the file is there but the kernel is not, `DeadlineExceeded` where its
     process is stopped, `NotPermitted` where the file may not be read.
     """
-    path = Path(text).expanduser()
+    path = Path(who).expanduser()
     if path.is_file() and _is_connection_file(path):
         return _answering(str(path.absolute()))
     known = _known_kernels()
     log.debug("%d connection files of kernels are known here", len(known))
-    matches = [path for name, path in known.items() if name == text] or [
-        path for name, path in known.items() if text and name.startswith(text)
+    matches = [path for name, path in known.items() if name == who] or [
+        path for name, path in known.items() if who and name.startswith(who)
     ]
     running = [path for path in matches if _listens(_read(path))]
     if len(running) > 1:
         candidates = {_name(_id(path)): "" for path in running}
         raise AmbiguousTarget(
-            f"{len(running)} kernels start with {text!r}", candidates=candidates, instead_of=_name(text)
+            text("{count} kernels start with {who!r}", count=len(running), who=who),
+            candidates=candidates,
+            instead_of=_name(who),
         )
     if not matches:
         if path.suffix == ".json" and path.is_file():
-            raise UnknownTarget(f"{path} is not a kernel's connection file")
-        running = [_of_notebook(text, known)]
+            raise UnknownTarget(text("{path} is not a kernel's connection file", path=path))
+        running = [_of_notebook(who, known)]
     return _answering((running or matches)[0])
 
 
@@ -95,12 +98,12 @@ def _is_connection_file(path: Path) -> bool:
         return False  # a notebook may lie here, too
 
 
-def _of_notebook(text: str, known: Mapping[str, str]) -> str:
-    """The connection file of the one running kernel of the notebook called `text`; `known` are those of all kernels, by their ids."""
+def _of_notebook(who: str, known: Mapping[str, str]) -> str:
+    """The connection file of the one running kernel of the notebook called `who`; `known` are those of all kernels, by their ids."""
     from .discover import targets
 
     seen = [t for t in targets() if t.kind == "kernel"]
-    found = [t for t in seen if t.notebook is not None and is_called(t.notebook, text)]
+    found = [t for t in seen if t.notebook is not None and is_called(t.notebook, who)]
     if len(found) == 1:
         named = parse_target(found[0].name)
         name = "" if named is None else named.id
@@ -108,16 +111,18 @@ def _of_notebook(text: str, known: Mapping[str, str]) -> str:
     if found:
         names = names_to_type(seen)
         raise AmbiguousTarget(
-            f"{len(found)} kernels are of notebooks called {text!r}",
+            text("{count} kernels are of notebooks called {who!r}", count=len(found), who=who),
             candidates={names[t.name]: t.notebook or "" for t in found},
-            instead_of=_name(text),
+            instead_of=_name(who),
         )
-    if is_called(os.environ.get(VARIABLE, ""), text):
-        raise UnknownTarget(f"{text!r} is this notebook itself", "its own kernel is `%attach self`")
+    if is_called(os.environ.get(VARIABLE, ""), who):
+        raise UnknownTarget(text("{who!r} is this notebook itself", who=who), text("its own kernel is `%attach self`"))
     names, own = names_to_type(seen), procfs.command(os.getpid())
     others = [_name(name) for name, path in sorted(known.items()) if path not in own and _listens(_read(path))]
-    there = ", ".join(names.get(name, name) for name in others)
-    raise UnknownTarget(f"no kernel {text!r} runs here", f"those that run: {there}" if there else None)
+    there = text(", ").join(names.get(name, name) for name in others)
+    raise UnknownTarget(
+        text("no kernel {who!r} runs here", who=who), text("those that run: {there}", there=there) if there else None
+    )
 
 
 def _answering(path: str) -> str:
@@ -169,14 +174,14 @@ def _read(path: str) -> Json:
         with open(path, encoding="utf-8") as f:
             content = json.load(f)
     except PermissionError as error:
-        raise NotPermitted(f"{path} may not be read by this user") from error
+        raise NotPermitted(text("{path} may not be read by this user", path=path)) from error
     except FileNotFoundError as error:
-        raise TargetGone(f"{path} is gone, and with it its kernel") from error
+        raise TargetGone(text("{path} is gone, and with it its kernel", path=path)) from error
     except (OSError, ValueError) as error:
-        raise UnknownTarget(f"{path} is not a kernel's connection file") from error
+        raise UnknownTarget(text("{path} is not a kernel's connection file", path=path)) from error
     wanted = {"shell_port", "control_port", "hb_port", "iopub_port", "ip", "key"}
     if not isinstance(content, dict) or not wanted <= content.keys():
-        raise UnknownTarget(f"{path} is not a kernel's connection file")
+        raise UnknownTarget(text("{path} is not a kernel's connection file", path=path))
     return content
 
 
@@ -218,7 +223,7 @@ class _Client:
         self.deadline_s = deadline_s
         self.end = time.monotonic() + deadline_s
         if not _listens(self.info):
-            raise TargetGone(f"the kernel of {connection_file} does not run any more")
+            raise TargetGone(text("the kernel of {file} does not run any more", file=connection_file))
         self.session = Session(
             key=self.info["key"].encode(), signature_scheme=self.info.get("signature_scheme", "hmac-sha256")
         )
@@ -290,8 +295,12 @@ class _Client:
                 watch.subscribe("")
                 self.check_heartbeat()
         raise GilHeld(
-            f"the kernel of {self.file} lives but ran no Python for {self.deadline_s:g} s: C code holds its GIL"
-            " (or the key in the connection file is not the kernel's)"
+            text(
+                "the kernel of {file} lives but ran no Python for {deadline_s:g} s: C code holds its GIL (or the key "
+                "in the connection file is not the kernel's)",
+                file=self.file,
+                deadline_s=self.deadline_s,
+            )
         )
 
     def check_key(self, frames: list[bytes]) -> None:
@@ -299,8 +308,8 @@ class _Client:
         _, rest = self.session.feed_identities(frames)
         if self.session.auth is not None and rest[0] != self.session.sign(rest[1:5]):
             raise NotPermitted(
-                f"the kernel does not accept the key in {self.file}",
-                "use the connection file that the kernel was started with; `traindbg targets` lists the kernels",
+                text("the kernel does not accept the key in {file}", file=self.file),
+                text("use the connection file that the kernel was started with; `traindbg targets` lists the kernels"),
             )
 
     def send(self, kind: str, content: Json) -> str:
@@ -328,10 +337,15 @@ class _Client:
                     log.debug("%s: its control channel answered %s in %s", self.file, kind, milliseconds(began))
                     return reply
             elif not _listens(self.info):
-                raise TargetGone(f"the kernel of {self.file} died during the request")
+                raise TargetGone(text("the kernel of {file} died during the request", file=self.file))
         log.debug("%s: no reply to %s on its control channel in %s", self.file, kind, milliseconds(began))
         raise _NoReply(
-            f"the kernel of {self.file} lives but did not answer {kind} in {self.deadline_s:g} s; C code may hold its GIL"
+            text(
+                "the kernel of {file} lives but did not answer {kind} in {deadline_s:g} s; C code may hold its GIL",
+                file=self.file,
+                kind=kind,
+                deadline_s=self.deadline_s,
+            )
         )
 
 
@@ -343,10 +357,19 @@ def _not_beating(path: str) -> TraindbgError:
         if any(path in word for word in process.info["cmdline"] or ()):
             if process.info["status"] in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
                 return DeadlineExceeded(
-                    f"the kernel's process {process.pid} is stopped", f"let it go on with `kill -CONT {process.pid}`"
+                    text("the kernel's process {pid} is stopped", pid=process.pid),
+                    text("let it go on with `kill -CONT {pid}`", pid=process.pid),
                 )
-            return DeadlineExceeded(f"the kernel's process {process.pid} gave no heartbeat in {_HEARTBEAT_S:g} s")
-    return TargetGone(f"the kernel of {path} does not answer, and no process of that kernel is seen on this host")
+            return DeadlineExceeded(
+                text(
+                    "the kernel's process {pid} gave no heartbeat in {seconds:g} s",
+                    pid=process.pid,
+                    seconds=_HEARTBEAT_S,
+                )
+            )
+    return TargetGone(
+        text("the kernel of {path} does not answer, and no process of that kernel is seen on this host", path=path)
+    )
 
 
 # --- running a source -----------------------------------------------------------------------------------------------
@@ -388,7 +411,8 @@ def _check_implementation(client: _Client) -> None:
     info = client.kernel_info()
     if info.get("implementation") != "ipython":
         raise CannotAttach(
-            f"this is a kernel of {info.get('implementation')}, not of ipykernel", "attach by its pid instead"
+            text("this is a kernel of {program}, not of ipykernel", program=info.get("implementation")),
+            text("attach by its pid instead"),
         )
 
 
@@ -407,15 +431,18 @@ class _Errand:
             reply = self.execute(None)
         if reply.get("pending"):
             raise DeadlineExceeded(
-                f"the source did not end in {self.client.deadline_s:g} s; it goes on in its own thread in the kernel"
+                text(
+                    "the source did not end in {deadline_s:g} s; it goes on in its own thread in the kernel",
+                    deadline_s=self.client.deadline_s,
+                )
             )
         if "trouble" in reply:
-            raise ProbeFailed(f"the kernel is not as expected: {reply['trouble']}")
+            raise ProbeFailed(text("the kernel is not as expected: {why}", why=reply["trouble"]))
         if "error" in reply:
-            raise ProbeFailed(f"the source raised in the kernel: {reply['error']}")
+            raise ProbeFailed(text("the source raised in the kernel: {error}", error=reply["error"]))
         result = reply["result"]
         if not isinstance(result, dict):
-            raise ProbeFailed(f"the source left a {type(result).__name__} in `result`, not a dict")
+            raise ProbeFailed(text("the source left a {kind} in `result`, not a dict", kind=type(result).__name__))
         return result
 
     def execute(self, source: str | None) -> Json:
@@ -443,11 +470,13 @@ def _answer_in(reply: Json) -> Json:
     said = reply.get("user_expressions", {}).get("answer", {})
     if reply.get("status") != "ok" or said.get("status") != "ok":
         why = said if said.get("status") == "error" else reply
-        raise ProbeFailed(f"the kernel could not run our request: {why.get('ename')}: {why.get('evalue')}")
+        raise ProbeFailed(
+            text("the kernel could not run our request: {kind}: {why}", kind=why.get("ename"), why=why.get("evalue"))
+        )
     try:
         answer = json.loads(ast.literal_eval(said["data"]["text/plain"]))
     except (KeyError, ValueError, SyntaxError) as error:
-        raise ProbeFailed(f"the kernel's answer cannot be read: {error}") from error
+        raise ProbeFailed(text("the kernel's answer cannot be read: {error}", error=error)) from error
     if not isinstance(answer, dict):
-        raise ProbeFailed("the kernel's answer is not an object")
+        raise ProbeFailed(text("the kernel's answer is not an object"))
     return answer

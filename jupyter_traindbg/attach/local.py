@@ -9,6 +9,7 @@ import sys
 from .. import agent
 from .._version import __version__
 from ..errors import CannotAttach
+from ..language import text
 from ..model import TargetName
 from .base import Entered, Link
 from .process import arrived, found
@@ -26,7 +27,8 @@ def enter(deadline_s: float) -> Entered:
         agent.start(version=__version__)
     except OSError as e:
         raise CannotAttach(
-            f"the agent cannot have its directory: {e}", "make /tmp writable, or remove what stands there"
+            text("the agent cannot have its directory: {why}", why=e),
+            text("make /tmp writable, or remove what stands there"),
         ) from e
     return Entered(arrived(os.getpid(), deadline_s), "this process")
 

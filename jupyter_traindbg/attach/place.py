@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from ..agent import rendezvous
 from ..errors import CannotAttach, DeadlineExceeded, TargetGone
+from ..language import text
 from .access import Identity
 
 __all__ = ["Place", "claimed"]
@@ -100,7 +101,7 @@ def claimed(owner: Identity, ends: float) -> Iterator[tuple[Place, bool]]:
             while not _locked(fd):
                 waited = True
                 if time.monotonic() > ends:
-                    raise DeadlineExceeded(f"another attach to process {owner.pid} is still under way")
+                    raise DeadlineExceeded(text("another attach to process {pid} is still under way", pid=owner.pid))
                 time.sleep(_RETRY_S)
             if place.is_current():
                 yield place, waited
@@ -127,15 +128,15 @@ def _opened(owner: Identity) -> tuple[Place, int]:
             break
         except OSError as error:
             if not os.path.exists(f"/proc/{owner.pid}/root"):
-                raise TargetGone(f"process {owner.pid} has just ended") from None
+                raise TargetGone(text("process {pid} has just ended", pid=owner.pid)) from None
             # another injector may be half way through making or removing the same directory
             if time.monotonic() > give_up or isinstance(error, PermissionError):
                 raise CannotAttach(
-                    f"no private directory can be made in process {owner.pid}'s /tmp: {error}"
+                    text("no private directory can be made in process {pid}'s /tmp: {why}", pid=owner.pid, why=error)
                 ) from error
             time.sleep(_RETRY_S)
     there = os.fstat(fd)
     if there.st_uid != owner.uid or stat.S_IMODE(there.st_mode) & 0o077:
         os.close(fd)
-        raise CannotAttach(f"{path} is not a private directory of uid {owner.uid}")
+        raise CannotAttach(text("{path} is not a private directory of uid {uid}", path=path, uid=owner.uid))
     return Place(fd, path, root, owner), fd

@@ -8,6 +8,7 @@ import time
 
 from ..agent import rendezvous
 from ..errors import DeadlineExceeded, GilHeld, TargetGone
+from ..language import text
 from ..model import TargetName
 from ..outside import procfs
 from .base import Entered, Link
@@ -28,7 +29,7 @@ def link(pid: int, rank: int = 0, world_size: int = 1, *, numbered: bool = True)
     """A link to process `pid`, not entered yet; `numbered`: see `Link`. Raises `TargetGone`."""
     started = procfs.start_ticks(pid)
     if started is None:
-        raise TargetGone(f"there is no process {pid}")
+        raise TargetGone(text("there is no process {pid}", pid=pid))
     return Link(pid, lambda deadline_s: enter(pid, deadline_s), rank, world_size, started=started, numbered=numbered)
 
 
@@ -44,10 +45,14 @@ def enter(pid: int, deadline_s: float) -> Entered:
     try:
         directory = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)
     except FileNotFoundError as e:
-        raise TargetGone(f"process {pid} has just ended") from e
+        raise TargetGone(text("process {pid} has just ended", pid=pid)) from e
     injected = inject(pid, {payload.ARCHIVE: payload.archive()}, payload.boot(directory), deadline_s)
     if injected.stage != "done":
-        raise GilHeld(f"C code in process {pid} holds the GIL; the agent waits inside and answers once it is released")
+        raise GilHeld(
+            text(
+                "C code in process {pid} holds the GIL; the agent waits inside and answers once it is released", pid=pid
+            )
+        )
     return Entered(arrived(pid, max(0.5, ends - time.monotonic())), "injected")
 
 
@@ -56,7 +61,7 @@ def found(pid: int, deadline_s: float) -> AgentClient | None:
     try:
         return connect(pid, min(1.0, deadline_s))
     except DeadlineExceeded as e:
-        raise GilHeld(f"process {pid} has an agent that does not answer: C code holds the GIL") from e
+        raise GilHeld(text("process {pid} has an agent that does not answer: C code holds the GIL", pid=pid)) from e
 
 
 def arrived(pid: int, deadline_s: float) -> AgentClient:
@@ -66,4 +71,6 @@ def arrived(pid: int, deadline_s: float) -> AgentClient:
         if (client := connect(pid, max(0.1, ends - time.monotonic()))) is not None:
             return client
         time.sleep(0.002)
-    raise DeadlineExceeded(f"the agent in process {pid} did not come up in {deadline_s:.1f} s")
+    raise DeadlineExceeded(
+        text("the agent in process {pid} did not come up in {deadline_s:.1f} s", pid=pid, deadline_s=deadline_s)
+    )

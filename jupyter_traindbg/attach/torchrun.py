@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import NoTarget, TargetGone, UnknownTarget
+from ..language import text
 from ..model import TargetName
 from . import process
 from .base import Link
@@ -13,14 +14,15 @@ def links(named: TargetName, deadline_s: float) -> list[Link]:
     pid = named.pid
     if pid is None:
         raise UnknownTarget(
-            f"{str(named)!r} does not end in the launcher's pid", "write torchrun:PID; `traindbg targets` shows it"
+            text("{named!r} does not end in the launcher's pid", named=str(named)),
+            text("write torchrun:PID; `traindbg targets` shows it"),
         )
     ranks = launcher_ranks(pid)
     if not ranks:
         process.link(pid)  # raises where the launcher itself is gone
         raise NoTarget(
-            f"process {pid} has no training ranks below it",
-            "they may not have started yet; `traindbg targets` lists what is seen",
+            text("process {pid} has no training ranks below it", pid=pid),
+            text("they may not have started yet; `traindbg targets` lists what is seen"),
         )
     found = []
     for n, rank in enumerate(ranks):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..errors import BadCheckpoint, UsageError
+from ..language import text
 from ..model import Compared, KeyDifference, TensorKey
 from .contents import Contents
 from .reading import read
@@ -122,9 +123,16 @@ def _keys(side: Side, name: str) -> tuple[list[TensorKey], str]:
     if not keys:
         held = ", ".join(sorted({s.role for s in contents.sections})) or "nothing"
         if contents.problems:
-            raise BadCheckpoint(f"no model weights can be read from {shown(contents.path)}: {contents.problems[0]}")
+            raise BadCheckpoint(
+                text(
+                    "no model weights can be read from {path}: {problems}",
+                    path=shown(contents.path),
+                    problems=contents.problems[0],
+                )
+            )
         raise UsageError(
-            f"{shown(contents.path)} holds no model weights ({held})", "name the checkpoint that has the model in it"
+            text("{path} holds no model weights ({held})", path=shown(contents.path), held=held),
+            text("name the checkpoint that has the model in it"),
         )
     return keys, name
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadCheckpoint
+from ..language import text
 from .contents import PROGRESS, STEPS, TOLD, Contents, Loaded, Section, dtype_of, keys_of, number, role_of
 from .pickles import read_pickle
 from .torchfile import read_zip
@@ -39,7 +40,13 @@ def read_dcp(directory: Path, contents: Contents) -> None:
         metadata = read_pickle(stream, METADATA).value
     entries = metadata.attribute("state_dict_metadata") if isinstance(metadata, Opaque) else None
     if not isinstance(entries, dict):
-        raise BadCheckpoint(f"{METADATA} of {shown(directory)} holds no metadata of torch.distributed.checkpoint")
+        raise BadCheckpoint(
+            text(
+                "{metadata} of {directory} holds no metadata of torch.distributed.checkpoint",
+                metadata=METADATA,
+                directory=shown(directory),
+            )
+        )
     pieces = _pieces(metadata.attribute("storage_data"))
     contents.problems += _piece_problems(directory, pieces)
     paths = _paths(entries, metadata.attribute("planner_data"))
@@ -61,7 +68,7 @@ def _tensor(entry: Any) -> TensorEntry | None:
     dtype = state[0] if isinstance(state, tuple) and state else state.get("dtype") if isinstance(state, dict) else None
     good = isinstance(size, tuple) and all(type(n) is int and n >= 0 for n in size)
     if not good:
-        raise BadCheckpoint(f"{METADATA} is damaged: a tensor without a size")
+        raise BadCheckpoint(text("{metadata} is damaged: a tensor without a size", metadata=METADATA))
     return TensorEntry(size, dtype_of(dtype))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadCheckpoint, UsageError
+from ..language import text
 from . import manifest
 from .contents import Contents, Section
 from .dcp import METADATA, read_dcp
@@ -185,12 +186,15 @@ def _nothing(directory: Path, contents: Contents) -> UsageError:
     if inner:
         newest = ", ".join(inner[-5:])
         return UsageError(
-            f"{shown(directory)} holds {len(inner)} checkpoints and is none itself",
-            f"name one of them: {shown(newest)}",
+            text(
+                "{directory} holds {count} checkpoints and is none itself", directory=shown(directory), count=len(inner)
+            ),
+            text("name one of them: {newest}", newest=shown(newest)),
         )
     what = f" ({contents.format})" if contents.format != "directory of checkpoint files" else ""
     return UsageError(
-        f"{shown(directory)}{what} holds no checkpoint that can be read", "name a checkpoint file or directory"
+        text("{directory}{what} holds no checkpoint that can be read", directory=shown(directory), what=what),
+        text("name a checkpoint file or directory"),
     )
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from ..agent.checkpoint.seal import SEAL, file_bytes, seal
 from ..errors import BadCheckpoint, UsageError
+from ..language import text
 from ..model import StepNumber
 from ..step_numbers import step_words
 from .values import shown
@@ -115,13 +116,20 @@ def parse(path: Path, raw: bytes) -> Manifest:
     version = content.get("version")
     if version != VERSION:
         raise BadCheckpoint(
-            f"{shown(path)} is a checkpoint of version {str(version)[:20]}, and this traindbg reads version {VERSION}",
-            "update jupyter-traindbg, or verify it with the version that wrote it",
+            text(
+                "{path} is a checkpoint of version {version}, and this traindbg reads version {version2}",
+                path=shown(path),
+                version=str(version)[:20],
+                version2=VERSION,
+            ),
+            text("update jupyter-traindbg, or verify it with the version that wrote it"),
         )
     try:
         return _manifest(path, content, raw)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as e:
-        raise BadCheckpoint(f"{shown(path / NAME)} is damaged: {type(e).__name__}: {str(e)[:200]}") from e
+        raise BadCheckpoint(
+            text("{path} is damaged: {kind}: {e}", path=shown(path / NAME), kind=type(e).__name__, e=str(e)[:200])
+        ) from e
 
 
 def _raw(path: Path) -> bytes:
@@ -130,17 +138,23 @@ def _raw(path: Path) -> bytes:
         with (path / NAME).open("rb") as stream:
             raw = stream.read(LARGEST + 1)
     except OSError as e:
-        raise BadCheckpoint(f"{shown(path / NAME)} cannot be read: {e.strerror or e}") from e
+        raise BadCheckpoint(text("{path} cannot be read: {why}", path=shown(path / NAME), why=e.strerror or e)) from e
     return raw
 
 
 def _content(path: Path, raw: bytes) -> dict[str, Any]:
     if len(raw) > LARGEST:
-        raise BadCheckpoint(f"{shown(path / NAME)} has more than {LARGEST:,} bytes: no manifest of ours")
+        raise BadCheckpoint(
+            text(
+                "{path} has more than {largest:,} bytes: no manifest of ours", path=shown(path / NAME), largest=LARGEST
+            )
+        )
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError) as e:
-        raise BadCheckpoint(f"{shown(path / NAME)} is damaged: it is no JSON ({str(e)[:100]})") from e
+        raise BadCheckpoint(
+            text("{path} is damaged: it is no JSON ({e})", path=shown(path / NAME), e=str(e)[:100])
+        ) from e
     if not isinstance(content, dict):
         raise _not_ours(path)
     return content
@@ -152,19 +166,27 @@ def _check_directory(path: Path) -> None:
             unfinished = sorted(path.parent.glob(f".{_literally(path.name)}.partial-*")) if path.parent.is_dir() else []
             if unfinished:
                 raise UsageError(
-                    f"{shown(path)} was never finished: only {shown(unfinished[0].name)} is there",
-                    "it is no checkpoint; take another one, and remove the unfinished directory",
+                    text(
+                        "{path} was never finished: only {name} is there",
+                        path=shown(path),
+                        name=shown(unfinished[0].name),
+                    ),
+                    text("it is no checkpoint; take another one, and remove the unfinished directory"),
                 )
-            raise UsageError(f"nothing is at {shown(path)}", "check the path of the checkpoint")
+            raise UsageError(text("nothing is at {path}", path=shown(path)), text("check the path of the checkpoint"))
         if not path.is_dir():
             raise UsageError(
-                f"{shown(path)} is no directory", "our checkpoints are directories; `--inspect` reads other files"
+                text("{path} is no directory", path=shown(path)),
+                text("our checkpoints are directories; `--inspect` reads other files"),
             )
     except (OSError, ValueError) as e:
-        raise UsageError(f"{shown(path)} cannot be looked at: {e}", "name the directory of a checkpoint") from e
+        raise UsageError(
+            text("{path} cannot be looked at: {e}", path=shown(path), e=e), text("name the directory of a checkpoint")
+        ) from e
     if path.name.startswith(".") and ".partial-" in path.name:
         raise UsageError(
-            f"{shown(path)} was never finished: it has its temporary name", "it is no checkpoint; take another one"
+            text("{path} was never finished: it has its temporary name", path=shown(path)),
+            text("it is no checkpoint; take another one"),
         )
     if not (path / NAME).is_file():
         raise _not_ours(path)
@@ -176,8 +198,8 @@ def _literally(name: str) -> str:
 
 def _not_ours(path: Path) -> UsageError:
     return UsageError(
-        f"{shown(path)} is not a checkpoint of traindbg's: it has no {NAME} of ours",
-        "only those carry checksums; `%checkpoint --inspect PATH` reads others",
+        text("{path} is not a checkpoint of traindbg's: it has no {name} of ours", path=shown(path), name=NAME),
+        text("only those carry checksums; `%checkpoint --inspect PATH` reads others"),
     )
 
 

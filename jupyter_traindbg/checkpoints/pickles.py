@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from ..errors import BadCheckpoint, UnsafeCheckpoint
+from ..language import text
 from . import known
 from .suspicion import modern_name, suspicion
 from .values import Global, Opaque, StorageRef, TensorEntry, hashable
@@ -109,7 +110,7 @@ class _Machine:
 
     def bad(self, why: str) -> BadCheckpoint:
         step = "it is no checkpoint, or was not written to its end: use another one"
-        return BadCheckpoint(f"the pickle in {self.name} cannot be read: {why}", step)
+        return BadCheckpoint(text("the pickle in {name} cannot be read: {why}", name=self.name, why=why), step)
 
     # --- bytes -----------------------------------------------------------------------------------------------------
 
@@ -194,7 +195,9 @@ class _Machine:
         return Global(module, name) if path != GETATTR.path else GETATTR
 
     def unsafe(self, why: str) -> UnsafeCheckpoint:
-        return UnsafeCheckpoint(f"{self.name} was refused: its pickle calls {why}; nothing was executed")
+        return UnsafeCheckpoint(
+            text("{name} was refused: its pickle calls {why}; nothing was executed", name=self.name, why=why)
+        )
 
     def call(self, function: Any, args: Any, keywords: Any = None) -> Any:
         if type(args) is not tuple:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import BadCheckpoint, UsageError
+from ..language import text
 from . import manifest
 from .contents import Contents, Loaded, absorb
 from .safetensors import read_safetensors
@@ -45,7 +46,9 @@ def read(path: str | os.PathLike[str]) -> Contents:
         contents.format = read_into(contents, at)
     except (OSError, ValueError) as e:
         why = (e.strerror if isinstance(e, OSError) else None) or str(e)
-        raise UsageError(f"{shown(at)} cannot be read: {why}", "name a checkpoint file or directory") from e
+        raise UsageError(
+            text("{at} cannot be read: {why}", at=shown(at), why=why), text("name a checkpoint file or directory")
+        ) from e
     return told(contents)
 
 
@@ -58,7 +61,7 @@ def told(contents: Contents) -> Contents:
 def read_into(contents: Contents, file: Path) -> str:
     """Add what is in `file` to `contents`; the format's name."""
     if not file.is_file():
-        raise BadCheckpoint(f"{shown(file)} is no regular file")
+        raise BadCheckpoint(text("{file} is no regular file", file=shown(file)))
     with file.open("rb") as stream:
         loaded = _reader(stream, file)(stream, shown(file.name))
         stem = file.name.split(".")[0]
@@ -73,7 +76,7 @@ def _reader(stream: BinaryIO, file: Path) -> Callable[[BinaryIO, str], Loaded]:
     head = stream.read(512)
     stream.seek(0)
     if not head:
-        raise BadCheckpoint(f"{shown(file)} is empty")
+        raise BadCheckpoint(text("{file} is empty", file=shown(file)))
     if head.startswith(b"PK\x03\x04"):
         return read_zip
     if head.startswith(LEGACY_START):
@@ -82,16 +85,23 @@ def _reader(stream: BinaryIO, file: Path) -> Callable[[BinaryIO, str], Loaded]:
         return read_safetensors
     if head[257:262] == b"ustar":
         raise BadCheckpoint(
-            f"{shown(file)} is a tar archive, as torch wrote before 0.4: not supported",
-            "save it again with torch 1.0 or newer",
+            text("{file} is a tar archive, as torch wrote before 0.4: not supported", file=shown(file)),
+            text("save it again with torch 1.0 or newer"),
         )
     for start, what in STRANGERS:
         if head.startswith(start):
-            raise BadCheckpoint(f"{shown(file)} is {what}", "checkpoints of torch, safetensors and DCP are read")
+            raise BadCheckpoint(
+                text("{file} is {what}", file=shown(file), what=what),
+                text("checkpoints of torch, safetensors and DCP are read"),
+            )
     if (head[0] == 0x80 and len(head) > 1 and 2 <= head[1] <= 5) or file.suffix in SUFFIXES:
         return read_plain
     raise BadCheckpoint(
-        f"{shown(file)} is no checkpoint of torch or safetensors: its first bytes are {head[:8].hex(' ')}"
+        text(
+            "{file} is no checkpoint of torch or safetensors: its first bytes are {hex}",
+            file=shown(file),
+            hex=head[:8].hex(" "),
+        )
     )
 
 

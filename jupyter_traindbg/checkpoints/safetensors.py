@@ -7,6 +7,7 @@ import os
 from typing import Any, BinaryIO
 
 from ..errors import BadCheckpoint
+from ..language import text
 from .contents import Loaded
 from .values import TensorEntry
 
@@ -29,14 +30,18 @@ def read_safetensors(stream: BinaryIO, name: str) -> Loaded:
     length = int.from_bytes(stream.read(8), "little")
     if size < 8 or not 2 <= length <= min(LONGEST_HEADER, size - 8):
         raise BadCheckpoint(
-            f"{name} is no safetensors file, or it is cut off: its header would be {length:,} bytes long"
+            text(
+                "{name} is no safetensors file, or it is cut off: its header would be {length:,} bytes long",
+                name=name,
+                length=length,
+            )
         )
     try:
         header = json.loads(stream.read(length).decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as e:
-        raise BadCheckpoint(f"the header of {name} is damaged: {str(e)[:200]}") from e
+        raise BadCheckpoint(text("the header of {name} is damaged: {e}", name=name, e=str(e)[:200])) from e
     if not isinstance(header, dict):
-        raise BadCheckpoint(f"the header of {name} is no table of tensors")
+        raise BadCheckpoint(text("the header of {name} is no table of tensors", name=name))
     about = header.pop("__metadata__", {})
     entries: dict[str, TensorEntry] = {}
     spans: list[tuple[int, int]] = []
@@ -65,10 +70,24 @@ def _entry(entry: Any, key: str, name: str) -> tuple[TensorEntry, tuple[int, int
         made = TensorEntry(tuple(shape), DTYPES.get(dtype, str(dtype)[:40]))
     except (TypeError, ValueError, KeyError) as e:
         raise BadCheckpoint(
-            f"the header of {name} is damaged at {key[:100]!r}: {type(e).__name__}: {str(e)[:100]}"
+            text(
+                "the header of {name} is damaged at {key!r}: {kind}: {e}",
+                name=name,
+                key=key[:100],
+                kind=type(e).__name__,
+                e=str(e)[:100],
+            )
         ) from e
     if dtype in DTYPES and made.bytes != end - begin:
-        raise BadCheckpoint(f"{key[:100]!r} in {name} needs {made.bytes:,} bytes and has {end - begin:,}")
+        raise BadCheckpoint(
+            text(
+                "{key!r} in {name} needs {bytes:,} bytes and has {end:,}",
+                key=key[:100],
+                name=name,
+                bytes=made.bytes,
+                end=end - begin,
+            )
+        )
     return made, (begin, end)
 
 
@@ -77,8 +96,16 @@ def _check_spans(spans: list[tuple[int, int]], size: int, name: str) -> None:
     at = 0
     for begin, end in sorted(spans):
         if begin != at:
-            raise BadCheckpoint(f"the offsets in {name} have a gap or overlap at byte {at:,}")
+            raise BadCheckpoint(text("the offsets in {name} have a gap or overlap at byte {at:,}", name=name, at=at))
         at = end
     if at != size:
         what = "cut off" if at > size else "longer than its header says"
-        raise BadCheckpoint(f"{name} is {what}: {at:,} bytes of data are declared, {size:,} are there")
+        raise BadCheckpoint(
+            text(
+                "{name} is {what}: {at:,} bytes of data are declared, {size:,} are there",
+                name=name,
+                what=what,
+                at=at,
+                size=size,
+            )
+        )

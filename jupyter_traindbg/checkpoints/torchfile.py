@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from ..errors import BadCheckpoint
+from ..language import text
 from .contents import Loaded
 from .pickles import Limits, Read, read_pickle
 from .values import StorageRef, TensorEntry, tensors_in
@@ -56,14 +57,26 @@ def read_zip(stream: BinaryIO, name: str, limits: Limits | None = None) -> Loade
         info = archive.getinfo(f"{root}data.pkl")
         if info.file_size > limits.bytes:
             raise BadCheckpoint(
-                f"the pickle in {name} is declared as {info.file_size:,} bytes, more than {limits.bytes:,}: refused as a bomb"
+                text(
+                    "the pickle in {name} is declared as {file_size:,} bytes, more than {bytes:,}: refused as a bomb",
+                    name=name,
+                    file_size=info.file_size,
+                    bytes=limits.bytes,
+                )
             )
         with archive.open(info) as packed:
             data = packed.read(limits.bytes + 1)
         if len(data) != info.file_size:
-            raise BadCheckpoint(f"the pickle in {name} has {len(data):,} bytes, and {info.file_size:,} are declared")
+            raise BadCheckpoint(
+                text(
+                    "the pickle in {name} has {count:,} bytes, and {file_size:,} are declared",
+                    name=name,
+                    count=len(data),
+                    file_size=info.file_size,
+                )
+            )
     except _ZIP_ERRORS as e:
-        raise BadCheckpoint(f"{name} is a damaged zip archive: {str(e)[:200]}") from e
+        raise BadCheckpoint(text("{name} is a damaged zip archive: {e}", name=name, e=str(e)[:200])) from e
     read = read_pickle(io.BytesIO(data), name, limits, _Nested(name, limits))
     scripted = any(n.startswith("__torch__.") for n in read.names)
     loaded = Loaded("TorchScript archive" if scripted else "torch.save (zip)", read.value, read.names, read.foreign)
@@ -76,17 +89,35 @@ def _directory(archive: zipfile.ZipFile, name: str) -> tuple[str, dict[str, int]
     """The archive's top folder, and the bytes of each storage. Refuses names that lead out of it, links, and zip bombs."""
     entries = archive.infolist()
     if len(entries) > MOST_ENTRIES:
-        raise BadCheckpoint(f"{name} has {len(entries):,} entries: refused as a zip bomb")
+        raise BadCheckpoint(text("{name} has {count:,} entries: refused as a zip bomb", name=name, count=len(entries)))
     for entry in entries:
         if entry.filename.startswith("/") or "\\" in entry.filename or ".." in entry.filename.split("/"):
-            raise BadCheckpoint(f"{name} has an entry whose name leads out of it: {entry.filename[:100]!r}")
+            raise BadCheckpoint(
+                text(
+                    "{name} has an entry whose name leads out of it: {filename!r}",
+                    name=name,
+                    filename=entry.filename[:100],
+                )
+            )
         if stat.S_ISLNK(entry.external_attr >> 16):
-            raise BadCheckpoint(f"{name} has an entry that is a symbolic link: {entry.filename[:100]!r}")
+            raise BadCheckpoint(
+                text(
+                    "{name} has an entry that is a symbolic link: {filename!r}",
+                    name=name,
+                    filename=entry.filename[:100],
+                )
+            )
         if entry.compress_type != zipfile.ZIP_STORED and entry.file_size > 1000 * max(entry.compress_size, 1000):
-            raise BadCheckpoint(f"{name} has an entry that unpacks to {entry.file_size:,} bytes: refused as a zip bomb")
+            raise BadCheckpoint(
+                text(
+                    "{name} has an entry that unpacks to {file_size:,} bytes: refused as a zip bomb",
+                    name=name,
+                    file_size=entry.file_size,
+                )
+            )
     pickles = [e.filename for e in entries if e.filename.endswith("data.pkl") and e.filename.count("/") <= 1]
     if not pickles:
-        raise BadCheckpoint(f"{name} is a zip archive, but not one of torch.save's: it has no data.pkl")
+        raise BadCheckpoint(text("{name} is a zip archive, but not one of torch.save's: it has no data.pkl", name=name))
     root = pickles[0].removesuffix("data.pkl")
     folder = f"{root}data/"
     return root, {e.filename[len(folder) :]: e.file_size for e in entries if e.filename.startswith(folder)}
@@ -156,12 +187,14 @@ def read_legacy(stream: BinaryIO, name: str, limits: Limits | None = None) -> Lo
     magic = read_pickle(stream, name, limits).value
     protocol = read_pickle(stream, name, limits).value
     if magic != MAGIC or protocol != LEGACY_PROTOCOL:
-        raise BadCheckpoint(f"{name} has the form of torch's before 0.4 or a damaged head: not supported")
+        raise BadCheckpoint(
+            text("{name} has the form of torch's before 0.4 or a damaged head: not supported", name=name)
+        )
     system = read_pickle(stream, name, limits).value
     read = read_pickle(stream, name, limits, _Nested(name, limits or Limits()))
     keys = read_pickle(stream, name, limits).value
     if not isinstance(keys, list) or not isinstance(system, dict):
-        raise BadCheckpoint(f"{name} is damaged: the list of its storages is none")
+        raise BadCheckpoint(text("{name} is damaged: the list of its storages is none", name=name))
     order = "little" if system.get("little_endian", True) else "big"
     places = _legacy_places(stream, [str(key) for key in keys if isinstance(key, (str, int))], read.storages, order)
     loaded = Loaded("torch.save (before 1.6)", read.value, read.names, read.foreign)
@@ -217,7 +250,9 @@ class _Nested:
 
     def __call__(self, data: bytes) -> Any:
         if self.limits.nested <= 0:
-            raise BadCheckpoint(f"the pickle in {self.name} has pickles in pickles, too many levels deep: refused")
+            raise BadCheckpoint(
+                text("the pickle in {name} has pickles in pickles, too many levels deep: refused", name=self.name)
+            )
         self.count += 1
         reader = read_zip if data.startswith(b"PK") else read_legacy
         value = reader(io.BytesIO(data), self.name, replace(self.limits, nested=self.limits.nested - 1)).value

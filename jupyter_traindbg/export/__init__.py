@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..complete_file import completed
 from ..errors import NoTarget, UsageError
+from ..language import text
 from ..model import Exported
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def write(feed: Feed, path: str) -> Exported:
     """
     writer = _writer(path)
     if feed.last_step == 0:
-        raise NoTarget("no step was recorded yet, so there is nothing to export", "wait for a step of the training")
+        raise NoTarget(
+            text("no step was recorded yet, so there is nothing to export"), text("wait for a step of the training")
+        )
     with completed(path) as (partial, where):
         written = writer(feed, partial)
     return Exported(**{**vars(written), "path": where, "bytes": os.path.getsize(where)})
@@ -41,7 +44,10 @@ def _writer(path: str) -> Writer:
         from .trace import write_trace
 
         return write_trace if path.endswith(".json") else _zipped
-    raise UsageError(f"{path} has no ending that says what to write", "use run.parquet, trace.json or trace.json.gz")
+    raise UsageError(
+        text("{path} has no ending that says what to write", path=path),
+        text("use run.parquet, trace.json or trace.json.gz"),
+    )
 
 
 def _zipped(feed: Feed, path: str) -> Exported:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from ..errors import CannotAttach, MissingPiece
+from ..language import text
 from ..live import SERIES, Feed, Series
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ class MetricsServer:
         try:
             from prometheus_client import CollectorRegistry, make_wsgi_app
         except ImportError as e:
-            raise MissingPiece("the endpoint needs prometheus-client", "pip install 'jupyter-traindbg[metrics]'") from e
+            raise MissingPiece(
+                text("the endpoint needs prometheus-client"), text("pip install 'jupyter-traindbg[metrics]'")
+            ) from e
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Collector(feed))
         app = _only_from_here(make_wsgi_app(registry, disable_compression=True))
@@ -44,7 +47,8 @@ class MetricsServer:
             self._server = make_server(LOOPBACK, port, app, _Server, _Handler)
         except OSError as e:
             raise CannotAttach(
-                f"port {port} of {LOOPBACK} cannot be had: {e.strerror}", "use port=0 for a free one"
+                text("port {port} of {loopback} cannot be had: {why}", port=port, loopback=LOOPBACK, why=e.strerror),
+                text("use port=0 for a free one"),
             ) from e
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, name="traindbg-metrics", daemon=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from .._version import __version__
 from ..errors import MissingPiece
+from ..language import text
 from ..live import SERIES, Feed
 from ..model import Exported
 from . import table
@@ -26,7 +27,7 @@ def write_parquet(feed: Feed, path: str) -> Exported:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as e:
-        raise MissingPiece("Parquet needs pyarrow", "pip install 'jupyter-traindbg[sql]'") from e
+        raise MissingPiece(text("Parquet needs pyarrow"), text("pip install 'jupyter-traindbg[sql]'")) from e
     names, who = table.names(feed), feed.rank_names
     schema = _schema(pa, feed, names)
     rows = thinned = ranks = 0

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ..attach.base import clusters_below
 from ..errors import DeadlineExceeded, TraindbgError
+from ..language import text
 from ..model import Activity, JobEvidence, Look, NotAvailable, ProcessStacks, RankEvidence, Thread
 from ..outside import activity, procfs, sources
 from ..outside import stacks as outside
@@ -55,7 +56,7 @@ def _look(began: float, ends: float) -> Callable[[int], Look]:
     def look(pid: int) -> Look:
         now = time.monotonic()
         if now > ends - 0.05:
-            raise DeadlineExceeded("it was not looked at in time")
+            raise DeadlineExceeded(text("it was not looked at in time"))
         process = outside.dump(pid, deadline_s=min(LOOK_S, ends - now), children=False)[0]
         return Look(now - began, (_with_the_worker_thread(process),))
 

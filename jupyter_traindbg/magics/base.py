@@ -10,9 +10,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from ..errors import AmbiguousTarget, TraindbgError, UsageError
+from ..errors import FORMS, AmbiguousTarget, TraindbgError, UsageError
 from ..job import DEADLINE_S, Job
-from ..model import FORMS, Result, is_cluster, parse_cluster
+from ..language import text
+from ..model import Result, is_cluster, parse_cluster
 from ..verbose import at_stderr
 from .parser import RAY, TARGET, Parser, completed_by
 
@@ -124,7 +125,7 @@ def split(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError as e:
         raise UsageError(
-            f"the line cannot be read: {e}".lower(), "close the quotation, or put a backslash before the quote"
+            f"the line cannot be read: {e}".lower(), text("close the quotation, or put a backslash before the quote")
         ) from None
 
 

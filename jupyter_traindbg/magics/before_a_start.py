@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..errors import UsageError
+from ..language import text
 from ..model import Preflight
 from ..questions.jobless import preflight
 from ..questions.jobless.preflight import DEFAULT_PORT, PlannedJob
@@ -51,7 +52,8 @@ def run(args: argparse.Namespace) -> Preflight:
     """The answer to what `add_arguments` made of the command line. Raises `UsageError`."""
     if getattr(args, "target", None) is not None:
         raise UsageError(
-            f"--preflight looks at this machine, and {args.target!r} is a job or a dump", "leave one of the two out"
+            text("--preflight looks at this machine, and {target!r} is a job or a dump", target=args.target),
+            text("leave one of the two out"),
         )
     address, port = _endpoint(args)
     job = PlannedJob(
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace) -> Preflight:
 
 def _endpoint(args: argparse.Namespace) -> tuple[str | None, int | None]:
     if args.rdzv_endpoint and args.master_addr:
-        raise UsageError("--rdzv-endpoint and --master-addr say the same", "give one of them")
+        raise UsageError(text("--rdzv-endpoint and --master-addr say the same"), text("give one of them"))
     if not args.rdzv_endpoint:
         return args.master_addr, args.master_port
     host, colon, port = (
@@ -77,7 +79,10 @@ def _endpoint(args: argparse.Namespace) -> tuple[str | None, int | None]:
     if not colon:
         return args.rdzv_endpoint.strip("[]"), args.master_port
     if not port.isdigit():
-        raise UsageError(f"{args.rdzv_endpoint!r} is no HOST:PORT", "write it as for torchrun: node1:29400")
+        raise UsageError(
+            text("{rdzv_endpoint!r} is no HOST:PORT", rdzv_endpoint=args.rdzv_endpoint),
+            text("write it as for torchrun: node1:29400"),
+        )
     return host.strip("[]"), int(port)
 
 
@@ -86,7 +91,7 @@ def _nodes(words: str | None) -> int:
         return 1
     most = words.rpartition(":")[2]
     if not most.isdigit() or int(most) < 1:
-        raise UsageError(f"--nnodes {words!r} is no number of machines", "a number, or MIN:MAX")
+        raise UsageError(text("--nnodes {words!r} is no number of machines", words=words), text("a number, or MIN:MAX"))
     return int(most)
 
 
@@ -94,5 +99,7 @@ def _per_node(words: str | None) -> int | None:
     if words is None or words in ("gpu", "auto"):
         return None
     if not words.isdigit() or int(words) < 1:
-        raise UsageError(f"--nproc-per-node {words!r} is no number of processes", "a number, or gpu")
+        raise UsageError(
+            text("--nproc-per-node {words!r} is no number of processes", words=words), text("a number, or gpu")
+        )
     return int(words)

@@ -6,6 +6,7 @@ import argparse
 import os
 
 from ..errors import UsageError
+from ..language import text
 from ..model import Result, may_mean_a_target
 from .base import Session
 from .parser import PATH, TARGET, completed_by
@@ -64,8 +65,8 @@ def run(args: argparse.Namespace, session: Session) -> Result:
         return _look(args, mode, session)
     if not 1 <= len(args.words) <= 2:
         raise UsageError(
-            "a directory to save to is missing" if not args.words else "too many words",
-            "`%checkpoint DIR` saves; --verify, --inspect and --compare look at one",
+            text("a directory to save to is missing") if not args.words else text("too many words"),
+            text("`%checkpoint DIR` saves; --verify, --inspect and --compare look at one"),
         )
     target = args.words[0] if len(args.words) == 2 else None
     directory = args.words[-1]
@@ -78,7 +79,9 @@ def _refuse_leftovers(args: argparse.Namespace, mode: str) -> None:
     given = [f"--{name.replace('_', '-')}" for name in SAVE if getattr(args, name)]
     given += args.words
     if given:
-        raise UsageError(f"--{mode} saves nothing, so {given[0]} says nothing", "leave it out")
+        raise UsageError(
+            text("--{mode} saves nothing, so {given} says nothing", mode=mode, given=given[0]), text("leave it out")
+        )
 
 
 def _refuse_a_target_for_a_directory(directory: str, target: str | None) -> None:
@@ -86,7 +89,8 @@ def _refuse_a_target_for_a_directory(directory: str, target: str | None) -> None
     if may_mean_a_target(directory):
         swapped = "the target comes first" if target is not None else "name the directory after it"
         raise UsageError(
-            f"{directory!r} is a target, and a directory is missing", f"{swapped}: `%checkpoint TARGET DIR`"
+            text("{directory!r} is a target, and a directory is missing", directory=directory),
+            text("{swapped}: `%checkpoint TARGET DIR`", swapped=swapped),
         )
 
 
@@ -105,7 +109,8 @@ def _compare(args: argparse.Namespace, session: Session) -> Result:
 
     if len(args.compare) > 2:
         raise UsageError(
-            "--compare takes a checkpoint and what to compare it with", "`%checkpoint --compare PATH TARGET`"
+            text("--compare takes a checkpoint and what to compare it with"),
+            text("`%checkpoint --compare PATH TARGET`"),
         )
     path, other = args.compare[0], args.compare[1] if len(args.compare) == 2 else None
     if other is not None and _is_checkpoint(other):

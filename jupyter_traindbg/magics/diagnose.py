@@ -9,9 +9,10 @@ import re
 import stat
 from collections.abc import Sequence
 
-from ..errors import NoTarget, UsageError
+from ..errors import FORMS, NoTarget, UsageError
 from ..job import DEADLINE_S
-from ..model import FORMS, Diagnosis, Result, is_cluster, may_mean_a_target, parse_cluster
+from ..language import text
+from ..model import Diagnosis, Result, is_cluster, may_mean_a_target, parse_cluster
 from ..questions.jobless import launcher, log
 from .base import Session
 from .parser import PATH, TARGET, completed_by
@@ -56,7 +57,9 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     if targets and all(is_log(target) for target in targets):
         return log.ask(targets, timeout=args.timeout)
     if len(targets) > 1:
-        raise UsageError("of running jobs one can be diagnosed at a time", "several targets can only be logs")
+        raise UsageError(
+            text("of running jobs one can be diagnosed at a time"), text("several targets can only be logs")
+        )
     target = targets[0] if targets else None
     if target is not None and is_ray(target):
         return _of_ray(target, args.timeout, session)
@@ -88,9 +91,11 @@ def _follow(targets: Sequence[str], args: argparse.Namespace, session: Session) 
     from ..questions.jobless import log_follow
 
     if len(targets) != 1 or not is_log(targets[0]):
-        raise UsageError("--follow needs one log", "name the file that the job is writing")
+        raise UsageError(text("--follow needs one log"), text("name the file that the job is writing"))
     if args.every_s <= 0 or (args.for_s is not None and args.for_s <= 0):
-        raise UsageError("--every and --for are seconds, more than none", "leave them out, or give positive numbers")
+        raise UsageError(
+            text("--every and --for are seconds, more than none"), text("leave them out, or give positive numbers")
+        )
     seen = None
     with session.live() as show, contextlib.suppress(KeyboardInterrupt):
         for seen in log_follow.ask(targets[0], pid=args.pid, every_s=args.every_s, for_s=args.for_s):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .. import commands
 from ..errors import AmbiguousTarget, NoTarget, TraindbgError
 from ..job import Job, attach
+from ..language import text
 from ..model import Result
 from ..notebook import NOTHING
 from ..render import brought
@@ -100,7 +101,7 @@ class NotebookSession:
             with attach(target, timeout=timeout) as job:
                 return job.detached(force=force, timeout=timeout)
         if self.current is None:
-            raise NoTarget("this notebook is attached to nothing", "name the target to detach")
+            raise NoTarget(text("this notebook is attached to nothing"), text("name the target to detach"))
         detached = self.current.detached(force=force, timeout=timeout)
         self.current = None
         return detached

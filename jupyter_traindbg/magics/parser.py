@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from .. import commands
 from ..errors import UsageError
+from ..language import text
 
 __all__ = ["PATH", "RAY", "TARGET", "Parser", "completed_by", "completions_of", "whole_number"]
 
@@ -72,7 +73,10 @@ class Parser(argparse.ArgumentParser):
         options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
         near = difflib.get_close_matches(words[0].split("=")[0], options, 1) if words[0].startswith("-") else []
         meant = f"did you mean `{near[0]}`? " if near else ""
-        raise UsageError(f"{' '.join(words)} means nothing here", f"{meant}{self._asking()}")
+        raise UsageError(
+            text("{words} means nothing here", words=" ".join(words)),
+            text("{meant}{asking}", meant=meant, asking=self._asking()),
+        )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's, but that what is unrecognized is refused by `unrecognized`."""

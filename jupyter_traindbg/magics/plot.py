@@ -8,6 +8,7 @@ import re
 
 from ..errors import UsageError
 from ..job import DEADLINE_S
+from ..language import text
 from ..model import Picture, Result
 from ..pictures import OF_JOBS, write
 from ..questions.jobless import log
@@ -60,14 +61,22 @@ def _asked(args: argparse.Namespace) -> tuple[str | None, list[str]]:
 def _drawn(of: str | None, targets: list[str], args: argparse.Namespace, session: Session) -> Picture:
     if targets and all(map(is_log, targets)):
         if of is not None:
-            raise UsageError(f"of a log there is one picture, not {of}", f"`%plot {' '.join(targets)}`")
+            raise UsageError(
+                text("of a log there is one picture, not {of}", of=of),
+                text("`%plot {targets}`", targets=" ".join(targets)),
+            )
         picture: Picture = log.ask(targets, timeout=args.timeout).plot()
         return picture
     if of is None and targets and re.fullmatch("[a-z_]+", targets[0]) and targets[0] != "self":
         near = difflib.get_close_matches(targets[0], OF_JOBS, 1)
         meant = f"did you mean `%plot {' '.join([*near, *targets[1:]])}`? " if near else ""
-        raise UsageError(f"there is no picture of {targets[0]!r}", f"{meant}there are {', '.join(OF_JOBS)}")
+        raise UsageError(
+            text("there is no picture of {targets!r}", targets=targets[0]),
+            text("{meant}there are {of_jobs}", meant=meant, of_jobs=", ".join(OF_JOBS)),
+        )
     if len(targets) > 1:
-        raise UsageError(f"of one job at a time, not of {' and '.join(targets)}", "name one of them")
+        raise UsageError(
+            text("of one job at a time, not of {targets}", targets=" and ".join(targets)), text("name one of them")
+        )
     with session.job(targets[0] if targets else None, args.timeout) as job:
         return job.plot(of or "loss", timeout=args.timeout).about(session.named)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..job import DEADLINE_S
+from ..language import text
 from ..model import Result
 from ..preflight import config
 from .base import Session
@@ -133,14 +134,19 @@ def _cluster(args: argparse.Namespace) -> config.OnRay | None:
     if args.ray is None:
         lonely = next((option for option, given in named.items() if given), None)
         if lonely is not None:
-            raise UsageError(f"{lonely} is about a Ray cluster, and none is named", "add --ray auto, or its address")
+            raise UsageError(
+                text("{lonely} is about a Ray cluster, and none is named", lonely=lonely),
+                text("add --ray auto, or its address"),
+            )
         return None
     worker = None
     if args.time_worker is not None:
         name = args.time_worker or None
         worker = config.Worker(name, args.init, args.call, args.call_with, args.working_dir)
     elif args.init or args.call or args.working_dir:
-        raise UsageError("--init, --call and --working-dir are for a worker to time", "add --time-worker MODULE:CLASS")
+        raise UsageError(
+            text("--init, --call and --working-dir are for a worker to time"), text("add --time-worker MODULE:CLASS")
+        )
     return config.OnRay(args.ray, args.workers, args.each, worker)
 
 

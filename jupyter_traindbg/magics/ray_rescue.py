@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..errors import UsageError
+from ..language import text
 from ..model import RayRescued
 from .base import Session, add_ray_address, ray_address
 
@@ -54,10 +55,11 @@ def run(args: argparse.Namespace, session: Session) -> RayRescued:
 
     acts = args.interrupt or args.kill_actor or args.stop_job
     if args.release is not None and acts:
-        raise UsageError("--release is for --leftovers", "one rescue at a time: look at its result first")
+        raise UsageError(text("--release is for --leftovers"), text("one rescue at a time: look at its result first"))
     if args.yes and not acts and args.release is None:
         raise UsageError(
-            "--yes confirms something, and nothing is to be done", "add --release to remove what dead jobs left"
+            text("--yes confirms something, and nothing is to be done"),
+            text("add --release to remove what dead jobs left"),
         )
     return rescue(
         ray_address(args, session),

@@ -10,6 +10,7 @@ import resource
 import time
 
 from ..errors import TraindbgError, UsageError
+from ..language import text
 from ..model import RayWorkers
 from .base import Session, add_ray_address, ray_address
 
@@ -53,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, session: Session) -> RayWorkers:
     if (args.every_s is not None and args.every_s <= 0) or (args.for_s is not None and args.for_s <= 0):
-        raise UsageError("--every and --for are seconds, more than none", "leave them out, or give positive numbers")
+        raise UsageError(
+            text("--every and --for are seconds, more than none"), text("leave them out, or give positive numbers")
+        )
     address = ray_address(args, session)
     if not args.watch:
         return _look(address, args, verdict=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from .. import commands, report
 from ..errors import AmbiguousTarget, TraindbgError, UsageError
+from ..language import text
 from ..model import Report, Result, named_launcher
 from ..report import Subject, opening
 from .base import Session
@@ -60,10 +61,13 @@ def _made(args: argparse.Namespace, session: Session) -> Report:
     targets = [word for word in args.target if not is_log(word)]
     if len(targets) > 1:
         raise UsageError(
-            f"a report is of one job, not of {' and '.join(targets)}", "name one of them, and as many logs as you like"
+            text("a report is of one job, not of {targets}", targets=" and ".join(targets)),
+            text("name one of them, and as many logs as you like"),
         )
     if args.machine and targets:
-        raise UsageError("--machine is for a report without a job", f"leave it away, or {targets[0]}")
+        raise UsageError(
+            text("--machine is for a report without a job"), text("leave it away, or {targets}", targets=targets[0])
+        )
     output = args.output or report.default_name()
     with tempfile.TemporaryDirectory(prefix="traindbg-") as folder:
         named = [_spooled(folder) if log == "-" else log for log in logs]
@@ -78,7 +82,9 @@ def _of_job(session: Session, target: str | None, output: str, logs: Sequence[st
         try:
             job = until_written.enter_context(session.job(target, args.timeout))
         except AmbiguousTarget as e:
-            raise AmbiguousTarget(e.cause, "give --machine, or name one of them", candidates=e.candidates) from None
+            raise AmbiguousTarget(
+                e.cause, text("give --machine, or name one of them"), candidates=e.candidates
+            ) from None
         except UsageError:
             raise
         except TraindbgError as e:

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 
 from ..errors import UsageError
+from ..language import text
 from ..model import Result, Steps
 from ..words.ranks import compact_ranks
 from .base import Session, add_target
@@ -46,5 +47,8 @@ def _of_rank(steps: Steps, rank: int) -> Steps:
     silent = tuple(one for one in steps.silent if one.rank == rank)
     if not ranks and not silent:
         there = [one.rank for one in steps.ranks] + [one.rank for one in steps.silent if one.rank is not None]
-        raise UsageError(f"there is no rank {rank}; the job has {compact_ranks(there)}", "`%steps` shows all of them")
+        raise UsageError(
+            text("there is no rank {rank}; the job has {ranks}", rank=rank, ranks=compact_ranks(there)),
+            text("`%steps` shows all of them"),
+        )
     return dataclasses.replace(steps, ranks=ranks, silent=silent)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from ..actions import tuning
 from ..errors import CannotAttach, TargetGone, UnknownTarget, UsageError
 from ..job import Job
+from ..language import text
 from ..model import Changed, Result, Setting
 from .base import Session, add_target
 
@@ -100,13 +101,16 @@ def job_of(args: argparse.Namespace, session: Session, target: str | None, setti
     except (CannotAttach, TargetGone) as e:
         if target is None or args.value is not None or not target.isdigit() or int(target) > MOST_MEANT:
             raise
-        raise type(e)(e.cause, f"where a value was meant, write {target}.0; {e.next_step}") from e
+        raise type(e)(
+            e.cause,
+            text("where a value was meant, write {target}.0; {next_step}", target=target, next_step=e.next_step),
+        ) from e
     except UnknownTarget as e:
         if target is None or args.value is not None or set(":/") & set(target):
             raise
         either = f"give {NUMBERS[setting]}, or a target: `%targets` shows what there is"
         hint = either if e.next_step == e.default_next_step else e.next_step
-        raise UsageError(f"{target!r} is neither a number nor a target", hint) from e
+        raise UsageError(text("{target!r} is neither a number nor a target", target=target), hint) from e
 
 
 def target_and_value(args: argparse.Namespace) -> tuple[str | None, float | None]:
@@ -117,7 +121,7 @@ def target_and_value(args: argparse.Namespace) -> tuple[str | None, float | None
     if value is None:
         return target, None
     if not _is_number(value):
-        raise UsageError(f"{value!r} is not a number", "give a number such as 1e-4")
+        raise UsageError(text("{value!r} is not a number", value=value), text("give a number such as 1e-4"))
     return target, float(value)
 
 
@@ -125,7 +129,7 @@ def at_most_one(wishes: dict[str, bool]) -> None:
     """Raise `UsageError` where several of `wishes`, which exclude each other, are there."""
     there = [name for name, is_there in wishes.items() if is_there]
     if len(there) > 1:
-        raise UsageError(f"{' and '.join(there)} exclude each other", "give one of them")
+        raise UsageError(text("{there} exclude each other", there=" and ".join(there)), text("give one of them"))
 
 
 def _is_number(word: str) -> bool:

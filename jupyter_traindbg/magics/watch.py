@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..job import Job
+from ..language import text
 from ..model import Result, Watched
 from .base import Session, add_target
 from .parser import completed_by
@@ -42,13 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, session: Session) -> Result:
     if not 0 < args.rate_hz <= 10:
-        raise UsageError("--rate is a number of rounds a second, more than 0 and at most 10", "2 is what most want")
+        raise UsageError(
+            text("--rate is a number of rounds a second, more than 0 and at most 10"), text("2 is what most want")
+        )
     if args.for_s is not None and args.for_s <= 0:
-        raise UsageError("--for is seconds, more than none", "leave it out to watch until the job ends")
+        raise UsageError(text("--for is seconds, more than none"), text("leave it out to watch until the job ends"))
     notebook = getattr(session, "stay", None)
     known = AT_A_TERMINAL if notebook is None or args.once else IN_A_NOTEBOOK
     if args.view not in known:
-        raise UsageError(f"there is no view {args.view!r} here", f"there are {', '.join(known)}")
+        raise UsageError(
+            text("there is no view {view!r} here", view=args.view), text("there are {known}", known=", ".join(known))
+        )
     if notebook is not None and not args.once:
         widget: Result = _widget(notebook(args.target, args.timeout), args)  # which IPython shows, as it does results
         return widget

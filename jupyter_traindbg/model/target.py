@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
-    "FORMS",
     "TargetName",
     "is_cluster",
     "may_mean_a_target",
@@ -31,8 +30,6 @@ __all__ = [
 
 Kind = Literal["self", "process", "kernel", "launcher", "ray", "socket"]
 
-FORMS = "a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, the path of an agent's socket, or self"
-"""For help and for errors."""
 AUTO = "auto"
 _PREFIXES: Mapping[Kind, str] = {"kernel": "kernel:", "launcher": "torchrun:"}
 _SELF, _RAY = "self", "ray:"

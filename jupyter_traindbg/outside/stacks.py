@@ -23,6 +23,7 @@ from typing import Any
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted, TargetGone, TraindbgError
 from ..frames.waits import in_dataloader_worker, waiting_for
 from ..frames.whose import bare, frames_of, line_of
+from ..language import text
 from ..model import ASLEEP, Maybe, NotAvailable, ProcessStacks, Thread, ThreadState, Wait
 from ..tasks import each
 from ..verbose import milliseconds
@@ -64,7 +65,7 @@ def dump(
     tool = py_spy()
     root = procfs.stat(pid)
     if root is None or root.state in "ZX":
-        raise TargetGone(f"process {pid} has ended")
+        raise TargetGone(text("process {pid} has ended", pid=pid))
     processes = procfs.descendants(pid, apart=apart) if children else []
     stuck = frozenset(procfs.uninterruptible([pid, *(p.pid for p in processes)]))
     asked = [
@@ -99,7 +100,10 @@ def py_spy() -> str:
             return path
     found = shutil.which("py-spy")
     if found is None:
-        raise MissingPiece("py-spy is not installed", f"{sys.executable} -m pip install 'py-spy>=0.4'")
+        raise MissingPiece(
+            text("py-spy is not installed"),
+            text("{executable} -m pip install 'py-spy>=0.4'", executable=sys.executable),
+        )
     return found
 
 
@@ -198,7 +202,7 @@ def _has_beginning(thread: dict[str, Any]) -> bool:
 
 def _run(tool: str, pid: int, deadline: float) -> tuple[int, bytes, str]:
     left_s = deadline - time.monotonic()
-    late = DeadlineExceeded(f"py-spy gave no stacks of process {pid} in time")
+    late = DeadlineExceeded(text("py-spy gave no stacks of process {pid} in time", pid=pid))
     if left_s <= 0:
         raise late
     command, began = [tool, "dump", "--json", "--nonblocking", "--full-filenames", "--pid", str(pid)], time.monotonic()
@@ -241,15 +245,19 @@ def _error(pid: int, message: str) -> TraindbgError:
         message.strip().splitlines()[0].removeprefix("Error: ") if message.strip() else "no thread runs Python yet"
     )
     if not procfs.exists(pid):
-        return TargetGone(f"process {pid} has ended")
+        return TargetGone(text("process {pid} has ended", pid=pid))
     if _denied(message):
         return _not_permitted(pid)
     if not procfs.is_python(pid):
         process = procfs.stat(pid)
         return CannotAttach(
-            f"process {pid} ({process.comm if process else '?'}) is not a Python process", "name the Python process"
+            text("process {pid} ({value}) is not a Python process", pid=pid, value=process.comm if process else "?"),
+            text("name the Python process"),
         )
-    return CannotAttach(f"py-spy could not read process {pid}: {first_line}", "try again in a moment")
+    return CannotAttach(
+        text("py-spy could not read process {pid}: {first_line}", pid=pid, first_line=first_line),
+        text("try again in a moment"),
+    )
 
 
 def _not_permitted(pid: int) -> NotPermitted:
@@ -257,18 +265,25 @@ def _not_permitted(pid: int) -> NotPermitted:
     owner = procfs.uid(pid)
     if owner is not None and owner != os.geteuid():
         cause = f"process {pid} belongs to {procfs.user(owner)} and you are {procfs.user(os.geteuid())}"
-        return NotPermitted(cause, f"run this as {procfs.user(owner)}, or with sudo")
+        return NotPermitted(cause, text("run this as {user}, or with sudo", user=procfs.user(owner)))
     scope = _yama_scope()
     if scope == 1:
         return NotPermitted(
-            f"process {pid} may only be read by its ancestors (Yama ptrace_scope is 1)",
-            "run this with sudo, or once: sudo sysctl kernel.yama.ptrace_scope=0",
+            text("process {pid} may only be read by its ancestors (Yama ptrace_scope is 1)", pid=pid),
+            text("run this with sudo, or once: sudo sysctl kernel.yama.ptrace_scope=0"),
         )
     if scope >= 2:
-        return NotPermitted(f"only root may read process {pid} (Yama ptrace_scope is {scope})", "run this with sudo")
+        return NotPermitted(
+            text("only root may read process {pid} (Yama ptrace_scope is {scope})", pid=pid, scope=scope),
+            text("run this with sudo"),
+        )
     return NotPermitted(
-        f"the kernel does not let us read the memory of {pid} (a container without SYS_PTRACE, or a protected process)",
-        "start the container with --cap-add SYS_PTRACE, or run this with sudo",
+        text(
+            "the kernel does not let us read the memory of {pid} (a container without SYS_PTRACE, or a protected "
+            "process)",
+            pid=pid,
+        ),
+        text("start the container with --cap-add SYS_PTRACE, or run this with sudo"),
     )
 
 

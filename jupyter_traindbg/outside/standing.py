@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from ..errors import TargetGone, TraindbgError
+from ..language import text
 from ..model import ProcessStacks, RayLook
 from ..tasks import each
 from . import procfs
@@ -82,7 +83,7 @@ def _join(
     tids = [thread.tid for thread in seen.threads if isinstance(thread.tid, int)]
     after = _counters(pid, tids)
     if before is None or after is None:
-        return TargetGone(f"process {pid} has just ended")
+        return TargetGone(text("process {pid} has just ended", pid=pid))
     window_s = max(1e-3, after.at_s - before.at_s)
     still = {
         tid: _still_s(f"/proc/{pid}/task/{tid}", window_s, clocks) if before.runs[tid] == after.runs[tid] else 0.0

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..language import text
 from ..model import Collectives, ConfigPreflight, Grads, LogDiagnosis, Memory, Picture, Result, Silent, Steps
 from .canvas import Canvas
 from .told import Told
@@ -40,14 +41,14 @@ def of_several(results: Mapping[str, Result]) -> Picture:
     `NoTarget` where there is nothing to draw.
     """
     if not results:
-        raise UsageError("nothing to draw was named", "name at least one log, or one configuration")
+        raise UsageError(text("nothing to draw was named"), text("name at least one log, or one configuration"))
     for of, kind in _OF_SEVERAL.items():
         if all(isinstance(result, of) for result in results.values()):
             return _picture(kind, results)
     kinds = sorted({type(result).__name__ for result in results.values()})
     raise UsageError(
-        f"{' and '.join(kinds)} cannot be drawn beside each other",
-        "logs can, and configurations (results of `%preflight`)",
+        text("{kinds} cannot be drawn beside each other", kinds=" and ".join(kinds)),
+        text("logs can, and configurations (results of `%preflight`)"),
     )
 
 
@@ -56,7 +57,10 @@ def of_result(result: Result) -> Picture:
     kind = next((kind for of, kind in _OF_RESULT.items() if isinstance(result, of)), None)
     if kind is None:
         known = ", ".join(of.__name__ for of in _OF_RESULT)
-        raise UsageError(f"there is no picture of a {type(result).__name__}", f"there are pictures of {known}")
+        raise UsageError(
+            text("there is no picture of a {kind}", kind=type(result).__name__),
+            text("there are pictures of {known}", known=known),
+        )
     if isinstance(result, Steps):
         from .course import of_steps
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingPiece
-from ..language import language, speaking
+from ..language import language, speaking, text
 from ..render.clean import clean
 from . import inks
 from .svg import embedded
@@ -115,7 +115,7 @@ def drawing() -> Iterator[None]:
         import matplotlib.style
         import numpy as np
     except ImportError:
-        raise MissingPiece("pictures need matplotlib", "pip install matplotlib") from None
+        raise MissingPiece(text("pictures need matplotlib"), text("pip install matplotlib")) from None
     with lock, contextlib.ExitStack() as settings, warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", r"Glyph \d+ .* missing from", UserWarning

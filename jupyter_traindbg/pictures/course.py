@@ -109,7 +109,7 @@ def _told(rank: RankSteps) -> NewSteps:
 def _nothing(why: str) -> NoTarget:
     return NoTarget(
         text("no step has been recorded{why}", why=why),
-        "wait for a step of the training; `%diagnose` tells why none comes",
+        text("wait for a step of the training; `%diagnose` tells why none comes"),
     )
 
 

@@ -85,8 +85,8 @@ def _loads(configurations: Estimated) -> list[_Load]:
     if not loads:
         reasons = {str(one.memory.reason) for one in configurations.values() if isinstance(one.memory, NotAvailable)}
         raise NoTarget(
-            f"the memory cannot be estimated: {'; '.join(sorted(reasons))}",
-            "name a model whose size is known, or its config.json",
+            text("the memory cannot be estimated: {names}", names="; ".join(sorted(reasons))),
+            text("name a model whose size is known, or its config.json"),
         )
     return loads
 

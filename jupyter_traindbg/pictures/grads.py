@@ -80,8 +80,8 @@ def _rows(grads: Grads) -> Rows:
     if not rows.rows:
         reasons = dict.fromkeys(rank.note or rank.at for rank in grads.ranks)
         raise NoTarget(
-            f"no gradients were read: {'; '.join(filter(None, reasons)) or 'no rank answered'}",
-            "`%grads` shows what there is",
+            text("no gradients were read: {names}", names="; ".join(filter(None, reasons)) or "no rank answered"),
+            text("`%grads` shows what there is"),
         )
     return rows
 

@@ -38,7 +38,7 @@ def tell(course: Course) -> Told:
     if "loss" not in course.series:
         raise NoTarget(
             text("no loss has been recorded in {steps:,} steps", steps=course.steps),
-            "a loss is seen where backward() is called on it; `%steps` shows what was recorded",
+            text("a loss is seen where backward() is called on it; `%steps` shows what was recorded"),
         )
     losses = course.series["loss"]
     means = _middle(smoothed(losses))

@@ -33,7 +33,7 @@ def tell(course: Course) -> Told:
     if "lr_effective" not in course.series:
         raise NoTarget(
             text("no learning rate has been recorded in {steps:,} steps", steps=course.steps),
-            "`%lr` shows what the optimizers say now",
+            text("`%lr` shows what the optimizers say now"),
         )
     scheduled, used = _rates(course)
     of_group = text(", of the first param group") if course.groups > 1 else ""

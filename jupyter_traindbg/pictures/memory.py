@@ -87,7 +87,7 @@ def _kinds(memory: Memory) -> dict[str, list[_Held]]:
     """By kind of device, GPUs first."""
     held = [_held(rank, share) for rank in memory.ranks for share in rank.shares]
     if not held:
-        raise NoTarget("no rank told of its memory", "`%memory` says why")
+        raise NoTarget(text("no rank told of its memory"), text("`%memory` says why"))
     order = sorted(held, key=lambda one: (one.device == "cpu", one.rank, one.device))
     kinds = {
         same[0].device.partition(":")[0]: same for same in group_by(order, lambda one: one.device.partition(":")[0])

@@ -60,7 +60,7 @@ def _runs(logs: Mapping[str, LogDiagnosis]) -> list[_Run]:
             x = course.steps if by_steps else [place for place, _ in course.points]
             runs.append(_Run(name, course.metric, x, [value for _, value in course.points]))
     if not runs:
-        raise NoTarget(text("no log tells of a loss"), "`%diagnose` of one of them says what was read of it")
+        raise NoTarget(text("no log tells of a loss"), text("`%diagnose` of one of them says what was read of it"))
     return runs
 
 

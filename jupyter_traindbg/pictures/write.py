@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..complete_file import completed
 from ..errors import UsageError
+from ..language import text
 from ..model import Picture
 from .canvas import FILE_DPI, drawing
 
@@ -18,10 +19,12 @@ ENDINGS = (".svg", ".png", ".pdf")
 def check(path: str) -> None:
     """Raises `UsageError` for an ending that says no format, or a directory that is not there, before anything is asked or drawn."""
     if Path(path).suffix.lower() not in ENDINGS:
-        raise UsageError(f"{path} has no ending that says what to write", "use loss.svg, loss.png or loss.pdf")
+        raise UsageError(
+            text("{path} has no ending that says what to write", path=path), text("use loss.svg, loss.png or loss.pdf")
+        )
     folder = Path(path).expanduser().absolute().parent
     if not folder.is_dir():
-        raise UsageError(f"there is no directory {folder}", "name one that exists")
+        raise UsageError(text("there is no directory {folder}", folder=folder), text("name one that exists"))
 
 
 def write(picture: Picture, path: str) -> Picture:

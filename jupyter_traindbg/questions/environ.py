@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..attach.base import Link, ask_all
 from ..diagnose import environment
 from ..errors import NotPermitted, TargetGone, TraindbgError
+from ..language import text
 from ..model import Environ
 from ..outside import host, interfaces, procfs
 from .base import DEADLINE_S, Ranks, Whom
@@ -44,16 +45,17 @@ def _environ(link: Link, stuck: frozenset[int]) -> dict[str, str]:
         raise gone
     if link.pid in stuck:
         raise NotPermitted(
-            f"process {link.pid} is in uninterruptible sleep: reading its environment would wait with it", ""
+            text("process {pid} is in uninterruptible sleep: reading its environment would wait with it", pid=link.pid),
+            "",
         )
     try:
         open(f"/proc/{link.pid}/environ", "rb").close()
     except PermissionError:
         raise NotPermitted(
-            f"the environment of process {link.pid} may not be read", "ask as its user, or as root"
+            text("the environment of process {pid} may not be read", pid=link.pid), text("ask as its user, or as root")
         ) from None
     except OSError:
-        raise TargetGone(f"process {link.pid} has ended") from None
+        raise TargetGone(text("process {pid} has ended", pid=link.pid)) from None
     return procfs.training_environ(link.pid)
 
 

@@ -18,6 +18,7 @@ from ..attach.ray.hosts import HERE, Call
 from ..diagnose import running
 from ..errors import DeadlineExceeded, NoTarget, TargetGone, TraindbgError, UsageError
 from ..job import DEADLINE_S
+from ..language import text
 from ..model import (
     Changed,
     Checkpoint,
@@ -110,7 +111,10 @@ class RayJob(Spread):
         """
         placed = self._need_trainers(timeout)
         if len(placed) > 1 and all(p.member.world_size == 1 for p in placed):
-            raise NoTarget(f"{len(placed)} processes of {self.name} train, each by itself", "ask each by its pid")
+            raise NoTarget(
+                text("{count} processes of {name} train, each by itself", count=len(placed), name=self.name),
+                text("ask each by its pid"),
+            )
         return self.diagnose_ranks(timeout=timeout)
 
     def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
@@ -211,7 +215,9 @@ class RayJob(Spread):
                 route, "ask", self._roster(placed), "_change", deadline_s=timeout + ACTION_S, **options
             )
         except (DeadlineExceeded, TargetGone) as e:
-            raise type(e)(e.cause, f"whether it was changed is not known: `traindbg lr {self.name}` shows it") from e
+            raise type(e)(
+                e.cause, text("whether it was changed is not known: `traindbg lr {name}` shows it", name=self.name)
+            ) from e
         return result
 
     def _questions(self) -> dict[str, Callable[[float], Result]]:
@@ -236,6 +242,7 @@ def _place(directory: str, route: str, where: str) -> str:
         return os.path.abspath(os.path.expanduser(directory))
     if not os.path.isabs(directory):
         raise UsageError(
-            f"{directory} is relative, and would be written on {where}", "give the whole path, as it is seen there"
+            text("{directory} is relative, and would be written on {where}", directory=directory, where=where),
+            text("give the whole path, as it is seen there"),
         )
     return directory

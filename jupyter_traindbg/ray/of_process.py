@@ -9,6 +9,7 @@ from .. import evidence
 from ..attach.base import Link, Part
 from ..diagnose.ray.merged import alone, asked_of, with_driver
 from ..errors import NoTarget, TraindbgError
+from ..language import text
 from ..model import Diagnosis
 from ..questions.base import Ranks
 from ..questions.diagnose import of_ranks
@@ -49,8 +50,8 @@ def need_training(link: Link, part: Part, timeout: float) -> None:
     if seen.steps or (meanwhile is not None and (meanwhile.backwards or meanwhile.optimizers)):
         return
     raise NoTarget(
-        f"process {link.pid} is the driver of a Ray job and trains nothing itself (yet)",
-        f"name the whole job, with its workers: {part.whole}",
+        text("process {pid} is the driver of a Ray job and trains nothing itself (yet)", pid=link.pid),
+        text("name the whole job, with its workers: {whole}", whole=part.whole),
     )
 
 
@@ -60,7 +61,9 @@ def _of_all(part: Part, timeout: float) -> Diagnosis | TraindbgError:
         whole = connect(part.whole, timeout)
         try:
             if not whole.info.running:
-                return TraindbgError(f"{part.whole} has ended", "")  # a process may outlive its job: a kernel, say
+                return TraindbgError(
+                    text("{whole} has ended", whole=part.whole), ""
+                )  # a process may outlive its job: a kernel, say
             return whole.diagnose(timeout=max(1.0, ends - time.monotonic()))
         finally:
             whole.close()

@@ -20,6 +20,7 @@ from ..attach.client import AgentClient
 from ..attach.process import enter as enter_process
 from ..errors import CannotAttach, NoSafeThread, TargetGone, TraindbgError
 from ..job import Job
+from ..language import text
 from ..model import Detached, JobEvidence, NewSteps, Rank, Silent
 from ..outside import procfs
 from ..polling import Poller
@@ -120,7 +121,7 @@ class RelayedLink(Link):
 
     @staticmethod
     def _never(deadline_s: float) -> Entered:
-        raise CannotAttach("the process is on another host")
+        raise CannotAttach(text("the process is on another host"))
 
 
 class _Part:
@@ -291,7 +292,10 @@ class _Running:
         except TraindbgError as e:
             self.error = e
         except Exception as e:  # noqa: BLE001
-            self.error = TargetGone(f"{self._method} failed: {type(e).__name__}: {e}", "please report this text")
+            self.error = TargetGone(
+                text("{method} failed: {kind}: {e}", method=self._method, kind=type(e).__name__, e=e),
+                text("please report this text"),
+            )
         finally:
             self.done.set()
 
@@ -313,7 +317,7 @@ def poll(ticket: str, wait_s: float) -> tuple[bool, Any]:
     """Whether it is done, and then what it returned; waits at most `wait_s` for that. Raises what it raised."""
     running = _running.get(ticket)
     if running is None:
-        raise TargetGone("the helper that worked on it has gone", "see what became of it, and try again")
+        raise TargetGone(text("the helper that worked on it has gone"), text("see what became of it, and try again"))
     if not running.done.wait(wait_s):
         return False, (running.written, running.total)
     del _running[ticket]

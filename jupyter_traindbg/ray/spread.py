@@ -16,6 +16,7 @@ from ..attach.base import Link
 from ..attach.ray.hosts import HERE, Call, Hosts, open_hosts
 from ..errors import NoTarget, TargetGone, TraindbgError
 from ..job import DEADLINE_S, Job
+from ..language import text
 from ..model import (
     Attached,
     NotAvailable,
@@ -151,8 +152,8 @@ class Spread(Job):
         trainers = self._trainers(timeout)
         if not trainers:
             raise NoTarget(
-                f"no process of {self.name} has an optimizer (yet), so there is no training to ask",
-                "`traindbg ray-workers` shows what its workers do",
+                text("no process of {name} has an optimizer (yet), so there is no training to ask", name=self.name),
+                text("`traindbg ray-workers` shows what its workers do"),
             )
         return trainers
 
@@ -238,7 +239,10 @@ class Spread(Job):
     ) -> dict[str, Any | TraindbgError]:
         """Run a function of `part` on every host of `placed`, with the roster of those there; the answers by the host's route."""
         if not placed:
-            raise TargetGone(f"{self.name} has no process that runs", "`traindbg diagnose` tells what became of it")
+            raise TargetGone(
+                text("{name} has no process that runs", name=self.name),
+                text("`traindbg diagnose` tells what became of it"),
+            )
         by_route: dict[str, list[Placed]] = {}
         for one in placed:
             by_route.setdefault(self._route(one), []).append(one)

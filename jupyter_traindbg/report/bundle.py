@@ -15,6 +15,7 @@ from typing import Any
 
 from .._version import __version__
 from ..errors import UsageError
+from ..language import text
 from ..model import Report, Result
 from .running import Collected
 
@@ -29,13 +30,15 @@ def checked(path: str, *, force: bool) -> str:
     full = os.path.abspath(os.path.expanduser(path))
     folder = os.path.dirname(full)
     if os.path.isdir(full):
-        raise UsageError(f"{path} is a directory", "name a file in it, such as bundle.zip")
+        raise UsageError(text("{path} is a directory", path=path), text("name a file in it, such as bundle.zip"))
     if not os.path.isdir(folder):
-        raise UsageError(f"there is no directory {folder}", "make it, or name another place with -o")
+        raise UsageError(
+            text("there is no directory {folder}", folder=folder), text("make it, or name another place with -o")
+        )
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"{folder} may not be written to", "name another place with -o")
+        raise UsageError(text("{folder} may not be written to", folder=folder), text("name another place with -o"))
     if os.path.lexists(full) and not force:
-        raise UsageError(f"{path} exists", "name another file, or overwrite it with --force")
+        raise UsageError(text("{path} exists", path=path), text("name another file, or overwrite it with --force"))
     return full
 
 
@@ -99,7 +102,9 @@ def write(path: str, texts: Mapping[str, str], *, force: bool) -> int:
         _place(temporary, path, force=force)
         return os.path.getsize(path)
     except OSError as e:
-        raise UsageError(f"{path} cannot be written: {e.strerror or e}", "name another place with -o") from None
+        raise UsageError(
+            text("{path} cannot be written: {why}", path=path, why=e.strerror or e), text("name another place with -o")
+        ) from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -113,6 +118,8 @@ def _place(temporary: str, path: str, *, force: bool) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise UsageError(f"{path} exists", "name another file, or overwrite it with --force") from None
+        raise UsageError(
+            text("{path} exists", path=path), text("name another file, or overwrite it with --force")
+        ) from None
     except OSError:  # a file system without hard links
         os.replace(temporary, path)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..agent.counters import EPOCHS
 from ..errors import UsageError
+from ..language import text
 from . import others as find_others
 from . import position, saved, weights
 
@@ -119,7 +120,9 @@ def resume(
     find_others.check(stated, restored)
     for each in _several(loader):
         if boundary["loaders"] and position.match(each, boundary["loaders"]) is None:
-            raise UsageError(position.no_position(each, boundary["loaders"]), "build the loader as the saved job did")
+            raise UsageError(
+                position.no_position(each, boundary["loaders"]), text("build the loader as the saved job did")
+            )
     state.load()
     for given, of in [*scheduled, *scaled]:
         given.load_state_dict(of["state"])
@@ -144,14 +147,25 @@ def _matched(
     """Each of `given` with what was saved of it: the next one in order."""
     if len(given) > len(states):
         raise UsageError(
-            f"{len(given)} {what}s were given and the checkpoint has {len(states)}", f"give no more {what}s than that"
+            text(
+                "{count} {what}s were given and the checkpoint has {count2}",
+                count=len(given),
+                what=what,
+                count2=len(states),
+            ),
+            text("give no more {what}s than that", what=what),
         )
     for one, of in zip(given, states, strict=False):
         saved_class = of.get("class", "").rpartition(".")[2]
         if saved_class and saved_class != type(one).__name__:
             raise UsageError(
-                f"the checkpoint's {what} is a {saved_class}, not a {type(one).__name__}",
-                f"build the {what} as the saved job did",
+                text(
+                    "the checkpoint's {what} is a {saved_class}, not a {kind}",
+                    what=what,
+                    saved_class=saved_class,
+                    kind=type(one).__name__,
+                ),
+                text("build the {what} as the saved job did", what=what),
             )
     return list(zip(given, states, strict=False))
 

@@ -11,6 +11,7 @@ from ..agent.checkpoint import named
 from ..agent.checkpoint.others import SAVED_AS
 from ..agent.checkpoint.stated import Reader, Unreadable
 from ..errors import UsageError
+from ..language import text
 from . import weights
 from .saved import Checkpoint
 
@@ -39,8 +40,12 @@ def match(given: Any, entries: Sequence[Entry]) -> list[Pair]:
     twice = [pair for i, pair in enumerate(pairs) if any(pair.index == other.index for other in pairs[:i])]
     if twice:
         raise UsageError(
-            f"several {_class_of(twice[0].entry)} were given and the checkpoint has one: {twice[0].name}",
-            f"give that one alone: `others={{{twice[0].name!r}: ...}}`",
+            text(
+                "several {class_of} were given and the checkpoint has one: {name}",
+                class_of=_class_of(twice[0].entry),
+                name=twice[0].name,
+            ),
+            text("give that one alone: `others={{{name!r}: ...}}`", name=twice[0].name),
         )
     return pairs
 
@@ -72,8 +77,13 @@ def load(stated: Sequence[tuple[Pair, Any]], restored: Mapping[str, Sequence[Any
             pair.given.load_state_dict(_placed(whole, _present(pair.given)))
         except Exception as e:
             raise UsageError(
-                f"load_state_dict() of {_words(pair.entry)} raised {type(e).__name__}: {e}; everything before it was loaded",
-                "build it as the saved job did",
+                text(
+                    "load_state_dict() of {words} raised {kind}: {e}; everything before it was loaded",
+                    words=_words(pair.entry),
+                    kind=type(e).__name__,
+                    e=e,
+                ),
+                text("build it as the saved job did"),
             ) from e
 
 
@@ -91,22 +101,28 @@ def _named(name: str, given: Any, entries: Sequence[Entry]) -> tuple[int, Entry]
         if entry["name"] == name:
             if _class_of(entry) != named.class_of(given).__name__:
                 raise UsageError(
-                    f"the checkpoint's {name} is a {_class_of(entry)}, not a {type(given).__name__}",
-                    "build it as the saved job did",
+                    text(
+                        "the checkpoint's {name} is a {class_of}, not a {kind}",
+                        name=name,
+                        class_of=_class_of(entry),
+                        kind=type(given).__name__,
+                    ),
+                    text("build it as the saved job did"),
                 )
             return i, entry
-    raise UsageError(f"the checkpoint has no {name!r} besides its model and optimizer", _there(entries))
+    raise UsageError(text("the checkpoint has no {name!r} besides its model and optimizer", name=name), _there(entries))
 
 
 def _of_class(given: Any, entries: Sequence[Entry]) -> tuple[int, Entry]:
     cls = named.class_of(given).__name__
     fitting = [(i, entry) for i, entry in enumerate(entries) if _class_of(entry) == cls]
     if not fitting:
-        raise UsageError(f"the checkpoint has no {cls} besides its model and optimizer", _there(entries))
+        raise UsageError(text("the checkpoint has no {cls} besides its model and optimizer", cls=cls), _there(entries))
     if len(fitting) > 1:
         names = ", ".join(str(entry["name"]) for _, entry in fitting)
         raise UsageError(
-            f"the checkpoint has {len(fitting)} of class {cls}: {names}", "give them by name: `others={'NAME': ...}`"
+            text("the checkpoint has {count} of class {cls}: {names}", count=len(fitting), cls=cls, names=names),
+            text("give them by name: `others={'NAME': ...}`"),
         )
     return fitting[0]
 
@@ -139,7 +155,10 @@ def _put_in(state: Any, of_mark: Callable[[Mapping[str, Any]], Any]) -> Any:
 def _object_of(restored: Mapping[str, Sequence[Any]], name: str, mark: Mapping[str, Any]) -> Any:
     role, index = str(mark[SAVED_AS]), int(mark["index"])
     if index >= len(restored.get(role, ())):
-        raise UsageError(f"the state of {name} has the {role}'s in it", f"give {role}=, too")
+        raise UsageError(
+            text("the state of {name} has the {role}'s in it", name=name, role=role),
+            text("give {role}=, too", role=role),
+        )
     return restored[role][index]
 
 

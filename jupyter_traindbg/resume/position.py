@@ -11,6 +11,7 @@ from typing import Any
 
 from ..agent import epochs
 from ..errors import UsageError
+from ..language import text
 from ..progress import CountBar
 
 
@@ -130,8 +131,11 @@ def _set_generators(base: Any, states: Mapping[str, Any]) -> None:
     for path, state in states.items():
         if path not in generators:
             raise UsageError(
-                f"the saved job's loader had a generator of its own ({path or 'batch_sampler'}) and this one has none",
-                "build the loader as the saved job did: DataLoader(..., generator=torch.Generator())",
+                text(
+                    "the saved job's loader had a generator of its own ({path}) and this one has none",
+                    path=path or "batch_sampler",
+                ),
+                text("build the loader as the saved job did: DataLoader(..., generator=torch.Generator())"),
             )
         generators[path].set_state(state)
 
@@ -150,8 +154,12 @@ def _skip_batches(iterator: Any, batches: int) -> Any:
                 next(iterator)
             except StopIteration:
                 raise UsageError(
-                    f"the loader ended after {taken} batches; the saved job had taken {batches}",
-                    "build the loader as the saved job did",
+                    text(
+                        "the loader ended after {taken} batches; the saved job had taken {batches}",
+                        taken=taken,
+                        batches=batches,
+                    ),
+                    text("build the loader as the saved job did"),
                 ) from None
             bar(taken + 1)
     return iterator
@@ -161,8 +169,8 @@ def _skip_indices(loader: Any, batches: int) -> Any:
     """An iterator of `loader` whose sampler has given its first `batches` to nobody."""
     if loader._dataset_kind != 0 or _base(loader) is not loader:
         raise UsageError(
-            'fast_forward="indices" needs a plain DataLoader over a map-style dataset',
-            'take fast_forward="batches", the default',
+            text('fast_forward="indices" needs a plain DataLoader over a map-style dataset'),
+            text('take fast_forward="batches", the default'),
         )
     if loader.num_workers == 0:
         iterator = iter(loader)

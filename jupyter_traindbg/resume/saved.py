@@ -12,6 +12,7 @@ from typing import Any
 from .. import checkpoints
 from ..checkpoints.pickles import read_pickle
 from ..errors import BadCheckpoint, UnsafeCheckpoint, UsageError
+from ..language import text
 
 TRAINING = "training.pt"
 METADATA = ".metadata"
@@ -53,11 +54,21 @@ class Checkpoint:
             large = file.stat().st_size > MMAP_FROM_BYTES
             return torch.load(file, map_location="cpu", weights_only=True, mmap=large)
         except FileNotFoundError:
-            raise BadCheckpoint(f"{name} is missing in {self.path}", "take another checkpoint") from None
+            raise BadCheckpoint(
+                text("{name} is missing in {path}", name=name, path=self.path), text("take another checkpoint")
+            ) from None
         except pickle.UnpicklingError as e:
-            raise UnsafeCheckpoint(f"{file} holds more than tensors and plain values: {_first_line(e)}") from e
+            raise UnsafeCheckpoint(
+                text(
+                    "{file} holds more than tensors and plain values: {first_line}",
+                    file=file,
+                    first_line=_first_line(e),
+                )
+            ) from e
         except (OSError, RuntimeError, ValueError, EOFError, KeyError) as e:
-            raise BadCheckpoint(f"{file} cannot be read: {_first_line(e)}") from e
+            raise BadCheckpoint(
+                text("{file} cannot be read: {first_line}", file=file, first_line=_first_line(e))
+            ) from e
 
     def boundary(self, rank: int, world_size: int) -> tuple[dict[str, Any], list[str]]:
         """What `rank` had written down at its last boundary, and what cannot be exact."""
@@ -85,7 +96,12 @@ def open_checkpoint(directory: str, *, verify: bool) -> Checkpoint:
         _check_sums(directory)
     if manifest.kind not in ("replicated", "sharded"):
         raise BadCheckpoint(
-            f"{directory} is of kind {manifest.kind!r}, which this version does not know", "update jupyter-traindbg"
+            text(
+                "{directory} is of kind {kind!r}, which this version does not know",
+                directory=directory,
+                kind=manifest.kind,
+            ),
+            text("update jupyter-traindbg"),
         )
     checkpoint = Checkpoint(Path(directory), manifest.kind == "sharded", manifest.world_size)
     if manifest.mixed:
@@ -101,7 +117,10 @@ def _check_sums(directory: str) -> None:
     if bad:
         named = ", ".join(f"{f.name} ({f.state})" for f in bad[:3])
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-        raise BadCheckpoint(f"{directory} is not what was written: {named}{more}", "resume from an older checkpoint")
+        raise BadCheckpoint(
+            text("{directory} is not what was written: {named}{more}", directory=directory, named=named, more=more),
+            text("resume from an older checkpoint"),
+        )
 
 
 def check_metadata(path: Path) -> None:
@@ -110,10 +129,17 @@ def check_metadata(path: Path) -> None:
         with (path / METADATA).open("rb") as stream:
             read = read_pickle(stream, METADATA)
     except OSError as e:
-        raise BadCheckpoint(f"{path / METADATA} cannot be read: {e.strerror}") from e
+        raise BadCheckpoint(text("{path} cannot be read: {why}", path=path / METADATA, why=e.strerror)) from e
     foreign = [n for n in read.foreign if not n.startswith(METADATA_PACKAGES) and n not in METADATA_NAMES]
     if foreign:
-        raise UnsafeCheckpoint(f"{METADATA} of {path} names {', '.join(foreign[:3])}, which has no place there")
+        raise UnsafeCheckpoint(
+            text(
+                "{metadata} of {path} names {names}, which has no place there",
+                metadata=METADATA,
+                path=path,
+                names=", ".join(foreign[:3]),
+            )
+        )
 
 
 def place(rank: int | None) -> tuple[int, int]:
@@ -127,9 +153,11 @@ def place(rank: int | None) -> tuple[int, int]:
         try:
             own, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         except ValueError:
-            raise UsageError("RANK and WORLD_SIZE in the environment are no numbers", "give rank=") from None
+            raise UsageError(
+                text("RANK and WORLD_SIZE in the environment are no numbers"), text("give rank=")
+            ) from None
     if rank is not None and rank < 0:
-        raise UsageError(f"there is no rank {rank}", "ranks are counted from 0")
+        raise UsageError(text("there is no rank {rank}", rank=rank), text("ranks are counted from 0"))
     return (own if rank is None else rank), world_size
 
 

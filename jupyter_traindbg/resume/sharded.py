@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadCheckpoint
+from ..language import text
 from . import saved
 
 PARAM_GROUPS = "param_groups"
@@ -81,7 +82,11 @@ class Sharded:
             )
         except Exception as e:  # one rank's failure comes to all as torch's CheckpointException, whatever it was
             raise BadCheckpoint(
-                f"{self._path} cannot be loaded: {(str(e).strip().splitlines() or [type(e).__name__])[-1][:200]}"
+                text(
+                    "{path} cannot be loaded: {splitlines}",
+                    path=self._path,
+                    splitlines=(str(e).strip().splitlines() or [type(e).__name__])[-1][:200],
+                )
             ) from e
         return wanted
 

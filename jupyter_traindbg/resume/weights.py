@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from ..agent.checkpoint import named
 from ..agent.objects import named_parameters
 from ..errors import UsageError
+from ..language import text
 from . import sharded
 from .saved import Checkpoint
 
@@ -61,7 +62,13 @@ def read(checkpoint: Checkpoint, models: Sequence[Any], optimizers: Sequence[Any
     ):
         if len(given) > len(there):
             raise UsageError(
-                f"{len(given)} {what} were given and the checkpoint has {len(there)}", f"give no more {what} than that"
+                text(
+                    "{count} {what} were given and the checkpoint has {count2}",
+                    count=len(given),
+                    what=what,
+                    count2=len(there),
+                ),
+                text("give no more {what} than that", what=what),
             )
     source = _source(checkpoint)
     lives = [named.state(model, state.notes.append) for model in models]
@@ -171,7 +178,8 @@ def _check_keys(which: str, live: Mapping[str, Any], saved: Mapping[str, tuple[i
         wrong.append("no name is the same")
     if wrong:
         raise UsageError(
-            f"the checkpoint is not of {which}: {'; '.join(wrong)}; nothing was loaded", WITH_ANOTHER_MODEL
+            text("the checkpoint is not of {which}: {wrong}; nothing was loaded", which=which, wrong="; ".join(wrong)),
+            WITH_ANOTHER_MODEL,
         )
 
 
@@ -199,8 +207,13 @@ class _Matched:
         self.live: list[list[Any]] = [list(g["params"]) for g in optimizer.param_groups]
         if _sizes(self.live) != _sizes(self.saved):
             raise UsageError(
-                f"optimizer {index} has groups of {_sizes(self.live)} parameters, the checkpoint's of {_sizes(self.saved)}",
-                "build the optimizer as the saved job did",
+                text(
+                    "optimizer {index} has groups of {sizes} parameters, the checkpoint's of {sizes2}",
+                    index=index,
+                    sizes=_sizes(self.live),
+                    sizes2=_sizes(self.saved),
+                ),
+                text("build the optimizer as the saved job did"),
             )
         self.order = list(self._order(models))
 
@@ -209,8 +222,10 @@ class _Matched:
         saved = saved.rpartition(".")[2]
         if saved != own:
             raise UsageError(
-                f"the checkpoint's optimizer {self.index} is {saved}, not {own}",
-                "build the optimizer as the saved job did",
+                text(
+                    "the checkpoint's optimizer {index} is {saved}, not {own}", index=self.index, saved=saved, own=own
+                ),
+                text("build the optimizer as the saved job did"),
             )
 
     def _order(self, models: Sequence[Any]) -> Iterator[list[int]]:
@@ -225,8 +240,12 @@ class _Matched:
             elif models and all(own) and len(set(own)) == len(own):
                 differ = sorted(set(own) - set(saved))
                 raise UsageError(
-                    f"a group of optimizer {self.index} holds {_some(differ)}, which the checkpoint's does not",
-                    "build the optimizer as the saved job did",
+                    text(
+                        "a group of optimizer {index} holds {some}, which the checkpoint's does not",
+                        index=self.index,
+                        some=_some(differ),
+                    ),
+                    text("build the optimizer as the saved job did"),
                 )
             else:
                 if models:
@@ -263,8 +282,14 @@ class _Matched:
             shape = tuple(getattr(value, "shape", ()))
             if key in OF_A_PARAMETER and value is not None and shape != tuple(parameter.shape):
                 raise UsageError(
-                    f"{key} of optimizer {self.index} is {_shape(shape)} in the checkpoint, its parameter is"
-                    f" {_shape(tuple(parameter.shape))} here; nothing was loaded",
+                    text(
+                        "{key} of optimizer {index} is {shape} in the checkpoint, its parameter is {shape2} here; nothing "
+                        "was loaded",
+                        key=key,
+                        index=self.index,
+                        shape=_shape(shape),
+                        shape2=_shape(tuple(parameter.shape)),
+                    ),
                     WITH_ANOTHER_MODEL,
                 )
             fitted[key] = like(parameter, value) if shape and shape == tuple(parameter.shape) else value

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ActionRefused
+from ..language import text
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -60,7 +61,7 @@ class Following:
         if name in self._followed:
             return
         if len(self._followed) >= MOST:
-            raise ActionRefused(f"{MOST} jobs are followed already", "let one go first")
+            raise ActionRefused(text("{most} jobs are followed already", most=MOST), text("let one go first"))
         job = attach(name)
         with self._lock:
             if name not in self._followed:

@@ -17,6 +17,7 @@ from tornado import web
 
 from .._version import __version__
 from ..errors import DeadlineExceeded, TraindbgError, UnknownTarget, UsageError
+from ..language import text
 from . import links
 from .threads import Busy
 
@@ -49,12 +50,14 @@ class Handler(ExtensionHandlerMixin, APIHandler):
         try:
             body = json.loads(self.request.body or b"{}")
         except ValueError as e:
-            raise UsageError("the request is not JSON") from e
+            raise UsageError(text("the request is not JSON")) from e
         text = body.get(name) if isinstance(body, dict) else None
         if text is None and not needed:
             return ""
         if not isinstance(text, str) or len(text) > MOST_TEXT or (needed and not text):
-            raise UsageError(f"{name!r} is no text of at most {MOST_TEXT} characters")
+            raise UsageError(
+                text("{name!r} is no text of at most {most_text} characters", name=name, most_text=MOST_TEXT)
+            )
         return text
 
     def refuse(self, status: HTTPStatus, message: str, next_step: str, kind: str) -> None:

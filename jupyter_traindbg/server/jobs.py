@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import commands
 from ..attach.discover import targets
 from ..errors import TraindbgError, UnknownTarget, UsageError
+from ..language import text
 from ..model import Diagnosis, Target, available, is_cluster
 from ..report.opening import opened
 from . import passive
@@ -127,7 +128,7 @@ class Jobs:
     def place(self, directory: str) -> str:
         """The directory of a checkpoint: as it is where absolute, else below the server's. Raises `UsageError`."""
         if not directory.strip() or "\0" in directory:
-            raise UsageError("a checkpoint needs a directory", "name one")
+            raise UsageError(text("a checkpoint needs a directory"), text("name one"))
         return os.path.abspath(os.path.join(self.root, os.path.expanduser(directory)))
 
     def checkpoint(self, name: str, directory: str, progress: Callable[[int, int], None]) -> dict[str, Any]:
@@ -151,7 +152,9 @@ class Jobs:
     def _checked(self, name: str) -> str:
         """`name`, if it is of a job in the list: a browser names nothing else. Raises `UnknownTarget`."""
         if name not in _groups(targets()) and name not in self.following:
-            raise UnknownTarget(f"{name!r} is no job of this host (any more)", "look at the list again")
+            raise UnknownTarget(
+                text("{name!r} is no job of this host (any more)", name=name), text("look at the list again")
+            )
         return name
 
     def _job(self, name: str) -> _Borrowed:

@@ -11,6 +11,7 @@ from .. import documentation
 from ..attach.discover import targets
 from ..errors import UnknownTarget, UsageError
 from ..frames.whose import cells_of
+from ..language import text
 from ..outside.sources import whole
 
 __all__ = ["page", "place"]
@@ -29,19 +30,20 @@ def place(root: str, file: str) -> dict[str, Any]:
     if kernel is not None:
         return {"opens": "notebook", "path": _of_kernel(root, int(re.findall(r"\d+", kernel)[-1]))}
     if not os.path.isabs(file):
-        raise UsageError(f"{file!r} is no absolute path", "open it from the directory of the job")
+        raise UsageError(text("{file!r} is no absolute path", file=file), text("open it from the directory of the job"))
     below = _below(root, file)
     if below is not None and os.path.isfile(file):
         return {"opens": "file", "path": below}
     if not file.endswith(READABLE):
         raise UsageError(
-            f"{file} is not in this server's directory", f"only Python files (*{READABLE}) are shown from elsewhere"
+            text("{file} is not in this server's directory", file=file),
+            text("only Python files (*{readable}) are shown from elsewhere", readable=READABLE),
         )
     text = whole(file)
     if text is None:
         raise UnknownTarget(
-            f"{file} cannot be read on this server's machine",
-            "it may be on the machine, or in the container, of the job",
+            text("{file} cannot be read on this server's machine", file=file),
+            text("it may be on the machine, or in the container, of the job"),
         )
     return {"opens": "text", "name": os.path.basename(file), "text": text}
 
@@ -50,7 +52,9 @@ def page(reference: str) -> dict[str, Any]:
     """A section of the docs that come with the package. Raises `UnknownTarget`."""
     found = documentation.section(reference)
     if found is None:
-        raise UnknownTarget(f"there is no page {reference}", "docs/ of this version may have another")
+        raise UnknownTarget(
+            text("there is no page {reference}", reference=reference), text("docs/ of this version may have another")
+        )
     title, markdown = found
     return {"title": title, "markdown": markdown}
 
@@ -68,12 +72,13 @@ def _of_kernel(root: str, pid: int) -> str:
     notebook = next((t.notebook for t in targets() if t.pid == pid), None)
     if notebook is None:
         raise UnknownTarget(
-            f"it is a cell of the kernel with the pid {pid}, which runs here no more, or has no notebook",
-            "look for it where the job was started",
+            text("it is a cell of the kernel with the pid {pid}, which runs here no more, or has no notebook", pid=pid),
+            text("look for it where the job was started"),
         )
     below = _below(root, os.path.join(root, notebook))  # some servers tell no more than that
     if below is None:
         raise UsageError(
-            f"{notebook} is not in this server's directory", "open it in the JupyterLab that its kernel belongs to"
+            text("{notebook} is not in this server's directory", notebook=notebook),
+            text("open it in the JupyterLab that its kernel belongs to"),
         )
     return below

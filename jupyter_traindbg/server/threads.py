@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import DeadlineExceeded, TraindbgError
+from ..language import text
 
 __all__ = ["Busy", "Threads"]
 
@@ -60,5 +61,8 @@ class Threads:
             return await asyncio.wait_for(done, deadline_s)
         except asyncio.TimeoutError as e:
             if done.cancelled():
-                raise DeadlineExceeded(f"{what} has not ended in {deadline_s:g} s", "try again in a moment") from e
+                raise DeadlineExceeded(
+                    text("{what} has not ended in {deadline_s:g} s", what=what, deadline_s=deadline_s),
+                    text("try again in a moment"),
+                ) from e
             raise  # the work's own

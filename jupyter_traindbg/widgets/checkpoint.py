@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from .. import checkpoints
 from ..errors import TraindbgError, UsageError
+from ..language import text
 from ..model import Checkpoint, CheckpointPlan, NotAvailable, StepNumber, Verified
 from ..render.clean import clean
 from ..render.units import plural, size
@@ -140,7 +141,7 @@ class CheckpointView(View):
     def _verify(self) -> None:
         made = self._made
         if made is None:
-            raise UsageError("there is no checkpoint to verify yet", "save one first")
+            raise UsageError(text("there is no checkpoint to verify yet"), text("save one first"))
         try:
             told = verified_words(checkpoints.verify(made.directory))
         except (

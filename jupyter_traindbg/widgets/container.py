@@ -13,6 +13,7 @@ import anywidget
 import traitlets
 
 from ..errors import MissingPiece, UsageError
+from ..language import text
 from ..step_numbers import step_title
 from .hub import Hub
 from .shown import Cells, Place
@@ -46,8 +47,8 @@ def _bundle(name: str) -> str:
         return (STATIC / name).read_text(encoding="utf-8")
     except OSError as error:
         raise MissingPiece(
-            f"the live widget's front end is not built ({error.strerror}: {name})",
-            "in a source checkout, run scripts/frontend; a wheel has it",
+            text("the live widget's front end is not built ({why}: {name})", why=error.strerror, name=name),
+            text("in a source checkout, run scripts/frontend; a wheel has it"),
         ) from None
 
 
@@ -70,7 +71,9 @@ class WatchWidget(anywidget.AnyWidget):
         found = views()
         names = [v.name for v in found]
         if view not in names:
-            raise UsageError(f"there is no view {view!r}", f"one of: {', '.join(names)}")
+            raise UsageError(
+                text("there is no view {view!r}", view=view), text("one of: {names}", names=", ".join(names))
+            )
         self._setting = threading.Lock()
         self._ended = False
         self._told: dict[str, Any] = {}

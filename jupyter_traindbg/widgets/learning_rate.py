@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ..errors import ActionRefused, TraindbgError, UsageError
+from ..language import text
 from ..model import Changed, GroupChange, LearningRates, Maybe, NotAvailable, OptimizerLr, RankChange, RankLr
 from ..render.clean import clean
 from ..render.common import clock
@@ -51,7 +52,7 @@ class Wish:
         """From what a page sent, which may be anything. Raises `UsageError`, in one line."""
         mode = content.get("mode")
         if mode not in MODES:
-            raise UsageError("this is no change of a learning rate", "use the buttons")
+            raise UsageError(text("this is no change of a learning rate"), text("use the buttons"))
         value = None
         if mode == "scale" or (mode == "hold" and content.get("value") is not None):
             value = _number(content.get("value"), "the factor" if mode == "scale" else "the learning rate")
@@ -61,22 +62,27 @@ class Wish:
 
 def _number(given: object, what: str) -> float:
     if isinstance(given, str) and not given.strip():
-        raise UsageError(f"{what} is empty", "give a number such as 1e-4")
+        raise UsageError(text("{what} is empty", what=what), text("give a number such as 1e-4"))
     try:
         value = float(given) if isinstance(given, (str, int, float)) and not isinstance(given, bool) else math.nan
     except ValueError:
-        raise UsageError(f"{str(given)[:40]!r} is not a number", "give a number such as 1e-4") from None
+        raise UsageError(
+            text("{given!r} is not a number", given=str(given)[:40]), text("give a number such as 1e-4")
+        ) from None
     if not math.isfinite(value):
-        raise UsageError(f"{what} must be a finite number", "give a number such as 1e-4")
+        raise UsageError(text("{what} must be a finite number", what=what), text("give a number such as 1e-4"))
     if value < 0:
-        raise UsageError(f"{what} must not be negative, and {value:g} is", "give a number of 0 or more")
+        raise UsageError(
+            text("{what} must not be negative, and {value:g} is", what=what, value=value),
+            text("give a number of 0 or more"),
+        )
     return value
 
 
 def _index(given: object, what: str) -> int | None:
     if given is None or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
         return given
-    raise UsageError(f"there is no such {what}", "look again")
+    raise UsageError(text("there is no such {what}", what=what), text("look again"))
 
 
 @dataclass
@@ -211,14 +217,16 @@ def preview(wish: Wish, rates: LearningRates) -> dict[str, Any]:
     first = next((rank for rank in rates.ranks if rank.optimizers), None)
     if first is None:
         note = next((rank.note for rank in rates.ranks if rank.note), "no optimizer was found")
-        raise UsageError(note, "there is nothing to change until the training has made an optimizer")
+        raise UsageError(note, text("there is nothing to change until the training has made an optimizer"))
     rows = list(_rows(wish, first))
     if not rows:
-        raise UsageError("there is no such param group (any more)", "look again")
+        raise UsageError(text("there is no such param group (any more)"), text("look again"))
     if wish.mode == "release" and not any(row.action for row in rows):
-        raise UsageError("nothing is in force there, so there is nothing to release", "hold or scale it first")
+        raise UsageError(
+            text("nothing is in force there, so there is nothing to release"), text("hold or scale it first")
+        )
     if wish.mode == "undo" and not first.log:
-        raise UsageError("nothing has been changed, so there is nothing to undo", "change something first")
+        raise UsageError(text("nothing has been changed, so there is nothing to undo"), text("change something first"))
     jumps = [words for row in rows for words in [_jump(row)] if words] if wish.mode in ("hold", "scale") else []
     return {
         "title": clean(_title(wish, rows, first)),

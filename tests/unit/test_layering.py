@@ -46,10 +46,10 @@ MAY_IMPORT = {
     **{leaf: [] for leaf in LEAVES},
     "step_parts": ["language"],
     "verbose": ["redact", "terminal_codes"],  # a logger of lines without secrets
-    "errors": ["commands", "model.target"],
+    "errors": ["commands", "language"],
     "progress": ["notebook"],
-    "complete_file": ["errors"],
-    "tasks": ["errors", "verbose"],  # work beside the rest, waited for with a deadline
+    "complete_file": ["errors", "language"],
+    "tasks": ["errors", "language", "verbose"],  # work beside the rest, waited for with a deadline
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.rendezvous", "tasks", *DATA],
     "checkpoints": ["agent.checkpoint.seal", "progress", *DATA],  # files on disk, no job
@@ -69,7 +69,7 @@ MAY_IMPORT = {
         "words",
     ],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "notebook", "outside", "tasks", *DATA],
-    "evidence": ["frames", "model", "outside"],
+    "evidence": ["frames", "language", "model", "outside"],
     "evidence_collectives": ["evidence", "model", "outside"],
     "evidence_soundness": ["frames", "model", "outside"],
     "tables": DATA,  # a result in, a pyarrow Table or a pandas DataFrame out
@@ -187,7 +187,7 @@ MAY_IMPORT = {
     ],
     "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", "tasks", *DATA],
     "ray.members": ["ray.part", "ray.workers", *DATA],
-    "ray.merging": ["errors", "model"],  # pure: results in, a result out
+    "ray.merging": ["errors", "language", "model"],  # pure: results in, a result out
     "ray.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
     "ray.workers": DATA,  # pure: facts, stacks and answers in, rows out
     "ray.report": ["attach", "outside", "ray.workers", *DATA],

@@ -15,8 +15,9 @@ from typing import Any
 from ...attach.base import Link
 from ...checkpoints import manifest as on_disk
 from ...errors import ActionRefused, BadCheckpoint, DeadlineExceeded, TargetGone, TraindbgError
+from ...language import later, text
 from ...model import Checkpoint
-from ...words.ranks import ranks_in_english
+from ...words.ranks import ranks_words
 from . import boundary, ranks
 from . import manifest as manifests
 from . import place as places
@@ -35,7 +36,7 @@ ABORT_S = 5.0
 WENT_ON = "it made no steps when asked, and then went on"
 STOPPED = "it made steps when asked, and then none"
 OWN_DATA = "no DataLoader was seen: where the program stands in its data is for the program itself to find again, by its step count"
-AS_BEFORE = "no checkpoint was made, and what was there before is as it was"
+AS_BEFORE = later("no checkpoint was made, and what was there before is as it was")
 
 
 def save(
@@ -67,7 +68,9 @@ def save(
         except places.NotShared as e:
             if part.kind == "sharded":
                 raise
-            notes.append(f"{e.cause}; all ranks have the same weights, and those of rank {part.lowest} were written")
+            notes.append(
+                f"{e.in_english}; all ranks have the same weights, and those of rank {part.lowest} were written"
+            )
             alone = _Attempt(part.alone(unshared=True), place, timeout, progress, hung=not going)
             return alone.run(began, overwrite, allow_mixed, notes)
 
@@ -126,7 +129,7 @@ class _Attempt:
         except BaseException as e:
             left = self._abort()
             if left and isinstance(e, TraindbgError):
-                raise type(e)(e.cause, f"{left}; {e.next_step}") from e
+                e.next_step = text("; ").join((left, e.next_step))
             raise
         return manifests.result(outcome, self._verified(), self.place.directory, time.monotonic() - began)
 
@@ -182,8 +185,18 @@ class _Attempt:
             elif time.monotonic() - moved > (FLUSH_S if now >= total else STALL_S):
                 late = [rank for rank in self.found.links if rank not in reports or not reports[rank]["done"]]
                 raise DeadlineExceeded(
-                    f"{ranks_in_english(late)} wrote nothing for {time.monotonic() - moved:.0f} s ({now:,} of {total:,} bytes)",
-                    f"{AS_BEFORE}; see whether the file system of {self.place.directory} hangs",
+                    text(
+                        "{ranks} wrote nothing for {seconds:.0f} s ({now:,} of {total:,} bytes)",
+                        ranks=ranks_words(late),
+                        seconds=time.monotonic() - moved,
+                        now=now,
+                        total=total,
+                    ),
+                    text(
+                        "no checkpoint was made, and what was there before is as it was; see whether the file system of "
+                        "{directory} hangs",
+                        directory=self.place.directory,
+                    ),
                 )
         return reports
 
@@ -194,10 +207,12 @@ class _Attempt:
         )
         for rank, error in errors.items():
             if not isinstance(error, DeadlineExceeded):  # one that is slow to answer may write on: the stall decides
-                raise type(error)(f"rank {rank}: {error.cause}", AS_BEFORE)
+                raise type(error)(text("rank {rank}: {cause}", rank=rank, cause=error.cause), text(AS_BEFORE))
         for rank, report in answers.items():
             if report["error"]:
-                raise ActionRefused(f"rank {rank} could not write: {report['error']}", AS_BEFORE)
+                raise ActionRefused(
+                    text("rank {rank} could not write: {error}", rank=rank, error=report["error"]), text(AS_BEFORE)
+                )
         return answers
 
     def _commit(self, manifest: dict[str, Any], reports: Mapping[int, dict[str, Any]]) -> None:
@@ -232,7 +247,13 @@ class _Attempt:
         wrong = [name for name, written in manifest.files.items() if sizes[name] != written.bytes]
         if wrong or not manifest.sealed:
             name = wrong[0] if wrong else on_disk.NAME
-            raise BadCheckpoint(f"{name} in {self.place.directory} is not what was written a moment ago")
+            raise BadCheckpoint(
+                text(
+                    "{name} in {directory} is not what was written a moment ago",
+                    name=name,
+                    directory=self.place.directory,
+                )
+            )
         return manifest
 
 
@@ -240,6 +261,11 @@ def _refuse_updating(found: ranks.Survey) -> None:
     inside = [rank for rank, answer in found.answers.items() if answer["updating"]]
     if inside:
         raise ActionRefused(
-            f"{ranks_in_english(inside)} stands in the middle of optimizer.step(): its parameters do not belong together",
-            f"{ranks.UNTOUCHED}; `traindbg stacks` shows where it stands; if it still moves, try again in a moment",
+            text(
+                "{ranks} stands in the middle of optimizer.step(): its parameters do not belong together",
+                ranks=ranks_words(inside),
+            ),
+            text(
+                "nothing was written; `traindbg stacks` shows where it stands; if it still moves, try again in a moment"
+            ),
         )

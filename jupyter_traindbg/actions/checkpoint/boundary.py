@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...errors import ActionRefused, DeadlineExceeded
-from ...words.ranks import ranks_in_english
+from ...language import text
+from ...words.ranks import ranks_words
 from ..agreement import agree
 from . import ranks
 
@@ -76,7 +77,9 @@ def _outcomes(found: ranks.Survey, ident: str, timeout: float) -> dict[int, dict
             raise ranks.blame(errors)
         lost = [rank for rank, answer in answers.items() if answer["aborted"]]
         if lost:
-            raise ActionRefused(f"{ranks_in_english(lost)} did not find what was decided", "try again")
+            raise ActionRefused(
+                text("{ranks} did not find what was decided", ranks=ranks_words(lost)), text("try again")
+            )
         done |= {rank: answer["value"] for rank, answer in answers.items() if answer["done"]}
         if len(done) < len(found.links):
             _still_worth_waiting(found, ends, timeout)
@@ -91,14 +94,23 @@ def _still_worth_waiting(found: ranks.Survey, ends: float, timeout: float) -> No
     still = {rank: answer for rank, answer in answers.items() if ranks.pace_of(answer, found.to_prepare_s) != "going"}
     if still:
         since = max(float(answer["since_last_step_s"]) for answer in still.values())
-        raise NoStep(f"no step of {ranks_in_english(list(still))} for {since:.1f} s", "nothing was written; try again")
+        raise NoStep(
+            text("no step of {ranks} for {since:.1f} s", ranks=ranks_words(still), since=since),
+            text("nothing was written; try again"),
+        )
     if time.monotonic() > ends:
         raise DeadlineExceeded(
-            f"no boundary between two iterations came in {timeout:g} s{_usual(answers)}",
-            "nothing was written; give a longer --timeout",
+            _no_boundary(answers, timeout),
+            text("nothing was written; give a longer --timeout"),
         )
 
 
-def _usual(answers: Mapping[int, Mapping[str, Any]]) -> str:
+def _no_boundary(answers: Mapping[int, Mapping[str, Any]], timeout: float) -> str:
     usual = [float(a["usual_step_s"]) for a in answers.values() if a["usual_step_s"] is not None]
-    return f" (a step of this job takes about {max(usual):.3g} s)" if usual else ""
+    if not usual:
+        return text("no boundary between two iterations came in {timeout:g} s", timeout=timeout)
+    return text(
+        "no boundary between two iterations came in {timeout:g} s (a step of this job takes about {usual:.3g} s)",
+        timeout=timeout,
+        usual=max(usual),
+    )

@@ -15,19 +15,22 @@ from ...agent.checkpoint.files import partial, what_is_there
 from ...attach.base import Link
 from ...checkpoints import manifest as manifests
 from ...errors import ActionRefused, BadCheckpoint, TraindbgError
+from ...language import counted, speaking, text
 from ...outside import host
-from ...words.ranks import ranks_in_english
+from ...words.ranks import ranks_words
 from .ranks import ask, blame
 
 __all__ = ["NotShared", "Place", "find"]
 
-NOTHING_WRITTEN = "nothing was written; "
 ASK_S, SEEN_S, LOOK_S = 5.0, 5.0, 0.2
 """How long a network file system may take to show on one host what was made on another, and how often we look."""
 
 
 class NotShared(ActionRefused):
     """The ranks do not all see the directory that the lowest one has made."""
+
+    in_english = ""
+    """Its cause as a manifest has it."""
 
 
 class Place(Protocol):
@@ -94,7 +97,7 @@ class _Here:
             if os.path.lexists(left):
                 shutil.rmtree(left)
         except OSError as e:
-            return f"{left} could not be removed ({e.strerror}) and is no checkpoint"
+            return text("{left} could not be removed ({why}) and is no checkpoint", left=left, why=e.strerror)
         return ""
 
 
@@ -118,10 +121,22 @@ class _Elsewhere:
             if time.monotonic() > ends:
                 break
             time.sleep(LOOK_S)
-        raise NotShared(
-            f"{os.path.dirname(self.directory)} of {ranks_in_english([r for r in links if r not in apart])} is not what"
-            f" {ranks_in_english(apart)} on another host see{'s' * (len(apart) == 1)} there",
-            f"{NOTHING_WRITTEN}name a directory on a file system that all hosts share",
+        refused = NotShared(
+            self._another(links, apart),
+            text("nothing was written; name a directory on a file system that all hosts share"),
+        )
+        with speaking("en"):
+            refused.in_english = self._another(links, apart)
+        raise refused
+
+    def _another(self, links: Mapping[int, Link], apart: Sequence[int]) -> str:
+        return counted(
+            "{directory} of {ranks} is not what {others} on another host sees there",
+            "{directory} of {ranks} is not what {others} on another host see there",
+            len(apart),
+            directory=os.path.dirname(self.directory),
+            ranks=ranks_words(r for r in links if r not in apart),
+            others=ranks_words(apart),
         )
 
     def there(self) -> str:
@@ -132,10 +147,16 @@ class _Elsewhere:
         return free
 
     def manifest(self) -> manifests.Manifest:
-        text = self._look()["manifest"]
-        if text is None:
-            raise BadCheckpoint(f"there is no {manifests.NAME} in {self.directory}, or it cannot be read")
-        return manifests.parse(Path(self.directory), text.encode())
+        found = self._look()["manifest"]
+        if found is None:
+            raise BadCheckpoint(
+                text(
+                    "there is no {name} in {directory}, or it cannot be read",
+                    name=manifests.NAME,
+                    directory=self.directory,
+                )
+            )
+        return manifests.parse(Path(self.directory), found.encode())
 
     def sizes(self, names: Sequence[str]) -> dict[str, int | None]:
         found: dict[str, int | None] = self._look(names=list(names))["sizes"]
@@ -146,7 +167,7 @@ class _Elsewhere:
         with contextlib.suppress(TraindbgError):
             if not self._look(ident=ident)["partial"]:
                 return ""
-        return f"{partial(self.directory, ident)} may be left there and is no checkpoint"
+        return text("{left} may be left there and is no checkpoint", left=partial(self.directory, ident))
 
     def _look(self, ident: str = "", names: Sequence[str] = ()) -> dict[str, Any]:
         answer: dict[str, Any] = self.link.call("checkpoint", self._question(ident, names), ASK_S)
@@ -179,15 +200,24 @@ def find(directory: str, links: Mapping[int, Link]) -> Place:
     apart += [rank for rank in seen if rank not in known]
     if apart:
         raise ActionRefused(
-            f"{parent} is not the same directory for rank {lowest} and for {ranks_in_english(apart)} (containers, or not there)",
-            f"{NOTHING_WRITTEN}name a directory on a file system that all ranks share",
+            text(
+                "{parent} is not the same directory for rank {lowest} and for {ranks} (containers, or not there)",
+                parent=parent,
+                lowest=lowest,
+                ranks=ranks_words(apart),
+            ),
+            text("nothing was written; name a directory on a file system that all ranks share"),
         )
     if known[lowest] == ours:
         return _Here(absolute, absolute)
     if not os.path.isabs(wanted):
         raise ActionRefused(
-            f"the job runs in a container (or another mount namespace), where {parent} is not the directory that it is here",
-            f"{NOTHING_WRITTEN}give DIR as an absolute path, as the job sees it",
+            text(
+                "the job runs in a container (or another mount namespace), where {parent} is not the directory that "
+                "it is here",
+                parent=parent,
+            ),
+            text("nothing was written; give DIR as an absolute path, as the job sees it"),
         )
     here = f"/proc/{pids[lowest]}/root{absolute}"
     return _Here(absolute, here, f"{absolute} is in the job's own file system (a container); from here it is {here}")

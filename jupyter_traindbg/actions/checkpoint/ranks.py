@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from ...attach.base import Link, ask_each
 from ...errors import ActionRefused, TraindbgError
-from ...words.ranks import ranks_in_english
+from ...language import later, speaking, text
+from ...words.ranks import ranks_words
 
 __all__ = ["Survey", "ask", "blame", "pace_of", "refuse", "refuse_unequal_steps", "survey"]
 
@@ -21,7 +22,6 @@ STILL_S = 20.0
 TOUCHED_PER_S = 0.3e9
 """Bytes of new host memory that a rank can make ready in a second, at least."""
 
-UNTOUCHED = "nothing was written"
 Answers = dict[int, Any]
 Errors = dict[int, TraindbgError]
 
@@ -46,12 +46,17 @@ def blame(errors: Errors, next_step: str | None = None) -> TraindbgError:
     """One error for all: that of the first rank, saying which ranks it is about."""
     first = errors[min(errors)]
     same = [rank for rank, e in errors.items() if type(e) is type(first)]
-    return type(first)(f"{ranks_in_english(same)}: {first.cause}", first.next_step if next_step is None else next_step)
+    return type(first)(
+        text("{who}: {what}", who=ranks_words(same), what=first.cause),
+        first.next_step if next_step is None else next_step,
+    )
 
 
 @dataclass(frozen=True)
 class Unequal:
-    """Ranks at different steps, in words; empty where all are at the same. ``mixed``: what is written may not belong together."""
+    """Ranks at different steps, in the manifest's words; empty where all are at the same. ``mixed``: what is written may not belong
+    together.
+    """
 
     words: str
     mixed: bool
@@ -105,8 +110,13 @@ def survey(links: Sequence[Link], timeout: float) -> Survey:
         twin = by_rank.setdefault(link.rank, link)
         if twin is not link:
             raise ActionRefused(
-                f"processes {twin.pid} and {link.pid} both say that they are rank {link.rank}: they are not one job",
-                f"{UNTOUCHED}; checkpoint each of them by its pid",
+                text(
+                    "processes {pid} and {other} both say that they are rank {rank}: they are not one job",
+                    pid=twin.pid,
+                    other=link.pid,
+                    rank=link.rank,
+                ),
+                text("nothing was written; checkpoint each of them by its pid"),
             )
     answers, errors = ask(by_rank, lambda rank: {"do": "survey"}, timeout)
     if not answers:
@@ -124,26 +134,41 @@ def refuse(found: Survey) -> None:
     cannot = {rank: str(a["unsupported"]) for rank, a in found.answers.items() if a["unsupported"]}
     if cannot:
         words = cannot[min(cannot)]
-        raise ActionRefused(f"{ranks_in_english([r for r in cannot if cannot[r] == words])}: {words}", UNTOUCHED)
-    _refuse_different(found, "kind", "do not keep their parameters in the same way")
-    _refuse_different(found, "fingerprint", "do not have the same parameters")
-    if found.missing and found.kind == "sharded":
-        reason = f": {found.errors[min(found.errors)].cause}" if found.errors else ""
         raise ActionRefused(
-            f"the parameters are sharded and the shards of {ranks_in_english(found.missing)} are missing{reason}",
-            f"{UNTOUCHED}; a sharded job needs all {found.world_size} ranks: attach to the whole job, not to one of its processes",
+            text("{who}: {what}", who=ranks_words(r for r in cannot if cannot[r] == words), what=words),
+            text("nothing was written"),
+        )
+    _refuse_different(
+        found,
+        "kind",
+        later("{names} do not keep their parameters in the same way (pipeline or tensor parallel by hand?)"),
+    )
+    _refuse_different(
+        found, "fingerprint", later("{names} do not have the same parameters (pipeline or tensor parallel by hand?)")
+    )
+    if found.missing and found.kind == "sharded":
+        lost = text(
+            "the parameters are sharded and the shards of {ranks} are missing", ranks=ranks_words(found.missing)
+        )
+        raise ActionRefused(
+            text("{who}: {what}", who=lost, what=found.errors[min(found.errors)].cause) if found.errors else lost,
+            text(
+                "nothing was written; a sharded job needs all {world_size} ranks: attach to the whole job, not to one "
+                "of its processes",
+                world_size=found.world_size,
+            ),
         )
 
 
-def _refuse_different(found: Survey, key: str, words: str) -> None:
+def _refuse_different(found: Survey, key: str, message: str) -> None:
     groups: dict[str, list[int]] = {}
     for rank, answer in found.answers.items():
         groups.setdefault(repr(answer[key]), []).append(rank)
     if len(groups) > 1:
-        names = " and ".join(ranks_in_english(ranks) for ranks in list(groups.values())[:4])
+        names = text(" and ").join(ranks_words(ranks) for ranks in list(groups.values())[:4])
         raise ActionRefused(
-            f"{names} {words} (pipeline or tensor parallel by hand?)",
-            f"{UNTOUCHED}; checkpoint each group of equal ranks by a pid of its own",
+            text(message, names=names),
+            text("nothing was written; checkpoint each group of equal ranks by a pid of its own"),
         )
 
 
@@ -166,17 +191,26 @@ def refuse_unequal_steps(
         return Unequal("", mixed=False)
     sharded = found.kind == "sharded"
     if not counted and None in at.values():
-        unknown = "whether all ranks are at the same step is not known: their optimizers do not count, and the agent came later"
-        if sharded and not allow:
-            raise ActionRefused(unknown, f"{UNTOUCHED}; with --allow-mixed it is written all the same, and says so")
-        return Unequal(unknown, mixed=sharded)
-    words = f"the ranks are at different optimizer steps: {_steps_of_ranks(at, counted)}"
-    if not allow:
-        alone = "" if sharded else "; one rank alone, by its pid, is consistent: all have the whole model"
-        raise ActionRefused(
-            words, f"{UNTOUCHED}; --allow-mixed writes it all the same and says so in the manifest{alone}"
+        unknown = later(
+            "whether all ranks are at the same step is not known: their optimizers do not count, and the agent came later"
         )
-    return Unequal(words, mixed=True)
+        if sharded and not allow:
+            raise ActionRefused(
+                text(unknown), text("nothing was written; with --allow-mixed it is written all the same, and says so")
+            )
+        return Unequal(unknown, mixed=sharded)
+    if not allow:
+        raise ActionRefused(
+            _different_steps(at, counted),
+            text("nothing was written; --allow-mixed writes it all the same and says so in the manifest")
+            if sharded
+            else text(
+                "nothing was written; --allow-mixed writes it all the same and says so in the manifest; one rank alone, by its "
+                "pid, is consistent: all have the whole model"
+            ),
+        )
+    with speaking("en"):
+        return Unequal(_different_steps(at, counted), mixed=True)
 
 
 def _last_sequence(answer: dict[str, Any]) -> int | None:
@@ -185,16 +219,17 @@ def _last_sequence(answer: dict[str, Any]) -> int | None:
     return number
 
 
-def _steps_of_ranks(at: Mapping[int, Any], counted: bool) -> str:
+def _different_steps(at: Mapping[int, Any], counted: bool) -> str:
     groups: dict[Any, list[int]] = {}
     for rank, step in at.items():
         groups.setdefault(step, []).append(rank)
-    what = "step" if counted else "collective"
-    return "; ".join(f"{ranks_in_english(ranks)} at {what} {_step_words(step)}" for step, ranks in groups.items())
+    said = later("{ranks} at step {step}") if counted else later("{ranks} at collective {step}")
+    each = [text(said, ranks=ranks_words(ranks), step=_step_words(step)) for step, ranks in groups.items()]
+    return text("the ranks are at different optimizer steps: {steps}", steps=text("; ").join(each))
 
 
 def _step_words(step: Any) -> str:
-    return ", ".join("none" if s is None else str(s) for s in step) if isinstance(step, tuple) else str(step)
+    return ", ".join(text("none") if s is None else str(s) for s in step) if isinstance(step, tuple) else str(step)
 
 
 # --- healthy or hung -----------------------------------------------------------------------------------------------

@@ -46,14 +46,16 @@ def rescue(
         for name, value in (("--interrupt", interrupt), ("--kill-actor", kill_actor), ("--stop-job", stop_job))
         if value
     ]
-    if len(asked) + (release is not None) > 1:
+    if release is not None:
+        asked.append("--leftovers")
+    if len(asked) > 1:
         raise UsageError(
-            f"{' and '.join([*asked, *(['--leftovers'] if release is not None else [])])} are two things",
-            "one rescue at a time: look at its result first",
+            text("{names} are two things", names=text(" and ").join(asked)),
+            text("one rescue at a time: look at its result first"),
         )
     if method and not interrupt:
         raise UsageError(
-            "--method says which method to interrupt, and none is to be", "name the worker: --interrupt WHO"
+            text("--method says which method to interrupt, and none is to be"), text("name the worker: --interrupt WHO")
         )
     began = time.monotonic()
     case = look(address, timeout)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...errors import AmbiguousTarget, NoTarget, TraindbgError
+from ...language import text
 from ...model import NotAvailable, RayActor, RayCluster, RayTask, parse_cluster
 from ...outside import raystate
 from ...outside.raystate import ClusterAddress
@@ -46,7 +47,7 @@ class Case:
                 if condition(self.again()):
                     return True
             except TraindbgError as e:
-                why = f"a look at the cluster failed: {e.cause}"
+                why = text("a look at the cluster failed: {why}", why=e.cause)
                 self.notes = [*[note for note in self.notes if note != why], why]
             if time.monotonic() > self.ends:
                 return False
@@ -64,15 +65,18 @@ class Case:
             return found[0]
         if found:
             raise AmbiguousTarget(
-                f"{words} names {len(found)} workers: {_listed(found)}",
-                "give the actor's id, or name its job: JOB@ADDRESS",
+                text("{words} names {count} workers: {workers}", words=words, count=len(found), workers=_listed(found)),
+                text("give the actor's id, or name its job: JOB@ADDRESS"),
             )
         there = [worker for worker in self.workers() if worker.state != "DEAD"]
         raise NoTarget(
-            f"no worker is called {words}",
-            f"there are {naming.together((w.who for w in there), SHOWN)}; `%ray_workers` shows them"
+            text("no worker is called {words}", words=words),
+            text(
+                "there are {workers}; `%ray_workers` shows them",
+                workers=naming.together((w.who for w in there), SHOWN),
+            )
             if there
-            else "the cluster has none",
+            else text("the cluster has none"),
         )
 
     def workers(self) -> list[Worker]:
@@ -140,4 +144,5 @@ def look(target: str, timeout: float) -> Case:
 
 def _listed(workers: list[Worker]) -> str:
     shown = [f"{w.who} ({w.actor_id or w.task_id}, pid {w.pid})" for w in workers[:SHOWN]]
-    return ", ".join(shown) + (f" and {len(workers) - SHOWN} more" if len(workers) > SHOWN else "")
+    named, more = text(", ").join(shown), len(workers) - SHOWN
+    return text("{names} and {more} more", names=named, more=more) if more > 0 else named

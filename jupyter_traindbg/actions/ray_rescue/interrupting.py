@@ -8,6 +8,7 @@ from typing import Any
 
 from ...attach.ray.hosts import open_hosts
 from ...errors import ActionRefused, NoSafeThread, TargetGone, TraindbgError
+from ...language import text
 from ...model import RayRescue
 from .case import Case, Worker
 
@@ -24,22 +25,36 @@ def interrupt(case: Case, words: str, method: str, *, yes: bool) -> list[RayResc
     """Interrupt every method (those called `method`) that the worker named `words` runs. Brings an agent into it, as for a look."""
     worker = case.worker(words)
     if not worker.pid:
-        raise ActionRefused(f"{worker.who} has no process: it is {worker.state}", "there is nothing to interrupt")
+        raise ActionRefused(
+            text("{who} has no process: it is {state}", who=worker.who, state=worker.state),
+            text("there is nothing to interrupt"),
+        )
     if worker.node_id is None:
-        raise ActionRefused(f"the cluster does not say on which node {worker.who} runs", "try again in a moment")
+        raise ActionRefused(
+            text("the cluster does not say on which node {who} runs", who=worker.who), text("try again in a moment")
+        )
     seen = _ask(case, worker, {"do": "look", "method": method})
     rows = seen["running"]
     if not seen["worker"]:
-        raise ActionRefused(f"process {worker.pid} is no worker of Ray's", "to end a driver, stop its job: --stop-job")
-    if not rows:
-        called = f" called {method}" if method else ""
         raise ActionRefused(
-            f"{worker.who} runs no method{called}: there is nothing to interrupt", "look with `traindbg ray-workers`"
+            text("process {pid} is no worker of Ray's", pid=worker.pid),
+            text("to end a driver, stop its job: --stop-job"),
+        )
+    if not rows:
+        raise ActionRefused(
+            text("{who} runs no method called {method}: there is nothing to interrupt", who=worker.who, method=method)
+            if method
+            else text("{who} runs no method: there is nothing to interrupt", who=worker.who),
+            text("look with `traindbg ray-workers`"),
         )
     if any(row["in_init"] for row in rows):
         raise ActionRefused(
-            f"{worker.who} is in its __init__, at {rows[0]['where']}: an actor does not survive an interrupted __init__",
-            f"to end it: `%ray_rescue --kill-actor {shlex.quote(words)}`",
+            text(
+                "{who} is in its __init__, at {where}: an actor does not survive an interrupted __init__",
+                who=worker.who,
+                where=rows[0]["where"],
+            ),
+            text("to end it: `%ray_rescue --kill-actor {who}`", who=shlex.quote(words)),
         )
     if not yes:
         return [_planned(worker, row) for row in rows]
@@ -83,10 +98,10 @@ def _state_of(case: Case, worker: Worker) -> str:
     try:
         case.again()
     except TraindbgError as e:
-        return f"not known ({e.cause})"
+        return text("not known ({why})", why=e.cause)
     actor = case.actor(worker.actor_id)
     if actor is None:
-        raise TargetGone(f"{worker.who} is no longer in the cluster's list")
+        raise TargetGone(text("{who} is no longer in the cluster's list", who=worker.who))
     return actor.state
 
 

@@ -6,6 +6,7 @@ import time
 
 from ...attach.ray import hosts as ways
 from ...errors import ActionRefused
+from ...language import text
 from ...model import RayRescue
 from .case import Case
 
@@ -19,10 +20,11 @@ def kill(case: Case, words: str, *, yes: bool) -> list[RayRescue]:
     worker = case.worker(words)
     if worker.actor_id is None:
         raise ActionRefused(
-            f"{worker.who} is no actor but a task", "interrupt it: --interrupt, or stop its job: --stop-job"
+            text("{who} is no actor but a task", who=worker.who),
+            text("interrupt it: --interrupt, or stop its job: --stop-job"),
         )
     if worker.state == "DEAD":
-        raise ActionRefused(f"{worker.who} is dead already", "`traindbg ray-workers` says of what")
+        raise ActionRefused(text("{who} is dead already", who=worker.who), text("`traindbg ray-workers` says of what"))
     before = f"{worker.state}, pid {worker.pid}" if worker.pid else worker.state
     will = "kill it for good: its process ends, its calls fail with ray's ActorDiedError, it is not restarted"
     planned = RayRescue("actor", worker.who, worker.actor_id, before, will)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...attach.ray import hosts as ways
 from ...errors import NoTarget
+from ...language import text
 from ...model import NotAvailable, RayPlacementGroup, RayRescue
 from ...ray.workers import naming
 from .case import Case
@@ -29,8 +30,10 @@ def release(case: Case, only: Sequence[str] | None, *, yes: bool) -> list[RayRes
     found = [*_actors(case), *_groups(case)]
     for words in only or ():
         if not any(_is_called(item, words) for item in found):
-            there = ", ".join(f"{item.who} ({item.ident})" for item in found) or "nothing"
-            raise NoTarget(f"no dead job has left {words}", f"what dead jobs left: {there}")
+            there = text(", ").join(f"{item.who} ({item.ident})" for item in found) or text("nothing")
+            raise NoTarget(
+                text("no dead job has left {words}", words=words), text("what dead jobs left: {there}", there=there)
+            )
     chosen = [item if _is_meant(item, only or ()) else replace(item, state="left") for item in found]
     if not yes or only is None:
         return chosen

@@ -7,6 +7,7 @@ import signal
 import time
 
 from ...errors import ActionRefused, TargetGone
+from ...language import text
 from ...outside import procfs
 
 __all__ = ["command", "end"]
@@ -32,21 +33,24 @@ def end(pid: int, job_began: float | None, grace_s: float) -> str:
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
-        raise TargetGone(f"process {pid} has ended") from None
+        raise TargetGone(text("process {pid} has ended", pid=pid)) from None
     try:
         process = procfs.stat(pid)
         if process is None:
-            raise TargetGone(f"process {pid} has ended")
+            raise TargetGone(text("process {pid} has ended", pid=pid))
         if job_began is not None and time.time() - procfs.running_s(process) > job_began + SLACK_S:
             raise ActionRefused(
-                f"process {pid} began after the job: it is another one", "look again: the driver has ended"
+                text("process {pid} began after the job: it is another one", pid=pid),
+                text("look again: the driver has ended"),
             )
         for number in (signal.SIGTERM, signal.SIGKILL):
             signal.pidfd_send_signal(handle, number)
             if _ended(pid, process.start_ticks, grace_s):
                 return signal.Signals(number).name
     except PermissionError:
-        raise ActionRefused(f"process {pid} belongs to somebody else", "ask them, or root") from None
+        raise ActionRefused(
+            text("process {pid} belongs to somebody else", pid=pid), text("ask them, or root")
+        ) from None
     except ProcessLookupError:
         return "it ended by itself"
     finally:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...attach.ray.hosts import open_hosts
 from ...errors import ActionRefused, CannotAttach
+from ...language import text
 from ...model import NotAvailable, RayJobInfo, RayRescue
 from ...outside import raystate
 from ...outside.raystate.dashboard import Dashboard, Refused
@@ -27,7 +28,10 @@ def stop(case: Case, words: str, *, yes: bool) -> list[RayRescue]:
     ident = job.submission_id or job.job_id or words
     before = f"{job.status}: {job.entrypoint[:80]}"
     if not job.running:
-        raise ActionRefused(f"job {ident} does not run: it is {job.status}", "what it left: `%ray_rescue --leftovers`")
+        raise ActionRefused(
+            text("job {ident} does not run: it is {status}", ident=ident, status=job.status),
+            text("what it left: `%ray_rescue --leftovers`"),
+        )
     planned = RayRescue("job", f"job {ident}", ident, before, _will(case, job))
     if not yes:
         return [planned]
@@ -57,10 +61,12 @@ def _will(case: Case, job: RayJobInfo) -> str:
         return "stop it by Ray's job API: its driver and all its workers end"
     pid, node = _driver(job)
     if pid == os.getpid() and _is_here(case, node):
-        raise ActionRefused("the driver of this job is this very process", "call ray.shutdown() here")
+        raise ActionRefused(text("the driver of this job is this very process"), text("call ray.shutdown() here"))
     said = _on_node(case, node, LOOK, pid)
     if said is None:
-        raise ActionRefused(f"process {pid}, the driver, is not there", "look again: the job may have just ended")
+        raise ActionRefused(
+            text("process {pid}, the driver, is not there", pid=pid), text("look again: the job may have just ended")
+        )
     return (
         f"it was not submitted, so its driver is ended: process {pid} on node {node[:12]} ({said}) gets SIGTERM, and SIGKILL where it "
         f"has not ended {GRACE_S:g} s later; its workers end with it"
@@ -70,7 +76,8 @@ def _will(case: Case, job: RayJobInfo) -> str:
 def _driver(job: RayJobInfo) -> tuple[int, str]:
     if isinstance(job.driver_pid, NotAvailable) or not job.driver_pid or job.driver_node_id is None:
         raise ActionRefused(
-            f"the cluster does not say where the driver of job {job.job_id} runs", "end it where it was started"
+            text("the cluster does not say where the driver of job {job_id} runs", job_id=job.job_id),
+            text("end it where it was started"),
         )
     return job.driver_pid, job.driver_node_id
 
@@ -101,10 +108,14 @@ def _by_its_driver(case: Case, job: RayJobInfo) -> None:
 def _by_the_job_api(case: Case, submission_id: str) -> None:
     if not case.address.dashboard:
         raise CannotAttach(
-            "a submitted job is stopped through the dashboard, whose address is not known", "name it: http://HOST:8265"
+            text("a submitted job is stopped through the dashboard, whose address is not known"),
+            text("name it: http://HOST:8265"),
         )
     dashboard = Dashboard(case.address.dashboard, case.address.token)
     try:
         dashboard.post(f"/api/jobs/{submission_id}/stop", case.ends)
     except Refused as e:
-        raise ActionRefused(f"Ray does not stop job {submission_id}: {e}", "look at it with `ray job status`") from None
+        raise ActionRefused(
+            text("Ray does not stop job {job}: {why}", job=submission_id, why=e),
+            text("look at it with `ray job status`"),
+        ) from None

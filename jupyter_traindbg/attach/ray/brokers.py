@@ -10,11 +10,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from ...errors import DeadlineExceeded, ProbeFailed, TargetGone, TraindbgError
+from ...language import text
 from . import wire
 
 __all__ = ["Broker", "broker"]
@@ -90,12 +92,12 @@ class _Question:
     def __init__(self, timeout: float) -> None:
         self.due = time.monotonic() + timeout
         self.answered = threading.Event()
-        self.value: Any = None
-        self.error: TraindbgError | None = None
+        self.value: Callable[[], Any] | None = None
+        """What came of it, or raises why nothing did: to be called by whoever asked, whose language errors are in."""
 
-    def settle(self, value: Any, error: TraindbgError | None) -> None:
+    def settle(self, value: Callable[[], Any]) -> None:
         if not self.answered.is_set():
-            self.value, self.error = value, error
+            self.value = value
             self.answered.set()
 
 
@@ -113,7 +115,7 @@ class _Child:
         self._started = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._requests = self._answers = -1
-        self._why_ended: TraindbgError = TargetGone("the broker has ended", "try again")
+        self._ended = _has_ended
         threading.Thread(target=self._live, args=(variables,), name="traindbg-broker", daemon=True).start()
         self._started.wait(START_S)
 
@@ -121,7 +123,7 @@ class _Child:
         question, request = _Question(timeout), wire.request(name, args, kwargs)
         with self._lock:
             if not self.alive:
-                raise self._why_ended
+                return self._ended()
             number = next(self._numbers)
             self._open[number] = question
             try:
@@ -132,11 +134,11 @@ class _Child:
                 pass  # it has just ended: whoever reads its answers settles the question
         if not question.answered.wait(timeout + GRACE_S):
             raise DeadlineExceeded(
-                f"the Ray cluster did not answer in {timeout:.1f} s", "try again: joining it goes on meanwhile"
+                text("the Ray cluster did not answer in {timeout:.1f} s", timeout=timeout),
+                text("try again: joining it goes on meanwhile"),
             )
-        if question.error is not None:
-            raise question.error
-        return question.value
+        assert question.value is not None
+        return question.value()
 
     def stuck(self) -> bool:
         """Whether it owes an answer for so long that no more is to be expected of it."""
@@ -157,21 +159,13 @@ class _Child:
                 while True:
                     self._settle(wire.receive(self._answers))
             except (EOFError, OSError):
-                words, step = (
-                    f"the connection to the Ray cluster broke{_last_words(said)}",
-                    "try again; is the cluster up?",
-                )
-                self._end(TargetGone(words, step))
+                self._end(partial(_broke, _last_words(said)))
             except BaseException as e:  # noqa: BLE001
-                self._end(ProbeFailed(f"what the Ray cluster answered could not be read: {type(e).__name__}: {e}"))
+                self._end(partial(_unreadable, e))
 
     def _settle(self, answer: bytes) -> None:
         number, reply = wire.loads(answer)
-        question = self._open.pop(number)
-        try:
-            question.settle(wire.answered(reply, "the broker"), None)
-        except TraindbgError as e:
-            question.settle(None, e)
+        self._open.pop(number).settle(partial(wire.answered, reply, "the broker"))
 
     def _start(self, variables: Mapping[str, str], said: IO[bytes]) -> None:
         theirs_in, self._requests = os.pipe()
@@ -192,19 +186,19 @@ class _Child:
             os.close(theirs_out)
         self._started.set()
 
-    def _end(self, why: TraindbgError) -> None:
+    def _end(self, ended: Callable[[], NoReturn]) -> None:
         """Bury the process and leave nobody waiting for it."""
         self.kill()
         self._started.set()
         with self._lock:
-            self._why_ended = why
+            self._ended = ended
             for fd in (self._requests, self._answers):
                 if fd >= 0:
                     os.close(fd)
             self._requests = self._answers = -1
             waiting = list(self._open.values())
         for question in waiting:
-            question.settle(None, why)
+            question.settle(ended)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(LEAVE_S)
@@ -232,7 +226,26 @@ def _last_words(said: IO[bytes]) -> str:
     said.seek(0, os.SEEK_END)
     said.seek(max(0, said.tell() - 2000))
     lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
-    return f" ({lines[-1][:200]})" if lines else ""
+    return lines[-1][:200] if lines else ""
+
+
+def _has_ended() -> NoReturn:
+    raise TargetGone(text("the broker has ended"), text("try again"))
+
+
+def _broke(last_words: str) -> NoReturn:
+    raise TargetGone(
+        text("the connection to the Ray cluster broke ({last_words})", last_words=last_words)
+        if last_words
+        else text("the connection to the Ray cluster broke"),
+        text("try again; is the cluster up?"),
+    )
+
+
+def _unreadable(error: BaseException) -> NoReturn:
+    raise ProbeFailed(
+        text("what the Ray cluster answered could not be read: {kind}: {why}", kind=type(error).__name__, why=error)
+    )
 
 
 _brokers: dict[tuple[str, str | None], Broker] = {}

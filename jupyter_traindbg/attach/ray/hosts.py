@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ...errors import MissingPiece, TraindbgError
+from ...language import text
 from ...model import RayNode
 from ...outside import procfs
 from ...outside.raystate import brokered
@@ -183,8 +184,11 @@ def _joined_at(address: ClusterAddress) -> str:
 def _require_ray() -> None:
     if find_spec("ray") is None:
         raise MissingPiece(
-            "ray is not installed here, and a helper on another node needs it",
-            "pip install 'ray[default]', in the version of the cluster; `traindbg ray-workers --tier 0` works without",
+            text("ray is not installed here, and a helper on another node needs it"),
+            text(
+                "pip install 'ray[default]', in the version of the cluster; `traindbg ray-workers --tier 0` works "
+                "without"
+            ),
         )
 
 

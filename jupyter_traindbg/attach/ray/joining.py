@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ...errors import CannotAttach, NotPermitted, RayVersion, TraindbgError
+from ...language import text
 
 __all__ = ["cannot_join", "died_at_birth"]
 
@@ -29,18 +30,24 @@ def cannot_join(address: str, error: BaseException) -> TraindbgError:
         return _other_version(words)
     if re.search(r"(?i)unauthenticated|invalid auth|token", words):
         return NotPermitted(
-            f"the Ray cluster at {address} refused our token",
-            "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's token",
+            text("the Ray cluster at {address} refused our token", address=address),
+            text("set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's token"),
         )
-    through_client = address.startswith("ray://")
-    step = (
-        "ray_client_server*.err on the head node may say more; on one of the cluster's nodes, name it as auto"
-        if through_client
-        else "outside the cluster, name it as ray://HOST:10001"
-    )
     return CannotAttach(
-        f"the Ray cluster at {address} could not be joined: {type(error).__name__}: {_gist(error)[:300]}",
-        f"{step}; without joining, `traindbg ray-workers --tier 0` still works",
+        text(
+            "the Ray cluster at {address} could not be joined: {kind}: {why}",
+            address=address,
+            kind=type(error).__name__,
+            why=_gist(error)[:300],
+        ),
+        text(
+            "ray_client_server*.err on the head node may say more; on one of the cluster's nodes, name it as auto; without "
+            "joining, `traindbg ray-workers --tier 0` still works"
+        )
+        if address.startswith("ray://")
+        else text(
+            "outside the cluster, name it as ray://HOST:10001; without joining, `traindbg ray-workers --tier 0` still works"
+        ),
     )
 
 
@@ -54,10 +61,20 @@ def _gist(error: BaseException) -> str:
 def _other_version(words: str) -> RayVersion:
     seen = [(m["ray"], m["python"]) for m in _VERSIONS.finditer(words)]
     if len(seen) != 2:
-        return RayVersion(f"the cluster runs another version of Ray or Python: {words[:300]}")
+        return RayVersion(text("the cluster runs another version of Ray or Python: {words}", words=words[:300]))
     (ray_there, python_there), (ray_here, python_here) = seen
     return RayVersion(
-        f"the cluster runs Ray {ray_there} on Python {python_there}, this is Ray {ray_here} on Python {python_here}",
-        f"run this under Python {'.'.join(python_there.split('.')[:2])} with: pip install 'ray[default]=={ray_there}'; "
-        "`traindbg ray-workers --tier 0` works with any version",
+        text(
+            "the cluster runs Ray {ray_there} on Python {python_there}, this is Ray {ray_here} on Python {python_here}",
+            ray_there=ray_there,
+            python_there=python_there,
+            ray_here=ray_here,
+            python_here=python_here,
+        ),
+        text(
+            "run this under Python {python} with: pip install 'ray[default]=={ray}'; `traindbg ray-workers "
+            "--tier 0` works with any version",
+            python=".".join(python_there.split(".")[:2]),
+            ray=ray_there,
+        ),
     )

@@ -15,6 +15,7 @@ from ray.util.client.worker import Worker as Client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...errors import DeadlineExceeded, ProbeFailed, TargetGone
+from ...language import text
 from ...verbose import milliseconds
 from . import helper, shipping
 from .joining import cannot_join, died_at_birth
@@ -123,7 +124,7 @@ def _helper(node_id: str, ends: float) -> Any:
     with _joining:
         lock = _making.setdefault(node_id, threading.Lock())
     if not lock.acquire(timeout=max(0.05, ends - time.monotonic())):
-        raise DeadlineExceeded(f"the helper on node {_short(node_id)} did not come up in time")
+        raise DeadlineExceeded(text("the helper on node {node} did not come up in time", node=_short(node_id)))
     try:
         made = _helpers.get(node_id)
         if made is None:
@@ -144,7 +145,13 @@ def _equip(node_id: str, made: Any, ends: float) -> None:
     if about["error"]:
         del _helpers[node_id]
         ray.kill(made)
-        raise ProbeFailed(f"the helper on node {_short(node_id)} could not unpack our source: {about['error']}")
+        raise ProbeFailed(
+            text(
+                "the helper on node {node} could not unpack our source: {error}",
+                node=_short(node_id),
+                error=about["error"],
+            )
+        )
     if not about["py_spy"] and (program := shipping.py_spy(about["machine"])) is not None:
         _get(node_id, made.take.remote("py-spy", program), ends)
     _equipped.add(node_id)
@@ -171,17 +178,24 @@ def _get(node_id: str, ref: Any, ends: float) -> Any:
         return ray.get(ref, timeout=max(0.05, ends - time.monotonic()))
     except ray.exceptions.GetTimeoutError:
         raise DeadlineExceeded(
-            f"node {_short(node_id)} did not answer in time", "it may be overloaded or cut off; give a longer --timeout"
+            text("node {node} did not answer in time", node=_short(node_id)),
+            text("it may be overloaded or cut off; give a longer --timeout"),
         ) from None
     except (ray.exceptions.RayActorError, ray.exceptions.ActorUnschedulableError) as e:
         _helpers.pop(node_id, None)
         _equipped.discard(node_id)
         raise TargetGone(
-            f"node {_short(node_id)} is gone, or our helper on it: {_first_line(e)}",
-            "look again: what is gone is listed as dead",
+            text(
+                "node {node} is gone, or our helper on it: {why}",
+                node=_short(node_id),
+                why=_first_line(e),
+            ),
+            text("look again: what is gone is listed as dead"),
         ) from e
     except ray.exceptions.RayError as e:
-        raise ProbeFailed(f"the helper on node {_short(node_id)} failed: {_first_line(e)}") from e
+        raise ProbeFailed(
+            text("the helper on node {node} failed: {why}", node=_short(node_id), why=_first_line(e))
+        ) from e
 
 
 def _first_line(error: BaseException) -> str:

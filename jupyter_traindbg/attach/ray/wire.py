@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from ...errors import ProbeFailed, TraindbgError
+from ...language import language, speaking, text
 from ...model import Phrase
 from ...verbose import telling
 
@@ -67,23 +68,25 @@ def function(name: str) -> Any:
 
 
 def request(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """To run the function ``"module:function"`` there; what it does on its way is told here, where somebody listens."""
-    return dumps((name, args, kwargs, log.isEnabledFor(logging.DEBUG)))
+    """To run the function ``"module:function"`` there, in our language; what it does on its way is told here, where somebody listens."""
+    return dumps((name, args, kwargs, log.isEnabledFor(logging.DEBUG), language()))
 
 
 def serve(asked: bytes) -> bytes:
     """Run a request: ``(True, value, told)`` or ``(False, error, told)``, the error always a `TraindbgError`."""
-    name = "the request"
+    name, spoken = "the request", "en"
     told: list[str] = []
     try:
-        name, args, kwargs, verbose = loads(asked)
-        with telling(told.append) if verbose else contextlib.nullcontext():
+        name, args, kwargs, verbose, spoken = loads(asked)
+        with speaking(spoken), telling(told.append) if verbose else contextlib.nullcontext():
             value = function(name)(*args, **kwargs)
         return dumps((True, value, told))
     except TraindbgError as e:
         return dumps((False, e, told))
     except BaseException as e:  # noqa: BLE001
-        return dumps((False, ProbeFailed(f"{name} failed: {type(e).__name__}: {e}"), told))
+        with speaking(spoken):
+            error = ProbeFailed(text("{name} failed: {kind}: {why}", name=name, kind=type(e).__name__, why=e))
+        return dumps((False, error, told))
 
 
 def answered(reply: bytes, by: str) -> Any:
@@ -91,7 +94,9 @@ def answered(reply: bytes, by: str) -> Any:
     try:
         good, value, told = loads(reply)
     except Exception as e:
-        raise ProbeFailed(f"the answer of {by} could not be read: {type(e).__name__}: {e}") from e
+        raise ProbeFailed(
+            text("the answer of {by} could not be read: {kind}: {why}", by=by, kind=type(e).__name__, why=e)
+        ) from e
     for line in told:
         log.debug("%s: %s", by, line)
     if good:

@@ -13,6 +13,7 @@ from typing import Any
 from ...agent import flight
 from ...errors import BadDump
 from ...frames.whose import RawFrame, frames_of, full_place, user_frame
+from ...language import text
 from ...model import Collective, Collectives, Group, RankCollectives, Silent
 from .build import rank_collectives
 from .files import Dump, candidates, load
@@ -53,7 +54,11 @@ def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
             errors.append(e)
             silent.append(Silent(rank, 0, e.cause, e.next_step))
     if not read_in:
-        raise errors[0] if errors else BadDump(f"the dumps in {path} were not read in time", "give a longer --timeout")
+        raise (
+            errors[0]
+            if errors
+            else BadDump(text("the dumps in {path} were not read in time", path=path), text("give a longer --timeout"))
+        )
     newest_s = max((one.newest_s for one in read_in), default=0.0)
     ranks = sorted((one.at(newest_s) for one in read_in), key=lambda r: r.rank)
     world_size = _world_size(ranks)
@@ -75,7 +80,7 @@ def _by_rank(dumps: Sequence[Dump]) -> dict[int, list[Dump]]:
         if rank is not None:
             found.setdefault(rank, []).append(dump)
     if not found:
-        raise BadDump("no name of these dumps ends in a rank", "name them like rank_0, rank_1, ...")
+        raise BadDump(text("no name of these dumps ends in a rank"), text("name them like rank_0, rank_1, ..."))
     return found
 
 

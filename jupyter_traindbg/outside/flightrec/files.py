@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import BadDump
+from ...language import text
 from . import plain_pickle
 
 __all__ = ["Dump", "candidates", "load"]
@@ -40,7 +41,11 @@ def candidates(path: str) -> list[Dump]:
     found = [dump for one in paths if (dump := _candidate(one)) is not None]
     if not found:
         what = "is no flight-recorder dump" if os.path.isfile(path) else "has no flight-recorder dumps"
-        raise BadDump(f"{path} {what}" if os.path.exists(path) else f"{path} does not exist")
+        raise BadDump(
+            text("{path} {what}", path=path, what=what)
+            if os.path.exists(path)
+            else text("{path} does not exist", path=path)
+        )
     return found
 
 
@@ -92,4 +97,4 @@ def load(path: str) -> dict[str, Any]:
 
 
 def _bad(path: str, why: str) -> BadDump:
-    return BadDump(f"{path} cannot be read as a flight-recorder dump: {why}")
+    return BadDump(text("{path} cannot be read as a flight-recorder dump: {why}", path=path, why=why))

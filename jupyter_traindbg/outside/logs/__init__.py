@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from ...errors import BadLog
+from ...language import text
 from ...model import LogError, LogEvidence, LogLine, LogSource, LogStage
 from ...model.logs import LogStageName
 from .clocks import Clock
@@ -68,7 +69,7 @@ def read(files: Sequence[LogFile], *, anchors: Iterable[str], timeout: float) ->
 def read_text(text: str, *, anchors: Iterable[str], name: str = "text") -> LogEvidence:
     """The same for the text of a log. Raises `BadLog` where it is blank."""
     if not text.strip():
-        raise BadLog("the text is empty")
+        raise BadLog(text("the text is empty"))
     gathered = Gathered()
     source = Source(LogFile("", name), gathered, automaton(tuple(anchors)), 1, year=time.gmtime().tm_year)
     data = text.encode("utf-8", "replace")
@@ -100,13 +101,19 @@ def _read_file(file: LogFile, finder: Automaton, gathered: Gathered, sources: in
 
 def _silent(file: LogFile, opened: Opened) -> BadLog:
     if opened.note:
-        return BadLog(f"{file.name} gave nothing ({opened.note})", "give the whole log, or one that is written")
+        return BadLog(
+            text("{name} gave nothing ({note})", name=file.name, note=opened.note),
+            text("give the whole log, or one that is written"),
+        )
     if not opened.bytes_read:
         return BadLog(
-            f"{file.name} is empty", "give the log that the job has written; a hung job may have written none"
+            text("{name} is empty", name=file.name),
+            text("give the log that the job has written; a hung job may have written none"),
         )
     what = "no cell has any output" if is_notebook(file.path) else "it has blank lines only"
-    return BadLog(f"{file.name} says nothing: {what}", "give the log that the job has written")
+    return BadLog(
+        text("{name} says nothing: {what}", name=file.name, what=what), text("give the log that the job has written")
+    )
 
 
 def _year(path: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import BadLog
+from ...language import text
 from .opening import Opened
 
 __all__ = ["is_notebook", "outputs"]
@@ -22,7 +23,8 @@ def outputs(opened: Opened) -> tuple[list[bytes], str]:
     """The outputs as one block per cell, and how lines are counted. Raises `BadLog` where this is no notebook, or one above 32 MiB."""
     if opened.size_bytes > _LARGEST_BYTES:
         raise BadLog(
-            f"{opened.name} is too large to be read as a notebook", "save the output of its cells to a file of text"
+            text("{name} is too large to be read as a notebook", name=opened.name),
+            text("save the output of its cells to a file of text"),
         )
     data = b"".join(opened.blocks())
     if not data:
@@ -32,7 +34,8 @@ def outputs(opened: Opened) -> tuple[list[bytes], str]:
         blocks = [b"".join(_printed(cell)) for cell in cells]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise BadLog(
-            f"{opened.name} is not a notebook, or a damaged one", "open it in Jupyter and save it again"
+            text("{name} is not a notebook, or a damaged one", name=opened.name),
+            text("open it in Jupyter and save it again"),
         ) from None
     return [block for block in blocks if block], "lines are counted over the outputs of its cells"
 

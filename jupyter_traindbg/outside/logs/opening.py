@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import IO, Any, cast
 
 from ...errors import BadLog
+from ...language import text
 
 __all__ = ["BLOCK_BYTES", "END_BYTES", "Opened", "decoder_for", "open_log", "unreadable"]
 
@@ -203,12 +204,18 @@ def open_log(
         return Opened(name, raw, 0, ends=ends)
     if not stat.S_ISREG(about.st_mode):
         raw.close()
-        raise BadLog(f"{name} is no file", "give a log, `-` for standard input, a directory of logs, or a pattern")
+        raise BadLog(
+            text("{name} is no file", name=name),
+            text("give a log, `-` for standard input, a directory of logs, or a pattern"),
+        )
     start = os.pread(raw.fileno(), 8, 0)
     opener = next((opener for magic, opener in _COMPRESSED if start.startswith(magic)), None)
     if start.startswith(b"\x28\xb5\x2f\xfd"):
         raw.close()
-        raise BadLog(f"{name} is compressed with zstd, which is not read", f"unpack it: `zstd -d {name}`")
+        raise BadLog(
+            text("{name} is compressed with zstd, which is not read", name=name),
+            text("unpack it: `zstd -d {name}`", name=name),
+        )
     log.debug("%s: %d bytes%s", name, about.st_size, "" if opener is None else ", compressed")
     if opener is not None:
         raw.close()
@@ -224,7 +231,7 @@ def decoder_for(first: bytes, name: str) -> tuple[codecs.IncrementalDecoder | No
     """
     encoding, mark = _encoding(first)
     if encoding == "utf-8" and _is_binary(first[mark:]):
-        raise BadLog(f"{name} is not text", "give the log that the job has written, as text")
+        raise BadLog(text("{name} is not text", name=name), text("give the log that the job has written, as text"))
     return None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)("replace"), mark
 
 
@@ -253,7 +260,7 @@ def _is_binary(first: bytes) -> bool:
 
 def unreadable(name: str, e: OSError) -> BadLog:
     """The error for a log that the system does not let us read."""
-    return BadLog(f"cannot read {name}: {e.strerror or e}", _mend(e))
+    return BadLog(text("cannot read {name}: {why}", name=name, why=e.strerror or e), _mend(e))
 
 
 def _mend(e: OSError) -> str:

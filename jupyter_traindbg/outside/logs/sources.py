@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import BadLog
+from ...language import text
 
 __all__ = ["LogFile", "find", "is_pattern"]
 
@@ -64,12 +65,16 @@ def find(target: str) -> list[LogFile]:
         seen = sorted(glob.glob(path, recursive=True))
         paths = [p for p in seen if os.path.isfile(p)] or [p for directory in seen for p in _within(directory)]
     else:
-        raise BadLog(f"there is no file {target}", "check the path; `-` reads standard input")
+        raise BadLog(text("there is no file {target}", target=target), text("check the path; `-` reads standard input"))
     if not paths:
         what = "matches" if not os.path.isdir(path) else "is a directory without logs:"
         raise BadLog(
-            f"{target} {what} no file that is called like one (.log, .out, .err, .txt, .ipynb) and is not empty",
-            "name the files, or give a pattern such as 'logs/rank*.log'",
+            text(
+                "{target} {what} no file that is called like one (.log, .out, .err, .txt, .ipynb) and is not empty",
+                target=target,
+                what=what,
+            ),
+            text("name the files, or give a pattern such as 'logs/rank*.log'"),
         )
     return _named(paths[:_MOST_FILES])
 
@@ -107,7 +112,10 @@ def _within(directory: str) -> list[str]:
 def _walk(directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
     def refuse(e: OSError) -> None:
         if e.filename == directory:
-            raise BadLog(f"cannot read {directory}: {e.strerror}", "ask its owner for read permission") from None
+            raise BadLog(
+                text("cannot read {directory}: {why}", directory=directory, why=e.strerror),
+                text("ask its owner for read permission"),
+            ) from None
 
     depth = directory.rstrip("/").count("/")
     for place, folders, files in os.walk(directory, onerror=refuse):

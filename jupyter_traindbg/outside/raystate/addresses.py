@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from ...errors import AmbiguousTarget, CannotAttach, DeadlineExceeded, NoTarget, NotPermitted, UsageError
+from ...language import text
 from . import brokered, local
 from . import token as tokens
 from .dashboard import Dashboard
@@ -49,7 +50,7 @@ def _checked(address: str) -> str:
     host_port = HOST_PORT.fullmatch(rest if separator else address)
     if (not separator or scheme == "ray") and host_port and 0 < int(host_port[2]) < 65536:
         return address
-    raise UsageError(f"{address!r} is no address of a Ray cluster", FORMS)
+    raise UsageError(text("{address!r} is no address of a Ray cluster", address=address), FORMS)
 
 
 def resolve(address: str = "auto", deadline_s: float = 5.0) -> ClusterAddress:
@@ -75,12 +76,15 @@ def _only_one_here() -> str:
     clusters = local.clusters()
     if not clusters:
         raise NoTarget(
-            "no Ray cluster runs on this machine, and RAY_ADDRESS is not set",
+            text("no Ray cluster runs on this machine, and RAY_ADDRESS is not set"),
             "start one, or name its address: " + FORMS,
         )
     if len(clusters) > 1:
         lines = "; ".join(cluster.words for cluster in clusters)
-        raise AmbiguousTarget(f"{len(clusters)} Ray clusters run on this machine: {lines}", "name one: ray:@HOST:PORT")
+        raise AmbiguousTarget(
+            text("{count} Ray clusters run on this machine: {lines}", count=len(clusters), lines=lines),
+            text("name one: ray:@HOST:PORT"),
+        )
     return clusters[0].gcs
 
 
@@ -103,8 +107,8 @@ def _by_gcs(gcs: str, until: float) -> ClusterAddress:
             return replace(found, gcs=gcs)
     if not reached:
         raise CannotAttach(
-            f"nothing answers at {gcs}, and no dashboard at {usual}",
-            "check host and port (6379 is the GCS's usual one), or name the dashboard: http://HOST:8265",
+            text("nothing answers at {gcs}, and no dashboard at {usual}", gcs=gcs, usual=usual),
+            text("check host and port (6379 is the GCS's usual one), or name the dashboard: http://HOST:8265"),
         )
     told = brokered.dashboard_of(gcs, until)
     own = urlsplit(told).hostname if told else None
@@ -124,8 +128,15 @@ def _by_client(client: str, until: float) -> ClusterAddress:
         raise
     except CannotAttach:
         raise CannotAttach(
-            f"no dashboard answers at {dashboard}, where that of {client} usually is",
-            "name the dashboard: http://HOST:PORT; behind a firewall: ssh -L 8265:localhost:8265 HOST, then http://localhost:8265",
+            text(
+                "no dashboard answers at {dashboard}, where that of {client} usually is",
+                dashboard=dashboard,
+                client=client,
+            ),
+            text(
+                "name the dashboard: http://HOST:PORT; behind a firewall: ssh -L 8265:localhost:8265 HOST, then "
+                "http://localhost:8265"
+            ),
         ) from None
 
 

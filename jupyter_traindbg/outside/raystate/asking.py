@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import CannotAttach, DeadlineExceeded, TraindbgError
+from ...language import text
 from ...tasks import each
 from .dashboard import Answer, Dashboard, Refused
 
@@ -25,7 +26,8 @@ class Unanswered:
     def __init__(self, error: TraindbgError | None, why: str = "") -> None:
         self.why = error.cause if error is not None else why
         self.error = error or CannotAttach(
-            f"the dashboard answers {why}", "is it the dashboard of a Ray cluster, and is that healthy?"
+            text("the dashboard answers {why}", why=why),
+            text("is it the dashboard of a Ray cluster, and is that healthy?"),
         )
 
     def __bool__(self) -> bool:
@@ -80,8 +82,8 @@ class Questions:
         left = max(0.0, self.until - time.monotonic())
         answers = each(list(questions), lambda name: _answer(questions[name]), left, at_once=AT_ONCE, grace_s=0.0)
         late = DeadlineExceeded(
-            f"the dashboard at {self.dashboard.url} has not answered in time",
-            "give a longer --timeout; its head may be overloaded",
+            text("the dashboard at {url} has not answered in time", url=self.dashboard.url),
+            text("give a longer --timeout; its head may be overloaded"),
         )
         return {name: Unanswered(late) if isinstance(answer, TraindbgError) else answer for name, answer in answers}
 

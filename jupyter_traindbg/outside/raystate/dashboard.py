@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...errors import CannotAttach, DeadlineExceeded, NotPermitted
+from ...language import text
 from ...verbose import milliseconds
 from . import token as tokens
 
@@ -68,8 +69,8 @@ class Dashboard:
             return json.loads(body)
         except ValueError:
             raise CannotAttach(
-                f"{self.url} answers, but not as a Ray dashboard does",
-                "name the dashboard of a Ray cluster, usually http://HOST:8265",
+                text("{url} answers, but not as a Ray dashboard does", url=self.url),
+                text("name the dashboard of a Ray cluster, usually http://HOST:8265"),
             ) from None
 
     def post(self, path: str, until: float) -> Any:
@@ -92,12 +93,13 @@ class Dashboard:
             answer = self.get("/api/version", until)
         except Refused as e:
             raise CannotAttach(
-                f"{self.url} answers {e}, which is not what a Ray dashboard says",
-                "name the dashboard, usually http://HOST:8265",
+                text("{url} answers {e}, which is not what a Ray dashboard says", url=self.url, e=e),
+                text("name the dashboard, usually http://HOST:8265"),
             ) from None
         if not isinstance(answer, dict) or "ray_version" not in answer:
             raise CannotAttach(
-                f"what answers at {self.url} is no Ray dashboard", "name the dashboard, usually http://HOST:8265"
+                text("what answers at {url} is no Ray dashboard", url=self.url),
+                text("name the dashboard, usually http://HOST:8265"),
             )
         return answer
 
@@ -136,15 +138,16 @@ class Dashboard:
             return response.status, body
         except ssl.SSLError as e:
             raise CannotAttach(
-                f"no TLS with {self.url} ({e.reason or e})",
-                "SSL_CERT_FILE names the certificates to trust; a plain dashboard is http://",
+                text("no TLS with {url} ({reason})", url=self.url, reason=e.reason or e),
+                text("SSL_CERT_FILE names the certificates to trust; a plain dashboard is http://"),
             ) from None
         except TimeoutError:
             raise self._too_late(until) from None
         except (OSError, http.client.HTTPException) as e:
             why = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
             raise CannotAttach(
-                f"no dashboard answers at {self.url} ({why})", "is the cluster up, and is this its dashboard's address?"
+                text("no dashboard answers at {url} ({why})", url=self.url, why=why),
+                text("is the cluster up, and is this its dashboard's address?"),
             ) from None
         finally:
             connection.close()
@@ -182,8 +185,12 @@ class Dashboard:
             size += len(chunk)
             if size > LARGEST_BYTES:
                 raise CannotAttach(
-                    f"{self.url} sends more than {LARGEST_BYTES >> 20} MiB in one answer",
-                    "name one job: ray:JOB@ADDRESS",
+                    text(
+                        "{url} sends more than {largest_bytes} MiB in one answer",
+                        url=self.url,
+                        largest_bytes=LARGEST_BYTES >> 20,
+                    ),
+                    text("name one job: ray:JOB@ADDRESS"),
                 )
 
     def _set_timeout(self, connection: http.client.HTTPConnection, until: float) -> None:
@@ -198,24 +205,38 @@ class Dashboard:
     def _too_late(self, until: float) -> Exception:
         if time.monotonic() < until:
             return CannotAttach(
-                f"no connection to {self.url} within {CONNECT_S} s",
-                "is it the dashboard's address, and open to this machine?",
+                text("no connection to {url} within {connect_s} s", url=self.url, connect_s=CONNECT_S),
+                text("is it the dashboard's address, and open to this machine?"),
             )
         return DeadlineExceeded(
-            f"the dashboard at {self.url} has not answered in time",
-            "give a longer --timeout; its head may be overloaded",
+            text("the dashboard at {url} has not answered in time", url=self.url),
+            text("give a longer --timeout; its head may be overloaded"),
         )
 
     def _not_permitted(self, status: int) -> NotPermitted:
         found, where = tokens.find()
         if self.token is None and found is None:
             return NotPermitted(
-                f"the cluster at {self.url} wants a token (HTTP {status}), and there is none: {where}", tokens.SET_IT
+                text(
+                    "the cluster at {url} wants a token (HTTP {status}), and there is none: {where}",
+                    url=self.url,
+                    status=status,
+                    where=where,
+                ),
+                tokens.SET_IT,
             )
         if self.token is None:
-            return NotPermitted(f"the cluster at {self.url} wants a token (HTTP {status})", tokens.SET_IT)
+            return NotPermitted(
+                text("the cluster at {url} wants a token (HTTP {status})", url=self.url, status=status), tokens.SET_IT
+            )
         return NotPermitted(
-            f"the cluster at {self.url} refuses the token (HTTP {status}); it came from {where}", tokens.SET_IT
+            text(
+                "the cluster at {url} refuses the token (HTTP {status}); it came from {where}",
+                url=self.url,
+                status=status,
+                where=where,
+            ),
+            tokens.SET_IT,
         )
 
 

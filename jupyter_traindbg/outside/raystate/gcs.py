@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from ...errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted, ProbeFailed, TraindbgError
+from ...language import text
 from ...model import NotAvailable, RayCluster, RayNode
 from . import naming, placing, processes, train, work
 from . import token as tokens
@@ -108,8 +109,8 @@ class _Gcs:
             self.services: Any = import_module("ray.core.generated.gcs_service_pb2_grpc")
         except ImportError as e:
             raise MissingPiece(
-                f"the GCS cannot be read with what is installed here ({e})",
-                "pip install 'ray[default]', as on the cluster",
+                text("the GCS cannot be read with what is installed here ({e})", e=e),
+                text("pip install 'ray[default]', as on the cluster"),
             ) from None
         self.codes, self.failed = grpc.StatusCode, grpc.RpcError
         self.channel = utils.init_grpc_channel(self.address, [("grpc.max_receive_message_length", LARGEST_BYTES)])
@@ -128,17 +129,31 @@ class _Gcs:
         status = getattr(reply, "status", None)
         if status is not None and status.code:
             raise ProbeFailed(
-                f"the GCS at {self.address} refuses {method}: {status.message}", "is it a Ray of another version?"
+                text(
+                    "the GCS at {address} refuses {method}: {message}",
+                    address=self.address,
+                    method=method,
+                    message=status.message,
+                ),
+                text("is it a Ray of another version?"),
             )
         return reply
 
     def _in_words(self, error: Any) -> TraindbgError:
         code = error.code()
         if code is self.codes.DEADLINE_EXCEEDED:
-            return DeadlineExceeded(f"the GCS at {self.address} has not answered in time", "give a longer --timeout")
+            return DeadlineExceeded(
+                text("the GCS at {address} has not answered in time", address=self.address),
+                text("give a longer --timeout"),
+            )
         if code in (self.codes.UNAUTHENTICATED, self.codes.PERMISSION_DENIED):
-            return NotPermitted(f"the GCS at {self.address} wants another token than ours, or any", tokens.SET_IT)
-        return CannotAttach(f"no GCS answers at {self.address} ({error.details()})", "is the cluster up?")
+            return NotPermitted(
+                text("the GCS at {address} wants another token than ours, or any", address=self.address), tokens.SET_IT
+            )
+        return CannotAttach(
+            text("no GCS answers at {address} ({details})", address=self.address, details=error.details()),
+            text("is the cluster up?"),
+        )
 
     def rows(self, service: str, method: str, name: str, /, **defaults: str) -> list[Row]:
         """The entries of a reply as plain rows. `defaults` are for enumerations: protobuf leaves out their first value."""
@@ -202,7 +217,7 @@ def _joined() -> str:
     ray = import_module("ray")
     if ray.is_initialized():
         return str(ray.get_runtime_context().gcs_address)
-    raise CannotAttach("the address of the cluster's GCS is not known", "name it: ray:@HOST:6379")
+    raise CannotAttach(text("the address of the cluster's GCS is not known"), text("name it: ray:@HOST:6379"))
 
 
 # --- rows as the state API gives them ---

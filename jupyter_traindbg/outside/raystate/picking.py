@@ -25,10 +25,13 @@ def pick_job(cluster: RayCluster, text: str | None = None) -> RayJobInfo:
         return running[0]
     if running:
         raise AmbiguousTarget(
-            f"{len(running)} jobs run in this cluster: {_listed(running)}", "name one: ray:JOB@ADDRESS, or --job JOB"
+            text("{count} jobs run in this cluster: {listed}", count=len(running), listed=_listed(running)),
+            text("name one: ray:JOB@ADDRESS, or --job JOB"),
         )
     ended = f"; those that ended are {_listed(cluster.jobs)}" if cluster.jobs else ""
-    raise NoTarget(f"no job runs in this cluster{ended}", "start the job, or name one that ended")
+    raise NoTarget(
+        text("no job runs in this cluster{ended}", ended=ended), text("start the job, or name one that ended")
+    )
 
 
 def job_id_of(jobs: Sequence[RayJobInfo], text: str) -> str | None:
@@ -47,10 +50,13 @@ def _named(jobs: Sequence[RayJobInfo], text: str) -> RayJobInfo:
         running = [job for job in found if job.running]
         if len(running) == 1:
             return running[0]
-        raise AmbiguousTarget(f"{text} names {len(found)} jobs: {_listed(found)}", "give the whole id")
+        raise AmbiguousTarget(
+            text("{text} names {count} jobs: {listed}", text=text, count=len(found), listed=_listed(found)),
+            text("give the whole id"),
+        )
     others = [job for job in jobs if not is_ours(job)]
     there = f"its jobs are {_listed(others)}" if others else "it has no jobs"
-    raise NoTarget(f"no job {text} in this cluster", there)
+    raise NoTarget(text("no job {text} in this cluster", text=text), there)
 
 
 def _listed(jobs: Sequence[RayJobInfo]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import CannotAttach, DeadlineExceeded, NotPermitted, TraindbgError
+from ...language import text
 from ...model import Maybe, NotAvailable, RayActor, RayCluster, RayTask
 from . import brokered, devices, events, naming, placing, processes, train, work
 from .addresses import ClusterAddress
@@ -62,7 +63,7 @@ def _through_gcs(
 ) -> RayCluster:
     cluster = brokered.cluster(address, job, until)
     if cluster is None:
-        raise error or CannotAttach(why, "name the dashboard: http://HOST:8265")
+        raise error or CannotAttach(why, text("name the dashboard: http://HOST:8265"))
     note = (
         f"{why}; read from the GCS instead, which has no CPU and memory of processes, no counts of calls and no events"
     )

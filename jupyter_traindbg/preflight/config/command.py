@@ -241,7 +241,7 @@ def _commands(text: str, name: str) -> list[tuple[int, list[str]]]:
         if joined.strip() and not joined.lstrip().startswith("#"):
             found += [(first + 1, words) for words in _split(joined)]
     if not found:
-        raise BadConfig(f"{name} holds no command", "")
+        raise BadConfig(text("{name} holds no command", name=name), "")
     return found
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...errors import BadConfig
+from ...language import text
 from .entries import Entry
 
 __all__ = ["SUFFIXES", "is_config", "read"]
@@ -38,20 +39,30 @@ def text_of(path: Path) -> str:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as f:
             if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                raise BadConfig(f"{path} is a pipe or a device", "save it as a file")
+                raise BadConfig(text("{path} is a pipe or a device", path=path), text("save it as a file"))
             raw = _read(f)
     except IsADirectoryError:
-        raise BadConfig(f"{path} is a directory", "name the configuration file in it") from None
+        raise BadConfig(text("{path} is a directory", path=path), text("name the configuration file in it")) from None
     except OSError as e:
-        raise BadConfig(f"{path} cannot be read: {e.strerror or e}", "check the name, and who may read it") from None
+        raise BadConfig(
+            text("{path} cannot be read: {why}", path=path, why=e.strerror or e),
+            text("check the name, and who may read it"),
+        ) from None
     if len(raw) > LARGEST:
-        raise BadConfig(f"{path} has more than {LARGEST // 2**20} MiB: that is no configuration", "")
+        raise BadConfig(
+            text("{path} has more than {largest} MiB: that is no configuration", path=path, largest=LARGEST // 2**20),
+            "",
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise BadConfig(f"{path} is no UTF-8 text (byte {e.start})", "save it as UTF-8") from None
+        raise BadConfig(
+            text("{path} is no UTF-8 text (byte {start})", path=path, start=e.start), text("save it as UTF-8")
+        ) from None
     if "\0" in text:
-        raise BadConfig(f"{path} is a binary file", "name a YAML, JSON or TOML file, or a shell script")
+        raise BadConfig(
+            text("{path} is a binary file", path=path), text("name a YAML, JSON or TOML file, or a shell script")
+        )
     return text
 
 
@@ -89,16 +100,18 @@ def _yaml(text: str, name: str) -> list[Entry]:
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         at = f"{name}:{mark.line + 1}" if mark else name
-        raise BadConfig(f"{at} is no YAML: {e.problem or e.context}") from None
+        raise BadConfig(text("{at} is no YAML: {problem}", at=at, problem=e.problem or e.context)) from None
     except (yaml.YAMLError, RecursionError) as e:
-        raise BadConfig(f"{name} is no YAML: {' '.join(str(e).split())[:200]}") from None
+        raise BadConfig(text("{name} is no YAML: {names}", name=name, names=" ".join(str(e).split())[:200])) from None
     entries: list[Entry] = []
     for node in documents:
         if node is None:
             continue
         if not isinstance(node, yaml.MappingNode):
             words = "a list" if isinstance(node, yaml.SequenceNode) else "text"
-            raise BadConfig(f"{name}:{node.start_mark.line + 1} holds no keys, only {words}")
+            raise BadConfig(
+                text("{name}:{line} holds no keys, only {words}", name=name, line=node.start_mark.line + 1, words=words)
+            )
         _YamlWalk(name, entries).walk(node, "", ())
     return entries
 
@@ -119,7 +132,7 @@ class _YamlWalk:
 
         at = f"{self.name}:{node.start_mark.line + 1}"
         if id(node) in above or len(above) > DEEPEST:
-            raise BadConfig(f"{at} contains itself, or is too deep")
+            raise BadConfig(text("{at} contains itself, or is too deep", at=at))
         within = (*above, id(node))
         merged: list[Any] = []
         for key, value in node.value:
@@ -130,7 +143,7 @@ class _YamlWalk:
         ):
             self.count()
             if not isinstance(other, yaml.MappingNode):
-                raise BadConfig(f"{at} merges (<<) something that has no keys")
+                raise BadConfig(text("{at} merges (<<) something that has no keys", at=at))
             self.walk(other, prefix, within)  # first: what stands here itself comes later, and counts
         for key, value in node.value:
             self.count()
@@ -145,7 +158,9 @@ class _YamlWalk:
     def count(self) -> None:
         self.seen += 1
         if self.seen > MOST:
-            raise BadConfig(f"{self.name} has more than {MOST:,} values: that is no configuration", "")
+            raise BadConfig(
+                text("{name} has more than {most:,} values: that is no configuration", name=self.name, most=MOST), ""
+            )
 
 
 def _yaml_value(loader: Any, node: Any) -> Any:
@@ -169,12 +184,26 @@ def _json(text: str, name: str) -> list[Entry]:
     try:
         content = json.loads(text)
     except json.JSONDecodeError as e:
-        raise BadConfig(f"{name}:{e.lineno} is no JSON: {e.msg} (column {e.colno})") from None
+        raise BadConfig(
+            text(
+                "{name}:{lineno} is no JSON: {msg} (column {colno})",
+                name=name,
+                lineno=e.lineno,
+                msg=e.msg,
+                colno=e.colno,
+            )
+        ) from None
     except (RecursionError, ValueError) as e:  # ValueError: a number of thousands of digits
-        raise BadConfig(f"{name} is no JSON: {str(e).partition(';')[0][:200]}") from None
+        raise BadConfig(
+            text("{name} is no JSON: {partition}", name=name, partition=str(e).partition(";")[0][:200])
+        ) from None
     if not isinstance(content, dict):
         raise BadConfig(
-            f"{name} holds no keys, only {'a list' if isinstance(content, list) else json.dumps(content)[:40]}"
+            text(
+                "{name} holds no keys, only {value}",
+                name=name,
+                value="a list" if isinstance(content, list) else json.dumps(content)[:40],
+            )
         )
     return list(_flat(content, "", name, _lines(text)))
 
@@ -189,7 +218,7 @@ def _toml(text: str, name: str) -> list[Entry]:
     except (tomllib.TOMLDecodeError, RecursionError) as e:
         match = re.search(r"\(at line (\d+), column \d+\)", str(e))
         at = f"{name}:{match[1]}" if match else name
-        raise BadConfig(f"{at} is no TOML: {re.sub(r' *[(]at .*', '', str(e))[:200]}") from None
+        raise BadConfig(text("{at} is no TOML: {sub}", at=at, sub=re.sub(r" *[(]at .*", "", str(e))[:200])) from None
     return list(_flat(content, "", name, _lines(text)))
 
 
@@ -197,7 +226,7 @@ def _flat(
     content: dict[str, Any], prefix: str, name: str, lines: dict[str, int | None], depth: int = 0
 ) -> Iterator[Entry]:
     if depth > DEEPEST:
-        raise BadConfig(f"{name} is too deep: {prefix[:80]}")
+        raise BadConfig(text("{name} is too deep: {prefix}", name=name, prefix=prefix[:80]))
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.", name, lines, depth + 1)

@@ -64,12 +64,15 @@ def cluster_at(address: str, timeout: float) -> tuple[raystate.ClusterAddress, R
     asked = parse_cluster(address)
     if asked.id:
         raise UsageError(
-            f"{address!r} names a job; a run that is still to be started has none", "name the cluster alone"
+            text("{address!r} names a job; a run that is still to be started has none", address=address),
+            text("name the cluster alone"),
         )
     found = raystate.resolve(asked.address, max(0.3, ends - time.monotonic()))
     cluster = raystate.read(found, deadline_s=max(0.5, ends - time.monotonic()))
     if not any(node.alive for node in cluster.nodes):
-        raise CannotAttach(f"no node of the cluster at {found} is alive", "see why: `%ray_workers`")
+        raise CannotAttach(
+            text("no node of the cluster at {found} is alive", found=found), text("see why: `%ray_workers`")
+        )
     return found, cluster
 
 
@@ -147,7 +150,7 @@ def _how_many(words: str, sources: Sources) -> Given[int]:
         raise UsageError(
             f"--workers {words}: "
             + ("no such key in what was read" if not found else f"it says {number!r}, which is no number"),
-            "say how many, or the key that does: --workers 100, --workers selfplay.num_workers",
+            text("say how many, or the key that does: --workers 100, --workers selfplay.num_workers"),
         )
     return Given(number, found[-1].key, found[-1].file, found[-1].line)
 
@@ -186,10 +189,14 @@ def wanted_of(worker: Worker, plan: Plan, sources: Sources) -> Wanted:
     module, _, name = target.rpartition(":") if ":" in target else target.rpartition(".")
     if not module or not all(part.isidentifier() for part in [*module.split("."), name]):
         raise UsageError(
-            f"{target!r} names no class", "say MODULE:CLASS, as in --time-worker scai.selfplay.worker:SelfPlayWorker"
+            text("{target!r} names no class", target=target),
+            text("say MODULE:CLASS, as in --time-worker scai.selfplay.worker:SelfPlayWorker"),
         )
     if worker.working_dir is not None and not Path(worker.working_dir).is_dir():
-        raise UsageError(f"--working-dir {worker.working_dir} is no directory", "name the one that the module is in")
+        raise UsageError(
+            text("--working-dir {working_dir} is no directory", working_dir=worker.working_dir),
+            text("name the one that the module is in"),
+        )
     each = {
         "CPU": plan.ray_cpus, "GPU": plan.ray_gpus, "memory": plan.ray_memory, **plan.ray_custom,
     }  # fmt: skip
@@ -213,8 +220,11 @@ def _target(named: str | None, sources: Sources) -> tuple[str, dict[str, Any]]:
     if len(found) != 1:
         many = ", ".join(e.key for e in found)
         raise UsageError(
-            f"the configuration names {f'{len(found)} classes ({many})' if found else 'no class (_target_)'} to try",
-            "say which: --time-worker MODULE:CLASS",
+            text(
+                "the configuration names {value} to try",
+                value=f"{len(found)} classes ({many})" if found else "no class (_target_)",
+            ),
+            text("say which: --time-worker MODULE:CLASS"),
         )
     prefix = found[0].key.rpartition(".")[0]
     return str(found[0].value), {

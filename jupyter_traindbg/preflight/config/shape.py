@@ -47,8 +47,8 @@ def shape_of(
         found = _of_file(path, sources, convert) or _of_name(path)
     if named and not found and path is not None and _config_json(path, sources.folder) is None:
         raise UsageError(
-            f"--model {path} is no directory with a config.json, and its name says no size",
-            "name the directory or the config.json, or say --parameters 7B",
+            text("--model {path} is no directory with a config.json, and its name says no size", path=path),
+            text("name the directory or the config.json, or say --parameters 7B"),
         )
     found = {**found, **said}
     if parameters is not None:

@@ -62,7 +62,9 @@ def read(words: Sequence[str], environ: Mapping[str, str]) -> Sources:
         if _is_override(word):
             overrides.append(word)
         elif not os.path.exists(word):
-            raise UsageError(f"there is no file {word}", "check the name; a command line goes after ` -- `")
+            raise UsageError(
+                text("there is no file {word}", word=word), text("check the name; a command line goes after ` -- `")
+            )
         else:
             if not found.files:
                 found.folder = Path(word).parent
@@ -72,8 +74,8 @@ def read(words: Sequence[str], environ: Mapping[str, str]) -> Sources:
         said = command.of_words(rest)
         if len(rest) == 1 and not said.entries and rest[0] not in command.PROGRAMS:
             raise UsageError(
-                f"{rest[0]!r} is no configuration, and no command line with options",
-                "name a YAML, JSON, TOML or shell file, or give the command that starts the run after ` -- `",
+                text("{rest!r} is no configuration, and no command line with options", rest=rest[0]),
+                text("name a YAML, JSON, TOML or shell file, or give the command that starts the run after ` -- `"),
             )
         _command(found, said, environ)
     found.entries = _resolved(found.entries)
@@ -96,7 +98,14 @@ def _file(found: Sources, path: Path, environ: Mapping[str, str]) -> None:
     if str(path) in found.files:
         return
     if len(found.files) >= MOST_FILES:
-        raise BadConfig(f"more than {MOST_FILES} configuration files, the last of them {path.name}", "name fewer")
+        raise BadConfig(
+            text(
+                "more than {most_files} configuration files, the last of them {name}",
+                most_files=MOST_FILES,
+                name=path.name,
+            ),
+            text("name fewer"),
+        )
     found.files.append(str(path))
     suffix = path.suffix.lower()
     if suffix in files.SCRIPTS or (suffix not in files.STRUCTURED and _has_shebang(path)):

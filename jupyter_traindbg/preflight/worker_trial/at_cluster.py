@@ -13,6 +13,7 @@ import ray
 
 from ...attach.ray import session
 from ...errors import CannotAttach
+from ...language import text
 from . import inside
 
 __all__ = ["ask", "start", "stop"]
@@ -41,7 +42,7 @@ def start(
         _trials[name] = made = actor.remote()
     except (ValueError, TypeError) as e:
         raise CannotAttach(
-            f"Ray refuses such a worker: {e}", "mend its resources (--each), or its --working-dir"
+            text("Ray refuses such a worker: {e}", e=e), text("mend its resources (--each), or its --working-dir")
         ) from e
     return {**_answer(made.here.remote(), ends), "took_s": time.monotonic() - began}
 
@@ -80,7 +81,10 @@ def _uploaded(directory: str) -> str:
         try:
             made = upload_working_dir_if_needed({"working_dir": directory}, True, scratch)
         except Exception as e:
-            raise CannotAttach(f"Ray did not take the directory {directory}: {e}", "name a smaller one") from e
+            raise CannotAttach(
+                text("Ray did not take the directory {directory}: {e}", directory=directory, e=e),
+                text("name a smaller one"),
+            ) from e
     return str(made["working_dir"])
 
 

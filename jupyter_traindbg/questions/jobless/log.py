@@ -10,6 +10,7 @@ from pathlib import Path
 from ...diagnose import log as rules
 from ...diagnose.at_source import at_source, places
 from ...errors import BadLog
+from ...language import text
 from ...model import Finding, LogDiagnosis, LogEvidence, SourceLine
 from ...outside import logs, sources
 from ...tasks import Task
@@ -54,7 +55,7 @@ def _of(path_or_text: str | Path, timeout: float) -> LogDiagnosis:
         return ask(words, timeout=timeout)
     if spaced:
         return of_text(words)
-    raise BadLog("the text is empty")
+    raise BadLog(text("the text is empty"))
 
 
 def _is_there(words: str) -> bool:

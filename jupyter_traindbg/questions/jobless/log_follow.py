@@ -118,7 +118,7 @@ def line(seen: LogFollow) -> str:
 def _one(target: str) -> logs.LogFile:
     files = logs.find(target)
     if len(files) != 1 or files[0].path == "-" or not os.path.isfile(files[0].path):
-        raise BadLog("one file can be followed at a time", "name the log that the job is writing")
+        raise BadLog(text("one file can be followed at a time"), text("name the log that the job is writing"))
     return files[0]
 
 

@@ -83,14 +83,15 @@ def ask(job: PlannedJob, *, timeout: float = 10.0) -> Preflight:
 
 def _check(job: PlannedJob, backend: str, gpus: int | NotAvailable) -> None:
     if job.port is not None and not 0 < job.port <= 65535:
-        raise UsageError(f"{job.port} is no port", "ports are 1 to 65535")
+        raise UsageError(text("{port} is no port", port=job.port), text("ports are 1 to 65535"))
     if job.all_reduce is None:
         return
     if job.all_reduce < 2:
-        raise UsageError("an all_reduce needs two processes at least", "--all-reduce 2")
+        raise UsageError(text("an all_reduce needs two processes at least"), text("--all-reduce 2"))
     if backend == "nccl" and isinstance(gpus, int) and job.all_reduce > gpus:
         raise UsageError(
-            f"NCCL needs a GPU for each process, and there are {gpus} here", "fewer processes, or --backend gloo"
+            text("NCCL needs a GPU for each process, and there are {gpus} here", gpus=gpus),
+            text("fewer processes, or --backend gloo"),
         )
 
 
