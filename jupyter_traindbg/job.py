@@ -281,7 +281,7 @@ class Job(Tunable, Watchable):
         models: list[Any] = next((answer["models"] for answer in answers if answer["models"]), [])
         if not models:
             raise ProbeFailed(
-                text("there is nothing to compare with: {note}", note=answers[0]["note"]),
+                text("there is nothing to compare with: {why}", why=answers[0]["note"]),
                 text("name another job, or a checkpoint"),
             )
         found = [checkpoints.compare(path, m["keys"], right_name=f"{m['class']} of {self.name}") for m in models]

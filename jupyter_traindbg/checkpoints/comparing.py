@@ -121,13 +121,13 @@ def _keys(side: Side, name: str) -> tuple[list[TensorKey], str]:
         return keys_from(side), name
     keys = contents.keys() or contents.keys("ema")
     if not keys:
-        held = ", ".join(sorted({s.role for s in contents.sections})) or "nothing"
+        held = text(", ").join(sorted({s.role for s in contents.sections})) or text("nothing")
         if contents.problems:
             raise BadCheckpoint(
                 text(
-                    "no model weights can be read from {path}: {problems}",
+                    "no model weights can be read from {path}: {problem}",
                     path=shown(contents.path),
-                    problems=contents.problems[0],
+                    problem=contents.problems[0],
                 )
             )
         raise UsageError(

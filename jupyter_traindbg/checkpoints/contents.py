@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..language import text
 from ..model import TensorKey
 from .values import Global, Opaque, TensorEntry, tensors_in, word
 
@@ -195,7 +196,7 @@ def _is_state_dict(value: Any) -> bool:
 
 def absorb(contents: Contents, loaded: Loaded, file: str, stem: str) -> None:
     """Sort what `loaded` holds into `contents`. `stem` is the file's name without its ending, which may say what it is."""
-    contents.problems += [f"{file}: {problem}" for problem in loaded.problems]
+    contents.problems += [text("{who}: {what}", who=file, what=problem) for problem in loaded.problems]
     contents.notes += [note for note in loaded.notes if note not in contents.notes]
     value = loaded.value
     if stem in contents.besides:

@@ -175,12 +175,20 @@ def _piece_problems(directory: Path, pieces: dict[str, list[Piece]]) -> list[str
     problems = []
     for file, size in sorted(needed.items()):
         if not _safe(directory, file):
-            problems.append(f"{METADATA} names a file outside of the directory: {file[:100]!r}")
-        elif not (directory / file).is_file():
-            problems.append(f"{file} is missing")
-        elif (directory / file).stat().st_size < size:
             problems.append(
-                f"{file} is cut off: {size:,} bytes are needed, {(directory / file).stat().st_size:,} are there"
+                text("{name} names a file outside of the directory: {file!r}", name=METADATA, file=file[:100])
+            )
+        elif not (directory / file).is_file():
+            problems.append(text("{name} is missing", name=file))
+        elif (directory / file).stat().st_size < size:
+            there = (directory / file).stat().st_size
+            problems.append(
+                text(
+                    "{name} is cut off: {size:,} bytes are needed, {there:,} are there",
+                    name=file,
+                    size=size,
+                    there=there,
+                )
             )
     return problems
 

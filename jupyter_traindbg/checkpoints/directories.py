@@ -106,7 +106,7 @@ def _one_file(file: Path, contents: Contents) -> None:
     except BadCheckpoint as e:
         contents.problems.append(e.cause)
     except OSError as e:
-        contents.problems.append(f"{file.name} cannot be read: {e.strerror or e}")
+        contents.problems.append(text("{path} cannot be read: {why}", path=file.name, why=e.strerror or e))
 
 
 def _dcp(folder: Path, contents: Contents) -> None:
@@ -120,16 +120,18 @@ def _index(directory: Path, index: Path, contents: Contents) -> set[str]:
     """A model in several files, with an index of which tensor is in which; the names of these files."""
     weight_map = _json(index, contents).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-        contents.problems.append(f"{index.name} is damaged: it has no weight_map")
+        contents.problems.append(text("{name} is damaged: it has no weight_map", name=index.name))
         return set()
     shards = sorted(set(weight_map.values()))
     model = Section("model", f"{index.name} ({len(shards)} files)")
     for shard in shards:
         if "/" in shard or shard in ("", ".", "..") or "\0" in shard:
-            contents.problems.append(f"{index.name} names a file outside of the directory: {shard[:100]!r}")
+            contents.problems.append(
+                text("{name} names a file outside of the directory: {file!r}", name=index.name, file=shard[:100])
+            )
             continue
         if not (directory / shard).is_file():
-            contents.problems.append(f"{shard} is missing, and {index.name} names it")
+            contents.problems.append(text("{file} is missing, and {name} names it", file=shard, name=index.name))
             continue
         part = Contents("", "", 0, [])
         _one_file(directory / shard, part)
@@ -144,7 +146,13 @@ def _index(directory: Path, index: Path, contents: Contents) -> set[str]:
         absent = wanted - {t.name for t in held}
         if absent and not part.problems:
             contents.problems.append(
-                f"{shard} lacks {len(absent)} tensors that {index.name} says are in it: {min(absent)[:100]}"
+                text(
+                    "{file} lacks {count} tensors that {name} says are in it: {first}",
+                    file=shard,
+                    count=len(absent),
+                    name=index.name,
+                    first=min(absent)[:100],
+                )
             )
     contents.sections.append(model)
     return set(shards)
@@ -153,10 +161,10 @@ def _index(directory: Path, index: Path, contents: Contents) -> set[str]:
 def _json(file: Path, contents: Contents) -> dict[str, Any]:
     try:
         if file.stat().st_size > LARGEST_JSON:
-            raise ValueError("it is too large")
+            raise ValueError(text("it is too large"))
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as e:
-        contents.problems.append(f"{file.name} is damaged: {str(e)[:100]}")
+        contents.problems.append(text("{name} is damaged: {why}", name=file.name, why=str(e)[:100]))
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -184,16 +192,19 @@ def _trainer_state(directory: Path, contents: Contents) -> None:
 def _nothing(directory: Path, contents: Contents) -> UsageError:
     inner = sorted(p.name for p in directory.iterdir() if p.is_dir() and re.search(r"\d$", p.name))
     if inner:
-        newest = ", ".join(inner[-5:])
+        newest = text(", ").join(inner[-5:])
         return UsageError(
             text(
                 "{directory} holds {count} checkpoints and is none itself", directory=shown(directory), count=len(inner)
             ),
             text("name one of them: {newest}", newest=shown(newest)),
         )
-    what = f" ({contents.format})" if contents.format != "directory of checkpoint files" else ""
     return UsageError(
-        text("{directory}{what} holds no checkpoint that can be read", directory=shown(directory), what=what),
+        text("{path} holds no checkpoint that can be read", path=shown(directory))
+        if contents.format == "directory of checkpoint files"
+        else text(
+            "{path} ({format}) holds no checkpoint that can be read", path=shown(directory), format=contents.format
+        ),
         text("name a checkpoint file or directory"),
     )
 
@@ -210,9 +221,9 @@ def _ours(directory: Path, contents: Contents) -> None:
         return
     contents.format = f"traindbg checkpoint, {about.kind}"
     if not about.sealed:
-        contents.problems.append(f"{manifest.NAME} is not what was written: its seal is broken")
+        contents.problems.append(text("{name} is not what was written: its seal is broken", name=manifest.NAME))
     absent = [name for name in about.files if not (directory / name).is_file()]
-    contents.problems += [f"{name} is missing" for name in absent]
+    contents.problems += [text("{name} is missing", name=name) for name in absent]
     contents.tell_step(about.step, manifest.NAME)
     contents.no_step = manifest.no_step(about)
     contents.exact = about.exact

@@ -117,10 +117,10 @@ def parse(path: Path, raw: bytes) -> Manifest:
     if version != VERSION:
         raise BadCheckpoint(
             text(
-                "{path} is a checkpoint of version {version}, and this traindbg reads version {version2}",
+                "{path} is a checkpoint of version {version}, and this traindbg reads version {ours}",
                 path=shown(path),
                 version=str(version)[:20],
-                version2=VERSION,
+                ours=VERSION,
             ),
             text("update jupyter-traindbg, or verify it with the version that wrote it"),
         )
@@ -128,7 +128,7 @@ def parse(path: Path, raw: bytes) -> Manifest:
         return _manifest(path, content, raw)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as e:
         raise BadCheckpoint(
-            text("{path} is damaged: {kind}: {e}", path=shown(path / NAME), kind=type(e).__name__, e=str(e)[:200])
+            text("{path} is damaged: {kind}: {why}", path=shown(path / NAME), kind=type(e).__name__, why=str(e)[:200])
         ) from e
 
 
@@ -153,7 +153,7 @@ def _content(path: Path, raw: bytes) -> dict[str, Any]:
         content = json.loads(raw)
     except (ValueError, RecursionError) as e:
         raise BadCheckpoint(
-            text("{path} is damaged: it is no JSON ({e})", path=shown(path / NAME), e=str(e)[:100])
+            text("{path} is damaged: it is no JSON ({why})", path=shown(path / NAME), why=str(e)[:100])
         ) from e
     if not isinstance(content, dict):
         raise _not_ours(path)
@@ -181,7 +181,8 @@ def _check_directory(path: Path) -> None:
             )
     except (OSError, ValueError) as e:
         raise UsageError(
-            text("{path} cannot be looked at: {e}", path=shown(path), e=e), text("name the directory of a checkpoint")
+            text("{path} cannot be looked at: {why}", path=shown(path), why=e),
+            text("name the directory of a checkpoint"),
         ) from e
     if path.name.startswith(".") and ".partial-" in path.name:
         raise UsageError(

@@ -89,10 +89,10 @@ class _Machine:
             while True:
                 code = read(1)
                 if not code:
-                    raise self.bad("it ends in the middle")
+                    raise self.bad(text("it ends in the middle"))
                 act = _ACTS.get(code[0])
                 if act is None:
-                    raise self.bad(f"0x{code[0]:02x} is no pickle opcode")
+                    raise self.bad(text("0x{code:02x} is no pickle opcode", code=code[0]))
                 act(self)
                 count += 1
                 if count & 0xFFF == 0:
@@ -100,27 +100,39 @@ class _Machine:
         except _Stop:
             return self.pop()
         except (ValueError, TypeError, IndexError, KeyError, struct.error, OverflowError) as e:
-            raise self.bad(f"{type(e).__name__}: {str(e)[:200]}") from e
+            raise self.bad(text("{kind}: {why}", kind=type(e).__name__, why=str(e)[:200])) from e
 
     def _check(self, count: int, ends: float) -> None:
         if count > self.limits.opcodes:
-            raise self.bad(f"it has more than {self.limits.opcodes:,} opcodes: refused as a pickle bomb")
+            raise self.bad(
+                text("it has more than {opcodes:,} opcodes: refused as a pickle bomb", opcodes=self.limits.opcodes)
+            )
         if time.monotonic() > ends:
-            raise self.bad(f"reading it takes more than {self.limits.seconds:g} s: refused as a pickle bomb")
+            raise self.bad(
+                text("reading it takes more than {seconds:g} s: refused as a pickle bomb", seconds=self.limits.seconds)
+            )
 
     def bad(self, why: str) -> BadCheckpoint:
-        step = "it is no checkpoint, or was not written to its end: use another one"
-        return BadCheckpoint(text("the pickle in {name} cannot be read: {why}", name=self.name, why=why), step)
+        return BadCheckpoint(
+            text("the pickle in {name} cannot be read: {why}", name=self.name, why=why),
+            text("it is no checkpoint, or was not written to its end: use another one"),
+        )
 
     # --- bytes -----------------------------------------------------------------------------------------------------
 
     def take(self, n: int) -> bytes:
         self.left -= n
         if n < 0 or self.left < 0:  # before it is read: a length of an exabyte would be reserved at once
-            raise self.bad(f"it wants {n:,} bytes, more than {self.limits.bytes:,} in all: refused as a pickle bomb")
+            raise self.bad(
+                text(
+                    "it wants {n:,} bytes, more than {bytes:,} in all: refused as a pickle bomb",
+                    n=n,
+                    bytes=self.limits.bytes,
+                )
+            )
         data = b"".join(self._pieces(n)) if n > _PIECE else self.stream.read(n)
         if len(data) < n:
-            raise self.bad("it is cut off")
+            raise self.bad(text("it is cut off"))
         return data
 
     def _pieces(self, n: int) -> list[bytes]:
@@ -136,7 +148,7 @@ class _Machine:
     def byte(self) -> int:
         data = self.stream.read(1)
         if not data:
-            raise self.bad("it is cut off")
+            raise self.bad(text("it is cut off"))
         return data[0]
 
     def number(self, layout: struct.Struct) -> Any:
@@ -146,7 +158,7 @@ class _Machine:
         data = self.stream.readline(self.limits.line_bytes)
         self.left -= len(data)
         if not data.endswith(b"\n") or self.left < 0:
-            raise self.bad("a line of it is cut off or too long")
+            raise self.bad(text("a line of it is cut off or too long"))
         return data[:-1]
 
     # --- the stack -------------------------------------------------------------------------------------------------
@@ -163,17 +175,17 @@ class _Machine:
     def pop_function(self) -> Any:
         """Like `pop`, of what is about to be called."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            raise self.bad("its stack is empty")
+            raise self.bad(text("its stack is empty"))
         return self.stack.pop()
 
     def top(self) -> Any:
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            raise self.bad("its stack is empty")
+            raise self.bad(text("its stack is empty"))
         return self.stack[-1]
 
     def to_mark(self) -> list[Any]:
         if not self.marks:
-            raise self.bad("a mark is missing")
+            raise self.bad(text("a mark is missing"))
         at = self.marks.pop()
         values = self.stack[at:]
         del self.stack[at:]
@@ -185,7 +197,7 @@ class _Machine:
 
     def named(self, module: Any, name: Any) -> Global:
         if type(module) is not str or type(name) is not str:
-            raise self.bad("a name in it is no text")
+            raise self.bad(text("a name in it is no text"))
         module, name = modern_name(module, name)
         path = f"{module}.{name}"
         why = suspicion(module, name) if path != GETATTR.path else ""
@@ -201,11 +213,11 @@ class _Machine:
 
     def call(self, function: Any, args: Any, keywords: Any = None) -> Any:
         if type(args) is not tuple:
-            raise self.bad("the arguments of a call are no tuple")
+            raise self.bad(text("the arguments of a call are no tuple"))
         if not isinstance(function, (Global, Opaque)):
-            raise self.bad("it calls what cannot be called")
+            raise self.bad(text("it calls what cannot be called"))
         if isinstance(function, Opaque):
-            raise self.unsafe("what another call returned")
+            raise self.unsafe(text("what another call returned"))
         if function is GETATTR:
             if keywords or not known.enum_member(args):
                 raise self.unsafe(GETATTR.path)
@@ -223,11 +235,11 @@ class _Machine:
         elif isinstance(target, Opaque):
             target.items.extend(values)
         else:
-            raise self.bad("it appends to what is no list")
+            raise self.bad(text("it appends to what is no list"))
 
     def set_items(self, target: Any, flat: list[Any]) -> None:
         if len(flat) % 2:
-            raise self.bad("a key without a value")
+            raise self.bad(text("a key without a value"))
         pairs = list(zip(flat[::2], flat[1::2], strict=True))
         if isinstance(target, dict):
             for key, value in pairs:
@@ -235,13 +247,13 @@ class _Machine:
         elif isinstance(target, Opaque):
             target.items.extend(pairs)
         elif not isinstance(target, TensorEntry):
-            raise self.bad("it sets items of what is no dict")
+            raise self.bad(text("it sets items of what is no dict"))
 
     def build(self, target: Any, state: Any) -> None:
         if isinstance(target, Opaque):
             target.state = state
         elif isinstance(target, Global):
-            raise self.bad("it changes what it names")
+            raise self.bad(text("it changes what it names"))
         # the state of a dict, a tensor or a storage (an OrderedDict's _metadata, a parameter's attributes) tells us nothing
 
     def add(self, target: Any, values: list[Any]) -> None:
@@ -250,7 +262,7 @@ class _Machine:
         elif isinstance(target, Opaque):
             target.items.extend(values)
         else:
-            raise self.bad("it adds to what is no set")
+            raise self.bad(text("it adds to what is no set"))
 
 
 # --- opcodes -------------------------------------------------------------------------------------------------------
@@ -338,13 +350,13 @@ def _stop(m: _Machine) -> None:
 def _proto(m: _Machine) -> None:
     version = m.byte()
     if version > 5:
-        raise m.bad(f"it has protocol {version}, which does not exist")
+        raise m.bad(text("it has protocol {version}, which does not exist", version=version))
 
 
 @_op(b"\x95")
 def _frame(m: _Machine) -> None:
     if m.number(_U8) > m.limits.bytes:
-        raise m.bad("a frame is larger than any pickle we read")
+        raise m.bad(text("a frame is larger than any pickle we read"))
 
 
 @_op(b"(")
@@ -426,7 +438,7 @@ def _put(m: _Machine, index: int) -> None:
 
 def _get(m: _Machine, index: int) -> None:
     if index not in m.memo:
-        raise m.bad("it refers to what it has not made")
+        raise m.bad(text("it refers to what it has not made"))
     m.push(m.memo[index])
 
 
@@ -458,7 +470,7 @@ _ACTS[0x81] = _reduce  # NEWOBJ: the same stack, and nothing is made either way
 def _newobj_ex(m: _Machine) -> None:
     keywords, args, cls = m.pop(), m.pop(), m.pop()
     if not isinstance(keywords, dict):
-        raise m.bad("keywords that are no dict")
+        raise m.bad(text("keywords that are no dict"))
     m.push(m.call(cls, args, keywords))
 
 
@@ -472,7 +484,7 @@ def _inst(m: _Machine) -> None:
 def _obj(m: _Machine) -> None:
     values = m.to_mark()
     if not values:
-        raise m.bad("an object without a class")
+        raise m.bad(text("an object without a class"))
     m.push(m.call(values[0], tuple(values[1:])))
 
 
@@ -498,6 +510,6 @@ def _readonly(m: _Machine) -> None:
 for _code in (b"\x97", b"\x82", b"\x83", b"\x84"):
 
     def _elsewhere(m: _Machine) -> None:
-        raise m.bad("it refers to data outside of the file")
+        raise m.bad(text("it refers to data outside of the file"))
 
     _ACTS[_code[0]] = _elsewhere

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import BadCheckpoint, UsageError
-from ..language import text
+from ..language import later, text
 from . import manifest
 from .contents import Contents, Loaded, absorb
 from .safetensors import read_safetensors
@@ -19,12 +19,12 @@ __all__ = ["SUFFIXES", "read", "read_into"]
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".pkl", ".pickle", ".tar", ".th")
 STRANGERS = (
-    (b"GGUF", "a GGUF file (llama.cpp)"),
-    (b"\x89HDF", "an HDF5 file (Keras)"),
-    (b"\x93NUMPY", "a NumPy array"),
-    (b"\x1f\x8b", "compressed with gzip: unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
-    (b"version https://git-lfs", "a pointer of Git LFS: the file itself was not downloaded (`git lfs pull`)"),
+    (b"GGUF", later("a GGUF file (llama.cpp)")),
+    (b"\x89HDF", later("an HDF5 file (Keras)")),
+    (b"\x93NUMPY", later("a NumPy array")),
+    (b"\x1f\x8b", later("compressed with gzip: unpack it first")),
+    (b"\x28\xb5\x2f\xfd", later("compressed with zstd: unpack it first")),
+    (b"version https://git-lfs", later("a pointer of Git LFS: the file itself was not downloaded (`git lfs pull`)")),
 )
 
 
@@ -47,7 +47,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
     except (OSError, ValueError) as e:
         why = (e.strerror if isinstance(e, OSError) else None) or str(e)
         raise UsageError(
-            text("{at} cannot be read: {why}", at=shown(at), why=why), text("name a checkpoint file or directory")
+            text("{path} cannot be read: {why}", path=shown(at), why=why), text("name a checkpoint file or directory")
         ) from e
     return told(contents)
 
@@ -61,7 +61,7 @@ def told(contents: Contents) -> Contents:
 def read_into(contents: Contents, file: Path) -> str:
     """Add what is in `file` to `contents`; the format's name."""
     if not file.is_file():
-        raise BadCheckpoint(text("{file} is no regular file", file=shown(file)))
+        raise BadCheckpoint(text("{path} is no regular file", path=shown(file)))
     with file.open("rb") as stream:
         loaded = _reader(stream, file)(stream, shown(file.name))
         stem = file.name.split(".")[0]
@@ -76,7 +76,7 @@ def _reader(stream: BinaryIO, file: Path) -> Callable[[BinaryIO, str], Loaded]:
     head = stream.read(512)
     stream.seek(0)
     if not head:
-        raise BadCheckpoint(text("{file} is empty", file=shown(file)))
+        raise BadCheckpoint(text("{path} is empty", path=shown(file)))
     if head.startswith(b"PK\x03\x04"):
         return read_zip
     if head.startswith(LEGACY_START):
@@ -85,22 +85,22 @@ def _reader(stream: BinaryIO, file: Path) -> Callable[[BinaryIO, str], Loaded]:
         return read_safetensors
     if head[257:262] == b"ustar":
         raise BadCheckpoint(
-            text("{file} is a tar archive, as torch wrote before 0.4: not supported", file=shown(file)),
+            text("{path} is a tar archive, as torch wrote before 0.4: not supported", path=shown(file)),
             text("save it again with torch 1.0 or newer"),
         )
     for start, what in STRANGERS:
         if head.startswith(start):
             raise BadCheckpoint(
-                text("{file} is {what}", file=shown(file), what=what),
+                text("{path} is {what}", path=shown(file), what=text(what)),
                 text("checkpoints of torch, safetensors and DCP are read"),
             )
     if (head[0] == 0x80 and len(head) > 1 and 2 <= head[1] <= 5) or file.suffix in SUFFIXES:
         return read_plain
     raise BadCheckpoint(
         text(
-            "{file} is no checkpoint of torch or safetensors: its first bytes are {hex}",
-            file=shown(file),
-            hex=head[:8].hex(" "),
+            "{path} is no checkpoint of torch or safetensors: its first bytes are {bytes}",
+            path=shown(file),
+            bytes=head[:8].hex(" "),
         )
     )
 

@@ -7,7 +7,7 @@ import os
 from typing import Any, BinaryIO
 
 from ..errors import BadCheckpoint
-from ..language import text
+from ..language import later, text
 from .contents import Loaded
 from .values import TensorEntry
 
@@ -39,7 +39,7 @@ def read_safetensors(stream: BinaryIO, name: str) -> Loaded:
     try:
         header = json.loads(stream.read(length).decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as e:
-        raise BadCheckpoint(text("the header of {name} is damaged: {e}", name=name, e=str(e)[:200])) from e
+        raise BadCheckpoint(text("the header of {name} is damaged: {why}", name=name, why=str(e)[:200])) from e
     if not isinstance(header, dict):
         raise BadCheckpoint(text("the header of {name} is no table of tensors", name=name))
     about = header.pop("__metadata__", {})
@@ -71,21 +71,21 @@ def _entry(entry: Any, key: str, name: str) -> tuple[TensorEntry, tuple[int, int
     except (TypeError, ValueError, KeyError) as e:
         raise BadCheckpoint(
             text(
-                "the header of {name} is damaged at {key!r}: {kind}: {e}",
+                "the header of {name} is damaged at {key!r}: {kind}: {why}",
                 name=name,
                 key=key[:100],
                 kind=type(e).__name__,
-                e=str(e)[:100],
+                why=str(e)[:100],
             )
         ) from e
     if dtype in DTYPES and made.bytes != end - begin:
         raise BadCheckpoint(
             text(
-                "{key!r} in {name} needs {bytes:,} bytes and has {end:,}",
+                "{key!r} in {name} needs {needed:,} bytes and has {there:,}",
                 key=key[:100],
                 name=name,
-                bytes=made.bytes,
-                end=end - begin,
+                needed=made.bytes,
+                there=end - begin,
             )
         )
     return made, (begin, end)
@@ -99,13 +99,11 @@ def _check_spans(spans: list[tuple[int, int]], size: int, name: str) -> None:
             raise BadCheckpoint(text("the offsets in {name} have a gap or overlap at byte {at:,}", name=name, at=at))
         at = end
     if at != size:
-        what = "cut off" if at > size else "longer than its header says"
-        raise BadCheckpoint(
-            text(
-                "{name} is {what}: {at:,} bytes of data are declared, {size:,} are there",
-                name=name,
-                what=what,
-                at=at,
-                size=size,
+        message = (
+            later("{name} is cut off: {declared:,} bytes of data are declared, {there:,} are there")
+            if at > size
+            else later(
+                "{name} is longer than its header says: {declared:,} bytes of data are declared, {there:,} are there"
             )
         )
+        raise BadCheckpoint(text(message, name=name, declared=at, there=size))

@@ -58,10 +58,10 @@ def read_zip(stream: BinaryIO, name: str, limits: Limits | None = None) -> Loade
         if info.file_size > limits.bytes:
             raise BadCheckpoint(
                 text(
-                    "the pickle in {name} is declared as {file_size:,} bytes, more than {bytes:,}: refused as a bomb",
+                    "the pickle in {name} is declared as {declared:,} bytes, more than {most:,}: refused as a bomb",
                     name=name,
-                    file_size=info.file_size,
-                    bytes=limits.bytes,
+                    declared=info.file_size,
+                    most=limits.bytes,
                 )
             )
         with archive.open(info) as packed:
@@ -69,14 +69,14 @@ def read_zip(stream: BinaryIO, name: str, limits: Limits | None = None) -> Loade
         if len(data) != info.file_size:
             raise BadCheckpoint(
                 text(
-                    "the pickle in {name} has {count:,} bytes, and {file_size:,} are declared",
+                    "the pickle in {name} has {there:,} bytes, and {declared:,} are declared",
                     name=name,
-                    count=len(data),
-                    file_size=info.file_size,
+                    there=len(data),
+                    declared=info.file_size,
                 )
             )
     except _ZIP_ERRORS as e:
-        raise BadCheckpoint(text("{name} is a damaged zip archive: {e}", name=name, e=str(e)[:200])) from e
+        raise BadCheckpoint(text("{name} is a damaged zip archive: {why}", name=name, why=str(e)[:200])) from e
     read = read_pickle(io.BytesIO(data), name, limits, _Nested(name, limits))
     scripted = any(n.startswith("__torch__.") for n in read.names)
     loaded = Loaded("TorchScript archive" if scripted else "torch.save (zip)", read.value, read.names, read.foreign)
@@ -94,25 +94,25 @@ def _directory(archive: zipfile.ZipFile, name: str) -> tuple[str, dict[str, int]
         if entry.filename.startswith("/") or "\\" in entry.filename or ".." in entry.filename.split("/"):
             raise BadCheckpoint(
                 text(
-                    "{name} has an entry whose name leads out of it: {filename!r}",
+                    "{name} has an entry whose name leads out of it: {entry!r}",
                     name=name,
-                    filename=entry.filename[:100],
+                    entry=entry.filename[:100],
                 )
             )
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise BadCheckpoint(
                 text(
-                    "{name} has an entry that is a symbolic link: {filename!r}",
+                    "{name} has an entry that is a symbolic link: {entry!r}",
                     name=name,
-                    filename=entry.filename[:100],
+                    entry=entry.filename[:100],
                 )
             )
         if entry.compress_type != zipfile.ZIP_STORED and entry.file_size > 1000 * max(entry.compress_size, 1000):
             raise BadCheckpoint(
                 text(
-                    "{name} has an entry that unpacks to {file_size:,} bytes: refused as a zip bomb",
+                    "{name} has an entry that unpacks to {size:,} bytes: refused as a zip bomb",
                     name=name,
-                    file_size=entry.file_size,
+                    size=entry.file_size,
                 )
             )
     pickles = [e.filename for e in entries if e.filename.endswith("data.pkl") and e.filename.count("/") <= 1]
@@ -138,10 +138,20 @@ def _storage_problems(read: Read, sizes: dict[str, int]) -> list[str]:
     problems = []
     if missing:
         problems.append(
-            f"the data of {len(missing)} tensors is not in the file, first of {next(iter(missing.values()))[:200]}"
+            text(
+                "the data of {count} tensors is not in the file, first of {first}",
+                count=len(missing),
+                first=next(iter(missing.values()))[:200],
+            )
         )
     if short:
-        problems.append(f"the data of {len(short)} tensors is shorter than their shapes say, first of {short[0][:200]}")
+        problems.append(
+            text(
+                "the data of {count} tensors is shorter than their shapes say, first of {first}",
+                count=len(short),
+                first=short[0][:200],
+            )
+        )
     return problems
 
 

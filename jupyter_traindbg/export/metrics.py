@@ -38,7 +38,7 @@ class MetricsServer:
             from prometheus_client import CollectorRegistry, make_wsgi_app
         except ImportError as e:
             raise MissingPiece(
-                text("the endpoint needs prometheus-client"), text("pip install 'jupyter-traindbg[metrics]'")
+                text("the endpoint needs prometheus-client"), "pip install 'jupyter-traindbg[metrics]'"
             ) from e
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Collector(feed))
@@ -47,7 +47,7 @@ class MetricsServer:
             self._server = make_server(LOOPBACK, port, app, _Server, _Handler)
         except OSError as e:
             raise CannotAttach(
-                text("port {port} of {loopback} cannot be had: {why}", port=port, loopback=LOOPBACK, why=e.strerror),
+                text("port {port} of {host} cannot be had: {why}", port=port, host=LOOPBACK, why=e.strerror),
                 text("use port=0 for a free one"),
             ) from e
         self.port = int(self._server.server_address[1])

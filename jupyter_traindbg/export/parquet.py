@@ -27,7 +27,7 @@ def write_parquet(feed: Feed, path: str) -> Exported:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as e:
-        raise MissingPiece(text("Parquet needs pyarrow"), text("pip install 'jupyter-traindbg[sql]'")) from e
+        raise MissingPiece(text("Parquet needs pyarrow"), "pip install 'jupyter-traindbg[sql]'") from e
     names, who = table.names(feed), feed.rank_names
     schema = _schema(pa, feed, names)
     rows = thinned = ranks = 0

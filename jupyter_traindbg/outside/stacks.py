@@ -102,7 +102,7 @@ def py_spy() -> str:
     if found is None:
         raise MissingPiece(
             text("py-spy is not installed"),
-            text("{executable} -m pip install 'py-spy>=0.4'", executable=sys.executable),
+            f"{sys.executable} -m pip install 'py-spy>=0.4'",
         )
     return found
 
@@ -242,7 +242,9 @@ def _final(pid: int, message: str) -> bool:
 
 def _error(pid: int, message: str) -> TraindbgError:
     first_line = (
-        message.strip().splitlines()[0].removeprefix("Error: ") if message.strip() else "no thread runs Python yet"
+        message.strip().splitlines()[0].removeprefix("Error: ")
+        if message.strip()
+        else text("no thread runs Python yet")
     )
     if not procfs.exists(pid):
         return TargetGone(text("process {pid} has ended", pid=pid))
@@ -251,11 +253,11 @@ def _error(pid: int, message: str) -> TraindbgError:
     if not procfs.is_python(pid):
         process = procfs.stat(pid)
         return CannotAttach(
-            text("process {pid} ({value}) is not a Python process", pid=pid, value=process.comm if process else "?"),
+            text("process {pid} ({name}) is not a Python process", pid=pid, name=process.comm if process else "?"),
             text("name the Python process"),
         )
     return CannotAttach(
-        text("py-spy could not read process {pid}: {first_line}", pid=pid, first_line=first_line),
+        text("py-spy could not read process {pid}: {why}", pid=pid, why=first_line),
         text("try again in a moment"),
     )
 
@@ -264,7 +266,12 @@ def _not_permitted(pid: int) -> NotPermitted:
     """Why the kernel forbids reading the memory of `pid`, and the way round that fits."""
     owner = procfs.uid(pid)
     if owner is not None and owner != os.geteuid():
-        cause = f"process {pid} belongs to {procfs.user(owner)} and you are {procfs.user(os.geteuid())}"
+        cause = text(
+            "process {pid} belongs to {theirs} and you are {ours}",
+            pid=pid,
+            theirs=procfs.user(owner),
+            ours=procfs.user(os.geteuid()),
+        )
         return NotPermitted(cause, text("run this as {user}, or with sudo", user=procfs.user(owner)))
     scope = _yama_scope()
     if scope == 1:

@@ -13,7 +13,7 @@ from typing import Any
 from ...agent import flight
 from ...errors import BadDump
 from ...frames.whose import RawFrame, frames_of, full_place, user_frame
-from ...language import text
+from ...language import later, text
 from ...model import Collective, Collectives, Group, RankCollectives, Silent
 from .build import rank_collectives
 from .files import Dump, candidates, load
@@ -31,7 +31,7 @@ _TIMES = (
     ("time_discovered_started_ns", 1e-9),
     ("time_discovered_completed_ns", 1e-9),
 )
-NOT_IN_TIME = "its dump was not read in time"
+NOT_IN_TIME = later("its dump was not read in time")
 
 
 def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
@@ -46,7 +46,7 @@ def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
     errors: list[BadDump] = []
     for rank, dumps in _by_rank(candidates(path)).items():
         if time.monotonic() - began > timeout:
-            silent.append(Silent(rank, 0, NOT_IN_TIME, "give a longer --timeout"))
+            silent.append(Silent(rank, 0, text(NOT_IN_TIME), text("give a longer --timeout")))
             continue
         try:
             read_in.append(_rank(rank, dumps))

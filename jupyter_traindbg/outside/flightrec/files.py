@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import BadDump
-from ...language import text
+from ...language import later, text
 from . import plain_pickle
 
 __all__ = ["Dump", "candidates", "load"]
@@ -40,12 +40,14 @@ def candidates(path: str) -> list[Dump]:
     paths = [path] if os.path.isfile(path) else list(_below(path))
     found = [dump for one in paths if (dump := _candidate(one)) is not None]
     if not found:
-        what = "is no flight-recorder dump" if os.path.isfile(path) else "has no flight-recorder dumps"
-        raise BadDump(
-            text("{path} {what}", path=path, what=what)
-            if os.path.exists(path)
-            else text("{path} does not exist", path=path)
+        if not os.path.exists(path):
+            raise BadDump(text("{path} does not exist", path=path))
+        message = (
+            later("{path} is no flight-recorder dump")
+            if os.path.isfile(path)
+            else later("{path} has no flight-recorder dumps")
         )
+        raise BadDump(text(message, path=path))
     return found
 
 
@@ -79,7 +81,7 @@ def load(path: str) -> dict[str, Any]:
     """The content of one dump. Raises `BadDump` where it is damaged, none at all, or more than numbers and texts. 0.15 s a megabyte."""
     try:
         if os.path.getsize(path) > MOST_BYTES:
-            raise _bad(path, f"it has more than {MOST_BYTES // 1024**2} MiB")
+            raise _bad(path, text("it has more than {most} MiB", most=MOST_BYTES // 1024**2))
         with open(path, "rb") as f:
             data = f.read(MOST_BYTES + 1)
     except OSError as e:
@@ -87,12 +89,12 @@ def load(path: str) -> dict[str, Any]:
     try:
         content = plain_pickle.loads(data) if data[:1] == _PICKLE else json.loads(data)
     except (ValueError, RecursionError) as e:
-        why = str(e) if data[:1] == _PICKLE else f"it is damaged ({type(e).__name__})"
+        why = str(e) if data[:1] == _PICKLE else text("it is damaged ({kind})", kind=type(e).__name__)
         raise _bad(path, why) from e
     # torch 2.2 wrote the bare list of entries.
     content = {"entries": content} if isinstance(content, list) else content
     if not isinstance(content, dict) or not {"entries", "pg_config", "pg_status"} & content.keys():
-        raise _bad(path, "it holds something else")
+        raise _bad(path, text("it holds something else"))
     return content
 
 

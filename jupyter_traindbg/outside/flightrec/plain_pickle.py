@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from ...language import text
+
 __all__ = ["loads"]
 
 _U1, _U2, _U4, _I4, _U8, _F8 = (struct.Struct(form) for form in ("<B", "<H", "<I", "<i", "<Q", ">d"))
@@ -32,7 +34,7 @@ def loads(data: bytes) -> Any:
     try:
         return _Machine(data).run()
     except (IndexError, KeyError, TypeError, struct.error) as e:
-        raise ValueError(f"it is damaged ({type(e).__name__})") from e
+        raise ValueError(text("it is damaged ({kind})", kind=type(e).__name__)) from e
 
 
 class _Machine:
@@ -91,7 +93,8 @@ class _Machine:
         elif code in _ACTS:
             _ACTS[code](self)
         else:
-            raise ValueError(f"it has the opcode {_NAMES.get(code, hex(code))}, which plain data does not need")
+            name = _NAMES.get(code, hex(code))
+            raise ValueError(text("it has the opcode {name}, which plain data does not need", name=name))
 
     def long(self) -> None:
         self.stack.append(int.from_bytes(self.take(self.take(1)[0]), "little", signed=True))
@@ -106,7 +109,7 @@ class _Machine:
     def take(self, n: int) -> bytes:
         found = self.data[self.at : self.at + n]
         if len(found) < n:
-            raise ValueError("it is cut off")
+            raise ValueError(text("it is cut off"))
         self.at += n
         return found
 
@@ -127,16 +130,16 @@ class _Machine:
     def append(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
-            raise ValueError("it is damaged (it appends to what is no list)")
+            raise ValueError(text("it is damaged (it appends to what is no list)"))
         target.extend(items)
 
     def set_items(self, flat: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not dict or len(flat) % 2:
-            raise ValueError("it is damaged (it sets items of what is no dict)")
+            raise ValueError(text("it is damaged (it sets items of what is no dict)"))
         for key, value in zip(flat[::2], flat[1::2], strict=True):
             if type(key) not in (str, int):
-                raise ValueError("a key in it is neither a text nor a number")
+                raise ValueError(text("a key in it is neither a text nor a number"))
             target[key] = value
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from ...errors import BadLog
-from ...language import text
+from ...language import later, text
 from ...model import LogError, LogEvidence, LogLine, LogSource, LogStage
 from ...model.logs import LogStageName
 from .clocks import Clock
@@ -66,13 +66,13 @@ def read(files: Sequence[LogFile], *, anchors: Iterable[str], timeout: float) ->
     return gathered.evidence()
 
 
-def read_text(text: str, *, anchors: Iterable[str], name: str = "text") -> LogEvidence:
+def read_text(log: str, *, anchors: Iterable[str], name: str = "text") -> LogEvidence:
     """The same for the text of a log. Raises `BadLog` where it is blank."""
-    if not text.strip():
+    if not log.strip():
         raise BadLog(text("the text is empty"))
     gathered = Gathered()
     source = Source(LogFile("", name), gathered, automaton(tuple(anchors)), 1, year=time.gmtime().tm_year)
-    data = text.encode("utf-8", "replace")
+    data = log.encode("utf-8", "replace")
     step = 2**20
     for start in range(0, len(data), step):
         source.scan.feed(data[start : start + step])
@@ -102,7 +102,7 @@ def _read_file(file: LogFile, finder: Automaton, gathered: Gathered, sources: in
 def _silent(file: LogFile, opened: Opened) -> BadLog:
     if opened.note:
         return BadLog(
-            text("{name} gave nothing ({note})", name=file.name, note=opened.note),
+            text("{name} gave nothing ({why})", name=file.name, why=opened.note),
             text("give the whole log, or one that is written"),
         )
     if not opened.bytes_read:
@@ -110,10 +110,12 @@ def _silent(file: LogFile, opened: Opened) -> BadLog:
             text("{name} is empty", name=file.name),
             text("give the log that the job has written; a hung job may have written none"),
         )
-    what = "no cell has any output" if is_notebook(file.path) else "it has blank lines only"
-    return BadLog(
-        text("{name} says nothing: {what}", name=file.name, what=what), text("give the log that the job has written")
+    said = (
+        later("{name} says nothing: no cell has any output")
+        if is_notebook(file.path)
+        else later("{name} says nothing: it has blank lines only")
     )
+    return BadLog(text(said, name=file.name), text("give the log that the job has written"))
 
 
 def _year(path: str) -> int:
@@ -179,8 +181,8 @@ class Source:
         """All blocks were fed, or all that there are by now: look at the kept lines in detail."""
         kept, dropped = self.scan.kept()
         texts = [(k, line) for k in kept for line in pieces(_decoded(k.data))]
-        self._numbered = is_numbered([text for _, text in texts[:400]])
-        lines = [self._line(k.number, text, k.repeats, k.last_number) for k, text in texts]
+        self._numbered = is_numbered([line for _, line in texts[:400]])
+        lines = [self._line(k.number, line, k.repeats, k.last_number) for k, line in texts]
         spoken = [line for line in lines if line.text.strip()]
         gathered = self._gathered if into is None else into
         gathered.sources.append(LogSource(self._file.name, self._file.rank, size_bytes, self.scan.total_lines, note))

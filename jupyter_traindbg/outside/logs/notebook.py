@@ -51,6 +51,6 @@ def _printed(cell: Any) -> Iterator[bytes]:
             yield _joined(output.get("data", {}).get("text/plain", ""))
 
 
-def _joined(text: str | list[str]) -> bytes:
-    whole = text if isinstance(text, str) else "".join(text)
+def _joined(said: str | list[str]) -> bytes:
+    whole = said if isinstance(said, str) else "".join(said)
     return whole.encode("utf-8", "replace") + (b"" if whole.endswith("\n") or not whole else b"\n")

@@ -115,7 +115,7 @@ class Opened:
     def _skip_to_end(self) -> bool:
         """The time is up. True where the end is still to be read, which takes less than a second."""
         if not self._end_bytes:
-            self.note = f"read in part: the first {_mib(self.bytes_read)}, in the time given"
+            self.note = text("read in part: the first {size}, in the time given", size=_mib(self.bytes_read))
             return False
         self._skip_to_last(self._end_bytes)
         self._ends = float("inf")  # the rest is short
@@ -127,9 +127,11 @@ class Opened:
         if self.size_bytes - here > n:
             self._stream.seek(-n, os.SEEK_END)
             self._gap_at = self._gap_at or here
-            self.note = (
-                f"read in part: the first {_mib(self._gap_at)} and the last {_mib(n)} of {_mib(self.size_bytes)}; "
-                f"line numbers after the gap count from it"
+            self.note = text(
+                "read in part: the first {first} and the last {last} of {size}; line numbers after the gap count from it",
+                first=_mib(self._gap_at),
+                last=_mib(n),
+                size=_mib(self.size_bytes),
             )
             self._left, self._torn = b"\n", True
 
@@ -145,10 +147,10 @@ class Opened:
         try:
             got = self._stream.read(most) if self._end_bytes else self._wait(most)
         except _DAMAGED as e:
-            self.note = f"cut off or damaged: {e}"
+            self.note = text("cut off or damaged: {why}", why=e)
             return b""
         except OSError as e:
-            self.note = f"not read to its end: {e.strerror or e}"
+            self.note = text("not read to its end: {why}", why=e.strerror or e)
             return b""
         self.bytes_read += len(got)
         return got
@@ -160,7 +162,7 @@ class Opened:
         while True:
             left_s = self._ends - time.monotonic()
             if left_s <= 0:
-                self.note = "read in part: nobody closed it in the time given"
+                self.note = text("read in part: nobody closed it in the time given")
                 return b""
             ready, _, _ = select.select([self._stream], [], [], min(left_s, 1.0))
             if ready:
@@ -177,7 +179,7 @@ class Opened:
                 parts.append(part)
                 size += len(part)
         except _DAMAGED as e:
-            self.note = f"cut off or damaged: {e}"
+            self.note = text("cut off or damaged: {why}", why=e)
         return b"".join(parts)
 
     def close(self) -> None:
@@ -195,7 +197,7 @@ def open_log(
     """
     try:
         if path == "-":
-            return Opened("standard input", os.fdopen(os.dup(0), "rb", buffering=0), 0, ends=ends)
+            return Opened(text("standard input"), os.fdopen(os.dup(0), "rb", buffering=0), 0, ends=ends)
         raw = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
     except OSError as e:
         raise unreadable(name, e) from None
@@ -265,11 +267,11 @@ def unreadable(name: str, e: OSError) -> BadLog:
 
 def _mend(e: OSError) -> str:
     if isinstance(e, FileNotFoundError):
-        return "check the path; `-` reads standard input"
+        return text("check the path; `-` reads standard input")
     if isinstance(e, PermissionError):
-        return "ask its owner for read permission, or copy it"
-    return "copy the log to a file of your own and give that"
+        return text("ask its owner for read permission, or copy it")
+    return text("copy the log to a file of your own and give that")
 
 
 def _mib(n: int) -> str:
-    return f"{n / 2**20:.0f} MiB" if n >= 2**20 else f"{n} bytes"
+    return f"{n / 2**20:.0f} MiB" if n >= 2**20 else text("{n} bytes", n=n)

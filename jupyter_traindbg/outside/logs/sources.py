@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import BadLog
-from ...language import text
+from ...language import later, text
 
 __all__ = ["LogFile", "find", "is_pattern"]
 
@@ -55,7 +55,7 @@ class LogFile:
 def find(target: str) -> list[LogFile]:
     """The files that `target` means. Raises `BadLog` where there are none."""
     if target == "-":
-        return [LogFile("-", "standard input")]
+        return [LogFile("-", text("standard input"))]
     path = os.path.expanduser(target)
     if os.path.isdir(path):
         paths = _within(path)
@@ -67,13 +67,15 @@ def find(target: str) -> list[LogFile]:
     else:
         raise BadLog(text("there is no file {target}", target=target), text("check the path; `-` reads standard input"))
     if not paths:
-        what = "matches" if not os.path.isdir(path) else "is a directory without logs:"
+        said = (
+            later("{target} matches no file that is called like one (.log, .out, .err, .txt, .ipynb) and is not empty")
+            if not os.path.isdir(path)
+            else later(
+                "{target} is a directory without logs: no file that is called like one (.log, .out, .err, .txt, .ipynb) and is not empty"
+            )
+        )
         raise BadLog(
-            text(
-                "{target} {what} no file that is called like one (.log, .out, .err, .txt, .ipynb) and is not empty",
-                target=target,
-                what=what,
-            ),
+            text(said, target=target),
             text("name the files, or give a pattern such as 'logs/rank*.log'"),
         )
     return _named(paths[:_MOST_FILES])
@@ -113,7 +115,7 @@ def _walk(directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
     def refuse(e: OSError) -> None:
         if e.filename == directory:
             raise BadLog(
-                text("cannot read {directory}: {why}", directory=directory, why=e.strerror),
+                text("cannot read {name}: {why}", name=directory, why=e.strerror),
                 text("ask its owner for read permission"),
             ) from None
 

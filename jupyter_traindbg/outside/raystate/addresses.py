@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from ...errors import AmbiguousTarget, CannotAttach, DeadlineExceeded, NoTarget, NotPermitted, UsageError
-from ...language import text
+from ...language import later, text
 from . import brokered, local
 from . import token as tokens
 from .dashboard import Dashboard
 
 __all__ = ["ClusterAddress", "resolve"]
 
-FORMS = "an address is auto, host:port (of the GCS), ray://host:port, or http(s)://host:port (of the dashboard)"
+FORMS = later("an address is auto, host:port (of the GCS), ray://host:port, or http(s)://host:port (of the dashboard)")
 DASHBOARD_PORT = 8265
 ADMIT_S = 2.0
 """For the first word with a dashboard of this machine: one that hangs is left to `read`, which has another way."""
@@ -50,7 +50,7 @@ def _checked(address: str) -> str:
     host_port = HOST_PORT.fullmatch(rest if separator else address)
     if (not separator or scheme == "ray") and host_port and 0 < int(host_port[2]) < 65536:
         return address
-    raise UsageError(text("{address!r} is no address of a Ray cluster", address=address), FORMS)
+    raise UsageError(text("{address!r} is no address of a Ray cluster", address=address), text(FORMS))
 
 
 def resolve(address: str = "auto", deadline_s: float = 5.0) -> ClusterAddress:
@@ -77,12 +77,12 @@ def _only_one_here() -> str:
     if not clusters:
         raise NoTarget(
             text("no Ray cluster runs on this machine, and RAY_ADDRESS is not set"),
-            "start one, or name its address: " + FORMS,
+            text("start one, or name its address: {forms}", forms=text(FORMS)),
         )
     if len(clusters) > 1:
-        lines = "; ".join(cluster.words for cluster in clusters)
+        lines = text("; ").join(cluster.words for cluster in clusters)
         raise AmbiguousTarget(
-            text("{count} Ray clusters run on this machine: {lines}", count=len(clusters), lines=lines),
+            text("{count} Ray clusters run on this machine: {clusters}", count=len(clusters), clusters=lines),
             text("name one: ray:@HOST:PORT"),
         )
     return clusters[0].gcs

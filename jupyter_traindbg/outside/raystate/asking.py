@@ -104,4 +104,4 @@ def _answer(ask: Question) -> Any:
     except Refused as e:
         return Unanswered(None, str(e))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as e:
-        return Unanswered(None, f"an answer of unknown form ({type(e).__name__}: {e})")
+        return Unanswered(None, text("an answer of unknown form ({kind}: {why})", kind=type(e).__name__, why=e))

@@ -36,9 +36,9 @@ Answer = dict[str, Any]
 class Refused(Exception):
     """The dashboard answered with an HTTP status that is no success."""
 
-    def __init__(self, status: int, text: str) -> None:
-        self.status, self.text = status, text
-        super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
+    def __init__(self, status: int, words: str) -> None:
+        self.status, self.words = status, words
+        super().__init__(f"HTTP {status}: {words}" if words else f"HTTP {status}")
 
 
 class Dashboard:
@@ -93,7 +93,7 @@ class Dashboard:
             answer = self.get("/api/version", until)
         except Refused as e:
             raise CannotAttach(
-                text("{url} answers {e}, which is not what a Ray dashboard says", url=self.url, e=e),
+                text("{url} answers {what}, which is not what a Ray dashboard says", url=self.url, what=e),
                 text("name the dashboard, usually http://HOST:8265"),
             ) from None
         if not isinstance(answer, dict) or "ray_version" not in answer:
@@ -138,7 +138,7 @@ class Dashboard:
             return response.status, body
         except ssl.SSLError as e:
             raise CannotAttach(
-                text("no TLS with {url} ({reason})", url=self.url, reason=e.reason or e),
+                text("no TLS with {url} ({why})", url=self.url, why=e.reason or e),
                 text("SSL_CERT_FILE names the certificates to trust; a plain dashboard is http://"),
             ) from None
         except TimeoutError:
@@ -186,9 +186,9 @@ class Dashboard:
             if size > LARGEST_BYTES:
                 raise CannotAttach(
                     text(
-                        "{url} sends more than {largest_bytes} MiB in one answer",
+                        "{url} sends more than {most} MiB in one answer",
                         url=self.url,
-                        largest_bytes=LARGEST_BYTES >> 20,
+                        most=LARGEST_BYTES >> 20,
                     ),
                     text("name one job: ray:JOB@ADDRESS"),
                 )
@@ -205,7 +205,7 @@ class Dashboard:
     def _too_late(self, until: float) -> Exception:
         if time.monotonic() < until:
             return CannotAttach(
-                text("no connection to {url} within {connect_s} s", url=self.url, connect_s=CONNECT_S),
+                text("no connection to {url} within {seconds} s", url=self.url, seconds=CONNECT_S),
                 text("is it the dashboard's address, and open to this machine?"),
             )
         return DeadlineExceeded(
@@ -223,11 +223,12 @@ class Dashboard:
                     status=status,
                     where=where,
                 ),
-                tokens.SET_IT,
+                text(tokens.SET_IT),
             )
         if self.token is None:
             return NotPermitted(
-                text("the cluster at {url} wants a token (HTTP {status})", url=self.url, status=status), tokens.SET_IT
+                text("the cluster at {url} wants a token (HTTP {status})", url=self.url, status=status),
+                text(tokens.SET_IT),
             )
         return NotPermitted(
             text(
@@ -236,7 +237,7 @@ class Dashboard:
                 status=status,
                 where=where,
             ),
-            tokens.SET_IT,
+            text(tokens.SET_IT),
         )
 
 
@@ -249,9 +250,9 @@ def _is_address(host: str) -> bool:
 
 
 def _first_line(body: bytes) -> str:
-    text = body[:4096].decode(errors="replace").strip()
+    words = body[:4096].decode(errors="replace").strip()
     try:
-        text = str(json.loads(body).get("msg", text))
+        words = str(json.loads(body).get("msg", words))
     except (ValueError, AttributeError):
         pass
-    return text.splitlines()[0][:300] if text else ""
+    return words.splitlines()[0][:300] if words else ""

@@ -109,7 +109,7 @@ class _Gcs:
             self.services: Any = import_module("ray.core.generated.gcs_service_pb2_grpc")
         except ImportError as e:
             raise MissingPiece(
-                text("the GCS cannot be read with what is installed here ({e})", e=e),
+                text("the GCS cannot be read with what is installed here ({why})", why=e),
                 text("pip install 'ray[default]', as on the cluster"),
             ) from None
         self.codes, self.failed = grpc.StatusCode, grpc.RpcError
@@ -130,10 +130,10 @@ class _Gcs:
         if status is not None and status.code:
             raise ProbeFailed(
                 text(
-                    "the GCS at {address} refuses {method}: {message}",
+                    "the GCS at {address} refuses {method}: {why}",
                     address=self.address,
                     method=method,
-                    message=status.message,
+                    why=status.message,
                 ),
                 text("is it a Ray of another version?"),
             )
@@ -148,10 +148,11 @@ class _Gcs:
             )
         if code in (self.codes.UNAUTHENTICATED, self.codes.PERMISSION_DENIED):
             return NotPermitted(
-                text("the GCS at {address} wants another token than ours, or any", address=self.address), tokens.SET_IT
+                text("the GCS at {address} wants another token than ours, or any", address=self.address),
+                text(tokens.SET_IT),
             )
         return CannotAttach(
-            text("no GCS answers at {address} ({details})", address=self.address, details=error.details()),
+            text("no GCS answers at {address} ({why})", address=self.address, why=error.details()),
             text("is the cluster up?"),
         )
 

@@ -43,7 +43,7 @@ def read(address: ClusterAddress, job: str | None = None, deadline_s: float = 5.
     """
     began, until = time.monotonic(), time.monotonic() + deadline_s
     if not address.dashboard:
-        return _through_gcs(address, job, until, "the dashboard's address is not known", None)
+        return _through_gcs(address, job, until, text("the dashboard's address is not known"), None)
     dashboard = Dashboard(address.dashboard, address.token)
     try:
         version = dashboard.admit(until)
@@ -64,8 +64,9 @@ def _through_gcs(
     cluster = brokered.cluster(address, job, until)
     if cluster is None:
         raise error or CannotAttach(why, text("name the dashboard: http://HOST:8265"))
-    note = (
-        f"{why}; read from the GCS instead, which has no CPU and memory of processes, no counts of calls and no events"
+    note = text(
+        "{why}; read from the GCS instead, which has no CPU and memory of processes, no counts of calls and no events",
+        why=why,
     )
     return without_ours(replace(cluster, notes=(note, *cluster.notes)))
 

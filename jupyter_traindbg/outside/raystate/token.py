@@ -8,9 +8,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ...language import later, text
+
 __all__ = ["SET_IT", "find", "token_for_ray"]
 
-SET_IT = "set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to a file, to the cluster's token (`ray get-auth-token` on its head prints it)"
+SET_IT = later(
+    "set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to a file, to the cluster's token (`ray get-auth-token` on its head prints it)"
+)
 LONGEST = 16384
 
 
@@ -21,16 +25,20 @@ def find() -> tuple[str | None, str]:
         return given, "RAY_AUTH_TOKEN"
     named = os.environ.get("RAY_AUTH_TOKEN_PATH", "").strip()
     path = Path(named) if named else Path.home() / ".ray" / "auth_token"
-    source = f"the file {path}" + (" that RAY_AUTH_TOKEN_PATH names" if named else "")
+    source = (
+        text("the file {path} that RAY_AUTH_TOKEN_PATH names", path=path)
+        if named
+        else text("the file {path}", path=path)
+    )
     try:
         with path.open("rb") as f:
-            text = f.read(LONGEST).decode("ascii").strip()
+            found = f.read(LONGEST).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as e:
         if named:
-            why = e.strerror if isinstance(e, OSError) else "it is no text"
-            return None, f"{source} cannot be read ({why})"
-        return None, "neither RAY_AUTH_TOKEN nor RAY_AUTH_TOKEN_PATH is set, and there is no ~/.ray/auth_token"
-    return (text, source) if text.isprintable() and text else (None, f"{source} holds no token")
+            why = e.strerror if isinstance(e, OSError) else text("it is no text")
+            return None, text("{source} cannot be read ({why})", source=source, why=why)
+        return None, text("neither RAY_AUTH_TOKEN nor RAY_AUTH_TOKEN_PATH is set, and there is no ~/.ray/auth_token")
+    return (found, source) if found.isprintable() and found else (None, text("{source} holds no token", source=source))
 
 
 def token_for_ray() -> str | None:
