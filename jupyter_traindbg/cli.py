@@ -22,7 +22,7 @@ from .errors import TraindbgError, UsageError
 from .job import Job, attach, connect
 from .language import speaking, text
 from .magics import base
-from .magics.parser import Parser
+from .magics.parser import Parser, meant
 from .model import Result
 
 DONE, FINDINGS, BAD_USAGE, COULD_NOT = 0, 1, 2, 3
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"traindbg: {e}", file=sys.stderr)
         return BAD_USAGE if isinstance(e, UsageError) else COULD_NOT
     except KeyboardInterrupt:
-        print("traindbg: interrupted", file=sys.stderr)
+        print(f"traindbg: {text('interrupted')}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `traindbg stacks | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -135,9 +135,9 @@ def _parser(words: Sequence[str]) -> Parser:
     asked = [name for name in names if _spelt(name) == first] or names
     if not first.startswith("-") and len(asked) == len(names):
         near = difflib.get_close_matches(first, map(_spelt, names), 1)
-        step = f"did you mean `traindbg {near[0]}`? " if near else ""
         raise UsageError(
-            text("there is no verb {first!r}", first=first), text("{step}`traindbg --help` shows all", step=step)
+            text("there is no verb {first!r}", first=first),
+            meant(f"traindbg {near[0]}" if near else None, text("`traindbg --help` shows all")),
         )
     for name in asked:
         summary = (base.load(name).__doc__ or "").strip()

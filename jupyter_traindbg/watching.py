@@ -156,7 +156,7 @@ class Watchable(Askable, Ranks, ABC):
         if asked is None:
             raise UsageError(
                 text("there is no picture of {of!r}", of=of),
-                text("there are {OF_JOBS}", OF_JOBS=", ".join(pictures.OF_JOBS)),
+                text("there are {names}", names=text(", ").join(pictures.OF_JOBS)),
             )
         return pictures.of_result(asked(timeout=timeout))
 

@@ -125,7 +125,8 @@ def split(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError as e:
         raise UsageError(
-            f"the line cannot be read: {e}".lower(), text("close the quotation, or put a backslash before the quote")
+            text("the line cannot be read: {why}", why=str(e).lower()),
+            text("close the quotation, or put a backslash before the quote"),
         ) from None
 
 
@@ -204,7 +205,7 @@ def _seconds(words: str) -> float:
     try:
         value = float(words)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{words!r} is no number of seconds") from None
+        raise argparse.ArgumentTypeError(text("{words!r} is no number of seconds", words=words)) from None
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError("must be a positive number of seconds")
+        raise argparse.ArgumentTypeError(text("must be a positive number of seconds"))
     return value

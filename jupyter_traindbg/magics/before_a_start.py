@@ -80,7 +80,7 @@ def _endpoint(args: argparse.Namespace) -> tuple[str | None, int | None]:
         return args.rdzv_endpoint.strip("[]"), args.master_port
     if not port.isdigit():
         raise UsageError(
-            text("{rdzv_endpoint!r} is no HOST:PORT", rdzv_endpoint=args.rdzv_endpoint),
+            text("{words!r} is no HOST:PORT", words=args.rdzv_endpoint),
             text("write it as for torchrun: node1:29400"),
         )
     return host.strip("[]"), int(port)

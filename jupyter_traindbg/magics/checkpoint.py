@@ -87,10 +87,11 @@ def _refuse_leftovers(args: argparse.Namespace, mode: str) -> None:
 def _refuse_a_target_for_a_directory(directory: str, target: str | None) -> None:
     """``checkpoint 4711`` means the job 4711 and forgets the directory; a directory of that name can be written ``./4711``."""
     if may_mean_a_target(directory):
-        swapped = "the target comes first" if target is not None else "name the directory after it"
         raise UsageError(
             text("{directory!r} is a target, and a directory is missing", directory=directory),
-            text("{swapped}: `%checkpoint TARGET DIR`", swapped=swapped),
+            text("the target comes first: `%checkpoint TARGET DIR`")
+            if target is not None
+            else text("name the directory after it: `%checkpoint TARGET DIR`"),
         )
 
 
@@ -110,7 +111,7 @@ def _compare(args: argparse.Namespace, session: Session) -> Result:
     if len(args.compare) > 2:
         raise UsageError(
             text("--compare takes a checkpoint and what to compare it with"),
-            text("`%checkpoint --compare PATH TARGET`"),
+            "`%checkpoint --compare PATH TARGET`",
         )
     path, other = args.compare[0], args.compare[1] if len(args.compare) == 2 else None
     if other is not None and _is_checkpoint(other):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .. import commands
 from ..errors import AmbiguousTarget, NoTarget, TraindbgError
 from ..job import Job, attach
-from ..language import text
+from ..language import speaking, text
 from ..model import Result
 from ..notebook import NOTHING
 from ..render import brought
@@ -205,14 +205,16 @@ def error_lines(error: TraindbgError) -> list[str]:
     """What a cell shows of `error` in place of a traceback: its name, what happened, what to do. Lines end between words, since a notebook
     breaks long ones anywhere; commands are not broken.
     """
-    cause, step = error.parts()
+    cause, _ = error.parts()
     choices = _choice_lines(error) if isinstance(error, AmbiguousTarget) else []
-    words = f"{cause}; {error.next_step}:" if choices else f"{cause}; {step}" if step else cause
+    with speaking(error.language):
+        words = text("{cause}; {step}:", cause=cause, step=error.next_step) if choices else str(error)
+        more = text("... and {more} more", more=len(choices) - MOST_CHOICES)
     name = type(error).__name__
     whole = re.sub("`[^`]*`", lambda match: match[0].replace(" ", "\xa0"), f"{name}: {words}")
     lines = textwrap.wrap(whole, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     lines += [f"  {choice}" for choice in choices[:MOST_CHOICES]]
     if len(choices) > MOST_CHOICES:
-        lines.append(f"  ... and {len(choices) - MOST_CHOICES} more: {commands.command('%targets')}")
+        lines.append(f"  {more}: {commands.command('%targets')}")
     shown = "\n".join(lines).replace("\xa0", " ")
     return [f"\x1b[1m{name}\x1b[0m{shown.removeprefix(name)}"]

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 from .. import commands
 from ..errors import UsageError
-from ..language import text
+from ..language import later, text
 
-__all__ = ["PATH", "RAY", "TARGET", "Parser", "completed_by", "completions_of", "whole_number"]
+__all__ = ["PATH", "RAY", "TARGET", "Parser", "completed_by", "completions_of", "meant", "whole_number"]
 
 TARGET, RAY, PATH = "<target>", "<target of Ray>", "<path>"
 """What an argument may be completed by, besides words."""
@@ -23,13 +23,13 @@ LONG_COMMAND = 36
 
 
 SAID = (
-    (r"^argument ", ""),
-    (r"invalid int value: (.*)", r"\1 is no whole number"),
-    (r"invalid float value: (.*)", r"\1 is no number"),
-    (r"expected one argument", "a value must follow it"),
-    (r"expected at least one argument", "at least one value must follow it"),
-    (r"invalid choice: (.*) \(choose from (.*)\)", r"\1 is none of \2"),
-    (r"the following arguments are required: (.*)", r"\1 is missing"),
+    (r"invalid int value: (?P<value>.*)", later("{value} is no whole number")),
+    (r"invalid float value: (?P<value>.*)", later("{value} is no number")),
+    (r"expected one argument", later("a value must follow it")),
+    (r"expected at least one argument", later("at least one value must follow it")),
+    (r"invalid choice: (?P<value>.*) \(choose from (?P<choices>.*)\)", later("{value} is none of {choices}")),
+    (r"the following arguments are required: (?P<names>.*)", later("{names} is missing")),
+    (r"not allowed with argument (?P<other>.*)", later("not allowed with argument {other}")),
 )
 """What argparse says, and what is said here."""
 
@@ -37,7 +37,7 @@ SAID = (
 def whole_number(words: str) -> int:
     """The `type` of an argument that counts: 0 or more."""
     if not words.isdecimal():
-        raise argparse.ArgumentTypeError(f"{words!r} is no whole number from 0 on")
+        raise argparse.ArgumentTypeError(text("{words!r} is no whole number from 0 on", words=words))
     return int(words)
 
 
@@ -52,6 +52,19 @@ def completions_of(action: argparse.Action) -> Sequence[str]:
     return found
 
 
+def meant(near: str | None, otherwise: str) -> str:
+    """What to do about a word that means nothing: what it is most like, if anything, and what there is."""
+    return otherwise if near is None else text("did you mean `{near}`? {otherwise}", near=near, otherwise=otherwise)
+
+
+def _ours(message: str) -> str:
+    """What argparse says in our words, where `SAID` has them."""
+    for theirs, ours in SAID:
+        if (found := re.fullmatch(theirs, message, re.DOTALL)) is not None:
+            return text(ours, **found.groupdict())
+    return message
+
+
 class Parser(argparse.ArgumentParser):
     """Of one verb, or of ``traindbg`` itself. Options are never abbreviated: a new one would change what an old abbreviation means."""
 
@@ -64,18 +77,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`, where argparse would print its usage and exit."""
-        for theirs, ours in SAID:
-            message = re.sub(theirs, ours, message)
-        raise UsageError(message, self._asking())
+        named = re.fullmatch(r"argument (.+?): (.*)", message, re.DOTALL)
+        raise UsageError(
+            _ours(message) if named is None else text("{who}: {what}", who=named[1], what=_ours(named[2])),
+            self._asking(),
+        )
 
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
         """Raise `UsageError` about words that mean nothing here, with the option that they are most like."""
         options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
         near = difflib.get_close_matches(words[0].split("=")[0], options, 1) if words[0].startswith("-") else []
-        meant = f"did you mean `{near[0]}`? " if near else ""
         raise UsageError(
             text("{words} means nothing here", words=" ".join(words)),
-            text("{meant}{asking}", meant=meant, asking=self._asking()),
+            meant(near[0] if near else None, self._asking()),
         )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -86,7 +100,9 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def _asking(self) -> str:
-        return f"`%{self.verb} -h` shows what it takes" if self.verb else "`traindbg -h` shows what there is"
+        if self.verb:
+            return text("`%{verb} -h` shows what it takes", verb=self.verb)
+        return text("`traindbg -h` shows what there is")
 
     def format_help(self) -> str:
         """What it does, examples, usage, then every argument."""

@@ -14,7 +14,7 @@ from ..pictures import OF_JOBS, write
 from ..questions.jobless import log
 from .base import Session
 from .diagnose import is_log
-from .parser import PATH, TARGET, completed_by
+from .parser import PATH, TARGET, completed_by, meant
 
 EXAMPLES = (
     ("", "the loss, with what was done to the job"),
@@ -63,20 +63,23 @@ def _drawn(of: str | None, targets: list[str], args: argparse.Namespace, session
         if of is not None:
             raise UsageError(
                 text("of a log there is one picture, not {of}", of=of),
-                text("`%plot {targets}`", targets=" ".join(targets)),
+                f"`%plot {' '.join(targets)}`",
             )
         picture: Picture = log.ask(targets, timeout=args.timeout).plot()
         return picture
     if of is None and targets and re.fullmatch("[a-z_]+", targets[0]) and targets[0] != "self":
         near = difflib.get_close_matches(targets[0], OF_JOBS, 1)
-        meant = f"did you mean `%plot {' '.join([*near, *targets[1:]])}`? " if near else ""
         raise UsageError(
-            text("there is no picture of {targets!r}", targets=targets[0]),
-            text("{meant}there are {of_jobs}", meant=meant, of_jobs=", ".join(OF_JOBS)),
+            text("there is no picture of {of!r}", of=targets[0]),
+            meant(
+                f"%plot {' '.join([*near, *targets[1:]])}" if near else None,
+                text("there are {names}", names=text(", ").join(OF_JOBS)),
+            ),
         )
     if len(targets) > 1:
         raise UsageError(
-            text("of one job at a time, not of {targets}", targets=" and ".join(targets)), text("name one of them")
+            text("of one job at a time, not of {targets}", targets=text(" and ").join(targets)),
+            text("name one of them"),
         )
     with session.job(targets[0] if targets else None, args.timeout) as job:
         return job.plot(of or "loss", timeout=args.timeout).about(session.named)

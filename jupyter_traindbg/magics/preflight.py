@@ -135,7 +135,7 @@ def _cluster(args: argparse.Namespace) -> config.OnRay | None:
         lonely = next((option for option, given in named.items() if given), None)
         if lonely is not None:
             raise UsageError(
-                text("{lonely} is about a Ray cluster, and none is named", lonely=lonely),
+                text("{option} is about a Ray cluster, and none is named", option=lonely),
                 text("add --ray auto, or its address"),
             )
         return None
@@ -161,7 +161,9 @@ def _resources(words: str) -> dict[str, float]:
         except ValueError:
             equals = ""
         if not equals or not name or not 0 <= found[name] < float("inf"):
-            raise argparse.ArgumentTypeError(f"{part.strip()!r} is no resource: CPU=1, GPU=0.25, memory=2GiB")
+            raise argparse.ArgumentTypeError(
+                text("{part!r} is no resource: CPU=1, GPU=0.25, memory=2GiB", part=part.strip())
+            )
     return found
 
 
@@ -181,7 +183,7 @@ def _json(words: str, kind: type, like: str) -> Any:
     except ValueError:
         found = None
     if not isinstance(found, kind):
-        raise argparse.ArgumentTypeError(f"{words!r} is no JSON such as {like}")
+        raise argparse.ArgumentTypeError(text("{words!r} is no JSON such as {like}", words=words, like=like))
     return found
 
 
@@ -189,12 +191,14 @@ def _parameters(words: str) -> int:
     try:
         return config.parameters_in_words(words)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{words!r} is no number of parameters such as 7B or 350M") from None
+        raise argparse.ArgumentTypeError(
+            text("{words!r} is no number of parameters such as 7B or 350M", words=words)
+        ) from None
 
 
 def _count(words: str) -> int:
     if not words.isdigit() or int(words) < 1:
-        raise argparse.ArgumentTypeError(f"{words!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(text("{words!r} is no number from 1 on", words=words))
     return int(words)
 
 
@@ -202,5 +206,5 @@ def _size(words: str) -> int:
     """GiB and GB are the same here: cards are sold as 80 GB and have 80 GiB."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", words.strip(), re.IGNORECASE)
     if match is None or not float(match[1]) * UNITS[match[2].lower()] >= UNITS["m"]:
-        raise argparse.ArgumentTypeError(f"{words!r} is no size such as 80GiB")
+        raise argparse.ArgumentTypeError(text("{words!r} is no size such as 80GiB", words=words))
     return int(float(match[1]) * UNITS[match[2].lower()])

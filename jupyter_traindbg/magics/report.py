@@ -61,12 +61,12 @@ def _made(args: argparse.Namespace, session: Session) -> Report:
     targets = [word for word in args.target if not is_log(word)]
     if len(targets) > 1:
         raise UsageError(
-            text("a report is of one job, not of {targets}", targets=" and ".join(targets)),
+            text("a report is of one job, not of {targets}", targets=text(" and ").join(targets)),
             text("name one of them, and as many logs as you like"),
         )
     if args.machine and targets:
         raise UsageError(
-            text("--machine is for a report without a job"), text("leave it away, or {targets}", targets=targets[0])
+            text("--machine is for a report without a job"), text("leave it away, or {target}", target=targets[0])
         )
     output = args.output or report.default_name()
     with tempfile.TemporaryDirectory(prefix="traindbg-") as folder:
@@ -95,7 +95,7 @@ def _of_job(session: Session, target: str | None, output: str, logs: Sequence[st
 def _remains(target: str | None, error: TraindbgError) -> Subject:
     """What is left of a job that cannot be attached to: perhaps a process that is half dead, perhaps nothing but this machine."""
     if target is None:
-        return Subject(problem=f"no job was named, and {error.cause}")
+        return Subject(problem=text("no job was named, and {why}", why=error.cause))
     pids = {0: int(target)} if target.isdigit() and os.path.exists(f"/proc/{target}") else {}
     return Subject(target, pids, named_launcher(target), problem=error.cause)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from ..actions import tuning
 from ..errors import CannotAttach, TargetGone, UnknownTarget, UsageError
 from ..job import Job
-from ..language import text
+from ..language import later, text
 from ..model import Changed, Result, Setting
 from .base import Session, add_target
 
@@ -17,9 +17,11 @@ TARGET_OR_VALUE = "alone, a whole number is a pid and any other number is the va
 MOST_MEANT = 1000
 """A greater whole number is hardly meant as a value."""
 NUMBERS: dict[Setting, str] = {
-    "lr": "the learning rate as a number such as 1e-4",
-    "weight_decay": "the weight decay as a number such as 0.01",
-    "clip_norm": "the norm as a number such as 1.0",
+    "lr": later("give the learning rate as a number such as 1e-4, or a target: `%targets` shows what there is"),
+    "weight_decay": later(
+        "give the weight decay as a number such as 0.01, or a target: `%targets` shows what there is"
+    ),
+    "clip_norm": later("give the norm as a number such as 1.0, or a target: `%targets` shows what there is"),
 }
 
 
@@ -65,7 +67,7 @@ def run(
     target, value = target_and_value(args)
     at_most_one(
         {
-            "a value": value is not None,
+            text("a value"): value is not None,
             "--scale": args.scale is not None,
             "--release": args.release,
             "--undo": args.undo,
@@ -108,8 +110,7 @@ def job_of(args: argparse.Namespace, session: Session, target: str | None, setti
     except UnknownTarget as e:
         if target is None or args.value is not None or set(":/") & set(target):
             raise
-        either = f"give {NUMBERS[setting]}, or a target: `%targets` shows what there is"
-        hint = either if e.next_step == e.default_next_step else e.next_step
+        hint = text(NUMBERS[setting]) if e.by_default else e.next_step
         raise UsageError(text("{target!r} is neither a number nor a target", target=target), hint) from e
 
 
@@ -129,7 +130,9 @@ def at_most_one(wishes: dict[str, bool]) -> None:
     """Raise `UsageError` where several of `wishes`, which exclude each other, are there."""
     there = [name for name, is_there in wishes.items() if is_there]
     if len(there) > 1:
-        raise UsageError(text("{there} exclude each other", there=" and ".join(there)), text("give one of them"))
+        raise UsageError(
+            text("{options} exclude each other", options=text(" and ").join(there)), text("give one of them")
+        )
 
 
 def _is_number(word: str) -> bool:

@@ -52,7 +52,8 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     known = AT_A_TERMINAL if notebook is None or args.once else IN_A_NOTEBOOK
     if args.view not in known:
         raise UsageError(
-            text("there is no view {view!r} here", view=args.view), text("there are {known}", known=", ".join(known))
+            text("there is no view {view!r} here", view=args.view),
+            text("there are {names}", names=text(", ").join(known)),
         )
     if notebook is not None and not args.once:
         widget: Result = _widget(notebook(args.target, args.timeout), args)  # which IPython shows, as it does results
@@ -66,7 +67,7 @@ def _widget(job: Job, args: argparse.Namespace) -> Any:
     try:
         import anywidget  # noqa: F401
     except ImportError:
-        print("the live view needs anywidget: pip install anywidget; this is one frame of it")
+        print(text("the live view needs anywidget: pip install anywidget; this is one frame of it"))
         return _once(job, args)
     job.need_training(args.timeout)
     widget: Any = job.watch(view=args.view, rate_hz=args.rate_hz)

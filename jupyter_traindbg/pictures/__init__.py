@@ -47,7 +47,7 @@ def of_several(results: Mapping[str, Result]) -> Picture:
             return _picture(kind, results)
     kinds = sorted({type(result).__name__ for result in results.values()})
     raise UsageError(
-        text("{kinds} cannot be drawn beside each other", kinds=" and ".join(kinds)),
+        text("{kinds} cannot be drawn beside each other", kinds=text(" and ").join(kinds)),
         text("logs can, and configurations (results of `%preflight`)"),
     )
 
@@ -56,10 +56,10 @@ def of_result(result: Result) -> Picture:
     """The picture of `result`. Raises `UsageError` where there is none of such a result."""
     kind = next((kind for of, kind in _OF_RESULT.items() if isinstance(result, of)), None)
     if kind is None:
-        known = ", ".join(of.__name__ for of in _OF_RESULT)
+        known = text(", ").join(of.__name__ for of in _OF_RESULT)
         raise UsageError(
             text("there is no picture of a {kind}", kind=type(result).__name__),
-            text("there are pictures of {known}", known=known),
+            text("there are pictures of {kinds}", kinds=known),
         )
     if isinstance(result, Steps):
         from .course import of_steps

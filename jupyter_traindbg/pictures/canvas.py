@@ -115,7 +115,7 @@ def drawing() -> Iterator[None]:
         import matplotlib.style
         import numpy as np
     except ImportError:
-        raise MissingPiece(text("pictures need matplotlib"), text("pip install matplotlib")) from None
+        raise MissingPiece(text("pictures need matplotlib"), "pip install matplotlib") from None
     with lock, contextlib.ExitStack() as settings, warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", r"Glyph \d+ .* missing from", UserWarning
@@ -154,8 +154,8 @@ def _clean(figure: Figure) -> Figure:
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter
 
-    for text in figure.findobj(Text):
-        text.set_text("\n".join(map(clean, text.get_text().split("\n"))))
+    for written in figure.findobj(Text):
+        written.set_text("\n".join(map(clean, written.get_text().split("\n"))))
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             formatter = axis.get_major_formatter()

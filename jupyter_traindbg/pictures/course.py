@@ -60,8 +60,8 @@ class Course:
 def of_feed(feed: Feed) -> Course:
     """All steps that `feed` keeps; of a long job the oldest ones by least, greatest and mean. Raises `NoTarget` where there is none."""
     if not feed.last_step:
-        why = "".join(f": {feed.rank_names[rank]}: {problem}" for rank, problem in list(feed.silent.items())[:1])
-        raise _nothing(why)
+        first = next(iter(feed.silent.items()), None)
+        raise _nothing(None if first is None else text("{who}: {what}", who=feed.rank_names[first[0]], what=first[1]))
     ranks = [rank for rank in feed.ranks if feed.step_of(rank)]
     series = _thinned(feed.history, ranks)
     return Course(
@@ -81,7 +81,7 @@ def of_steps(steps: Steps) -> Course:
     history = History(COLUMNS)
     known = [rank for rank in steps.ranks if rank.steps]
     if not known:
-        raise _nothing("")
+        raise _nothing(None)
     tracks = [Track(rank.rank) for rank in known]
     for track, rank in zip(tracks, known, strict=True):
         rows = track.take(_told(rank), 0.0)
@@ -106,9 +106,9 @@ def _told(rank: RankSteps) -> NewSteps:
     return NewSteps(rank.rank, rank.pid, _FIELDS, records, rank.steps[-1].step)
 
 
-def _nothing(why: str) -> NoTarget:
+def _nothing(why: str | None) -> NoTarget:
     return NoTarget(
-        text("no step has been recorded{why}", why=why),
+        text("no step has been recorded") if why is None else text("no step has been recorded: {why}", why=why),
         text("wait for a step of the training; `%diagnose` tells why none comes"),
     )
 

@@ -85,7 +85,7 @@ def _loads(configurations: Estimated) -> list[_Load]:
     if not loads:
         reasons = {str(one.memory.reason) for one in configurations.values() if isinstance(one.memory, NotAvailable)}
         raise NoTarget(
-            text("the memory cannot be estimated: {names}", names="; ".join(sorted(reasons))),
+            text("the memory cannot be estimated: {why}", why=text("; ").join(sorted(reasons))),
             text("name a model whose size is known, or its config.json"),
         )
     return loads

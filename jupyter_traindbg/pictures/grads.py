@@ -80,7 +80,10 @@ def _rows(grads: Grads) -> Rows:
     if not rows.rows:
         reasons = dict.fromkeys(rank.note or rank.at for rank in grads.ranks)
         raise NoTarget(
-            text("no gradients were read: {names}", names="; ".join(filter(None, reasons)) or "no rank answered"),
+            text(
+                "no gradients were read: {why}",
+                why=text("; ").join(filter(None, reasons)) or text("no rank answered"),
+            ),
             text("`%grads` shows what there is"),
         )
     return rows

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -284,7 +285,8 @@ class _Running:
         self.answer: Any = None
         self.error: TraindbgError | None = None
         self._roster, self._method, self._kwargs = roster, method, kwargs
-        threading.Thread(target=self._run, name=f"traindbg-{method}", daemon=True).start()
+        run = copy_context().run  # what it says is in the language of whoever began it
+        threading.Thread(target=run, args=(self._run,), name=f"traindbg-{method}", daemon=True).start()
 
     def _run(self) -> None:
         try:
@@ -293,7 +295,7 @@ class _Running:
             self.error = e
         except Exception as e:  # noqa: BLE001
             self.error = TargetGone(
-                text("{method} failed: {kind}: {e}", method=self._method, kind=type(e).__name__, e=e),
+                text("{name} failed: {kind}: {why}", name=self._method, kind=type(e).__name__, why=e),
                 text("please report this text"),
             )
         finally:

@@ -92,11 +92,11 @@ def write(path: str, texts: Mapping[str, str], *, force: bool) -> int:
     try:
         with os.fdopen(handle, "wb") as raw:
             with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-                for name, text in texts.items():
+                for name, content in texts.items():
                     info = zipfile.ZipInfo(name, now)
                     info.compress_type = zipfile.ZIP_DEFLATED
                     info.external_attr = 0o600 << 16
-                    archive.writestr(info, text.encode("utf-8", errors="replace"))
+                    archive.writestr(info, content.encode("utf-8", errors="replace"))
             raw.flush()
             os.fsync(raw.fileno())
         _place(temporary, path, force=force)

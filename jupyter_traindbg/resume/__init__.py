@@ -148,10 +148,10 @@ def _matched(
     if len(given) > len(states):
         raise UsageError(
             text(
-                "{count} {what}s were given and the checkpoint has {count2}",
-                count=len(given),
+                "{given} {what}s were given and the checkpoint has {saved}",
+                given=len(given),
                 what=what,
-                count2=len(states),
+                saved=len(states),
             ),
             text("give no more {what}s than that", what=what),
         )
@@ -160,10 +160,10 @@ def _matched(
         if saved_class and saved_class != type(one).__name__:
             raise UsageError(
                 text(
-                    "the checkpoint's {what} is a {saved_class}, not a {kind}",
+                    "the checkpoint's {what} is a {saved}, not a {given}",
                     what=what,
-                    saved_class=saved_class,
-                    kind=type(one).__name__,
+                    saved=saved_class,
+                    given=type(one).__name__,
                 ),
                 text("build the {what} as the saved job did", what=what),
             )

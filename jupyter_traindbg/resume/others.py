@@ -41,8 +41,8 @@ def match(given: Any, entries: Sequence[Entry]) -> list[Pair]:
     if twice:
         raise UsageError(
             text(
-                "several {class_of} were given and the checkpoint has one: {name}",
-                class_of=_class_of(twice[0].entry),
+                "several {kind} were given and the checkpoint has one: {name}",
+                kind=_class_of(twice[0].entry),
                 name=twice[0].name,
             ),
             text("give that one alone: `others={{{name!r}: ...}}`", name=twice[0].name),
@@ -78,10 +78,10 @@ def load(stated: Sequence[tuple[Pair, Any]], restored: Mapping[str, Sequence[Any
         except Exception as e:
             raise UsageError(
                 text(
-                    "load_state_dict() of {words} raised {kind}: {e}; everything before it was loaded",
-                    words=_words(pair.entry),
+                    "load_state_dict() of {name} raised {kind}: {why}; everything before it was loaded",
+                    name=_words(pair.entry),
                     kind=type(e).__name__,
-                    e=e,
+                    why=e,
                 ),
                 text("build it as the saved job did"),
             ) from e
@@ -102,10 +102,10 @@ def _named(name: str, given: Any, entries: Sequence[Entry]) -> tuple[int, Entry]
             if _class_of(entry) != named.class_of(given).__name__:
                 raise UsageError(
                     text(
-                        "the checkpoint's {name} is a {class_of}, not a {kind}",
+                        "the checkpoint's {name} is a {saved}, not a {given}",
                         name=name,
-                        class_of=_class_of(entry),
-                        kind=type(given).__name__,
+                        saved=_class_of(entry),
+                        given=type(given).__name__,
                     ),
                     text("build it as the saved job did"),
                 )
@@ -117,19 +117,23 @@ def _of_class(given: Any, entries: Sequence[Entry]) -> tuple[int, Entry]:
     cls = named.class_of(given).__name__
     fitting = [(i, entry) for i, entry in enumerate(entries) if _class_of(entry) == cls]
     if not fitting:
-        raise UsageError(text("the checkpoint has no {cls} besides its model and optimizer", cls=cls), _there(entries))
+        raise UsageError(
+            text("the checkpoint has no {kind} besides its model and optimizer", kind=cls), _there(entries)
+        )
     if len(fitting) > 1:
         names = ", ".join(str(entry["name"]) for _, entry in fitting)
         raise UsageError(
-            text("the checkpoint has {count} of class {cls}: {names}", count=len(fitting), cls=cls, names=names),
+            text("the checkpoint has {count} of class {kind}: {names}", count=len(fitting), kind=cls, names=names),
             text("give them by name: `others={'NAME': ...}`"),
         )
     return fitting[0]
 
 
 def _there(entries: Sequence[Entry]) -> str:
-    names = ", ".join(map(_words, entries))
-    return f"these were saved: {names}" if names else "nothing else was saved: leave `others` out"
+    names = text(", ").join(map(_words, entries))
+    return (
+        text("these were saved: {names}", names=names) if names else text("nothing else was saved: leave `others` out")
+    )
 
 
 def _class_of(entry: Entry) -> str:

@@ -64,11 +64,21 @@ def match(loader: Any, entries: Sequence[dict[str, Any]]) -> dict[str, Any] | No
 
 def no_position(loader: Any, entries: Sequence[Mapping[str, Any]]) -> str:
     about = epochs.describe(_base(loader), list(epochs.chain(_base(loader)._index_sampler)))
-    return f"the checkpoint has no position for this loader ({_words(about)}); it has {', '.join(map(_words, entries))}"
+    return text(
+        "the checkpoint has no position for this loader ({loader}); it has {others}",
+        loader=_words(about),
+        others=text(", ").join(map(_words, entries)),
+    )
 
 
 def _words(about: Mapping[str, Any]) -> str:
-    return f"{about['dataset']} by {about['sampler']}, {about['length']} batches of {about['batch_size']}"
+    return text(
+        "{dataset} by {sampler}, {length} batches of {batch_size}",
+        dataset=about["dataset"],
+        sampler=about["sampler"],
+        length=about["length"],
+        batch_size=about["batch_size"],
+    )
 
 
 def _base(loader: Any) -> Any:

@@ -60,15 +60,13 @@ class Checkpoint:
         except pickle.UnpicklingError as e:
             raise UnsafeCheckpoint(
                 text(
-                    "{file} holds more than tensors and plain values: {first_line}",
+                    "{file} holds more than tensors and plain values: {why}",
                     file=file,
-                    first_line=_first_line(e),
+                    why=_first_line(e),
                 )
             ) from e
         except (OSError, RuntimeError, ValueError, EOFError, KeyError) as e:
-            raise BadCheckpoint(
-                text("{file} cannot be read: {first_line}", file=file, first_line=_first_line(e))
-            ) from e
+            raise BadCheckpoint(text("{path} cannot be read: {why}", path=file, why=_first_line(e))) from e
 
     def boundary(self, rank: int, world_size: int) -> tuple[dict[str, Any], list[str]]:
         """What `rank` had written down at its last boundary, and what cannot be exact."""
@@ -115,10 +113,11 @@ def _check_sums(directory: str) -> None:
     verified = checkpoints.verify(directory)
     bad = [f for f in verified.files if f.state not in ("good", "extra")]
     if bad:
-        named = ", ".join(f"{f.name} ({f.state})" for f in bad[:3])
-        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+        named, more = text(", ").join(f"{f.name} ({f.state})" for f in bad[:3]), len(bad) - 3
+        if more > 0:
+            named = text("{names} and {more} more", names=named, more=more)
         raise BadCheckpoint(
-            text("{directory} is not what was written: {named}{more}", directory=directory, named=named, more=more),
+            text("{directory} is not what was written: {files}", directory=directory, files=named),
             text("resume from an older checkpoint"),
         )
 
@@ -137,7 +136,7 @@ def check_metadata(path: Path) -> None:
                 "{metadata} of {path} names {names}, which has no place there",
                 metadata=METADATA,
                 path=path,
-                names=", ".join(foreign[:3]),
+                names=text(", ").join(foreign[:3]),
             )
         )
 

@@ -83,9 +83,9 @@ class Sharded:
         except Exception as e:  # one rank's failure comes to all as torch's CheckpointException, whatever it was
             raise BadCheckpoint(
                 text(
-                    "{path} cannot be loaded: {splitlines}",
+                    "{path} cannot be loaded: {why}",
                     path=self._path,
-                    splitlines=(str(e).strip().splitlines() or [type(e).__name__])[-1][:200],
+                    why=(str(e).strip().splitlines() or [type(e).__name__])[-1][:200],
                 )
             ) from e
         return wanted

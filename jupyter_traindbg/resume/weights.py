@@ -8,14 +8,14 @@ from typing import Any, Protocol
 from ..agent.checkpoint import named
 from ..agent.objects import named_parameters
 from ..errors import UsageError
-from ..language import text
+from ..language import later, text
 from . import sharded
 from .saved import Checkpoint
 
 SHOWN = 4
 OF_A_PARAMETER = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
 """State that has its parameter's shape in every optimizer of torch that keeps it."""
-WITH_ANOTHER_MODEL = "build the model as the saved job did; `%checkpoint --compare PATH` shows every difference"
+WITH_ANOTHER_MODEL = later("build the model as the saved job did; `%checkpoint --compare PATH` shows every difference")
 
 unwrapped = named.unwrapped
 
@@ -57,23 +57,24 @@ def read(checkpoint: Checkpoint, models: Sequence[Any], optimizers: Sequence[Any
     state = State()
     described = checkpoint.training
     for what, given, there in (
-        ("models", models, described["models"]),
-        ("optimizers", optimizers, described["optimizers"]),
+        ("model", models, described["models"]),
+        ("optimizer", optimizers, described["optimizers"]),
     ):
         if len(given) > len(there):
             raise UsageError(
                 text(
-                    "{count} {what} were given and the checkpoint has {count2}",
-                    count=len(given),
+                    "{given} {what}s were given and the checkpoint has {saved}",
+                    given=len(given),
                     what=what,
-                    count2=len(there),
+                    saved=len(there),
                 ),
-                text("give no more {what} than that", what=what),
+                text("give no more {what}s than that", what=what),
             )
     source = _source(checkpoint)
     lives = [named.state(model, state.notes.append) for model in models]
     for i, live in enumerate(lives):
-        which = f"model {i} ({type(models[i]).__name__})" if i else f"the model ({type(models[i]).__name__})"
+        kind = type(models[i]).__name__
+        which = text("model {number} ({kind})", number=i, kind=kind) if i else text("the model ({kind})", kind=kind)
         _check_keys(which, live, source.shapes("model", i), strict=strict)
     plans = [_Matched(i, o, described["optimizers"][i], models) for i, o in enumerate(optimizers)]
     for plan in plans:
@@ -163,33 +164,39 @@ def _check_keys(which: str, live: Mapping[str, Any], saved: Mapping[str, tuple[i
     """Raises UsageError where `which` is not what was saved."""
     missing, unexpected = [n for n in live if n not in saved], [n for n in saved if n not in live]
     reshaped = [
-        f"{n} is {_shape(tuple(live[n].shape))} here and {_shape(saved[n])} there"
+        text(
+            "{name} is {here} here and {there} there", name=n, here=_shape(tuple(live[n].shape)), there=_shape(saved[n])
+        )
         for n in live
         if n in saved and tuple(live[n].shape) != saved[n]
     ]
     wrong = []
     if strict and missing:
-        wrong.append(f"the checkpoint lacks {_some(missing)}")
+        wrong.append(text("the checkpoint lacks {names}", names=_some(missing)))
     if strict and unexpected:
-        wrong.append(f"the model lacks {_some(unexpected)}")
+        wrong.append(text("the model lacks {names}", names=_some(unexpected)))
     if reshaped:
         wrong.append(_some(reshaped))
     if not wrong and live and not set(live) & set(saved):
-        wrong.append("no name is the same")
+        wrong.append(text("no name is the same"))
     if wrong:
         raise UsageError(
-            text("the checkpoint is not of {which}: {wrong}; nothing was loaded", which=which, wrong="; ".join(wrong)),
-            WITH_ANOTHER_MODEL,
+            text(
+                "the checkpoint is not of {which}: {wrong}; nothing was loaded",
+                which=which,
+                wrong=text("; ").join(wrong),
+            ),
+            text(WITH_ANOTHER_MODEL),
         )
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+    shown, more = text(", ").join(names[:SHOWN]), len(names) - SHOWN
+    return text("{names} and {more} more", names=shown, more=more) if more > 0 else shown
 
 
 def _shape(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a scalar"
+    return "x".join(map(str, shape)) or text("a scalar")
 
 
 def _sizes(groups: Sequence[Sequence[Any]]) -> list[int]:
@@ -208,10 +215,10 @@ class _Matched:
         if _sizes(self.live) != _sizes(self.saved):
             raise UsageError(
                 text(
-                    "optimizer {index} has groups of {sizes} parameters, the checkpoint's of {sizes2}",
+                    "optimizer {index} has groups of {here} parameters, the checkpoint's of {saved}",
                     index=index,
-                    sizes=_sizes(self.live),
-                    sizes2=_sizes(self.saved),
+                    here=_sizes(self.live),
+                    saved=_sizes(self.saved),
                 ),
                 text("build the optimizer as the saved job did"),
             )
@@ -241,9 +248,9 @@ class _Matched:
                 differ = sorted(set(own) - set(saved))
                 raise UsageError(
                     text(
-                        "a group of optimizer {index} holds {some}, which the checkpoint's does not",
+                        "a group of optimizer {index} holds {names}, which the checkpoint's does not",
                         index=self.index,
-                        some=_some(differ),
+                        names=_some(differ),
                     ),
                     text("build the optimizer as the saved job did"),
                 )
@@ -283,14 +290,14 @@ class _Matched:
             if key in OF_A_PARAMETER and value is not None and shape != tuple(parameter.shape):
                 raise UsageError(
                     text(
-                        "{key} of optimizer {index} is {shape} in the checkpoint, its parameter is {shape2} here; nothing "
+                        "{key} of optimizer {index} is {saved} in the checkpoint, its parameter is {here} here; nothing "
                         "was loaded",
                         key=key,
                         index=self.index,
-                        shape=_shape(shape),
-                        shape2=_shape(tuple(parameter.shape)),
+                        saved=_shape(shape),
+                        here=_shape(tuple(parameter.shape)),
                     ),
-                    WITH_ANOTHER_MODEL,
+                    text(WITH_ANOTHER_MODEL),
                 )
             fitted[key] = like(parameter, value) if shape and shape == tuple(parameter.shape) else value
         return fitted

@@ -8,6 +8,7 @@ import os
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool
 
+from ..language import later
 from .handlers import HANDLERS
 from .tasks import Tasks
 from .threads import Threads
@@ -53,7 +54,7 @@ class TraindbgServer(ExtensionApp):
         asyncio.ensure_future(self._tidy())  # noqa: RUF006 - it lives for a moment, and tells its own failure
 
     async def _tidy(self) -> None:
-        if await self.questions.run("tidying", self.jobs.following.tick, 60.0):
+        if await self.questions.run(later("tidying"), self.jobs.following.tick, 60.0):
             self.follow_up()
 
     async def stop_extension(self) -> None:
@@ -61,4 +62,4 @@ class TraindbgServer(ExtensionApp):
         if self._ticking is not None:
             self._ticking.cancel()
         if len(self.jobs.following):
-            await Threads(1).run("letting go of jobs", self.jobs.following.close, 8.0)
+            await Threads(1).run(later("letting go of jobs"), self.jobs.following.close, 8.0)

@@ -17,7 +17,7 @@ from tornado import web
 
 from .._version import __version__
 from ..errors import DeadlineExceeded, TraindbgError, UnknownTarget, UsageError
-from ..language import text
+from ..language import later, text
 from . import links
 from .threads import Busy
 
@@ -29,9 +29,11 @@ __all__ = ["HANDLERS"]
 LOOK_S, QUESTION_S, REPORT_S = 15.0, 30.0, 60.0
 MOST_TEXT = 4096
 READ_ONLY = {
-    "message": "this server lets nobody change training jobs from the panel",
-    "next_step": "whoever runs it can allow that: c.TraindbgServer.allow_actions = True in jupyter_server_config.py; "
-    "in a notebook, `%checkpoint` works without",
+    "message": later("this server lets nobody change training jobs from the panel"),
+    "next_step": later(
+        "whoever runs it can allow that: c.TraindbgServer.allow_actions = True in jupyter_server_config.py; in a notebook, "
+        "`%checkpoint` works without"
+    ),
 }
 
 
@@ -51,14 +53,12 @@ class Handler(ExtensionHandlerMixin, APIHandler):
             body = json.loads(self.request.body or b"{}")
         except ValueError as e:
             raise UsageError(text("the request is not JSON")) from e
-        text = body.get(name) if isinstance(body, dict) else None
-        if text is None and not needed:
+        given = body.get(name) if isinstance(body, dict) else None
+        if given is None and not needed:
             return ""
-        if not isinstance(text, str) or len(text) > MOST_TEXT or (needed and not text):
-            raise UsageError(
-                text("{name!r} is no text of at most {most_text} characters", name=name, most_text=MOST_TEXT)
-            )
-        return text
+        if not isinstance(given, str) or len(given) > MOST_TEXT or (needed and not given):
+            raise UsageError(text("{name!r} is no text of at most {most} characters", name=name, most=MOST_TEXT))
+        return given
 
     def refuse(self, status: HTTPStatus, message: str, next_step: str, kind: str) -> None:
         self.set_status(status)
@@ -93,8 +93,9 @@ class JobsHandler(Handler):
     @authorized
     async def get(self) -> None:
         async def ask() -> Any:
-            seen = await self.app.looks.run("looking for training jobs", self.app.jobs.look, LOOK_S)
-            actions = {"allowed": self.app.allow_actions, **({} if self.app.allow_actions else READ_ONLY)}
+            seen = await self.app.looks.run(later("looking for training jobs"), self.app.jobs.look, LOOK_S)
+            why_not = {} if self.app.allow_actions else {name: text(words) for name, words in READ_ONLY.items()}
+            actions = {"allowed": self.app.allow_actions, **why_not}
             return {**seen, "version": __version__, "actions": actions}
 
         await self.answer(ask)
@@ -115,7 +116,7 @@ class LinkHandler(Handler):
             "place": lambda: links.place(root, file),
             "page": lambda: links.page(reference),
         }
-        await self.answer(lambda: self.app.looks.run("opening a link", work[what], LOOK_S))
+        await self.answer(lambda: self.app.looks.run(later("opening a link"), work[what], LOOK_S))
 
 
 class VerbHandler(Handler):
@@ -151,7 +152,7 @@ class CheckpointHandler(Handler):
     @authorized
     async def post(self) -> None:
         if not self.app.allow_actions:
-            self.refuse(HTTPStatus.FORBIDDEN, READ_ONLY["message"], READ_ONLY["next_step"], "ReadOnly")
+            self.refuse(HTTPStatus.FORBIDDEN, text(READ_ONLY["message"]), text(READ_ONLY["next_step"]), "ReadOnly")
             return
         await self.answer(self._begin)
 
@@ -170,7 +171,9 @@ class TaskHandler(Handler):
     async def get(self, ident: str) -> None:
         task = self.app.tasks.get(ident)
         if task is None:
-            self.refuse(HTTPStatus.NOT_FOUND, "there is no such task (any more)", "begin it again", "UnknownTask")
+            self.refuse(
+                HTTPStatus.NOT_FOUND, text("there is no such task (any more)"), text("begin it again"), "UnknownTask"
+            )
             return
         self.finish(json.dumps(task.to_dict()))
 

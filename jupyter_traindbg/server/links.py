@@ -37,15 +37,15 @@ def place(root: str, file: str) -> dict[str, Any]:
     if not file.endswith(READABLE):
         raise UsageError(
             text("{file} is not in this server's directory", file=file),
-            text("only Python files (*{readable}) are shown from elsewhere", readable=READABLE),
+            text("only Python files (*{ending}) are shown from elsewhere", ending=READABLE),
         )
-    text = whole(file)
-    if text is None:
+    source = whole(file)
+    if source is None:
         raise UnknownTarget(
             text("{file} cannot be read on this server's machine", file=file),
             text("it may be on the machine, or in the container, of the job"),
         )
-    return {"opens": "text", "name": os.path.basename(file), "text": text}
+    return {"opens": "text", "name": os.path.basename(file), "text": source}
 
 
 def page(reference: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import TraindbgError
+from ..language import text
 from .threads import Busy
 
 __all__ = ["Task", "Tasks"]
@@ -46,7 +47,9 @@ class Tasks:
         task = Task(what)
         with self._lock:
             if sum(t.state == "running" for t in self._tasks.values()) >= MOST:
-                raise Busy(f"{MOST} checkpoints are being written already", "wait for one of them to end")
+                raise Busy(
+                    text("{most} checkpoints are being written already", most=MOST), text("wait for one of them to end")
+                )
             for old in [i for i, t in self._tasks.items() if t.state != "running"][: max(0, len(self._tasks) - KEPT)]:
                 del self._tasks[old]
             ident = secrets.token_urlsafe(12)
@@ -71,7 +74,7 @@ class Tasks:
         except BaseException as e:
             task.error = {
                 "message": f"{type(e).__name__}: {e}",
-                "next_step": "the server's log has more; please report it",
+                "next_step": text("the server's log has more; please report it"),
             }
             task.state = "failed"
             raise

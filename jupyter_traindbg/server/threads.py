@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import DeadlineExceeded, TraindbgError
-from ..language import text
+from ..language import later, text
 
 __all__ = ["Busy", "Threads"]
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Busy(TraindbgError):
     """Too much is under way already; nothing was begun."""
 
-    default_next_step = "try again in a moment"
+    default_next_step = later("try again in a moment")
 
 
 class Threads:
@@ -30,9 +30,9 @@ class Threads:
         """Read and written on the event loop alone."""
 
     async def run(self, what: str, work: Callable[[], T], deadline_s: float) -> T:
-        """What `work` returns or raises. Raises `Busy` where there is no room, `DeadlineExceeded` after `deadline_s`."""
+        """What `work` returns or raises. Raises `Busy` where there is no room, `DeadlineExceeded` after `deadline_s`; that says `what`."""
         if self.under_way >= self.most:
-            raise Busy(f"the server is busy with {self.under_way} other questions about training jobs")
+            raise Busy(text("the server is busy with {n} other questions about training jobs", n=self.under_way))
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
@@ -62,7 +62,7 @@ class Threads:
         except asyncio.TimeoutError as e:
             if done.cancelled():
                 raise DeadlineExceeded(
-                    text("{what} has not ended in {deadline_s:g} s", what=what, deadline_s=deadline_s),
+                    text("{what} has not ended in {deadline_s:g} s", what=text(what), deadline_s=deadline_s),
                     text("try again in a moment"),
                 ) from e
             raise  # the work's own

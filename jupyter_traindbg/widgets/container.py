@@ -72,7 +72,7 @@ class WatchWidget(anywidget.AnyWidget):
         names = [v.name for v in found]
         if view not in names:
             raise UsageError(
-                text("there is no view {view!r}", view=view), text("one of: {names}", names=", ".join(names))
+                text("there is no view {view!r}", view=view), text("one of: {names}", names=text(", ").join(names))
             )
         self._setting = threading.Lock()
         self._ended = False

@@ -55,7 +55,7 @@ class Wish:
             raise UsageError(text("this is no change of a learning rate"), text("use the buttons"))
         value = None
         if mode == "scale" or (mode == "hold" and content.get("value") is not None):
-            value = _number(content.get("value"), "the factor" if mode == "scale" else "the learning rate")
+            value = _number(content.get("value"), text("the factor") if mode == "scale" else text("the learning rate"))
         optimizer, group = (_index(content.get(name), name) for name in ("optimizer", "group"))
         return cls(mode, value, optimizer, group, content.get("force") is True)
 
@@ -67,7 +67,7 @@ def _number(given: object, what: str) -> float:
         value = float(given) if isinstance(given, (str, int, float)) and not isinstance(given, bool) else math.nan
     except ValueError:
         raise UsageError(
-            text("{given!r} is not a number", given=str(given)[:40]), text("give a number such as 1e-4")
+            text("{value!r} is not a number", value=str(given)[:40]), text("give a number such as 1e-4")
         ) from None
     if not math.isfinite(value):
         raise UsageError(text("{what} must be a finite number", what=what), text("give a number such as 1e-4"))
@@ -216,7 +216,7 @@ def preview(wish: Wish, rates: LearningRates) -> dict[str, Any]:
     """What `wish` would do, in words. Raises `UsageError` where it makes no sense, as things are now."""
     first = next((rank for rank in rates.ranks if rank.optimizers), None)
     if first is None:
-        note = next((rank.note for rank in rates.ranks if rank.note), "no optimizer was found")
+        note = next((rank.note for rank in rates.ranks if rank.note), text("no optimizer was found"))
         raise UsageError(note, text("there is nothing to change until the training has made an optimizer"))
     rows = list(_rows(wish, first))
     if not rows:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...errors import BadConfig
+from ...language import text
 from .entries import Entry
 from .files import text_of
 
@@ -175,12 +176,12 @@ def _scalar(word: str) -> object:
 
 def of_script(path: Path, environ: Mapping[str, str]) -> Command:
     """The command of a shell script that starts a program (the one with most options), with its variables. Raises `BadConfig`."""
-    text = text_of(path)
-    lines = text.splitlines()
+    source = text_of(path)
+    lines = source.splitlines()
     known = dict(environ)
     best, any_other = Command(), Command()
     exported: dict[str, Entry] = {}
-    for line, words in _commands(text, path.name):
+    for line, words in _commands(source, path.name):
         if ARRAY.fullmatch(words[0]):
             _array(words, known)
             continue
@@ -201,8 +202,8 @@ def of_script(path: Path, environ: Mapping[str, str]) -> Command:
         best = any_other
     best.environ = {**exported, **best.environ}
     slurm = [
-        Entry(f"slurm.{m[1].lstrip('-')}", _scalar(m[2]), path.name, text.count("\n", 0, m.start()) + 1)
-        for m in SLURM.finditer(text)
+        Entry(f"slurm.{m[1].lstrip('-')}", _scalar(m[2]), path.name, source.count("\n", 0, m.start()) + 1)
+        for m in SLURM.finditer(source)
     ]
     best.entries[:0] = slurm
     return best
@@ -222,10 +223,10 @@ def _line_of(entry: Entry, begin: int, lines: Sequence[str]) -> int:
     return begin
 
 
-def _commands(text: str, name: str) -> list[tuple[int, list[str]]]:
+def _commands(source: str, name: str) -> list[tuple[int, list[str]]]:
     """The script's simple commands with the line that each begins at; comments are gone, continued lines joined."""
     found = []
-    lines = HERE_DOCUMENT.sub(_as_assignment, text).splitlines()
+    lines = HERE_DOCUMENT.sub(_as_assignment, source).splitlines()
     number = 0
     while number < len(lines):
         first, joined = number, lines[number]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...errors import BadConfig
-from ...language import text
+from ...language import pgettext, text
 from .entries import Entry
 
 __all__ = ["SUFFIXES", "is_config", "read"]
@@ -50,20 +50,20 @@ def text_of(path: Path) -> str:
         ) from None
     if len(raw) > LARGEST:
         raise BadConfig(
-            text("{path} has more than {largest} MiB: that is no configuration", path=path, largest=LARGEST // 2**20),
+            text("{path} has more than {most} MiB: that is no configuration", path=path, most=LARGEST // 2**20),
             "",
         )
     try:
-        text = raw.decode("utf-8-sig")
+        content = raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         raise BadConfig(
-            text("{path} is no UTF-8 text (byte {start})", path=path, start=e.start), text("save it as UTF-8")
+            text("{path} is no UTF-8 text (byte {at})", path=path, at=e.start), text("save it as UTF-8")
         ) from None
-    if "\0" in text:
+    if "\0" in content:
         raise BadConfig(
             text("{path} is a binary file", path=path), text("name a YAML, JSON or TOML file, or a shell script")
         )
-    return text
+    return content
 
 
 def _read(f: IO[bytes]) -> bytes:
@@ -78,40 +78,39 @@ def _read(f: IO[bytes]) -> bytes:
 
 def read(path: Path) -> list[Entry]:
     """The values of a structured file, by its suffix. Raises `BadConfig`, which names the line."""
-    text, name = text_of(path), path.name
+    source, name = text_of(path), path.name
     suffix = path.suffix.lower()
     if suffix == ".json":
-        entries = _json(text, name)
+        entries = _json(source, name)
     elif suffix == ".toml":
-        entries = _toml(text, name)
+        entries = _toml(source, name)
     else:
-        entries = _yaml(text, name)
+        entries = _yaml(source, name)
     return entries
 
 
 # --- YAML ------------------------------------------------------------------------------------------------------------
 
 
-def _yaml(text: str, name: str) -> list[Entry]:
+def _yaml(source: str, name: str) -> list[Entry]:
     import yaml
 
     try:
-        documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        documents = list(yaml.compose_all(source, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         at = f"{name}:{mark.line + 1}" if mark else name
-        raise BadConfig(text("{at} is no YAML: {problem}", at=at, problem=e.problem or e.context)) from None
+        raise BadConfig(text("{name} is no YAML: {why}", name=at, why=e.problem or e.context)) from None
     except (yaml.YAMLError, RecursionError) as e:
-        raise BadConfig(text("{name} is no YAML: {names}", name=name, names=" ".join(str(e).split())[:200])) from None
+        raise BadConfig(text("{name} is no YAML: {why}", name=name, why=" ".join(str(e).split())[:200])) from None
     entries: list[Entry] = []
     for node in documents:
         if node is None:
             continue
         if not isinstance(node, yaml.MappingNode):
-            words = "a list" if isinstance(node, yaml.SequenceNode) else "text"
-            raise BadConfig(
-                text("{name}:{line} holds no keys, only {words}", name=name, line=node.start_mark.line + 1, words=words)
-            )
+            only = text("a list") if isinstance(node, yaml.SequenceNode) else pgettext("in a file", "text")
+            at = f"{name}:{node.start_mark.line + 1}"
+            raise BadConfig(text("{name} holds no keys, only {only}", name=at, only=only))
         _YamlWalk(name, entries).walk(node, "", ())
     return entries
 
@@ -180,53 +179,47 @@ def _yaml_value(loader: Any, node: Any) -> Any:
 # --- JSON, TOML --------------------------------------------------------------------------------------------------------
 
 
-def _json(text: str, name: str) -> list[Entry]:
+def _json(source: str, name: str) -> list[Entry]:
     try:
-        content = json.loads(text)
+        content = json.loads(source)
     except json.JSONDecodeError as e:
         raise BadConfig(
-            text(
-                "{name}:{lineno} is no JSON: {msg} (column {colno})",
-                name=name,
-                lineno=e.lineno,
-                msg=e.msg,
-                colno=e.colno,
-            )
+            text("{name} is no JSON: {why} (column {column})", name=f"{name}:{e.lineno}", why=e.msg, column=e.colno)
         ) from None
     except (RecursionError, ValueError) as e:  # ValueError: a number of thousands of digits
-        raise BadConfig(
-            text("{name} is no JSON: {partition}", name=name, partition=str(e).partition(";")[0][:200])
-        ) from None
+        raise BadConfig(text("{name} is no JSON: {why}", name=name, why=str(e).partition(";")[0][:200])) from None
     if not isinstance(content, dict):
         raise BadConfig(
             text(
-                "{name} holds no keys, only {value}",
+                "{name} holds no keys, only {only}",
                 name=name,
-                value="a list" if isinstance(content, list) else json.dumps(content)[:40],
+                only=text("a list") if isinstance(content, list) else json.dumps(content)[:40],
             )
         )
-    return list(_flat(content, "", name, _lines(text)))
+    return list(_flat(content, "", name, _lines(source)))
 
 
-def _toml(text: str, name: str) -> list[Entry]:
+def _toml(source: str, name: str) -> list[Entry]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        content = tomllib.loads(text)
+        content = tomllib.loads(source)
     except (tomllib.TOMLDecodeError, RecursionError) as e:
         match = re.search(r"\(at line (\d+), column \d+\)", str(e))
         at = f"{name}:{match[1]}" if match else name
-        raise BadConfig(text("{at} is no TOML: {sub}", at=at, sub=re.sub(r" *[(]at .*", "", str(e))[:200])) from None
-    return list(_flat(content, "", name, _lines(text)))
+        raise BadConfig(
+            text("{name} is no TOML: {why}", name=at, why=re.sub(r" *[(]at .*", "", str(e))[:200])
+        ) from None
+    return list(_flat(content, "", name, _lines(source)))
 
 
 def _flat(
     content: dict[str, Any], prefix: str, name: str, lines: dict[str, int | None], depth: int = 0
 ) -> Iterator[Entry]:
     if depth > DEEPEST:
-        raise BadConfig(text("{name} is too deep: {prefix}", name=name, prefix=prefix[:80]))
+        raise BadConfig(text("{name} is too deep: {where}", name=name, where=prefix[:80]))
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.", name, lines, depth + 1)
@@ -234,10 +227,10 @@ def _flat(
             yield Entry(f"{prefix}{key}", value, name, lines.get(str(key)))
 
 
-def _lines(text: str) -> dict[str, int | None]:
+def _lines(source: str) -> dict[str, int | None]:
     """The line of every key that stands there once: neither parser tells, and a key may stand in several tables."""
     found: dict[str, int | None] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(source.splitlines(), 1):
         for match in re.finditer(r"[\"']?([\w.-]+)[\"']?[ \t]*[:=]", line):
             found[match[1]] = None if match[1] in found else number
     return found

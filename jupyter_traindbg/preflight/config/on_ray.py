@@ -71,7 +71,7 @@ def cluster_at(address: str, timeout: float) -> tuple[raystate.ClusterAddress, R
     cluster = raystate.read(found, deadline_s=max(0.5, ends - time.monotonic()))
     if not any(node.alive for node in cluster.nodes):
         raise CannotAttach(
-            text("no node of the cluster at {found} is alive", found=found), text("see why: `%ray_workers`")
+            text("no node of the cluster at {address} is alive", address=found), text("see why: `%ray_workers`")
         )
     return found, cluster
 
@@ -148,8 +148,9 @@ def _how_many(words: str, sources: Sources) -> Given[int]:
     number = found[-1].value if found else None
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise UsageError(
-            f"--workers {words}: "
-            + ("no such key in what was read" if not found else f"it says {number!r}, which is no number"),
+            text("--workers {words}: it says {number!r}, which is no number", words=words, number=number)
+            if found
+            else text("--workers {words}: no such key in what was read", words=words),
             text("say how many, or the key that does: --workers 100, --workers selfplay.num_workers"),
         )
     return Given(number, found[-1].key, found[-1].file, found[-1].line)
@@ -194,7 +195,7 @@ def wanted_of(worker: Worker, plan: Plan, sources: Sources) -> Wanted:
         )
     if worker.working_dir is not None and not Path(worker.working_dir).is_dir():
         raise UsageError(
-            text("--working-dir {working_dir} is no directory", working_dir=worker.working_dir),
+            text("--working-dir {path} is no directory", path=worker.working_dir),
             text("name the one that the module is in"),
         )
     each = {
@@ -218,12 +219,11 @@ def _target(named: str | None, sources: Sources) -> tuple[str, dict[str, Any]]:
         return named, {}
     found = [e for e in sources.entries if e.last == "_target_" and isinstance(e.value, str)]
     if len(found) != 1:
-        many = ", ".join(e.key for e in found)
+        keys = text(", ").join(e.key for e in found)
         raise UsageError(
-            text(
-                "the configuration names {value} to try",
-                value=f"{len(found)} classes ({many})" if found else "no class (_target_)",
-            ),
+            text("the configuration names {count} classes ({keys}) to try", count=len(found), keys=keys)
+            if found
+            else text("the configuration names no class (_target_) to try"),
             text("say which: --time-worker MODULE:CLASS"),
         )
     prefix = found[0].key.rpartition(".")[0]

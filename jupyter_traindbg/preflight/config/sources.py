@@ -63,7 +63,7 @@ def read(words: Sequence[str], environ: Mapping[str, str]) -> Sources:
             overrides.append(word)
         elif not os.path.exists(word):
             raise UsageError(
-                text("there is no file {word}", word=word), text("check the name; a command line goes after ` -- `")
+                text("there is no file {target}", target=word), text("check the name; a command line goes after ` -- `")
             )
         else:
             if not found.files:
@@ -74,7 +74,7 @@ def read(words: Sequence[str], environ: Mapping[str, str]) -> Sources:
         said = command.of_words(rest)
         if len(rest) == 1 and not said.entries and rest[0] not in command.PROGRAMS:
             raise UsageError(
-                text("{rest!r} is no configuration, and no command line with options", rest=rest[0]),
+                text("{word!r} is no configuration, and no command line with options", word=rest[0]),
                 text("name a YAML, JSON, TOML or shell file, or give the command that starts the run after ` -- `"),
             )
         _command(found, said, environ)
@@ -100,8 +100,8 @@ def _file(found: Sources, path: Path, environ: Mapping[str, str]) -> None:
     if len(found.files) >= MOST_FILES:
         raise BadConfig(
             text(
-                "more than {most_files} configuration files, the last of them {name}",
-                most_files=MOST_FILES,
+                "more than {most} configuration files, the last of them {name}",
+                most=MOST_FILES,
                 name=path.name,
             ),
             text("name fewer"),

@@ -42,7 +42,7 @@ def start(
         _trials[name] = made = actor.remote()
     except (ValueError, TypeError) as e:
         raise CannotAttach(
-            text("Ray refuses such a worker: {e}", e=e), text("mend its resources (--each), or its --working-dir")
+            text("Ray refuses such a worker: {why}", why=e), text("mend its resources (--each), or its --working-dir")
         ) from e
     return {**_answer(made.here.remote(), ends), "took_s": time.monotonic() - began}
 
@@ -82,7 +82,7 @@ def _uploaded(directory: str) -> str:
             made = upload_working_dir_if_needed({"working_dir": directory}, True, scratch)
         except Exception as e:
             raise CannotAttach(
-                text("Ray did not take the directory {directory}: {e}", directory=directory, e=e),
+                text("Ray did not take the directory {directory}: {why}", directory=directory, why=e),
                 text("name a smaller one"),
             ) from e
     return str(made["working_dir"])

@@ -87,7 +87,7 @@ def _check(job: PlannedJob, backend: str, gpus: int | NotAvailable) -> None:
     if job.all_reduce is None:
         return
     if job.all_reduce < 2:
-        raise UsageError(text("an all_reduce needs two processes at least"), text("--all-reduce 2"))
+        raise UsageError(text("an all_reduce needs two processes at least"), "--all-reduce 2")
     if backend == "nccl" and isinstance(gpus, int) and job.all_reduce > gpus:
         raise UsageError(
             text("NCCL needs a GPU for each process, and there are {gpus} here", gpus=gpus),
