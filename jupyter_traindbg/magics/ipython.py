@@ -209,12 +209,16 @@ def error_lines(error: TraindbgError) -> list[str]:
     choices = _choice_lines(error) if isinstance(error, AmbiguousTarget) else []
     with speaking(error.language):
         words = text("{cause}; {step}:", cause=cause, step=error.next_step) if choices else str(error)
-        more = text("... and {more} more", more=len(choices) - MOST_CHOICES)
+        more = text(
+            "... and {more} more: {command}",
+            more=len(choices) - MOST_CHOICES,
+            command=commands.command("%targets"),
+        )
     name = type(error).__name__
     whole = re.sub("`[^`]*`", lambda match: match[0].replace(" ", "\xa0"), f"{name}: {words}")
     lines = textwrap.wrap(whole, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     lines += [f"  {choice}" for choice in choices[:MOST_CHOICES]]
     if len(choices) > MOST_CHOICES:
-        lines.append(f"  {more}: {commands.command('%targets')}")
+        lines.append(f"  {more}")
     shown = "\n".join(lines).replace("\xa0", " ")
     return [f"\x1b[1m{name}\x1b[0m{shown.removeprefix(name)}"]

@@ -124,7 +124,7 @@ def _of_class(given: Any, entries: Sequence[Entry]) -> tuple[int, Entry]:
         names = ", ".join(str(entry["name"]) for _, entry in fitting)
         raise UsageError(
             text("the checkpoint has {count} of class {kind}: {names}", count=len(fitting), kind=cls, names=names),
-            text("give them by name: `others={'NAME': ...}`"),
+            text("give them by name: `{example}`", example="others={'NAME': ...}"),
         )
     return fitting[0]
 

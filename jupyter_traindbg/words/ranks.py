@@ -34,7 +34,7 @@ def ranks_words(ranks: Iterable[int]) -> str:
 
 
 def ranks_in_english(ranks: Iterable[int]) -> str:
-    """The same in English, whoever reads it: in an error, or in a file that stays."""
+    """The same in English, whoever reads it: in a file that stays."""
     unique = sorted(set(ranks))
     return _counted("ranks", unique, rank_list(unique), above=FEW) if unique else "no rank"
 
