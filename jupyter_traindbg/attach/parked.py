@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..language import text
+
 __all__ = ["Look", "Maps", "NotParked", "Parked", "look", "wait_of"]
 
 # Calls that a thread sleeps in at a place of its own choosing. Writing calls are left out (an allocation tracker sends from inside
@@ -70,7 +72,8 @@ class Look:
         return f"may be borrowed: {may or 'no thread'}{more}; not: {self.why_none()}"
 
     def why_none(self) -> str:
-        return ", ".join(f"{count} {reason}" for reason, count in self.others.most_common()) or "no threads"
+        each = (text("{count} {reason}", count=count, reason=reason) for reason, count in self.others.most_common())
+        return text(", ").join(each) or text("no threads")
 
 
 class Maps:
@@ -115,10 +118,10 @@ def wait_of(
     """
     words = syscall.split()
     if len(words) != 9:  # "running", or "-1 SP PC": blocked, but not in a system call
-        return NotParked("running")
+        return NotParked(text("running"))
     call = _WAITS.get(machine, {}).get(int(words[0]))
     if call is None:
-        return NotParked(f"in system call {words[0]}")
+        return NotParked(text("in system call {number}", number=words[0]))
     arguments = [int(word, 16) for word in words[1:7]]
     pc = int(words[8], 16)
     if call == "futex":
@@ -126,7 +129,7 @@ def wait_of(
     if call == "read":
         target = fd_target(arguments[0])
         # A read from a file system may be the loader reading a library.
-        return (call, 0) if target.startswith(_WAITING_FILES) else NotParked("reading a file")
+        return (call, 0) if target.startswith(_WAITING_FILES) else NotParked(text("reading a file"))
     # restart_syscall goes on with a wait that has a time limit; no lock of malloc or the loader has one.
     # epoll last: on it (alone of these) an interruption is visible to the program.
     return (call, 2 if call.startswith("epoll") else 0)
@@ -135,13 +138,13 @@ def wait_of(
 def _futex(operation: int, library: str) -> tuple[str, int] | NotParked:
     command = operation & ~_FUTEX_FLAGS
     if _ALLOCATOR.search(library):
-        return NotParked(f"waiting in an allocator ({library})")
+        return NotParked(text("waiting in an allocator ({library})", library=library))
     if command == _FUTEX_WAIT_BITSET:  # glibc: condition variables, semaphores, joins
         return ("futex", 1)
     if command != _FUTEX_WAIT:
-        return NotParked(f"in futex operation {command}")
+        return NotParked(text("in futex operation {number}", number=command))
     if not library or _LIBC.match(library):
-        return NotParked("waiting for a low-level lock")
+        return NotParked(text("waiting for a low-level lock"))
     return ("futex", 1)
 
 
@@ -179,7 +182,8 @@ def _state(pid: int, tid: int) -> str:
 
 def _look_at(pid: int, tid: int, state: str, file_at: Callable[[int], str]) -> Parked | NotParked:
     if state != "S":
-        return NotParked({"R": "running", "D": "in uninterruptible sleep"}.get(state, f"in state {state}"))
+        known = {"R": text("running"), "D": text("in uninterruptible sleep")}
+        return NotParked(known.get(state) or text("in state {state}", state=state))
     with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as f:
         syscall = f.read().strip()
     found = wait_of(syscall, file_at, lambda fd: os.readlink(f"/proc/{pid}/fd/{fd}"))
