@@ -23,9 +23,11 @@ one = helper.TraindbgHelper("jupyter_traindbg", open(sys.argv[3], "rb").read())
 about = one.about()
 assert not about["error"], about
 import pickle
-answer = pickle.loads(one.run(pickle.dumps(("jupyter_traindbg.ray.part:host", (), {}, False))))
+answer = pickle.loads(one.run(pickle.dumps(("jupyter_traindbg.ray.part:host", (), {}, False, "en"))))
+asked = ("jupyter_traindbg.attach.access:check", (2**22 - 1,), {}, False, "zh")
+error = pickle.loads(one.run(pickle.dumps(asked)))[1]
 import jupyter_traindbg
-print(one._place, answer[0], jupyter_traindbg.__file__, flush=True)
+print(one._place, answer[0], jupyter_traindbg.__file__, str(error).encode().hex(), flush=True)
 if sys.argv[4] == "close":
     one.close()
 time.sleep(60)
@@ -53,10 +55,11 @@ def until_gone(path: str, within_s: float = 10.0) -> bool:
 
 @pytest.mark.parametrize("how", ["SIGKILL", "close"])
 def test_our_source_runs_there_and_is_gone_afterwards(tmp_path: Path, how: str) -> None:
-    process, (place, good, imported_from) = start(tmp_path, how)
+    process, (place, good, imported_from, error) = start(tmp_path, how)
     try:
         assert good == "True"
         assert imported_from.startswith(place)
+        assert bytes.fromhex(error).decode().startswith(f"没有进程 {2**22 - 1}；"), "the translations travel, too"
         if how == "SIGKILL":
             assert os.stat(place).st_mode & 0o777 == 0o700
             process.kill()
