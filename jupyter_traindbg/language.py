@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from gettext import NullTranslations, translation
 from pathlib import Path
 
-__all__ = ["counted", "either", "language", "later", "later_counted", "pgettext", "speaking", "text"]
+__all__ = ["counted", "either", "language", "later", "later_counted", "named", "pgettext", "speaking", "text"]
 
 LOCALE = Path(__file__).parent / "locale"
 DOMAIN = "traindbg"
@@ -66,6 +66,11 @@ def later(message: str) -> str:
 def later_counted(one: str, many: str) -> tuple[str, str]:
     """Both, which are kept until `counted` says them."""
     return one, many
+
+
+def named(names: Mapping[str, str], name: str) -> str:
+    """What `name` is called by a table of messages; a name that is not in it, as it is: whatever it is, it is no message."""
+    return text(names[name]) if name in names else name
 
 
 def either(en: str, zh: str) -> str:

@@ -67,6 +67,6 @@ def frame(feed: Feed, view: str = "curves") -> Watched:
 def line(seen: Watched) -> str:
     """A frame in one line, for a pipe."""
     loss = next((s for s in seen.series if s.name == "loss"), None)
-    said = "" if loss is None or math.isnan(loss.middle) else f" · loss {loss.middle:.4g}"
+    said = "" if loss is None or math.isnan(loss.middle) else text(" · loss {loss:.4g}", loss=loss.middle)
     pace = "" if seen.steps_per_s is None else text(" · {steps_per_s:.3g} steps/s", steps_per_s=seen.steps_per_s)
     return f"{step_title(StepNumber(seen.step, seen.optimizer_step))}{said}{pace} · {seen.words}"

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..language import later
 from ..step_parts import PARTS
 from .history import Bools, Floats
 
@@ -18,7 +19,10 @@ Unit = Literal["", "s", "B", "%"]
 
 @dataclass(frozen=True)
 class Series:
-    """One curve per rank. ``unit``: ``""``, ``"s"`` (seconds), ``"B"`` (bytes) or ``"%"``; ``group``: what belongs into one chart."""
+    """One curve per rank. ``label``: in English (`words.series` says it).
+
+    ``unit``: ``""``, ``"s"`` (seconds), ``"B"`` (bytes) or ``"%"``; ``group``: what belongs into one chart.
+    """
 
     name: str
     label: str
@@ -27,18 +31,18 @@ class Series:
 
 
 SERIES: tuple[Series, ...] = (
-    Series("loss", "loss", "", "loss"),
-    Series("lr", "learning rate, scheduled", "", "lr"),
-    Series("lr_effective", "learning rate, effective", "", "lr"),
-    Series("grad_norm", "gradient norm", "", "grad_norm"),
-    Series("clip_norm", "clipped at", "", "grad_norm"),
+    Series("loss", later("loss"), "", "loss"),
+    Series("lr", later("learning rate, scheduled"), "", "lr"),
+    Series("lr_effective", later("learning rate, effective"), "", "lr"),
+    Series("grad_norm", later("gradient norm"), "", "grad_norm"),
+    Series("clip_norm", later("clipped at"), "", "grad_norm"),
     Series("step_s", "step", "s", "time"),
     *(Series(part.field, part.name, "s", "time") for part in PARTS),
-    Series("rss_bytes", "resident", "B", "memory"),
-    Series("cuda_allocated_bytes", "CUDA allocated", "B", "memory"),
-    Series("cuda_reserved_bytes", "CUDA reserved", "B", "memory"),
-    Series("cuda_peak_bytes", "CUDA peak", "B", "memory"),
-    Series("gpu_utilisation", "GPU utilisation", "%", "gpu"),
+    Series("rss_bytes", later("resident"), "B", "memory"),
+    Series("cuda_allocated_bytes", later("CUDA allocated"), "B", "memory"),
+    Series("cuda_reserved_bytes", later("CUDA reserved"), "B", "memory"),
+    Series("cuda_peak_bytes", later("CUDA peak"), "B", "memory"),
+    Series("gpu_utilisation", later("GPU utilisation"), "%", "gpu"),
 )
 """All that there can be, in the order in which they are shown. A job has those for which it gave a value."""
 

@@ -173,7 +173,7 @@ def _hung(diagnosis: Diagnosis, since_s: float, now_s: float) -> State:
 def _doing(diagnosis: Diagnosis | None) -> str:
     """What the first rank does instead, where a diagnosis says that nothing is wrong."""
     states = [s for s in diagnosis.ranks if s.doing] if diagnosis is not None else []
-    return f"; rank {states[0].rank}: {states[0].doing}" if states else ""
+    return text("; rank {rank}: {doing}", rank=states[0].rank, doing=states[0].doing) if states else ""
 
 
 def _problems(tracks: Sequence[Track]) -> tuple[str, ...]:

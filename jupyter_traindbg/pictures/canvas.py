@@ -66,7 +66,12 @@ _CHINESE = (
     "Microsoft YaHei",
     "SimHei",
     "Heiti SC",
+    "Noto Sans CJK JP",  # as which matplotlib before 3.11 knows all of Noto Sans CJK
+    "Droid Sans Fallback",
+    "Arial Unicode MS",
 )
+_SAMPLE = "\u6b65\u663e\u5361"
+"""What a font has to have that is to draw Chinese."""
 
 
 class Canvas:
@@ -116,27 +121,42 @@ def drawing() -> Iterator[None]:
         import numpy as np
     except ImportError:
         raise MissingPiece(text("pictures need matplotlib"), "pip install matplotlib") from None
-    with lock, contextlib.ExitStack() as settings, warnings.catch_warnings():
+    with lock, contextlib.ExitStack() as settings, warnings.catch_warnings(), legible() as fonts:
         warnings.filterwarnings(
             "ignore", r"Glyph \d+ .* missing from", UserWarning
         )  # a browser has more fonts than we see
-        own: dict[str, Any] = dict(_SETTINGS)
-        if language() == "zh":
-            if fonts := _chinese_fonts():
-                own["font.sans-serif"] = [*fonts, "DejaVu Sans"]
-            else:
-                settings.enter_context(speaking("en"))
+        own: dict[str, Any] = {**_SETTINGS, **({"font.sans-serif": fonts} if fonts else {})}
         settings.enter_context(matplotlib.style.context(["default", own]))
         settings.enter_context(np.errstate(over="ignore"))  # ticks beyond the greatest number there is are not drawn
         yield
 
 
+@contextlib.contextmanager
+def legible() -> Iterator[list[str]]:
+    """The fonts that the reader's language takes, none for English; which is spoken within it, too, where no such font is installed."""
+    fonts = _chinese_fonts() if language() == "zh" else ()
+    with contextlib.nullcontext() if fonts or language() != "zh" else speaking("en"):
+        yield [*fonts, "DejaVu Sans"] if fonts else []
+
+
 @functools.cache
 def _chinese_fonts() -> tuple[str, ...]:
+    """The names of those that are installed and have what they promise; a millisecond each, once."""
     from matplotlib import font_manager
 
-    there = {font.name for font in font_manager.fontManager.ttflist}
-    return tuple(name for name in _CHINESE if name in there)
+    files = {font.name: font.fname for font in font_manager.fontManager.ttflist if font.name in _CHINESE}
+    return tuple(name for name in _CHINESE if name in files and _draws_chinese(files[name]))
+
+
+def _draws_chinese(file: str) -> bool:
+    """Whether the font in `file`, which may be gone meanwhile, has Chinese characters."""
+    from matplotlib.ft2font import FT2Font
+
+    try:
+        font = FT2Font(file)
+    except (OSError, RuntimeError):
+        return False
+    return all(font.get_char_index(ord(character)) for character in _SAMPLE)
 
 
 def _quantized(written: io.BytesIO) -> bytes:

@@ -11,7 +11,7 @@ from ..language import counted, text
 from ..model import FirstNonFinite, Grads, GradStat, NotAvailable, RankGrads
 from ..render.grouping import group_by
 from ..render.units import number as short
-from ..render.units import plural, steady
+from ..render.units import steady
 from ..step_numbers import read_after, step_words
 from ..words.ranks import ranks_words
 from . import inks
@@ -106,21 +106,20 @@ def _answer(rows: Rows, ranks: Sequence[RankGrads]) -> str:
     if rows.bad:
         name, wrong = next(iter(rows.bad.items()))
         words = _bad_words(wrong, several=len(ranks) > 1)
-        return text(
-            "{count:,} of {gradients} not finite, first {name}: {words}",
+        return counted(
+            "{count:,} of {n:,} gradient not finite, first {name}: {words}",
+            "{count:,} of {n:,} gradients not finite, first {name}: {words}",
+            existing,
             count=len(rows.bad),
-            gradients=plural(existing, "gradient"),
             name=name,
             words=words,
-            existing=existing,
         )
     if not existing:
         count = sum(len(row.names) for row in rows.rows)
         return counted(
             "none of {n:,} parameter has a gradient now", "none of {n:,} parameters has a gradient now", count
         )
-    finite = text("all {gradients} finite", gradients=plural(existing, "gradient"), existing=existing)
-    return finite + _total(ranks)
+    return counted("all {n:,} gradient finite", "all {n:,} gradients finite", existing) + _total(ranks)
 
 
 def _total(ranks: Sequence[RankGrads]) -> str:
@@ -182,9 +181,9 @@ def _absent(rows: Sequence[Row]) -> Iterator[str]:
     if zero:
         yield text("all zeros: {some}", some=_some(zero))
     if without:
-        yield text("{parameters} without a gradient", parameters=plural(without, "parameter"), without=without)
+        yield counted("{n:,} parameter without a gradient", "{n:,} parameters without a gradient", without)
     if frozen:
-        yield text("{parameters} frozen", parameters=plural(frozen, "parameter"), frozen=frozen)
+        yield counted("{n:,} parameter frozen", "{n:,} parameters frozen", frozen)
 
 
 def _some(names: Sequence[str]) -> str:

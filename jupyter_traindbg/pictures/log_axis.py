@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..language import text
 from ..model import LogCourse
 from ..render.units import number
 from . import inks
@@ -76,7 +77,7 @@ def draw_metric(axes: Axes, course: LogCourse, across: Across) -> None:
     for first, last in _broken(ys):
         axes.plot(
             [xs[first], xs[last]], [1.0, 1.0], marker="v", markersize=5, markevery=[0], color=inks.BAD, linewidth=2, clip_on=False,
-            transform=axes.get_xaxis_transform(), label="not finite",
+            transform=axes.get_xaxis_transform(), label=text("not finite"),
         )  # fmt: skip
     axes.set_title(elided(course.metric, 40), loc="left", fontsize=8.5, color=inks.FAINT, pad=4)
     axes.yaxis.set_major_locator(LogLocator(numticks=5) if wide else MaxNLocator(4))

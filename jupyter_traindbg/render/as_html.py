@@ -16,7 +16,7 @@ from ..commands import command
 from ..frames.whose import line_of, short_path, short_place
 from ..language import text
 from ..model import Excerpt, Frame
-from .blocks import Block, Column, Image, Inline, Link, Span, Table, fitted, spans
+from .blocks import Block, Column, Image, Inline, Link, Span, Table, and_more, fitted, not_available, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
 from .clean import clean, finalize
 from .columns import uniform
@@ -103,8 +103,17 @@ def _breakable(words: str) -> Markup:
     return Markup(LONG.sub(lambda long: JOINT.sub("<wbr>", long[0]), escape(clean(words))))
 
 
+def _cut(table: Table) -> str:
+    """What stands below the rows that a page takes."""
+    return text("{and_more}: see the result's `to_frame()`", and_more=and_more(table, MOST_ROWS))
+
+
 def _without(column: Column) -> str:
     return text(" · without {name}", name=column.name)
+
+
+def _innermost_first() -> str:
+    return text("frames, innermost first")
 
 
 def _path(at: Frame | Excerpt) -> str:
@@ -136,7 +145,9 @@ def _environment() -> Environment:
         spans=_spans, svg=_svg, png_data=_png_data, drawing=drawing, runs=runs, place=short_place, path=_path
     )
     environment.filters.update(uniform=uniform, sorting=sorting, shown=_shown)
-    environment.filters.update(breakable=_breakable, without=_without)
+    environment.filters.update(breakable=_breakable, without=_without, and_more=and_more, cut=_cut)
+    environment.filters["not_available"] = not_available
+    environment.globals["innermost_first"] = _innermost_first
     environment.globals["leaving"] = leaving
     environment.filters["fitted"] = partial(fitted, room=ROOM)
     environment.globals.update(svg_width=SVG_WIDTH, svg_height=SVG_HEIGHT)

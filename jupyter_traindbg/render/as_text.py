@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ..commands import command, spelled
 from ..frames.whose import line_of, short_path, short_place
+from ..language import pgettext, text
 from ..model import Excerpt
 from .blocks import (
     Answer,
@@ -35,7 +36,9 @@ from .blocks import (
     Span,
     Table,
     Tone,
+    and_more,
     fitted,
+    not_available,
     spans,
 )
 from .chart import sparkline
@@ -150,7 +153,7 @@ class _Drawing:
             yield Text()
         for why, n in self.notes.items():
             mark = Text(f"{str(n).translate(SUPERSCRIPT)} ", "dim")
-            yield _hanging(mark, self.words(f"not available: {why}", "dim"))
+            yield _hanging(mark, self.words(not_available(why), "dim"))
 
     def _indented(self, body: Sequence[Block], depth: int) -> Iterator[RenderableType]:
         for block in body:
@@ -218,10 +221,10 @@ class _Drawing:
         else:
             parts.append(self._grid(block, rows, kept))
         if len(rows) < len(block.rows):
-            parts.append(Text(f"... and {len(block.rows) - len(rows)} more {block.noun}", "dim"))
+            parts.append(Text(and_more(block, len(rows)), "dim"))
         if len(kept) < len(block.columns):
-            names = ", ".join(clean(c.name) for i, c in enumerate(block.columns) if i not in kept)
-            parts.append(Text(f"(left out, for the narrow terminal: {names})", "dim"))
+            names = pgettext("list", ", ").join(clean(c.name) for i, c in enumerate(block.columns) if i not in kept)
+            parts.append(Text(text("(left out, for the narrow terminal: {names})", names=names), "dim"))
         return Group(*parts)
 
     def _grid(self, block: Table, rows: Sequence[Sequence[Inline]], kept: Sequence[int]) -> RenderableType:
@@ -277,7 +280,7 @@ class _Drawing:
             character = BAR_CHARACTERS[min(i, len(BAR_CHARACTERS) - 1)]
             line.append(character * round(part.share * BAR_WIDTH))
             words = f"{character} {clean(part.name)} {clean(part.words)}"
-            if legend[-1] and len(legend[-1]) + 3 + len(words) > self.width - 2 * depth:
+            if legend[-1] and cell_len(legend[-1]) + 3 + cell_len(words) > self.width - 2 * depth:
                 legend.append("")
             legend[-1] += f"{'   ' if legend[-1] else ''}{words}"
         return Group(*(text for text in (Text(clean(bar.label)), line, *map(Text, legend)) if text.plain))
@@ -331,7 +334,7 @@ def _wanted(column: Column, cells: Sequence[Inline]) -> int:
 
 def _add_column(table: RichTable, column: Column, cells: Sequence[Inline]) -> None:
     """A column that may wrap keeps room for its longest word, within reason."""
-    longest = max((len(word) for cell in cells for word in _plain(cell).split()), default=1)
+    longest = max((cell_len(word) for cell in cells for word in _plain(cell).split()), default=1)
     table.add_column(
         Text(clean(column.name)),
         justify="right" if column.right else "left",

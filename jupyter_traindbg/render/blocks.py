@@ -5,14 +5,18 @@ So the terminal and the notebook can never disagree, and escaping happens in one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ..language import pgettext, text
 from ..model import Drawn, Excerpt, Frame
 
 __all__ = [
+    "PLACE",
+    "PLACE_2",
     "Answer",
     "Bar",
     "Block",
@@ -35,8 +39,11 @@ __all__ = [
     "Span",
     "Table",
     "Tone",
+    "and_more",
     "fitted",
+    "not_available",
     "spans",
+    "within",
 ]
 
 Tone = Literal["plain", "strong", "muted", "good", "warn", "bad", "info", "code"]
@@ -80,13 +87,29 @@ def spans(inline: Inline) -> tuple[Span, ...]:
     return tuple(Span(part) if isinstance(part, str) else part for part in inline)
 
 
+PLACE, PLACE_2 = "\ue000", "\ue001"
+"""What stands in a message for a span: ``within(text("in the file {path}", path=PLACE), Span(path, "code"))``."""
+
+
+def within(said: str, *places: Span) -> list[str | Span]:
+    """`said`, with the spans where it has their places, in whatever order its language wants them."""
+    by_mark = dict(zip((PLACE, PLACE_2), places, strict=False))
+    parts = re.split(f"([{PLACE}{PLACE_2}])", said)
+    return [by_mark.get(part, part) for part in parts if part]
+
+
 def fitted(inline: Inline, room: int) -> tuple[Span, ...]:
     """The spans of `inline`, those that can be said in less made to fit `room` characters, each by itself."""
     return tuple(span if span.fit is None else _shorter(span, span.fit(span.text, room)) for span in spans(inline))
 
 
-def _shorter(span: Span, text: str) -> Span:
-    return replace(span, text=text, hover=span.hover or (span.text if text != span.text else ""), fit=None)
+def _shorter(span: Span, said: str) -> Span:
+    return replace(span, text=said, hover=span.hover or (span.text if said != span.text else ""), fit=None)
+
+
+def not_available(why: str) -> str:
+    """A footnote: the reason of a `Span`."""
+    return text("not available: {why}", why=why)
 
 
 @dataclass(frozen=True)
@@ -141,7 +164,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows whose first cell is their heading. Rows after the first `shown` are folded: ``... and 380 more parameters``.
+    """Rows whose first cell is their heading. Rows after the first `shown` are folded: ``... and 380 more parameters``, by their `noun`.
 
     `nested` rows belong to one above them: they are not sorted.
     """
@@ -150,9 +173,15 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Inline]]
     shown: int = 20
-    noun: str = "rows"
+    noun: str = ""
     nested: bool = False
     kind = "table"
+
+
+def and_more(table: Table, shown: int) -> str:
+    """What stands below a table of which only so many rows are shown."""
+    noun = table.noun or pgettext("more", "rows")
+    return text("... and {n} more {noun}", n=len(table.rows) - shown, noun=noun)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from ..frames.whose import shortened
+from ..language import text
 from ..model import Collective, Group, RankCollectives
 
-__all__ = ["DONE", "RankRow", "families_of", "family_of", "family_of_group", "identity", "row_of"]
+__all__ = ["DONE", "RankRow", "families_of", "family_of", "family_of_group", "family_words", "identity", "row_of"]
 
 DONE = "completed"
+DEFAULT = "default group"
+"""The family of the process group that every job has."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def row_of(rank: RankCollectives) -> RankRow:
 def family_of_group(group: Group) -> str:
     """Groups that play the same part on different ranks have one description: ``mesh_tp``. Else a group is its own family."""
     if group.description == "default_pg":
-        return "default group"
+        return DEFAULT
     return group.description or f"group {group.name}"
 
 
@@ -63,6 +66,11 @@ def family_of(rank: RankCollectives, name: str) -> str:
     return next((family_of_group(g) for g in rank.groups if g.name == name), f"group {name}")
 
 
+def family_words(family: str) -> str:
+    """What a family is called."""
+    return text("default group") if family == DEFAULT else family
+
+
 def families_of(ranks: Sequence[RankCollectives]) -> list[str]:
     found = dict.fromkeys(family_of_group(g) for r in ranks for g in r.groups)
-    return sorted(found, key=lambda family: family != "default group")
+    return sorted(found, key=lambda family: family != DEFAULT)

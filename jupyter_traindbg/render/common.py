@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from ..language import text
 from ..model import Maybe, NotAvailable, StepNumber
 from .blocks import Column, Inline, Span
 from .units import number, steady
@@ -53,17 +54,15 @@ def setting(x: float | None) -> Span:
     return Span(number(x, 4), "plain" if math.isfinite(x) else "bad", value=x)
 
 
-def step_columns(
-    numbers: Iterable[StepNumber], own: str = "step"
-) -> list[tuple[Column, Callable[[StepNumber], Inline]]]:
-    """The column of the optimizer's own count, headed `own`, where there is one, and that of steps since the attach; with their cells."""
+def step_columns(numbers: Iterable[StepNumber], own: str = "") -> list[tuple[Column, Callable[[StepNumber], Inline]]]:
+    """The column of the optimizer's own count, headed `own` (else ``step``), where there is one, and of those since the attach."""
     since: tuple[Column, Callable[[StepNumber], Inline]] = (
-        Column("since the attach", right=True),
+        Column(text("since the attach"), right=True),
         lambda n: measured(n.since_attach, "{:,}".format),
     )
     if all(n.own is None for n in numbers):
         return [since]
-    return [(Column(own, right=True), lambda n: measured(n.own, "{:,}".format)), since]
+    return [(Column(own or text("step"), right=True), lambda n: measured(n.own, "{:,}".format)), since]
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
@@ -85,7 +84,14 @@ def spread(by_rank: Sequence[tuple[int, float]], show: Callable[[float], str]) -
     if low[0] == high[0]:
         return show(low[0])
     middle = statistics.median(v for v, _ in known)
-    return f"min {show(low[0])} (rank {low[1]}) · median {show(middle)} · max {show(high[0])} (rank {high[1]})"
+    return text(
+        "min {least} (rank {low}) · median {middle} · max {most} (rank {high})",
+        least=show(low[0]),
+        low=low[1],
+        middle=show(middle),
+        most=show(high[0]),
+        high=high[1],
+    )
 
 
 def notes_of(noted: Iterable[tuple[int, str]]) -> list[Inline]:
@@ -95,7 +101,10 @@ def notes_of(noted: Iterable[tuple[int, str]]) -> list[Inline]:
 
     with_words = [(rank, note) for rank, note in noted if note]
     groups = group_by(with_words, lambda n: n[1])
-    return [[Span(compact_ranks([rank for rank, _ in same]), "strong"), f": {same[0][1]}"] for same in groups]
+    return [
+        [Span(compact_ranks([rank for rank, _ in same]), "strong"), text(": {note}", note=same[0][1])]
+        for same in groups
+    ]
 
 
 def clock(time_s: float) -> str:

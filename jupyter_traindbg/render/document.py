@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..language import text
+from ..language import counted, pgettext, text
 from ..model import Finding, Problem, Result, Silent
 from ..words.ranks import compact_ranks, rank_list
 from .blocks import Answer, Block, Card, Inline, Line, Pair, Pairs, Span
@@ -86,7 +86,7 @@ def _who(silent: Sequence[Silent]) -> str:
     pids = [s.pid for s in silent if s.rank is None]
     named = [compact_ranks(ranks)] if ranks else []
     if len(silent) == 1 and ranks:
-        named = [f"rank {ranks[0]}, pid {silent[0].pid}"]
+        named = [text("rank {rank}, pid {pid}", rank=ranks[0], pid=silent[0].pid)]
     if pids:
-        named.append(f"pid{'s' * (len(pids) > 1)} {rank_list(pids)}")
-    return ", ".join(named)
+        named.append(counted("pid {pids}", "pids {pids}", len(pids), pids=rank_list(pids)))
+    return pgettext("list", ", ").join(named)

@@ -8,10 +8,17 @@ from itertools import groupby
 
 from ..frames.phases import telling
 from ..frames.whose import own_frames, short_place
+from ..language import counted, later_counted
 from ..model import Frame
-from .units import plural
 
 __all__ = ["Run", "runs"]
+
+
+LIBRARY = later_counted("{n:,} library frame, innermost {place}", "{n:,} library frames, innermost {place}")
+INHERITED = later_counted(
+    "{n:,} frame that its parent had at the fork, innermost {place}",
+    "{n:,} frames that its parent had at the fork, innermost {place}",
+)
 
 
 @dataclass(frozen=True)
@@ -20,15 +27,12 @@ class Run:
 
     folded: bool
     frames: tuple[Frame, ...]
-    noun: tuple[str, str] = ("library frame", "library frames")
+    words: tuple[str, str] = LIBRARY
 
     @property
     def summary(self) -> str:
         """``7 library frames, innermost threading.py:359 wait``."""
-        return f"{plural(len(self.frames), *self.noun)}, innermost {short_place(self.frames[0])}"
-
-
-INHERITED = ("frame that its parent had at the fork", "frames that its parent had at the fork")
+        return counted(*self.words, len(self.frames), place=short_place(self.frames[0]))
 
 
 def runs(frames: Sequence[Frame]) -> list[Run]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ..frames import whose
 from ..frames.phases import Phase, phases_of
+from ..language import text
 from ..model import Frame, NotAvailable, ProcessStacks, Stacks, Thread, ThreadState, Wait, available
 from ..ray.workers.naming import together
 from ..words.ranks import PIECES, compact_ranks, rank_list
@@ -108,11 +109,13 @@ def group_stacks(stacks: Stacks) -> list[StackGroup]:
     Training threads first, and among them the smallest group first (the odd one out is the interesting one); then worker and other
     child processes, then other threads, and idle helpers last. Linear in the number of frames.
     """
-    members = [(process, thread) for process in stacks.processes for thread in process.threads or (_NO_THREAD,)]
+    members = [(process, thread) for process in stacks.processes for thread in process.threads or (_no_thread(),)]
     return sorted((_group(found) for found in group_by(members, _key)), key=_interest)
 
 
-_NO_THREAD = Thread("", NotAvailable("no stack"), NotAvailable("no stack"), (), training=True)
+def _no_thread() -> Thread:
+    absent = NotAvailable(text("no stack"))
+    return Thread("", absent, absent, (), training=True)
 
 
 def _key(member: tuple[ProcessStacks, Thread]) -> Hashable:

@@ -15,6 +15,8 @@ LONG, JOINT = re.compile(r"\S{33,}"), re.compile(r"(?<=\w[/._=,-])(?=\w)")
 """A word that may have to go on in the next line, and where in it that can be read."""
 LETTER, BOLD, GAP, WRAPPED = 0.56, 0.62, 1.2, 9.0
 """In em: a letter, one of the first column, what is between two columns, and a column that may be broken into lines."""
+SQUARE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]")
+"""Chinese characters and their punctuation: one em each, and lines may break between them."""
 WIDTHS = range(36, 97, 4)
 """In em: those that the stylesheet knows."""
 
@@ -31,13 +33,18 @@ def leaving(columns: Sequence[Column], rows: Sequence[Sequence[Inline]]) -> list
 
 def _width(column: Column, cells: Sequence[Inline], letter: float) -> float:
     texts = [column.name, *("".join(span.text for span in spans(cell)) for cell in cells)]
-    whole = max(map(len, texts)) * letter
+    whole = max(_letters(said, letter) for said in texts)
     if not column.wrap:
         return whole
     pieces = (
         piece
         for said in texts
-        for word in said.split()
+        for word in SQUARE.sub(" ", said).split()
         for piece in (JOINT.split(word) if LONG.match(word) else [word])
     )
     return min(whole, max(max(map(len, pieces), default=0) * letter, WRAPPED))
+
+
+def _letters(said: str, letter: float) -> float:
+    squares = len(SQUARE.findall(said))
+    return squares + (len(said) - squares) * letter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..language import counted
 from ..model import NotAvailable, Result
 from .blocks import Answer, Block, Inline, Pair, Pairs
 from .common import DASH, measured
@@ -31,7 +32,7 @@ def _lines(content: Any) -> list[Inline]:
         return [measured(content, str)]
     lines = [f"{path}: {leaf}" if path else leaf for path, leaf in _leaves(content, "")]
     if len(lines) > MOST:
-        return [*lines[:MOST], f"... and {len(lines) - MOST} more"]
+        return [*lines[:MOST], counted("... and {n} more", "... and {n} more", len(lines) - MOST)]
     return [*lines] or [DASH]
 
 

@@ -40,7 +40,7 @@ def _rate_used(group: OptimizerGroup) -> Maybe[float]:
 
 def _decay_used(group: OptimizerGroup) -> Maybe[float]:
     if group.weight_decay is None:
-        return NotAvailable("it has no weight decay")
+        return NotAvailable(text("it has no weight decay"))
     known = group.effective_weight_decay
     return group.weight_decay if isinstance(known, NotAvailable) else known
 
@@ -73,8 +73,10 @@ def figure(value: float) -> str:
 
 def whose(row: InForce | GroupChange) -> str:
     """``AdamW, group 1``, with the number of the optimizer where it is not the first."""
-    name = row.optimizer_class + (f" (optimizer {row.optimizer})" if row.optimizer else "")
-    return name if row.group is None else f"{name}, group {row.group}"
+    name = row.optimizer_class
+    if row.optimizer:
+        name = text("{optimizer_class} (optimizer {optimizer})", optimizer_class=name, optimizer=row.optimizer)
+    return name if row.group is None else text("{name}, group {group}", name=name, group=row.group)
 
 
 def _at(ranks: Sequence[RankLr]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..language import text
+from ..language import counted, text
 from .blocks import Column, Inline, Table, spans
 
 __all__ = ["By", "Sorting", "places", "sorting"]
@@ -53,8 +53,7 @@ class Sorting:
 
     @property
     def only(self) -> str:
-        rows = "one that stands" if self.marked == 1 else f"{self.marked} that stand"
-        return text("only the {rows} out", rows=rows, marked=self.marked)
+        return counted("only the one that stands out", "only the {n} that stand out", self.marked)
 
     def style(self, row: int) -> str:
         """The places of `row` as CSS: ``--by-1:0;--by-3:12``."""

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from ..language import counted, later, text
+from ..language import counted, later, later_counted, text
 from ..model import Meanwhile, RankSteps, Steps
 from ..no_step import lasts, seen
 from ..step_numbers import behind, step_title, step_words
@@ -15,7 +15,7 @@ from ..words.durations import duration
 from ..words.ranks import compact_ranks
 from .blocks import Answer, Tone
 from .common import finite, measured, median
-from .units import number, percent, plural, printed
+from .units import number, percent, printed
 
 __all__ = ["answer", "behind_by_rank", "first_bad", "late_ranks", "shares_of", "slowest", "worth_a_look"]
 
@@ -59,13 +59,12 @@ def _missing(ranks: Sequence[RankSteps], late: Sequence[Late]) -> str:
     if len(ended) == len(ranks):
         return _all_ended(ranks)
     if ended:
-        have = "has" if len(ended) == 1 else "have"
-        return text("{ended} {have} ended", ended=compact_ranks(ended), have=have)
+        return counted("{ended} has ended", "{ended} have ended", len(ended), ended=compact_ranks(ended))
     if not late or len(late) == len(ranks):
         return _none_comes(late) if late else ""
-    who, have = compact_ranks([r.rank for r, _ in late]), "has" if len(late) == 1 else "have"
-    longest = max(meanwhile.for_s for _, meanwhile in late)
-    return text("{who} {have} made no step for {longest:.1f} s", who=who, have=have, longest=longest)
+    who, longest = compact_ranks([r.rank for r, _ in late]), max(meanwhile.for_s for _, meanwhile in late)
+    words = later_counted("{who} has made no step for {longest:.1f} s", "{who} have made no step for {longest:.1f} s")
+    return counted(*words, len(late), who=who, longest=longest)
 
 
 def _all_ended(ranks: Sequence[RankSteps]) -> str:
@@ -165,7 +164,7 @@ def _usual(stepped: Sequence[RankSteps], *, pace: bool) -> str:
         parts.append(text("{percent} of it waiting for data", percent=percent(waits)))
     loss = median(losses[-1] for r in living if (losses := _losses(r)))
     if loss is not None:
-        parts.append(f"loss {printed(loss)}")
+        parts.append(text("loss {loss}", loss=printed(loss)))
         trends = {_trend(r) for r in living if _losses(r)}
         if len(trends) == 1 and (trend := trends.pop()):
             parts.append(text(TRENDS[trend]))
@@ -193,7 +192,7 @@ def _trend(rank: RankSteps) -> str:
 def _so_far(stepped: Sequence[RankSteps]) -> str:
     """Where nothing was measured but that there were steps."""
     n = max(len(r.steps) for r in stepped)
-    return text("{steps} recorded so far", steps=plural(n, "step"), n=n)
+    return counted("{n:,} step recorded so far", "{n:,} steps recorded so far", n)
 
 
 # --- who is meant -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 
 from ..words.durations import three_digits
 
-__all__ = ["count", "number", "percent", "plural", "size", "steady"]
+__all__ = ["count", "number", "percent", "size", "steady"]
 
 _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -67,8 +67,3 @@ def count(n: int) -> str:
         if abs(n) >= limit:
             return f"{three_digits(n / limit)} {unit}"
     return f"{n:,}"
-
-
-def plural(n: int, one: str, many: str | None = None) -> str:
-    """``1 rank``, ``2 ranks``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"

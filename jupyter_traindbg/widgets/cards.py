@@ -88,7 +88,8 @@ def silences(silent: Sequence[Silent]) -> list[str]:
         silent, lambda s: (s.reason.replace(str(s.pid), "PID"), s.next_step.replace(str(s.pid), "PID"))
     ):
         ranks = [s.rank for s in same if s.rank is not None]
-        who = compact_ranks(ranks) if ranks else "pids " + ", ".join(str(s.pid) for s in same)
+        who = compact_ranks(ranks) if ranks else text("pids {pids}", pids=", ".join(str(s.pid) for s in same))
         reason = same[0].reason if len(same) == 1 else same[0].reason.replace(str(same[0].pid), "…")
-        lines.append(_said(f"{who}: no answer: {reason}" + (f"; {same[0].next_step}" if same[0].next_step else "")))
+        step = text("; ") + same[0].next_step if same[0].next_step else ""
+        lines.append(_said(text("{who}: no answer: {reason}", who=who, reason=reason) + step))
     return lines

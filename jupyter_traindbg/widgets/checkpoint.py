@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 from .. import checkpoints
 from ..errors import TraindbgError, UsageError
-from ..language import text
+from ..language import counted, later_counted, pgettext, text
 from ..model import Checkpoint, CheckpointPlan, NotAvailable, StepNumber, Verified
 from ..render.clean import clean
-from ..render.units import plural, size
-from ..render.views.checkpoint import going_on
+from ..render.units import size
+from ..render.views.checkpoint import going_on, part_words
+from ..render.views.verified import state_words
 from ..step_numbers import step_words
 from ..words.durations import duration
 from ..words.ranks import compact_ranks
@@ -56,14 +57,15 @@ class CheckpointView(View):
                 self.host.send(message, to=to)
         elif do in ("plan", "save", "verify") and self._saving:
             self.host.send(
-                {"kind": "invalid", "text": "a checkpoint is being written", "next_step": "wait for it"}, to=to
+                {"kind": "invalid", "text": text("a checkpoint is being written"), "next_step": text("wait for it")},
+                to=to,
             )
         elif do == "plan":
             self._ask_plan(content.get("directory"), to)
         elif do == "save":
             self._confirmed(content, to)
         elif do == "verify":
-            self.host.work("verifying the checkpoint", self._verify, deadline_s=SAVE_S)
+            self.host.work(text("verifying the checkpoint"), self._verify, deadline_s=SAVE_S)
 
     # --- before ----------------------------------------------------------------------------------------------------
 
@@ -73,13 +75,13 @@ class CheckpointView(View):
             self.host.send(
                 {
                     "kind": "invalid",
-                    "text": "there is no path to save to",
-                    "next_step": "name a directory that is not there yet",
+                    "text": text("there is no path to save to"),
+                    "next_step": text("name a directory that is not there yet"),
                 },
                 to=to,
             )
             return
-        self.host.work("planning a checkpoint", lambda: self._plan(directory, to), deadline_s=ASK_S * 2)
+        self.host.work(text("planning a checkpoint"), lambda: self._plan(directory, to), deadline_s=ASK_S * 2)
 
     def _plan(self, directory: str, to: str | None) -> None:
         try:
@@ -96,7 +98,8 @@ class CheckpointView(View):
         plan = self._plans.pop(asked, None) if isinstance(asked, int) else None
         if plan is None:
             self.host.send(
-                {"kind": "invalid", "text": "this plan is an old one", "next_step": "look at it anew"}, to=to
+                {"kind": "invalid", "text": text("this plan is an old one"), "next_step": text("look at it anew")},
+                to=to,
             )
             return
         overwrite, mixed = content.get("overwrite") is True, content.get("allow_mixed") is True
@@ -106,10 +109,10 @@ class CheckpointView(View):
                 "kind": "progress",
                 "written": 0,
                 "total": plan.bytes,
-                "words": "waiting for the boundary between two steps",
+                "words": text("waiting for the boundary between two steps"),
             }
         )
-        self.host.work("saving a checkpoint", lambda: self._save(plan, overwrite, mixed), deadline_s=SAVE_S)
+        self.host.work(text("saving a checkpoint"), lambda: self._save(plan, overwrite, mixed), deadline_s=SAVE_S)
 
     # --- doing it --------------------------------------------------------------------------------------------------
 
@@ -135,7 +138,9 @@ class CheckpointView(View):
         now = time.monotonic()
         if now - self._told >= TELL_EVERY_S or written >= total:
             self._told = now
-            words = f"{size(written)} of {size(total)} written; the training goes on meanwhile"
+            words = text(
+                "{written} of {total} written; the training goes on meanwhile", written=size(written), total=size(total)
+            )
             self._tell_all({"kind": "progress", "written": written, "total": total, "words": words})
 
     def _verify(self) -> None:
@@ -147,7 +152,11 @@ class CheckpointView(View):
         except (
             TraindbgError
         ) as e:  # on another host, or taken away meanwhile: the checkpoint itself was checked when it was written
-            told = {"good": None, "words": clean(f"it could not be read from here: {e.cause}"), "files": []}
+            told = {
+                "good": None,
+                "words": clean(text("it could not be read from here: {cause}", cause=e.cause)),
+                "files": [],
+            }
         self._shown = [message for message in self._shown if message["kind"] != "verified"]
         self._shown.append({"kind": "verified", **told})
         self.host.send(self._shown[-1])
@@ -171,18 +180,21 @@ def plan_words(plan: CheckpointPlan) -> dict[str, Any]:
     against = list(_against(plan))
     free = plan.free_bytes.reason if isinstance(plan.free_bytes, NotAvailable) else size(plan.free_bytes)
     if isinstance(plan.pause_s, NotAvailable):
-        pause = f"none: {plan.pause_s.reason}"
+        pause = text("none: {reasons}", reasons=plan.pause_s.reason)
     else:
-        pause = (
-            f"about {duration(plan.pause_s)}: one copy of the state in memory; it is written while the training goes on"
+        pause = text(
+            "about {pause}: one copy of the state in memory; it is written while the training goes on",
+            pause=duration(plan.pause_s),
         )
-    step = "" if plan.step is None else f", now at {step_words(StepNumber(None, plan.step))}"
+    ranks = text("{ranks} of {world_size}", ranks=compact_ranks(plan.ranks), world_size=plan.world_size)
+    if plan.step is not None:
+        ranks += text(", now at {step}", step=step_words(StepNumber(None, plan.step)))
     facts = [
-        ("path", plan.directory),
-        ("size", f"{size(plan.bytes)} ({plan.kind})"),
-        ("free there", free),
-        ("pause of the training", pause),
-        ("ranks", f"{compact_ranks(plan.ranks)} of {plan.world_size}{step}"),
+        (text("path"), plan.directory),
+        (text("size"), f"{size(plan.bytes)} ({plan.kind})"),
+        (text("free there"), free),
+        (text("pause of the training"), pause),
+        (text("ranks"), ranks),
     ]
     return {
         "directory": clean(plan.directory),
@@ -195,48 +207,67 @@ def plan_words(plan: CheckpointPlan) -> dict[str, Any]:
 
 def _will_happen(plan: CheckpointPlan) -> Iterator[str]:
     if plan.still:
-        yield f"{compact_ranks(plan.still)} made no step for a while: the job is saved as it stands now."
+        yield text(
+            "{ranks} made no step for a while: the job is saved as it stands now.", ranks=compact_ranks(plan.still)
+        )
     elif len(plan.ranks) > 1:
-        yield "All ranks are saved at the boundary after one and the same step."
+        yield text("All ranks are saved at the boundary after one and the same step.")
     else:
-        yield "It is taken at the next boundary between two steps."
+        yield text("It is taken at the next boundary between two steps.")
     if plan.missing:
-        yield f"{compact_ranks(plan.missing)} cannot be asked: their random generators and loader positions will not be in it."
+        yield text(
+            "{ranks} cannot be asked: their random generators and loader positions will not be in it.",
+            ranks=compact_ranks(plan.missing),
+        )
     if plan.there == "checkpoint":
-        yield "The checkpoint that is there is replaced once the new one is complete."
+        yield text("The checkpoint that is there is replaced once the new one is complete.")
     elif plan.there == "empty directory":
-        yield "The empty directory that is there becomes the checkpoint."
+        yield text("The empty directory that is there becomes the checkpoint.")
     if plan.note:
         yield plan.note
-    yield "Nothing else changes. Where anything fails, nothing is left of the attempt."
+    yield text("Nothing else changes. Where anything fails, nothing is left of the attempt.")
 
 
 def _against(plan: CheckpointPlan) -> Iterator[str]:
     if isinstance(plan.free_bytes, NotAvailable):
-        yield f"{plan.free_bytes.reason}; make the directory above it, or choose another path"
+        yield text("{reason}; make the directory above it, or choose another path", reason=plan.free_bytes.reason)
     elif plan.free_bytes < plan.needed_bytes:
-        yield f"not enough space: {size(plan.needed_bytes)} needed, {size(plan.free_bytes)} free; make room, or choose another path"
+        yield text(
+            "not enough space: {needed} needed, {free} free; make room, or choose another path",
+            needed=size(plan.needed_bytes),
+            free=size(plan.free_bytes),
+        )
     if plan.there == "something else":
-        yield "what is there is no checkpoint of ours and will not be replaced; choose another path"
+        yield text("what is there is no checkpoint of ours and will not be replaced; choose another path")
 
 
 def saved_words(made: Checkpoint) -> dict[str, Any]:
     pauses = [r.pause_s for r in made.ranks if not isinstance(r.pause_s, NotAvailable)]
     pause = (
-        f"the training stood still for {duration(max(pauses))} at most"
+        text("the training stood still for {pause} at most", pause=duration(max(pauses)))
         if pauses
-        else "none: the job stood still anyway"
+        else text("none: the job stood still anyway")
     )
     steps = sorted({step for r in made.ranks if not isinstance(r.steps, NotAvailable) for step in r.steps})
-    at = f"after step {', '.join(f'{step:,}' for step in steps)}" if steps else made.taken
-    exact = "a run resumed from it is bit-identical to this one" if made.exact else "; ".join(made.inexact)
+    at = text("after step {steps}", steps=", ".join(f"{step:,}" for step in steps)) if steps else made.taken
+    if made.exact:
+        exact = text("yes: a run resumed from it is bit-identical to this one")
+    else:
+        exact = text("no: {why}", why=text("; ").join(made.inexact))
+    written = counted(
+        "{size} in {n:,} file, written in {duration}",
+        "{size} in {n:,} files, written in {duration}",
+        len(made.files),
+        size=size(made.bytes),
+        duration=duration(made.duration_s),
+    )
     facts = [
-        ("path", made.directory),
-        ("size", f"{size(made.bytes)} in {plural(len(made.files), 'file')}, written in {duration(made.duration_s)}"),
-        ("taken", f"{at}, {compact_ranks([r.rank for r in made.ranks])}"),
-        ("in it", ", ".join(made.contents)),
-        ("exact", f"{'yes' if made.exact else 'no'}: {exact}"),
-        ("pause", pause),
+        (text("path"), made.directory),
+        (text("size"), written),
+        (text("taken"), at + text(", ") + compact_ranks([r.rank for r in made.ranks])),
+        (text("in it"), pgettext("list", ", ").join(map(part_words, made.contents))),
+        (text("exact"), exact),
+        (text("pause"), pause),
     ]
     return {
         "directory": clean(made.directory),
@@ -250,14 +281,13 @@ def saved_words(made: Checkpoint) -> dict[str, Any]:
 def verified_words(found: Verified) -> dict[str, Any]:
     good = sum(f.state == "good" for f in found.files)
     bad = [
-        f"{f.name}: {f.state}{f' ({f.note})' if f.note else ''}"
+        f"{f.name}{text(': ')}{state_words(f)}{f' ({f.note})' if f.note else ''}"
         for f in found.files
         if f.state not in ("good", "extra")
     ]
-    read = f"{size(found.bytes_read)} read again in {duration(found.taken_s)}"
-    words = (
-        f"verified: {plural(good, 'file')} as written, {read}"
-        if found.good
-        else f"damaged: {plural(len(bad), 'file')}, {read}"
-    )
+    read = text("{size} read again in {duration}", size=size(found.bytes_read), duration=duration(found.taken_s))
+    said, n = later_counted("verified: {n:,} file as written, {read}", "verified: {n:,} files as written, {read}"), good
+    if not found.good:
+        said, n = later_counted("damaged: {n:,} file, {read}", "damaged: {n:,} files, {read}"), len(bad)
+    words = counted(*said, n, read=read)
     return {"good": found.good, "words": words, "files": [clean(line) for line in bad], "cards": cards(found.verdict)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..words.series import series_words
 from .view import Content, Host, View
 from .wire import pack
 
@@ -138,7 +139,7 @@ class CurvesView(View):
             )
             for series in feed.series
         }
-        labels = {s.name: {"label": s.label, "unit": s.unit, "group": s.group} for s in feed.series}
+        labels = {s.name: {"label": series_words(s.label), "unit": s.unit, "group": s.group} for s in feed.series}
         events = feed.events
         sent.events = len(events)
         content = {"kind": "whole", "events": [_event(e) for e in events[-MOST_EVENTS:]], "labels": labels}

@@ -9,15 +9,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..frames.whose import at_place, line_of, short_path, short_place
+from ..language import pgettext, text
 from ..model import Collectives, Diagnosis, NotAvailable, RankState, RayWorker, Stacks, Subject
 from ..render.clean import clean
-from ..render.collective_rows import RankRow, families_of, family_of, row_of
+from ..render.collective_rows import RankRow, families_of, family_of, family_words, row_of
 from ..render.common import clock
 from ..render.frames import runs
 from ..render.grouping import StackGroup, group_by, group_stacks
 from ..render.views.diagnosis import state_words
 from ..words.durations import duration
 from ..words.ranks import compact_ranks
+from ..words.waits import awaited
+from ..words.waits import state_words as thread_state
 from .cards import cards, leads, silences
 from .view import Content, Host, View
 
@@ -40,12 +43,12 @@ class DiagnosisView(View):
         self._doing: set[str] = set()
         self._shown: dict[str, dict[str, Any]] = {}
         self._does: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
-            "diagnose": ("diagnosing the job", self._diagnose),
-            "stacks": ("reading the stacks", self._stacks),
-            "collectives": ("reading the collectives", self._collectives),
+            "diagnose": (text("diagnosing the job"), self._diagnose),
+            "stacks": (text("reading the stacks"), self._stacks),
+            "collectives": (text("reading the collectives"), self._collectives),
         }
         if callable(getattr(host.job, "workers", None)):
-            self._does["workers"] = ("asking Ray for its workers", self._workers)
+            self._does["workers"] = (text("asking Ray for its workers"), self._workers)
 
     def opened(self) -> None:
         if "diagnosis" not in self._shown:
@@ -155,14 +158,15 @@ def _state_row(rank: RankState, odd: float) -> dict[str, Any]:
 
 
 def _ray_row(order: int, worker: RayWorker) -> dict[str, Any]:
-    since = worker.since_s
+    since, names = worker.since_s, pgettext("list", ", ").join(worker.waits_for)
+    waits = text("; waits for {names}", names=names) if names else ""
     return {
         "rank": order if worker.rank is None else worker.rank,
         "who": clean(worker.who),
         "pid": worker.pid or None,
         "state": str(worker.state),
         "odd": order,
-        "doing": clean(worker.words + (f"; waits for {', '.join(worker.waits_for)}" if worker.waits_for else "")),
+        "doing": clean(worker.words + waits),
         "where": "" if isinstance(worker.where, NotAvailable) else clean(worker.where),
         "link": None if isinstance(worker.where, NotAvailable) else leads(at_place(worker.where)),
         "step": None if isinstance(worker.executed, NotAvailable) else worker.executed,
@@ -191,19 +195,21 @@ def stacks_message(stacks: Stacks) -> dict[str, Any]:
 
 def _section(group: StackGroup) -> str:
     if group.training and group.role == "rank":
-        return "Training threads"
+        return text("Training threads")
     if group.idle:
-        return "Idle helpers"
-    return "DataLoader workers and other child processes" if group.role != "rank" else "Other threads"
+        return text("Idle helpers")
+    if group.role != "rank":
+        return text("DataLoader workers and other child processes")
+    return text("Other threads")
 
 
 def _stack_group(group: StackGroup) -> dict[str, Any]:
-    state = group.state.reason if isinstance(group.state, NotAvailable) else group.state
+    state = group.state.reason if isinstance(group.state, NotAvailable) else thread_state(group.state)
     words = [
         state,
-        str(group.waiting_for or ""),
-        *(p.english for p in group.phases),
-        "holds the GIL" if group.holds_gil else "",
+        awaited(group.waiting_for) if group.waiting_for else "",
+        *(p.words for p in group.phases),
+        text("holds the GIL") if group.holds_gil else "",
     ]
     return {
         "ranks": compact_ranks(group.ranks),
@@ -212,9 +218,9 @@ def _stack_group(group: StackGroup) -> dict[str, Any]:
         "name": clean(group.name),
         "role": group.role,
         "source": group.source,
-        "where": clean(short_place(group.where)) if group.where else "no Python frame",
+        "where": clean(short_place(group.where)) if group.where else text("no Python frame"),
         "link": leads(group.where),
-        "state": clean(", ".join(filter(None, words))),
+        "state": clean(text(", ").join(filter(None, words))),
         "note": clean(group.note),
         "runs": [
             {
@@ -253,11 +259,11 @@ def collectives_message(found: Collectives) -> dict[str, Any]:
         "kind": "collectives",
         "at": clock(time.time()),
         "took": duration(found.taken_s),
-        "families": [clean(family) for family in shown],
+        "families": [clean(family_words(family)) for family in shown],
         "more_families": len(families) - len(shown),
         "cards": cards(found.verdict),
         "silent": silences(found.silent),
-        "missing": f"{compact_ranks(found.missing)}: no record, and nothing that could be asked"
+        "missing": compact_ranks(found.missing) + text(": no record, and nothing that could be asked")
         if found.missing
         else "",
         "notes": [clean(note) for note in dict.fromkeys(rank.note for rank in ranks if rank.note)],
@@ -284,6 +290,10 @@ def _matrix_row(
     row = same[0]
     call = row.pending
     pending_in = None if call is None else family_of(row.rank, call.group)
+    waits_in = ""
+    if call is not None and pending_in is not None:
+        name, family = f"{call.op} #{call.sequence}", family_words(pending_in)
+        waits_in = text("{call} of {family}", call=name, family=family)
     waits = [
         r.rank.waiting_s
         for r in same
@@ -294,7 +304,7 @@ def _matrix_row(
         "count": len(same),
         "blamed": _is_blamed(same, blamed),
         "cells": [_cell(row, family, ahead[family], waits=family == pending_in) for family in families],
-        "waits_in": "" if call is None else clean(f"{call.op} #{call.sequence} of {pending_in}"),
+        "waits_in": clean(waits_in),
         "for_s": max(waits, default=None) if call is not None else None,
         "at": clean(row.place or ""),
     }

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ..language import counted, later, text
 from ..model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGrads
 from ..render.clean import clean
-from ..render.units import plural
 from ..step_numbers import read_after, step_words
 from ..words.durations import duration
 from ..words.ranks import compact_ranks
@@ -55,7 +55,7 @@ class GradientsView(LookingView):
     """Reads gradients while its tab is visible and the job steps, as often as is cheap; watches for the first NaN where that is armed."""
 
     name: ClassVar[str] = "gradients"
-    looks_for: ClassVar[str] = "reading the gradients"
+    looks_for: ClassVar[str] = later("reading the gradients")
     look_s: ClassVar[float] = LOOK_S * 2
 
     def __init__(self, host: Host) -> None:
@@ -140,12 +140,19 @@ class GradientsView(LookingView):
         steps = [number.since_attach if number.own is None else number.own for number in numbers]
         who = compact_ranks([r.rank for r in ranks])
         notes = [
-            f"{compact_ranks([r.rank for r in grads.ranks if r.note == note])}: {clean(note)}"
+            compact_ranks([r.rank for r in grads.ranks if r.note == note]) + text(": ") + clean(note)
             for note in _notes(grads.ranks)
         ]
         if len(ranks) > 1 and grads.same_step is False:
-            notes.insert(0, "the ranks were read after different steps: the figures are the greatest that were read")
-        share = cost_s / self._every_s
+            notes.insert(
+                0, text("the ranks were read after different steps: the figures are the greatest that were read")
+            )
+        cost = text(
+            "each look takes {cost} of a step, one every {pause}: {share} of the training's time",
+            cost=duration(cost_s),
+            pause=duration(self._every_s),
+            share=f"{cost_s / self._every_s:.2%}",
+        )
         return {
             "kind": "look",
             "step": max((step for step in steps if step is not None), default=None),
@@ -153,9 +160,7 @@ class GradientsView(LookingView):
             "safe_point": all(r.safe_point for r in ranks),
             "who": who,
             "detail": self._detail,
-            "cost": f"each look takes {duration(cost_s)} of a step, one every {duration(self._every_s)}: {share:.2%} of the training's time"
-            if cost_s
-            else "",
+            "cost": cost if cost_s else "",
             "total_norm": _plain(_total(ranks)),
             "notes": notes,
             "silent": silences(grads.silent),
@@ -167,7 +172,8 @@ class GradientsView(LookingView):
 
     def _arm(self) -> None:
         self._armed_until = time.monotonic() + WATCH_FOR_S
-        self._tell_watch("armed", f"armed: every module is watched, for {duration(WATCH_FOR_S)} at most", steps=0)
+        words = text("armed: every module is watched, for {duration} at most", duration=duration(WATCH_FOR_S))
+        self._tell_watch("armed", words, steps=0)
         if not self._watching:
             self._watching = True
             self._watch_on()
@@ -177,10 +183,10 @@ class GradientsView(LookingView):
         if not self._watching:
             self._tell_watch("off", "")
         else:
-            self._tell_watch("leaving", "disarming: the turn that is under way ends by itself")
+            self._tell_watch("leaving", text("disarming: the turn that is under way ends by itself"))
 
     def _watch_on(self) -> None:
-        self.host.work("watching for the first NaN", self._watch_turn, deadline_s=WATCH_S * 4)
+        self.host.work(text("watching for the first NaN"), self._watch_turn, deadline_s=WATCH_S * 4)
 
     def _watch_turn(self) -> None:
         """One turn, and the next one unless it fired; where it fails, the watch is over, which is said."""
@@ -214,12 +220,16 @@ class GradientsView(LookingView):
         if time.monotonic() >= self._armed_until:
             asked = self._armed_until == 0.0
             self.host.job.grads(first_nan=-1, timeout=LOOK_S)
-            self._tell_watch(
-                "off", "" if asked else f"nothing was found in {plural(steps, 'step')}; arm again to go on", steps=steps
+            words = counted(
+                "nothing was found in {n:,} step; arm again to go on",
+                "nothing was found in {n:,} steps; arm again to go on",
+                steps,
             )
+            self._tell_watch("off", "" if asked else words, steps=steps)
             return True
         notes = dict.fromkeys(first.note for _, first in firsts if first.note)
-        words = f"armed: {plural(steps, 'step')} watched, all finite" + (f" ({'; '.join(notes)})" if notes else "")
+        words = counted("armed: {n:,} step watched, all finite", "armed: {n:,} steps watched, all finite", steps)
+        words += f" ({text('; ').join(notes)})" if notes else ""
         self._tell_watch("armed", clean(words), steps=steps)
         return False
 
@@ -236,15 +246,16 @@ def _when(ranks: Sequence[RankGrads]) -> str:
     """When they were read: all after some step, or as the first one says."""
     numbers = [number for rank in ranks if rank.safe_point and (number := rank.number) is not None]
     if numbers and len(numbers) == len(ranks):
-        return clean(f"after {step_words(*numbers)}")
+        return clean(text("after {step_words}", step_words=step_words(*numbers)))
     return clean(read_after(ranks[0])) if ranks else ""
 
 
 def _fired(hits: Sequence[tuple[int, FirstNonFinite]]) -> str:
     _, first = hits[0]
     same = [rank for rank, other in hits if other.module == first.module]
-    step = "" if first.number is None else f" in {step_words(first.number)}"
-    return clean(f"{first.module} ({first.kind}){step}, on {compact_ranks(same)}")
+    step = "" if first.number is None else text(" in {step}", step=step_words(first.number))
+    who = compact_ranks(same)
+    return clean(text("{module} ({kind}){step}, on {who}", module=first.module, kind=first.kind, step=step, who=who))
 
 
 # --- figures -----------------------------------------------------------------------------------------------------------

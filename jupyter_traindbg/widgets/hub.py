@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import commands
 from ..errors import TraindbgError
+from ..language import text
 from .view import Content, View
 from .wire import LIMIT_HZ, envelope
 
@@ -259,7 +260,8 @@ class _Worker:
             threading.Thread(target=_attempt, args=(task,), name=f"traindbg-{self._name}-work", daemon=True).start()
             if not task.over.wait(task.deadline_s):
                 task.failed(
-                    f"no answer in {task.deadline_s:.0f} s", "it may still come about; look again before you repeat it"
+                    text("no answer in {deadline_s:.0f} s", deadline_s=task.deadline_s),
+                    text("it may still come about; look again before you repeat it"),
                 )
 
 
@@ -269,7 +271,8 @@ def _attempt(task: _Task) -> None:
             _tell_refusal(task)
     except Exception as error:  # the person who pressed the button must see it, and the log has the rest
         log.exception("%s failed", task.what)
-        task.failed(f"an error of ours: {type(error).__name__}: {error}", "please report it, with the kernel's log")
+        words = text("an error of ours: {name}: {error}", name=type(error).__name__, error=error)
+        task.failed(words, text("please report it, with the kernel's log"))
     finally:
         task.over.set()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ..errors import ActionRefused, TraindbgError, UsageError
-from ..language import text
+from ..language import later, text
 from ..model import Changed, GroupChange, LearningRates, Maybe, NotAvailable, OptimizerLr, RankChange, RankLr
 from ..render.clean import clean
 from ..render.common import clock
@@ -95,7 +95,7 @@ class LearningRateView(LookingView):
     """Shows what is set and used while visible; previews a change, and makes it when that very preview is confirmed."""
 
     name: ClassVar[str] = "learning_rate"
-    looks_for: ClassVar[str] = "reading the learning rates"
+    looks_for: ClassVar[str] = later("reading the learning rates")
     look_s: ClassVar[float] = ASK_S + 2
 
     def __init__(self, host: Host) -> None:
@@ -121,7 +121,9 @@ class LearningRateView(LookingView):
             except UsageError as e:
                 self.host.send({"kind": "invalid", **refusal(e)}, to=to)
             else:
-                self.host.work("working out what would happen", lambda: self._preview(wish, to), deadline_s=ASK_S + 2)
+                self.host.work(
+                    text("working out what would happen"), lambda: self._preview(wish, to), deadline_s=ASK_S + 2
+                )
         elif do == "apply":
             self._apply(content.get("preview"), to)
 
@@ -157,18 +159,23 @@ class LearningRateView(LookingView):
         found = self._previews.pop(asked, None) if isinstance(asked, int) else None
         if found is None:
             self.host.send(
-                {"kind": "invalid", "text": "this was done, or was asked for too long ago", "next_step": "ask again"},
+                {
+                    "kind": "invalid",
+                    "text": text("this was done, or was asked for too long ago"),
+                    "next_step": text("ask again"),
+                },
                 to=to,
             )
         elif self._busy:
             self._previews[int(str(asked))] = found
             self.host.send(
-                {"kind": "invalid", "text": "another change is under way", "next_step": "wait for it"}, to=to
+                {"kind": "invalid", "text": text("another change is under way"), "next_step": text("wait for it")},
+                to=to,
             )
         else:
             self._busy = True
             self.host.send({"kind": "applying"})
-            self.host.work("changing the learning rate", lambda: self._change(found.wish), deadline_s=APPLY_S * 2)
+            self.host.work(text("changing the learning rate"), lambda: self._change(found.wish), deadline_s=APPLY_S * 2)
 
     def _change(self, wish: Wish) -> None:
         try:
@@ -209,7 +216,7 @@ class _Row:
 
     @property
     def whose(self) -> str:
-        return f"{self.optimizer.optimizer}, group {self.group}"
+        return text("{name}, group {group}", name=self.optimizer.optimizer, group=self.group)
 
 
 def preview(wish: Wish, rates: LearningRates) -> dict[str, Any]:
@@ -268,63 +275,71 @@ def _after(wish: Wish, scheduled: Maybe[float], now: Maybe[float]) -> float | No
 
 def _title(wish: Wish, rows: Sequence[_Row], rank: RankLr) -> str:
     whole = len(rows) == sum(len(o.groups) for o in rank.optimizers) > 1
-    whose = (
-        "all param groups"
-        if whole
-        else rows[0].whose
-        if len(rows) == 1
-        else f"{len(rows)} param groups of {rows[0].optimizer.optimizer}"
-    )
+    n, optimizer = len(rows), rows[0].optimizer.optimizer
+    whose = rows[0].whose if n == 1 else text("{n} param groups of {optimizer}", n=n, optimizer=optimizer)
+    if whole:
+        whose = text("all param groups")
     if wish.mode == "hold":
-        return f"Pin the learning rate of {whose} at {'its present value' if wish.value is None else number(wish.value, 6)}"
+        if wish.value is None:
+            return text("Pin the learning rate of {whose} at its present value", whose=whose)
+        return text("Pin the learning rate of {whose} at {value}", whose=whose, value=number(wish.value, 6))
     if wish.mode == "scale":
-        return f"Multiply the scheduled learning rate of {whose} by {wish.value:g}"
+        return text("Multiply the scheduled learning rate of {whose} by {value:g}", whose=whose, value=wish.value)
     if wish.mode == "release":
-        return f"Give the learning rate of {whose} back to the training's own schedule"
-    return "Take the last change of the learning rate back"
+        return text("Give the learning rate of {whose} back to the training's own schedule", whose=whose)
+    return text("Take the last change of the learning rate back")
 
 
 def _consequences(wish: Wish, rows: Sequence[_Row], rates: LearningRates) -> Iterator[str]:
     ranks = [rank.rank for rank in rates.ranks]
     if len(ranks) > 1 or rates.silent:
-        yield (
-            f"It takes effect from one and the same optimizer step on, on all {len(ranks) + len(rates.silent)} ranks, or on none of them."
+        yield text(
+            "It takes effect from one and the same optimizer step on, on all {n} ranks, or on none of them.",
+            n=len(ranks) + len(rates.silent),
         )
     else:
-        yield "It takes effect from the next optimizer step on."
+        yield text("It takes effect from the next optimizer step on.")
     if rates.silent:
         silent = compact_ranks([s.rank for s in rates.silent if s.rank is not None])
-        yield f"{silent} did not answer just now: it will be refused while that is so."
+        yield text("{silent} did not answer just now: it will be refused while that is so.", silent=silent)
     scheduler = rows[0].optimizer.scheduler
-    named = "The training's schedule" if isinstance(scheduler, NotAvailable) else f"The schedule ({scheduler})"
+    named = text("The schedule ({scheduler})", scheduler=scheduler)
+    if isinstance(scheduler, NotAvailable):
+        named = text("The training's schedule")
     if wish.mode == "hold":
-        yield f"{named} goes on underneath and does not see it; Release gives the learning rate back to it."
+        yield text(
+            "{schedule} goes on underneath and does not see it; Release gives the learning rate back to it.",
+            schedule=named,
+        )
     elif wish.mode == "scale":
-        yield f"{named} goes on, and every value of it is multiplied, until it is released."
+        yield text("{schedule} goes on, and every value of it is multiplied, until it is released.", schedule=named)
     elif wish.mode == "undo":
-        yield "What held before that change holds again; once more, the one before."
+        yield text("What held before that change holds again; once more, the one before.")
     if wish.mode in ("hold", "scale"):
-        yield "It stays in force, also when this notebook is closed, until it is released, undone or the job is detached."
+        yield text(
+            "It stays in force, also when this notebook is closed, until it is released, undone or the job is detached."
+        )
 
 
 def _jump(row: _Row) -> str:
     """Why the agent would refuse this step as a likely slip; empty where it would not."""
     now = row.now
     if isinstance(now, NotAvailable) or row.after is None:
-        return f"the learning rate of {row.whose} lies on a GPU and was not read: a slip could not be told"
+        return text(
+            "the learning rate of {whose} lies on a GPU and was not read: a slip could not be told", whose=row.whose
+        )
     if now == row.after:
         return ""
     if row.after == 0:
-        return f"with a learning rate of 0, {row.whose} would learn nothing any more"
+        return text("with a learning rate of 0, {whose} would learn nothing any more", whose=row.whose)
     if now == 0:
-        return f"the learning rate of {row.whose} is 0 now, so a slip cannot be told from a wish"
+        return text("the learning rate of {whose} is 0 now, so a slip cannot be told from a wish", whose=row.whose)
     ratio = max(row.after / now, now / row.after)
-    way = "larger" if row.after > now else "smaller"
-    return (
-        f"this is {ratio:,.0f} times {way} than the learning rate of {row.whose} now"
-        if ratio > JUMP * (1 + 1e-6)
-        else ""
-    )
+    if ratio <= JUMP * (1 + 1e-6):
+        return ""
+    larger = later("this is {ratio:,.0f} times larger than the learning rate of {whose} now")
+    smaller = later("this is {ratio:,.0f} times smaller than the learning rate of {whose} now")
+    return text(larger if row.after > now else smaller, ratio=ratio, whose=row.whose)
 
 
 def _ratio(row: _Row) -> str:
@@ -361,7 +376,8 @@ def _differ(ways: Sequence[Sequence[RankLr]]) -> str:
     if not others:
         return ""
     shown = compact_ranks([rank.rank for rank in ways[0]])
-    return f"{compact_ranks(others)} have other optimizers, or other changes in force; shown is {shown}"
+    who = compact_ranks(others)
+    return text("{who} have other optimizers, or other changes in force; shown is {shown}", who=who, shown=shown)
 
 
 def _shape(rank: RankLr) -> object:
@@ -371,7 +387,8 @@ def _shape(rank: RankLr) -> object:
 
 def _optimizer(index: int, optimizer: OptimizerLr, rank: RankLr) -> dict[str, Any]:
     scheduler = optimizer.scheduler
-    at = "" if isinstance(optimizer.scheduler_step, NotAvailable) else f", its step {optimizer.scheduler_step:,}"
+    step = optimizer.scheduler_step
+    at = "" if isinstance(step, NotAvailable) else text(", its step {step:,}", step=step)
     actions = {a.group: a.action for a in rank.in_force if a.setting == "lr" and a.optimizer == index}
     return {
         "index": index,
@@ -404,7 +421,7 @@ def _entry(entry: Any) -> dict[str, Any]:
 
 def _before_after(groups: Sequence[GroupChange]) -> str:
     pairs = dict.fromkeys(f"{_figure(g.before)} → {_figure(g.after)}" for g in groups if g.setting == "lr")
-    return "; ".join(list(pairs)[:4]) + ("; …" if len(pairs) > 4 else "")
+    return text("; ").join([*list(pairs)[:4], *(["…"] if len(pairs) > 4 else [])])
 
 
 def outcome_of(changed: Changed) -> dict[str, Any]:

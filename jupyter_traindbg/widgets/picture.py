@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..pictures.canvas import lock
+from ..language import language, later, text
+from ..pictures.canvas import legible, lock
 from ..pictures.inks import BAD, SERIES
 from ..step_numbers import step_title
+from ..words.series import series_words
 
 if TYPE_CHECKING:
     from ..live import Curve, Feed, Series
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["GROUPS", "png"]
 
 GROUPS = {
-    "loss": "loss",
-    "lr": "learning rate",
-    "grad_norm": "gradient norm",
-    "time": "step time [ms]",
-    "memory": "memory [GiB]",
-    "gpu": "GPU utilisation [%]",
+    "loss": later("loss"),
+    "lr": later("learning rate"),
+    "grad_norm": later("gradient norm"),
+    "time": later("step time [ms]"),
+    "memory": later("memory [GiB]"),
+    "gpu": later("GPU utilisation [%]"),
 }
 SCALES = {"s": 1e3, "B": 2.0**-30}
 WIDTH_IN, ROW_IN, DPI = 10.0, 2.1, 80
@@ -39,6 +41,7 @@ def png(feed: Feed, title: str) -> bytes:
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
     from PIL import Image
 
     groups: dict[str, list[Series]] = {}
@@ -47,14 +50,20 @@ def png(feed: Feed, title: str) -> bytes:
     names = [name for name in GROUPS if name in groups]
     across = min(3, max(1, len(names)))
     down = max(1, -(-len(names) // across))
-    with lock:
+    reader = language()
+    with lock, legible() as fonts:
         figure = Figure(figsize=(WIDTH_IN, 0.7 + ROW_IN * down), dpi=DPI, facecolor="white", layout="constrained")
-        words = f"{title}: {feed.state.words}"
-        when = f"as of {time.strftime('%Y-%m-%d %H:%M:%S')}, {step_title(feed.number)}"
+        # what the feed has said already was said in the reader's language
+        state = feed.state.words if language() == reader else feed.state.code
+        words = text("{title}: {state}", title=title, state=state)
+        time_words = time.strftime("%Y-%m-%d %H:%M:%S")
+        when = text("as of {time}, {step}", time=time_words, step=step_title(feed.number))
         figure.suptitle(f"{words[:110]}\n{when}", fontsize=10, parse_math=False, color="black")
         for place, name in enumerate(names, 1):
             axes = figure.add_subplot(down, across, place)
             _draw(axes, feed, name, groups[name])
+        for one in figure.findobj(Text) if fonts else ():
+            one.set_fontfamily(fonts)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
@@ -66,7 +75,7 @@ def png(feed: Feed, title: str) -> bytes:
 def _draw(axes: Any, feed: Feed, group: str, series: list[Series]) -> None:
     ahead = feed.ahead or 0
     axes.set_facecolor("white")
-    axes.set_title(GROUPS[group], fontsize=9, color="black")
+    axes.set_title(text(GROUPS[group]), fontsize=9, color="black")
     axes.tick_params(labelsize=7, colors="black")
     axes.grid(True, color="#dddddd", linewidth=0.5)
     parts = [s for s in series if s.name != "step_s"]
@@ -104,7 +113,7 @@ def _stack(axes: Any, curves: list[Curve], parts: list[Series]) -> None:
         axes.stackplot(
             curves[0].x[:least],
             values,
-            labels=[part.label for part in parts],
+            labels=[series_words(part.label) for part in parts],
             colors=SERIES[: len(parts)],
             linewidth=0,
         )
@@ -116,13 +125,19 @@ def _lines(axes: Any, curve: Curve, series: Series, number: int) -> None:
     if curve.band is not None:
         low, mid, high = (part * scale for part in curve.band)
         axes.fill_between(curve.x, low, high, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(curve.x, mid, color=colour, linewidth=1, label=series.label)
+        axes.plot(curve.x, mid, color=colour, linewidth=1, label=series_words(series.label))
     for place, (rank, line) in enumerate(curve.lines.items()):
-        label = series.label.removeprefix("learning rate, ") if place == 0 else None
+        label = _short(series.label) if place == 0 else None
         shade = colour if len(curve.lines) == 1 or number else SERIES[rank % len(SERIES)]
         axes.plot(curve.x, line * scale, color=shade, linewidth=1, label=label)
     for bad in curve.nonfinite.values():
         axes.plot(bad, np.zeros(len(bad)), "x", color=BAD, transform=axes.get_xaxis_transform(), clip_on=False)
+
+
+def _short(label: str) -> str:
+    """The two learning rates are in a chart that says what they are."""
+    rates = {"learning rate, scheduled": later("scheduled"), "learning rate, effective": later("effective")}
+    return text(rates[label]) if label in rates else series_words(label)
 
 
 def middle(curve: Curve) -> Any:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from ..language import text
+
 if TYPE_CHECKING:
     from ..live import Feed
 
@@ -76,7 +78,7 @@ class LookingView(View):
     """A view that reads something of the job while its tab is visible and the job steps."""
 
     looks_for: ClassVar[str]
-    """What it does then, in words."""
+    """What it does then: a message."""
     look_s: ClassVar[float]
     """How long that may take."""
 
@@ -108,7 +110,7 @@ class LookingView(View):
     def _look(self) -> None:
         if not self._looking:  # else one is on its way
             self._looking = True
-            self.host.work(self.looks_for, self._look_now, deadline_s=self.look_s)
+            self.host.work(text(self.looks_for), self._look_now, deadline_s=self.look_s)
 
     def _look_now(self) -> None:
         began = time.monotonic()

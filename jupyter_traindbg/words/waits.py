@@ -4,10 +4,20 @@
 
 from __future__ import annotations
 
-from ..language import pgettext, text
+from ..language import later, named, pgettext, text
 from ..model import Maybe, NotAvailable, ThreadState, Wait
 
-__all__ = ["at_moment", "awaited"]
+__all__ = ["at_moment", "awaited", "state_words"]
+
+STATES: dict[str, str] = {
+    "running": later("running"),
+    "waiting": later("waiting"),
+    "in uninterruptible sleep": later("in uninterruptible sleep"),
+    "stopped by a signal": later("stopped by a signal"),
+    "stopped by a debugger": later("stopped by a debugger"),
+    "ended": later("ended"),
+    "idle": later("idle"),
+}
 
 
 def awaited(wait: Wait) -> str:
@@ -21,7 +31,12 @@ def at_moment(state: Maybe[ThreadState], wait: Wait | None) -> str:
         return _waiting(wait)
     if isinstance(state, NotAvailable):
         return ""
-    return {"running": text("computing"), "waiting": text("waiting")}.get(state, state)
+    return text("computing") if state == "running" else state_words(state)
+
+
+def state_words(state: ThreadState) -> str:
+    """As the kernel has it."""
+    return named(STATES, state)
 
 
 def _waiting(wait: Wait) -> str:

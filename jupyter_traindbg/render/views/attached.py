@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...language import text
+from ...language import counted, later, pgettext, text
+from ...language import named as said
 from ...model import Attached, Rank
 from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Inline, Line, Span, Table
 from ..common import DASH, measured
 from ..grouping import group_by, named
-from ..units import plural
 
+WAYS = {
+    "injected": later("injected"),
+    "found running": later("found running"),
+    "this process": later("this process"),
+    "kernel": later("kernel"),
+    "outside only": later("outside only"),
+    "not entered": later("not entered"),
+}
 NEXT = ("%watch", "%diagnose", "%plot", "%stacks", "%grads", "%lr", "%memory", "%gpu")
 
 
@@ -22,25 +30,26 @@ def view(result: Attached) -> Iterator[Block]:
     ranks = list(result.ranks)
     names = {r.rank: r.worker for r in ranks if r.worker}
     columns = [
-        Column("workers" if names else "ranks", wrap=True),
+        Column(text("workers") if names else text("ranks"), wrap=True),
         Column("pid", spare=True),
         Column("agent", wrap=True),
         Column("Python"),
         Column("torch"),
     ]
-    columns += [Column("frameworks", wrap=True), Column("note", wrap=True)]
+    columns += [Column(text("frameworks"), wrap=True), Column(text("note"), wrap=True)]
     used = [*[True] * 5, any(r.frameworks for r in ranks), any(_note(r, told) for r in ranks)]
     rows = [[*_row(same, names), _note(same[0], told) or DASH] for same in group_by(ranks, _alike)]
     if rows:
         kept = [i for i, use in enumerate(used) if use]
         yield Table(
-            "Workers" if names else "Ranks",
+            text("Workers") if names else text("Ranks"),
             [columns[i] for i in kept],
             [[row[i] for i in kept] for row in rows],
             30,
-            "groups of ranks",
+            pgettext("more", "groups of ranks"),
         )
-    yield Line(["Next: ", *(part for name in NEXT for part in (Span(name, "code"), ", "))][:-1])
+    separator = pgettext("list", ", ")
+    yield Line([text("Next: "), *(part for name in NEXT for part in (Span(name, "code"), separator))][:-1])
 
 
 def _answer(result: Attached) -> Answer:
@@ -64,7 +73,7 @@ def _answer(result: Attached) -> Answer:
             else text(": no rank was entered")
         )
     else:
-        into = text(": the agent is in {value}{ranks}", value="all " if n > 1 else "", ranks=plural(n, "rank"), n=n)
+        into = counted(": the agent is in {n:,} rank", ": the agent is in all {n:,} ranks", n)
     others = [text("of {world:,} ranks in the job", world=world)] if world > n else []
     return Answer([text("attached to "), target, into], [*others, *about], "good" if len(inside) == n else "plain")
 
@@ -76,13 +85,15 @@ def _alike(rank: Rank) -> tuple[object, ...]:
 def _row(same: Sequence[Rank], names: Mapping[int, str]) -> list[Inline]:
     rank = same[0]
     which = (
-        named(names[r.rank] for r in same) if names else f"{compact_ranks([r.rank for r in same])} of {rank.world_size}"
+        named(names[r.rank] for r in same)
+        if names
+        else text("{ranks} of {world_size}", ranks=compact_ranks([r.rank for r in same]), world_size=rank.world_size)
     )
-    pids = [r.pid for r in same]
+    pids, way = [r.pid for r in same], said(WAYS, rank.way)
     return [
         Span(which, "strong"),
-        rank_list(pids) if len(pids) <= 4 else f"{len(pids)} pids",
-        rank.way if rank.agent else [Span("none", "warn"), f" ({rank.way})"],
+        rank_list(pids) if len(pids) <= 4 else text("{n} pids", n=len(pids)),
+        way if rank.agent else [Span(pgettext("an agent", "none"), "warn"), f" ({way})"],
         measured(rank.python, str),
         measured(rank.torch, str),
         ", ".join(rank.frameworks) or DASH,

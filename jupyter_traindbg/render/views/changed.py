@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from ...language import later, text
+from ...language import counted, later, named, pgettext, text
 from ...model import Changed, GroupChange, NotAvailable, RankChange
 from ...step_numbers import from_step
 from ...words.durations import duration
@@ -15,11 +15,17 @@ from ..common import DASH, measured, notes_of
 from ..findings import tone
 from ..grouping import group_by
 from ..notations import settings
-from ..units import number, plural
+from ..units import number
 
 DIFFERENT = 6
 """So many groups of ranks that differ are shown in full."""
 TONES: dict[str, Tone] = {"verified": "good", "in force": "info", "armed": "warn", "differs": "bad"}
+STATES = {
+    "verified": later("verified"),
+    "in force": later("in force"),
+    "armed": later("armed"),
+    "differs": later("differs"),
+}
 WORST = ("differs", "armed", "in force", "verified")
 SETTINGS = {
     "lr": later("lr"),
@@ -37,12 +43,12 @@ def view(result: Changed) -> Iterator[Block]:
         yield from _ranks(same, alone=len(groups) == 1)
     if len(groups) > DIFFERENT:
         rest = [r.rank for same in groups[DIFFERENT:] for r in same]
-        yield Line(f"... and {len(groups) - DIFFERENT} more that differ: {compact_ranks(rest)}")
+        yield Line(text("... and {n} more that differ: {ranks}", n=len(groups) - DIFFERENT, ranks=compact_ranks(rest)))
     notes = notes_of((r.rank, r.note) for r in result.ranks)
     if notes:
         yield Items(notes)
     if result.undo:
-        yield Line([Span("undo: ", "strong"), result.undo])
+        yield Line([Span(text("undo: "), "strong"), result.undo])
 
 
 # --- the answer ------------------------------------------------------------------------------------------------------
@@ -75,8 +81,7 @@ def _answer(result: Changed, groups: Sequence[Sequence[RankChange]]) -> Answer:
     if not alike and not who:
         words += text("; the ranks differ")
     if result.silent:
-        n = len(result.silent)
-        words += text("; {ranks} gave no answer", ranks=plural(n, "rank"), n=n)
+        words += counted("; {n:,} rank gave no answer", "; {n:,} ranks gave no answer", len(result.silent))
     return Answer(words, about, _tone(result, worst, alike=alike))
 
 
@@ -101,7 +106,7 @@ def _seen(state: str, who: str) -> str:
 def _setting(rows: Sequence[GroupChange], state: str) -> str:
     """Of one setting in all groups that were changed in one way: ``lr is 1e-4 in group 0 (3e-4 before)``."""
     first = rows[0]
-    name = text(SETTINGS.get(first.setting, first.setting))
+    name = named(SETTINGS, first.setting)
     verb = text(VERBS.get(state, later("is")))
     where = "" if first.group is None else text(" in group {group}", group=first.group)
     if len(rows) > 1:
@@ -150,9 +155,10 @@ def _ranks(same: Sequence[RankChange], *, alone: bool) -> Iterator[Block]:
     """Ranks that are alike; `alone` where there are no others, of whom they would have to be told apart."""
     if not alone:
         who, state = compact_ranks([r.rank for r in same]), same[0].state
-        yield Line([Span(who, "strong"), ": ", Span(state, TONES.get(state, "plain")), f" {from_step(same)}"])
+        said = named(STATES, state)
+        yield Line([Span(who, "strong"), text(": "), Span(said, TONES.get(state, "plain")), f" {from_step(same)}"])
         if not same[0].groups:
-            yield Line("nothing was in force there, so nothing has changed")
+            yield Line(text("nothing was in force there, so nothing has changed"))
     if same[0].groups:
         yield _table(same[0].groups)
 
@@ -160,18 +166,19 @@ def _ranks(same: Sequence[RankChange], *, alone: bool) -> Iterator[Block]:
 def _table(groups: Sequence[GroupChange]) -> Table:
     changed = {g.setting for g in groups}
     notation = settings if len(changed) == 1 else None  # a rate and a weight decay are not compared
-    columns = [Column("optimizer"), Column("group"), Column("setting")]
-    columns += [Column(moment, right=True, notation=notation) for moment in ("scheduled", "before", "after")]
-    columns += [Column("action", wrap=True)]
+    columns = [Column(text("optimizer")), Column(text("group")), Column(text("setting"))]
+    moments = (pgettext("a rate", "scheduled"), text("before"), text("after"))
+    columns += [Column(moment, right=True, notation=notation) for moment in moments]
+    columns += [Column(text("action"), wrap=True)]
     notes = any(g.note for g in groups)
-    columns += [Column("note", wrap=True)] if notes else []
+    columns += [Column(text("note"), wrap=True)] if notes else []
     clipping_only = changed == {"clip_norm"}
 
     def row(g: GroupChange) -> list[Inline]:
         cells: list[Inline] = [
             Span(f"{g.optimizer} {g.optimizer_class}", "strong"),
-            "all" if g.group is None else str(g.group),
-            g.setting.replace("_", " "),
+            pgettext("groups", "all") if g.group is None else str(g.group),
+            named(SETTINGS, g.setting),
             DASH if clipping_only else measured(g.scheduled, _short),
             measured(g.before, _short),
             _strong(measured(g.after, _short)),
@@ -179,7 +186,7 @@ def _table(groups: Sequence[GroupChange]) -> Table:
         ]
         return [*cells, g.note or DASH] if notes else cells
 
-    return Table("before → after", columns, [row(g) for g in groups], 20, "values")
+    return Table(text("before → after"), columns, [row(g) for g in groups], 20, pgettext("more", "values"))
 
 
 def _short(value: float) -> str:

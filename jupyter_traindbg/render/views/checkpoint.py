@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...language import text
+from ...language import counted, later, pgettext, text
 from ...model import Checkpoint, CheckpointRank, NotAvailable
 from ...step_numbers import step_words
 from ...words.durations import duration
 from ...words.ranks import compact_ranks
-from ..blocks import Answer, Block, Column, Inline, Items, Pair, Pairs, Span, Table, Tone
+from ..blocks import PLACE, Answer, Block, Column, Inline, Items, Pair, Pairs, Span, Table, Tone, within
 from ..common import DASH, measured, median
 from ..grouping import group_by
 from ..notations import sizes
-from ..units import plural, size
+from ..units import size
 
 ROWS = 12
 
@@ -43,36 +43,49 @@ def _answer(result: Checkpoint) -> Answer:
         words = text("saved, not exact, for {n} reasons", n=n)
     else:
         words = text("saved, not exact")
-    files = text(
-        "{size} in {files}", size=size(result.bytes), files=plural(len(result.files), "file"), count=len(result.files)
-    )
+    files = counted("{size} in {n:,} file", "{size} in {n:,} files", len(result.files), size=size(result.bytes))
     where: Inline = [text("checkpoint in "), Span(result.directory, "code")]
     return Answer(words, [where, files, duration(result.duration_s)], tone)
 
 
 def _pairs(result: Checkpoint) -> Iterator[Pair]:
     yield Pair(text("taken"), [_taken(result)])
-    yield Pair(text("in it"), [", ".join(result.contents) or DASH])
+    yield Pair(text("in it"), [pgettext("list", ", ").join(map(part_words, result.contents)) or DASH])
     told = {line for finding in result.findings for line in finding.evidence}
     if len(untold := [why for why in result.inexact if why not in told]) > 1:
         yield Pair(text("not exact"), untold, "bullets")
     yield Pair(text("pause"), [_pause(result)])
 
 
+_PARTS = (
+    later("model"),
+    later("optimizer"),
+    later("scheduler"),
+    later("random generators"),
+    later("loader positions"),
+)
+
+
+def part_words(part: str) -> str:
+    """What a checkpoint says that it holds."""
+    return text(part) if part in _PARTS else part
+
+
 def _taken(result: Checkpoint) -> Inline:
     if result.taken == "hung":
-        words: list[str | Span] = ["no step came, and it was saved as it stood"]
+        words: list[str | Span] = [text("no step came, and it was saved as it stood")]
     else:
-        words = ["at a boundary between two iterations"]
+        words = [text("at a boundary between two iterations")]
     if result.world_size > 1:
-        n = len(result.ranks)
-        words.append(f", {'all' if n == result.world_size else f'{n} of'} {result.world_size} ranks")
+        n, world = len(result.ranks), result.world_size
+        whole = n == world
+        words.append(text(", all {n} ranks", n=n) if whole else text(", {n} of {world} ranks", n=n, world=world))
     if result.mixed:
-        words.append(Span(", at different steps or unknown ones", "warn"))
+        words.append(Span(text(", at different steps or unknown ones"), "warn"))
     elif result.ranks:
-        words += [", after ", Span(_steps(result.ranks[0]), "strong")]
+        words += within(text(", after {step}", step=PLACE), Span(_steps(result.ranks[0]), "strong"))
     if result.missing_ranks:
-        words.append(Span(f"; {compact_ranks(result.missing_ranks)} had no part in it", "warn"))
+        words.append(Span(text("; {ranks} had no part in it", ranks=compact_ranks(result.missing_ranks)), "warn"))
     return words
 
 
@@ -90,11 +103,16 @@ def _pause(result: Checkpoint) -> Inline:
     middle = median(p for p, _ in pauses)
     if middle is None:
         reasons = {r.pause_s.reason for r in result.ranks if isinstance(r.pause_s, NotAvailable)}
-        return f"none: {', '.join(sorted(reasons))}" if reasons else DASH
+        return text("none: {reasons}", reasons=", ".join(sorted(reasons))) if reasons else DASH
     if len(pauses) == 1:
-        return f"the training stood still for {duration(middle)}"
+        return text("the training stood still for {pause}", pause=duration(middle))
     worst, rank = max(pauses)
-    return f"the training stood still for {duration(middle)} (median; at most {duration(worst)}, rank {rank})"
+    return text(
+        "the training stood still for {pause} (median; at most {worst}, rank {rank})",
+        pause=duration(middle),
+        worst=duration(worst),
+        rank=rank,
+    )
 
 
 def _ranks(ranks: Sequence[CheckpointRank]) -> Table:
@@ -110,12 +128,12 @@ def _ranks(ranks: Sequence[CheckpointRank]) -> Table:
         for same in groups
     ]
     columns = [
-        Column("ranks", wrap=True),
-        Column("step", right=True),
-        Column("generators, loaders", wrap=True),
-        Column("written", right=True, notation=sizes),
+        Column(text("ranks"), wrap=True),
+        Column(text("step"), right=True),
+        Column(text("generators, loaders"), wrap=True),
+        Column(text("written"), right=True, notation=sizes),
     ]
-    return Table("Ranks", columns, rows, ROWS, "groups of ranks")
+    return Table(text("Ranks"), columns, rows, ROWS, pgettext("more", "groups of ranks"))
 
 
 def _files(result: Checkpoint) -> Table:
@@ -124,13 +142,14 @@ def _files(result: Checkpoint) -> Table:
         [Span(f.name, "strong"), measured(f.rank, str), measured(f.bytes, size), Span(f.sha256[:12], "muted")]
         for f in ordered
     ]
-    columns = [Column("file", wrap=True), Column("rank", right=True), Column("size", right=True, notation=sizes)]
-    return Table("Files", [*columns, Column("SHA-256", spare=True)], rows, ROWS, "files")
+    columns = [Column(text("file"), wrap=True), Column("rank", right=True)]
+    columns += [Column(text("size"), right=True, notation=sizes), Column("SHA-256", spare=True)]
+    return Table(text("Files"), columns, rows, ROWS, pgettext("more", "files"))
 
 
 def _next(result: Checkpoint) -> Iterator[Inline]:
     for words, code in going_on(result):
-        yield [f"{words}: ", Span(code, "code")]
+        yield [words, text(": "), Span(code, "code")]
 
 
 def going_on(result: Checkpoint) -> Iterator[tuple[str, str]]:

@@ -10,14 +10,23 @@ from ...language import counted, pgettext, text
 from ...model import Collective, Collectives, Group, Maybe, NotAvailable, RankCollectives
 from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
-from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
-from ..collective_rows import DONE, RankRow, families_of, family_of, family_of_group, identity, row_of
+from ..blocks import PLACE, Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone, within
+from ..collective_rows import (
+    DONE,
+    RankRow,
+    families_of,
+    family_of,
+    family_of_group,
+    family_words,
+    identity,
+    row_of,
+)
 from ..common import DASH, measured, notes_of
 from ..findings import tone
 from ..grouping import group_by
 from ..links import placed
 from ..notations import durations
-from ..units import count, plural
+from ..units import count
 
 FAMILIES = 5
 """Columns of groups in the matrix; the others are in the table of groups."""
@@ -36,7 +45,7 @@ def view(result: Collectives) -> Iterator[Block]:
         yield _groups(ranks, families)
         yield from _numbers(ranks)
     if len(rows) > 1 and len({r.key for r in rows}) > 1:
-        yield Fold("the same by rank", [_by_rank(rows)])
+        yield Fold(text("the same by rank"), [_by_rank(rows)])
     yield from _notes(result, ranks)
 
 
@@ -80,11 +89,11 @@ def _waiting(waiting: Sequence[RankRow], rows: Sequence[RankRow]) -> tuple[str, 
         words += pgettext("a wait", " for {since}", since=since)
     if absent:
         out = _named(absent)
-        words += text("; {out} {value} not in it", out=out, value="is" if len(absent) == 1 else "are")
+        words += counted("; {out} is not in it", "; {out} are not in it", len(absent), out=out)
     more = sum(map(len, others))
     if more:
-        calls = plural(len(others), "other call")
-        words += text("; {more:,} in {calls}", more=more, calls=calls, count=len(others))
+        calls = len(others)
+        words += counted("; {more:,} in {n:,} other call", "; {more:,} in {n:,} other calls", calls, more=more)
     return words, "info"
 
 
@@ -129,11 +138,12 @@ def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[int]) 
     folded = group_by(rows, lambda r: r.key)
     folded.sort(key=lambda same: _interest(same, blamed))
     shown = families[:FAMILIES]
-    columns = [Column("ranks"), *(Column(_short(family), right=True) for family in shown)]
-    columns += [Column("waits in", wrap=True), Column("for", right=True, notation=durations), Column("at", wrap=True)]
-    caption = "Last issued / last completed on each group" + (
-        f" ({len(families) - FAMILIES} more below)" if len(families) > FAMILIES else ""
-    )
+    columns = [Column(text("ranks")), *(Column(_short(family), right=True) for family in shown)]
+    columns += [Column(text("waits in"), wrap=True), Column(text("for"), right=True, notation=durations)]
+    columns += [Column(pgettext("a place", "at"), wrap=True)]
+    caption = text("Last issued / last completed on each group")
+    if more := len(families[FAMILIES:]):
+        caption = text("Last issued / last completed on each group ({more} more below)", more=more)
     cells = [
         [
             _who(same, blamed),
@@ -144,11 +154,12 @@ def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[int]) 
         ]
         for same in folded
     ]
-    return Table(caption, columns, cells, SHOWN, "groups of ranks")
+    return Table(caption, columns, cells, SHOWN, pgettext("more", "groups of ranks"))
 
 
 def _short(family: str) -> str:
-    return family if len(family) <= HEADING else f"{family[: HEADING - 1]}…"
+    name = family_words(family)
+    return name if len(name) <= HEADING else f"{name[: HEADING - 1]}…"
 
 
 def _interest(same: Sequence[RankRow], blamed: set[int]) -> tuple[bool, bool, int, int]:
@@ -174,10 +185,16 @@ def _waits(row: RankRow) -> Inline:
     call = row.pending
     if call is None:
         return DASH
-    family = family_of(row.rank, call.group)
-    peer = "" if call.peer is None else f" {'from' if call.op == 'recv' else 'to'} rank {call.peer}"
-    state = ", begun" if call.state == "started" else ""
-    return [Span(f"{call.op} #{call.sequence}", "strong"), f"{peer} of {family}{state}"]
+    name = f"{call.op} #{call.sequence}"
+    family, peer = family_words(family_of(row.rank, call.group)), call.peer
+    if peer is None:
+        words = text("{call} of {family}", call=PLACE, family=family)
+    elif call.op == "recv":
+        words = text("{call} from rank {peer} of {family}", call=PLACE, peer=peer, family=family)
+    else:
+        words = text("{call} to rank {peer} of {family}", call=PLACE, peer=peer, family=family)
+    begun = [text(", begun")] if call.state == "started" else []
+    return [*within(words, Span(name, "strong")), *begun]
 
 
 def _for(same: Sequence[RankRow]) -> Span:
@@ -197,13 +214,13 @@ def _by_rank(rows: Sequence[RankRow]) -> Table:
     columns = [
         Column("rank", right=True),
         Column("pid", right=True),
-        Column("waits in", wrap=True),
-        Column("at", wrap=True),
+        Column(text("waits in"), wrap=True),
+        Column(pgettext("a place", "at"), wrap=True),
     ]
     cells: list[list[Inline]] = [
         [str(r.rank.rank), str(r.rank.pid) if r.rank.pid else DASH, _waits(r), _at(r.at)] for r in rows
     ]
-    return Table("Every rank", columns, cells, RANK_ROWS, "ranks")
+    return Table(text("Every rank"), columns, cells, RANK_ROWS, pgettext("more", "ranks"))
 
 
 # --- groups and calls ----------------------------------------------------------------------------------------------
@@ -214,18 +231,20 @@ def _groups(ranks: Sequence[RankCollectives], families: Sequence[str]) -> Table:
     for rank in ranks:
         for group in rank.groups:
             found[family_of_group(group)].append((rank, group))
-    columns = [Column("group", wrap=True), Column("backend"), Column("ranks"), Column("issued", right=True)]
-    columns += [Column("completed", right=True), Column("waiting", right=True)]
-    return Table("Process groups", columns, [_group_row(f, members) for f, members in found.items()], SHOWN, "groups")
+    columns = [Column(text("group"), wrap=True), Column(text("backend")), Column(text("ranks"))]
+    counts = (pgettext("calls", "issued"), pgettext("calls", "completed"), pgettext("ranks", "waiting"))
+    columns += [Column(name, right=True) for name in counts]
+    rows = [_group_row(f, members) for f, members in found.items()]
+    return Table(text("Process groups"), columns, rows, SHOWN, pgettext("more", "groups"))
 
 
 def _group_row(family: str, members: Sequence[tuple[RankCollectives, Group]]) -> list[Inline]:
     groups = {identity(g): g for _, g in members}
-    several = f" ({len(groups)} groups)" if len(groups) > 1 else ""
+    several = text(" ({n} groups)", n=len(groups)) if len(groups) > 1 else ""
     names = {g.name for _, g in members}
     waiting = {r.rank for r, _ in members if any(c.group in names and c.state != DONE for c in r.calls)}
     return [
-        Span(f"{family}{several}", "strong"),
+        Span(f"{family_words(family)}{several}", "strong"),
         ", ".join(sorted({g.backend for _, g in members})) or DASH,
         compact_ranks([*{rank for g in groups.values() for rank in g.ranks}] or [r.rank for r, _ in members]),
         _range([g.last_issued for _, g in members]),
@@ -251,7 +270,8 @@ def _numbers(ranks: Sequence[RankCollectives]) -> Iterator[Block]:
         calls = [(r.rank, c) for r in ranks for c in r.calls if c.group == name and not c.p2p]
         if calls and family not in shown and len(shown) < FAMILIES:
             shown.add(family)
-            yield Fold(f"the last calls of {family}, number by number", [_calls(family, calls)])
+            summary = text("the last calls of {family}, number by number", family=family_words(family))
+            yield Fold(summary, [_calls(family, calls)])
 
 
 def _calls(family: str, calls: Sequence[tuple[int, Collective]]) -> Table:
@@ -260,44 +280,58 @@ def _calls(family: str, calls: Sequence[tuple[int, Collective]]) -> Table:
     folded = group_by(kept, lambda k: (k[1].sequence, k[1].op, _sizes(k[1]), k[1].state, k[1].at))
     folded.sort(key=lambda same: (-same[0][1].sequence, -len(same)))
     columns = [
-        Column("number", right=True),
-        Column("call"),
-        Column("what", wrap=True),
-        Column("ranks"),
-        Column("state"),
+        Column(pgettext("a call", "number"), right=True),
+        Column(text("call")),
+        Column(pgettext("a call", "what"), wrap=True),
+        Column(text("ranks")),
+        Column(text("state")),
     ]
-    columns += [Column("at", wrap=True, spare=True)]
+    columns += [Column(pgettext("a place", "at"), wrap=True, spare=True)]
     rows: list[list[Inline]] = [
         [
             f"#{call.sequence}",
             call.op,
             _sizes(call) or DASH,
             compact_ranks([rank for rank, _ in same]),
-            Span(call.state, "good" if call.state == DONE else "warn"),
+            Span(_state(call.state), "good" if call.state == DONE else "warn"),
             _at(call.at),
         ]
         for same in folded
         for call in [same[0][1]]
     ]
-    return Table(f"Last calls of {family}", columns, rows, SHOWN, "calls")
+    caption = text("Last calls of {family}", family=family_words(family))
+    return Table(caption, columns, rows, SHOWN, pgettext("more", "calls"))
+
+
+def _state(state: str) -> str:
+    said = {
+        "issued": pgettext("calls", "issued"),
+        "started": pgettext("calls", "started"),
+        DONE: pgettext("calls", "completed"),
+    }
+    return said.get(state, state)
 
 
 def _sizes(call: Collective) -> str:
     """``[1000] Float``, as torch's recorder writes it; several tensors by their number."""
     sizes = call.input_sizes or call.output_sizes
     dtypes = ", ".join(dict.fromkeys(call.dtypes))
-    shape = f"[{', '.join(map(str, sizes[0]))}]" if len(sizes) == 1 else plural(len(sizes), "tensor") if sizes else ""
+    shape = f"[{', '.join(map(str, sizes[0]))}]" if len(sizes) == 1 else ""
+    if len(sizes) > 1:
+        shape = text("{n:,} tensors", n=len(sizes))
     return f"{shape} {dtypes}".strip()
 
 
 def _notes(result: Collectives, ranks: Sequence[RankCollectives]) -> Iterator[Block]:
     items: list[Inline] = []
     if result.missing:
-        items.append([Span(compact_ranks(result.missing), "warn"), ": no record, and nothing that could be asked"])
+        items.append(
+            [Span(compact_ranks(result.missing), "warn"), text(": no record, and nothing that could be asked")]
+        )
     wrapped = [r.rank for r in ranks if r.capacity_reached]
     if wrapped:
         items.append(
-            [Span(compact_ranks(wrapped), "strong"), ": the recorder has forgotten older calls (it is a ring)"]
+            [Span(compact_ranks(wrapped), "strong"), text(": the recorder has forgotten older calls (it is a ring)")]
         )
     items += notes_of((r.rank, r.note) for r in ranks)
     if items:

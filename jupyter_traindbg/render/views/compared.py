@@ -5,42 +5,38 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...language import counted, later, pgettext, text
+from ...language import counted, later, named, pgettext, text
 from ...model import Compared, KeyDifference, TensorKey
-from ..blocks import Answer, Block, Column, Inline, Line, Span, Table, Tone
+from ..blocks import PLACE, Answer, Block, Column, Inline, Line, Span, Table, Tone, within
 from ..common import DASH
 from ..grouping import group_by
-from ..units import plural
 from .inspected import folded_name, shape_of
 
 SHOWN = 12
 KINDS = {
-    "missing": "Missing: the right side has them, the left does not",
-    "unexpected": "Unexpected: the left side has them, the right does not",
-    "shape": "Other shapes",
-    "dtype": "Other dtypes",
+    "missing": later("Missing: the right side has them, the left does not"),
+    "unexpected": later("Unexpected: the left side has them, the right does not"),
+    "shape": later("Other shapes"),
+    "dtype": later("Other dtypes"),
 }
 
 
 def view(result: Compared) -> Iterator[Block]:
     words, tone = _answer(result)
     sides: Inline = [Span(result.left, "code"), text(" against "), Span(result.right, "code")]
-    counts = text(
-        "{keys} against {right_keys:,}",
-        keys=plural(result.left_keys, "key"),
-        right_keys=result.right_keys,
-        left_keys=result.left_keys,
+    right_keys = result.right_keys
+    counts = counted(
+        "{n:,} key against {right_keys:,}", "{n:,} keys against {right_keys:,}", result.left_keys, right_keys=right_keys
     )
     fit = text("{same:,} fit", same=result.same)
     yield Answer(words, [sides, counts, *([fit] if result.differences else [])], tone)
     for gone, put in result.renamed:
-        seen: list[str | Span] = ["seen through: "]
-        seen += (
-            ["without ", Span(gone, "code"), " on the left"]
+        message = (
+            text("seen through: without {prefix} on the left", prefix=PLACE)
             if gone
-            else ["with ", Span(put, "code"), " before or in the left's names"]
+            else text("seen through: with {prefix} before or in the left's names", prefix=PLACE)
         )
-        yield Line(seen)
+        yield Line(within(message, Span(gone or put, "code")))
     for same in group_by(result.differences, lambda d: d.kind):
         yield _table(same)
 
@@ -70,11 +66,11 @@ def _table(differences: Sequence[KeyDifference]) -> Table:
     kind = differences[0].kind
     rows = group_by(differences, _alike)
     columns = [
-        Column("key", wrap=True),
-        Column("times", right=True),
-        Column("left"),
-        Column("right"),
-        Column("see", wrap=True, spare=True),
+        Column(text("key"), wrap=True),
+        Column(text("times"), right=True),
+        Column(pgettext("side", "left")),
+        Column(pgettext("side", "right")),
+        Column(text("see"), wrap=True, spare=True),
     ]
 
     def row(same: Sequence[KeyDifference]) -> list[Inline]:
@@ -82,7 +78,7 @@ def _table(differences: Sequence[KeyDifference]) -> Table:
         name = folded_name([d.name for d in same])
         return [Span(name, "strong"), str(len(same)), _side(one.left), _side(one.right), one.reason or DASH]
 
-    return Table(KINDS.get(kind, kind), columns, [row(same) for same in rows], SHOWN, "keys")
+    return Table(named(KINDS, kind), columns, [row(same) for same in rows], SHOWN, pgettext("more", "keys"))
 
 
 def _alike(d: KeyDifference) -> tuple[object, ...]:

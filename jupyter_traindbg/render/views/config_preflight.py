@@ -11,9 +11,10 @@ from ...model import ConfigPreflight, Given, Machine, MemoryEstimate, NotAvailab
 from ...words.durations import duration
 from ..blocks import Answer, Bar, Block, Column, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
 from ..common import DASH, measured
+from ..setting_names import setting_words
 from ..units import size
 from . import ray_preflight
-from .preflight import verdict
+from .preflight import port_state, verdict
 
 FIRST = (
     "nodes",
@@ -84,7 +85,7 @@ def _ray(result: ConfigPreflight) -> Iterator[Block]:
 
 def _values(plan: Plan) -> list[tuple[str, Given[Any]]]:
     """Everything that was said, in our words."""
-    found = [(f"model {f.name}", getattr(plan.model, f.name)) for f in dataclasses.fields(plan.model)]
+    found = [(f"model_{f.name}", getattr(plan.model, f.name)) for f in dataclasses.fields(plan.model)]
     found += [(f.name, getattr(plan, f.name)) for f in dataclasses.fields(plan)]
     found += [(f"${name}", given) for name, given in plan.environ.items()]
     return [(name, given) for name, given in found if isinstance(given, Given)]
@@ -99,14 +100,14 @@ def _table(caption: str, values: list[tuple[str, Given[Any]]]) -> Table:
     ]
     rows: list[list[Inline]] = [
         [
-            Span(name.replace("_", " "), "strong"),
+            Span(setting_words(name), "strong"),
             _value(given.value),
             Span(given.key, "code"),
             f"{given.file}:{given.line}" if given.line is not None else given.file,
         ]
         for name, given in values
     ]
-    return Table(caption, columns, rows, 40, text("values"))
+    return Table(caption, columns, rows, 40, pgettext("more", "values"))
 
 
 def _value(value: Any) -> str:
@@ -134,7 +135,7 @@ def _memory(found: MemoryEstimate, machine: Machine) -> Iterator[Block]:
         yield Line([text("activations are not in it: "), found.activations_bytes.reason])
     if found.host_bytes:
         yield Line(text("offloaded to this machine: {size}", size=size(found.host_bytes)))
-    parameters = text("parameters") + f": {_billions(found.parameters)}"
+    parameters = text("parameters") + text(": ") + _billions(found.parameters)
     yield Fold(text("what the estimate assumes"), [Items([parameters, *found.assumptions])])
 
 
@@ -154,7 +155,8 @@ def _machine(plan: Plan, result: ConfigPreflight) -> Iterator[Pair]:
     if machine.ray_nodes:
         yield from _of_cluster(machine, result)
         return
-    words: list[str | Span] = [Span(machine.name, "strong"), f" · {machine.cpus} CPU" if machine.cpus else ""]
+    cpus = text(" · {n} CPU", n=machine.cpus) if machine.cpus else ""
+    words: list[str | Span] = [Span(machine.name, "strong"), cpus]
     if machine.memory_bytes:
         words.append(
             text(
@@ -169,7 +171,7 @@ def _machine(plan: Plan, result: ConfigPreflight) -> Iterator[Pair]:
     disks: list[Inline] = [f"{place}: {size(free)}" for place, free in machine.disk_free_bytes.items()]
     if disks:
         yield Pair(text("disk, free"), disks)
-    ports: list[Inline] = [f"{port.port} {port.state}" for port in machine.ports]
+    ports: list[Inline] = [f"{port.port} {port_state(port.state)}" for port in machine.ports]
     if ports:
         yield Pair(text("port"), ports)
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...language import text
+from ...language import counted, text
 from ...model import Detached
 from ..blocks import Answer, Block, Items, Line, Span, Tone
-from ..units import plural
 from .learning_rates import in_force
 
 
 def view(result: Detached) -> Iterator[Block]:
     n, target = result.processes, Span(result.target, "code")
-    out = text("the agent was taken out of {processs}", processs=plural(n, "process", "processes"), n=n)
+    out = counted("the agent was taken out of {n:,} process", "the agent was taken out of {n:,} processes", n)
     if n <= 0:
         out = text("no process had an agent to take out")
     tone: Tone = "warn" if result.note else "good" if n > 0 else "plain"

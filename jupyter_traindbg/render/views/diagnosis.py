@@ -76,7 +76,7 @@ def _table(ranks: Sequence[RankState]) -> Table:
         columns,
         rows,
         24,
-        text("groups of workers") if named else text("groups of ranks"),
+        pgettext("more", "groups of workers") if named else pgettext("more", "groups of ranks"),
     )
 
 
@@ -122,7 +122,7 @@ def _seen(checks: Sequence[Check]) -> Table:
     rows: list[list[Inline]] = [
         [c.topic, Span(*said.get(c.state, (c.state, "warn"))), c.words, Span(c.verb, "code")] for c in checks
     ]
-    return Table(text("Topic by topic"), columns, rows, len(rows), text("topics"))
+    return Table(text("Topic by topic"), columns, rows, len(rows), pgettext("more", "topics"))
 
 
 def _oddness(state: str) -> int:
@@ -138,7 +138,7 @@ def _row(same: Sequence[RankState], *, steps: bool, since: bool) -> list[Inline]
     pids = [r.pid for r in same if r.pid]
     row: list[Inline] = [
         Span(_names(same), "strong"),
-        (rank_list(pids) if len(pids) <= 4 else f"{len(pids)} pids") if pids else DASH,
+        (rank_list(pids) if len(pids) <= 4 else text("{n} pids", n=len(pids))) if pids else DASH,
         _word(rank.state),
         rank.doing,
         placed(rank.where) if rank.where else DASH,

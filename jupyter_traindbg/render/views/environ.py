@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...language import counted, later_counted, text
+from ...language import counted, later, later_counted, pgettext, text
+from ...language import named as name
 from ...model import Environ, EnvironRow, EnvironValue
 from ...words.ranks import compact_ranks
 from .. import findings
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, Tone
 from ..common import DASH
 from ..grouping import named
-from ..units import plural
 
 FINE = ("real", "unused here")
 TONES: dict[str, Tone] = {"harmful": "bad", "differs": "bad", "does nothing": "warn", "dead": "warn", "unknown": "info"}
+STANDINGS = {
+    "harmful": later("harmful"),
+    "differs": later("differs"),
+    "does nothing": later("does nothing"),
+    "dead": later("dead"),
+    "old name": later("old name"),
+    "unknown": later("unknown"),
+}
 DIFFERENT = 4
 """So many values of one variable are shown."""
 
@@ -22,29 +30,28 @@ DIFFERENT = 4
 def view(result: Environ) -> Iterator[Block]:
     words, tone = _answer(result.rows)
     if tone in ("good", "plain") and result.findings:
-        n = len(result.findings)
-        words, tone = text("{things} to look at", things=plural(n, "thing"), n=n), findings.tone(result.findings)
+        words = counted("{n:,} thing to look at", "{n:,} things to look at", len(result.findings))
+        tone = findings.tone(result.findings)
     started = text("as the processes were started; a program may have changed it since")
     variables = counted("{n:,} variable", "{n:,} variables", len(result.rows))
     yield Answer(words, [result.target, compact_ranks(result.ranks), variables if result.rows else "", started], tone)
     first = [row for row in result.rows if row.standing not in FINE]
     rest = [row for row in result.rows if row.standing in FINE]
     if first:
-        columns = [Column("variable"), Column("value", wrap=True), Column("is"), Column("what it does", wrap=True)]
-        yield Table(
-            "To look at", [*columns, Column("instead", wrap=True)], [_suspect(row) for row in first], 40, "variables"
-        )
+        columns = [Column(text("variable")), Column(text("value"), wrap=True), Column(pgettext("a state", "is"))]
+        columns += [Column(text("what it does"), wrap=True), Column(text("instead"), wrap=True)]
+        yield Table(text("To look at"), columns, [_suspect(row) for row in first], 40, pgettext("more", "variables"))
     if rest:
         columns = [
-            Column("variable"),
-            Column("value", wrap=True),
-            Column("read by", spare=True),
-            Column("what it does", wrap=True),
+            Column(text("variable")),
+            Column(text("value"), wrap=True),
+            Column(text("read by"), spare=True),
+            Column(text("what it does"), wrap=True),
         ]
-        yield Table("As it should be", columns, [_fine(row) for row in rest], 40, "variables")
-    sources: list[Inline] = [[Span(row.name, "strong"), f": {row.source}"] for row in result.rows if row.source]
+        yield Table(text("As it should be"), columns, [_fine(row) for row in rest], 40, pgettext("more", "variables"))
+    sources: list[Inline] = [[Span(row.name, "strong"), text(": "), row.source] for row in result.rows if row.source]
     if sources:
-        yield Fold("where each of these was checked", [Items(sources)])
+        yield Fold(text("where each of these was checked"), [Items(sources)])
 
 
 def _answer(rows: Sequence[EnvironRow]) -> tuple[str, Tone]:
@@ -70,12 +77,12 @@ _VERDICTS: tuple[tuple[tuple[str, ...], tuple[str, str], Tone], ...] = (
 
 
 def _suspect(row: EnvironRow) -> list[Inline]:
-    standing = Span(row.standing, TONES.get(row.standing, "plain"))
+    standing = Span(name(STANDINGS, row.standing), TONES.get(row.standing, "plain"))
     return [Span(row.name, "strong"), _values(row.values), standing, row.meaning, row.advice or DASH]
 
 
 def _fine(row: EnvironRow) -> list[Inline]:
-    reader = row.reader if row.standing == "real" else f"{row.reader} (not in use)"
+    reader = row.reader if row.standing == "real" else text("{reader} (not in use)", reader=row.reader)
     return [Span(row.name, "strong"), _values(row.values), reader, row.meaning]
 
 
@@ -85,10 +92,10 @@ def _values(values: Sequence[EnvironValue]) -> Inline:
         return _value(values[0])
     words: list[str | Span] = []
     for value in values[:DIFFERENT]:
-        words += [*(["; "] if words else []), f"{compact_ranks(value.ranks)}: ", _value(value)]
+        words += [*([text("; ")] if words else []), compact_ranks(value.ranks), text(": "), _value(value)]
     more = len(values) - DIFFERENT
-    return [*words, f"; {more} more values"] if more > 0 else words
+    return [*words, counted("; {n} more values", "; {n} more values", more)] if more > 0 else words
 
 
 def _value(value: EnvironValue) -> Span:
-    return Span("not set", "muted") if value.value is None else Span(value.value or "(empty)", "code")
+    return Span(text("not set"), "muted") if value.value is None else Span(value.value or text("(empty)"), "code")

@@ -20,13 +20,14 @@ def view(result: Freed) -> Iterator[Block]:
     ranks = sorted(result.ranks, key=lambda r: (-_given_back(r), r.rank)) if len(result.ranks) > SHOWN else result.ranks
     yield _answer(result)
     cuda = any(not isinstance(r.cuda_reserved_after_bytes, NotAvailable) for r in ranks)
-    memory = ("resident", *(("CUDA in use", "CUDA reserved") if cuda else ()))
+    memory = (text("resident"), *((text("CUDA in use"), text("CUDA reserved")) if cuda else ()))
     columns = [Column("rank"), *(Column(name, right=True, notation=sizes) for name in memory)]
-    columns += [Column("objects collected", right=True), Column("pause", right=True, notation=durations)]
-    columns += [Column("when", wrap=True)]
+    columns += [Column(text("objects collected"), right=True), Column(text("pause"), right=True, notation=durations)]
+    columns += [Column(text("when"), wrap=True)]
     if ranks:
-        most = ", the most given back first" if len(ranks) > SHOWN else ""
-        yield Table(f"before → after{most}", columns, [_row(r, cuda) for r in ranks], SHOWN, "ranks")
+        many = len(ranks) > SHOWN
+        caption = text("before → after, the most given back first") if many else text("before → after")
+        yield Table(caption, columns, [_row(r, cuda) for r in ranks], SHOWN, pgettext("more", "ranks"))
     if ranks and not cuda:
         yield Line(["CUDA: ", measured(ranks[0].cuda_reserved_after_bytes, size)])
     notes = notes_of((r.rank, r.note) for r in ranks)
@@ -57,10 +58,9 @@ def _gradients(result: Freed) -> tuple[str, bool]:
     left = [r.rank for r in result.ranks if not r.gradients_dropped]
     if not left:
         return text("; gradients dropped"), False
-    where = compact_ranks(left) if len(left) < len(result.ranks) else ""
-    return text(
-        "; gradients were left{bool}{where}", bool=" on " * bool(where), where=where, bool2=" " * bool(where)
-    ), True
+    if len(left) == len(result.ranks):
+        return text("; gradients were left"), True
+    return text("; gradients were left on {where}", where=compact_ranks(left)), True
 
 
 def _row(r: RankFreed, cuda: bool) -> list[Inline]:

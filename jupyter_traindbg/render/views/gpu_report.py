@@ -8,19 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 
-from ...language import counted, later_counted, text
+from ...language import counted, later, later_counted, pgettext, text
+from ...language import named as said
 from ...model import Device, DeviceProcess, GpuReport, NotAvailable
 from ...words.durations import duration
 from ...words.ranks import rank_list
-from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Span, Table, spans
+from ..blocks import Answer, Block, Card, Column, Inline, Items, Line, Notation, Span, Table, spans
 from ..common import DASH, measured
 from ..findings import tone
 from ..grouping import group_by
 from ..notations import sizes
-from ..units import percent, plural, size
+from ..units import percent, size
 
 IDENTITY = ("index", "uuid", "cuda_index", "mig_parent", "fault", "xids")
 """Fields of a device that are no measurements."""
+FAULTS = {"lost": later("lost"), "reset required": later("reset required")}
+SLOWDOWNS = {
+    "hardware slowdown": later("hardware slowdown"),
+    "software thermal slowdown": later("software thermal slowdown"),
+    "hardware thermal slowdown": later("hardware thermal slowdown"),
+    "hardware power brake": later("hardware power brake"),
+    "power cap": later("power cap"),
+    "board limit": later("board limit"),
+    "reliability limit": later("reliability limit"),
+}
 MANY = 16
 """So many devices, and so many processes, are shown without unfolding."""
 RECENT_S = 3600.0
@@ -35,8 +46,9 @@ def view(result: GpuReport) -> Iterator[Block]:
     if result.problem and result.problem != result.failure and not hangs:
         yield Card([Span(result.problem, "warn")], list(_stuck(result)), "warn", "▲")
     for same in group_by((d for d in result.devices if _dark(d)), _dark) if lit else ():
-        who = ", ".join(f"GPU {_name(d)}" for d in same) if len(same) <= 2 else f"{len(same)} GPUs"
-        yield Line([Span(who, "strong"), f": nothing could be read ({_dark(same[0])})"])
+        named = pgettext("list", ", ").join(f"GPU {_name(d)}" for d in same)
+        who = named if len(same) <= 2 else counted("{n} GPU", "{n} GPUs", len(same))
+        yield Line([Span(who, "strong"), text(": nothing could be read ({reason})", reason=_dark(same[0]))])
     if lit:
         yield _devices(lit)
         yield from _processes(result, lit)
@@ -50,9 +62,10 @@ def view(result: GpuReport) -> Iterator[Block]:
 
 def _answer(result: GpuReport, lit: Sequence[Device]) -> Answer:
     about = []
-    for name, version in (("driver", result.driver), ("CUDA", result.cuda_driver)):
-        if not isinstance(version, NotAvailable):
-            about.append(f"{name} {version}")
+    if not isinstance(result.driver, NotAvailable):
+        about.append(text("driver {version}", version=result.driver))
+    if not isinstance(result.cuda_driver, NotAvailable):
+        about.append(f"CUDA {result.cuda_driver}")
     about.append(duration(result.taken_s))
     if not lit:
         return Answer(_unread(result), about, "bad" if result.devices or result.problem else "warn")
@@ -81,11 +94,7 @@ def _count(devices: Sequence[Device]) -> str:
     gpus = len({d.index if d.mig_parent is None else d.mig_parent for d in devices})
     parts = sum(d.mig_parent is not None for d in devices)
     words = counted("{n} GPU", "{n} GPUs", gpus)
-    return (
-        words + text(" in {MIG_instances}", MIG_instances=plural(parts, "MIG instance"), parts=parts)
-        if parts
-        else words
-    )
+    return words + (counted(" in {n:,} MIG instance", " in {n:,} MIG instances", parts) if parts else "")
 
 
 def _taken(devices: Sequence[Device]) -> str:
@@ -168,7 +177,7 @@ def _named(devices: Sequence[Device]) -> str:
         d = devices[0]
         return f"GPU {d.index}" if d.mig_parent is None else f"GPU {d.mig_parent} MIG {d.index}"
     numbers = rank_list([d.index if d.mig_parent is None else d.mig_parent for d in devices])
-    return f"GPUs {numbers}"
+    return text("GPUs {numbers}", numbers=numbers)
 
 
 # --- the rest -------------------------------------------------------------------------------------------------------
@@ -176,9 +185,10 @@ def _named(devices: Sequence[Device]) -> str:
 
 def _stuck(result: GpuReport) -> Iterator[Block]:
     if result.hung_call:
-        yield Line(["the call that got no answer: ", Span(result.hung_call, "code")])
+        yield Line([text("the call that got no answer: "), Span(result.hung_call, "code")])
     if result.stuck_pids:
-        yield Line(["in uninterruptible sleep (state D): pid ", Span(", ".join(map(str, result.stuck_pids)), "strong")])
+        pids = ", ".join(map(str, result.stuck_pids))
+        yield Line([text("in uninterruptible sleep (state D): pid "), Span(pids, "strong")])
 
 
 def _dark(d: Device) -> str:
@@ -191,24 +201,29 @@ def _dark(d: Device) -> str:
 def _devices(devices: Sequence[Device]) -> Table:
     names = {str(d.name) for d in devices}
     alike = len(names) == 1 and not isinstance(devices[0].name, NotAvailable)
-    columns = [Column("GPU"), *([] if alike else [Column("name", wrap=True)]), Column("memory", right=True)]
+    columns = [Column("GPU"), *([] if alike else [Column(text("name"), wrap=True)]), _memory_column()]
     columns += [
-        Column("busy", right=True),
-        Column("power", right=True, spare=True),
+        Column(text("busy"), right=True),
+        Column(text("power"), right=True, spare=True),
         Column("°C", right=True, spare=True),
     ]
-    columns += [Column("slowed down by", wrap=True), Column("ECC errors", wrap=True), Column("Xid", right=True)]
-    caption = f"{len(devices)} x {devices[0].name}" if alike else "Devices"
+    columns += [Column(text("slowed down by"), wrap=True), Column(text("ECC errors"), wrap=True)]
+    columns += [Column("Xid", right=True)]
+    caption = f"{len(devices)} x {devices[0].name}" if alike else text("Devices")
     rows = [_row(d, named=not alike) for d in devices]
     if len(rows) > MANY:
         rows.sort(key=lambda row: not any(span.tone in ("bad", "warn") for cell in row for span in spans(cell)))
-        caption += ", those that stand out first"
-    return Table(caption, columns, rows, MANY, "devices")
+        caption = text("{devices}, those that stand out first", devices=caption)
+    return Table(caption, columns, rows, MANY, pgettext("more", "devices"))
+
+
+def _memory_column(notation: Notation | None = None) -> Column:
+    return Column(pgettext("of a GPU", "memory"), right=True, notation=notation)
 
 
 def _row(d: Device, *, named: bool) -> list[Inline]:
     return [
-        [Span(_name(d), "strong"), *([Span(f" {d.fault}", "bad")] if d.fault else [])],
+        [Span(_name(d), "strong"), *([Span(f" {said(FAULTS, d.fault)}", "bad")] if d.fault else [])],
         *([measured(d.name, str)] if named else []),
         _memory(d),
         measured(d.utilization_percent, lambda p: f"{p} %"),
@@ -230,29 +245,32 @@ def _memory(d: Device) -> Inline:
     if isinstance(used, NotAvailable) or isinstance(total, NotAvailable):
         return measured(used, size)
     share = f" ({percent(used / total)})" if total else ""
-    return Span(f"{size(used)} of {size(total)}{share}", value=used)
+    return Span(text("{used} of {total}", used=size(used), total=size(total)) + share, value=used)
 
 
 def _power(d: Device) -> Inline:
     if isinstance(d.power_w, NotAvailable):
         return measured(d.power_w, str)
-    limit = "" if isinstance(d.power_limit_w, NotAvailable) else f" of {d.power_limit_w:.0f}"
-    return Span(f"{d.power_w:.0f}{limit} W", value=d.power_w)
+    power = f"{d.power_w:.0f}"
+    if not isinstance(d.power_limit_w, NotAvailable):
+        power = text("{used} of {total}", used=power, total=f"{d.power_limit_w:.0f}")
+    return Span(f"{power} W", value=d.power_w)
 
 
 def _throttled(d: Device) -> Inline:
     if isinstance(d.throttle_reasons, NotAvailable):
         return measured(d.throttle_reasons, str)
-    return Span(", ".join(d.throttle_reasons), "warn") if d.throttle_reasons else "nothing"
+    told = pgettext("list", ", ").join(said(SLOWDOWNS, reason) for reason in d.throttle_reasons)
+    return Span(told, "warn") if told else text("nothing")
 
 
 def _ecc(d: Device) -> Inline:
     """Uncorrected ones are the news; corrected ones are added where there are any."""
     if isinstance(d.ecc_uncorrected, NotAvailable):
         return measured(d.ecc_uncorrected, str)
-    shown = Span(f"{d.ecc_uncorrected} uncorrected", "bad") if d.ecc_uncorrected else Span("0")
+    shown = Span(text("{n} uncorrected", n=d.ecc_uncorrected), "bad") if d.ecc_uncorrected else Span("0")
     corrected = 0 if isinstance(d.ecc_corrected, NotAvailable) else d.ecc_corrected
-    return [shown, f", {corrected} corrected"] if corrected else shown
+    return [shown, text(", {n} corrected", n=corrected)] if corrected else shown
 
 
 def _xid(d: Device) -> Inline:
@@ -274,23 +292,23 @@ def _processes(result: GpuReport, devices: Sequence[Device]) -> Iterator[Block]:
         found.sort(key=lambda f: (f[1].ours is None, f[1].ours or 0))
         columns = [
             Column("pid"),
-            Column("whose"),
+            Column(text("whose")),
             Column("GPU"),
-            Column("name", wrap=True),
-            Column("memory", right=True, notation=sizes),
+            Column(text("name"), wrap=True),
+            _memory_column(sizes),
         ]
         rows = [_process(d, p) for d, p in found]
-        caption = "Our processes on a GPU" if told else "Processes with memory on a GPU"
-        yield Table(caption, columns, rows, MANY, "processes")
+        caption = text("Our processes on a GPU") if told else text("Processes with memory on a GPU")
+        yield Table(caption, columns, rows, MANY, pgettext("more", "processes"))
     unknown = [d for d in devices if isinstance(d.processes, NotAvailable)]
     for reason in dict.fromkeys(d.processes.reason for d in unknown if isinstance(d.processes, NotAvailable)):
-        yield Line([Span("processes", "muted"), f": not available ({reason})"])
+        yield Line([Span(pgettext("heading", "processes"), "muted"), text(": not available ({reason})", reason=reason)])
 
 
 def _process(d: Device, process: DeviceProcess) -> list[Inline]:
     return [
         Span(str(process.pid), "strong"),
-        DASH if process.ours is None else Span(f"rank {process.ours} (ours)", "good"),
+        DASH if process.ours is None else Span(text("rank {rank} (ours)", rank=process.ours), "good"),
         _name(d),
         measured(process.name, str),
         measured(process.memory_bytes, size),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...language import counted, later_counted, pgettext, text
+from ...language import counted, later, later_counted, pgettext, text
 from ...model import FirstNonFinite, Grads, GradStat, Maybe, NotAvailable, RankGrads
 from ...step_numbers import read_after, step_words
 from ...words.ranks import compact_ranks, rank_list
@@ -15,7 +15,7 @@ from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Tab
 from ..common import DASH, measured, notes_of, value
 from ..grouping import group_by
 from ..notations import values
-from ..units import percent, plural, steady
+from ..units import percent, steady
 
 SHOWN, SHOWN_MODULES = 12, 8
 NAMED = 6
@@ -41,7 +41,8 @@ def view(result: Grads) -> Iterator[Block]:
     with_gradient = sorted((p for p in parameters if _exists(p)), key=_interest)
     if with_gradient:
         table = _table(with_gradient, compared=compared)
-        yield Fold(f"parameter by parameter ({len(with_gradient):,})", [table]) if len(bad) > MANY else table
+        folded = text("parameter by parameter ({n:,})", n=len(with_gradient))
+        yield Fold(folded, [table]) if len(bad) > MANY else table
     notes = notes_of((r.rank, r.note) for r in ranks)
     if notes:
         yield Items(notes)
@@ -75,16 +76,13 @@ def _answer(result: Grads, parameters: Sequence[_Parameter]) -> Answer:
             about,
         )
     if not any(p.norm for p in existing):
-        return Answer(text("{all} zero", all=_all(existing), count=len(existing)), about, "warn")
+        words = counted("the one gradient is zero", "all {n:,} gradients are zero", len(existing))
+        return Answer(words, about, "warn")
     unread = [r.rank for r in ranks if not r.grads] + [s.rank for s in result.silent if s.rank is not None]
-    words = text("{all} finite", all=_all(existing), count=len(existing)) + _total(ranks)
+    words = counted("the one gradient is finite", "all {n:,} gradients are finite", len(existing)) + _total(ranks)
     if unread:
         words += text("; not read on {unread}", unread=compact_ranks(unread))
     return Answer(words, about, "warn" if unread or result.silent else "good")
-
-
-def _all(existing: Sequence[_Parameter]) -> str:
-    return f"all {len(existing):,} gradients are" if len(existing) > 1 else "the one gradient is"
 
 
 def _not_finite_words(ranks: Sequence[RankGrads], bad: Sequence[_Parameter], existing: int) -> tuple[str, bool]:
@@ -145,12 +143,12 @@ def _not_compared(result: Grads) -> Line:
     words: list[str | Span]
     if isinstance(result.same_step, NotAvailable):
         words = [
-            "that all ranks were read after the same step is not known",
+            text("that all ranks were read after the same step is not known"),
             Span("", "muted", why=result.same_step.reason),
         ]
     else:
-        words = ["the ranks were read after different steps"]
-    return Line([Span("not compared", "warn"), ": ", *words])
+        words = [text("the ranks were read after different steps")]
+    return Line([Span(text("not compared"), "warn"), text(": "), *words])
 
 
 # --- the first module whose output was not finite ------------------------------------------------------------------
@@ -174,22 +172,38 @@ def _first(same: Sequence[RankGrads]) -> Iterator[Block]:
     first = same[0].first
     assert first is not None
     who = Span(compact_ranks([r.rank for r in same]), "strong")
-    seen = f" ({plural(first.modules_seen, 'module')} ran)"
-    note = f". {first.note}" if first.note else ""
+    seen = counted(" ({n:,} module ran)", " ({n:,} modules ran)", first.modules_seen)
+    note = text(". {note}", note=first.note) if first.note else ""
     if first.module is None:
-        yield Line([who, f": no module's output was other than finite in that step{seen}{note}"])
+        yield Line([who, text(": no module's output was other than finite in that step"), f"{seen}{note}"])
         return
-    inputs = _finite_words("inputs", first.inputs_finite)
-    weights = _finite_words("weights", first.weights_finite)
-    step = "" if first.number is None else f" in {step_words(first.number)}"
+    inputs = _finite_words(INPUTS, first.inputs_finite)
+    weights = _finite_words(WEIGHTS, first.weights_finite)
+    step = "" if first.number is None else text(" in {step}", step=step_words(first.number))
     module = Span(_module_words(first), "code")
-    yield Line([who, ", ", module, f" ({first.kind}){step}: ", *inputs, ", ", *weights, f"{seen}{note}"])
+    comma = text(", ")
+    kind = f" ({first.kind})"
+    yield Line([who, comma, module, f"{kind}{step}", text(": "), *inputs, comma, *weights, f"{seen}{note}"])
 
 
-def _finite_words(what: str, answer: Maybe[bool]) -> list[str | Span]:
+INPUTS = (
+    later("whether its inputs were finite is not known"),
+    later("its inputs were finite"),
+    later("its inputs were not finite"),
+)
+WEIGHTS = (
+    later("whether its weights were finite is not known"),
+    later("its weights were finite"),
+    later("its weights were not finite"),
+)
+
+
+def _finite_words(words: tuple[str, str, str], answer: Maybe[bool]) -> list[str | Span]:
+    """By `words`: not known, finite, not finite."""
+    unknown, finite, not_finite = words
     if isinstance(answer, NotAvailable):
-        return [f"whether its {what} were finite is not known", Span("", "muted", why=answer.reason)]
-    return [f"its {what} were finite"] if answer else [Span(f"its {what} were not finite", "bad")]
+        return [text(unknown), Span("", "muted", why=answer.reason)]
+    return [text(finite)] if answer else [Span(text(not_finite), "bad")]
 
 
 # --- ranks ---------------------------------------------------------------------------------------------------------
@@ -211,13 +225,13 @@ def _ranks(ranks: Sequence[RankGrads], *, compared: bool) -> Iterator[Table]:
         for same in groups
     ]
     columns = [
-        Column("ranks"),
-        Column("total norm", right=True, notation=values),
-        Column("not finite", right=True),
-        *([] if compared else [Column("read", wrap=True)]),
+        Column(text("ranks")),
+        Column(text("total norm"), right=True, notation=values),
+        Column(text("not finite"), right=True),
+        *([] if compared else [Column(pgettext("gradients", "read"), wrap=True)]),
     ]
-    when = "" if compared else ", and when it was read"
-    yield Table(f"Total norm{when}", columns, rows, RANK_ROWS, "groups of ranks")
+    caption = text("Total norm") if compared else text("Total norm, and when it was read")
+    yield Table(caption, columns, rows, RANK_ROWS, pgettext("more", "groups of ranks"))
 
 
 def _bad(rank: RankGrads) -> int:
@@ -295,10 +309,11 @@ def _absent(parameters: Sequence[_Parameter]) -> Iterator[Items]:
     frozen = [p for p in none if not p.worst.requires_grad]
     zero = [p for p in parameters if p.norm == 0 and not p.bad_ranks]
     items: list[Inline] = []
-    for found, what in ((zero, "gradient of zeros"), (without, "no gradient"), (frozen, "frozen")):
+    kinds = ((zero, text("gradient of zeros")), (without, text("no gradient")), (frozen, text("frozen")))
+    for found, what in kinds:
         if found:
             names = ", ".join(p.name for p in found[:NAMED]) + (f", ... ({len(found)})" if len(found) > NAMED else "")
-            items.append([Span(what, "strong"), f": {names}"])
+            items.append([Span(what, "strong"), text(": "), names])
     if items:
         yield Items(items)
 
@@ -312,14 +327,18 @@ def _modules(parameters: Sequence[_Parameter], *, several: bool) -> Table:
         if bad:
             on: list[Inline] = [rank_list([rank for p in bad for rank in p.bad_ranks])] if several else []
             nan, inf = sum(p.nan_count for p in bad), sum(p.inf_count for p in bad)
-            many = Span(f"{len(bad)} of {len(same)}", value=len(bad))
+            many = Span(text("{used} of {total}", used=len(bad), total=len(same)), value=len(bad))
             rows.append([Span(_module(same[0].name), "strong"), many, *on, _count(nan), _count(inf)])
-    columns = [Column("module", wrap=True), Column("not finite", right=True)]
-    columns += [Column("on rank", wrap=True)] if several else []
+    columns = [Column(text("module"), wrap=True), Column(text("not finite"), right=True)]
+    columns += [Column(text("on rank"), wrap=True)] if several else []
     columns += [Column("NaN", right=True), Column("Inf", right=True)]
     fine = len(groups) - len(rows)
-    caption = f"Not finite, in the order of the model; {plural(fine, 'other module')} finite"
-    return Table(caption, columns, rows, SHOWN_MODULES, "modules")
+    caption = counted(
+        "Not finite, in the order of the model; {n:,} other module finite",
+        "Not finite, in the order of the model; {n:,} other modules finite",
+        fine,
+    )
+    return Table(caption, columns, rows, SHOWN_MODULES, pgettext("more", "modules"))
 
 
 def _module(name: str) -> str:
@@ -335,19 +354,19 @@ def _table(parameters: Sequence[_Parameter], *, compared: bool) -> Table:
     differ = compared and any(_differs(p) for p in parameters)
     bad_on = bad and not compared
     columns = [
-        Column("parameter", wrap=True),
-        Column("shape", spare=True),
+        Column(text("parameter"), wrap=True),
+        Column(text("shape"), spare=True),
         Column("dtype", spare=True),
-        Column("norm", right=True, notation=values),
+        Column(text("norm"), right=True, notation=values),
     ]
-    columns += [Column("least", right=True, notation=values), Column("worst on rank")] if differ else []
-    columns += [Column("not finite on rank")] if bad_on else []
+    columns += [Column(text("least"), right=True, notation=values), Column(text("worst on rank"))] if differ else []
+    columns += [Column(text("not finite on rank"))] if bad_on else []
     if scanned:
-        columns += [Column("max |g|", right=True, notation=values), Column("zeros", right=True, spare=True)]
+        columns += [Column("max |g|", right=True, notation=values), Column(text("zeros"), right=True, spare=True)]
     columns += [Column("NaN", right=True), Column("Inf", right=True)] if bad else []
 
     def row(p: _Parameter) -> list[Inline]:
-        shape = "x".join(map(str, p.worst.shape)) or "scalar"
+        shape = "x".join(map(str, p.worst.shape)) or text("scalar")
         cells: list[Inline] = [Span(p.name, "strong"), shape, p.worst.dtype, value(p.norm)]
         if differ:
             cells += [value(p.least) if _differs(p) else DASH, _worst_on(p)]
@@ -359,13 +378,14 @@ def _table(parameters: Sequence[_Parameter], *, compared: bool) -> Table:
             cells += [_count(p.nan_count), _count(p.inf_count)]
         return cells
 
-    caption = "Parameters: not finite first, then by norm" if bad else "Parameters with the largest gradients"
+    largest = text("Parameters with the largest gradients")
+    caption = text("Parameters: not finite first, then by norm") if bad else largest
     if differ:
-        caption += " (greatest and least of all ranks)"
+        caption = text("{parameters} (greatest and least of all ranks)", parameters=caption)
     elif not compared:
-        caption += " (the greatest norm that was read)"
+        caption = text("{parameters} (the greatest norm that was read)", parameters=caption)
     shown = min(SHOWN, FEW + sum(bool(p.bad_ranks) for p in parameters)) if bad else SHOWN
-    return Table(caption, columns, [row(p) for p in parameters], shown, "parameters")
+    return Table(caption, columns, [row(p) for p in parameters], shown, pgettext("more", "parameters"))
 
 
 def _differs(p: _Parameter) -> bool:
@@ -375,7 +395,7 @@ def _differs(p: _Parameter) -> bool:
 
 def _worst_on(p: _Parameter) -> Inline:
     if not _differs(p):
-        return "same on all"
+        return text("same on all")
     return rank_list(p.bad_ranks) if p.bad_ranks else str(p.norm_rank)
 
 

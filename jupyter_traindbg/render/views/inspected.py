@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from ...language import counted, later, later_counted, pgettext, text
 from ...model import CheckpointPart, Inspected, NotAvailable, TensorKey
 from ...words.ranks import rank_list
-from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
+from ..blocks import PLACE, Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone, within
 from ..common import DASH, measured
 from ..grouping import group_by
 from ..notations import sizes
-from ..units import count, plural, size
+from ..units import count, size
 
 SHOWN = 12
 MODULES = 40
@@ -29,12 +29,11 @@ NEEDED = {
 
 def view(result: Inspected) -> Iterator[Block]:
     words, tone = _answer(result.parts)
-    step: list[str | Span] = [text("step "), measured(result.step, "{:,}".format)]
+    step = within(text("step {step}", step=PLACE), measured(result.step, "{:,}".format))
     if not isinstance(result.step, NotAvailable) and result.step_from:
         step.append(f" ({result.step_from})")
-    sizes = text(
-        "{size} in {files}", size=size(result.bytes), files=plural(len(result.files), "file"), count=len(result.files)
-    )
+    files = len(result.files)
+    sizes = counted("{size} in {n:,} file", "{size} in {n:,} files", files, size=size(result.bytes))
     yield Answer(words, [Span(result.path, "code"), result.format, step, sizes], tone)
     loads = measured(result.weights_only, lambda good: text("loads") if good else text("refused"))
     yield Line(["torch.load(weights_only=True): ", loads])
@@ -46,12 +45,13 @@ def view(result: Inspected) -> Iterator[Block]:
     if result.classes:
         listed: list[Inline] = [Span(name, "code") for name in result.classes[:MODULES]]
         if len(result.classes) > MODULES:
-            listed.append(f"... and {len(result.classes) - MODULES} more")
-        yield Fold(f"{plural(len(result.classes), 'class', 'classes')} that weights_only refuses", [Items(listed)])
+            listed.append(counted("... and {n} more", "... and {n} more", len(result.classes) - MODULES))
+        refused = later_counted("{n:,} class that weights_only refuses", "{n:,} classes that weights_only refuses")
+        yield Fold(counted(*refused, len(result.classes)), [Items(listed)])
     if result.notes:
         yield Items(list(result.notes[:NAMED]))
-    if len(result.files) > 1:
-        yield Fold(plural(len(result.files), "file"), [Items(list(result.files[:NAMED]))])
+    if files > 1:
+        yield Fold(counted("{n:,} file", "{n:,} files", files), [Items(list(result.files[:NAMED]))])
 
 
 def _answer(parts: Sequence[CheckpointPart]) -> tuple[str, Tone]:
@@ -77,7 +77,7 @@ def _listed(roles: Sequence[str]) -> str:
 
 def _parts(parts: Sequence[CheckpointPart]) -> Table:
     def row(part: CheckpointPart) -> list[Inline]:
-        there = Span("yes", "good") if part.present else Span("no", "muted")
+        there = Span(text("yes"), "good") if part.present else Span(text("no"), "muted")
         tensors = f"{part.tensors:,}" if part.tensors else DASH
         return [
             Span(part.role, "strong"),
@@ -88,10 +88,11 @@ def _parts(parts: Sequence[CheckpointPart]) -> Table:
             part.note or DASH,
         ]
 
-    columns = [Column("part"), Column("there"), Column("tensors", right=True)]
-    columns += [Column("size", right=True, notation=sizes)]
-    columns += [Column("where", wrap=True, spare=True), Column("note", wrap=True, spare=True)]
-    return Table("What an exact resume needs, and what else is there", columns, [row(p) for p in parts], 20, "parts")
+    columns = [Column(text("part")), Column(text("there")), Column(text("tensors"), right=True)]
+    columns += [Column(text("size"), right=True, notation=sizes)]
+    columns += [Column(text("where"), wrap=True, spare=True), Column(text("note"), wrap=True, spare=True)]
+    caption = text("What an exact resume needs, and what else is there")
+    return Table(caption, columns, [row(p) for p in parts], 20, pgettext("more", "parts"))
 
 
 # --- keys --------------------------------------------------------------------------------------------------------------
@@ -107,17 +108,20 @@ class Repeated:
 
 def _keys(keys: Sequence[TensorKey]) -> Iterator[Block]:
     if not keys:
-        yield Line("no tensors of a model")
+        yield Line(text("no tensors of a model"))
         return
     dtypes = ", ".join(
         f"{same[0].dtype} ({len(same)})"
         for same in sorted(group_by(keys, lambda k: k.dtype), key=len, reverse=True)[:6]
     )
     elements = sum(_numel(k) for k in keys if k.tied_to is None)
-    yield Line(f"model: {plural(len(keys), 'tensor')}, {count(elements)} elements · {dtypes}")
+    words = later_counted(
+        "model: {n:,} tensor, {elements} elements · {dtypes}", "model: {n:,} tensors, {elements} elements · {dtypes}"
+    )
+    yield Line(counted(*words, len(keys), elements=count(elements), dtypes=dtypes))
     modules = group_by(keys, lambda k: _top(k.name))
     if len(modules) == 1:
-        yield _table(repeated(keys), "Keys", SHOWN)
+        yield _table(repeated(keys), text("Keys"), SHOWN)
         return
     for same in modules[:MODULES]:
         folded = repeated(same)
@@ -125,10 +129,10 @@ def _keys(keys: Sequence[TensorKey]) -> Iterator[Block]:
         if len(folded) == 1:
             yield _one(folded[0])
         else:
-            summary: Inline = [Span(_top(same[0].name), "code"), f": {plural(len(same), 'tensor')}, {size(total)}"]
-            yield Fold(summary, [_table(folded, "", SHOWN)])
+            told = counted(": {n:,} tensor, {size}", ": {n:,} tensors, {size}", len(same), size=size(total))
+            yield Fold([Span(_top(same[0].name), "code"), told], [_table(folded, "", SHOWN)])
     if len(modules) > MODULES:
-        yield Line(f"... and {len(modules) - MODULES} more modules: see the result's to_dict()")
+        yield Line(text("... and {n} more modules: see the result's to_dict()", n=len(modules) - MODULES))
 
 
 def _top(name: str) -> str:
@@ -139,20 +143,20 @@ def _top(name: str) -> str:
 
 def _one(same: Repeated) -> Line:
     key = same.keys[0]
-    tied = f" (shares memory with {key.tied_to})" if key.tied_to else ""
-    return Line(["  ", Span(same.name, "code"), f": {shape_of(key)} {key.dtype}, {size(key.bytes)}{tied}"])
+    tied = text(" (shares memory with {name})", name=key.tied_to) if key.tied_to else ""
+    return Line(["  ", Span(same.name, "code"), text(": "), f"{shape_of(key)} {key.dtype}, {size(key.bytes)}{tied}"])
 
 
 def _table(folded: Sequence[Repeated], caption: str, shown: int) -> Table:
     tied = any(s.keys[0].tied_to for s in folded)
     columns = [
-        Column("key", wrap=True),
-        Column("times", right=True),
-        Column("shape"),
+        Column(text("key"), wrap=True),
+        Column(text("times"), right=True),
+        Column(text("shape")),
         Column("dtype"),
-        Column("size", right=True, notation=sizes),
+        Column(text("size"), right=True, notation=sizes),
     ]
-    columns += [Column("shares memory with", wrap=True, spare=True)] if tied else []
+    columns += [Column(text("shares memory with"), wrap=True, spare=True)] if tied else []
 
     def row(s: Repeated) -> list[Inline]:
         key = s.keys[0]
@@ -165,7 +169,7 @@ def _table(folded: Sequence[Repeated], caption: str, shown: int) -> Table:
         ]
         return [*cells, key.tied_to or DASH] if tied else cells
 
-    return Table(caption, columns, [row(s) for s in folded], shown, "keys")
+    return Table(caption, columns, [row(s) for s in folded], shown, pgettext("more", "keys"))
 
 
 def repeated(keys: Sequence[TensorKey]) -> list[Repeated]:
@@ -190,7 +194,7 @@ def folded_name(names: Sequence[str]) -> str:
 
 
 def shape_of(key: TensorKey) -> str:
-    return "x".join(map(str, key.shape)) or "scalar"
+    return "x".join(map(str, key.shape)) or text("scalar")
 
 
 def _numel(key: TensorKey) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ...language import pgettext, text
 from ...model import (
     InForce,
     LearningRates,
@@ -20,7 +21,7 @@ from ...model import (
 from ...schedules import joined
 from ...step_numbers import step_words
 from ...words.ranks import compact_ranks
-from ..blocks import Block, Column, Inline, Items, Line, Span, Table
+from ..blocks import PLACE, Block, Column, Inline, Items, Line, Span, Table, within
 from ..common import DASH, clock, measured, notes_of, setting, step_columns
 from ..grouping import group_by
 from ..notations import counts, settings
@@ -41,9 +42,8 @@ def view(result: LearningRates) -> Iterator[Block]:
         yield from _ranks(same, result.setting, alone=len(groups) == 1)
     if len(groups) > DIFFERENT:
         rest = [r.rank for same in groups[DIFFERENT:] for r in same]
-        yield Line(
-            f"... and {len(groups) - DIFFERENT} more that differ: {compact_ranks(rest)}; see the result's to_dict()"
-        )
+        more, who = len(groups) - DIFFERENT, compact_ranks(rest)
+        yield Line(text("... and {n} more that differ: {ranks}; see the result's to_dict()", n=more, ranks=who))
     notes = notes_of((r.rank, r.note) for r in result.ranks)
     if notes:
         yield Items(notes)
@@ -67,7 +67,7 @@ def _groups(result: LearningRates) -> Iterable[Sequence[RankLr]]:
 
 def _fixed(rank: RankLr) -> Hashable:
     """`_key` without what a schedule changes from step to step."""
-    moves = NotAvailable("changes from step to step")
+    moves = NotAvailable(text("changes from step to step"))
     optimizers = [
         replace(o, scheduler_step=0, groups=[replace(g, lr=moves, next_lr=moves, effective_lr=moves) for g in o.groups])
         for o in rank.optimizers
@@ -88,7 +88,7 @@ def _of_setting(rank: RankLr, name: str) -> RankLr:
 
 
 def _without_rates(optimizer: OptimizerLr, *, decays: bool) -> OptimizerLr:
-    absent = NotAvailable("not asked about")
+    absent = NotAvailable(text("not asked about"))
     groups = [
         replace(g, lr=absent, next_lr=absent, effective_lr=absent, momentum=None, betas=None) for g in optimizer.groups
     ]
@@ -99,17 +99,20 @@ def _ranks(same: Sequence[RankLr], name: str, *, alone: bool) -> Iterator[Block]
     """Ranks that are alike; `alone` where there are no others, of whom they would have to be told apart."""
     who = compact_ranks([r.rank for r in same])
     if not same[0].optimizers and not alone:
-        yield Line([Span(who, "strong"), ": no optimizer"])
+        yield Line([Span(who, "strong"), text(": no optimizer")])
     if same[0].in_force:
-        lead: Inline = [Span("in force", "warn"), "" if alone else f" on {who}"]
-        one = f" (rank {same[0].rank})" if len(same) > 1 else ""
+        said = text("in force")
+        lead: Inline = within(text("{in_force} on {who}", in_force=PLACE, who=who), Span(said, "warn"))
+        if alone:
+            lead = Span(said, "warn")
+        one = text(" (rank {rank})", rank=same[0].rank) if len(same) > 1 else ""
         yield Items([in_force(action, one) for action in same[0].in_force], lead=lead)
     for n, optimizer in enumerate(same[0].optimizers):
         numbers = [number for rank in same if (number := rank.optimizers[n].number) is not None]
         told = alone and len(same[0].optimizers) == 1
-        at = f" · at {step_words(*numbers)}" if numbers and not told else ""
-        of = "" if alone else f" of {who}"
-        caption = f"{optimizer.optimizer}{of}{at}"
+        at = text(" · at {step}", step=step_words(*numbers)) if numbers and not told else ""
+        whose_ = text("{optimizer} of {who}", optimizer=optimizer.optimizer, who=who)
+        caption = f"{optimizer.optimizer if alone else whose_}{at}"
         if name == "lr":
             yield _rates(optimizer, f"{caption} · {_scheduler(optimizer)}")
         elif name == "weight_decay":
@@ -120,10 +123,11 @@ def _ranks(same: Sequence[RankLr], name: str, *, alone: bool) -> Iterator[Block]
 
 def in_force(action: InForce, of: str = "") -> Inline:
     """``AdamW, group 0: lr, hold 0.0001, 3e-4 → 1e-4``. `of`: whose figures those are that every rank has for itself."""
-    what = f"{action.setting.replace('_', ' ')}, {action.action}"
-    words: list[str | Span] = [whose(action), ": ", Span(what, "strong")]
+    comma = text(", ")
+    what = f"{_setting_words(action.setting)}{comma}{action.action}"
+    words: list[str | Span] = [whose(action), text(": "), Span(what, "strong")]
     if action.setting != "clip_norm":
-        words += [", ", measured(action.scheduled, figure), " → ", measured(action.effective, figure)]
+        words += [comma, measured(action.scheduled, figure), " → ", measured(action.effective, figure)]
     so_far = action.so_far and f"{action.so_far}{of}"
     return [*words, *(f" · {said}" for said in (so_far, action.note) if said)]
 
@@ -131,32 +135,41 @@ def in_force(action: InForce, of: str = "") -> Inline:
 def _log(same: Sequence[RankLr]) -> Table:
     """The changes, newest first. Ranks count steps from when their agents came: the steps are those of the first rank shown."""
     entries = list(reversed(same[0].log))
-    numbered = step_columns((e.number for e in entries), "from step")
-    columns = [*(column for column, _ in numbered), Column("at", right=True, spare=True), Column("change", wrap=True)]
+    numbered = step_columns((e.number for e in entries), text("from step"))
+    columns = [*(column for column, _ in numbered), Column(pgettext("a time", "at"), right=True, spare=True)]
+    columns += [Column(text("change"), wrap=True)]
     valued = any(_pairs(entry) for entry in entries)
-    columns += [Column("before → after", wrap=True)] if valued else []
-    of = f" (rank {same[0].rank}'s attach)" if len(same) > 1 else ""
+    columns += [Column(text("before → after"), wrap=True)] if valued else []
+    caption = text("changes, newest first")
+    if len(same) > 1:
+        caption = text("changes, newest first (rank {rank}'s attach)", rank=same[0].rank)
     rows: list[list[Inline]] = [
         [*(show(e.number) for _, show in numbered), clock(e.time_s), e.change, *([_before_after(e)] if valued else [])]
         for e in entries
     ]
-    return Table(f"changes, newest first{of}", columns, rows, LOG, "changes")
+    return Table(caption, columns, rows, LOG, pgettext("more", "changes"))
+
+
+def _setting_words(name: str) -> str:
+    said = {"lr": pgettext("heading", "lr"), "weight_decay": text("weight decay"), "clip_norm": text("clip norm")}
+    return said.get(name, name.replace("_", " "))
 
 
 def succession(entry: LogEntry) -> str:
     """What became of what was in force, in one line for a cell's output: ``lr (0.01 → 1e-3) went over to ...``."""
     names = dict.fromkeys(row.setting for row in entry.groups)
     pairs = "; ".join(f"{before.text} → {after.text}" for before, after in _pairs(entry))
-    what = " and ".join(name.replace("_", " ") for name in names) or "what was in force"
-    ends = " and ".join(f"`%{VERBS.get(name, name)} --release`" for name in names)
-    figures, release = f" ({pairs})" if pairs else "", f"; {ends} ends it" if ends else ""
+    both = pgettext("list", " and ")
+    what = both.join(map(_setting_words, names)) or text("what was in force")
+    ends = both.join(f"`%{VERBS.get(name, name)} --release`" for name in names)
+    figures, release = f" ({pairs})" if pairs else "", text("; {ends} ends it", ends=ends) if ends else ""
     return f"{what}{figures} {entry.change}{release}"
 
 
 def _before_after(entry: LogEntry) -> Inline:
     words: list[str | Span] = []
     for before, after in _pairs(entry):
-        words += [*(["; "] if words else []), before, " → ", after]
+        words += [*([text("; ")] if words else []), before, " → ", after]
     return words or DASH
 
 
@@ -169,25 +182,31 @@ def _pairs(entry: LogEntry) -> list[tuple[Span, Span]]:
 def _scheduler(optimizer: OptimizerLr) -> str:
     if isinstance(optimizer.scheduler, NotAvailable):
         return optimizer.scheduler.reason
-    at = "" if isinstance(optimizer.scheduler_step, NotAvailable) else f" at its step {optimizer.scheduler_step}"
-    return f"{optimizer.scheduler}{at}"
+    if isinstance(optimizer.scheduler_step, NotAvailable):
+        return optimizer.scheduler
+    return text(
+        "{scheduler} at its step {step}",
+        scheduler=optimizer.scheduler,
+        step=optimizer.scheduler_step,
+    )
 
 
 def _rates(optimizer: OptimizerLr, caption: str) -> Table:
     groups = optimizer.groups
     differs = any(not _same(g.lr, g.effective_lr) for g in groups)
     decays = _decay_differs(optimizer)
-    columns = [Column("group"), Column("scheduled lr" if differs else "lr", right=True, notation=settings)]
-    columns += [Column("used", right=True, notation=settings)] if differs else []
+    name = text("scheduled lr") if differs else pgettext("heading", "lr")
+    columns = [Column(text("group")), Column(name, right=True, notation=settings)]
+    columns += [Column(pgettext("a rate", "used"), right=True, notation=settings)] if differs else []
     ahead = any(
         not isinstance(g.next_lr, NotAvailable) or not isinstance(optimizer.scheduler, NotAvailable) for g in groups
     )
-    columns += [Column("next", spare=True)] if ahead else []
+    columns += [Column(pgettext("rates", "next"), spare=True)] if ahead else []
     columns += [
-        Column("weight decay", right=True, notation=settings),
-        *([Column("decay used", right=True, notation=settings)] if decays else []),
-        Column("momentum"),
-        Column("elements", right=True, notation=counts),
+        Column(text("weight decay"), right=True, notation=settings),
+        *([Column(text("decay used"), right=True, notation=settings)] if decays else []),
+        Column(text("momentum")),
+        Column(text("elements"), right=True, notation=counts),
     ]
 
     def row(g: OptimizerGroup) -> list[Inline]:
@@ -199,21 +218,22 @@ def _rates(optimizer: OptimizerLr, caption: str) -> Table:
         decay += [_strong(g.effective_weight_decay)] if decays else []
         return [*cells, *decay, _momentum(g), measured(g.elements, count)]
 
-    return Table(caption, columns, [row(g) for g in groups], 20, "groups")
+    return Table(caption, columns, [row(g) for g in groups], 20, pgettext("more", "groups"))
 
 
 def _decays(optimizer: OptimizerLr, caption: str) -> Table:
     differs = _decay_differs(optimizer)
-    columns = [Column("group"), Column("weight decay", right=True, notation=settings)]
-    columns += [Column("decay used", right=True, notation=settings)] if differs else []
-    columns += [Column("parameters", right=True, spare=True), Column("elements", right=True, notation=counts)]
+    columns = [Column(text("group")), Column(text("weight decay"), right=True, notation=settings)]
+    columns += [Column(text("decay used"), right=True, notation=settings)] if differs else []
+    columns += [Column(text("parameters"), right=True, spare=True)]
+    columns += [Column(text("elements"), right=True, notation=counts)]
 
     def row(g: OptimizerGroup) -> list[Inline]:
         decay = setting(g.weight_decay)
         cells: list[Inline] = [decay, _strong(g.effective_weight_decay)] if differs else [replace(decay, tone="strong")]
         return [Span(str(g.index), "strong"), *cells, f"{g.parameters:,}", measured(g.elements, count)]
 
-    return Table(caption, columns, [row(g) for g in optimizer.groups], 20, "groups")
+    return Table(caption, columns, [row(g) for g in optimizer.groups], 20, pgettext("more", "groups"))
 
 
 def _decay_differs(optimizer: OptimizerLr) -> bool:
@@ -232,7 +252,7 @@ def _same(scheduled: Maybe[float], effective: Maybe[float]) -> bool:
 
 
 def _maybe(value: float | None) -> Maybe[float]:
-    return NotAvailable("there is none") if value is None else value
+    return NotAvailable(text("there is none")) if value is None else value
 
 
 def _lr(lr: Maybe[float]) -> Span:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 
-from ...language import counted, later, text
+from ...language import counted, later, later_counted, pgettext, text
 from ...model import Finding, LogDiagnosis, LogEvent, LogSource
 from ...words.durations import duration
 from ...words.ranks import compact_ranks
@@ -14,7 +14,7 @@ from ..blocks import Answer, Block, Column, Fold, Inline, Items, Span, Table, To
 from ..common import DASH, measured
 from ..grouping import named
 from ..notations import sizes
-from ..units import count, plural, size
+from ..units import count, size
 
 _LINE = 160
 _TODAY_S = 2 * 86400.0
@@ -42,8 +42,11 @@ def _state(result: LogDiagnosis) -> tuple[str, Tone]:
         whose = _whose(failures[0], later(", the first on {who}"))
         return text("The log tells of {n} failures", n=n) + whose, "bad"
     if n := len(result.findings):
-        what = "something" if n == 1 else f"{n} things"
-        return text("The log tells of no failure, but of {what} to look at", what=what, n=n), "warn"
+        words = later_counted(
+            "The log tells of no failure, but of something to look at",
+            "The log tells of no failure, but of {n} things to look at",
+        )
+        return counted(*words, n), "warn"
     if not result.lines_read:
         return text("There is nothing in the log"), "info"
     return text("The log tells of no failure"), "good"
@@ -57,12 +60,7 @@ def _whose(finding: Finding, words: str) -> str:
 
 def _read(result: LogDiagnosis) -> list[str]:
     parts = [
-        text(
-            "{lines}, {size}",
-            lines=plural(result.lines_read, "line"),
-            size=size(result.bytes_read),
-            lines_read=result.lines_read,
-        )
+        counted("{n:,} line, {size}", "{n:,} lines, {size}", result.lines_read, size=size(result.bytes_read)),
     ]
     if result.ranks:
         parts.append(compact_ranks(list(result.ranks)))
@@ -84,7 +82,7 @@ def _timeline(events: Sequence[LogEvent], sources: Sequence[LogSource]) -> Table
         Column(text("says"), wrap=True),
     ]
     rows = [_event(e, sources, timed=timed, several=several) for e in events]
-    return Table(text("What happened"), columns, rows, 12, text("events"))
+    return Table(text("What happened"), columns, rows, 12, pgettext("more", "events"))
 
 
 def _event(event: LogEvent, sources: Sequence[LogSource], *, timed: bool, several: bool) -> list[Inline]:
@@ -122,4 +120,4 @@ def _files(sources: Sequence[LogSource]) -> Table:
     rows: list[list[Inline]] = [
         [s.name, measured(s.rank, str), measured(s.size_bytes, size), f"{s.lines:,}"] for s in sources
     ]
-    return Table(text("Files"), columns, rows, 40, text("files"))
+    return Table(text("Files"), columns, rows, 40, pgettext("more", "files"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...language import text
+from ...language import pgettext, text
 from ...model import LogFollow, LogWriter, Maybe, NotAvailable
 from ...words.durations import duration
 from ..blocks import Answer, Block, Column, Inline, Line, Span, Table, Tone
@@ -87,7 +87,7 @@ def _writers(result: LogFollow) -> Table:
         Column(text("command"), wrap=True),
     ]
     rows: list[list[Inline]] = [_row(w) for w in result.writers]
-    return Table(text("Written by"), columns, rows, 12, text("processes"))
+    return Table(text("Written by"), columns, rows, 12, pgettext("more", "processes"))
 
 
 def _row(writer: LogWriter) -> list[Inline]:

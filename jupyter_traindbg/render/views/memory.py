@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...language import later, text
+from ...language import counted, later, later_counted, named, pgettext, text
 from ...model import Memory, MemoryShare, NotAvailable, RankMemory
 from ...words.ranks import compact_ranks
 from ..blocks import Answer, Bar, Block, Column, Curve, Fold, Inline, Items, Line, Pair, Pairs, Part, Span, Table
@@ -13,7 +13,7 @@ from ..common import DASH, finite, measured, notes_of, spread
 from ..findings import tone
 from ..grouping import group_by
 from ..notations import sizes
-from ..units import percent, plural, size
+from ..units import percent, size
 
 FEW = 4
 LARGEST = 10
@@ -25,19 +25,20 @@ HOLDERS = (
 )
 EARLIER = (later("an earlier run's"), "earlier_bytes")
 """Most processes have had none: shown where there is any."""
+REST = (later("all else"), "rest_bytes")
 FULL = 0.9
 """A device of which more is in use is nearly full."""
 TELLING = 0.01
 """Training objects that hold less of what is in use are not told of."""
 ALLOCATED, OOMS = "allocated_bytes.all.current", "num_ooms"
 CUDA_WORDS = {
-    ALLOCATED: "allocated",
-    "allocated_bytes.all.peak": "allocated at peak",
-    "reserved_bytes.all.current": "reserved",
-    "reserved_bytes.all.peak": "reserved at peak",
-    "inactive_split_bytes.all.current": "free in split blocks (fragmentation)",
-    OOMS: "out-of-memory errors",
-    "num_alloc_retries": "allocations retried",
+    ALLOCATED: later("allocated"),
+    "allocated_bytes.all.peak": later("allocated at peak"),
+    "reserved_bytes.all.current": later("reserved"),
+    "reserved_bytes.all.peak": later("reserved at peak"),
+    "inactive_split_bytes.all.current": later("free in split blocks (fragmentation)"),
+    OOMS: later("out-of-memory errors"),
+    "num_alloc_retries": later("allocations retried"),
 }
 
 
@@ -47,7 +48,7 @@ def view(result: Memory) -> Iterator[Block]:
     if len(ranks) <= FEW:
         for rank in ranks:
             if len(ranks) > 1:
-                yield Line(f"rank {rank.rank}, pid {rank.pid}", title=True)
+                yield Line(text("rank {rank}, pid {pid}", rank=rank.rank, pid=rank.pid), title=True)
             yield from _one(rank)
     else:
         yield from _many(ranks)
@@ -82,7 +83,7 @@ def _answer(result: Memory) -> Answer:
         words, nearly = _holds(rank, figures, size(most)), False
     failed = sum(_cuda_figure(r, OOMS) or 0 for r in ranks)
     if failed:
-        words += text("; {allocations} failed", allocations=plural(failed, "allocation"), failed=failed)
+        words += counted("; {n:,} allocation failed", "; {n:,} allocations failed", failed)
     if any(f.code == "memory_growth" for f in result.findings):
         words += text("; it keeps growing")
     worst = tone(result.findings)
@@ -155,7 +156,7 @@ def _one(rank: RankMemory) -> Iterator[Block]:
     yield from (_holders(share) for share in rank.shares if _telling(share))
     yield from _curves(rank)
     if isinstance(rank.cuda, NotAvailable):
-        yield Line(["CUDA: not available", f" ({rank.cuda.reason})"])
+        yield Line(text("CUDA: not available ({reason})", reason=rank.cuda.reason))
     elif rank.cuda:
         yield _cuda(rank.cuda)
     if rank.children:
@@ -163,19 +164,17 @@ def _one(rank: RankMemory) -> Iterator[Block]:
 
 
 def _figures(rank: RankMemory) -> list[Pair]:
-    pairs = [Pair("resident", [[Span(size(rank.rss_bytes), "strong"), f", {size(rank.peak_rss_bytes)} at peak"]])]
+    at_peak = text(", {size} at peak", size=size(rank.peak_rss_bytes))
+    pairs = [Pair(text("resident"), [[Span(size(rank.rss_bytes), "strong"), at_peak]])]
     if rank.children:
         below = sum(c.rss_bytes for c in rank.children)
-        pairs.append(
-            Pair(
-                "children",
-                [
-                    f"{size(below)} in {plural(len(rank.children), 'process', 'processes')} (shared pages counted in each)"
-                ],
-            )
+        words = later_counted(
+            "{size} in {n:,} process (shared pages counted in each)",
+            "{size} in {n:,} processes (shared pages counted in each)",
         )
+        pairs.append(Pair(text("children"), [counted(*words, len(rank.children), size=size(below))]))
     if rank.growth:
-        pairs.append(Pair("growth", [rank.growth]))
+        pairs.append(Pair(text("growth"), [rank.growth]))
     return pairs
 
 
@@ -187,30 +186,38 @@ def _telling(share: MemoryShare) -> bool:
 
 def _holders(share: MemoryShare) -> Bar:
     """Who holds what. Where the whole is not known, shares are of what is."""
-    held = [(name, float(v)) for name, field in (*HOLDERS, EARLIER) if (v := getattr(share, field))]
+    held = [(text(name), float(v)) for name, field in (*HOLDERS, EARLIER) if (v := getattr(share, field))]
     if not isinstance(share.rest_bytes, NotAvailable):
-        held.append(("all else", float(share.rest_bytes)))
+        held.append((text(REST[0]), float(share.rest_bytes)))
     whole = sum(finite(v for _, v in held)) or 1.0
-    in_use = (
-        "in use: not known" if isinstance(share.in_use_bytes, NotAvailable) else f"{size(share.in_use_bytes)} in use"
-    )
-    why = f" ({share.in_use_bytes.reason})" if isinstance(share.in_use_bytes, NotAvailable) else ""
-    return Bar(f"{share.device}: {in_use}{why}", [Part(name, max(0.0, v) / whole, size(v)) for name, v in held])
+    device, in_use = share.device, share.in_use_bytes
+    if isinstance(in_use, NotAvailable):
+        label = text("{device}: in use: not known ({reason})", device=device, reason=in_use.reason)
+    else:
+        label = text("{device}: {size} in use", device=device, size=size(in_use))
+    return Bar(label, [Part(name, max(0.0, v) / whole, size(v)) for name, v in held])
 
 
 def _curves(rank: RankMemory) -> Iterator[Block]:
     if len(rank.curve) > 1:
-        yield _curve("resident", [float(rss) for _, rss, _ in rank.curve])
+        yield _curve(text("resident"), [float(rss) for _, rss, _ in rank.curve])
         cuda = [float(c) for _, _, c in rank.curve if c is not None]
         if cuda:
-            yield _curve("CUDA allocated", cuda)
+            yield _curve(text("CUDA allocated"), cuda)
 
 
 def _curve(label: str, values: Sequence[float]) -> Curve:
     known = finite(values)
     if not known:
-        return Curve(label, values, "no finite value")
-    words = f"from {size(values[0])} to {size(values[-1])}, greatest {size(max(known))}, {plural(len(values), 'step')}"
+        return Curve(label, values, text("no finite value"))
+    words = counted(
+        "from {first} to {last}, greatest {most}, {n:,} step",
+        "from {first} to {last}, greatest {most}, {n:,} steps",
+        len(values),
+        first=size(values[0]),
+        last=size(values[-1]),
+        most=size(max(known)),
+    )
     return Curve(label, values, words)
 
 
@@ -220,13 +227,14 @@ def _cuda(cuda: Mapping[str, object]) -> Table:
     names = list(dict.fromkeys(str(name) for figures in by_device.values() for name in figures))
     rows: list[list[Inline]] = [
         [
-            Span(CUDA_WORDS.get(name, name), "strong"),
+            Span(named(CUDA_WORDS, name), "strong"),
             *(_figure(name, figures.get(name)) for figures in by_device.values()),
         ]
         for name in names
     ]
-    columns = [Column("figure", wrap=True), *(Column(device, right=True, notation=sizes) for device in by_device)]
-    return Table("CUDA allocator", columns, rows, 20, "figures")
+    columns = [Column(text("figure"), wrap=True)]
+    columns += [Column(device, right=True, notation=sizes) for device in by_device]
+    return Table(text("CUDA allocator"), columns, rows, 20, pgettext("more", "figures"))
 
 
 def _figure(name: str, figure: object) -> Inline:
@@ -241,13 +249,13 @@ def _children(rank: RankMemory) -> Fold:
         for c in sorted(rank.children, key=lambda c: -c.rss_bytes)
     ]
     table = Table(
-        "Child processes",
-        [Column("pid"), Column("name", wrap=True), Column("resident", right=True, notation=sizes)],
+        text("Child processes"),
+        [Column("pid"), Column(text("name"), wrap=True), Column(text("resident"), right=True, notation=sizes)],
         rows,
         20,
-        "children",
+        pgettext("more", "children"),
     )
-    return Fold(plural(len(rows), "child process", "child processes"), [table])
+    return Fold(counted("{n:,} child process", "{n:,} child processes", len(rows)), [table])
 
 
 # --- many ranks ----------------------------------------------------------------------------------------------------
@@ -255,28 +263,31 @@ def _children(rank: RankMemory) -> Fold:
 
 def _many(ranks: Sequence[RankMemory]) -> Iterator[Block]:
     pairs = [
-        Pair("resident", [spread([(r.rank, float(r.rss_bytes)) for r in ranks], size)]),
-        Pair("at peak", [spread([(r.rank, float(r.peak_rss_bytes)) for r in ranks], size)]),
+        Pair(text("resident"), [spread([(r.rank, float(r.rss_bytes)) for r in ranks], size)]),
+        Pair(text("at peak"), [spread([(r.rank, float(r.peak_rss_bytes)) for r in ranks], size)]),
     ]
     below = [(r.rank, float(sum(c.rss_bytes for c in r.children))) for r in ranks]
     if any(total for _, total in below):
-        pairs.append(Pair("children", [spread(below, size)]))
-    for name, field in (*HOLDERS, EARLIER, ("all else", "rest_bytes")):
+        pairs.append(Pair(text("children"), [spread(below, size)]))
+    for name, field in (*HOLDERS, EARLIER, REST):
         held = [(r.rank, float(total)) for r in ranks if (total := _sum(r, field)) is not None]
         if any(total for _, total in held):
-            pairs.append(Pair(name, [spread(held, size)]))
+            pairs.append(Pair(text(name), [spread(held, size)]))
     growing: list[Inline] = [
-        [Span(compact_ranks([r.rank for r in same]), "strong"), f": {same[0].growth}"] for same in _by_growth(ranks)
+        [Span(compact_ranks([r.rank for r in same]), "strong"), text(": "), same[0].growth]
+        for same in _by_growth(ranks)
     ]
     if growing:
-        more = [f"... and {len(growing) - 6} more that differ"] if len(growing) > 6 else []
-        pairs.append(Pair("growth", [*growing[:6], *more]))
+        more = [text("... and {n} more that differ", n=len(growing) - 6)] if len(growing) > 6 else []
+        pairs.append(Pair(text("growth"), [*growing[:6], *more]))
     yield Pairs(pairs)
     yield _largest(ranks)
     largest = max(ranks, key=lambda r: r.rss_bytes)
-    yield Fold(f"rank {largest.rank}, the largest, in full", list(_one(largest)))
+    yield Fold(text("rank {rank}, the largest, in full", rank=largest.rank), list(_one(largest)))
     without = group_by((r for r in ranks if isinstance(r.cuda, NotAvailable)), lambda r: str(r.cuda))
-    yield from (Line([f"CUDA on {compact_ranks([r.rank for r in same])}: ", str(same[0].cuda)]) for same in without)
+    for same in without:
+        ranks_ = compact_ranks([r.rank for r in same])
+        yield Line(text("CUDA on {ranks}: {reason}", ranks=ranks_, reason=same[0].cuda))
 
 
 def _sum(rank: RankMemory, field: str) -> int | None:
@@ -304,9 +315,13 @@ def _largest(ranks: Sequence[RankMemory]) -> Table:
     columns = [
         Column("rank"),
         Column("pid", right=True, spare=True),
-        *(Column(n, right=True, notation=sizes) for n in ("resident", "at peak", "CUDA allocated")),
+        *(
+            Column(name, right=True, notation=sizes)
+            for name in (text("resident"), text("at peak"), text("CUDA allocated"))
+        ),
+        Column(text("growth"), wrap=True),
     ]
-    return Table("Ranks, the largest first", [*columns, Column("growth", wrap=True)], rows, LARGEST, "ranks")
+    return Table(text("Ranks, the largest first"), columns, rows, LARGEST, pgettext("more", "ranks"))
 
 
 def _cuda_figure(rank: RankMemory, name: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...language import text
+from ...language import pgettext, text
 from ...model import Given, Maybe, NotAvailable, RayNode, RayWorkerTrial
 from ...words.durations import duration
 from ..blocks import Block, Column, Inline, Line, Pair, Pairs, Span, Table
@@ -27,7 +27,7 @@ def nodes(of: Sequence[RayNode]) -> Table:
         Column(text("object store")),
         Column(text("other resources"), wrap=True),
     ]
-    return Table(text("The cluster"), columns, [_node(one) for one in of], 40, text("nodes"))
+    return Table(text("The cluster"), columns, [_node(one) for one in of], 40, pgettext("more", "nodes"))
 
 
 def _node(one: RayNode) -> list[Inline]:
@@ -80,7 +80,7 @@ def trial(
         for stage in done.stages
     ]
     at = f", {done.node}, pid {done.pid}" if done.pid else ""
-    yield Table(text("One worker of") + f" {done.worker}{at}", columns, rows, 20, text("stages"))
+    yield Table(text("One worker of") + f" {done.worker}{at}", columns, rows, 20, pgettext("more", "stages"))
     if done.failed_in:
         yield Line(Span(f"{done.failed_in}: {done.problem}", "bad"))
     yield Pairs(list(_sums(done, fits, start_s, workers)))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...language import text
+from ...language import counted, later, named, text
 from ...model import RayRescue, RayRescued
 from ...words.durations import duration
 from ..blocks import Answer, Block, Card, Fold, Inline, Items, Line, Pair, Pairs, Span, Tone
-from ..units import plural
 
 SHOWN = 12
 _ORDER = ("not done", "planned", "verified", "left")
@@ -20,6 +19,13 @@ _STATES: dict[str, tuple[str, Tone]] = {
     "left": ("–", "muted"),
 }
 
+_WORDS = {
+    "planned": later("planned"),
+    "verified": later("verified"),
+    "not done": later("not done"),
+    "left": later("left"),
+}
+
 
 def view(result: RayRescued) -> Iterator[Block]:
     state, tone = _state(result)
@@ -28,7 +34,7 @@ def view(result: RayRescued) -> Iterator[Block]:
     cards = [_card(item) for item in sorted(result.items, key=lambda item: order.get(item.state, 0))]
     yield from cards[:SHOWN]
     if len(cards) > SHOWN:
-        yield Fold(f"... and {len(cards) - SHOWN} more", cards[SHOWN:])
+        yield Fold(counted("... and {n} more", "... and {n} more", len(cards) - SHOWN), cards[SHOWN:])
     if result.confirm:
         yield Line(
             [
@@ -44,11 +50,11 @@ def _state(result: RayRescued) -> tuple[str, Tone]:
     tried = [item for item in result.items if item.state != "left"]
     n, left = len(tried), len(result.items) - len(tried)
     if not tried:
-        kept = text(", {left:,} left as {value}", left=left, value="it is" if left == 1 else "they are") if left else ""
+        kept = counted(", {n:,} left as it is", ", {n:,} left as they are", left) if left else ""
         return text("there is nothing to do") + kept, "plain"
     if not result.done:
-        plan = text("{things} to do, nothing was changed yet", things=plural(n, "thing"), n=n)
-        return plan, "info"
+        words = counted("{n:,} thing to do, nothing was changed yet", "{n:,} things to do, nothing was changed yet", n)
+        return words, "info"
     good = sum(item.state == "verified" for item in tried)
     if good == n:
         return text("all {n:,} done and verified", n=n) if n > 1 else text("done and verified"), "good"
@@ -60,7 +66,7 @@ def _state(result: RayRescued) -> tuple[str, Tone]:
 def _card(item: RayRescue) -> Card:
     symbol, tone = _STATES.get(item.state, _UNKNOWN)
     title: list[str | Span] = [
-        Span(item.state, tone),
+        Span(named(_WORDS, item.state), tone),
         " ",
         Span(item.who, "strong"),
         Span(f"  {item.kind} {item.ident}", "muted"),

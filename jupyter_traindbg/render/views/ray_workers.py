@@ -11,39 +11,42 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from ...frames.whose import at_place, shortened
-from ...language import counted, text
+from ...language import counted, later, pgettext, text
+from ...language import named as said
 from ...model import NO_WAIT, Maybe, NotAvailable, RayNode, RayWorker, RayWorkers
 from ...ray.workers.naming import together
 from ...ray.workers.words import called
 from ...words.durations import age, duration
+from ...words.waits import awaited
 from ..blocks import Answer, Bar, Block, Card, Column, Fold, Inline, Items, Line, Part, Span, Table, Tone, spans
 from ..common import DASH, measured
 from ..findings import tone
 from ..grouping import group_by
 from ..links import placed
 from ..notations import ages, counts, sizes
-from ..units import count, number, plural, size
+from ..units import count, number, size
 
 CARDS, ROWS, ONE_BY_ONE = 6, 16, 120
 _MARKS: dict[int, tuple[str, Tone]] = {3: ("✖", "bad"), 2: ("▲", "warn"), 1: ("△", "muted")}
 _WORST: Sequence[Tone] = ("bad", "warn", "info", "good", "plain")
 _AT_WORK = ("running", "in __init__", "blocked")
-_STATE_ORDER = (
-    "running",
-    "blocked",
-    "in __init__",
-    "idle",
-    "starting",
-    "registering",
-    "building runtime_env",
-    "waiting for resources",
-    "waiting for an argument",
-    "infeasible",
-    "restarting",
-    "dead",
-    "not known",
-    "ended",
-)
+STATES = {
+    "running": later("running"),
+    "blocked": later("blocked"),
+    "in __init__": later("in __init__"),
+    "idle": later("idle"),
+    "starting": later("starting"),
+    "registering": later("registering"),
+    "building runtime_env": later("building runtime_env"),
+    "waiting for resources": later("waiting for resources"),
+    "waiting for an argument": later("waiting for an argument"),
+    "infeasible": later("infeasible"),
+    "restarting": later("restarting"),
+    "dead": later("dead"),
+    "not known": later("not known"),
+    "ended": later("ended"),
+}
+"""Of workers, in words, in the order in which they are counted."""
 
 
 def view(result: RayWorkers) -> Iterator[Block]:
@@ -58,13 +61,14 @@ def view(result: RayWorkers) -> Iterator[Block]:
     ]
     yield from (_card(same) for same in worst[:CARDS])
     if len(worst) > CARDS:
-        yield Line(Span(f"... and {len(worst) - CARDS} more kinds of trouble: the table has them", "muted"))
+        more = text("... and {n} more kinds of trouble: the table has them", n=len(worst) - CARDS)
+        yield Line(Span(more, "muted"))
     if result.workers:
         yield _table(result)
     yield from _nodes(result.nodes)
     yield from _everybody(result.workers)
     if result.notes:
-        yield Items([Span(note, "muted") for note in result.notes], Span("Where this comes from", "muted"))
+        yield Items([Span(note, "muted") for note in result.notes], Span(text("Where this comes from"), "muted"))
 
 
 def _answer(result: RayWorkers, workers: Sequence[RayWorker]) -> Answer:
@@ -77,7 +81,7 @@ def _answer(result: RayWorkers, workers: Sequence[RayWorker]) -> Answer:
     if result.findings:
         if worst not in ("bad", "warn"):
             n = len(result.findings)
-            words += text(", but {findings} on the job", findings=plural(n, "finding"), n=n)
+            words += counted(", but {n:,} finding on the job", ", but {n:,} findings on the job", n)
         worst = min(worst, tone(result.findings), key=_WORST.index)
     return Answer(words, about, worst)
 
@@ -91,20 +95,19 @@ def _trouble(result: RayWorkers, workers: Sequence[RayWorker]) -> tuple[str, Ton
         return text("no worker runs, {driver}", driver=driver), "plain"
     if worst:
         troubled = sum(row.kind != "driver" for row in worst)
-        of = text("{troubled:,} of {workers}", troubled=troubled, workers=plural(n, "worker"), n=n)
+        of = counted("{troubled:,} of {n:,} worker", "{troubled:,} of {n:,} workers", n, troubled=troubled)
         if troubled < len(worst):
-            of = text("the driver") + (text(" and ") + of if troubled else "")
-        verb = "is" if len(worst) == 1 else "are"
+            driver = pgettext("in trouble", "the driver")
+            of = text("the driver and {workers}", workers=of) if troubled else driver
         who = together([row.who for row in worst if row.kind != "driver"], runs=4)
         named = text(": {who}", who=who) if who else ""
-        words = text("{of} {verb} in trouble{named}", of=of, verb=verb, named=named)
+        words = counted("{of} is in trouble{named}", "{of} are in trouble{named}", len(worst), of=of, named=named)
         return words, _MARKS[min(3, max(row.trouble for row in worst))][1]
     late = sum(row.trouble == 1 for row in workers)
     unknown = sum(row.state == "not known" for row in workers)
-    who = "the only worker" if n == 1 else f"none of {n:,} workers"
-    words = text("{who} is in {value}trouble", who=who, value="no " * (n == 1), n=n)
+    words = counted("the only worker is in no trouble", "none of {n:,} workers is in trouble", n)
     if late:
-        words += text(", {late:,} {value} held up", late=late, value="is" if late == 1 else "are")
+        words += counted(", {n:,} is held up", ", {n:,} are held up", late)
     if unknown:
         words += text("; nothing is known of {unknown:,}", unknown=unknown)
     seen = result.tier > 0 and not result.silent and not late
@@ -116,15 +119,16 @@ def _states(workers: Sequence[RayWorker]) -> Bar | None:
     counts = Counter(row.state for row in workers)
     if not counts:
         return None
-    order = {state: i for i, state in enumerate(_STATE_ORDER)}
+    order = {state: i for i, state in enumerate(STATES)}
     ordered = sorted(counts, key=lambda state: (-counts[state], order.get(state, len(order))))
     shown = ordered if len(ordered) <= 5 else ordered[:4]
-    parts = [Part(state, counts[state] / len(workers), count(counts[state])) for state in shown]
+    parts = [Part(_state(state), counts[state] / len(workers), count(counts[state])) for state in shown]
     rest = ordered[len(shown) :]
     if rest:
         n = sum(counts[state] for state in rest)
-        names = ", ".join(f"{state} {counts[state]:,}" for state in rest[:-1])
-        parts.append(Part(f"{names}, {rest[-1]}", n / len(workers), count(counts[rest[-1]])))
+        comma = text(", ")
+        names = comma.join([*(f"{_state(state)} {counts[state]:,}" for state in rest[:-1]), _state(rest[-1])])
+        parts.append(Part(names, n / len(workers), count(counts[rest[-1]])))
     return Bar("", parts)
 
 
@@ -138,7 +142,7 @@ def _card(same: Sequence[RayWorker]) -> Card:
     body: list[Block] = []
     process = Span(_process(same), "muted")
     if isinstance(row.where, str):
-        at: list[str | Span] = ["at ", Span(row.where, "code", link=at_place(row.where))]
+        at: list[str | Span] = [text("at "), Span(row.where, "code", link=at_place(row.where))]
         body.append(Line([*at, " · ", process] if process.text else at))
     elif process.text:
         title += [" · ", process]
@@ -150,7 +154,7 @@ def _card(same: Sequence[RayWorker]) -> Card:
 def _process(same: Sequence[RayWorker]) -> str:
     """The node and the pid; of several only how many nodes they are on."""
     nodes = sorted({row.node for row in same if row.node})
-    node = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else ""
+    node = nodes[0] if len(nodes) == 1 else text("{n} nodes", n=len(nodes)) if nodes else ""
     pid = f"pid {same[0].pid}" if len(same) == 1 and same[0].pid else ""
     return " · ".join(filter(None, (node, pid)))
 
@@ -175,7 +179,8 @@ def _alike(row: RayWorker) -> tuple[object, ...]:
 def _cause(row: RayWorker) -> str:
     """The state, and why, without the time that is in its words."""
     why = row.words.partition(": ")[2]
-    return f"{row.state}: {why}" if why else row.state
+    state = _state(row.state)
+    return text("{state}: {why}", state=state, why=why) if why else state
 
 
 def _table(result: RayWorkers) -> Table:
@@ -184,21 +189,21 @@ def _table(result: RayWorkers) -> Table:
     show = sizes(memory) if len(set(memory)) > 1 else size
     one_node = len({row.node for row in result.workers if row.node}) < 2
     columns = [
-        Column("workers", wrap=True),
-        Column("doing", wrap=True),
-        Column("for", right=True, notation=ages),
-        Column("progress", right=True, spare=not any(isinstance(row.progress, str) for row in result.workers)),
+        Column(text("workers"), wrap=True),
+        Column(text("doing"), wrap=True),
+        Column(text("for"), right=True, notation=ages),
+        Column(text("progress"), right=True, spare=not any(isinstance(row.progress, str) for row in result.workers)),
         Column("CPU", right=True, spare=True),
-        Column("memory", right=True, spare=True),
-        Column("pid" if one_node else "process", right=True, spare=True),
-        Column("tier", right=True, spare=True),
+        Column(pgettext("of a process", "memory"), right=True, spare=True),
+        Column("pid" if one_node else text("process"), right=True, spare=True),
+        Column(text("tier"), right=True, spare=True),
     ]
     return Table(
-        "Workers, those that are alike in one row",
+        text("Workers, those that are alike in one row"),
         columns,
         [_row(same, show, one_node=one_node) for same in groups],
         ROWS,
-        "groups of workers",
+        pgettext("more", "groups of workers"),
     )
 
 
@@ -228,28 +233,28 @@ def _doing_where(row: RayWorker) -> Inline:
     if row.state not in _AT_WORK or (row.kind == "driver" and not isinstance(row.where, str)):
         return _cause(row)
     if isinstance(row.where, str):
-        return [_doing(row), " at ", placed(row.where)]
-    return [_doing(row), " at ", measured(row.where, str)]
+        return [_doing(row), text(" at "), placed(row.where)]
+    return [_doing(row), text(" at "), measured(row.where, str)]
 
 
 def _doing(row: RayWorker) -> str:
     """The state, with what makes this one different from others in the same."""
-    what = {
-        "running": f"running {called(row.method)}" if row.method and row.kind == "actor" else "running",
-        "in __init__": "in __init__",
-    }.get(row.state, "blocked")
+    what = _state(row.state if row.state in ("running", "in __init__") else "blocked")
+    if row.state == "running" and row.method and row.kind == "actor":
+        what = text("running {method}", method=called(row.method))
     if row.kind == "driver":
-        what = "the driver"
+        what = text("the driver")
+    wait = awaited(row.waiting_for)
     if row.waiting_for.kind == "ray":
-        return f"{what} in {row.waiting_for}{_on(row)}" if row.kind != "driver" else f"in {row.waiting_for}{_on(row)}"
+        who = together(row.waits_for, 3)
+        wait = text("in {wait} on {who}", wait=wait, who=who) if who else text("in {wait}", wait=wait)
+        return wait if row.kind == "driver" else text("{what} {in_wait}", what=what, in_wait=wait)
     waits = row.trouble and row.waiting_for.kind not in ("none", "sleep")
-    return f"{what}, waiting for {row.waiting_for}" if waits else what
+    return text("{what}, waiting for {wait}", what=what, wait=wait) if waits else what
 
 
-def _on(row: RayWorker) -> str:
-    if not row.waits_for:
-        return ""
-    return f" on {together(row.waits_for, 3)}"
+def _state(state: str) -> str:
+    return said(STATES, state)
 
 
 def _longest(same: Sequence[RayWorker]) -> Inline:
@@ -270,7 +275,7 @@ def _progress(same: Sequence[RayWorker]) -> Inline:
     if not calls:
         return DASH
     low, high = min(calls), max(calls)
-    return f"{count(low)} calls" if low == high else f"{count(low)}–{count(high)} calls"
+    return text("{calls} calls", calls=count(low) if low == high else f"{count(low)}–{count(high)}")
 
 
 def _numbers(told: Sequence[str]) -> str:
@@ -305,7 +310,7 @@ def _memory(same: Sequence[RayWorker], show: Callable[[float], str]) -> Inline:
     """Resident, and on its GPU where it uses one."""
     resident = _spread([row.rss_bytes for row in same], show)
     gpu = [row.gpu_bytes for row in same if not isinstance(row.gpu_bytes, NotAvailable)]
-    return [*spans(resident), ", GPU ", *spans(_spread(gpu, show))] if gpu else resident
+    return [*spans(resident), text(", GPU "), *spans(_spread(gpu, show))] if gpu else resident
 
 
 def _everybody(workers: Sequence[RayWorker]) -> Iterator[Block]:
@@ -314,16 +319,16 @@ def _everybody(workers: Sequence[RayWorker]) -> Iterator[Block]:
         return
     progress = any(isinstance(row.progress, str) for row in workers)
     columns = [
-        Column("worker"),
-        Column("node"),
+        Column(text("worker")),
+        Column(text("node")),
         Column("pid", right=True),
-        Column("state", wrap=True),
-        *([Column("progress", right=True)] if progress else []),
+        Column(text("state"), wrap=True),
+        *([Column(text("progress"), right=True)] if progress else []),
         Column("CPU", right=True),
-        Column("memory", right=True, notation=sizes),
-        Column("calls", right=True, notation=counts),
-        Column("queued", right=True, notation=counts),
-        Column("tier", right=True),
+        Column(pgettext("of a process", "memory"), right=True, notation=sizes),
+        Column(text("calls"), right=True, notation=counts),
+        Column(text("queued"), right=True, notation=counts),
+        Column(text("tier"), right=True),
     ]
     rows: list[list[Inline]] = [
         [
@@ -340,17 +345,17 @@ def _everybody(workers: Sequence[RayWorker]) -> Iterator[Block]:
         ]
         for row in workers[:ONE_BY_ONE]
     ]
-    body: list[Block] = [Table("Workers", columns, rows, ONE_BY_ONE, "workers")]
+    body: list[Block] = [Table(text("Workers"), columns, rows, ONE_BY_ONE, pgettext("more", "workers"))]
     if len(workers) > ONE_BY_ONE:
-        more = f"... and {len(workers) - ONE_BY_ONE:,} more: see the result's workers, or --json"
+        more = text("... and {n:,} more: see the result's workers, or --json", n=len(workers) - ONE_BY_ONE)
         body.append(Line(Span(more, "muted")))
-    yield Fold(f"All {len(workers):,} one by one", body)
+    yield Fold(text("All {n:,} one by one", n=len(workers)), body)
 
 
 def _state_and_place(row: RayWorker) -> Inline:
     if not isinstance(row.where, str) or shortened(row.where) in row.words:
         return row.words
-    return [row.words, " at ", placed(row.where)]
+    return [row.words, text(" at "), placed(row.where)]
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------
@@ -361,23 +366,23 @@ def _nodes(nodes: Sequence[RayNode]) -> Iterator[Block]:
     if not alive:
         return
     dead = len(nodes) - len(alive)
-    summary: list[str | Span] = [f"{plural(len(alive), 'node')}: {_cpus(alive)}"]
+    summary: list[str | Span] = [counted("{n:,} node: {cpus}", "{n:,} nodes: {cpus}", len(alive), cpus=_cpus(alive))]
     if dead:
-        summary.append(Span(f", {dead} dead", "warn"))
+        summary.append(Span(text(", {n} dead", n=dead), "warn"))
     columns = [
-        Column("node"),
-        Column("state", wrap=True),
-        Column("CPU taken", right=True),
-        Column("GPU taken", right=True),
-        Column("machine", right=True),
-        Column("memory", right=True),
-        Column("object store", right=True),
-        Column("spilled", right=True, notation=sizes),
+        Column(text("node")),
+        Column(text("state"), wrap=True),
+        Column(text("CPU taken"), right=True),
+        Column(text("GPU taken"), right=True),
+        Column(pgettext("load", "machine"), right=True),
+        Column(pgettext("of a process", "memory"), right=True),
+        Column(text("object store"), right=True),
+        Column(text("spilled"), right=True, notation=sizes),
     ]
     rows: list[list[Inline]] = [
         [
-            Span(f"{node.ip}{' (head)' if node.head else ''}", "strong"),
-            "up" if node.alive else Span(f"dead: {node.why_dead}" if node.why_dead else "dead", "warn"),
+            Span(node.ip + (text(" (head)") if node.head else ""), "strong"),
+            pgettext("a node", "up") if node.alive else Span(_dead(node.why_dead), "warn"),
             _taken(node, "CPU"),
             _taken(node, "GPU"),
             measured(node.cpu_percent, lambda x: f"{x:.0f} %"),
@@ -387,7 +392,12 @@ def _nodes(nodes: Sequence[RayNode]) -> Iterator[Block]:
         ]
         for node in sorted(nodes, key=lambda node: (node.alive, not node.head, node.ip))
     ]
-    yield Fold(summary, [Table("Nodes", columns, rows, 24, "nodes")])
+    yield Fold(summary, [Table(text("Nodes"), columns, rows, 24, pgettext("more", "nodes"))])
+
+
+def _dead(why: str) -> str:
+    dead = pgettext("a node", "dead")
+    return text("{state}: {why}", state=dead, why=why) if why else dead
 
 
 def _cpus(nodes: Sequence[RayNode]) -> str:
@@ -397,7 +407,9 @@ def _cpus(nodes: Sequence[RayNode]) -> str:
         for node in nodes
         if not isinstance(node.resources_available, NotAvailable)
     ]
-    return f"{total - sum(free):g} of {total:g} CPU taken" if len(free) == len(nodes) else f"{total:g} CPU"
+    if len(free) < len(nodes):
+        return text("{total} CPU", total=f"{total:g}")
+    return text("{taken} of {total} CPU taken", taken=f"{total - sum(free):g}", total=f"{total:g}")
 
 
 def _taken(node: RayNode, resource: str) -> Inline:
@@ -407,7 +419,7 @@ def _taken(node: RayNode, resource: str) -> Inline:
     if isinstance(node.resources_available, NotAvailable):
         return measured(node.resources_available, str)
     taken = total - node.resources_available.get(resource, 0.0)
-    return Span(f"{taken:g} of {total:g}", value=taken)
+    return Span(text("{used} of {total}", used=f"{taken:g}", total=f"{total:g}"), value=taken)
 
 
 def _of(used: object, total: object) -> Inline:
@@ -415,4 +427,4 @@ def _of(used: object, total: object) -> Inline:
         return measured(used, str)
     if not isinstance(used, (int, float)) or not isinstance(total, (int, float)):
         return DASH
-    return Span(f"{size(used)} of {size(total)}", value=used)
+    return Span(text("{used} of {total}", used=size(used), total=size(total)), value=used)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...language import counted, text
+from ...language import counted, pgettext, text
 from ...model import Report
 from ...words.durations import duration
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table
-from ..units import plural, size
+from ..units import size
 
 SHOWN = 6
 """Files or secrets in one cell."""
@@ -19,7 +19,9 @@ def view(result: Report) -> Iterator[Block]:
     missing = _missing(result)
     yield _answer(result)
     if result.index:
-        yield Line([f"{result.not_opened or text('opened')}: ", Span(result.index, "code", link=Path(result.index))])
+        yield Line(
+            [result.not_opened or text("opened"), text(": "), Span(result.index, "code", link=Path(result.index))]
+        )
     elif result.not_opened:
         yield Line(Span(result.not_opened, "warn"))
     yield Line(
@@ -35,7 +37,7 @@ def view(result: Report) -> Iterator[Block]:
     columns = [Column(text("part")), Column(text("what is there"), wrap=True)]
     rows: list[list[Inline]] = [[Span(part.title, "strong"), part.summary] for part in result.parts if not part.empty]
     if rows:
-        yield Table(text("Inside"), columns, rows, 30, text("parts"))
+        yield Table(text("Inside"), columns, rows, 30, pgettext("more", "parts"))
     if missing:
         yield Items(missing[:SHOWN], Span(text("Not available"), "warn"))
         if len(missing) > SHOWN:
@@ -50,7 +52,11 @@ def _answer(result: Report) -> Answer:
     words: list[str | Span] = [text("the report is in "), Span(result.path, "code")]
     short = sum(bool(part.missing) for part in result.parts)
     if short:
-        words.append(text("; {parts} of it could not be had in full", parts=plural(short, "part"), short=short))
+        words.append(
+            counted(
+                "; {n:,} part of it could not be had in full", "; {n:,} parts of it could not be had in full", short
+            )
+        )
     files = counted("{n:,} file", "{n:,} files", len(result.files))
     about = [result.target, files, size(result.size_bytes), duration(result.taken_s)]
     return Answer(words, about, "info")
@@ -62,7 +68,8 @@ def _missing(result: Report) -> list[Inline]:
     for part in result.parts:
         for words in part.missing:
             by_reason.setdefault(words, []).append(part.title)
-    return [[Span(", ".join(titles), "strong"), f": {words}"] for words, titles in by_reason.items()]
+    comma, colon = pgettext("list", ", "), text(": ")
+    return [[Span(comma.join(titles), "strong"), colon, words] for words, titles in by_reason.items()]
 
 
 def _redacted(result: Report) -> Block:
@@ -73,7 +80,7 @@ def _redacted(result: Report) -> Block:
     ]
     rows: list[list[Inline]] = []
     for secret in result.redacted:
-        more = f", ... {len(secret.where) - SHOWN} more" if len(secret.where) > SHOWN else ""
+        more = text(", ... {n} more", n=len(secret.where) - SHOWN) if len(secret.where) > SHOWN else ""
         where = ", ".join(secret.where[:SHOWN]) + more
         rows.append([Span(f"{secret.kind}#{secret.number}", "strong"), str(secret.times), where])
-    return Table(text("Redacted"), columns, rows, 12, text("secrets"))
+    return Table(text("Redacted"), columns, rows, 12, pgettext("more", "secrets"))

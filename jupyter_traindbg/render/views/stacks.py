@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...frames.whose import short_place
-from ...language import counted, text
+from ...language import counted, later_counted, pgettext, text
 from ...model import Frame, NotAvailable, Stacks, Wait, WaitKind
 from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
-from ...words.waits import at_moment
-from ..blocks import Answer, Block, Card, Fold, Frames, Inline, Line, Span
+from ...words.waits import at_moment, awaited, state_words
+from ..blocks import PLACE, Answer, Block, Card, Fold, Frames, Inline, Line, Span, within
 from ..grouping import Caller, StackGroup, caller, group_by, group_stacks
-from ..units import plural
 
 OPEN, FOLDED, IDLE = 8, 24, 12
 """How many different stacks are shown in full, then as one line each that unfolds; the same for idle helpers."""
@@ -25,10 +24,18 @@ def view(result: Stacks) -> Iterator[Block]:
     yield _answer(result, groups, who)
     busy = [g for g in groups if not g.idle]
     yield from (_card(g, who) for g in busy[:OPEN])
-    yield from _folded(busy[OPEN:], who, FOLDED, "different stacks")
+    stacks = later_counted(
+        "... and {n} more different stack: see the result's to_dict()",
+        "... and {n} more different stacks: see the result's to_dict()",
+    )
+    helpers = later_counted(
+        "... and {n} more kind of helper: see the result's to_dict()",
+        "... and {n} more kinds of helper: see the result's to_dict()",
+    )
+    yield from _folded(busy[OPEN:], who, FOLDED, stacks)
     idle = [g for g in groups if g.idle]
     if idle:
-        yield Fold(f"{_helpers(idle)} with nothing to do", list(_folded(idle, who, IDLE, "kinds of helper")))
+        yield Fold(_helpers(idle), list(_folded(idle, who, IDLE, helpers)))
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------
@@ -64,10 +71,10 @@ def _answer(result: Stacks, groups: Sequence[StackGroup], who: Caller) -> Answer
     places = _places(groups, who)
     whole = not silent and {rank for place in places for rank in place.ranks} == set(ranks)
     words, told = _words(places, whole=whole) if places else (_no_place(ranks), not ranks)
-    about: list[Inline] = [] if told else [who(ranks) if who is compact_ranks else plural(len(ranks), "worker")]
+    workers = counted("{n:,} worker", "{n:,} workers", len(ranks))
+    about: list[Inline] = [] if told else [who(ranks) if who is compact_ranks else workers]
     if children:
-        processes = plural(children, "child process", "child processes")
-        about.append(text("with {processes}", processes=processes, children=children))
+        about.append(counted("with {n:,} child process", "with {n:,} child processes", children))
     if silent:
         about.append(Span(text("{silent} did not answer", silent=silent), "warn"))
     odd = len(places) > 1 and len(places[0].ranks) < len(places[-1].ranks)
@@ -140,8 +147,9 @@ def _words(places: Sequence[_Place], *, whole: bool) -> tuple[Inline, bool]:
         return [_are(first), text("elsewhere, "), *one, text("; "), are, *rest], False
     if len(places) == 2:
         return [_are(first), *one, text("; "), _are(others), *rest], True
-    different = "different " if len(places) == n else ""
-    spread = text("{n:,} ranks are at {count:,} {different}places", n=n, count=len(places), different=different)
+    spread = text("{n:,} ranks are at {count:,} places", n=n, count=len(places))
+    if len(places) == n:
+        spread = text("{n:,} ranks are at {count:,} different places", n=n, count=len(places))
     return [spread, _mostly(places, n)], False
 
 
@@ -168,21 +176,22 @@ def _mostly(places: Sequence[_Place], n: int) -> str:
 def _helpers(idle: Sequence[StackGroup]) -> str:
     workers = sum(g.threads for g in idle if g.training)
     threads = sum(g.threads for g in idle) - workers
-    helpers = [plural(threads, "helper thread")] if threads else []
-    return " and ".join(helpers + ([plural(workers, "worker process", "worker processes")] if workers else []))
+    helpers = [counted("{n:,} helper thread", "{n:,} helper threads", threads)] if threads else []
+    helpers += [counted("{n:,} worker process", "{n:,} worker processes", workers)] if workers else []
+    return text("{helpers} with nothing to do", helpers=pgettext("list", " and ").join(helpers))
 
 
-def _folded(groups: Sequence[StackGroup], who: Caller, most: int, noun: str) -> Iterator[Block]:
+def _folded(groups: Sequence[StackGroup], who: Caller, most: int, more: tuple[str, str]) -> Iterator[Block]:
     for group in groups[:most]:
         yield Fold([*_title(group, who), " · ", *_where(group)], list(_body(group)))
     if len(groups) > most:
-        yield Line(Span(f"... and {len(groups) - most} more {noun}: see the result's to_dict()", "muted"))
+        yield Line(Span(counted(*more, len(groups) - most), "muted"))
 
 
 def _card(group: StackGroup, who: Caller) -> Card:
     return Card(
         _title(group, who),
-        [Line(["at ", *_where(group)]), *_body(group)],
+        [Line([text("at "), *_where(group)]), *_body(group)],
         "strong",
         "●" if _blamed(group) else "○",
     )
@@ -197,9 +206,9 @@ def _title(group: StackGroup, who: Caller) -> list[str | Span]:
     words: list[str | Span] = [Span(_who(group, who), "strong"), f" · {_thread(group)}"]
     words += [" · ", *_doing(group)]
     if group.phases:
-        words += [" · ", ", ".join(phase.english for phase in group.phases)]
+        words += [" · ", text(", ").join(phase.words for phase in group.phases)]
     if group.holds_gil:
-        words += [" · ", Span("holds the GIL", "warn")]
+        words += [" · ", Span(text("holds the GIL"), "warn")]
     return words
 
 
@@ -208,47 +217,54 @@ def _who(group: StackGroup, who: Caller) -> str:
     if group.role == "rank":
         return ranks
     processes = len(group.pids)
-    one, many = {"child": ("child process", "child processes")}.get(group.role, (group.role, f"{group.role}s"))
-    pids = f" (pid {rank_list(group.pids)})" if processes <= 4 else ""
-    return f"{one if processes == 1 else plural(processes, one, many)} of {ranks}{pids}"
+    pids = text(" (pid {pids})", pids=rank_list(group.pids)) if processes <= 4 else ""
+    if group.role == "child":
+        words = later_counted("child process of {ranks}{pids}", "{n:,} child processes of {ranks}{pids}")
+    else:
+        words = later_counted("{role} of {ranks}{pids}", "{n:,} {role}s of {ranks}{pids}")
+    return counted(*words, processes, role=group.role, ranks=ranks, pids=pids)
 
 
 def _thread(group: StackGroup) -> str:
     name = group.name
     if group.training:
-        kind = "training thread" if group.role == "rank" else "main thread"
+        kind = text("training thread") if group.role == "rank" else text("main thread")
         name = kind if name in ("MainThread", "") else f"{kind} {name}"
     else:
-        name = f"thread {name}"
+        name = text("thread {name}", name=name)
     more = group.threads > len(group.pids)
-    return f"{group.threads} of {name}" if more else name
+    return text("{n} of {thread}", n=group.threads, thread=name) if more else name
 
 
 def _doing(group: StackGroup) -> list[str | Span]:
     state = group.state
     if (wait := group.waiting_for) is not None:
         if wait.kind == "sleep":
-            return [Span("sleeping", "strong")]
-        return [str(wait)] if wait.kind == "idle" else ["waiting for ", Span(str(wait), "strong")]
+            return [Span(text("sleeping"), "strong")]
+        if wait.kind == "idle":
+            return [at_moment(state, wait)]
+        return within(text("waiting for {wait}", wait=PLACE), Span(awaited(wait), "strong"))
     if isinstance(state, NotAvailable):
-        return [Span("state not known", "muted", why=state.reason)]
-    return [state]
+        return [Span(text("state not known"), "muted", why=state.reason)]
+    return [state_words(state)]
 
 
 def _where(group: StackGroup) -> list[str | Span]:
     frame = group.where
     if frame is None:
-        return [Span("no Python frame", "muted")]
+        return [Span(text("no Python frame"), "muted")]
     words: list[str | Span] = [Span(short_place(frame), "code", link=frame)]
     if frame.library:
-        words.append(Span(" (library code only)", "muted"))
+        words.append(Span(text(" (library code only)"), "muted"))
     return words
 
 
 def _body(group: StackGroup) -> Iterator[Block]:
     if group.source != "agent":
-        note = f": {group.note}" if group.note else ""
-        yield Line(Span(f"from outside, by {group.source}{note}", "muted"))
+        words = text("from outside, by {source}", source=group.source)
+        if group.note:
+            words = text("from outside, by {source}: {note}", source=group.source, note=group.note)
+        yield Line(Span(words, "muted"))
     elif group.note:
         yield Line(Span(group.note, "muted"))
     if group.frames:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from ...language import counted, later_counted, pgettext, text
 from ...model import RankSteps, Step, Steps
 from ...no_step import by_hand, by_hand_words, seen, why
 from ...step_parts import PARTS
@@ -15,7 +16,7 @@ from ..common import DASH, clock, finite, measured, median, notes_of, setting, s
 from ..grouping import group_by
 from ..notations import durations, printouts, settings, sizes
 from ..step_answer import answer, behind_by_rank, first_bad, late_ranks, shares_of, slowest, worth_a_look
-from ..units import number, percent, plural, printed, size
+from ..units import number, percent, printed, size
 
 LAST = 8
 FEW = 4
@@ -34,12 +35,12 @@ def view(result: Steps) -> Iterator[Block]:
         yield _summary(result.ranks)
         if len(result.ranks) > FEW:
             paces = [(r.rank, p) for r in stepped if (p := median(s.duration_s for s in r.steps)) is not None]
-            yield Line(["median step: ", *spans(spread(paces, duration))])
+            yield Line([text("median step: "), *spans(spread(paces, duration))])
         if len(result.ranks) <= FEW:
-            yield from (Fold(f"latest steps of rank {r.rank}", list(_one(r))) for r in stepped)
+            yield from (Fold(text("latest steps of rank {rank}", rank=r.rank), list(_one(r))) for r in stepped)
         else:
-            yield from (c for c in [_loss(worst, f"loss of rank {worst.rank}")] if c)
-        yield Line(["one rank's history: ", Span(f"%steps --rank {worst.rank}", "code")])
+            yield from (c for c in [_loss(worst, text("loss of rank {rank}", rank=worst.rank))] if c)
+        yield Line([text("one rank's history: "), Span(f"%steps --rank {worst.rank}", "code")])
     notes = notes_of((r.rank, note) for r in result.ranks for note in (r.note, _earlier(r)))
     if notes:
         yield Items(notes)
@@ -49,36 +50,40 @@ def _ended(ranks: Sequence[RankSteps]) -> Iterator[Line]:
     """Whose steps these are the last of; of one rank the answer has told it."""
     for same in group_by([r for r in ranks if r.ended and len(ranks) > 1], lambda r: r.ended):
         who = Span(compact_ranks([r.rank for r in same]), "strong")
-        yield Line([who, ": ", Span(same[0].ended, "warn"), "; its last known steps are shown"])
+        yield Line([who, text(": "), Span(same[0].ended, "warn"), text("; its last known steps are shown")])
 
 
 def _without_steps(ranks: Sequence[RankSteps]) -> Iterator[Line]:
     """What was seen where no step has come for long, or never; and where backward passes are the steps."""
     for same in group_by(late_ranks(ranks), lambda one: tuple(why(one[1]))):
         who: list[str | Span] = (
-            [Span(compact_ranks([r.rank for r, _ in same]), "strong"), ": ", seen(same[0][1]), "; "]
+            [Span(compact_ranks([r.rank for r, _ in same]), "strong"), text(": "), seen(same[0][1]), text("; ")]
             if len(ranks) > 1
             else []
         )
-        yield Line([*who, "; ".join(why(same[0][1]))])
+        yield Line([*who, text("; ").join(why(same[0][1]))])
     if any(by_hand(r.steps) for r in ranks):
         yield Line([Span(by_hand_words(), "muted")])
 
 
 def _earlier(rank: RankSteps) -> str:
     before = rank.run_began - 1
-    return f"{plural(before, 'step')} before these were an earlier run's; --since 0 shows them, too" if before else ""
+    words = later_counted(
+        "{n:,} step before these were an earlier run's; --since 0 shows them, too",
+        "{n:,} steps before these were an earlier run's; --since 0 shows them, too",
+    )
+    return counted(*words, before) if before else ""
 
 
 # --- one rank ------------------------------------------------------------------------------------------------------
 
 
 def _one(rank: RankSteps) -> Iterator[Block]:
-    curve = _loss(rank, "loss")
+    curve = _loss(rank, text("loss"))
     if curve:
         yield curve
         if how := _loss_kind(rank.steps):
-            yield Line([Span(f"loss: {how}", "muted")])
+            yield Line([Span(text("loss: {how}", how=how), "muted")])
     yield from _split(rank)
     yield _latest(rank)
 
@@ -88,12 +93,14 @@ def _loss(rank: RankSteps, label: str) -> Curve | None:
     if not losses:
         return None
     known = finite(losses)
-    words = f"latest {printed(losses[-1])}"
+    words = [text("latest {loss}", loss=printed(losses[-1]))]
     if known:
-        words += f", least {printed(min(known))}, greatest {printed(max(known))}"
+        words.append(text("least {least}, greatest {most}", least=printed(min(known)), most=printed(max(known))))
     if len(known) < len(losses):
-        words += f", {len(losses) - len(known)} not finite (first at {first_bad(rank)})"
-    return Curve(label, losses, f"{words}, {plural(len(losses), 'step')}")
+        n = len(losses) - len(known)
+        words.append(text("{n} not finite (first at {step})", n=n, step=first_bad(rank)))
+    words.append(counted("{n:,} step", "{n:,} steps", len(losses)))
+    return Curve(label, losses, text(", ").join(words))
 
 
 def _loss_kind(steps: Sequence[Step]) -> str:
@@ -103,10 +110,12 @@ def _loss_kind(steps: Sequence[Step]) -> str:
         return ""
     n = last.micro_batches
     if last.loss_kind == "evaluated":
-        return f"the first of {n} evaluations in the step, as step(closure) returns it"
+        return text("the first of {n} evaluations in the step, as step(closure) returns it", n=n)
     if last.loss_kind == "given":
-        return f"the mean of what backward() was given, {n} times a step; whether it had been divided is not known"
-    return f"the mean over the {n} micro-batches of a step"
+        return text(
+            "the mean of what backward() was given, {n} times a step; whether it had been divided is not known", n=n
+        )
+    return text("the mean over the {n} micro-batches of a step", n=n)
 
 
 def _split(rank: RankSteps) -> Iterator[Block]:
@@ -114,15 +123,22 @@ def _split(rank: RankSteps) -> Iterator[Block]:
     if not shares:
         return
     seen = any(s.forward_seen for s in rank.steps)
-    names = {"forward_s": "forward"} if seen else {"forward_s": "forward and all before it"}
-    parts = [Part(names.get(part.field, part.name), share, percent(share)) for part, share in shares]
-    yield Bar("where the time of a step goes (medians)", parts)
+    names = {} if seen else {"forward_s": text("forward and all before it")}
+    parts = [Part(names.get(part.field, text(part.name)), share, percent(share)) for part, share in shares]
+    yield Bar(text("where the time of a step goes (medians)"), parts)
     shown = {part.field for part, _ in shares}
     for part in PARTS:
         took = [v for s in rank.steps if (v := getattr(s, part.field)) is not None]
         if part.field not in shown and took:
             yield Line(
-                f"besides: {part.name}, {duration(sum(took))} in {len(took)} of {plural(len(rank.steps), 'step')}"
+                counted(
+                    "besides: {part}, {took} in {some} of {n:,} step",
+                    "besides: {part}, {took} in {some} of {n:,} steps",
+                    len(rank.steps),
+                    part=text(part.name),
+                    took=duration(sum(took)),
+                    some=len(took),
+                )
             )
 
 
@@ -130,30 +146,32 @@ def _latest(rank: RankSteps) -> Table:
     steps = rank.steps[-LAST:]
     fields: list[tuple[Column, Callable[[Step], Inline]]] = [
         *((column, lambda s, show=show: show(s.number)) for column, show in step_columns(s.number for s in steps)),
-        (Column("at", right=True, spare=True), lambda s: clock(s.time_s)),
-        (Column("took", right=True, notation=durations), lambda s: measured(s.duration_s, duration)),
-        (Column("loss", right=True, notation=printouts), lambda s: value(s.loss, printed)),
-        (Column("gradient norm", right=True, notation=printouts), lambda s: value(s.grad_norm, printed)),
-        (Column("lr", right=True, notation=settings), lambda s: _lrs(s.lr)),
-        (Column("data wait", right=True, spare=True), _waited),
-        (Column("resident", right=True, spare=True, notation=sizes), lambda s: measured(s.rss_bytes, size)),
+        (Column(pgettext("a time", "at"), right=True, spare=True), lambda s: clock(s.time_s)),
+        (Column(text("took"), right=True, notation=durations), lambda s: measured(s.duration_s, duration)),
+        (Column(text("loss"), right=True, notation=printouts), lambda s: value(s.loss, printed)),
+        (Column(text("gradient norm"), right=True, notation=printouts), lambda s: value(s.grad_norm, printed)),
+        (Column(pgettext("heading", "lr"), right=True, notation=settings), lambda s: _lrs(s.lr)),
+        (Column(text("data wait"), right=True, spare=True), _waited),
+        (Column(text("resident"), right=True, spare=True, notation=sizes), lambda s: measured(s.rss_bytes, size)),
     ]
     if any(s.cuda_allocated_bytes is not None for s in steps):
         fields += [
             (Column("CUDA", right=True, notation=sizes), lambda s: measured(s.cuda_allocated_bytes, size)),
-            (Column("CUDA peak", right=True, notation=sizes), lambda s: measured(s.cuda_peak_bytes, size)),
+            (Column(text("CUDA peak"), right=True, notation=sizes), lambda s: measured(s.cuda_peak_bytes, size)),
         ]
     if any(s.micro_batches > 1 for s in steps):
-        column = Column("last batch's", right=True, notation=printouts)
-        fields.insert(_after(fields, "loss"), (column, lambda s: value(s.loss_last, printed)))
-        fields.append((Column("batches", right=True), lambda s: str(s.micro_batches)))
+        column = Column(text("last batch's"), right=True, notation=printouts)
+        fields.insert(_after(fields, text("loss")), (column, lambda s: value(s.loss_last, printed)))
+        fields.append((Column(text("batches"), right=True), lambda s: str(s.micro_batches)))
     if any(s.clip_norm is not None for s in steps):
-        column = Column("clipped to", right=True, notation=printouts)
-        fields.insert(_after(fields, "gradient norm"), (column, lambda s: value(s.grad_norm_clipped, printed)))
+        column = Column(text("clipped to"), right=True, notation=printouts)
+        fields.insert(_after(fields, text("gradient norm")), (column, lambda s: value(s.grad_norm_clipped, printed)))
     if len({s.optimizer for s in steps}) > 1:
-        fields.append((Column("optimizer", right=True), lambda s: str(s.optimizer)))
+        fields.append((Column(text("optimizer"), right=True), lambda s: str(s.optimizer)))
     rows = [[show(s) for _, show in fields] for s in reversed(steps)]
-    return Table("Latest steps, newest first", [column for column, _ in fields], rows, LAST, "steps")
+    return Table(
+        text("Latest steps, newest first"), [column for column, _ in fields], rows, LAST, pgettext("more", "steps")
+    )
 
 
 def _after(fields: Sequence[tuple[Column, Callable[[Step], Inline]]], name: str) -> int:
@@ -184,20 +202,20 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
     def remark(r: RankSteps) -> Inline:
         words: list[str | Span] = []
         if r.ended:
-            return Span("ended", "bad")
+            return Span(text("ended"), "bad")
         if not r.steps:
-            return Span("no step yet", "warn")
+            return Span(text("no step yet"), "warn")
         if slow is not None and r.rank == slow[0]:
-            words.append(Span(f"slowest, {number(slow[1])} x the median", "warn"))
+            words.append(Span(text("slowest, {times} x the median", times=number(slow[1])), "warn"))
         if r.rank in late:
-            words.append(Span(f"{plural(late[r.rank], 'step')} behind", "warn"))
+            words.append(Span(counted("{n:,} step behind", "{n:,} steps behind", late[r.rank]), "warn"))
         loss = r.steps[-1].loss
         if loss is not None and not math.isfinite(loss):
-            words.append(Span("loss is not finite", "bad"))
-        return [part for i, word in enumerate(words) for part in ((", ", word) if i else (word,))]
+            words.append(Span(text("loss is not finite"), "bad"))
+        return [part for i, word in enumerate(words) for part in ((text(", "), word) if i else (word,))]
 
     remarked = any(map(remark, ranks))
-    numbered = step_columns([r.steps[-1].number for r in ranks if r.steps], "last step")
+    numbered = step_columns([r.steps[-1].number for r in ranks if r.steps], text("last step"))
 
     def row(r: RankSteps) -> list[Inline]:
         shares = shares_of(r)
@@ -216,13 +234,14 @@ def _summary(ranks: Sequence[RankSteps]) -> Table:
         sorted(ranks, key=lambda r: (not remark(r), -(paces[r.rank] or 0.0), r.rank)) if len(ranks) > 20 else ranks
     )
     columns = [Column("rank"), *(column for column, _ in numbered)]
-    columns += [Column("median step", right=True, notation=durations), Column("data wait", right=True)]
-    columns += [Column("last loss", right=True, notation=printouts), Column("lr", right=True, notation=settings)]
-    caption = "Ranks, the remarkable and the slowest first" if len(ranks) > 20 else "Ranks"
+    columns += [Column(text("median step"), right=True, notation=durations), Column(text("data wait"), right=True)]
+    columns += [Column(text("last loss"), right=True, notation=printouts)]
+    columns += [Column(pgettext("heading", "lr"), right=True, notation=settings)]
+    caption = text("Ranks, the remarkable and the slowest first") if len(ranks) > 20 else text("Ranks")
     return Table(
         caption,
-        [*columns, *([Column("remark", wrap=True)] if remarked else [])],
+        [*columns, *([Column(text("remark"), wrap=True)] if remarked else [])],
         [row(r) for r in remarkable],
         20 if len(ranks) <= 20 else 12,
-        "ranks",
+        pgettext("more", "ranks"),
     )

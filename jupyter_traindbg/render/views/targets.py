@@ -13,7 +13,6 @@ from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, measured
 from ..grouping import group_by
 from ..short_commands import same_program, short_command, short_path
-from ..units import plural
 
 SEPARATE = 8
 """The ranks of one launcher share a row where there are more than this and they differ only in rank and pid."""
@@ -40,7 +39,7 @@ def view(result: Targets) -> Iterator[Block]:
     ]
     rows = [_row(same, runs, names) for same, runs in _collapsed(result.targets)]
     nested = any(target.part_of is not None for target in result.targets)
-    yield Table(text("On this host"), columns, rows, SHOWN, text("targets"), nested)
+    yield Table(text("On this host"), columns, rows, SHOWN, pgettext("more", "targets"), nested)
     yield from _refusals(result.targets, names)
 
 
@@ -55,7 +54,7 @@ def _answer(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[Blo
     idle = [t for t in whole if t.attachable and not _may_train(t)]
     words: list[str | Span] = []
     if jobs:
-        words += [text("{jobs} can be attached to: ", jobs=plural(len(jobs), "job"), count=len(jobs))]
+        words += [counted("{n:,} job can be attached to: ", "{n:,} jobs can be attached to: ", len(jobs))]
         words += _named(jobs, targets, names)
     elif closed:
         words += [text("no training job on this host can be attached to")]
@@ -64,8 +63,8 @@ def _answer(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[Blo
     if closed:
         words += [text("; {count} cannot: ", count=len(closed)), *_named(closed, targets, names)]
     if idle:
-        kernels = plural(len(idle), "kernel trains", "kernels train")
-        words += [text("; {kernels} nothing: ", kernels=kernels, count=len(idle)), *_named(idle, targets, names)]
+        trains = counted("; {n:,} kernel trains nothing: ", "; {n:,} kernels train nothing: ", len(idle))
+        words += [trains, *_named(idle, targets, names)]
     yield Answer(words, tone="warn" if closed and not jobs else "plain")
     yield Line(_next_step(jobs, closed, names))
 
@@ -90,11 +89,9 @@ def _size(target: Target, targets: Sequence[Target]) -> str:
         return ""
     members = sum(t.part_of == target.name for t in targets)
     if target.world_size is None:
-        return (
-            text(" ({processs})", processs=plural(members, "process", "processes"), members=members) if members else ""
-        )
+        return counted(" ({n:,} process)", " ({n:,} processes)", members) if members else ""
     if target.world_size == members:
-        return text(" ({ranks})", ranks=plural(members, "rank"), members=members)
+        return counted(" ({n:,} rank)", " ({n:,} ranks)", members)
     return text(" ({members} of {world_size} ranks)", members=members, world_size=target.world_size)
 
 
@@ -185,10 +182,12 @@ def _refusals(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[B
     items: list[Inline] = []
     for same in group_by(refused, _why_not):
         ranks = [t.rank for t in same if t.rank is not None]
-        named = ", ".join(names[t.name] for t in same[:NAMED])
+        comma = pgettext("list", ", ")
+        named = comma.join(names[t.name] for t in same[:NAMED])
         if len(same) > NAMED:
-            named = compact_ranks(ranks) if len(ranks) == len(same) else f"{named}, … ({len(same)})"
-        items.append([Span(named, "strong"), f": {same[0].why_not if len(same) == 1 else _why_not(same[0])}"])
+            named = compact_ranks(ranks) if len(ranks) == len(same) else f"{named}{comma}… ({len(same)})"
+        why = same[0].why_not or "" if len(same) == 1 else _why_not(same[0])
+        items.append([Span(named, "strong"), text(": "), why])
     yield Items(items, Span(text("Cannot be attached to"), "warn"))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...frames.whose import short_place
-from ...language import text
+from ...language import counted, later_counted, pgettext, text
 from ...model import Maybe, NotAvailable, ProcessThreads, Threads, ThreadUse, available
 from ...words.durations import duration
 from ...words.waits import at_moment
@@ -15,7 +15,7 @@ from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Tab
 from ..common import DASH, notes_of
 from ..grouping import Caller, caller, group_by
 from ..notations import shares
-from ..units import percent, plural
+from ..units import percent
 
 BUSY = 0.005
 """A thread that uses less of a CPU does as good as nothing."""
@@ -96,15 +96,10 @@ class _Group:
 
 
 def _answer(result: Threads, threads: Sequence[_Thread], who: Caller) -> Answer:
-    counted = text(
-        "{threads} in {processs}",
-        threads=plural(len(threads), "thread"),
-        processs=plural(len(result.processes), "process", "processes"),
-        count=len(result.processes),
-        count2=len(threads),
-    )
+    processes = counted("{n:,} process", "{n:,} processes", len(result.processes))
+    many = counted("{n:,} thread in {processes}", "{n:,} threads in {processes}", len(threads), processes=processes)
     watched = text("watched for {window_s}", window_s=duration(result.window_s))
-    about: list[Inline] = [counted, watched]
+    about: list[Inline] = [many, watched]
     if result.silent:
         silent = len(result.silent)
         about.append(Span(text("{silent} did not answer", silent=silent), "warn"))
@@ -141,15 +136,17 @@ def _busiest(threads: Sequence[_Thread], who: Caller) -> Inline:
     one = max(threads, key=lambda one: one.use.cpu_share)
     ranks = sorted({one.process.rank for one in threads})
     told = _range(shares_)
-    uses = "thread of {} uses" if len(threads) == 1 else "threads of {} use"
-    named = text("the training {format}", format=uses.format(who(ranks)), who=who(ranks))
+    words = later_counted(
+        "the training thread of {who} uses {told} of a CPU", "the training threads of {who} use {told} of a CPU each"
+    )
+    said = counted(*words, len(threads), who=who(ranks), told=told)
     if not one.use.training:
-        named = text("{name} of {who} uses", name=one.use.name, who=who([one.process.rank]))
+        words = later_counted("{name} of {who} uses {told} of a CPU", "{name} of {who} uses {told} of a CPU each")
+        said = counted(*words, len(threads), name=one.use.name, who=who([one.process.rank]), told=told)
     at: list[str | Span] = []
     if len(threads) == 1 and one.use.where is not None:
         at = [text(", at "), Span(short_place(one.use.where), "code", link=one.use.where)]
-    each = "" if len(threads) == 1 else " each"
-    return [text("{named} {told} of a CPU{each}", named=named, told=told, each=each), *at]
+    return [said, *at]
 
 
 # --- the rest ------------------------------------------------------------------------------------------------------
@@ -169,7 +166,7 @@ def _table(groups: Sequence[_Group], who: Caller) -> Table:
     if all(row[-1] is DASH for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     caption = text("threads that run Python, and whoever else uses a CPU")
-    return Table(caption, columns, rows, SHOWN, "kinds of thread")
+    return Table(caption, columns, rows, SHOWN, pgettext("more", "kinds of thread"))
 
 
 def _row(group: _Group, who: Caller) -> list[Inline]:
@@ -211,10 +208,9 @@ def _idle(groups: Sequence[_Group], who: Caller) -> Fold:
         for group in sorted(groups, key=lambda group: -len(group.members))[:SHOWN_NATIVE]
     ]
     if len(groups) > SHOWN_NATIVE:
-        lines.append(
-            Line(Span(f"... and {len(groups) - SHOWN_NATIVE} more kinds: see the result's to_dict()", "muted"))
-        )
-    return Fold(text("{native_threads} asleep", native_threads=plural(many, "native thread"), many=many), lines)
+        more = text("... and {n} more kinds: see the result's to_dict()", n=len(groups) - SHOWN_NATIVE)
+        lines.append(Line(Span(more, "muted")))
+    return Fold(counted("{n:,} native thread asleep", "{n:,} native threads asleep", many), lines)
 
 
 def _no_locks(process: ProcessThreads) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ...language import counted, text
+from ...language import counted, pgettext, text
 from ...model import StepNumber, Watched, WatchedEvent, WatchedRank, WatchedSeries
 from ...step_numbers import behind, step_title
 from ...step_parts import PARTS
 from ...words.durations import duration
+from ...words.series import series_words
 from ..blocks import Answer, Bar, Block, Column, Curve, Inline, Items, Line, Part, Span, Table, Tone
 from ..columns import alike
 from ..common import DASH, clock, measured, step_columns, value
@@ -63,24 +64,29 @@ def _curves(result: Watched) -> Iterator[Block]:
     for name in ("loss", "grad_norm"):
         if name in by_name:
             one = by_name[name]
-            label = one.label if len(result.ranks) == 1 else f"{one.label} (rank {result.ranks[0].rank})"
+            label = series_words(one.label)
+            if len(result.ranks) > 1:
+                label = text("{series} (rank {rank})", series=label, rank=result.ranks[0].rank)
             yield Curve(label, list(one.sketch), _words(one))
     yield from _split(by_name)
     rows = [
-        [s.label, *_figures(s, (s.middle,) if len(result.ranks) == 1 else (s.low, s.middle, s.high))]
+        [series_words(s.label), *_figures(s, (s.middle,) if len(result.ranks) == 1 else (s.low, s.middle, s.high))]
         for s in result.series
         if s.name not in [part.field for part in PARTS]
     ]
-    heads = ["now"] if len(result.ranks) == 1 else ["least", "median", "greatest"]
+    heads, caption = [text("least"), text("median"), text("greatest")], text("Latest values over the ranks")
+    if len(result.ranks) == 1:
+        heads, caption = [pgettext("a value", "now")], text("Latest values")
     if rows:
-        caption = "Latest values" if len(result.ranks) == 1 else "Latest values over the ranks"
-        yield Table(caption, [Column("series"), *(Column(h, right=True) for h in heads)], rows, 20, "series")
+        columns = [Column(text("series")), *(Column(h, right=True) for h in heads)]
+        yield Table(caption, columns, rows, 20, pgettext("more", "series"))
 
 
 def _words(series: WatchedSeries) -> str:
     known = [v for v in series.sketch if math.isfinite(v)]
-    now = f"now {steady(series.middle)}" if math.isfinite(series.middle) else "now not finite"
-    return f"{now}, from {steady(known[0])}" if known else now
+    finite = math.isfinite(series.middle)
+    now = text("now {value}", value=steady(series.middle)) if finite else text("now not finite")
+    return text("{now}, from {value}", now=now, value=steady(known[0])) if known else now
 
 
 def _figures(series: WatchedSeries, figures: Sequence[float]) -> Sequence[Inline]:
@@ -104,11 +110,11 @@ def _setting(figure: float) -> str:
 
 
 def _split(by_name: dict[str, WatchedSeries]) -> Iterator[Block]:
-    there = [(part.name, by_name[part.field].middle) for part in PARTS if part.field in by_name]
+    there = [(text(part.name), by_name[part.field].middle) for part in PARTS if part.field in by_name]
     whole = sum(v for _, v in there if v > 0)
     if 0 < whole < math.inf:
         parts = [Part(label, max(0.0, v) / whole, percent(max(0.0, v) / whole)) for label, v in there]
-        yield Bar("where the time of a step goes", parts)
+        yield Bar(text("where the time of a step goes"), parts)
 
 
 def _ranks(result: Watched, *, everyone: bool) -> Table:
@@ -151,16 +157,16 @@ def _ranks(result: Watched, *, everyone: bool) -> Table:
     columns = [
         Column("rank"),
         *(column for column, _ in numbered),
-        Column("ago", right=True, spare=True, notation=durations),
-        Column("loss", right=True, notation=values),
-        Column("step time", right=True, notation=durations),
-        Column("data wait", right=True, spare=True),
-        Column("resident", right=True, spare=True, notation=sizes),
-        *([Column("remark", wrap=True)] if remarkable else ()),
+        Column(pgettext("how long", "ago"), right=True, spare=True, notation=durations),
+        Column(text("loss"), right=True, notation=values),
+        Column(text("step time"), right=True, notation=durations),
+        Column(text("data wait"), right=True, spare=True),
+        Column(text("resident"), right=True, spare=True, notation=sizes),
+        *([Column(text("remark"), wrap=True)] if remarkable else ()),
     ]
     shown = ALL_ROWS if everyone else len(rows) if not many else MOST_ROWS
-    caption = "Ranks, the remarkable and the slowest first" if many else "Ranks"
-    return Table(caption, columns, rows, shown, "ranks")
+    caption = text("Ranks, the remarkable and the slowest first") if many else text("Ranks")
+    return Table(caption, columns, rows, shown, pgettext("more", "ranks"))
 
 
 def _number(rank: WatchedRank) -> StepNumber:
@@ -171,10 +177,16 @@ def _events(events: Sequence[WatchedEvent], most: int) -> Iterator[Block]:
     if events:
         since = any(e.optimizer_step is None for e in events)
         items: list[Inline] = [
-            [Span(clock(e.time_s), "muted"), f" step {e.step if since else e.optimizer_step:,}: {e.text}"]
+            [
+                Span(clock(e.time_s), "muted"),
+                text(" step {step:,}: {event}", step=e.step if since else e.optimizer_step, event=e.text),
+            ]
             for e in reversed(events[-most:])
         ]
-        yield Items(items, "Events, newest first" + "; steps since the attach" * since)
+        newest = text("Events, newest first")
+        yield Items(items, text("Events, newest first; steps since the attach") if since else newest)
     if (more := len(events) - most) > 0:
-        where = "`%watch --once --view events`" if most < ALL_EVENTS else "see the result's events, or --json"
-        yield Line(Span(f"... and {more} more: {where}", "muted"))
+        words = text("... and {n} more: see the result's events, or --json", n=more)
+        if most < ALL_EVENTS:
+            words = text("... and {n} more: {command}", n=more, command="`%watch --once --view events`")
+        yield Line(Span(words, "muted"))

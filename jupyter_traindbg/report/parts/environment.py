@@ -9,7 +9,6 @@ from pathlib import Path
 from ...diagnose import environment
 from ...model import Environ, Result
 from ...outside import procfs
-from ...render.units import plural
 from ..context import Context, Part
 
 TITLE = "Environment"
@@ -31,7 +30,7 @@ def collect(context: Context) -> Part:
     rows = getattr(result, "rows", ())
     odd = [row.name for row in rows if row.standing not in ("real", "unused here")]
     return Part(
-        f"{plural(len(rows), 'variable')} of training, {len(odd)} to look at",
+        f"{len(rows):,} variable{'s' * (len(rows) != 1)} of training, {len(odd)} to look at",
         results=[result],
         texts={"environment.txt": text} if text else {},
         missing=note,

@@ -9,6 +9,7 @@ import sys
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,6 +164,14 @@ def test_chinese_is_drawn_where_a_font_has_it(
     picture = picture_of_loss()
     assert "的 loss" in picture.title
     assert label in [text.get_text() for legend in picture.figure.legends for text in legend.get_texts()]
+
+
+def test_a_font_is_believed_when_it_has_chinese_characters(tmp_path: Path) -> None:
+    from matplotlib import font_manager
+
+    (tmp_path / "broken.ttf").write_bytes(b"no font")
+    for file in (font_manager.findfont("DejaVu Sans"), str(tmp_path / "gone.ttf"), str(tmp_path / "broken.ttf")):
+        assert not canvas._draws_chinese(file)
 
 
 def luminance(colour: str) -> float:

@@ -43,13 +43,8 @@ def test_percent_does_not_round_something_to_nothing_or_all() -> None:
     assert words == ["0 %", "<1 %", "42 %", ">99 %", "100 %", "NaN"]
 
 
-def test_count_and_plural() -> None:
+def test_count() -> None:
     assert [units.count(n) for n in (0, 9876, 124_000_000, 70_000_000_000)] == ["0", "9,876", "124 M", "70 G"]
-    assert [units.plural(1, "rank"), units.plural(1200, "rank"), units.plural(2, "child", "children")] == [
-        "1 rank",
-        "1,200 ranks",
-        "2 children",
-    ]
 
 
 # --- clean -----------------------------------------------------------------------------------------------------------

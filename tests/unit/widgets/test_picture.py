@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import sys
 import threading
+import warnings
 
 import pytest
 from cases import each
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 from synthetic import HOSTILE, Synthetic
 
 from jupyter_traindbg.live import Feed
+from jupyter_traindbg.pictures import canvas
 from jupyter_traindbg.widgets import picture
 from jupyter_traindbg.widgets.picture import png
 
@@ -53,6 +56,31 @@ def test_its_steps_are_the_optimizers_own_where_it_counts(ahead: int | None, fir
 def test_a_title_is_neither_mathematics_nor_markup() -> None:
     feed = Feed(Synthetic())  # type: ignore[arg-type]
     drawn(feed, rf"$\frac{{ {HOSTILE} \unknown$")
+
+
+@each(
+    ("fonts", "title", "chart"),
+    [((), "job: training\nas of ", "gradient norm"), (("DejaVu Sans",), "job：训练中\n截至 ", "梯度范数")],
+    ids=["no font", "a font"],
+)
+def test_it_is_in_chinese_where_a_font_has_it(
+    fonts: tuple[str, ...], title: str, chart: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else in English, also what the feed has said in Chinese before."""
+    monkeypatch.setenv("TRAINDBG_LANG", "zh")
+    monkeypatch.setattr(canvas, "_chinese_fonts", lambda: fonts)
+    written: list[str] = []
+    for kind, name in ((Figure, "suptitle"), (Axes, "set_title")):
+        monkeypatch.setattr(kind, name, lambda self, words, **_: written.append(words))
+    feed = Feed(Synthetic(hz=1000, before=200))  # type: ignore[arg-type]
+    feed.round()
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", r"Glyph \d+ .* missing from", UserWarning
+        )  # DejaVu stands for a font that has them
+        png(feed, "job")
+    assert written[0].startswith(title)
+    assert chart in written
 
 
 def test_it_leaves_pyplot_and_the_settings_alone() -> None:
