@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from ..errors import BadCheckpoint, UnsafeCheckpoint
 from ..language import text
 from . import known
+from .literals import decimal, floating, int_or_bool, quoted, signed, utf8
 from .suspicion import modern_name, suspicion
 from .values import Global, Opaque, StorageRef, TensorEntry, hashable
 
@@ -290,34 +291,6 @@ def _literal(code: bytes, read: Callable[[_Machine], Any]) -> None:
     _ACTS[code[0]] = lambda m: m.push(read(m))
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
-
-
-def _decimal(line: bytes) -> int:
-    return int(line.rstrip(b"L"), 10)
-
-
-def _int_or_bool(line: bytes) -> int | bool:
-    return {b"00": False, b"01": True}.get(line, -1) if line in (b"00", b"01") else int(line, 10)
-
-
-def _quoted(line: bytes) -> str:
-    if len(line) < 2 or line[:1] not in (b"'", b'"') or line[:1] != line[-1:]:
-        raise ValueError("a string is not quoted")
-    import codecs
-
-    return codecs.escape_decode(line[1:-1])[0].decode("latin-1")
-
-
-def _float(line: bytes) -> float:
-    return float(line.decode("ascii"))
-
-
-def _long(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
-
-
 for _code, _make in (
     (b"N", lambda: None), (b"\x88", lambda: True), (b"\x89", lambda: False),
     (b")", tuple), (b"]", list), (b"}", dict), (b"\x8f", set),
@@ -325,16 +298,16 @@ for _code, _make in (
     _constant(_code, _make)
 
 for _code, _read in (
-    (b"I", lambda m: _int_or_bool(m.line())), (b"L", lambda m: _decimal(m.line())), (b"F", lambda m: _float(m.line())),
-    (b"S", lambda m: _quoted(m.line())), (b"V", lambda m: m.line().decode("raw-unicode-escape")),
+    (b"I", lambda m: int_or_bool(m.line())), (b"L", lambda m: decimal(m.line())), (b"F", lambda m: floating(m.line())),
+    (b"S", lambda m: quoted(m.line())), (b"V", lambda m: m.line().decode("raw-unicode-escape")),
     (b"J", lambda m: m.number(_I4)), (b"K", lambda m: m.byte()), (b"M", lambda m: m.number(_U2)), (b"G", lambda m: m.number(_F8)),
-    (b"\x8a", lambda m: _long(m.take(m.byte()))), (b"\x8b", lambda m: _long(m.take(m.number(_I4)))),
-    (b"X", lambda m: _text(m.take(m.number(_U4)))), (b"\x8c", lambda m: _text(m.take(m.byte()))),
-    (b"\x8d", lambda m: _text(m.take(m.number(_U8)))),
+    (b"\x8a", lambda m: signed(m.take(m.byte()))), (b"\x8b", lambda m: signed(m.take(m.number(_I4)))),
+    (b"X", lambda m: utf8(m.take(m.number(_U4)))), (b"\x8c", lambda m: utf8(m.take(m.byte()))),
+    (b"\x8d", lambda m: utf8(m.take(m.number(_U8)))),
     (b"T", lambda m: m.take(m.number(_I4)).decode("latin-1")), (b"U", lambda m: m.take(m.byte()).decode("latin-1")),
     (b"B", lambda m: m.take(m.number(_U4))), (b"C", lambda m: m.take(m.byte())), (b"\x8e", lambda m: m.take(m.number(_U8))),
     (b"\x96", lambda m: m.take(m.number(_U8))),
-    (b"c", lambda m: m.named(_text(m.line()), _text(m.line()))),
+    (b"c", lambda m: m.named(utf8(m.line()), utf8(m.line()))),
     (b"P", lambda m: Opaque(Global("", "persistent id"), (m.line(),))),
     (b"l", lambda m: m.to_mark()), (b"t", lambda m: tuple(m.to_mark())),
 ):  # fmt: skip
@@ -476,7 +449,7 @@ def _newobj_ex(m: _Machine) -> None:
 
 @_op(b"i")
 def _inst(m: _Machine) -> None:
-    cls = m.named(_text(m.line()), _text(m.line()))
+    cls = m.named(utf8(m.line()), utf8(m.line()))
     m.push(m.call(cls, tuple(m.to_mark())))
 
 
