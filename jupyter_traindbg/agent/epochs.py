@@ -124,7 +124,12 @@ def sampler_epochs(samplers: List[Tuple[str, Any]]) -> Dict[str, int]:
 
 
 def describe(like: Any, samplers: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    """What a loader looks like, to know it again in another process."""
+    """What a loader looks like, to know it again in another process. On the training thread: asks the sampler for its length."""
+    return {**set_up(like, samplers), "length": _length(like)}
+
+
+def set_up(like: Any, samplers: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    """The same by attributes alone, on any thread."""
     own = {} if hasattr(like, "_num_yielded") else {"class": type(like).__name__}
     innermost = samplers[-1][1]
     return {
@@ -134,7 +139,6 @@ def describe(like: Any, samplers: List[Tuple[str, Any]]) -> Dict[str, Any]:
         "sampler": type(innermost).__name__,
         "batch_size": next((b for b in (getattr(s, "batch_size", None) for _, s in samplers) if type(b) is int), None),
         "num_workers": like.num_workers if hasattr(like, "num_workers") else like._num_workers,
-        "length": _length(like),
         "skipped": sum(s.skip_batches for _, s in samplers if type(getattr(s, "skip_batches", None)) is int),
     }
 

@@ -91,7 +91,7 @@ class _Watch:
         self._steps_left = self._optimizers()
         seen: Set[int] = set()
         for model in self._agent.objects.models():
-            hooked, compiled = _hookable(model)
+            hooked, compiled = hookable(model)
             self._compiled = self._compiled or compiled
             for name, module in hooked:
                 if id(module) not in seen:
@@ -187,7 +187,7 @@ class _Watch:
         }
 
 
-def _hookable(model: Any) -> Tuple[List[Tuple[str, Any]], bool]:
+def hookable(model: Any) -> Tuple[List[Tuple[str, Any]], bool]:
     """The modules that can be watched, and whether there are compiled ones, which can be only from outside.
 
     A hook inside of a compiled module does not fire; worse, a graph compiled while it is there would contain it.

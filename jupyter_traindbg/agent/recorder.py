@@ -88,6 +88,8 @@ class Recorder:
         self._split = Split(safepoints, self._careful)
         self.scaling.unscaling.append(self.norms.still_scaled)
         self.scaling.skipping.append(self.losses.skip)
+        self.fetched: List[Callable[[Any, Any], None]] = []
+        """Called on the training thread with an iterator of a DataLoader and the batch that it has just given; mostly there is none."""
         self._on = self._in_pass = False
         self._last_step: Optional[float] = None
         self._rested = False
@@ -357,9 +359,12 @@ class Recorder:
             if safepoints.thread_id is not None:
                 safepoints.before_fetch(iterator)
             try:
-                return fetch(iterator)
+                batch = fetch(iterator)
             finally:
                 split.mark(DATA_WAIT)
+            for look in list(self.fetched) if self.fetched else ():
+                self._careful(look, iterator, batch)
+            return batch
 
         return traindbg_next
 
