@@ -11,7 +11,7 @@ from .finding import Finding
 from .observed import Frame
 from .waits import ThreadState, Wait
 
-__all__ = ["LockWait", "ProcessThreads", "ThreadUse", "Threads"]
+__all__ = ["LockWait", "ProcessThreads", "ProcessUse", "ThreadUse", "Threads"]
 
 _NOT_MEASURED = NotAvailable("not measured")
 
@@ -58,6 +58,22 @@ class ThreadUse:
 
 
 @dataclass(frozen=True)
+class ProcessUse:
+    """What a whole process uses. ``command`` is without secrets, ``state`` is of its main thread. Sizes in bytes, rates per second over the
+    time that it was watched.
+    """
+
+    command: str
+    state: Maybe[ThreadState]
+    rss_bytes: int
+    swap_bytes: Maybe[int] = _NOT_MEASURED
+    read_bytes_per_s: Maybe[float] = _NOT_MEASURED
+    written_bytes_per_s: Maybe[float] = _NOT_MEASURED
+    major_faults_per_s: Maybe[float] = _NOT_MEASURED
+    running_s: Maybe[float] = _NOT_MEASURED
+
+
+@dataclass(frozen=True)
 class ProcessThreads:
     """The threads of one process, the one that used the most CPU first. ``role``, ``rank`` and ``worker`` as of `ProcessStacks`.
 
@@ -74,6 +90,7 @@ class ProcessThreads:
     threads: Sequence[ThreadUse]
     rings: Sequence[Sequence[int]] = ()
     note: str = ""
+    use: ProcessUse | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 A process may end between any two reads. What has vanished, or may not be read, is absent from the answer: ``None``,
 ``""`` or an empty container, never an exception.
 
-`command`, `environ`, `training_environ` and `maps_library` read memory maps of the process and so wait for a lock that a thread in
+`command`, the environments and `maps_library` read memory maps of the process and so wait for a lock that a thread in
 uninterruptible sleep can hold for ever. Ask `uninterruptible` first and leave those processes alone.
 """
 
@@ -49,6 +49,7 @@ __all__ = [
     "uid",
     "uninterruptible",
     "user",
+    "whole_environ",
 ]
 
 KERNEL_THREAD = 0x00200000
@@ -252,6 +253,12 @@ def environ(pid: int) -> dict[str, str]:
     """The variables of distributed training that `pid` was started with (it may have changed them since), and of a kernel its notebook."""
     pairs = (_text(entry) for entry in _read(f"/proc/{pid}/environ").split(b"\0"))
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair and INTERESTING.match(pair))
+
+
+def whole_environ(pid: int) -> dict[str, str]:
+    """All that `pid` was started with, the secrets too: to know them elsewhere. Empty where it may not be read."""
+    pairs = (_text(entry).partition("=") for entry in _read(f"/proc/{pid}/environ").split(b"\0"))
+    return {name: value for name, equals, value in pairs if equals}
 
 
 def training_environ(pid: int) -> dict[str, str]:

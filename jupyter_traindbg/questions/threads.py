@@ -22,12 +22,14 @@ from ..model import (
     NotAvailable,
     ProcessStacks,
     ProcessThreads,
+    ProcessUse,
     Thread,
     ThreadActivity,
     Threads,
     ThreadUse,
 )
 from ..outside import procfs
+from ..redact import Redactor
 from ..tasks import Task
 from .base import DEADLINE_S, InReport, Ranks, Whom
 
@@ -60,7 +62,12 @@ def ask(job: Ranks, *, timeout: float = DEADLINE_S) -> Threads:
     watching = Task(lambda: activities(running, window_s), "threads")
     asked = ask_all(links, lambda link: _look(link, ends), timeout).need_one()
     used = watching.result(ends)
-    processes = [process for link, seen in asked.answers for process in _of_rank(link, seen, used.get(link.pid, ()))]
+    stuck = frozenset(procfs.uninterruptible([link.pid for link in running]))
+    processes = [
+        process
+        for link, seen in asked.answers
+        for process in _of_rank(link, seen, used.get(link.pid, ()), _redactor(link, stuck))
+    ]
     verdict = rules.findings(processes)
     if verdict:
         seen = [process for _, (python, _) in asked.answers for process in python]
@@ -86,15 +93,24 @@ def _look(link: Link, ends: float) -> _Seen:
     return stacks.of(link, link.answering(), ends, children=True), locks
 
 
-def _of_rank(link: Link, seen: _Seen, used: Sequence[Activity]) -> list[ProcessThreads]:
+def _of_rank(link: Link, seen: _Seen, used: Sequence[Activity], redactor: Redactor) -> list[ProcessThreads]:
     python, locks = seen
     by_pid = {process.pid: process for process in python}
-    return [
-        _process(
+    told = []
+    for activity in used:
+        of = _process(
             link, activity, by_pid.get(activity.pid), locks if activity.pid == link.pid else NotAvailable(_OF_A_RANK)
         )
-        for activity in used
-    ]
+        told.append(replace(of, use=_use(activity, redactor)))
+    return told
+
+
+def _redactor(link: Link, stuck: frozenset[int]) -> Redactor:
+    """It knows what the environment of a rank gives away by names; to read that of a `stuck` one would wait with it."""
+    redactor = Redactor()
+    if link.pid not in stuck:
+        redactor.learn_from(procfs.whole_environ(link.pid))
+    return redactor
 
 
 def _process(link: Link, activity: Activity, python: ProcessStacks | None, locks: _Locks) -> ProcessThreads:
@@ -121,6 +137,19 @@ def _process(link: Link, activity: Activity, python: ProcessStacks | None, locks
         threads=tuple(sorted(threads, key=lambda thread: (-thread.cpu_share, not thread.training, thread.tid))),
         rings=tuple(tuple(outer.get(tid, tid) for tid in ring) for ring in rings),
         note="" if python is None else python.note,
+    )
+
+
+def _use(activity: Activity, redactor: Redactor) -> ProcessUse:
+    return ProcessUse(
+        redactor.text(activity.command),
+        procfs.thread_state(activity.state),
+        activity.rss_bytes,
+        activity.swap_bytes,
+        activity.read_bytes_per_s,
+        activity.written_bytes_per_s,
+        activity.major_faults_per_s,
+        activity.running_s,
     )
 
 

@@ -115,6 +115,7 @@ MAY_IMPORT = {
         "gather",
         "outside",
         "ray.of_process",  # of a process of a Ray job all of that job is asked
+        "redact",
         "schedules",
         "tasks",
         *DATA,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from ...diagnose import environment
 from ...model import Environ, Result
@@ -20,7 +19,7 @@ AFTER = ""
 def collect(context: Context) -> Part:
     if "environ" in context.subject.questions:
         result, note = context.ask("environ"), []
-        text = _listed({f"rank {rank}": _whole(pid) for rank, pid in sorted(context.readable.items())})
+        text = _listed({f"rank {rank}": procfs.whole_environ(pid) for rank, pid in sorted(context.readable.items())})
     else:
         whole = dict(os.environ)
         training = {name: value for name, value in whole.items() if procfs.TRAINING_ENV.fullmatch(name)}
@@ -34,23 +33,13 @@ def collect(context: Context) -> Part:
         results=[result],
         texts={"environment.txt": text} if text else {},
         missing=note,
-        learn=[dict(os.environ), *map(_whole, context.all_pids)],
+        learn=[dict(os.environ), *map(procfs.whole_environ, context.all_pids)],
     )
 
 
 def _ours(training: dict[str, str]) -> Result:
     rows = environment.rows({0: training}, backend=None, versions={})
     return Environ("this machine", (0,), tuple(rows))
-
-
-def _whole(pid: int) -> dict[str, str]:
-    """Everything in the environment of `pid`, the secrets too; empty where it may not be read."""
-    try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}
-    pairs = (entry.decode(errors="replace").partition("=") for entry in raw.split(b"\0"))
-    return {name: value for name, equals, value in pairs if equals}
 
 
 def _listed(environs: Mapping[str, Mapping[str, str]]) -> str:

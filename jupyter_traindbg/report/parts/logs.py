@@ -107,12 +107,12 @@ def collect(context: Context) -> Part:
             continue
         name = _inside(file, texts)
         texts |= _texts(name, file, read)
-        row = {"file": file.name, "whose": file.whose, "bytes": read.size_bytes, "lines_read": read.lines}
+        row = {"file": file.name, "whose": file.who, "bytes": read.size_bytes, "lines_read": read.lines}
         rows.append({**row, "errors": read.error_count, "nccl": read.nccl_count})
         if i < 8:
             if read.errors and read.lines - read.last_error > SHOWN_LINES:
-                excerpts[f"{file.name} ({file.whose}): errors"] = read.errors[-SHOWN_LINES:]
-            excerpts[f"{file.name} ({file.whose}): last lines"] = list(read.last)[-SHOWN_LINES:]
+                excerpts[f"{file.name} ({file.who}): errors"] = read.errors[-SHOWN_LINES:]
+            excerpts[f"{file.name} ({file.who}): last lines"] = list(read.last)[-SHOWN_LINES:]
         if read.note:
             missing.append(f"{file.name}: {read.note}")
     if not rows:
@@ -123,7 +123,7 @@ def collect(context: Context) -> Part:
 
 
 def _texts(name: str, file: LogFile, read: _Read) -> dict[str, str]:
-    head = f"# {file.name} ({file.whose}), {read.size_bytes:,} bytes\n"
+    head = f"# {file.name} ({file.who}), {read.size_bytes:,} bytes\n"
     texts = {f"logs/{name}.last{LAST_LINES}.txt": head + "".join(f"{line}\n" for line in read.last)}
     if read.errors:
         shown = f"# {read.error_count:,} lines that speak of errors, with those around them; line numbers first\n"

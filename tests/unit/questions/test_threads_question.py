@@ -15,6 +15,7 @@ from jupyter_traindbg.diagnose.threads import findings
 from jupyter_traindbg.model import Activity, Frame, NotAvailable, ProcessStacks, ThreadActivity, Wait
 from jupyter_traindbg.outside import procfs
 from jupyter_traindbg.questions import threads
+from jupyter_traindbg.redact import Redactor
 
 TRAIN = Frame("/home/ada/train.py", 12, "main")
 NA = NotAvailable("not here")
@@ -54,7 +55,7 @@ def row(tid: int, *, waits: dict[str, Any] | None = None, holds: tuple[str, ...]
 def of_rank(locks: Any, python: list[Any], *used: ThreadActivity) -> Any:
     link = Link(41, lambda s: None, rank=3)  # type: ignore[arg-type, return-value]
     stacks = ProcessStacks(3, 41, "rank", "agent", tuple(python))
-    (process,) = threads._of_rank(link, ([stacks], locks), [activity(41, *used)])
+    (process,) = threads._of_rank(link, ([stacks], locks), [activity(41, *used)], Redactor())
     return process
 
 
@@ -81,6 +82,21 @@ def test_of_a_rank_that_has_no_agent_the_locks_are_not_known() -> None:
     assert process.locks == NotAvailable("the GIL is held")
     assert process.threads[0].state == "in uninterruptible sleep"
     assert process.rings == ()
+
+
+def test_what_the_whole_process_uses_is_told_with_its_threads() -> None:
+    measured = {
+        "state": "D",
+        "read_bytes_per_s": 1.0,
+        "written_bytes_per_s": 2.0,
+        "major_faults_per_s": 3.0,
+        "rss_bytes": 4,
+        "swap_bytes": 5,
+        "running_s": NA,
+    }
+    seen = dataclasses.replace(activity(41, ThreadActivity(41, "python", "D", 0.0, 0)), **measured)
+    (process,) = threads._of_rank(Link(41, lambda s: None, rank=3), ([], NA), [seen], Redactor())  # type: ignore[arg-type, return-value]
+    assert vars(process.use) == {**measured, "command": "python train.py", "state": "in uninterruptible sleep"}
 
 
 def test_in_a_container_threads_go_by_their_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
