@@ -119,13 +119,13 @@ def _plot(result: Any) -> Any:
 
 
 def _to_arrow(result: Any) -> Any:
-    from .tables import arrow
+    from .tables.arrow_and_pandas import arrow
 
     return arrow(result)
 
 
 def _to_frame(result: Any) -> Any:
-    from .tables import frame
+    from .tables.arrow_and_pandas import frame
 
     return frame(result)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import difflib
 import io
 import json
@@ -15,6 +16,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from . import commands
 from ._version import __version__
@@ -23,9 +25,10 @@ from .job import Job, attach, connect
 from .language import speaking, text
 from .magics import base
 from .magics.parser import Parser, meant
-from .model import Result
+from .model import Result, as_records
 
 DONE, FINDINGS, BAD_USAGE, COULD_NOT = 0, 1, 2, 3
+Form = Literal["text", "json", "csv"]
 
 
 class TerminalSession:
@@ -96,9 +99,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # an ASCII terminal gets a question mark, not a traceback
     try:
         args = _parsed(words)
-        with speaking("en") if args.json else contextlib.nullcontext():  # programs read it
-            result = base.run(args.verb, args, TerminalSession(quiet=args.json), shlex.join(words[1:]))
-            _print(result, as_json=args.json)
+        form: Form = "json" if args.json else "csv" if getattr(args, "csv", False) else "text"
+        with contextlib.nullcontext() if form == "text" else speaking("en"):  # programs read it
+            result = base.run(args.verb, args, TerminalSession(quiet=form != "text"), shlex.join(words[1:]))
+            _print(result, form)
     except TraindbgError as e:
         print(f"traindbg: {e}", file=sys.stderr)
         return BAD_USAGE if isinstance(e, UsageError) else COULD_NOT
@@ -143,6 +147,8 @@ def _parser(words: Sequence[str]) -> Parser:
         summary = (base.load(name).__doc__ or "").strip()
         sub = base.complete_parser(verbs.add_parser(_spelt(name), help=summary), name)
         sub.add_argument("--json", action="store_true", help="print one JSON document")
+        if getattr(base.load(name), "CSV", False):
+            sub.add_argument("--csv", action="store_true", help="print the rows as CSV")
         sub.set_defaults(verb=name, of=sub)
     return parser
 
@@ -151,8 +157,10 @@ def _spelt(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _print(result: Result, *, as_json: bool) -> None:
-    if as_json:
+def _print(result: Result, form: Form) -> None:
+    if form == "csv":
+        _print_csv(result)
+    elif form == "json":
         with commands.about(result.asked_about):
             document = commands.spelled_all(result.to_dict())
         print(json.dumps(document, ensure_ascii=False, allow_nan=False))
@@ -161,6 +169,15 @@ def _print(result: Result, *, as_json: bool) -> None:
 
         print(text(result, colour=_in_colour()))
     sys.stdout.flush()
+
+
+def _print_csv(result: Result) -> None:
+    """NULL is empty, a list JSON."""
+    made = as_records(result)
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(made.columns)
+    for row in zip(*made.columns.values(), strict=True):
+        out.writerow(json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in row)
 
 
 def _in_colour() -> bool:

@@ -11,12 +11,26 @@ import os
 import pkgutil
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-__all__ = ["about", "command", "in_a_notebook", "magics_are_here", "spelled", "spelled_all", "verbs"]
+__all__ = [
+    "SECOND_NAMES",
+    "about",
+    "command",
+    "in_a_notebook",
+    "magic_name",
+    "magics_are_here",
+    "spelled",
+    "spelled_all",
+    "verb_of",
+    "verbs",
+]
+
+SECOND_NAMES = {"sql": "train_sql"}
+"""What else a verb is called in a notebook, where other extensions have a magic of its first name (JupySQL, ipython-sql): theirs stays."""
 
 _NOT_VERBS = {"base", "before_a_start", "completion", "hearing", "ipython", "parser", "questioning", "tuning"} | {
     "collectives"
@@ -32,6 +46,7 @@ _QUOTED = re.compile("`([^`]+)`")
 _VALUE = re.compile(r"VALUE|NORM|\d*\.\d+|\d*\.?\d+e[+-]?\d+")
 
 _magics = False
+_taken: frozenset[str] = frozenset()
 _target: ContextVar[str | None] = ContextVar("traindbg_target", default=None)
 
 
@@ -45,10 +60,22 @@ def verbs() -> tuple[str, ...]:
     return tuple(sorted({m.name for m in found if not m.ispkg} - _NOT_VERBS))
 
 
-def in_a_notebook(here: bool) -> None:
-    """Say whether this process has our magics. Until it is said, commands are a terminal's."""
-    global _magics
-    _magics = here
+def verb_of(magic: str) -> str | None:
+    """The verb that a magic of ours is called for; None of another's."""
+    if magic in verbs():
+        return magic
+    return next((verb for verb, second in SECOND_NAMES.items() if second == magic), None)
+
+
+def magic_name(verb: str) -> str:
+    """What the magic of `verb` is called here."""
+    return SECOND_NAMES[verb] if verb in _taken else verb
+
+
+def in_a_notebook(here: bool, taken: Iterable[str] = ()) -> None:
+    """Say whether this process has our magics, and which go by their second names alone. Until it is said, commands are a terminal's."""
+    global _magics, _taken
+    _magics, _taken = here, frozenset(taken)
 
 
 def magics_are_here() -> bool:
@@ -85,10 +112,10 @@ def spelled_all(document: Any) -> Any:
 def command(words: str) -> str:
     """One command of ours as it is typed here; anything else as it is."""
     match = _COMMAND.fullmatch(words)
-    verb = "" if match is None else match["magic"] or match["verb"].replace("-", "_")
-    if match is None or verb not in verbs():
+    verb = None if match is None else verb_of(match["magic"] or match["verb"].replace("-", "_"))
+    if match is None or verb is None:
         return words
-    name = f"%{verb}" if _magics else f"traindbg {verb.replace('_', '-')}"
+    name = f"%{magic_name(verb)}" if _magics else f"traindbg {verb.replace('_', '-')}"
     rest = _with_target(verb, (match["words"] or "").strip())
     return f"{name} {rest}" if rest else name
 

@@ -2,7 +2,8 @@
 
     TraindbgError
     ├── UsageError              the caller's words are off (CLI exit status 2)
-    │   └── UnknownTarget       a target's text has no known form
+    │   ├── UnknownTarget       a target's text has no known form
+    │   └── BadQuery            SQL that is wrong, does more than read, or needs too much
     ├── NoTarget                nothing to attach to
     ├── AmbiguousTarget         several candidates; the message lists them
     ├── TargetGone              the process has ended
@@ -43,6 +44,7 @@ __all__ = [
     "BadConfig",
     "BadDump",
     "BadLog",
+    "BadQuery",
     "CannotAttach",
     "DeadlineExceeded",
     "GilHeld",
@@ -128,6 +130,10 @@ class UnknownTarget(UsageError):
     @classmethod
     def default(cls) -> str:
         return text(cls.default_next_step, forms=text(FORMS))
+
+
+class BadQuery(UsageError):
+    """A query in SQL that is wrong, does more than read, or needs more than a query may have."""
 
 
 class NoTarget(TraindbgError):

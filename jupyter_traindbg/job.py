@@ -23,6 +23,7 @@ from .model import (
     Detached,
     Diagnosis,
     Freed,
+    LogEvidence,
     Rank,
     Report,
     Result,
@@ -135,8 +136,10 @@ class Job(Tunable, Watchable):
         if all(isinstance(p, (NotPermitted, TargetGone)) for p in problems) and problems[0] is not None:
             raise problems[0]
 
-    def attached(self) -> Attached:
-        """The ranks as a result that can be shown."""
+    def attached(self, *, timeout: float = DEADLINE_S) -> Attached:
+        """The ranks as a result that can be shown: entered within `timeout`, where they have not been; those that cannot be say why."""
+        if self._ranks is None:
+            self.enter(timeout)
         ranks = self.ranks
         silent = [Silent(r.rank, r.pid, r.note, "") for r in ranks if not r.agent]
         return Attached(self.name, tuple(ranks), self.attach_s, tuple(silent))
@@ -183,7 +186,7 @@ class Job(Tunable, Watchable):
     def _questions(self) -> dict[str, Callable[[float], Result]]:
         """What a report asks, each with a time to answer in."""
         asked = {name: partial(self._ask_for_report, name) for name in questions.names()}
-        return {"enter": self._entered, **asked, **self._questions_of_ray()}
+        return {"enter": lambda s: self.attached(timeout=s), **asked, **self._questions_of_ray()}
 
     def _ask_for_report(self, name: str, timeout: float) -> Result:
         in_report = getattr(questions.load(name), "IN_REPORT", None)
@@ -203,16 +206,16 @@ class Job(Tunable, Watchable):
         """The processes of the ranks that are on this machine, and run."""
         return {link.rank: link.pid for link in self.open_links() if link.ended() is None}
 
+    def log_lines(self, *, timeout: float = DEADLINE_S) -> LogEvidence:
+        """The lines of the logs that this job's processes on this machine write; see `jupyter_traindbg.log_lines.read`."""
+        from . import log_lines
+
+        return log_lines.read(self._pids_here(), named_launcher(self.name), self._left_logs(), timeout)
+
     def _left_logs(self) -> Sequence[str]:
         """Patterns of the logs that processes of the job leave behind on this machine."""
         dead = [link for link in self._links if link.ended() is not None]
         return list(dict.fromkeys(glob.escape(log) for link in dead for log in link.noted.logs))
-
-    def _entered(self, timeout: float) -> Attached:
-        """`enter` as a question; ranks that cannot be entered are told in the answer."""
-        if self._ranks is None:
-            self.enter(timeout)
-        return self.attached()
 
     def checkpoint(
         self,

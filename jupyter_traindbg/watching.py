@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import evidence
 from .errors import CannotAttach, DeadlineExceeded, GilHeld, NotPermitted, ProbeFailed, TargetGone, UsageError
 from .language import text
-from .model import Exported, NewSteps, Picture, Rank, RankSteps
+from .model import Exported, NewSteps, Picture, Rank, RankSteps, Watched
 from .questions import Askable
 from .questions.base import Ranks
 
@@ -116,6 +116,18 @@ class Watchable(Askable, Ranks, ABC):
     def over(self) -> bool:
         """Whether who watches this job has seen its end."""
         return self._feed is not None and self._feed.state.code in ("finished", "detached")
+
+    def watched(self, *, timeout: float = 10.0) -> Watched:
+        """One moment of what `traindbg watch` shows: the state, each rank's latest figures, and what happened: changes, checkpoints, a loss
+        that is not finite, ranks that were lost.
+
+        Since this job is watched, else since the attach. Costs what `poll` does. Raises why nobody can be asked.
+        """
+        from .live.frame import frame
+
+        feed = self._made_feed(KEEP_HZ, quiet=True)
+        self.first_round(feed, timeout, few_steps=False)
+        return frame(feed)
 
     def watch(self, *, view: str = "curves", rate_hz: float = 2.0) -> Any:
         """The live view of this job as a widget for a notebook, on the tab `view`; `traindbg watch` shows the same at a terminal.

@@ -20,6 +20,7 @@ REPO = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPO))
 
 from hatch_build import LOCALE, compile_catalogues  # noqa: E402 - of this checkout
+from jupyter_traindbg import tables  # noqa: E402
 from jupyter_traindbg.model.waits import ENGLISH  # noqa: E402 - of this checkout, installed or not
 
 PACKAGE = REPO / "jupyter_traindbg"
@@ -66,6 +67,7 @@ def said() -> Iterator[Said]:
             elif words:
                 yield Said(file, call.lineno, words, None, _values(call, name))
     yield from _waits()
+    yield from _tables()
 
 
 def _literals(call: ast.Call, count: int) -> tuple[str, ...]:
@@ -88,6 +90,13 @@ def _waits() -> Iterator[Said]:
             if one.replace("{on}", ""):
                 context = "a thread" if kind == "idle" else "a wait"
                 yield Said("jupyter_traindbg/model/waits.py", 0, (one,), context, frozenset(("op", "on")))
+
+
+def _tables() -> Iterator[Said]:
+    """What a row of each table of SQL is, which its docstring says."""
+    for name in tables.names():
+        words = (tables.load(name).__doc__ or "").strip().removesuffix(".")
+        yield Said(f"jupyter_traindbg/tables/{name}.py", 1, (words,), None, frozenset())
 
 
 def updated(path: Path) -> Catalog:

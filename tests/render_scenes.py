@@ -17,6 +17,7 @@ from render_scenes_plan import config_preflight, of_little, on_ray
 from render_scenes_ray import collector, nothing, thousand
 from render_scenes_report import report
 from render_scenes_rescue import nothing_left, plan, rescued
+from render_scenes_sql import one_value, query_rows, sql_tables
 from render_scenes_stacks import all_different, stacks
 from render_scenes_threads import deadlocked, threads
 from render_scenes_watch import exported, little, watched
@@ -59,6 +60,9 @@ from jupyter_traindbg.model import (
     Report,
     Result,
     Silent,
+    SqlColumn,
+    SqlRows,
+    SqlTables,
     Stacks,
     Step,
     Steps,
@@ -376,6 +380,9 @@ SMALL: dict[str, Result] = {
     "watched, a rank lost": watched(2, odd=1),
     "watched, events": watched(2, view="events"),
     "exported": exported(2),
+    "query": query_rows(12),
+    "query for one value": one_value(),
+    "sql tables": sql_tables(3),
     "picture of the loss": picture_of_loss(2, 60, bad=20),
     "picture of the learning rate": picture_of_lr(60),
 }
@@ -420,6 +427,7 @@ LARGE: dict[str, Result] = {
     "watched": watched(300, odd=17),
     "watched, all ranks": watched(300, view="ranks"),
     "exported": exported(300),
+    "query": query_rows(5000, more=True),
     "picture of the loss": picture_of_loss(300, 300),
 }
 EMPTY: dict[str, Result] = {
@@ -453,6 +461,8 @@ EMPTY: dict[str, Result] = {
     "ray rescue": nothing_left(),
     "watched": little(),
     "exported": Exported("/tmp/trace.json", "trace", 0, 0, 0, 0, 0),
+    "query": SqlRows("from events", (SqlColumn("rank", "BIGINT"),), ()),
+    "sql tables": SqlTables(()),
     "picture": Picture("loss", "loss of rank 0", ()),
 }
 

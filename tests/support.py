@@ -24,6 +24,10 @@ REPO = Path(__file__).parent.parent
 IN_CI = os.environ.get("CI") == "true"
 
 
+HAS_DUCKDB = sys.version_info >= (3, 11)
+needs_duckdb = pytest.mark.skipif(not HAS_DUCKDB, reason="there is no DuckDB 2 for this Python")
+
+
 def torchrun(ranks: int, port: str) -> list[str]:
     """In front of a program: so many ranks of it, which meet at `port`."""
     return [sys.executable, "-u", "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", port]

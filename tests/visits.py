@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 
-from support import Program
+from support import HAS_DUCKDB, Program
 
 import traindbg
 
@@ -39,8 +40,12 @@ def ask_everything(job: traindbg.Job) -> None:
     assert all(steps.steps[-1].loss is not None for steps in job.steps(last=3).ranks)
 
 
-def visit(target: int | str) -> None:
-    """Everything that can be asked, several times, with a detach and a second attach in between."""
+QUICK = ("batches", "modules", "objects", "param_groups", "ranks", "steps")
+"""Tables that put something into the training thread, or cost next to nothing."""
+
+
+def visit(target: int | str, asked: Sequence[str] = QUICK) -> None:
+    """All questions, and the tables `asked`, several times, with a detach and a second attach in between."""
     for _ in range(2):
         with traindbg.attach(target) as job:
             for _ in range(3):
@@ -52,6 +57,10 @@ def visit(target: int | str) -> None:
             for of in ("loss", "lr", "grads", "memory"):
                 assert job.plot(of).words
             assert job.threads(timeout=2).processes[0].locks is True
+            if HAS_DUCKDB:
+                counts = ", ".join(f"(select count(*) from {table})" for table in asked)
+                watched, *_ = job.sql(f"select (select max(steps_watched) from modules), {counts}").rows[0]
+                assert watched > 0
             first = job.grads(first_nan=True).ranks[0].first
             assert first is not None
             assert first.modules_seen > 0

@@ -55,7 +55,7 @@ def frame(feed: Feed, view: str = "curves") -> Watched:
         series=tuple(series),
         ranks=tuple(ranks),
         events=tuple(
-            WatchedEvent(e.kind, e.step, e.time_s, e.text, None if ahead is None else e.step + ahead)
+            WatchedEvent(e.kind, e.step, e.time_s, e.text, None if ahead is None else e.step + ahead, e.ranks)
             for e in feed.events[-EVENTS:]
         ),
         view=view,

@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from .. import commands
 from ..errors import FORMS, AmbiguousTarget, TraindbgError, UsageError
 from ..job import DEADLINE_S, Job
 from ..language import text
@@ -58,6 +59,10 @@ class Session(Protocol):
 class Verb(Protocol):
     """What a module of this package defines, where a verb is more than a question to a job (see `questioning`). Its docstring is its help;
     the module's name, its verb.
+
+    It may have a way of its own to tell the words of a magic's line apart, ``split(line)``, and to complete them,
+    ``offers(typed, behind)``: the word that is being typed and what it may become. With ``CELL`` it is a magic of cells, too, and the
+    cell is the last of its words; with ``CSV`` a terminal prints the rows of its result by ``--csv``.
     """
 
     EXAMPLES: Sequence[tuple[str, str]]
@@ -132,7 +137,7 @@ def split(line: str) -> list[str]:
 
 def parser(name: str) -> Parser:
     """The parser of verb `name` for a notebook."""
-    return complete_parser(Parser(prog=name), name)
+    return complete_parser(Parser(prog=commands.magic_name(name)), name)
 
 
 def complete_parser(parser: Parser, name: str) -> Parser:

@@ -12,7 +12,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, context_
 
 from .. import commands
 from ..model import is_cluster, names_to_type
-from .base import parser
+from .base import load, parser
 from .parser import PATH, RAY, TARGET, Parser, completions_of
 
 __all__ = ["is_ours", "matcher", "offered"]
@@ -21,26 +21,42 @@ IDENTIFIER = "traindbg"
 
 MOST_FILES = 200
 _MAGIC = re.compile(r"\s*(?:[\w.,\s\[\]'\"]+=\s*)?%(\w+)[ \t](.*)", re.DOTALL)
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)\b(.*)", re.DOTALL)
 _LAST_WORD = re.compile(r"(?:\\.|\S)*$", re.DOTALL)
 _TO_ESCAPE = re.compile(r"([\s'\"\\])")
 
 Offer = tuple[str, str]
 """A completion and its kind: ``"option"``, ``"path"``, ``"value"``, or what a target is: ``"process"``, ``"launcher"``..."""
+Offers = Callable[[str, str], tuple[str, list[Offer]]]
 
 
-def matcher() -> Callable[[CompletionContext], Any]:
-    """A matcher for IPython's completer that answers for our magics alone, and then lets nobody else answer."""
+def matcher(
+    verb_of: Callable[[str], str | None] = commands.verb_of,
+) -> Callable[[CompletionContext], Any]:
+    """A matcher for IPython's completer that answers for our magics alone, which `verb_of` tells, and then lets nobody else answer."""
 
     def complete(context: CompletionContext) -> Any:
-        typed = _MAGIC.fullmatch(context.text_until_cursor)
-        if typed is None or typed[1] not in commands.verbs():
+        typed = _typed(context)
+        verb = None if typed is None else verb_of(typed[0])
+        if typed is None or verb is None:
             return {"completions": [], "suppress": False}
-        fragment, offers = offered(parser(typed[1]), typed[2])
+        fragment, offers = offered(parser(verb), *typed[1:])
         completions = _Exclusive(SimpleCompletion(text, type=kind) for text, kind in offers)
         return {"completions": completions, "matched_fragment": fragment, "suppress": True, "ordered": True}
 
     found: Callable[[CompletionContext], Any] = context_matcher(identifier=IDENTIFIER, priority=100)(complete)
     return found
+
+
+def _typed(context: CompletionContext) -> tuple[str, str, str] | None:
+    """The verb, and what has been typed behind it, up to the cursor and after it; of a cell that is its magic's all of it."""
+    behind = context.line_with_cursor[context.cursor_position :]
+    if line := _MAGIC.fullmatch(context.text_until_cursor):
+        return line[1], line[2], behind
+    lines = context.full_text.split("\n")
+    cell = _CELL_MAGIC.fullmatch("\n".join([*lines[: context.cursor_line], context.text_until_cursor]))
+    below = "\n".join([behind, *lines[context.cursor_line + 1 :]])
+    return None if cell is None else (cell[1], cell[2], below)
 
 
 class _Exclusive(list[SimpleCompletion]):
@@ -55,10 +71,13 @@ def is_ours(other: Any) -> bool:
     return getattr(other, "matcher_identifier", None) == IDENTIFIER
 
 
-def offered(of: Parser, typed: str) -> tuple[str, list[Offer]]:
-    """The word that is being typed behind a verb, and what it may become. Targets cost a look at this machine's processes, see
-    `jupyter_traindbg.attach.discover.targets`.
+def offered(of: Parser, typed: str, behind: str = "") -> tuple[str, list[Offer]]:
+    """The word that is being typed behind a verb, and what it may become; `behind` stands after it. Targets cost a look at this machine's
+    processes, see `jupyter_traindbg.attach.discover.targets`.
     """
+    own: Offers | None = getattr(load(of.verb), "offers", None)
+    if own is not None and (offers := own(typed, behind))[1]:
+        return offers
     match = _LAST_WORD.search(typed)
     fragment = match[0] if match is not None else ""
     words = typed[: len(typed) - len(fragment)].split()

@@ -25,7 +25,8 @@ from .parser import WIDTH, Parser
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-_SILENCED = re.compile(rf"run_line_magic\('({'|'.join(commands.verbs())});+', '")
+_NAMES = (*commands.verbs(), *commands.SECOND_NAMES.values())
+_SILENCED = re.compile(rf"run_line_magic\('({'|'.join(_NAMES)});+', '")
 LEAST_ROOM = 24
 MOST_CHOICES = 12
 """Candidates that are listed below an error."""
@@ -37,6 +38,8 @@ class NotebookSession:
     def __init__(self) -> None:
         self.current: Job | None = None
         self.named: str | None = None
+        self.magics: dict[str, Callable[..., Result | None]] = {}
+        """What this session has made magics of, by name."""
         self._beside: dict[str, Job] = {}
         """Jobs that are watched and are not the current one, by target."""
 
@@ -132,17 +135,41 @@ class NotebookSession:
 
 
 def load(shell: InteractiveShell) -> NotebookSession:
-    """Register every verb as a magic. Returns the session to give to `unload`."""
+    """Register every verb as a magic. Returns the session to give to `unload`.
+
+    A magic that another extension has of a name for which we have a second one stays, and a line says how ours is called.
+    """
     session = NotebookSession()
-    commands.in_a_notebook(True)
+    taken = [verb for verb in commands.SECOND_NAMES if _is_taken(shell, verb)]
+    commands.in_a_notebook(True, taken)
     shell.events.register("pre_run_cell", hearing.begin)
     shell.input_transformers_post.append(_semicolon_as_argument)
-    for name in commands.verbs():
-        shell.register_magic_function(_magic(name, session), "line", name)
+    for verb in commands.verbs():
+        kind = "line_cell" if getattr(base.load(verb), "CELL", False) else "line"
+        names = [*([] if verb in taken else [verb]), *([second] if (second := commands.SECOND_NAMES.get(verb)) else [])]
+        for name in names:
+            session.magics[name] = _magic(verb, session)
+            shell.register_magic_function(session.magics[name], kind, name)
     completer = getattr(shell, "Completer", None)
     if completer is not None:
-        completer.custom_matchers.append(matcher())
+        completer.custom_matchers.append(
+            matcher(lambda name: commands.verb_of(name) if _is_ours(shell, session, name) else None)
+        )
+    for verb in taken:
+        ours = commands.SECOND_NAMES[verb]
+        print(text("`%{verb}` is another extension's here and stays so; ours is `%{ours}`", verb=verb, ours=ours))
     return session
+
+
+def _is_taken(shell: InteractiveShell, name: str) -> bool:
+    """Whether there is such a magic already, or one that IPython loads an extension for when it is used."""
+    manager = shell.magics_manager
+    return name in getattr(manager, "lazy_magics", {}) or any(name in magics for magics in manager.magics.values())
+
+
+def _is_ours(shell: InteractiveShell, session: NotebookSession, name: str) -> bool:
+    """An extension that was loaded later may have taken it."""
+    return name in session.magics and shell.magics_manager.magics["line"].get(name) is session.magics[name]
 
 
 def unload(shell: InteractiveShell, session: NotebookSession) -> None:
@@ -152,8 +179,11 @@ def unload(shell: InteractiveShell, session: NotebookSession) -> None:
     brought.forget()
     shell.events.unregister("pre_run_cell", hearing.begin)
     shell.input_transformers_post.remove(_semicolon_as_argument)
-    for name in commands.verbs():
-        shell.magics_manager.magics["line"].pop(name, None)
+    for name, ours in session.magics.items():
+        for magics in shell.magics_manager.magics.values():
+            if magics.get(name) is ours:
+                del magics[name]
+    session.magics.clear()
     completer = getattr(shell, "Completer", None)
     if completer is not None:
         completer.custom_matchers[:] = [m for m in completer.custom_matchers if not is_ours(m)]
@@ -164,15 +194,15 @@ def _semicolon_as_argument(lines: list[str]) -> list[str]:
     return [_SILENCED.sub(r"run_line_magic('\1', ';", line) if ";'" in line else line for line in lines]
 
 
-def _magic(name: str, session: NotebookSession) -> Callable[[str], Result | None]:
-    parser = base.parser(name)
+def _magic(name: str, session: NotebookSession) -> Callable[..., Result | None]:
+    parser, own_split = base.parser(name), getattr(base.load(name), "split", None)
 
-    def magic(line: str) -> Result | None:
-        typed = line.strip()
-        silent = typed.endswith(";")  # as IPython has it
-        typed = typed.rstrip("; ")
+    def magic(line: str, cell: str = "") -> Result | None:
+        typed = f"{line}\n{cell}".strip()
+        silent = own_split is None and typed.endswith(";")  # as IPython has it; a query may well end so
+        typed = typed if own_split else typed.rstrip("; ")
         try:
-            args = _parsed(parser, typed)
+            args = _parsed(parser, (own_split or base.split)(typed))
             result = None if args is None else base.run(name, args, session, typed)
         except TraindbgError as e:
             e._render_traceback_ = functools.partial(error_lines, e)  # type: ignore[attr-defined]
@@ -184,10 +214,10 @@ def _magic(name: str, session: NotebookSession) -> Callable[[str], Result | None
     return magic
 
 
-def _parsed(parser: Parser, typed: str) -> argparse.Namespace | None:
+def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace | None:
     """The arguments; None where the help was asked for, which is printed then."""
     try:
-        args: argparse.Namespace = parser.parse_args(base.split(typed))
+        args: argparse.Namespace = parser.parse_args(words)
     except SystemExit:
         return None
     return args

@@ -1,11 +1,11 @@
 """The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
 
-`base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to
-it, `checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
+`base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it,
+`checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
 `following` of one that is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
 `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `sockets` connections, `soundness` whether a training is
-sound, `target` how a job is named and `targets` what can be attached to, `threads` what each thread costs and waits for, `waits` what one
-does at one moment; `records` any result as a flat table.
+sound, `sql` what a query gives, `target` how a job is named and `targets` what can be attached to, `threads` what each thread costs and
+waits for, `waits` what one does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from . import (
     report,
     sockets,
     soundness,
+    sql,
     target,
     targets,
     threads,
@@ -54,6 +55,7 @@ from .records import *
 from .report import *
 from .sockets import *
 from .soundness import *
+from .sql import *
 from .target import *
 from .targets import *
 from .threads import *
@@ -79,6 +81,7 @@ __all__ = [
     *report.__all__,
     *sockets.__all__,
     *soundness.__all__,
+    *sql.__all__,
     *target.__all__,
     *targets.__all__,
     *threads.__all__,

@@ -91,7 +91,7 @@ class WatchedRank:
 @dataclass(frozen=True)
 class WatchedEvent:
     """Something that happened. ``time_s``: in seconds since the epoch. ``step`` counts since the attach, ``optimizer_step`` is the
-    optimizer's own count.
+    optimizer's own count. ``ranks``: whom it is about.
     """
 
     kind: str
@@ -99,6 +99,7 @@ class WatchedEvent:
     time_s: float
     text: str
     optimizer_step: int | None = None
+    ranks: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

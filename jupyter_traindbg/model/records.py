@@ -11,6 +11,8 @@ What is in a row:
 - of the records round it only plain values, such as the rank's number;
 - of the result itself nothing: what holds for all rows is in ``about``.
 
+The rows of a query in SQL are as the query has them.
+
 A record round others that has none in it (a rank without a step) is a row, too, with nothing in the columns of the inner ones.
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 import types
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .base import NotAvailable, Result, Silent, Worded, _plain
+from .sql import SqlRows
 
 __all__ = ["Records", "as_records"]
 
@@ -35,6 +39,7 @@ Row = dict[str, Any]
 
 _MISSING, _SILENT = "_missing", "silent"
 _LARGEST = 2**63 - 1
+_SQL_INT, _SQL_FLOAT = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?"), re.compile(r"FLOAT|DOUBLE|DECIMAL")
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,8 @@ def as_records(result: Result) -> Records:
     ``silent`` has the reason of a rank that gave no answer, in a row of its own where the rank has none. Where rows have no rank, such
     ranks are in ``about``.
     """
+    if isinstance(result, SqlRows):
+        return _of_query(result)
     levels = [level.split(":") for level in result._rows.split(".") if level]
     kinds = dict(_columns(type(result), levels))
     rows = list(_flat(result, levels, {}))
@@ -76,6 +83,29 @@ def as_records(result: Result) -> Records:
         {name: values for name, (_, values) in settled.items()},
         about,
     )
+
+
+def _of_query(result: SqlRows) -> Records:
+    """The rows of a query, which has its own columns."""
+    settled = {
+        _text(column.name): _settled([_cell(row[n]) for row in result.rows], _sql_kind(column.type))
+        for n, column in enumerate(result.columns)
+    }
+    about = {name: value for name, value in _about(result).items() if name != "rows"}
+    return Records(
+        {name: kind for name, (kind, _) in settled.items()},
+        {name: values for name, (_, values) in settled.items()},
+        {**about, _SILENT: _plain(result.silent)} if result.silent else about,
+    )
+
+
+def _sql_kind(name: str) -> Kind:
+    """What values of SQL's type `name` are here; text, where they are of no other kind."""
+    if name.endswith("[]"):
+        return list[_sql_kind(name.removesuffix("[]"))]  # type: ignore[misc]
+    if _SQL_FLOAT.match(name):
+        return float
+    return bool if name == "BOOLEAN" else int if _SQL_INT.fullmatch(name) else str
 
 
 # --- which columns there are ---------------------------------------------------------------------------------------

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..language import text
-from ..model import Collectives, ConfigPreflight, Grads, LogDiagnosis, Memory, Picture, Result, Silent, Steps
+from ..model import (
+    Collectives,
+    ConfigPreflight,
+    Grads,
+    LogDiagnosis,
+    Memory,
+    Picture,
+    Result,
+    Silent,
+    SqlRows,
+    Steps,
+)
 from .canvas import Canvas
 from .told import Told
 
@@ -31,6 +42,7 @@ _OF_RESULT: dict[type[Result], str] = {
     Grads: "grads",
     LogDiagnosis: "log",
     Memory: "memory",
+    SqlRows: "query",
     Steps: "loss",
 }
 _OF_SEVERAL: dict[type[Result], str] = {LogDiagnosis: "runs", ConfigPreflight: "estimate"}

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from ..attach.base import Link, Part
-from ..model import RankSteps, Result, Silent
+from ..model import Attached, RankSteps, Result, Silent
 
 __all__ = ["DEADLINE_S", "InReport", "Question", "Ranks", "Whom"]
 
@@ -22,6 +22,7 @@ class Whom(Enum):
     """Who of a job on several hosts is asked, and from where."""
 
     AGENTS = "the trainers' agents, from here: the question uses `Ranks.ask_agents` alone"
+    OTHERS = "whom the questions ask that it is made of: it uses these and `Ranks.ask_agents` alone, from here"
     TRAINERS = "the trainers, or everybody where nobody trains yet, each host by itself"
     EVERYBODY = "all processes of the job, each host by itself"
     TOGETHER = (
@@ -48,8 +49,11 @@ class Question(Protocol):
 
     WHOM: Whom
 
-    def ask(self, job: Ranks, *, timeout: float = DEADLINE_S) -> Result:
-        """Ask it, within `timeout` seconds. Raises a `TraindbgError` where nobody answers."""
+    def ask(self, job: Ranks, *words: Any, timeout: float = DEADLINE_S) -> Result:
+        """Ask it, within `timeout` seconds. Raises a `TraindbgError` where nobody answers.
+
+        `words`: what cannot be left out, such as a query; of a question that is asked from here alone.
+        """
 
 
 class Ranks(Protocol):
@@ -67,6 +71,9 @@ class Ranks(Protocol):
 
     def need_training(self, timeout: float) -> None:
         """See `Job.need_training`."""
+
+    def attached(self, *, timeout: float) -> Attached:
+        """See `Job.attached`."""
 
     def open_links(self) -> list[Link]:
         """The lines to them. Raises `TargetGone` where the job is closed."""

@@ -101,8 +101,10 @@ class Spread(Job):
         self._ranks = sorted(everybody, key=lambda rank: rank.rank)
         self.attach_s = time.monotonic() - began
 
-    def attached(self) -> Attached:
-        """The ranks as a result that can be shown."""
+    def attached(self, *, timeout: float = DEADLINE_S) -> Attached:
+        """See `Job.attached`."""
+        if self._ranks is None:
+            self.enter(timeout)
         ranks = self.ranks
         silent = [Silent(r.rank, r.pid, r.note, "") for r in ranks if not r.agent and r.way == "outside only"]
         return Attached(self.name, tuple(ranks), self.attach_s, tuple(silent))
@@ -173,9 +175,9 @@ class Spread(Job):
         question = questions.load(name)
 
         @functools.wraps(question.ask)
-        def ask(job: Spread, *, timeout: float = DEADLINE_S, **keywords: Any) -> Result:
-            if question.WHOM is Whom.AGENTS:
-                return question.ask(job, timeout=timeout, **keywords)
+        def ask(job: Spread, *words: Any, timeout: float = DEADLINE_S, **keywords: Any) -> Result:
+            if question.WHOM in (Whom.AGENTS, Whom.OTHERS):
+                return question.ask(job, *words, timeout=timeout, **keywords)
             keywords["timeout"] = timeout
             if question.WHOM is Whom.TOGETHER:
                 return job._ask_together(name, **keywords)

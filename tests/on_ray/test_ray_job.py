@@ -323,3 +323,33 @@ def test_a_cluster_that_is_not_there_is_told() -> None:
         connect("ray:@127.0.0.1:9", timeout=5)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # ray has not been here
     assert "ray" not in sys.modules or "ray._raylet" not in sys.modules
+
+
+def test_sql_has_all_ranks_in_one_table(training: Submitted, client: Cluster, way: str) -> None:
+    with attach(target(client, training), timeout=PATIENT_S) as job:
+        until(lambda: min(len(rank.steps) for rank in job.steps(last=5).ranks) >= 3, "steps", PATIENT_S)
+        counted = job.sql(
+            "select rank, count(*) > 2 as enough from steps group by rank order by rank", timeout=PATIENT_S
+        )
+        assert counted.rows == ((0, True), (1, True))
+        everybody = job.sql("select rank, worker, answers from ranks order by rank", timeout=PATIENT_S)
+        assert [row[0] for row in everybody.rows] == [rank.rank for rank in job.ranks]
+        assert [row[2] for row in everybody.rows[:2]] == [True, True]
+        assert "driver" in [row[1] for row in everybody.rows]
+        for table in (
+            "stacks",
+            "threads",
+            "processes",
+            "parameters",
+            "param_groups",
+            "memory",
+            "gc",
+            "environ",
+            "groups",
+        ):
+            answer = job.sql(f"select distinct rank from {table}", timeout=PATIENT_S)
+            assert {0, 1} <= {row[0] for row in answer.rows}, (table, answer.notes, answer.silent)
+        rows = {
+            table: job.sql(f"from {table}", timeout=PATIENT_S) for table in ("modules", "objects", "batches", "events")
+        }
+        assert {row[0] for row in rows["modules"].rows} == {row[0] for row in rows["objects"].rows} == {0, 1}

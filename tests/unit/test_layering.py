@@ -72,7 +72,10 @@ MAY_IMPORT = {
     "evidence": ["frames", "language", "model", "outside"],
     "evidence_collectives": ["evidence", "model", "outside"],
     "evidence_soundness": ["frames", "model", "outside"],
-    "tables": DATA,  # a result in, a pyarrow Table or a pandas DataFrame out
+    "tables": [
+        "redact",
+        *DATA,
+    ],  # pure: answers in, rows out; a result in, a pyarrow Table or a pandas DataFrame out; a query over rows
     "plotting": ["pictures", "questions.jobless.log", *DATA],  # a result or a log in, its picture out
     "preflight": [
         "attach.ray",
@@ -117,6 +120,7 @@ MAY_IMPORT = {
         "ray.of_process",  # of a process of a Ray job all of that job is asked
         "redact",
         "schedules",
+        "tables",
         "tasks",
         *DATA,
     ],  # ask a job by the protocol `Ranks`
@@ -129,6 +133,7 @@ MAY_IMPORT = {
         "live",
         "render.clean",
         "render.collective_rows",
+        "render.column_units",
         "render.grouping",
         "render.units",
         *DATA,
@@ -143,10 +148,12 @@ MAY_IMPORT = {
     ],  # draw a feed, and ask the job that they are given
     "watching": ["attach", "evidence", "export", "live", "pictures", "polling", "questions", "widgets", *DATA],
     "tunable": ["actions", "questions.base", *DATA],
+    "log_lines": ["diagnose.log", "outside", "redact", *DATA],  # of a job, for queries
     "job": [
         "actions",
         "attach",
         "checkpoints",
+        "log_lines",
         "progress",
         "questions",
         "ray.job",  # what `connect` gives for a ray: target
@@ -221,6 +228,7 @@ MAY_IMPORT = {
         "ray.report",
         "render",
         "report",
+        "tables",
         *DATA,
     ],
     "server": [
@@ -263,6 +271,7 @@ STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
     "attach.ptrace": {"pyinjector"},  # on machines other than x86-64
     "checkpoints": set(),  # reads torch's files without torch
     "outside.nvml_helper": {"pynvml"},
+    "tables.duck_helper": set(),  # DuckDB by the directory that it is told
     "preflight.worker": {"torch"},
     "progress": {"IPython", "tqdm"},  # a bar is a comfort
     "preflight.worker_trial.inside": set(),  # travels by value into a Ray worker
@@ -293,6 +302,8 @@ HEAVY = {
     "numpy",
     "pandas",
     "pyarrow",
+    "duckdb",
+    "_duckdb",
 }
 
 

@@ -35,6 +35,7 @@ from jupyter_traindbg.model import (
     RankSteps,
     Result,
     Silent,
+    SqlRows,
     Stacks,
     Steps,
     Target,
@@ -92,7 +93,7 @@ def test_every_scene_becomes_a_table_and_a_frame_that_agree(name: str) -> None:
     assert frame.attrs == json.loads(table.schema.metadata[b"traindbg"])
 
 
-@each("cls", {type(result) for result in SCENES.values()})
+@each("cls", {type(result) for result in SCENES.values()} - {SqlRows})
 def test_columns_and_their_types_are_those_of_the_class(cls: type[Result]) -> None:
     schemas = [arrow(name).schema for name, result in SCENES.items() if type(result) is cls]
     always = [
@@ -317,7 +318,8 @@ def test_text_that_is_no_unicode_is_written_as_escapes(name: str) -> None:
     result = changed(SCENES[name], hostile)
     texts = [value for row in as_records(result).rows for value in row.values() if isinstance(value, str)]
     assert all(text.encode() is not None for text in texts)
-    assert result.to_frame().shape == SCENES[name].to_frame().shape
+    if not isinstance(result, SqlRows):  # the columns of a query have names that differ
+        assert result.to_frame().shape == SCENES[name].to_frame().shape
     if name == "small, targets":
         assert result.to_arrow()["command"][0].as_py() == "\\udcff\\ud800 \x00 <b>"
 

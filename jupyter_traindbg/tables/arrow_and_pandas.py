@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, get_args, get_origin
 
-from .errors import MissingPiece
-from .language import text
-from .model import Result, as_records
+from ..errors import MissingPiece
+from ..language import text
+from ..model import Result, as_records
 
 __all__ = ["arrow", "frame"]
 
