@@ -45,7 +45,7 @@ def speaking(language: str) -> Iterator[None]:
 
 def text(message: str, /, **values: object) -> str:
     """`message` in the reader's language, with `values` in its ``{places}``; in English, where the language has no words for it."""
-    return _filled(_catalogue(language()).gettext(message), values)
+    return _filled(_catalogue(language()).gettext(message), values) if message else ""
 
 
 def counted(one: str, many: str, n: int, /, **values: object) -> str:

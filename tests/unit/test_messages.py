@@ -91,6 +91,7 @@ def test_words_in_the_readers_language(monkeypatch: pytest.MonkeyPatch) -> None:
     assert either("data", "数据") == "数据"
     assert counted(*later_counted("{n:,} row", "{n:,} rows"), 2) == "2 行"
     assert text(later("frozen")) == "冻结"
+    assert text("") == ""  # by which gettext finds the head of a catalogue
     monkeypatch.setenv("TRAINDBG_LANG", "de")
     assert text("no rank") == "no rank"
     assert [counted("{n:,} file", "{n:,} files", n) for n in (1, 2000)] == ["1 file", "2,000 files"]

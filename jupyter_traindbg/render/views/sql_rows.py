@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...language import counted, text
+from ...language import counted, pgettext, text
 from ...model import SqlColumn, SqlRows
 from ...words.durations import duration
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Notation, Span, Table, spans
@@ -39,7 +39,7 @@ def view(result: SqlRows) -> Iterator[Block]:
         rows = [[one.cell(value) for one, value in zip(columns, row, strict=True)] for row in result.rows[:MOST]]
         many = len(columns) > MANY
         heads = [one.head(spare=many and n >= FIRST) for n, one in enumerate(columns)]
-        yield Table("", heads, rows, SHOWN, "rows")
+        yield Table("", heads, rows, SHOWN, pgettext("more", "rows"))
         if (left := len(result.rows) - MOST) > 0:
             all_of_them = counted(
                 "{n:,} row more: `to_frame()` and `--csv` give all",

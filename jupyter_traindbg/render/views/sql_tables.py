@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...language import counted, text
+from ...language import counted, pgettext, text
 from ...model import SqlTables
 from ..blocks import Answer, Block, Column, Fold, Inline, Span, Table
 
@@ -23,9 +23,9 @@ def view(result: SqlTables) -> Iterator[Block]:
         Column(text("costs"), wrap=True, spare=True),
     ]
     about: list[list[Inline]] = [[Span(t.table, "strong"), t.row, t.cost] for t in result.tables]
-    yield Table("", heads, about, many, "tables")
+    yield Table("", heads, about, many, pgettext("more", "tables"))
     columns = [Column(text("column")), Column(text("type")), Column(text("meaning"), wrap=True)]
     for table in result.tables:
         rows: list[list[Inline]] = [[Span(c.name, "code"), c.type, c.meaning] for c in table.columns]
         summary = counted("{table}: {n:,} column", "{table}: {n:,} columns", len(rows), table=table.table)
-        yield Fold(summary, [Table("", columns, rows, len(rows), "columns")], needed=True)
+        yield Fold(summary, [Table("", columns, rows, len(rows), pgettext("more", "columns"))], needed=True)
