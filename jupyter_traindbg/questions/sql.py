@@ -26,7 +26,7 @@ LEAST_EACH = 64
 """Of one rank, however many there are."""
 RUN_SHARE = 0.15
 """The share of the time that is left to the query itself, at least."""
-ASK_SHARE, GRACE_S = 0.9, 0.1
+ASK_SHARE, GRACE_S = 0.8, 0.1
 """Who is asked has so much of the time that we wait, and says then which rank was late."""
 
 Asked = Question | Probe
@@ -102,7 +102,7 @@ class _Measured:
         wanted: list[Asked] = []
         for asks in self._asks.values():
             wanted += [one for one in asks if one not in wanted]
-        self._answers = list(_answers(job, wanted, ends))
+        self._answers = [(one, _kept(one, answer)) for one, answer in _answers(job, wanted, ends)]
         failed = [answer for _, answer in self._answers if isinstance(answer, TraindbgError)]
         if failed and len(failed) == len(self._answers):
             raise failed[0]
@@ -187,9 +187,10 @@ def _probe(job: Ranks, asked: Probe, timeout: float) -> Told:
     def build(rank: int, pid: int, answer: Any) -> tuple[int, int, Mapping[str, Any]]:
         return rank, pid, answer
 
-    try:
-        return Told(*job.ask_agents(asked.name, keywords, timeout, build))
-    except TraindbgError as e:
-        if asked.optional:
-            return Told((), problem=e.cause)
-        raise
+    return Told(*job.ask_agents(asked.name, keywords, timeout, build))
+
+
+def _kept(asked: Asked, answer: Answer | TraindbgError) -> Answer | TraindbgError:
+    """There are rows also without what is `Probe.optional`, also where nobody answered it in time."""
+    optional = isinstance(asked, Probe) and asked.optional
+    return Told((), problem=answer.cause) if optional and isinstance(answer, TraindbgError) else answer

@@ -56,6 +56,8 @@ class Asked:
         answer = self._answers.get(method, PROBES[method])
         if isinstance(answer, BaseException):
             raise answer
+        if callable(answer):
+            answer = answer()
         return tuple(build(n, 70 + n, answer) for n in range(self._ranks)), ()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -180,6 +182,18 @@ def test_a_question_that_is_late_does_not_hold_up_the_answer() -> None:
     assert time.monotonic() - began < 30
     assert found.rows[0][0] > 0
     assert found.notes[0].startswith("steps is empty: no answer came in")
+
+
+@each("late", [True, False])
+def test_ranks_are_there_also_where_no_agent_answers(late: bool) -> None:
+    never = threading.Event()
+    job = Asked(info=(lambda: never.wait(60)) if late else DeadlineExceeded("no answer came in 2 s", "ask again"))
+    try:
+        found = ask(job, "select rank, answers, not_available from ranks order by rank", timeout=2.0 if late else 60.0)
+    finally:
+        never.set()
+    assert [row[:2] for row in found.rows] == [(0, False), (1, False)]
+    assert all("no answer came in" in row[2] for row in found.rows)
 
 
 def test_a_query_has_the_time_that_is_left() -> None:
