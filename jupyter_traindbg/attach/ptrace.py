@@ -53,6 +53,7 @@ from .tracee import (
 )
 
 SYSTEM_CALL_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
+FUTEX = "202"
 RETURN_LIMIT_S = 0.1
 RTLD_NOW = 2
 OF_ONE_THREAD = frozenset({"moved", "unfit", "gone"})
@@ -70,15 +71,26 @@ def same_call(registers: dict[str, int], syscall: str) -> bool:
     )
 
 
-def await_call(pid: int, tid: int, syscall: str) -> None:
-    """Return while the thread is parked there: one that comes and goes is thus caught without being stopped in vain."""
+def same_wait(syscall: str) -> list[str]:
+    """What is the same in the line of /proc each time that the thread waits there.
+
+    A condition variable of glibc (2.41 and newer) waits for another number each time, and at one of two addresses.
+    """
+    words = syscall.split()
+    return [words[0], words[2], *words[7:]] if words[0] == FUTEX else words
+
+
+def await_call(pid: int, tid: int, syscall: str) -> str:
+    """The thread's line now that it is parked as in `syscall`: one that comes and goes is thus caught without being stopped in vain."""
+    wanted = same_wait(syscall)
     give_up = time.monotonic() + RETURN_LIMIT_S
     with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as f:
-        while f.read().strip() != syscall:
+        while same_wait(now := f.read().strip()) != wanted:
             if time.monotonic() > give_up:
                 raise Ended("moved", "the thread went on")
             time.sleep(0.0001)
             f.seek(0)
+    return now
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,7 @@ def load_in(place: Place, tid: int, path: str, syscall: str) -> float:
     check_fit(place.pid, tid)
     check_stack(int(syscall.split()[7], 16), place.rows)
     thread = Thread(tid)
-    await_call(place.pid, tid, syscall)
+    syscall = await_call(place.pid, tid, syscall)
     ptrace(SEIZE, tid)
     begun = time.perf_counter()
     thread.stop()

@@ -3,6 +3,7 @@
 from cases import each
 
 from jupyter_traindbg.attach.parked import Maps, NotParked, look, wait_of
+from jupyter_traindbg.attach.ptrace import same_wait
 
 LIBC = "/usr/lib/x86_64-linux-gnu/libc.so.6"
 REST = "0x0 0x0 0x0 0x7fff681eb688 0x7fe3d06ed503"
@@ -89,3 +90,22 @@ def test_maps_name_the_file_of_an_address(start):
     pc = int(look(maps._pid).parked[0].syscall.split()[8], 16)
     assert "libc" in maps.file_at(pc)
     assert maps.file_at(0) == ""
+
+
+def test_a_condition_variable_that_is_waited_for_again_is_the_same_wait() -> None:
+    """glibc 2.41 and newer: another number each time, at one of two addresses."""
+    once = "202 0xbb88e8 0x89 0x240 0x7fff71fa2cc0 0x0 0xffffffff 0x7fff71fa2b68 0x7fb11c4d6efe"
+    again = "202 0xbb88ec 0x89 0x246 0x7fff71fa2cc0 0x0 0xffffffff 0x7fff71fa2b68 0x7fb11c4d6efe"
+    assert same_wait(once) == same_wait(again)
+    for elsewhere in (
+        again.replace("0x89", "0x80"),
+        again.replace("b68 ", "a68 "),
+        again.replace("efe", "eff"),
+        "running",
+    ):
+        assert same_wait(elsewhere) != same_wait(once)
+
+
+def test_another_descriptor_is_another_wait() -> None:
+    one = "0 0x3 0x7ffc0 0x100 0x0 0x0 0x0 0x7ffb0 0x7fb1f"
+    assert same_wait(one) != same_wait(one.replace("0x3", "0x4"))
