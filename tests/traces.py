@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ GLIBC_SIGNALS = 0b11 << 31
 class Footprint:
     threads: int
     descriptors: int
+    """Without the one by which libffi (3.5 and newer) keeps its own file open, from the first import of ctypes on."""
     ours_mapped: tuple[str, ...]
     directory: bool
     signals: tuple[str, ...]
@@ -30,11 +32,20 @@ def footprint(pid: int, *, directory: bool = True) -> Footprint:
     place = rendezvous.directory(pid, os.stat(f"/proc/{pid}").st_uid)
     return Footprint(
         threads=int(status["Threads"]),
-        descriptors=len(os.listdir(f"/proc/{pid}/fd")),
+        descriptors=sum("/libffi.so" not in target for target in _open_files(pid)),
         ours_mapped=tuple(line for line in mapped if "traindbg" in line or "boot-" in line),
         directory=directory and os.path.exists(place),
         signals=tuple(f"{int(status[name], 16) & ~GLIBC_SIGNALS:x}" for name in ("SigBlk", "SigIgn", "SigCgt")),
     )
+
+
+def _open_files(pid: int) -> list[str]:
+    folder = f"/proc/{pid}/fd"
+    found = []
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(f"{folder}/{name}"))
+    return found
 
 
 def settled(pid: int, wanted: Footprint, timeout_s: float = 30.0, *, directory: bool = True) -> Footprint:

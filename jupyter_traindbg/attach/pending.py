@@ -12,7 +12,8 @@ CPython empties the queue, and calls nothing but CPython's and libc's lock funct
 - in one of CPython's functions on numbers, containers and other objects, and is the only thread, so that nobody else holds the lock either
   (from 3.13 on, waiting for it would hand the GIL on in the middle of such a function).
 
-Elsewhere it is let go at once and looked at again a little later. It is left alone, too, on any stack but its own, and inside a restartable
+Elsewhere it is let run on, where that can be told (CPython 3.14, one thread: breaker.py), to where CPython would make the call; else it is
+let go at once and looked at again a little later. It is left alone, too, on any stack but its own, and inside a restartable
 sequence, which the kernel would not abort as it must once we have moved the thread out of it.
 
 Linux 5.13 and newer on x86-64, CPython 3.9 and newer.
@@ -28,6 +29,7 @@ import re
 import struct
 import time
 
+from .breaker import eval_breaker, to_next_look
 from .tracee import (
     DETACH,
     SEIZE,
@@ -45,7 +47,7 @@ from .tracee import (
     mappings,
     ptrace,
     resumed,
-    sections,
+    section_named,
     signals_wait,
     status_fields,
 )
@@ -53,7 +55,7 @@ from .tracee import (
 TRIES = 250
 PAGE_BYTES = 4096
 PATH_BYTES = 512
-SECTION = b"pending\0"
+SECTION = b"pending"
 MAPPINGS_SPARE = 100
 # In the order of `struct visit`.
 VISIT = (
@@ -109,6 +111,7 @@ class Visit:
                 raise Ended("unfit", "the process has nearly as many memory mappings as it may")
         self.calls = functions(pid, memory, self.rows, {*VISIT, *WHILE_STOPPED})
         self.python, self.symbols = self._python()
+        self.breaker = eval_breaker(pid, memory, self.python)
         for name in CPYTHON:
             self.calls[name] = self.python.start + self.symbols[name].start
         self.code, self.entry, self.thread_entry = copied(source)
@@ -149,21 +152,37 @@ class Visit:
         thread.stop()
         registers = thread.registers()
         obstacle = self.obstacle(thread, registers)
+        if obstacle and self.may_run_on(registers):
+            obstacle = to_next_look(thread, self.memory, self.breaker)
+            begun, registers = time.perf_counter(), thread.registers()
+            obstacle = obstacle or self.stack_obstacle(registers)
         if obstacle:
             if registers["orig_rax"] in MADE_AGAIN:
                 thread.set_registers(resumed(registers, self.memory, signals_wait(self.pid, self.pid)))
-            ptrace(DETACH, self.pid)
+            ptrace(DETACH, self.pid, 0, thread.held_signal)
             raise Ended("moved", obstacle)
         self.queue(Loan(thread, self.memory, registers, registers))
         return time.perf_counter() - begun
 
     def obstacle(self, thread: Thread, registers: dict[str, int]) -> str:
         """Why the stopped thread must be let go; empty where it may be made to call."""
-        if registers["orig_rax"] < 2**63:  # not negative: the number of a system call
+        if waits(registers):
             return "it waits"
-        if not self.stack_end - self.stack_bytes + STACK_NEEDED_BYTES < registers["rsp"] < self.stack_end:
-            return "it runs on another stack, or at the end of its own"
-        return self.place(registers["rip"]) or self.interrupted(thread) or self.restartable(thread, registers["rip"])
+        return (
+            self.stack_obstacle(registers)
+            or self.place(registers["rip"])
+            or self.interrupted(thread)
+            or self.restartable(thread, registers["rip"])
+        )
+
+    def may_run_on(self, registers: dict[str, int]) -> bool:
+        """Whether the stopped thread may be stopped once more, where it looks at its eval breaker: if that is known, and it is alone."""
+        return self.breaker > 0 and not waits(registers) and len(os.listdir(f"/proc/{self.pid}/task")) == 1
+
+    def stack_obstacle(self, registers: dict[str, int]) -> str:
+        if self.stack_end - self.stack_bytes + STACK_NEEDED_BYTES < registers["rsp"] < self.stack_end:
+            return ""
+        return "it runs on another stack, or at the end of its own"
 
     def place(self, address: int) -> str:
         """Why the code at `address` is none to interrupt; empty where it is."""
@@ -238,6 +257,11 @@ class Visit:
         return struct.pack(HEAD, pid, second, thread, *addresses, *paths).ljust(HEAD_BYTES, b"\0") + self.code
 
 
+def waits(registers: dict[str, int]) -> bool:
+    """Whether a stopped thread is in a system call: its number is there, else a negative one."""
+    return registers["orig_rax"] < 2**63
+
+
 HEAD = f"<{3 + len(VISIT)}Q" + 3 * f"{PATH_BYTES}s"
 HEAD_BYTES = (struct.calcsize(HEAD) + 15) & ~15
 
@@ -246,13 +270,9 @@ def copied(source: str) -> tuple[bytes, int, int]:
     """The code to be copied from the object at `source`, and where in it pending_call and pending_thread begin. Raises Ended."""
     symbols = exported(source)
     with open(source, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as image:
-        for section in sections(image):
-            if image[section.name_at : section.name_at + len(SECTION)] == SECTION:
-                code = image[section.offset : section.offset + section.size]
-                assert len(code) <= PAGE_BYTES - HEAD_BYTES
-                return (
-                    code,
-                    symbols["pending_call"].start - section.address,
-                    symbols["pending_thread"].start - section.address,
-                )
-    raise Ended("unfit", f"{source} was built for another machine, or before this way in")
+        section = section_named(image, SECTION)
+        if section is None:
+            raise Ended("unfit", f"{source} was built for another machine, or before this way in")
+        code = image[section.offset : section.offset + section.size]
+    assert len(code) <= PAGE_BYTES - HEAD_BYTES
+    return code, symbols["pending_call"].start - section.address, symbols["pending_thread"].start - section.address

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import math
 import mmap
 import os
 import signal
@@ -29,10 +30,14 @@ Status = Literal[
     "fault",  # a call hit a bad address; the thread was put back all the same
 ]
 
-SEIZE, INTERRUPT, CONT, DETACH = 0x4206, 0x4207, 7, 17
+SEIZE, INTERRUPT, CONT, DETACH, POKEUSER = 0x4206, 0x4207, 7, 17, 6
 GETREGSET, SETREGSET, GETSIGINFO, GETSIGMASK, SETSIGMASK = 0x4204, 0x4205, 0x4202, 0x420A, 0x420B
 NT_PRSTATUS, NT_PRFPREG, NT_X86_XSTATE = 1, 2, 0x202
 EVENT_STOP = 128
+# Where `struct user` has the processor's debug registers; register 7 says of the others what they are for.
+DEBUG_REGISTER_0, DEBUG_REGISTER_7 = 848, 848 + 7 * 8
+WATCH_WRITES = 0x90001  # in register 7: of the eight bytes that register 0 points at
+AT_WATCHED = 4  # si_code, TRAP_HWBKPT
 SHT_DYNSYM, STT_FUNC, PT_LOAD = 11, 2, 1
 WALL = 0x40000000  # waitpid: threads too
 
@@ -190,6 +195,14 @@ def sections(image: mmap.mmap) -> list[Section]:
     ]
 
 
+def section_named(image: mmap.mmap, name: bytes) -> Section | None:
+    wanted = name + b"\0"
+    for section in sections(image):
+        if image[section.name_at : section.name_at + len(wanted)] == wanted:
+            return section
+    return None
+
+
 def first_address(image: mmap.mmap) -> int:
     """The address that the file gives to its first byte: 0 but for programs that are not position-independent."""
     table = struct.unpack_from("<Q", image, 0x20)[0]
@@ -211,30 +224,25 @@ class Thread:
         self.tid = tid
         self.held_signal = 0  # SIGSTOP cannot be blocked: kept until the thread is put back
 
-    def wait(self) -> int:
-        """The next stop's status. Raises Ended("gone") where the thread is no more."""
+    def wait(self, ends: float = math.inf) -> int:
+        """The next stop's status; 0 where none has come by `ends`, on the monotonic clock. Raises Ended where the thread is no more."""
         while True:
             try:
-                _, status = os.waitpid(self.tid, WALL)
+                pid, status = os.waitpid(self.tid, WALL if ends == math.inf else WALL | os.WNOHANG)
             except ChildProcessError:
                 raise Ended("gone", "the thread ended") from None
-            if os.WIFSTOPPED(status):
+            if pid and not os.WIFSTOPPED(status):
+                raise Ended("gone", "the process ended")
+            if pid or time.monotonic() > ends:
                 return status
-            raise Ended("gone", "the process ended")
+            time.sleep(0.0002)
 
     def stop(self) -> None:
         """Stop the thread where it is. Raises Ended; then nothing was changed."""
         ptrace(INTERRUPT, self.tid)
-        give_up = time.monotonic() + STOP_LIMIT_S
-        while True:
-            pid, status = os.waitpid(self.tid, WALL | os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() > give_up:  # our exit detaches it
-                raise Ended("unfit", "the thread did not stop")
-            time.sleep(0.0002)
-        if not os.WIFSTOPPED(status):
-            raise Ended("gone", "the process ended")
+        status = self.wait(time.monotonic() + STOP_LIMIT_S)
+        if not status:  # our exit detaches it
+            raise Ended("unfit", "the thread did not stop")
         number = os.WSTOPSIG(status)
         if status >> 16 != EVENT_STOP:  # a signal came first: hand it on and leave
             ptrace(DETACH, self.tid, 0, number)
@@ -276,6 +284,16 @@ class Thread:
     def set_signal_mask(self, value: int) -> None:
         mask = ctypes.c_uint64(value)
         ptrace(SETSIGMASK, self.tid, 8, ctypes.addressof(mask))
+
+    def watch(self, address: int) -> None:
+        """Have the thread stop, with SIGTRAP, after each of its instructions that writes to the eight bytes at `address`; 0 ends that.
+
+        Raises OSError where the system lends no debug registers.
+        """
+        ptrace(POKEUSER, self.tid, DEBUG_REGISTER_7, 0)
+        ptrace(POKEUSER, self.tid, DEBUG_REGISTER_0, address)
+        if address:
+            ptrace(POKEUSER, self.tid, DEBUG_REGISTER_7, WATCH_WRITES)
 
     def signal_code(self) -> int:
         """si_code of the signal that the thread is stopped at: above 0 where the processor raised it, not another process."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support import interpreters
 
 SOURCE = Path(__file__).parents[2] / "jupyter_traindbg" / "agent" / "harmless.py"
 
@@ -237,19 +236,7 @@ print("all", len(GOOD), len(BAD))
 """
 
 
-def _interpreters() -> list[str]:
-    found = [sys.executable]
-    for minor in range(9, 14):
-        if minor != sys.version_info.minor:
-            home = Path("~/.pyenv/versions").expanduser()
-            own = sorted(home.glob(f"3.{minor}.*/bin/python"))
-            path = str(own[0]) if own else shutil.which(f"python3.{minor}")
-            if path:
-                found.append(path)
-    return found
-
-
-@pytest.mark.parametrize("python", _interpreters())
+@pytest.mark.parametrize("python", interpreters().values(), ids=interpreters())
 def test_judgements(python: str, tmp_path: Path) -> None:
     (tmp_path / "harmless.py").write_text(SOURCE.read_text())
     (tmp_path / "cases.py").write_text(CASES)

@@ -1,7 +1,8 @@
 """One thread that computes a chain of numbers without a pause. Prints ``ready``, then lines ``STEP NUMBER SIGUSR1S INTERRUPTS``.
 
-The argument says where it is busy: ``python`` (in the interpreter), ``library`` (in zlib), ``libc`` (in a search). A SIGINT interrupts a
-step, which is then done again, so the numbers do not depend on signals.
+The argument says where it is busy: ``python`` (in the interpreter and its functions), ``loop`` (in the interpreter, which from 3.14 on
+calls none for that), ``library`` (in zlib), ``libc`` (in a search). A SIGINT interrupts a step, which is then done again, so the numbers
+do not depend on signals.
 """
 
 import ctypes
@@ -19,6 +20,12 @@ def python(number):
         number = (number * 6364136223846793005 + 1442695040888963407) % 2**64
         table[str(number % 97)] = [number, i / 7]
     return number ^ len(table)
+
+
+def loop(number):
+    for _ in range(5000):
+        number = (number + 7) & 255
+    return number + 1
 
 
 def library(number):
@@ -50,7 +57,7 @@ class Signals:
 
 
 def main():
-    step = {"python": python, "library": library, "libc": libc}[sys.argv[1]]
+    step = {"python": python, "loop": loop, "library": library, "libc": libc}[sys.argv[1]]
     signals = Signals()
     signal.signal(signal.SIGUSR1, signals.on_user)
     signal.signal(signal.SIGINT, signals.on_interrupt)

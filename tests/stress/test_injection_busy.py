@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -30,6 +31,11 @@ from jupyter_traindbg.errors import NoSafeThread
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="this way in is for Linux on x86-64"
 )
+
+PYTHONS = [pytest.param(path, id=name) for name, path in interpreters().items()]
+PUBLISHING = [pytest.param(path, id=name) for name, path in interpreters().items() if int(name.partition(".")[2]) >= 14]
+"""Those that say where their eval breaker is."""
+PEEKUSER = 3
 
 BOOT = """
 import os, sys
@@ -77,6 +83,17 @@ def executable_memory(program: Program) -> list[str]:
     return [line for line in lines if re.search(r"^\S+ ..x. \S+ 00:00 0 *$", line)]
 
 
+def watches(program: Program) -> int:
+    """What is left in the debug register that says which others are in use."""
+    thread = tracee.Thread(program.pid)
+    tracee.ptrace(tracee.SEIZE, program.pid)
+    thread.stop()
+    try:
+        return int(tracee.libc.ptrace(PEEKUSER, program.pid, tracee.DEBUG_REGISTER_7, 0)) & 0xFF
+    finally:
+        tracee.ptrace(tracee.DETACH, program.pid)
+
+
 def results(program: Program) -> list[str]:
     """What it printed, but for the last line, which may be half there."""
     return [line for line in program.output().split("\n")[:-1] if line != "ready"]
@@ -120,8 +137,8 @@ def test_a_training_of_one_thread_answers_and_keeps_no_trace(start: Start) -> No
     assert executable_memory(program) == []
 
 
-@pytest.mark.parametrize("kind", ["python", "library"])
-@pytest.mark.parametrize("python", [pytest.param(path, id=name) for name, path in interpreters().items()])
+@pytest.mark.parametrize("kind", ["python", "loop", "library"])
+@pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.usefixtures("no_patience")
 def test_every_python_here_while_it_computes(busy: Start, python: str, kind: str) -> None:
     program = busy("chain.py", kind, python=python)
@@ -135,6 +152,43 @@ def test_every_python_here_while_it_computes(busy: Start, python: str, kind: str
     assert executable_memory(program) == []
     assert os.listdir(injected.directory) == ["seen"]
     check_chain(program, kind)
+    assert watches(program) == 0
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_who_says_where_its_eval_breaker_is(busy: Start, python: str) -> None:
+    program = busy("chain.py", "loop", python=python)
+    memory = os.open(f"/proc/{program.pid}/mem", os.O_RDONLY)
+    try:
+        found = pending.Visit(program.pid, memory, "/none", str(injection.OBJECT)).breaker
+    finally:
+        os.close(memory)
+    assert (found != 0) == any(python in one.values for one in PUBLISHING)
+
+
+@pytest.mark.parametrize("python", PUBLISHING)
+@pytest.mark.usefixtures("no_patience")
+def test_what_it_starts_while_it_is_watched_knows_nothing_of_that(busy: Start, python: str) -> None:
+    program = busy("begets.py", python=python)
+    for time_round in range(1, 21):
+        assert boots(inject(program.pid, {}, BOOT)) == time_round
+    rounds = len(results(program))
+    program.wait_for(f"\n{rounds + 2}\n")
+    assert watches(program) == 0
+
+
+@pytest.mark.parametrize("python", PUBLISHING)
+@pytest.mark.usefixtures("no_patience")
+def test_one_that_does_not_look_for_long_is_let_go(busy: Start, python: str) -> None:
+    """Its calls take a second and more: it may be entered between two of them."""
+    program = busy("chain.py", "libc", python=python)
+    for _ in range(3):
+        with contextlib.suppress(NoSafeThread):
+            assert inject(program.pid, {}, BOOT).tid == program.pid
+        assert watches(program) == 0
+    assert executable_memory(program) == []
+    step = len(results(program))
+    program.wait_for(f"{step + 1} {step + 2} 0 0\n")
 
 
 @pytest.mark.timeout(180)
@@ -154,10 +208,11 @@ def test_100_visits_leave_a_training_of_one_thread_bit_identical(start: Start, p
     assert lines == results(undisturbed)[: len(lines)]
 
 
-@pytest.mark.parametrize("kind", ["python", "library"])
+@pytest.mark.parametrize("kind", ["python", "loop", "library"])
+@pytest.mark.parametrize("python", [pytest.param(sys.executable, id="this"), *PUBLISHING])
 @pytest.mark.usefixtures("no_patience")
-def test_signals_arrive_once_each_and_where_they_should(busy: Start, kind: str) -> None:
-    program = busy("chain.py", kind)
+def test_signals_arrive_once_each_and_where_they_should(busy: Start, python: str, kind: str) -> None:
+    program = busy("chain.py", kind, python=python)
     sent = {signal.SIGUSR1: 0, signal.SIGINT: 0}
     stop = threading.Event()
 
@@ -207,6 +262,7 @@ def test_one_long_call_is_waited_for_by_the_visitor_not_by_us(busy: Start, monke
     assert executable_memory(program) == []
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="it may be entered between two of its calls")
 @pytest.mark.usefixtures("no_patience")
 def test_a_program_that_computes_inside_libc_is_refused_and_left_alone(busy: Start) -> None:
     program = busy("chain.py", "libc")
