@@ -1,6 +1,7 @@
 """The source of a function as a syntax tree, once it is certain that it is what runs: files are changed while a training goes on."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import inspect
@@ -11,6 +12,8 @@ import types
 from typing import Any, List, Set
 
 PATIENCE_S = 1.0
+FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names} - {inspect.CO_NESTED})
+"""The flags of a code object that say what its file imports from there; CO_NESTED says something else of it since 2.2."""
 _silent: Set[str] = set()
 """Files that did not answer: they are not asked again."""
 
@@ -30,8 +33,7 @@ def definition(function: Any, class_name: str) -> Any:
         modules = sorted(n for n in _names(code) if type(function.__globals__.get(n)) is types.ModuleType)
         # a call of a function of an imported module is compiled in its own way
         imported = f"import {', '.join(modules)}\n" if modules else ""
-        # also the flags of `from __future__` imports, which are above the highest flag of a code object's own
-        flags = code.co_flags & ~0xFFFF
+        flags = code.co_flags & FUTURE
         ways = [compile(f"{before}{within}", "<source>", "exec", flags, True) for before in {imported, ""}]
     except (SyntaxError, ValueError, TypeError) as e:
         raise NoSource(f"the source of {code.co_name}() is not at hand") from e
