@@ -53,7 +53,7 @@ def interpreters() -> dict[str, str]:
     """One of every Python from 3.9 on that this machine has: version -> path."""
     places = [*os.environ["PATH"].split(os.pathsep), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))]
     found = {f"3.{sys.version_info.minor}": sys.executable}
-    for minor in range(9, 15):
+    for minor in range(9, 20):
         for place in places:
             path = os.path.join(place, f"python3.{minor}")
             if "/shims" not in place and os.access(path, os.X_OK):

@@ -313,3 +313,14 @@ def test_threads_that_come_and_go_do_not_use_up_the_patience(start, monkeypatch)
     assert injected.tid != program.pid, "the main thread had to be interrupted"
     assert seen(injected)[0] == "1"
     tidy(injected)
+
+
+@pytest.mark.parametrize("python", [pytest.param(path, id=name) for name, path in interpreters().items()])
+def test_a_thread_that_waits_for_the_gil_now_and_then_is_caught_there(start, python):
+    """Also where each wait is told by another number: on glibc 2.41 and newer."""
+    program = start("pass_the_gil.py", python=python)
+    for time_round in range(1, 4):
+        injected = inject(program.pid, {}, BOOT)
+        assert injected.stage == "done"
+        assert seen(injected)[0] == str(time_round)
+    tidy(injected)
