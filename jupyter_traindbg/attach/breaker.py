@@ -7,7 +7,7 @@ takes any lock. So the bit is set while the thread is stopped, and a debug regis
 ``sys.remote_exec`` takes more than that: it has a script run on the main thread, so that an exception which a signal's handler raises just
 then is lost (12 of 1,000 with a signal every 4 ms), and it changes the word while the program may, which can make it wait for ever.
 
-Whoever ends this program by SIGKILL while the register is set ends the other one, too: hence not longer than `PATIENCE_S` at a time.
+Whoever ends this program by SIGKILL while the register is set ends the other one, too (SIGTRAP): hence not longer than `PATIENCE_S`.
 """
 
 from __future__ import annotations

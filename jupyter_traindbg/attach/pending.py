@@ -53,6 +53,7 @@ from .tracee import (
 )
 
 TRIES = 250
+MOST_WATCHES = 2
 PAGE_BYTES = 4096
 PATH_BYTES = 512
 SECTION = b"pending"
@@ -112,6 +113,7 @@ class Visit:
         self.calls = functions(pid, memory, self.rows, {*VISIT, *WHILE_STOPPED})
         self.python, self.symbols = self._python()
         self.breaker = eval_breaker(pid, memory, self.python)
+        self.watches_left = MOST_WATCHES
         for name in CPYTHON:
             self.calls[name] = self.python.start + self.symbols[name].start
         self.code, self.entry, self.thread_entry = copied(source)
@@ -153,6 +155,7 @@ class Visit:
         registers = thread.registers()
         obstacle = self.obstacle(thread, registers)
         if obstacle and self.may_run_on(registers):
+            self.watches_left -= 1
             obstacle = to_next_look(thread, self.memory, self.breaker)
             begun, registers = time.perf_counter(), thread.registers()
             obstacle = obstacle or self.stack_obstacle(registers)
@@ -177,7 +180,8 @@ class Visit:
 
     def may_run_on(self, registers: dict[str, int]) -> bool:
         """Whether the stopped thread may be stopped once more, where it looks at its eval breaker: if that is known, and it is alone."""
-        return self.breaker > 0 and not waits(registers) and len(os.listdir(f"/proc/{self.pid}/task")) == 1
+        alone = len(os.listdir(f"/proc/{self.pid}/task")) == 1
+        return alone and self.breaker > 0 and self.watches_left > 0 and not waits(registers)
 
     def stack_obstacle(self, registers: dict[str, int]) -> str:
         if self.stack_end - self.stack_bytes + STACK_NEEDED_BYTES < registers["rsp"] < self.stack_end:
