@@ -11,7 +11,9 @@ __all__ = [
     "connection_file",
     "is_helper",
     "is_launcher",
+    "is_of_a_fork_server",
     "is_rays",
+    "is_tracker",
     "kernel_name",
     "launched_by",
     "program",
@@ -27,9 +29,10 @@ _LAUNCHER_MODULES = {
 }
 _LAUNCHER_SCRIPTS = {"torchrun": "torchrun", "accelerate-launch": "accelerate launch", "deepspeed": "deepspeed"}
 """Both with what people call them."""
+_TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
+_FORK_SERVER = "multiprocessing.forkserver"
 _HELPERS = (
-    "multiprocessing.resource_tracker",
-    "multiprocessing.semaphore_tracker",
+    *_TRACKERS,
     "compile_worker",
     "py-spy",
     "ray-dashboard-",
@@ -50,6 +53,16 @@ _KERNEL_ID = re.compile(r"kernel-([^/]+)\.json$")
 def is_helper(command: Sequence[str]) -> bool:
     """Whether a process only serves others, as helpers of multiprocessing and of the compiler do."""
     return any(word in part for part in command for word in _HELPERS)
+
+
+def is_tracker(command: Sequence[str]) -> bool:
+    """Whether a process is one of those in which multiprocessing keeps account of what is shared."""
+    return any(word in part for part in command for word in _TRACKERS)
+
+
+def is_of_a_fork_server(command: Sequence[str]) -> bool:
+    """Whether a process forks for multiprocessing (by default from Python 3.14 on), or was forked so: both have this command line."""
+    return any(_FORK_SERVER in part for part in command)
 
 
 def is_rays(command: Sequence[str]) -> bool:

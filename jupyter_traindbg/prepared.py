@@ -27,8 +27,9 @@ def serve() -> str:
 
 def autostart() -> None:
     """Called at interpreter start where ``TRAINDBG`` is set. A failure is told in one line and never stops the program."""
-    if os.environ.get("TRAINDBG", "0") in ("", "0") or any("_tracker" in word for word in sys.orig_argv):
-        return  # multiprocessing's trackers are Python processes too, and nobody trains in them
+    serves = any(name in word for word in sys.orig_argv for name in ("_tracker", "multiprocessing.forkserver"))
+    if os.environ.get("TRAINDBG", "0") in ("", "0") or serves:
+        return  # multiprocessing's helpers are Python processes too, and nobody trains in them; one that forks must have no threads
     try:
         serve()
     except Exception as e:  # noqa: BLE001 - whatever it is, the training is more important than we are

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..agent import rendezvous
-from ..command_lines import connection_file, is_helper, is_launcher, kernel_name, written
+from ..command_lines import connection_file, is_helper, is_launcher, is_of_a_fork_server, kernel_name, written
 from ..errors import TraindbgError
 from ..language import text
 from ..model import Maybe, NotAvailable, Target, TargetName
@@ -173,6 +173,7 @@ class _Survey:
         )
         self.stuck = frozenset(procfs.uninterruptible(pids))
         self.with_agent = _pids_with_a_card()
+        self.fork_servers: set[int] = set()
         self.seen = {pid: seen for pid in pids if (seen := self._look(pid)) is not None}
 
     def _look(self, pid: int) -> _Seen | None:
@@ -187,6 +188,9 @@ class _Survey:
         ):
             return None
         command = procfs.command(pid)
+        if is_of_a_fork_server(command) and procfs.serves_multiprocessing(process):
+            self.fork_servers.add(pid)
+            return None
         if is_helper(command):
             return None
         maps = procfs.mapped(pid)
@@ -233,7 +237,14 @@ class _Survey:
         return found
 
     def _children(self, pid: int) -> Iterator[_Seen]:
-        return (self.seen[p.pid] for p in procfs.children([pid], self.table) if p.pid in self.seen)
+        """Those that `pid` has started, or its fork server for it."""
+        servers = [p.pid for p in procfs.children([pid], self.table) if p.pid in self.fork_servers]
+        return (self.seen[p.pid] for p in procfs.children([pid, *servers], self.table) if p.pid in self.seen)
+
+    def _starter(self, seen: _Seen) -> int:
+        """The process that has `_children` with this one among them."""
+        parent = seen.process.parent
+        return self.table[parent].parent if parent in self.fork_servers else parent
 
     def _topmost_ranks(self, pid: int) -> Iterator[_Seen]:
         """The nearest processes below `pid` that have RANK and a framework; one that is still starting counts if
@@ -336,7 +347,7 @@ class _Survey:
         )
 
     def _other_target(self, seen: _Seen) -> Target | None:
-        if seen.process.parent in self.seen and procfs.forked_from_parent(seen.pid, self.table):
+        if self._starter(seen) in self.seen and procfs.forked_from_parent(seen.pid, self.table):
             return None  # a pool worker of a process that is listed
         file = connection_file(seen.command)
         if file is not None:
@@ -349,7 +360,7 @@ class _Survey:
         return _with_reason(self._target(seen))
 
     def _below_a_rank(self, seen: _Seen) -> bool:
-        parent = self.seen.get(seen.process.parent)
+        parent = self.seen.get(self._starter(seen))
         return parent is not None and (
             bool(parent.frameworks and "RANK" in parent.environ) or self._below_a_rank(parent)
         )

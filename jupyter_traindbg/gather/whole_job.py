@@ -41,7 +41,6 @@ ALONE_S = 0.5
 RAS_S = 2.0
 _LOOK_S = 1.0
 _LATE = NotAvailable("it did not answer in time")
-_TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
 
 
 def gather(job_name: str, links: Sequence[Link], launcher_pid: int | None = None, timeout: float = 10.0) -> JobEvidence:
@@ -135,7 +134,7 @@ def activities(links: Sequence[Link], window_s: float) -> dict[int, list[Activit
     """By the pid of each rank: its own activity during the next `window_s` seconds first, then those of the processes below it."""
     table = procfs.processes()
     below = {
-        link.pid: [p for p in procfs.descendants(link.pid, table, apart=link.others) if not _is_tracker(p)]
+        link.pid: [p for p in procfs.descendants(link.pid, table, apart=link.others) if not _serves(p)]
         for link in links
     }
     children = [p for many in below.values() for p in many]
@@ -144,7 +143,5 @@ def activities(links: Sequence[Link], window_s: float) -> dict[int, list[Activit
     return {pid: [seen[p] for p in (pid, *(c.pid for c in many)) if p in seen] for pid, many in below.items()}
 
 
-def _is_tracker(process: procfs.Process) -> bool:
-    if process.state == "D":  # its command line might not come
-        return False
-    return any(name in word for word in procfs.command(process.pid) for name in _TRACKERS)
+def _serves(process: procfs.Process) -> bool:
+    return process.state != "D" and procfs.serves_multiprocessing(process)  # else its command line might not come

@@ -17,6 +17,7 @@ import time
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
+from ..command_lines import is_of_a_fork_server, is_tracker
 from ..model import Maybe, NotAvailable, ThreadState
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "processes",
     "raw_system_call",
     "running_s",
+    "serves_multiprocessing",
     "stat",
     "system_call",
     "tcp_sockets",
@@ -339,6 +341,14 @@ def forked_from_parent(pid: int, table: Mapping[int, Process]) -> bool:
     process = table.get(pid)
     own = command(pid)
     return process is not None and bool(own) and process.parent in table and command(process.parent) == own
+
+
+def serves_multiprocessing(process: Process) -> bool:
+    """Whether a process only does what multiprocessing needs: a tracker, or the server that forks for it; not what that has forked."""
+    own = command(process.pid)
+    if not is_of_a_fork_server(own):
+        return is_tracker(own)
+    return not uninterruptible([process.parent]) and command(process.parent) != own
 
 
 # --- threads -------------------------------------------------------------------------------------------------------

@@ -40,7 +40,6 @@ _BEGINNINGS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "_shut
 _PARALLEL = 8
 # Its first answer fills a table in place: another thread that asks meanwhile, for another rank, finds it half full.
 _asking_sysconfig = threading.Lock()
-_TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
 
 
 def dump(
@@ -117,12 +116,8 @@ class _Asked:
 
 
 def _ask_children(processes: Sequence[procfs.Process], rank: int, stuck: frozenset[int]) -> list[_Asked]:
-    wanted = [p for p in processes if not _is_tracker(p.pid, stuck)]
+    wanted = [p for p in processes if p.pid in stuck or not procfs.serves_multiprocessing(p)]
     return [_Asked(p.pid, rank, _role(p), p.pid, _command(p.pid, stuck)) for p in wanted]
-
-
-def _is_tracker(pid: int, stuck: frozenset[int]) -> bool:
-    return pid not in stuck and any(name in part for part in procfs.command(pid) for name in _TRACKERS)
 
 
 def _command(pid: int, stuck: frozenset[int]) -> str:

@@ -23,6 +23,7 @@ from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import AgentRefused, CannotAttach, DeadlineExceeded, ProbeFailed, TargetGone, UnknownTarget
 from jupyter_traindbg.job import connect
 from jupyter_traindbg.model import NotAvailable
+from jupyter_traindbg.outside import procfs
 
 LONG_S = 600.0
 """The deadline of a call that is to come back long before: longer than its test may take."""
@@ -100,6 +101,15 @@ def test_a_prepared_process_by_call_and_by_environment(start: Start) -> None:
     with traindbg.attach(by_environment.pid) as job:
         assert [r.way for r in job.ranks] == ["found running"]
         assert job.steps(last=1).ranks[0].steps
+
+
+def test_a_prepared_process_has_no_agent_in_the_server_that_forks_its_workers(start: Start) -> None:
+    """A thread there could hold a lock while the server forks."""
+    program = start("hung_loader.py", "forkserver", env={"TRAINDBG": "1"})
+    assert footprint(program.pid).directory
+    below = procfs.descendants(program.pid)
+    assert len(below) == 4, "two workers, the server and a tracker"
+    assert not any(os.path.exists(rendezvous.directory(p.pid, os.getuid())) for p in below)
 
 
 def test_an_agent_catches_a_torch_that_is_imported_later(start: Start) -> None:

@@ -82,13 +82,15 @@ def test_a_gloo_collective_that_one_rank_never_issues(start):
     assert dump(launcher.pid)[0].threads[0].waiting_for == Wait("idle", "ranks")
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_dataloader_whose_worker_is_stuck(start, method):
     target = start("hung_loader.py", method)
     main, *workers = dump(target.pid)
     assert main.threads[0].waiting_for == Wait("loader")
     assert user_frame(main.threads[0])[0] == "hung_loader.py"
-    assert [w.role for w in workers] == ["DataLoader worker"] * 2  # and no resource tracker
+    assert [w.role for w in workers] == [
+        "DataLoader worker"
+    ] * 2  # and neither a resource tracker nor the server that forks
     stuck, idle = sorted((w.threads[0] for w in workers), key=lambda t: str(t.waiting_for), reverse=True)
     assert user_frame(stuck) == ("hung_loader.py", line_of("hung_loader.py", "time.sleep"), "__getitem__")
     assert stuck.waiting_for == Wait("sleep")

@@ -106,17 +106,20 @@ def test_ranks_of_mp_spawn_without_their_workers(start, tmp_path):
     assert discover.rank_of(launcher.pid) is None
 
 
-def test_forked_ranks_and_pool_workers_are_told_apart(start, tmp_path):
-    launcher = start("spawned_ranks.py", str(tmp_path / "store"), "fork")
+@pytest.mark.parametrize(
+    ("method", "helpers"), [("fork", 0), ("forkserver", 2)]
+)  # the latter is Python's own choice from 3.14 on
+def test_forked_ranks_and_pool_workers_are_told_apart(start, tmp_path, method, helpers):
+    launcher = start("spawned_ranks.py", str(tmp_path / "store"), method)
     assert len(discover.launcher_ranks(launcher.pid)) == 2
     assert [t.kind for t in found_below(launcher.pid)] == ["launcher", "rank", "rank"]
-    pool = start("fork_pool.py")
-    assert len(procfs.descendants(pool.pid)) == 2
+    pool = start("fork_pool.py", method)
+    assert len(procfs.descendants(pool.pid)) == 2 + helpers
     assert discover.launcher_ranks(pool.pid) == []
     assert [(t.pid, t.kind) for t in found_below(pool.pid)] == [(pool.pid, "process")]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_plain_process_without_its_workers(start, method):
     target = start("hung_loader.py", method)
     (found,) = found_below(target.pid)

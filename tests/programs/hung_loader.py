@@ -1,9 +1,10 @@
 """Hung in a DataLoader: one of two workers never returns from ``__getitem__``. Prints ``ready`` once the main process
 waits for it.
 
-The word ``spawn`` as argument starts the workers by spawn instead of fork.
+The word ``spawn`` or ``forkserver`` as argument starts the workers so, instead of by fork.
 """
 
+import multiprocessing
 import sys
 import threading
 import time
@@ -24,6 +25,10 @@ class Stuck(Dataset):
 
 def main():
     context = sys.argv[1] if len(sys.argv) > 1 else "fork"
+    if context == "forkserver":
+        multiprocessing.set_forkserver_preload(
+            ["torch"]
+        )  # Python 3.13 and newer have it load the main module by themselves
     seen = 0
     for batch in DataLoader(Stuck(), batch_size=2, num_workers=2, multiprocessing_context=context):
         seen += len(batch)

@@ -1,6 +1,6 @@
 """Two gloo ranks started by torch.multiprocessing, each with a DataLoader worker. Prints ``ready`` once both run.
 
-Arguments: the file where they meet, and ``spawn`` (the default) or ``fork``.
+Arguments: the file where they meet, and ``spawn`` (the default), ``fork`` or ``forkserver``.
 """
 
 import sys
@@ -24,4 +24,6 @@ def rank_main(rank, address):
 
 if __name__ == "__main__":
     method = sys.argv[2] if len(sys.argv) > 2 else "spawn"
+    if method == "forkserver":
+        mp.set_forkserver_preload(["torch"])  # Python 3.13 and newer have it load the main module by themselves
     mp.start_processes(rank_main, (f"file://{sys.argv[1]}",), nprocs=2, start_method=method)

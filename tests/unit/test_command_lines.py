@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from cases import each
 
-from jupyter_traindbg.command_lines import connection_file, is_launcher, kernel_name, launched_by, words, written
+from jupyter_traindbg.command_lines import (
+    connection_file,
+    is_helper,
+    is_launcher,
+    is_of_a_fork_server,
+    is_tracker,
+    kernel_name,
+    launched_by,
+    words,
+    written,
+)
 
 
 @each(
@@ -59,3 +69,23 @@ def test_a_launcher_is_known_with_what_it_was_told(line: str, launcher: tuple[st
 def test_a_kernel_is_known_by_its_connection_file(line: str, file: str | None, name: str) -> None:
     assert connection_file(line.split()) == file
     assert file is None or kernel_name(file) == name
+
+
+@each(
+    ("code", "tracker", "of_a_fork_server"),
+    [
+        ("from multiprocessing.resource_tracker import main;main(6)", True, False),
+        ("from multiprocessing.semaphore_tracker import main;main(6)", True, False),
+        (
+            "import sys; from multiprocessing.forkserver import main; main(9, 11, ['__main__'], sys_argv=sys.argv[1:])",
+            False,
+            True,
+        ),
+        ("from multiprocessing.forkserver import main; main(5, 7, [], **{})", False, True),
+        ("from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)", False, False),
+    ],
+)
+def test_what_multiprocessing_starts_for_itself(code: str, tracker: bool, of_a_fork_server: bool) -> None:
+    command = ["/v/bin/python", "-B", "-c", code]
+    assert is_tracker(command) is is_helper(command) is tracker
+    assert is_of_a_fork_server(command) is of_a_fork_server
