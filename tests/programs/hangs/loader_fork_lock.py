@@ -1,5 +1,6 @@
 """The DataLoader workers of one rank were forked while another thread held a lock, and wait for it for ever."""
 
+import multiprocessing
 import threading
 import time
 
@@ -21,6 +22,7 @@ def write_cache():
 
 
 def main():
+    multiprocessing.set_start_method("fork")  # which is no longer the default from Python 3.14 on
     run = Run()
     model, optimizer = run.model()
     for step, batch in enumerate(run.loader(workers=1)):
