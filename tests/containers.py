@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from support import PROGRAMS, REPO, need
 
 INSTALLING_S = 400
@@ -23,7 +22,7 @@ def python_of_debian(suite: str, folder: Path) -> Iterator[Path]:
     """A command that is the Python of Debian's `suite` there, named as that Python is: ``python3.14``.
 
     It has no torch. What it starts has a mount namespace of its own and shares this system's processes and /tmp. Takes a minute and
-    300 MB, which are given back. Skips, with the reason, where there are no means for that.
+    300 MB, which are given back. Skips, with the reason, where there are no means for that; fails in CI.
     """
     need("root, for a container", os.geteuid() == 0)
     for tool in ("debootstrap", "unshare", "pivot_root"):
@@ -37,8 +36,8 @@ def python_of_debian(suite: str, folder: Path) -> Iterator[Path]:
         command.chmod(0o755)
         seen = subprocess.run([command, "-V"], capture_output=True, text=True, timeout=60, check=False)
         version = re.match(r"Python (3\.\d+)\.", seen.stdout)
-        if version is None:
-            pytest.skip(f"no container can be entered here: {seen.stderr.strip()}")
+        need(f"a container that can be entered ({seen.stderr.strip()})", version is not None)
+        assert version is not None
         yield command.rename(folder / f"python{version[1]}")
     finally:
         shutil.rmtree(root, ignore_errors=True)  # nothing is mounted below it: mounts are in the namespaces of what ran
@@ -50,8 +49,7 @@ def _install(suite: str, root: Path) -> None:
     with tempfile.TemporaryFile("w+") as log:
         done = subprocess.run(contained, stdout=log, stderr=log, timeout=INSTALLING_S, check=False)
         log.seek(0)
-        if done.returncode:
-            pytest.skip(f"Debian's {suite} cannot be had from {words[-1]}: {log.read()[-300:].strip()}")
+        need(f"Debian's {suite} from {words[-1]} ({log.read()[-300:].strip()})", done.returncode == 0)
 
 
 def _mirror() -> str:

@@ -88,9 +88,8 @@ def test_a_dataloader_whose_worker_is_stuck(start, method):
     main, *workers = dump(target.pid)
     assert main.threads[0].waiting_for == Wait("loader")
     assert user_frame(main.threads[0])[0] == "hung_loader.py"
-    assert [w.role for w in workers] == [
-        "DataLoader worker"
-    ] * 2  # and neither a resource tracker nor the server that forks
+    # and neither a resource tracker nor the server that forks
+    assert [w.role for w in workers] == ["DataLoader worker"] * 2
     stuck, idle = sorted((w.threads[0] for w in workers), key=lambda t: str(t.waiting_for), reverse=True)
     assert user_frame(stuck) == ("hung_loader.py", line_of("hung_loader.py", "time.sleep"), "__getitem__")
     assert stuck.waiting_for == Wait("sleep")

@@ -106,9 +106,8 @@ def test_ranks_of_mp_spawn_without_their_workers(start, tmp_path):
     assert discover.rank_of(launcher.pid) is None
 
 
-@pytest.mark.parametrize(
-    ("method", "helpers"), [("fork", 0), ("forkserver", 2)]
-)  # the latter is Python's own choice from 3.14 on
+# the latter is Python's own choice from 3.14 on
+@pytest.mark.parametrize(("method", "helpers"), [("fork", 0), ("forkserver", 2)])
 def test_forked_ranks_and_pool_workers_are_told_apart(start, tmp_path, method, helpers):
     launcher = start("spawned_ranks.py", str(tmp_path / "store"), method)
     assert len(discover.launcher_ranks(launcher.pid)) == 2

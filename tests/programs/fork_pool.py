@@ -12,9 +12,8 @@ import torch  # noqa: F401  (what the workers inherit)
 
 def main():
     if sys.argv[1] == "forkserver":
-        multiprocessing.set_forkserver_preload(
-            ["torch"]
-        )  # Python 3.13 and newer have it load the main module by themselves
+        # Python 3.13 and newer have it load the main module by themselves
+        multiprocessing.set_forkserver_preload(["torch"])
     with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
         pool.map(time.sleep, [0.05] * 4)
         print("ready", flush=True)

@@ -26,9 +26,8 @@ class Stuck(Dataset):
 def main():
     context = sys.argv[1] if len(sys.argv) > 1 else "fork"
     if context == "forkserver":
-        multiprocessing.set_forkserver_preload(
-            ["torch"]
-        )  # Python 3.13 and newer have it load the main module by themselves
+        # Python 3.13 and newer have it load the main module by themselves
+        multiprocessing.set_forkserver_preload(["torch"])
     seen = 0
     for batch in DataLoader(Stuck(), batch_size=2, num_workers=2, multiprocessing_context=context):
         seen += len(batch)

@@ -190,9 +190,8 @@ def test_the_deadline_holds(tmp_path: Path) -> None:
         flightrec.read(str(write(tmp_path / "fr", dumps())), timeout=-1)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Failing to pass a value to the 'type_params':DeprecationWarning"
-)  # torch 2.13 on Python 3.14
+# torch 2.13 on Python 3.14
+@pytest.mark.filterwarnings("ignore:Failing to pass a value to the 'type_params':DeprecationWarning")
 def test_torchs_own_analyser_reads_what_these_tests_write(tmp_path: Path) -> None:
     pytest.importorskip("torch.distributed.flight_recorder")
     from torch.distributed.flight_recorder.components import builder, config_manager, loader
