@@ -9,7 +9,7 @@ from .frames.whose import frames_of
 from .model import FullCollections, NotAvailable, Place, Sampled, Soundness
 from .outside import procfs
 
-__all__ = ["soundness"]
+__all__ = ["full_collections", "soundness"]
 
 
 def soundness(answer: Mapping[str, Any]) -> Soundness:
@@ -19,7 +19,7 @@ def soundness(answer: Mapping[str, Any]) -> Soundness:
         steps_in_window=answer["steps"],
         backwards=answer["backwards"],
         sampled=_sampled(answer["sampled"]),
-        collections=_collections(answer["collections"]),
+        collections=full_collections(answer["collections"]),
         scaler_steps=answer["scaler_steps"],
         scaler_skipped=answer["scaler_skipped"],
         skipped_in_a_row=answer["skipped_in_a_row"],
@@ -43,6 +43,8 @@ def _sampled(raw: Mapping[str, Any]) -> Sampled:
     return Sampled(raw["looks"], raw["wall_s"], tuple(places))
 
 
-def _collections(raw: Mapping[str, Any]) -> FullCollections:
+def full_collections(raw: Mapping[str, Any]) -> FullCollections:
+    """What was collected while somebody looked."""
     places = tuple((frames_of(p["frames"]), p["count"]) for p in raw["places"])
-    return FullCollections(raw["count"], raw["pause_s"], raw["longest_s"], places)
+    pauses = tuple((began, took) for began, took in raw["pauses"])
+    return FullCollections(raw["count"], raw["pause_s"], raw["longest_s"], places, raw["asked"], pauses)

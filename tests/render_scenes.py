@@ -17,6 +17,7 @@ from render_scenes_plan import config_preflight, of_little, on_ray
 from render_scenes_ray import collector, nothing, thousand
 from render_scenes_report import report
 from render_scenes_rescue import nothing_left, plan, rescued
+from render_scenes_slow import hung, late_rank, nothing_slow, starved
 from render_scenes_sql import one_value, query_rows, sql_tables
 from render_scenes_stacks import all_different, stacks
 from render_scenes_threads import deadlocked, threads
@@ -60,6 +61,7 @@ from jupyter_traindbg.model import (
     Report,
     Result,
     Silent,
+    Slow,
     SqlColumn,
     SqlRows,
     SqlTables,
@@ -344,6 +346,10 @@ SMALL: dict[str, Result] = {
     "threads": threads(2, unknown=(1,)),
     "threads, a deadlock": deadlocked(2),
     "threads, too many": threads(2, starved=True),
+    "slow, a starved loader": starved(2),
+    "slow, a late rank": late_rank(2),
+    "slow, nothing": nothing_slow(2),
+    "slow, no step": hung(2),
     "steps": steps(2),
     "grads": grads(2, 40, bad_rank=1),
     "lr": lr(2),
@@ -398,6 +404,7 @@ LARGE: dict[str, Result] = {
     "stacks": stacks(300, odd=17),
     "stacks, all different": all_different(300),
     "threads": threads(300),
+    "slow": late_rank(300, 217),
     "steps": steps(300),
     "grads": grads(300, 400),
     "grads, one rank not finite": grads(300, 400, bad_rank=7),
@@ -440,6 +447,7 @@ EMPTY: dict[str, Result] = {
     "detached": Detached("4711", 0),
     "stacks": Stacks(()),
     "threads": Threads(()),
+    "slow": Slow(()),
     "steps": Steps((RankSteps(0, 1000, (), "torch has not been imported in this process"),)),
     "grads": Grads((RankGrads(0, 1000, "now", False, NOT_HERE, ()),)),
     "lr": LearningRates((RankLr(0, 1000, (), "no optimizer was found"),)),

@@ -57,6 +57,7 @@ def visit(target: int | str, asked: Sequence[str] = QUICK) -> None:
             for of in ("loss", "lr", "grads", "memory"):
                 assert job.plot(of).words
             assert job.threads(timeout=2).processes[0].locks is True
+            assert job.slow(steps=2, seconds=0.5).ranks[0].looks > 0
             if HAS_DUCKDB:
                 counts = ", ".join(f"(select count(*) from {table})" for table in asked)
                 watched, *_ = job.sql(f"select (select max(steps_watched) from modules), {counts}").rows[0]

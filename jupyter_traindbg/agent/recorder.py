@@ -157,6 +157,11 @@ class Recorder:
         return self._turns[1]
 
     @property
+    def forward_begun(self) -> bool:
+        """Whether the forward pass of the step under way was seen to begin, and no backward pass has ended since."""
+        return self._split.begun
+
+    @property
     def backwards(self) -> int:
         """Backward passes seen since the agent started."""
         return self._safepoints.backwards

@@ -65,7 +65,7 @@ class Split:
         """When the last event was, by `time.perf_counter`."""
         self._spent = [0.0] * len(PARTS)
         self._phase: Optional[int] = None
-        self._begun = False
+        self.begun = False
         """Whether the forward pass under way was seen to begin."""
         self._begun_in_step = False
         self._apart = False
@@ -114,7 +114,7 @@ class Split:
 
     def backward_begins(self) -> None:
         """Ends a forward pass, or what lies between two backward passes where no module was called."""
-        self.mark(OTHER if self._begun_in_step and not self._begun else FORWARD)
+        self.mark(OTHER if self._begun_in_step and not self.begun else FORWARD)
         if self._hooks:
             self._stand_down()
 
@@ -124,7 +124,7 @@ class Split:
 
     def forward_due(self) -> None:
         """A forward pass comes next: after a step, and after a backward pass."""
-        self._begun = False
+        self.begun = False
         if self._apart and self._other_calls < MOST_OTHER_CALLS:
             self._hooks[self._key] = self._module_called
             if not self._apart:  # another thread has closed us, or compiled something, in this very moment
@@ -156,7 +156,7 @@ class Split:
         if self._grad_enabled() and self._safepoints.thread_id in (None, threading.get_ident()):
             self._hooks.pop(self._key, None)
             self.mark(OTHER)
-            self._begun = self._begun_in_step = True
+            self.begun = self._begun_in_step = True
             return
         self._other_calls += 1
         if self._other_calls >= MOST_OTHER_CALLS:
@@ -179,7 +179,7 @@ class Split:
 
         @functools.wraps(call)
         def traindbg_compiled_call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if not compiling() and self.on and not self._begun:
+            if not compiling() and self.on and not self.begun:
                 self._module_called(module, args)
             return call(module, *args, **kwargs)
 
@@ -206,7 +206,7 @@ class Split:
         return traindbg_phase
 
     def _enter(self, part: int) -> None:
-        self.mark(FORWARD if self._begun else OTHER)
+        self.mark(FORWARD if self.begun else OTHER)
         self._stand_down()
         self._phase = part
 

@@ -3,9 +3,9 @@
 `base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it,
 `checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
 `following` of one that is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
-`ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `sockets` connections, `soundness` whether a training is
-sound, `sql` what a query gives, `target` how a job is named and `targets` what can be attached to, `threads` what each thread costs and
-waits for, `waits` what one does at one moment; `records` any result as a flat table.
+`ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where steps go, `sockets` connections, `soundness`
+whether a training is sound, `sql` what a query gives, `target` how a job is named and `targets` what can be attached to, `threads` what
+each thread costs and waits for, `waits` what one does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from . import (
     ray,
     records,
     report,
+    slow,
     sockets,
     soundness,
     sql,
@@ -53,6 +54,7 @@ from .preflight import *
 from .ray import *
 from .records import *
 from .report import *
+from .slow import *
 from .sockets import *
 from .soundness import *
 from .sql import *
@@ -79,6 +81,7 @@ __all__ = [
     *ray.__all__,
     *records.__all__,
     *report.__all__,
+    *slow.__all__,
     *sockets.__all__,
     *soundness.__all__,
     *sql.__all__,

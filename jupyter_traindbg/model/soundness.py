@@ -37,12 +37,16 @@ class Sampled:
 
 @dataclass(frozen=True)
 class FullCollections:
-    """Python's garbage collections of all generations within the window; ``places`` where they began, the most frequent first."""
+    """Python's garbage collections of all generations within the window; ``places`` where they began, the most frequent first;
+    ``asked``: how many of them the program asked for; ``pauses``: when they began (Unix time), and for how long everything stood still.
+    """
 
     count: int
     pause_s: float
     longest_s: float
     places: Sequence[tuple[Sequence[Frame], int]] = ()
+    asked: int = 0
+    pauses: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True)

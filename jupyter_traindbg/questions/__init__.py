@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .grads import ask as _grads
     from .lr import ask as _lr
     from .memory import ask as _memory
+    from .slow import ask as _slow
     from .sql import ask as _sql
     from .stacks import ask as _stacks
     from .steps import ask as _steps
@@ -56,6 +57,7 @@ class Askable:
         grads = _grads
         lr = _lr
         memory = _memory
+        slow = _slow
         sql = _sql
         stacks = _stacks
         steps = _steps

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from ..attach.base import Link, Part
 from ..model import Attached, RankSteps, Result, Silent
 
-__all__ = ["DEADLINE_S", "InReport", "Question", "Ranks", "Whom"]
+__all__ = ["DEADLINE_S", "InReport", "Question", "Ranks", "Whom", "deadline_s"]
 
 DEADLINE_S = 10.0
 """How long a question may take that nobody has given a deadline."""
@@ -44,7 +44,8 @@ class Question(Protocol):
 
     It is a verb by itself where `jupyter_traindbg.magics` has none of that name. The module's docstring is its help then, ``EXAMPLES`` are
     as of `jupyter_traindbg.magics.base.Verb`, and ``OPTIONS``, if there are any, have a help for each switch among the keywords of `ask`.
-    With ``IN_REPORT``, an `InReport`, its answer is a part of every report.
+    With ``IN_REPORT``, an `InReport`, its answer is a part of every report. One that watches for as long as it is asked to has a
+    ``deadline_s(**keywords)`` of its own, for where no `timeout` is given.
     """
 
     WHOM: Whom
@@ -54,6 +55,12 @@ class Question(Protocol):
 
         `words`: what cannot be left out, such as a query; of a question that is asked from here alone.
         """
+
+
+def deadline_s(question: Question, keywords: Mapping[str, Any]) -> float:
+    """How long it may take, asked with `keywords`, where nobody has given a deadline."""
+    own = getattr(question, "deadline_s", None)
+    return DEADLINE_S if own is None else float(own(**keywords))
 
 
 class Ranks(Protocol):

@@ -28,7 +28,7 @@ from ..model import (
 )
 from ..outside.raystate import ClusterAddress
 from ..progress import BytesBar
-from ..questions.base import Whom
+from ..questions.base import Whom, deadline_s
 from .members import Placed, members, numbered
 from .merging import merged
 from .part import Member, RelayedLink, Roster
@@ -175,7 +175,8 @@ class Spread(Job):
         question = questions.load(name)
 
         @functools.wraps(question.ask)
-        def ask(job: Spread, *words: Any, timeout: float = DEADLINE_S, **keywords: Any) -> Result:
+        def ask(job: Spread, *words: Any, timeout: float | None = None, **keywords: Any) -> Result:
+            timeout = deadline_s(question, keywords) if timeout is None else timeout
             if question.WHOM in (Whom.AGENTS, Whom.OTHERS):
                 return question.ask(job, *words, timeout=timeout, **keywords)
             keywords["timeout"] = timeout

@@ -69,6 +69,7 @@ def test_a_training_that_runs(open_notebook: Open, start: Start, pictures: Path,
         "steps-of-a-rank": "%steps --rank 1 --last 6",
         "stacks": "%stacks",
         "threads": "%threads",
+        "slow": "%slow",
         "nccl-check": "%nccl_check",
         "grads": "%grads",
         "grads-first-nan": "%grads --first-nan --timeout 10",
@@ -218,6 +219,9 @@ SCENES = {
     "stacks-300-ranks": ("LARGE", "stacks"),
     "threads-deadlock": ("SMALL", "threads, a deadlock"),
     "threads-300-ranks": ("LARGE", "threads"),
+    "slow-starved-loader": ("SMALL", "slow, a starved loader"),
+    "slow-late-rank": ("SMALL", "slow, a late rank"),
+    "slow-300-ranks": ("LARGE", "slow"),
     "ray-1000-workers": ("LARGE", "a thousand ray workers"),
 }
 """What cannot be had here, or not for hours: GPUs, hundreds of ranks, trainings that go wrong in many ways."""

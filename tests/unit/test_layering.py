@@ -71,6 +71,7 @@ MAY_IMPORT = {
     "attach": ["_version", "agent", "notebook", "outside", "tasks", *DATA],
     "evidence": ["frames", "language", "model", "outside"],
     "evidence_collectives": ["evidence", "model", "outside"],
+    "evidence_slow": ["evidence_soundness", "frames", "model", "outside"],
     "evidence_soundness": ["frames", "model", "outside"],
     "tables": [
         "redact",
@@ -97,7 +98,16 @@ MAY_IMPORT = {
         "tasks",
         *DATA,
     ],  # asks a job by the questions that it is given
-    "gather": ["attach", "evidence", "evidence_collectives", "evidence_soundness", "outside", "tasks", *DATA],
+    "gather": [
+        "attach",
+        "evidence",
+        "evidence_collectives",
+        "evidence_slow",
+        "evidence_soundness",
+        "outside",
+        "tasks",
+        *DATA,
+    ],
     "actions": [
         "agent.agreed",
         "agent.boundary",

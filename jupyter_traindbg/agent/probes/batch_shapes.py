@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict
 
-from ..attributes import attributes
-from ..epochs import Loader, chain, set_up
-from ..tensors import shard, within
+from ..batch_watch import BatchWatch, loader_told
 
 if TYPE_CHECKING:
     from ..core import Agent
 
 COST = "20 us a batch on the training thread while it watches; one search for the loaders (0.1 ms to 100 ms)"
-MOST_TENSORS = 64
-"""Of one batch."""
 LOOK_S = 0.005
-SETTINGS = ("prefetch_factor", "pin_memory", "persistent_workers")
 
 
 def run(agent: Agent, batches: int = 8, deadline_s: float = 4.0) -> Dict[str, Any]:
@@ -25,7 +19,7 @@ def run(agent: Agent, batches: int = 8, deadline_s: float = 4.0) -> Dict[str, An
 
     ``loaders`` are those that gave them, by the number in a batch's ``loader``, and then the others that were found.
     """
-    watch = _Watch(agent, batches)
+    watch = BatchWatch(agent, batches)
     patience_s, ends = agent.safepoints.patience_s(deadline_s), time.monotonic() + deadline_s
     agent.recorder.fetched.append(watch.saw)
     try:
@@ -33,67 +27,5 @@ def run(agent: Agent, batches: int = 8, deadline_s: float = 4.0) -> Dict[str, An
             pass
     finally:
         agent.recorder.fetched.remove(watch.saw)
-    found = agent.objects.find().loaders() if agent.safepoints.active else []
-    others = [_set_up(loader) for loader in found if not any(known.is_of(loader) for known in watch.known)]
     note = "" if watch.batches else f"no batch was taken in {time.monotonic() - watch.began_s:.1f} s"
-    return {"batches": watch.batches, "loaders": [*watch.loaders, *others], "note": note}
-
-
-class _Watch:
-    """Notes what is in batches, and keeps nothing of the program's alive."""
-
-    def __init__(self, agent: Agent, most: int) -> None:
-        self._agent, self._most = agent, most
-        self.batches: List[Dict[str, Any]] = []
-        self.loaders: List[Dict[str, Any]] = []
-        self.known: List[Loader] = []
-        """In the order of `loaders`: a pass has an iterator of its own."""
-        self.began_s = self.last_s = time.monotonic()
-        self.done = threading.Event()
-
-    def saw(self, iterator: Any, batch: Any) -> None:
-        """On the training thread, behind the fetch of `batch`."""
-        if len(self.batches) >= self._most:
-            return
-        number = next((n for n, loader in enumerate(self.known) if loader.is_of(iterator)), len(self.known))
-        if number == len(self.known):
-            self.known.append(Loader(iterator))
-            self.loaders.append({**_set_up(iterator), **self.known[number].about})
-            self.known[number].forget()
-        step = self._agent.recorder.step + 1
-        self.batches.append({"loader": number, "step": step, "batch": iterator._num_yielded, **_shapes(batch)})
-        self.last_s = time.monotonic()
-        if len(self.batches) >= self._most:
-            self.done.set()
-
-
-def _shapes(batch: Any) -> Dict[str, Any]:
-    """``tensors``: name (the key, or the place), shape and type of each; ``samples`` is the first size of the first one."""
-    told: List[List[Any]] = []
-    elements = size = 0
-    for name, tensor in _tensors(batch):
-        part = shard(tensor)
-        elements += part.numel()
-        size += part.numel() * part.element_size()
-        if len(told) < MOST_TENSORS:
-            told.append([name, [int(n) for n in part.shape], str(part.dtype).replace("torch.", "")])
-    shape = told[0][1] if told else []
-    return {"tensors": told, "samples": shape[0] if shape else None, "elements": elements, "bytes": size}
-
-
-def _tensors(batch: Any) -> Iterator[Tuple[str, Any]]:
-    held = batch if isinstance(batch, (dict, list, tuple)) else attributes(batch).get("data")  # of a BatchEncoding
-    named: Any = [("", batch)]
-    if isinstance(held, dict):
-        named = held.items()
-    elif isinstance(held, (list, tuple)):
-        named = enumerate(held)
-    for name, value in named:
-        yield from ((str(name), tensor) for tensor in within(value))
-
-
-def _set_up(like: Any) -> Dict[str, Any]:
-    """Of a DataLoader, or of an iterator of one."""
-    settings = {name: getattr(like, name, getattr(like, f"_{name}", None)) for name in SETTINGS}
-    told = {name: value if isinstance(value, (bool, int)) else None for name, value in settings.items()}
-    return {**set_up(like, list(chain(like._index_sampler))), "length": None, **told}
+    return {"batches": watch.batches, "loaders": loader_told(agent, watch), "note": note}

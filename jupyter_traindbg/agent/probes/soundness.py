@@ -14,7 +14,7 @@ from ..sampling import sample
 if TYPE_CHECKING:
     from ..core import Agent
 
-COST = "0.04 to 0.3 ms a look, 50 looks a second, for as long as was asked for; one search for the objects (0.1 ms to 100 ms)"
+COST = "0.03 to 0.1 ms a look, 50 looks a second, for as long as was asked for; one search for the objects (0.1 ms to 100 ms)"
 GPU_S = 0.2
 LOSSES = 16
 

@@ -12,7 +12,7 @@ from .seen import seen, unseen
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = later("garbage collection")
-VERB = "stacks"
+VERB = "slow"
 CODES = frozenset({"full_collections"})
 EXPLAINS = {"full_collections": ("host_wait",)}
 

@@ -18,7 +18,7 @@ from .seen import recent, seen, unseen
 __all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = later("data")
-VERB = "steps"
+VERB = "slow"
 CODES = frozenset({"data_wait"})
 EXPLAINS = {"data_wait": ("host_wait",)}
 

@@ -20,7 +20,7 @@ from .seen import seen, unseen
 __all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = later("waiting")
-VERB = "stacks"
+VERB = "slow"
 CODES = frozenset({"host_wait"})
 
 SHARE, LEAST_LOOKS = 0.3, 15

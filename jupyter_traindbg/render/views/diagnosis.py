@@ -28,6 +28,8 @@ def view(result: Diagnosis) -> Iterator[Block]:
     if not result.findings and result.state not in ("not known", "healthy"):
         words += text("; nothing wrong was found")
     yield Answer(words, [result.target, duration(result.taken_s)], tone)
+    if result.state == "slow":
+        yield Line(text("`%slow` tells where a step goes, by rank and line, and what mending it saves"))
     if result.ranks:
         yield _table(result.ranks)
     if result.why:

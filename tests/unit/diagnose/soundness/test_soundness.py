@@ -60,7 +60,7 @@ def test_a_sound_training_is_healthy_and_tells_what_was_looked_at() -> None:
     assert told["gradient scaler"] == ("fine", "none in use", "steps")
     assert told["memory"][0] == "not known"
     assert "too early to tell" in told["memory"][1]
-    assert told["data"] == ("fine", "2% of a step is waiting for it (1 ms)", "steps")
+    assert told["data"] == ("fine", "2% of a step is waiting for it (1 ms)", "slow")
 
 
 def test_what_could_not_be_looked_at_is_told_with_the_reason() -> None:

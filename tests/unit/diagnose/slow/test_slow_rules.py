@@ -1,0 +1,558 @@
+"""What slows a training down, judged from windows made by hand: the cause, whom it blames, the line, and what mending it saves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cases import each
+from slow_evidence import (
+    ALL_REDUCE,
+    BACKWARD,
+    BEGAN_S,
+    FORWARD,
+    LOADER,
+    LOOP,
+    SOUND,
+    STEPS,
+    TORCH,
+    Spell,
+    at,
+    batches,
+    codes,
+    collectives,
+    judged,
+    loader,
+    recorded,
+    window,
+    workers,
+)
+
+from jupyter_traindbg.diagnose.slow import families
+from jupyter_traindbg.diagnose.slow.syncs import synchronises
+from jupyter_traindbg.model import (
+    Activity,
+    Frame,
+    FullCollections,
+    NotAvailable,
+    RankWindow,
+    SlowCause,
+    ThreadActivity,
+    TrainingHost,
+)
+
+READS = Frame("/job/data.py", 33, "Texts.__getitem__")
+
+
+def only(*windows: RankWindow, **lines: str) -> SlowCause:
+    """The one cause there is."""
+    slow = judged(*windows, **lines)
+    (cause,) = slow.causes
+    return cause
+
+
+def starved(many: int, wait_s: float = 0.05, **more: Any) -> RankWindow:
+    """Batches come as fast as workers make them; without the wait a step takes 55 ms."""
+    spells = (Spell(LOADER, wait_s, "futex"), *SOUND)
+    seen = workers(many, working=1.0, at_line=READS)
+    return window(0, spells, **{"workers": seen, "loaders": (loader(many),), "batches": batches(), **more})
+
+
+# --- nothing, and no step ------------------------------------------------------------------------------------------
+
+
+def test_of_a_sound_training_nothing_is_said_but_what_was_looked_at() -> None:
+    slow = judged(window(0, SOUND))
+    assert slow.causes == ()
+    assert [words.partition(":")[0] for words in slow.looked_at] == [
+        "data",
+        "other ranks",
+        "garbage collection",
+        "the loop's own lines",
+        "compilation",
+        "synchronisation",
+        "the machine",
+        "its own past",
+    ]
+    (rank,) = slow.ranks
+    assert rank.steps == STEPS
+    assert rank.step_s == pytest.approx(0.055)
+    assert (rank.forward_s, rank.backward_s, rank.optimizer_s) == pytest.approx((0.02, 0.03, 0.005))
+    assert slow.undecided is None
+
+
+def test_where_no_step_came_nothing_is_blamed() -> None:
+    slow = judged(replace(window(0, SOUND), steps=()))
+    assert (slow.causes, slow.looked_at) == ((), ())
+    assert slow.ranks[0].step_s is None
+    assert slow.ranks[0].lines, "where it stands is told"
+    assert slow.undecided
+
+
+def test_every_family_has_its_place() -> None:
+    assert len(families()) == 8
+
+
+# --- data ----------------------------------------------------------------------------------------------------------
+
+
+@each(
+    ("many", "wait_s", "wanted"),
+    [(1, 0.055, 2), (2, 0.055, 4), (2, 0.011, 3), (3, 0.11, 9)],
+)
+def test_the_workers_that_would_keep_up_follow_from_what_a_batch_takes(many: int, wait_s: float, wanted: int) -> None:
+    cause = only(starved(many, wait_s))
+    finding = cause.finding
+    assert finding.code == "data_wait"
+    assert finding.where == "/job/data.py:33 Texts.__getitem__"
+    assert f"num_workers={wanted} would keep up" in " ".join(finding.next_steps), finding.next_steps
+    assert cause.saves_s == pytest.approx(wait_s, rel=0.02)
+    assert cause.saves_share == pytest.approx(wait_s / (0.055 + wait_s), rel=0.02)
+
+
+BUSY = Activity(9000, "DataLoader worker", "", 1.0, "R", 0.95, ())
+WAITING = Activity(9000, "DataLoader worker", "", 1.0, "S", 0.02, ())
+
+
+def test_workers_that_compute_are_bounded_by_the_cpus_that_the_training_leaves() -> None:
+    first, second, third = only(starved(1, 0.3, children=(BUSY,), host=TrainingHost(1, 2))).finding.next_steps
+    assert "cheaper" in first, "workers alone would not do"
+    assert "there are CPUs for 1" in second
+    assert "95%" in third
+    assert "leaves 1.0" in third
+
+
+def test_as_many_workers_as_there_are_cpus_for_help_as_far_as_that_goes() -> None:
+    steps = only(starved(1, 0.5, children=(BUSY,), host=TrainingHost(1, 4))).finding.next_steps
+    assert steps[-1] == "num_workers=3 would bring a step from 555 ms to 185 ms."
+
+
+def test_a_quota_is_shared_by_the_ranks_of_a_machine() -> None:
+    spells = (Spell(LOADER, 0.5, "futex"), *SOUND)
+    host = TrainingHost(1, 8, name="a")
+    windows = [
+        window(
+            rank, spells, host=host, workers=workers(1, working=1.0, at_line=READS), children=(BUSY,), loaders=(loader(1),),
+            batches=batches(), collectives=collectives(rank, ()),
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    told = " ".join(judged(*windows).findings[0].next_steps)
+    assert "there are CPUs for 3" in told, told
+
+
+def test_workers_that_wait_are_no_more_than_pays_and_may_share_a_cpu() -> None:
+    first, second, _ = only(starved(2, 3.0, children=(WAITING,), host=TrainingHost(1, 4))).finding.next_steps
+    assert first == "num_workers=18 would bring a step from 3.05 s to 339 ms.", (
+        "112 would keep up, and save a tenth more"
+    )
+    assert "up to 8 of them can share one" in second
+    steps = only(starved(2, 3.0, children=(WAITING,), host=TrainingHost(1, 1))).finding.next_steps
+    assert "there are CPUs for 8" in steps[1]
+    assert "__getitems__" in steps[0]
+
+
+def test_workers_that_nobody_could_watch_are_no_reason_to_say_that_there_are_none() -> None:
+    unseen = NotAvailable("it runs on another host")
+    finding = only(starved(2, 0.055, workers=unseen)).finding
+    assert (finding.where, finding.confidence) == (None, "medium")
+    assert "2 of them" in finding.evidence[0]
+    assert "num_workers=4 would keep up" in finding.next_steps[0]
+
+
+def test_workers_that_keep_up_are_not_blamed_for_the_time_it_takes_to_hand_batches_over() -> None:
+    spells = (Spell(LOADER, 0.01, "futex"), *SOUND)
+    idle = {"workers": workers(2, working=0.4, at_line=READS), "loaders": (loader(2),), "batches": batches()}
+    even = window(0, spells, **idle)
+    assert judged(even).causes == ()
+    uneven = [replace(s, data_wait_s=0.05 if s.step % 5 == 0 else 0.0) for s in even.steps]
+    finding = only(replace(even, steps=uneven)).finding
+    assert finding.code == "data_wait"
+    assert "prefetch_factor" in finding.next_steps[0]
+
+
+def crowding(wait_s: float) -> RankWindow:
+    """Workers and training want 3 CPUs of 2; the training thread waits for one 30 % of the time."""
+    thread = ThreadActivity(1000, "python", "R", 0.7, 10, starved_share=0.3)
+    of_worker = ThreadActivity(9000, "pt_data_worker", "R", 0.6, 10, starved_share=0.4)
+    worker = Activity(9000, "DataLoader worker", "", 1.0, "R", 0.6, (of_worker,))
+    wants = {"activity": Activity(1000, "rank", "", 1.0, "R", 0.7, (thread,)), "children": (worker, worker)}
+    return starved(2, wait_s, host=TrainingHost(1, 2), **wants)
+
+
+def test_a_loader_that_starves_its_training_takes_its_cpus_too() -> None:
+    cause = only(crowding(0.05))
+    assert cause.finding.code == "data_wait"
+    assert cause.saves_s == pytest.approx(0.05 + 0.3 * 0.105, rel=0.05)
+    assert "uses 100% of a CPU" in " ".join(cause.finding.next_steps), "it would, if it got one"
+
+
+def test_workers_that_keep_up_may_take_the_cpus_of_the_training() -> None:
+    cause = only(crowding(0.001))
+    assert cause.finding.code == "too_many_workers"
+    assert cause.saves_share == pytest.approx(0.3, rel=0.05)
+    more = replace(crowding(0.001), host=TrainingHost(1, 8))
+    assert judged(more).causes == (), "then somebody else has them"
+
+
+def test_without_workers_the_line_is_in_the_training_thread() -> None:
+    fetch = (Frame(f"{TORCH}/utils/data/_utils/fetch.py", 54, "fetch", library=True), *LOADER[1:])
+    cause = only(
+        window(
+            0,
+            (Spell((READS, *fetch), 0.11), *SOUND),
+            parts={"data_wait_s": 0.11, "forward_s": 0.02, "backward_s": 0.03},
+        )
+    )
+    assert cause.finding.where == "/job/data.py:33 Texts.__getitem__"
+    assert "num_workers=2 would keep up" in cause.finding.next_steps[0]
+    assert "itself" in cause.finding.cause
+
+
+def restarting(persistent: bool) -> RankWindow:
+    """Passes of five steps. Of the first of each, workers take 100 ms to start, and a copied process 20 ms more in its optimizer's step."""
+    starts = (Frame(f"{TORCH}/utils/data/dataloader.py", 420, "DataLoader._get_iterator", library=True), LOOP)
+    made = window(0, (Spell(starts, 0.1, every=5), *SOUND), loaders=(loader(2, persistent_workers=persistent),))
+    usual = {"forward_s": 0.02, "backward_s": 0.03, "optimizer_s": 0.005}
+    first = {**usual, "other_s": 0.1, "optimizer_s": 0.025}
+    steps = [
+        recorded(n, sum(parts.values()), parts)
+        for n in range(1, STEPS + 1)
+        for parts in [usual if n % 5 != 1 else first]
+    ]
+    numbered = tuple(replace(one, number=1 + (one.step - 1) % 5) for one in batches())
+    return replace(made, steps=steps, batches=numbered, workers_began=8)
+
+
+def test_workers_that_are_started_for_each_pass_are_told_with_what_that_costs() -> None:
+    cause = only(restarting(persistent=False))
+    assert cause.finding.code == "workers_restarted"
+    assert cause.saves_s == pytest.approx((0.1 + 0.02) / 5, rel=0.05)
+    assert "workers_restarted" not in codes(judged(restarting(persistent=True))), "they stay"
+
+
+def test_copies_that_are_waited_for_are_told_on_a_gpu_alone() -> None:
+    spells = (Spell(at(11), 0.02, forward=True), *SOUND)
+    gpu = {"loaders": (loader(2),), "host": TrainingHost(1, 8, cuda=True)}
+    assert only(window(0, spells, **gpu), l11="x = x.to(device)").finding.code == "not_pinned"
+    assert judged(window(0, spells, loaders=(loader(2),)), l11="x = x.to(device)").causes == ()
+
+
+# --- the loop's own lines ------------------------------------------------------------------------------------------
+
+
+@each(
+    ("spell", "line", "code"),
+    [
+        (Spell(at(20), 0.02, "clock_nanosleep"), "time.sleep(0.02)", "sleeps"),
+        (Spell(at(20), 0.02, "futex"), "with lock:", "lock_wait"),
+        (Spell(at(20), 0.02, late_s=0.001), "n += score(row)", "python_work"),
+        (Spell(at(20), 0.02), "y = x.sort()", "host_work"),
+        (Spell(at(20), 0.02, "fsync"), "f.flush()", "blocking_write"),
+        (Spell(at(20), 0.02), "os.fsync(f.fileno())", "blocking_write"),
+        (Spell(at(20), 0.02, "read"), "f.read()", "reads"),
+        (Spell(at(20), 0.02, "wait4"), "os.wait()", "child_wait"),
+        (Spell(at(20), 0.02, "recvfrom"), "requests.post(url)", "network_wait"),
+        (
+            Spell(at(20, "main", Frame(f"{TORCH}/serialization.py", 900, "save", library=True)), 0.02),
+            "",
+            "blocking_save",
+        ),
+        (
+            Spell(
+                at(20, "main", Frame("/usr/lib/python3.11/logging/__init__.py", 9, "emit", library=True)), 0.02, "write"
+            ),
+            "",
+            "blocking_log",
+        ),
+    ],
+)
+def test_what_the_thread_does_at_a_line_is_known_by_how_it_waits(spell: Spell, line: str, code: str) -> None:
+    cause = only(window(0, (spell, *SOUND)), l20=line)
+    assert (cause.finding.code, cause.finding.where) == (code, "/job/train.py:20 main")
+    assert cause.saves_s == pytest.approx(0.02, rel=0.1)
+
+
+def test_python_in_a_forward_pass_is_told_and_tensors_are_not() -> None:
+    inside = (Frame("/job/model.py", 7, "Net.forward"), *FORWARD[1:])
+    assert only(window(0, (Spell(inside, 0.03, late_s=0.001, forward=True), *SOUND))).finding.code == "python_work"
+    assert judged(window(0, (Spell(inside, 0.03, forward=True), *SOUND))).causes == ()
+
+
+def test_a_thread_that_we_took_the_gil_from_computes() -> None:
+    spell = Spell(at(20), 0.02, "futex", late_s=0.005)
+    made = window(0, (spell, *SOUND))
+    ran = replace(made, looks=[replace(look, idle_s=0.0) for look in made.looks])
+    assert only(ran, l20="counts.get(word)").finding.code == "python_work"
+    assert only(made, l20="with lock:").finding.code == "lock_wait", "it has not run meanwhile"
+
+
+def test_where_python_runs_between_two_calls_of_torch_is_told_from_outside() -> None:
+    draws = (Frame("/job/train.py", 33, "draw"), Frame("/job/train.py", 20, "main"))
+    made = window(
+        0, (Spell((Frame("/job/train.py", 31, "draw"), Frame("/job/train.py", 20, "main")), 0.02, late_s=0.001), *SOUND)
+    )
+    assert only(made).finding.where == "/job/train.py:31 draw"
+    seen = ((draws, 9), (FORWARD, 12), (at(50), 20))
+    assert only(replace(made, outside=seen)).finding.where == "/job/train.py:33 draw"
+
+
+def test_what_happens_once_in_the_window_is_no_finding() -> None:
+    assert judged(window(0, (Spell(at(20), 0.4, "fsync", every=STEPS), *SOUND))).causes == ()
+
+
+def test_what_takes_little_is_no_finding() -> None:
+    assert judged(window(0, (Spell(at(20), 0.004, late_s=0.001), *SOUND))).causes == ()
+
+
+def test_on_a_gpu_a_line_that_waits_for_it_is_not_blamed() -> None:
+    spells = (Spell(at(20), 0.04), *SOUND)
+    assert judged(window(0, spells, host=TrainingHost(1, 8, cuda=True)), l20="loss.item()").causes == ()
+
+
+@each(
+    "line",
+    [
+        "loss.item()",
+        "x.cpu()",
+        "mask.nonzero()",
+        "print(loss)",
+        "torch.cuda.synchronize()",
+        "if mask.any():",
+        "float(loss)",
+    ],
+)
+def test_lines_that_synchronise_are_known_by_what_is_written(line: str) -> None:
+    assert synchronises(line)
+
+
+@each("line", ["loss = model(x)", "x = x.to(device)", "items.append(x)", "optimizer.step()"])
+def test_others_do_not(line: str) -> None:
+    assert not synchronises(line)
+
+
+def test_a_line_that_synchronises_in_the_middle_of_a_forward_pass_is_told_on_a_gpu_alone() -> None:
+    inside = (Frame("/job/train.py", 21, "Net.forward"), *FORWARD[1:])
+    spells = (Spell(inside, 0.03, forward=True), *SOUND)
+    found = only(window(0, spells, host=TrainingHost(1, 8, cuda=True)), l21="if mask.any():").finding
+    assert (found.code, found.confidence) == ("synchronises", "low")
+    assert judged(window(0, spells), l21="if mask.any():").causes == ()
+
+
+# --- garbage -------------------------------------------------------------------------------------------------------
+
+
+def collected(asked: int, pause_s: float, *, ahead_s: float = 0.0, count: int = STEPS) -> FullCollections:
+    pauses = tuple((BEGAN_S + ahead_s + n * 0.075, pause_s) for n in range(count))
+    return FullCollections(
+        count, count * pause_s, pause_s, (((Frame("/job/train.py", 30, "main"),), count),), asked, pauses
+    )
+
+
+def test_collections_that_are_asked_for_have_their_line() -> None:
+    spells = (Spell(at(30), 0.02), *SOUND)
+    slow = judged(window(0, spells, collections=collected(STEPS, 0.02)), l30="gc.collect()")
+    (cause,) = slow.causes
+    assert (cause.finding.code, cause.finding.where) == ("full_collections", "/job/train.py:30 main")
+    assert cause.saves_s == pytest.approx(0.02, rel=0.05)
+
+
+def test_pauses_of_all_ranks_add_up_unless_they_come_at_the_same_time() -> None:
+    ranks = [(0, 0.0), (1, 0.03)]
+    for apart, saves_s in ((1.0, 0.02), (0.0, 0.01)):
+        windows = [
+            window(
+                rank,
+                (Spell(at(30), 0.01), *SOUND, Spell(ALL_REDUCE, 0.01, "futex")),
+                collections=collected(0, 0.01, ahead_s=apart * ahead),
+                collectives=collectives(rank, ()),
+            )
+            for rank, ahead in ranks
+        ]
+        (cause,) = judged(*windows).causes
+        assert cause.finding.code == "gc_pauses"
+        assert cause.saves_s == pytest.approx(saves_s, rel=0.05)
+
+
+# --- ranks ---------------------------------------------------------------------------------------------------------
+
+STEP_S = 0.255
+WAITS = (*BACKWARD[1:],)
+
+
+def of_two(slow_rank: int, extra: Spell, *, recorded_arrivals: bool = True) -> list[RankWindow]:
+    """One rank takes 200 ms longer, and the other waits in its backward pass, where DDP reduces."""
+    windows = []
+    for rank in range(2):
+        late = rank == slow_rank
+        spells = (*SOUND, extra if late else Spell((BACKWARD[0], *WAITS), 0.2, "futex"))
+        arrivals = [n * STEP_S + (0.25 if late else 0.05) for n in range(STEPS)]
+        seen = collectives(rank, arrivals) if recorded_arrivals else collectives(rank, ())
+        windows.append(window(rank, spells, collectives=seen))
+    return windows
+
+
+@each("recorded_arrivals", [True, False])
+@each("slow_rank", [0, 1])
+def test_the_rank_that_all_wait_for_is_named_with_its_part_and_line(slow_rank: int, recorded_arrivals: bool) -> None:
+    scale = (Frame("/job/model.py", 9, "Scale.backward"), *BACKWARD)
+    cause = only(*of_two(slow_rank, Spell(scale, 0.2, "clock_nanosleep"), recorded_arrivals=recorded_arrivals))
+    finding = cause.finding
+    assert (finding.code, list(finding.who)) == ("straggler", [f"rank {slow_rank}"])
+    assert finding.where == "/job/model.py:9 Scale.backward"
+    assert "backward" in finding.title
+    assert cause.saves_s == pytest.approx(0.2, rel=0.05)
+    assert finding.confidence == ("high" if recorded_arrivals else "medium")
+
+
+@each(
+    ("late", "other", "blamed"),
+    [(0.85, 0.5, False), (0.3, 0.25, True), (0.7, 0.1, True)],
+)
+def test_a_rank_that_is_late_for_want_of_a_cpu_is_blamed_where_others_get_theirs(
+    late: float, other: float, blamed: bool
+) -> None:
+    windows = []
+    for made, share in zip(of_two(0, Spell(at(40), 0.2)), (late, other), strict=True):
+        thread = ThreadActivity(made.pid, "python", "R", 1 - share, 10, starved_share=share)
+        windows.append(replace(made, activity=Activity(made.pid, "rank", "", 1.0, "R", 1 - share, (thread,))))
+    assert ("straggler" in codes(judged(*windows))) == blamed
+
+
+def test_waiting_is_communication_and_no_part_of_backward() -> None:
+    scale = (Frame("/job/model.py", 9, "Scale.backward"), *BACKWARD)
+    late, waits = judged(*of_two(0, Spell(scale, 0.2, "clock_nanosleep"))).ranks
+    assert (late.communication_s, late.backward_s) == pytest.approx((0.0, 0.23), abs=0.01)
+    assert (waits.communication_s, waits.backward_s) == pytest.approx((0.2, 0.03), abs=0.01)
+    assert late.step_s == pytest.approx(waits.step_s or 0.0)
+
+
+def test_ranks_that_are_late_in_turns_blame_nobody() -> None:
+    spells = (*SOUND, Spell(ALL_REDUCE, 0.02, "futex"))
+    windows = [
+        window(rank, spells, collectives=collectives(rank, [n * 0.075 + 0.02 * (n % 2 == rank) for n in range(STEPS)]))
+        for rank in range(2)
+    ]
+    assert judged(*windows).causes == ()
+
+
+def test_with_unequal_batches_the_batches_are_blamed() -> None:
+    spells = (*SOUND, Spell(ALL_REDUCE, 0.02, "futex"))
+    windows = []
+    for rank in range(2):
+        mine = [n % 2 == rank for n in range(STEPS)]
+        arrivals = [n * 0.075 + 0.02 * large for n, large in enumerate(mine)]
+        sizes = batches([300 if large else 100 for large in mine])
+        windows.append(window(rank, spells, collectives=collectives(rank, arrivals), batches=sizes))
+    cause = only(*windows)
+    assert cause.finding.code == "unequal_batches"
+    assert cause.saves_s == pytest.approx(0.01, rel=0.1), "even, they would meet halfway"
+
+
+def test_a_line_that_one_rank_alone_has_is_not_blamed_on_all() -> None:
+    cause = only(*of_two(0, Spell(at(40), 0.2, late_s=0.001)))
+    assert (cause.finding.code, list(cause.finding.who)) == ("straggler", ["rank 0"])
+    assert cause.finding.where == "/job/train.py:40 main"
+
+
+def test_gradients_that_are_exchanged_after_each_micro_batch() -> None:
+    spells = (*SOUND, Spell(BACKWARD, 0.02, "futex"))
+    arrivals = [n * 0.075 + k * 0.01 for n in range(STEPS) for k in range(4)]
+    windows = [window(rank, spells, micro=4, collectives=collectives(rank, arrivals)) for rank in range(2)]
+    windows = [replace(w, steps=[replace(s, micro_batches=4) for s in w.steps]) for w in windows]
+    cause = only(*windows)
+    assert cause.finding.code == "syncs_each_micro_batch"
+    assert cause.saves_s == pytest.approx(0.015, rel=0.1)
+
+
+# --- compilation, the machine, the past ----------------------------------------------------------------------------
+
+
+def test_compilation_in_many_steps_is_told_with_what_changed() -> None:
+    compiles = (Frame(f"{TORCH}/_dynamo/convert_frame.py", 500, "_compile", library=True), *FORWARD[1:])
+    host = TrainingHost(1, 8, graphs=40, new_graphs=18, breaks=(("call to print", 3),))
+    finding = only(window(0, (Spell(compiles, 0.1, late_s=0.001, forward=True), *SOUND), host=host)).finding
+    assert finding.code == "recompiling"
+    assert any("call to print" in line for line in finding.evidence)
+    once = Spell(compiles, 1.0, forward=True, every=STEPS)
+    assert judged(window(0, (once, *SOUND), host=host)).causes == (), "the first time is no trouble"
+
+
+def test_more_threads_than_cpus_are_told_where_they_could_be_fewer() -> None:
+    thread = ThreadActivity(1000, "python", "R", 0.6, 10, starved_share=0.4)
+    crowded = Activity(1000, "rank", "", 1.0, "R", 0.6, (thread,))
+    cause = only(window(0, SOUND, activity=crowded, host=TrainingHost(8, 4)))
+    assert cause.finding.code == "too_many_threads"
+    assert "OMP_NUM_THREADS=4" in cause.finding.next_steps[0]
+    assert judged(window(0, SOUND, activity=crowded, host=TrainingHost(1, 1))).causes == ()
+
+
+def test_a_quota_that_is_used_up_explains_why_threads_wait() -> None:
+    thread = ThreadActivity(1000, "python", "R", 0.5, 10, starved_share=0.5)
+    held = Activity(1000, "rank", "", 1.0, "R", 0.5, (thread,))
+    windows = window(0, SOUND, activity=held, host=TrainingHost(4, 0.5))
+    quota = TrainingHost(4, 0.5, throttled_s=0.4 * windows.window_s)
+    cause = only(replace(windows, host=quota))
+    assert cause.finding.code == "throttled"
+    assert cause.saves_share == pytest.approx(0.4, rel=0.05)
+    assert "0.5 CPUs" in cause.finding.evidence[0]
+
+
+def test_threads_are_counted_by_machine() -> None:
+    thread = ThreadActivity(1000, "python", "R", 0.6, 10, starved_share=0.4)
+    busy = Activity(1000, "rank", "", 1.0, "R", 0.6, (thread,))
+    apart = [window(n, SOUND, activity=busy, host=TrainingHost(4, 4, name=str(n))) for n in range(2)]
+    assert judged(*apart).causes == ()
+
+
+def test_memory_that_comes_back_from_the_disk() -> None:
+    thread = ThreadActivity(1000, "python", "D", 0.6, 10, starved_share=0.0)
+    swaps = Activity(1000, "rank", "", 1.0, "D", 0.6, (thread,), major_faults_per_s=2000.0)
+    assert only(window(0, SOUND, activity=swaps)).finding.code == "swapping"
+
+
+def test_a_job_that_was_quicker_says_since_when_and_in_which_part() -> None:
+    quick = {"forward_s": 0.02, "backward_s": 0.01, "other_s": 0.005}
+    past = [
+        recorded(n, 0.035 if n < 100 else 0.055, quick if n < 100 else {**quick, "backward_s": 0.03})
+        for n in range(1, 201)
+    ]
+    cause = only(window(0, SOUND, past=past))
+    assert cause.finding.code == "slower_than_before"
+    assert cause.saves_s == pytest.approx(0.02, rel=0.05)
+    since, grew = cause.finding.evidence[:2]
+    assert "backward grew from 10 ms to 30 ms" in grew
+    assert any(f"({n} since the attach)" in since for n in range(90, 112)), since
+
+
+def test_what_is_not_measured_is_no_trouble() -> None:
+    nothing = NotAvailable("not here")
+    slow = judged(window(0, SOUND, workers=nothing, activity=nothing, collections=nothing, collectives=nothing))
+    assert slow.causes == ()
+    assert "garbage collection: not known" in slow.looked_at
+
+
+def test_causes_come_in_the_order_of_what_they_save() -> None:
+    spells = (Spell(at(20), 0.02, "clock_nanosleep"), Spell(at(50), 0.04, late_s=0.001), *SOUND)
+    slow = judged(window(0, spells))
+    assert codes(slow) == ["python_work", "sleeps"]
+    assert [round(cause.saves_s, 3) for cause in slow.causes] == [0.04, 0.02]
+
+
+def test_three_hundred_ranks_are_judged_in_a_moment() -> None:
+    scale = (Frame("/job/model.py", 9, "Scale.backward"), *BACKWARD)
+    late, waits = of_two(0, Spell(scale, 0.2, "clock_nanosleep"))
+    assert not isinstance(waits.collectives, NotAvailable)
+    assert not isinstance(late.collectives, NotAvailable)
+    groups = tuple(replace(group, ranks=tuple(range(300))) for group in waits.collectives.groups)
+    others = [replace(waits, rank=n, collectives=replace(waits.collectives, groups=groups)) for n in range(1, 300)]
+    cause = only(replace(late, collectives=replace(late.collectives, groups=groups)), *others)
+    assert list(cause.finding.who) == ["rank 0"]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_findings_speak_both_languages(monkeypatch: pytest.MonkeyPatch, language: str) -> None:
+    monkeypatch.setenv("TRAINDBG_LANG", language)
+    finding = only(starved(2)).finding
+    assert (language == "zh") == any("\u4e00" <= c <= "\u9fff" for c in finding.title + finding.cause)
