@@ -14,6 +14,7 @@ from support import REPO
 
 BENCHMARKS = REPO / "benchmarks"
 Quick = Callable[[str], str]
+pytestmark = pytest.mark.timeout(300)
 
 
 class Run:
@@ -28,7 +29,7 @@ class Run:
             )
 
     def printed(self) -> str:
-        status = self.process.wait(100)
+        status = self.process.wait(200)
         assert status == 0, self.err.read_text()
         return self.out.read_text()
 
@@ -38,7 +39,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
     scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py", "watch.py")
-    scripts += ("bounds.py", "deadlines.py", "faults.py", "step_cost.py")
+    scripts += ("bounds.py", "deadlines.py", "faults.py", "slow.py", "step_cost.py")
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():  # those that nobody waited for end the trainings that they have started
@@ -71,6 +72,12 @@ def test_the_cost_of_a_step_is_told_for_every_kind_of_step(quick: Quick) -> None
     rows = table(quick("step_cost.py"))
     assert [row[0] for row in rows] == ["5 ms of a transformer layer", "5 ms of pure Python", "a bare step"]
     assert all(row[1].endswith(")") and row[4].endswith("ms") for row in rows), rows
+
+
+def test_slow_trainings_are_told_with_what_mending_saves(quick: Quick) -> None:
+    rows = table(quick("slow.py"))
+    assert [row[0] for row in rows][:2] == ["sleeps (1 rank)", "sound_plain (1 rank)"]
+    assert rows[-1][0].startswith("a step while it is looked at")
 
 
 def test_attach_prints_every_way_in(quick: Quick) -> None:
