@@ -32,7 +32,7 @@ import traindbg
 HEAD = ("program", "right", "promised", "saved / promised", "goal")
 GOAL, FACTOR, COST = 0.95, 1.5, 1.02
 QUICK = ("sleeps", "sound_plain")
-WINDOW_S = 2.0
+WINDOW_S = 5.0
 STEPS = 60
 """So many are timed."""
 
@@ -105,15 +105,18 @@ def missed(fault: Fault, answer: Mapping[str, Any]) -> str:
     return "" if good else f"first is {first['code']} at {first['where']} of {first['who']}"
 
 
-def cost(folder: Path, times: int) -> list[float]:
-    """Seconds of a step while it is looked at, beside those of the windows before and behind, in which it is attached to and idle."""
+def cost(folder: Path, times: int) -> tuple[list[float], list[float]]:
+    """Seconds of a step while it is looked at, beside those of the windows before and behind, in which it is attached to and idle; and what
+    windows in which nobody looks come to beside their neighbours: how far such a ratio is from 1 by chance.
+    """
     with running(planted("sound_plain"), 1, folder, port()) as program, traindbg.attach(program.pid) as job:
         job.slow(steps=1, seconds=1.0)
         idle, looked = [pace(job)], []
         for _ in range(times):
             looked.append(steps_in(job, lambda: job.slow(steps=100_000, seconds=WINDOW_S)))
             idle.append(pace(job))
-    return [seen / statistics.mean(idle[n : n + 2]) for n, seen in enumerate(looked)]
+    chance = [idle[n] / statistics.mean((idle[n - 1], idle[n + 1])) for n in range(1, times)]
+    return [seen / statistics.mean(idle[n : n + 2]) for n, seen in enumerate(looked)], chance
 
 
 def pace(job: traindbg.Job) -> float:
@@ -157,7 +160,7 @@ def main() -> int:
         for name, healthy, said in () if args.quick or any(args.only) else elsewhere(folder):
             table.append(Row(name, "0 of 1" if said else "1 of 1", said, "", "", not said))
             (quiet if healthy else right).append(not said)
-        ratios = cost(folder, 1 if args.quick else args.times)
+        ratios, chance = cost(folder, 2 if args.quick else args.times)
     for what, good, goal in (("right cause and line first", right, GOAL), ("sound: nothing said", quiet, 1.0)):
         if good:
             share = sum(good) / len(good)
@@ -168,6 +171,7 @@ def main() -> int:
     table.append(
         Row("a step while it is looked at / before and after", ratio_text(ratios), "", "", f"<= {COST}", cheap)
     )
+    table.append(Row("the same where nobody looks", ratio_text(chance), "", "", "by chance"))
     print_table("Trainings that are slow", HEAD, table, [f"n: {len(seeds)} seeds each, cold; ratios are medians."])
     return 0
 

@@ -5,6 +5,7 @@ A bar leaves nothing behind, also not in the notebook's file.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import Any
 
 from .notebook import NOTHING, in_notebook
 
-__all__ = ["BytesBar", "CountBar", "PartsBar"]
+__all__ = ["BytesBar", "CountBar", "PartsBar", "SecondsBar"]
 
 AT_LEAST_BYTES = 200_000_000
 """Less is written before a bar has been read."""
@@ -85,7 +86,7 @@ class CountBar(_Bar):
 
     def __init__(self, title: str, total: int, unit: str) -> None:
         super().__init__()
-        self._options = {"total": total, "desc": title, "unit": unit}
+        self._options: dict[str, Any] = {"total": total, "desc": title, "unit": unit}
         self._show_at: float | None = time.monotonic() + SHOW_AFTER_S
 
     def __call__(self, done: int) -> None:
@@ -95,6 +96,20 @@ class CountBar(_Bar):
         self._reach(done)
 
     def __enter__(self) -> CountBar:
+        return self
+
+
+class SecondsBar(CountBar):
+    """Call it with how many of so many seconds have passed; appears where they are more than a moment."""
+
+    def __init__(self, title: str, seconds: float) -> None:
+        super().__init__(title, math.ceil(seconds), "s")
+        self._options["bar_format"] = "{desc}: {bar} {n_fmt} / {total_fmt} s"
+
+    def __call__(self, passed: float) -> None:
+        super().__call__(min(int(passed), self._options["total"]))
+
+    def __enter__(self) -> SecondsBar:
         return self
 
 

@@ -20,6 +20,7 @@ from jupyter_traindbg.model import (
     RankCollectives,
     RankWindow,
     Slow,
+    SlowCause,
     SourceLine,
     Step,
     TimedLook,
@@ -169,3 +170,10 @@ def judged(*windows: RankWindow, **lines: str) -> Slow:
 
 def codes(slow: Slow) -> list[str]:
     return [finding.code for finding in slow.findings]
+
+
+def only(*windows: RankWindow, **lines: str) -> SlowCause:
+    """The one cause there is."""
+    slow = judged(*windows, **lines)
+    (cause,) = slow.causes
+    return cause

@@ -73,27 +73,29 @@ class Window:
 
 @dataclass
 class _Beside:
-    """What is looked at from outside meanwhile, of the ranks that run here."""
+    """What is looked at from outside meanwhile, until `over`, of the ranks that run here."""
 
-    over: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event
     counters: Task[dict[int, list[Activity]]] | None = None
     profiled: Mapping[int, Task[list[ProcessLooks]]] = field(default_factory=dict)
 
 
-def gather(links: Sequence[Link], asked: Asked) -> Window:
-    """Watch all ranks behind `links` over one window. Brings agents in. Raises why, where nobody answers."""
+def gather(links: Sequence[Link], asked: Asked, over: threading.Event) -> Window:
+    """Watch all ranks behind `links` over one window, from outside only until `over` is set. Brings agents in. Raises why, where nobody
+    answers.
+    """
     introduce(links)
     here = [link for link in links if link.here and link.ended() is None]
     _enter(links, asked)
     before = {link.pid: _below(link) for link in here}
-    beside = _Beside()
+    beside = _Beside(over)
     beside.counters = Task(lambda: activities(here, min(LEAST_S, asked.window_s)), "activity")
     first = sorted(here, key=lambda link: not before[link.pid])[:MOST_PROFILED]
     beside.profiled = {link.pid: _profile(link, beside, asked) for link in first}
     try:
         answers = ask_all(links, lambda link: _look(link, asked), max(0.1, asked.ends - time.monotonic())).need_one()
     finally:
-        beside.over.set()
+        over.set()
     whole = [
         (link, _with_outside(link, seen, beside, before.get(link.pid), asked.ends)) for link, seen in answers.answers
     ]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 
 from ..diagnose import slow as rules
 from ..gather import slow as gathering
+from ..language import text
 from ..model import Slow
+from ..progress import SecondsBar
+from ..tasks import Task
 from .base import Ranks, Whom
 
 WHOM = Whom.TOGETHER
 STEPS, SECONDS = 20, 10.0
 AROUND_S = 15.0
 """So much longer than the window it may take as a whole, where nothing else is said."""
+TICK_S = 0.1
+LATE_S = 1.0
+"""The watching keeps its deadline itself; so much later nobody waits for it any more."""
 LEAST_AROUND_S, SHARE = 4.0, 0.6
 """What entering all ranks and what follows the window may take, of a shorter `timeout`; at most that share of the time less."""
 
@@ -36,6 +43,20 @@ def ask(job: Ranks, *, steps: int = STEPS, seconds: float = SECONDS, timeout: fl
     timeout = deadline_s(seconds=seconds) if timeout is None else timeout
     job.need_training(timeout)
     window_s = min(seconds, max(SHARE * timeout, timeout - LEAST_AROUND_S))
-    window = gathering.gather(job.open_links(), gathering.Asked(steps, window_s, began + timeout))
+    window = _watch(job, gathering.Asked(steps, window_s, began + timeout))
     told = rules.judge(window.ranks, window.lines)
     return replace(told, silent=window.asked.silent, taken_s=time.monotonic() - began)
+
+
+def _watch(job: Ranks, asked: gathering.Asked) -> gathering.Window:
+    """With a bar where it takes more than a moment: when that is full the window is over."""
+    links, over = job.open_links(), threading.Event()
+    watching, began = Task(lambda: gathering.gather(links, asked, over), "slow"), time.monotonic()
+    latest = asked.ends + LATE_S
+    try:
+        with SecondsBar(text("watching steps"), asked.window_s) as bar:
+            while not watching.wait(min(latest, time.monotonic() + TICK_S)) and time.monotonic() < latest:
+                bar(time.monotonic() - began)
+        return watching.result(latest)
+    finally:
+        over.set()  # also where somebody interrupts it

@@ -59,7 +59,7 @@ STYLES: dict[Tone, str] = {
     "info": "bold cyan",
     "code": "cyan",
 }
-BAR_CHARACTERS = "█▓▒░·"
+BAR_CHARACTERS = "█▓▒░·▪"
 BAR_WIDTH = 40
 NARROWEST = 40
 GAP, WORD, PROSE = 2, 16, 28

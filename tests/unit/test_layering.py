@@ -127,6 +127,7 @@ MAY_IMPORT = {
         "evidence_collectives",
         "gather",
         "outside",
+        "progress",
         "ray.of_process",  # of a process of a Ray job all of that job is asked
         "redact",
         "schedules",

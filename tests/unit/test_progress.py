@@ -6,7 +6,7 @@ import pytest
 from cases import each
 
 from jupyter_traindbg import progress
-from jupyter_traindbg.progress import BytesBar, CountBar
+from jupyter_traindbg.progress import BytesBar, CountBar, SecondsBar
 
 
 class Terminal:
@@ -49,6 +49,20 @@ def test_counting_draws_a_bar_where_it_takes_a_while(after_s: float, drawn: bool
             for n in range(3):
                 bar(n + 1)
     assert ("skipping" in terminal.said) == drawn
+
+
+def test_seconds_are_drawn_up_to_the_last_and_not_beyond() -> None:
+    terminal = Terminal(True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stderr", terminal)
+        patch.setattr(progress, "SHOW_AFTER_S", 0.0)
+        patch.setattr("tqdm.tqdm.monitor_interval", 0)
+        with SecondsBar("watching", 2.5) as bar:
+            for passed in (0.1, 1.7, 9.9):
+                bar(passed)
+                bar._bar.refresh()
+    assert "watching:" in terminal.said
+    assert [f"{n} / 3 s" in terminal.said for n in range(5)] == [True, True, False, True, False]
 
 
 def test_without_tqdm_or_without_stderr_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 from ...frames.whose import short_place
 from ...language import counted, pgettext, text
@@ -30,8 +31,7 @@ def view(result: Slow) -> Iterator[Block]:
     if len(result.causes) > 1:
         yield _savings(result.causes)
     barred = stepping if len(stepping) <= BARS else _telling(stepping, _blamed(result))
-    for rank in barred:
-        yield Bar(text("where a step of {who} goes", who=who([rank.rank])), _parts(rank))
+    yield from _bars(barred, who)
     if stepping:
         yield _table(stepping, who, _blamed(result))
     still = [rank for rank in result.ranks if not rank.step_s]
@@ -76,9 +76,9 @@ def _answer(result: Slow, stepping: Sequence[SlowRank], who: Caller) -> Answer:
     said = text(
         "nothing slows it down that could be mended: a step takes {step_s}", step_s=duration(slowest.step_s or 0.0)
     )
-    most = next(iter(_parts(slowest)), None)
-    mostly = [] if most is None else [text("{share} of it {part}", share=percent(most.share), part=most.name)]
-    return Answer(text(", ").join([said, *mostly]), about, "good")
+    most = max(_parts(slowest), key=lambda part: part.share)
+    mostly = text("{share} of it {part}", share=percent(most.share), part=most.name)
+    return Answer(text(", ").join([said, mostly]), about, "good")
 
 
 def _blamed(result: Slow) -> frozenset[int]:
@@ -114,19 +114,29 @@ def _of(rank: SlowRank) -> list[tuple[str, float | None]]:
         (text("forward"), rank.forward_s),
         (text("backward"), rank.backward_s),
         (text("optimizer"), rank.optimizer_s),
-        (text("other ranks"), rank.communication_s),
         (text("the rest"), rank.rest_s),
+        (text("other ranks"), rank.communication_s),
     ]
 
 
 def _parts(rank: SlowRank) -> list[Part]:
-    """The largest first."""
-    step_s = rank.step_s or 1.0
-    shares_ = [(name, s, s / step_s) for name, s in _of(rank) if s is not None and math.isfinite(s / step_s)]
-    told = [
-        Part(name, share, f"{duration(s)} ({percent(share)})") for name, s, share in shares_ if share >= LEAST_SHARE
-    ]
-    return sorted(told, key=lambda part: -part.share)
+    """All of `_of`; of length 0 where that is not known."""
+    return [_part(name, s, rank.step_s or 1.0) for name, s in _of(rank)]
+
+
+def _part(name: str, seconds: float | None, step_s: float) -> Part:
+    share = math.nan if seconds is None else seconds / step_s
+    if seconds is None or not math.isfinite(share):
+        return Part(name, 0.0, text("not known"))
+    return Part(name, share, f"{duration(seconds)} ({percent(share)})")
+
+
+def _bars(ranks: Sequence[SlowRank], who: Caller) -> Iterator[Bar]:
+    """All of the same parts, so that a part has the same colour in each."""
+    parts = [_parts(rank) for rank in ranks]
+    matters = [any(part.share >= LEAST_SHARE for part in same) for same in zip(*parts, strict=True)]
+    for rank, its in zip(ranks, parts, strict=True):
+        yield Bar(text("where a step of {who} goes", who=who([rank.rank])), list(compress(its, matters)))
 
 
 def _table(ranks: Sequence[SlowRank], who: Caller, blamed: frozenset[int]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ def test_the_window_that_is_asked_for_fits_unless_less_time_is_given() -> None:
 
 def test_what_is_on_another_host_is_not_looked_at_from_here() -> None:
     windows = slow.gathering.gather(
-        [Played(0, {"slow": answer(10)})], slow.gathering.Asked(5, 1.0, float("1e12"))
+        [Played(0, {"slow": answer(10)})], slow.gathering.Asked(5, 1.0, float("1e12")), threading.Event()
     ).ranks
     (window,) = windows
     assert isinstance(window.activity, NotAvailable)

@@ -32,6 +32,8 @@ from jupyter_traindbg.model import (
     Silent,
     Steps,
 )
+from jupyter_traindbg.render.blocks import Bar
+from jupyter_traindbg.render.document import document
 
 
 @pytest.fixture
@@ -322,3 +324,12 @@ def test_freed(ranks: list[RankFreed], zero_grad: bool, said: str) -> None:
 def test_of_many_ranks_those_that_gave_most_back_come_first() -> None:
     shown = render.text(Freed(tuple(given(rss=n * MIB, rank=n) for n in range(300)), zero_grad=False), 120)
     assert shown.splitlines()[5].startswith("299 ")
+
+
+def test_a_part_of_a_step_has_the_same_place_in_the_bars_of_all_ranks() -> None:
+    """Its colour goes by that."""
+    bars = [block for block in document(scenes.SMALL["slow, a late rank"]) if isinstance(block, Bar)]
+    assert [[part.name for part in bar.parts] for bar in bars] == [
+        ["forward", "backward", "optimizer", "other ranks"]
+    ] * 2
+    assert [bar.parts[-1].share > 0.5 for bar in bars] == [True, False]

@@ -429,7 +429,7 @@ def test_parts_that_few_steps_have_stand_beside_and_an_unseen_forward_is_called_
     steps = [scenes.step(n, evaluation_s=2.5 if n == 3 else None, generation_s=0.01) for n in range(1, 9)]
     words = text(Steps((RankSteps(0, 1, steps),)))
     assert "besides: evaluation, 2.5 s in 1 of 8 steps" in words
-    assert re.search(r"· generation \d+ %", words)
+    assert re.search(r"▪ generation \d+ %", words)
     unseen = text(Steps((RankSteps(0, 1, [scenes.step(n, forward_seen=False) for n in range(1, 9)]),)))
     assert "forward and all before it" in unseen
 
