@@ -140,7 +140,6 @@ def wrong(one: Planted, ranks: int, answer: dict[str, Any]) -> str:
     rank = one.rank(ranks)
     if rank is not None and first["who"] != [f"rank {rank}"]:
         return f"blames {first['who']}, not rank {rank}"
-    part = {"backward": "in backward", "forward": "in forward", "rest": "in the rest"}.get(
-        one.manifest.get("part", ""), ""
-    )
+    parts = {"backward": "in backward", "forward": "in forward:", "before": "in forward and all before it:"}
+    part = {**parts, "rest": "in the rest"}.get(one.manifest.get("part", ""), "")
     return "" if part in first["title"] else f"not {part}: {first['title']}"

@@ -247,7 +247,7 @@ def _straggler(case: Case, waits: _Waits, blamed: Sequence[View]) -> SlowCause:
         text(
             "All others wait for {who}, which is slower in {part}: {share}",
             who=who,
-            part=part_words(part),
+            part=_words(worst, part),
             share=of_a_step(took, case.step_s),
         ),
         rank_subjects(ranks),
@@ -258,6 +258,13 @@ def _straggler(case: Case, waits: _Waits, blamed: Sequence[View]) -> SlowCause:
         confidence="high" if waits.recorded else "medium",
     )
     return cause(finding, took, case.step_s)
+
+
+def _words(view: View, part: StepPartName) -> str:
+    """A part of its steps; where they have too many other calls of modules, forward is not told apart from what lies before it."""
+    if part == "forward" and view.steps and not any(step.forward_seen for step in view.steps):
+        return text("forward and all before it")
+    return part_words(part)
 
 
 def _how(waits: _Waits, view: View) -> str:
@@ -281,7 +288,7 @@ def _compared(case: Case, view: View, part: StepPartName, slices: Sequence[Slice
             "rank {rank} is {own} of a step in {part}, the others {others}",
             rank=view.rank,
             own=duration(own),
-            part=part_words(part),
+            part=_words(view, part),
             others=duration(others),
         )
     ]
@@ -304,7 +311,7 @@ def _compared(case: Case, view: View, part: StepPartName, slices: Sequence[Slice
 def _mend(view: View, part: StepPartName, frame: Frame | None, sizes: Mapping[int, float]) -> list[str]:
     if _larger(sizes, view.rank):
         return [text("Give all ranks as much to do: batches by length, or a sampler that evens them out.")]
-    at = text("at {short_place}", short_place=short_place(frame)) if frame is not None else part_words(part)
+    at = text("at {short_place}", short_place=short_place(frame)) if frame is not None else _words(view, part)
     return [
         text("See what rank {rank} alone does {at}: `%stacks` shows it beside the others.", rank=view.rank, at=at),
         text("If it does the same as the others, its machine is slower: `%threads` and `%gpu` tell who else uses it."),

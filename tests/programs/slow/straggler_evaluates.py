@@ -5,7 +5,7 @@ from small import RANK, SLOW, Clock, batches, network
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-MANIFEST = {"code": "straggler", "ranks": [2], "rank": 1, "part": "rest"}
+MANIFEST = {"code": "straggler", "ranks": [2], "rank": 1, "part": "before"}
 
 
 class Probe:

@@ -115,6 +115,14 @@ def test_a_rank_that_is_late_for_want_of_a_cpu_is_blamed_where_others_get_theirs
     assert ("straggler" in codes(judged(*windows))) == blamed
 
 
+@each(("seen", "words"), [(True, "slower in forward:"), (False, "slower in forward and all before it:")])
+def test_what_is_not_told_apart_from_forward_is_called_so(seen: bool, words: str) -> None:
+    one, two = of_two(1, Spell(FORWARD, 0.2, forward=True))
+    assert (
+        words in only(one, replace(two, steps=[replace(step, forward_seen=seen) for step in two.steps])).finding.title
+    )
+
+
 def test_waiting_is_communication_and_no_part_of_backward() -> None:
     scale = (Frame("/job/model.py", 9, "Scale.backward"), *BACKWARD)
     late, waits = judged(*of_two(0, Spell(scale, 0.2, "clock_nanosleep"))).ranks
