@@ -39,7 +39,7 @@ FAULTS = (
     Fault("zero-grad", "zero_gradients", "unsound", verb="grads"),
     Fault("no-lr", "lr_zero", "unsound", verb="lr"),
     Fault("scaler", "scaler_skips", "unsound", verb="steps"),
-    Fault("leak", "memory_growth", "progressing", ready="iter 60:", verb="memory"),
+    Fault("leak", "graphs_kept", "progressing", ready="iter 60:", where=" main", verb="memory"),
     Fault("slow-item", "data_wait", "slow", ready="iter 5:", where="Windows.__getitem__", verb="slow"),
     Fault("slow-worker", "data_wait", "slow", ready="iter 5:", where="Windows.__getitem__", verb="slow"),
     Fault("slow-batch", "host_wait", "slow", ready="iter 5:", where="Windows.__getitem__", verb="slow"),

@@ -35,16 +35,19 @@ from jupyter_traindbg.model import (
     Environ,
     Exported,
     FirstNonFinite,
+    Frame,
     Freed,
     GpuReport,
     Grads,
     GradStat,
     GroupChange,
+    Holder,
     InForce,
     Inspected,
     LearningRates,
     LogEntry,
     Memory,
+    MemoryLook,
     MemoryShare,
     NotAvailable,
     OptimizerGroup,
@@ -262,6 +265,16 @@ def freed(ranks: int) -> Freed:
     )
 
 
+LOSSES = Holder(
+    "graphs", "self.losses", "local", "Trainer.fit", "list", "Tensor", 412, 1.0, 1024.0 * 1024, 412 * MIB,
+    Frame("/home/ada/<b>/train.py", 57, "Trainer.fit"), shape=(), device="cuda:0",
+)  # fmt: skip
+REPLAY = Holder(
+    "container", "replay.entries['<b>&x']", "global", "__main__", "list", "dict", 4100, 2.0, 8192.0, 16 * MIB,
+    Frame("/home/ada/<b>/train.py", 12, "Replay.add"), shape=(64, 84, 84), device="cpu", bound=100_000,
+)  # fmt: skip
+
+
 def memory(ranks: int) -> Memory:
     curve = tuple((float(i), int(1.1 * GIB + i * MIB), 6 * GIB + (i % 7) * 64 * MIB) for i in range(300))
     shares = (
@@ -270,6 +283,15 @@ def memory(ranks: int) -> Memory:
     )
     cuda: Any = {"cuda:0": {"allocated_bytes.all.current": 6 * GIB, "allocated_bytes.all.peak": 7 * GIB, "num_ooms": 0}}
     workers = [Child(9000 + w, "python", 310 * MIB + w * MIB) for w in range(4)]
+    growing = MemoryLook(
+        10,
+        1024.0 * 1024,
+        0.0,
+        looked=True,
+        holders=(LOSSES, REPLAY),
+        objects=312_000,
+        pauses_s=(0.11, 0.12, 0.17, 0.08),
+    )
     made = [
         RankMemory(
             r,
@@ -281,6 +303,7 @@ def memory(ranks: int) -> Memory:
             workers,
             curve,
             "grows by 1 MiB a step, steadily",
+            look=growing,
         )
         for r in range(ranks)
     ]

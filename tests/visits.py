@@ -54,6 +54,7 @@ def visit(target: int | str, asked: Sequence[str] = QUICK) -> None:
                 assert all(r.safe_point for r in job.grads(detail=True).ranks)
                 assert not job.lr().silent
                 job.memory()
+            assert all(rank.look and rank.look.looked for rank in job.memory(growth=True).ranks)
             for of in ("loss", "lr", "grads", "memory"):
                 assert job.plot(of).words
             assert job.threads(timeout=2).processes[0].locks is True

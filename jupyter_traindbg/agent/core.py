@@ -23,8 +23,11 @@ from .server import Server
 
 if TYPE_CHECKING:
     from .checkpoint.active import Checkpoints
+    from .growth.ledger import Ledger
     from .tuning import Tuning
 
+FIRST_STEPS = 16
+"""So many steps are noted in the books one by one when somebody asks for memory; see `Ledger.hurry`."""
 LINGER_S = 30.0
 """How long an agent stays after its last client vanished without a word (a killed notebook may come back)."""
 
@@ -54,6 +57,7 @@ class Agent:
         """Of `first_nonfinite`, where it is armed for more than one step."""
         self._tuning: Optional[Tuning] = None
         self._checkpoints: Optional[Checkpoints] = None
+        self._ledger: Optional[Ledger] = None
         self.pid = os.getpid()
         self._lonely_since: Optional[float] = time.monotonic()
         self._stopping = threading.Lock()
@@ -128,6 +132,21 @@ class Agent:
             self._checkpoints = Checkpoints(self)
             self._mark_new()
         return self._checkpoints
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the allocators have in use after each step, from when somebody first asks for memory."""
+        if self._ledger is None:
+            from .growth.ledger import Ledger
+
+            self._ledger = Ledger(self.safepoints)
+            self._mark_new()
+        return self._ledger
+
+    def keep_books(self) -> None:
+        """From now on; see `ledger`."""
+        if self.safepoints.active:
+            self.ledger.hurry(FIRST_STEPS)
 
     def doings(self, since_s: float) -> Dict[str, Any]:
         """What clients had done here after `since_s`: ``changes`` of ``settings`` and ``saved`` checkpoints, oldest first. Microseconds."""

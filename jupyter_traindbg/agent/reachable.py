@@ -38,7 +38,13 @@ LEAVES = (
     float,
     type(None),
 )
-OURS = (__package__, f"{__package__}.probes", f"{__package__}.actions", f"{__package__}.checkpoint")
+OURS = (
+    __package__,
+    f"{__package__}.probes",
+    f"{__package__}.actions",
+    f"{__package__}.checkpoint",
+    f"{__package__}.growth",
+)
 """Packages whose frames hold objects only because somebody asked for them."""
 EVENTS = ("RESUME", "RETURN", "YIELD", "GEN_START", "RETURN_GENERATOR")
 """Where a frame stands when a profiler or tracer written in Python is called for it, other than at a line."""

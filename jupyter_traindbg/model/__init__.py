@@ -2,10 +2,11 @@
 
 `base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it,
 `checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
-`following` of one that is still being written, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
-`ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where steps go, `sockets` connections, `soundness`
-whether a training is sound, `sql` what a query gives, `target` how a job is named and `targets` what can be attached to, `threads` what
-each thread costs and waits for, `waits` what one does at one moment; `records` any result as a flat table.
+`following` of one that is still being written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job,
+`plan` what a configuration says of a run, `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where
+steps go, `sockets` connections, `soundness` whether a training is sound, `sql` what a query gives, `target` how a job is named and
+`targets` what can be attached to, `threads` what each thread costs and waits for, `waits` what one does at one moment; `records` any
+result as a flat table.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from . import (
     hangs,
     live,
     logs,
+    memory,
     observed,
     picture,
     plan,
@@ -47,6 +49,7 @@ from .gradients import *
 from .hangs import *
 from .live import *
 from .logs import *
+from .memory import *
 from .observed import *
 from .picture import *
 from .plan import *
@@ -74,6 +77,7 @@ __all__ = [
     *hangs.__all__,
     *live.__all__,
     *logs.__all__,
+    *memory.__all__,
     *observed.__all__,
     *picture.__all__,
     *plan.__all__,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,7 +14,6 @@ from .waits import ThreadState, Wait
 
 __all__ = [
     "Attached",
-    "Child",
     "Detached",
     "Device",
     "DeviceProcess",
@@ -22,14 +21,11 @@ __all__ = [
     "GpuReport",
     "LearningRates",
     "Meanwhile",
-    "Memory",
-    "MemoryShare",
     "OptimizerGroup",
     "OptimizerLr",
     "ProcessStacks",
     "Rank",
     "RankLr",
-    "RankMemory",
     "RankSteps",
     "Setting",
     "Stacks",
@@ -316,64 +312,6 @@ class LearningRates(Result):
     silent: Sequence[Silent] = ()
     setting: Setting = "lr"
     own_clip_norms: Sequence[float] = ()
-
-
-# --- memory --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MemoryShare:
-    """Bytes held by the live training objects on one device (``"cpu"``, ``"cuda:0"``). ``earlier_bytes``: by optimizers that an earlier run
-    in this process has left, with their parameters. ``rest_bytes`` is all else in use there. ``capacity_bytes``: what there is at
-    most, of the device or, for the CPU, of the machine or of the control group that bounds the process.
-    """
-
-    device: str
-    parameters_bytes: int
-    gradients_bytes: int
-    optimizer_bytes: int
-    buffers_bytes: int
-    in_use_bytes: Maybe[int]
-    rest_bytes: Maybe[int]
-    earlier_bytes: int = 0
-    capacity_bytes: Maybe[int] = _NOT_MEASURED
-
-
-@dataclass(frozen=True)
-class Child:
-    """A child process of the rank and its resident memory (shared pages counted in each)."""
-
-    pid: int
-    name: str
-    rss_bytes: int
-
-
-@dataclass(frozen=True)
-class RankMemory:
-    """``curve`` is ``(time_s, rss_bytes, cuda_allocated_bytes | None)`` of the last 400 recorded steps, oldest first."""
-
-    rank: int
-    pid: int
-    rss_bytes: int
-    peak_rss_bytes: int
-    shares: Sequence[MemoryShare]
-    cuda: Maybe[Mapping[str, int]]
-    children: Sequence[Child]
-    curve: Sequence[tuple[float, int, int | None]] = ()
-    growth: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Memory(Result):
-    _rows = "ranks.shares"
-    ranks: Sequence[RankMemory]
-    silent: Sequence[Silent] = ()
-    verdict: Sequence[Finding] = ()
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        return tuple(self.verdict)
 
 
 # --- GPU -----------------------------------------------------------------------------------------------------------

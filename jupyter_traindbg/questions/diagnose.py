@@ -7,10 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ..attach.base import Link
-from ..diagnose import running
+from ..diagnose import holders, running
+from ..diagnose.at_source import at_source
+from ..diagnose.soundness import memory
+from ..gather import growth
 from ..gather.whole_job import gather
 from ..language import text
-from ..model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, Soundness, Step
+from ..model import Diagnosis, Finding, JobEvidence, NotAvailable, RankEvidence, RankMemory, Soundness, Step
 from ..outside import filelocks
 from .base import DEADLINE_S, Ranks, Whom
 
@@ -19,8 +22,8 @@ __all__ = ["ask", "judged", "of_ranks"]
 WHOM = Whom.TOGETHER
 LAST_STEPS = 256
 """So many of the last steps of a rank that has ended are judged, as many as of one that runs."""
-AGAIN_S = 3.0
-"""What a second look needs, where the agents are in already."""
+AGAIN_S, LEAST_S = 3.0, 1.5
+"""What a second look needs, where the agents are in already; and one at who holds what grows, at the least."""
 
 
 def ask(job: Ranks, *, timeout: float = DEADLINE_S) -> Diagnosis:
@@ -29,9 +32,9 @@ def ask(job: Ranks, *, timeout: float = DEADLINE_S) -> Diagnosis:
     Enters every rank, watches all of them for 1.5 s (stacks, /proc, steps, flight recorders), and once more where that does not tell
     a slow job from a stuck one. Meanwhile it looks whether a training that runs is sound: loss, gradients, learning rates, scaler,
     memory, and where the time goes; `Diagnosis.checks` tells what was looked at. Takes 2 to 4 s and the next step, at most `timeout`;
-    the training thread pays one pass over the gradients. A rank that cannot be entered is judged from outside, one that has ended by
-    what it left, and by its last steps where those were kept (`keep_steps`). A process of a Ray job, its driver or a worker, is asked
-    for all of that job.
+    the training thread pays one pass over the gradients, and where memory grows what `memory` needs to say who holds it. A rank that
+    cannot be entered is judged from outside, one that has ended by what it left, and by its last steps where those were kept
+    (`keep_steps`). A process of a Ray job, its driver or a worker, is asked for all of that job.
     """
     part = job.part
     if part is None or not part.of_ray:
@@ -70,7 +73,25 @@ def judged(
     evidence = _with_last_steps(evidence, known or {})
     holders = filelocks.holders(_want_file_locks(evidence))
     verdict = running.diagnose(dataclasses.replace(evidence, lock_holders=holders))
-    return dataclasses.replace(verdict, taken_s=time.monotonic() - began)
+    found = _with_holders(verdict.verdict, links, began + timeout)
+    return dataclasses.replace(verdict, verdict=tuple(found), taken_s=time.monotonic() - began)
+
+
+def _with_holders(verdict: Sequence[Finding], links: Sequence[Link], ends: float) -> Sequence[Finding]:
+    """In place of each curve of memory that grows who holds it, as `memory` says it, where that is found out in the time that is left."""
+    curves = [finding for finding in verdict if finding.code in memory.CODES]
+    blamed = {rank for finding in curves for rank in finding.ranks}
+    growing = [link for link in links if link.rank in blamed]
+    left_s = ends - time.monotonic()
+    if not growing or left_s < LEAST_S:
+        return verdict
+    looks = growth.look(growing, left_s - LEAST_S / 2)
+    none = NotAvailable(text("not looked at"))
+    ranks = [RankMemory(link.rank, link.pid, 0, 0, (), none, (), look=looks.get(link.pid, none)) for link in growing]
+    held = holders.findings(ranks, curves)
+    told = at_source(held, growth.source_lines(held, {link.rank: link.pid for link in growing}, ends))
+    first = next(n for n, finding in enumerate(verdict) if finding in curves)
+    return [*verdict[:first], *told, *(finding for finding in verdict[first:] if finding not in curves)]
 
 
 def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]]) -> JobEvidence:

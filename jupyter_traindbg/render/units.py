@@ -5,21 +5,9 @@ from __future__ import annotations
 import math
 
 from ..words.durations import three_digits
+from ..words.sizes import size
 
 __all__ = ["count", "number", "percent", "size", "steady"]
-
-_STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def size(bytes_: float) -> str:
-    """Bytes in binary units, three digits: ``1.5 GiB``."""
-    if not math.isfinite(bytes_):
-        return number(bytes_)
-    power, value = 0, float(bytes_)
-    while abs(value) >= 1023.5 and power < len(_STEPS) - 1:
-        value /= 1024
-        power += 1
-    return f"{value:.0f} B" if power == 0 else f"{three_digits(value)} {_STEPS[power]}"
 
 
 def number(value: float, digits: int = 3) -> str:

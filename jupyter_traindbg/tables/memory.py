@@ -10,7 +10,7 @@ from ..model import Memory, NotAvailable, RankMemory
 from .base import Column, Question, Row, fields
 
 COST = later("a microsecond a tensor; gradients are counted at the next step, which is waited for")
-ASKS = (Question("memory", waits=True),)
+ASKS = (Question("memory", {"look": False}, waits=True),)
 _ALLOCATOR = {
     "cuda_allocated_bytes": "allocated_bytes.all.current",
     "cuda_allocated_peak_bytes": "allocated_bytes.all.peak",

@@ -70,6 +70,7 @@ MAY_IMPORT = {
     ],  # pure: evidence in, Findings out
     "attach": ["_version", "agent", "notebook", "outside", "tasks", *DATA],
     "evidence": ["frames", "language", "model", "outside"],
+    "evidence_growth": ["frames", "model"],
     "evidence_collectives": ["evidence", "model", "outside"],
     "evidence_slow": ["evidence_soundness", "frames", "model", "outside"],
     "evidence_soundness": ["frames", "model", "outside"],
@@ -102,6 +103,7 @@ MAY_IMPORT = {
         "attach",
         "evidence",
         "evidence_collectives",
+        "evidence_growth",
         "evidence_slow",
         "evidence_soundness",
         "outside",
@@ -125,6 +127,7 @@ MAY_IMPORT = {
         "diagnose",
         "evidence",
         "evidence_collectives",
+        "evidence_growth",
         "gather",
         "outside",
         "progress",

@@ -33,6 +33,7 @@ def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, A
     The curve is that of this run (`Objects.run_began`), in which ``first_step`` is counted; ``sizes["earlier"]`` is what optimizers of
     earlier ones hold, with their parameters.
     """
+    agent.keep_books()  # whoever asks for memory may ask next what grows
     sizes = {kind: {} for kind in ("parameters", "gradients", "optimizer", "buffers", "earlier")}  # type: Dict[str, Dict[str, int]]
     note = _count(agent, sizes, deadline_s) if "torch" in sys.modules else "torch has not been imported in this process"
     figures = _cuda()

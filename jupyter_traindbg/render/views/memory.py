@@ -12,6 +12,7 @@ from ..blocks import Answer, Bar, Block, Column, Curve, Fold, Inline, Items, Lin
 from ..common import DASH, finite, measured, notes_of, spread
 from ..findings import tone
 from ..grouping import group_by
+from ..held import growth_pairs, who_holds
 from ..notations import sizes
 from ..units import percent, size
 
@@ -52,6 +53,7 @@ def view(result: Memory) -> Iterator[Block]:
             yield from _one(rank)
     else:
         yield from _many(ranks)
+    yield from who_holds(ranks)
     notes = notes_of((r.rank, r.note) for r in ranks)
     if notes:
         yield Items(notes)
@@ -84,7 +86,7 @@ def _answer(result: Memory) -> Answer:
     failed = sum(_cuda_figure(r, OOMS) or 0 for r in ranks)
     if failed:
         words += counted("; {n:,} allocation failed", "; {n:,} allocations failed", failed)
-    if any(f.code == "memory_growth" for f in result.findings):
+    if any(finding.severity != "info" for finding in result.findings):
         words += text("; it keeps growing")
     worst = tone(result.findings)
     return Answer(words, about, worst if worst in ("bad", "warn") else "warn" if nearly or failed else "plain")
@@ -175,7 +177,7 @@ def _figures(rank: RankMemory) -> list[Pair]:
         pairs.append(Pair(text("children"), [counted(*words, len(rank.children), size=size(below))]))
     if rank.growth:
         pairs.append(Pair(text("growth"), [rank.growth]))
-    return pairs
+    return [*pairs, *growth_pairs(rank)]
 
 
 def _telling(share: MemoryShare) -> bool:

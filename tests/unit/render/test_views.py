@@ -325,7 +325,10 @@ def test_a_rank_that_differs_comes_first() -> None:
 
 def test_memory_of_one_rank() -> None:
     words = text(scenes.memory(1), full=True)
-    assert "resident  1.4 GiB, 2 GiB at peak" in words
+    assert "1.4 GiB, 2 GiB at peak" in words
+    assert "grows at each step" in words
+    assert "self.losses" in words
+    assert "(up to 100,000)" in words
     assert "cuda:0: 6 GiB in use" in words
     assert (
         "parameters 500 MiB   ▓ gradients 500 MiB   ▒ optimizer state 1000 MiB   ░ buffers 1 MiB   · all else 4.05 GiB"

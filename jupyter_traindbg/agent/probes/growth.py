@@ -1,0 +1,110 @@
+"""What grows from step to step, and who holds it: the allocators' books first, and objects only where these grow."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+from ..growth.hooks import HOOKS
+from ..growth.ledger import LEAST_STEPS
+from ..objects import walk
+
+if TYPE_CHECKING:
+    from ..core import Agent
+
+COST = "10 us a step where memory does not grow; else see `holders`"
+LOOK_S = 0.01
+STEPS, NATIVE_STEPS = 10, 30
+"""So many steps tell how much it grows where a look was asked for; so many, where no object of Python's explains it."""
+MANY_HOOKS = 8
+"""No module has so many of one kind by design. Each takes next to nothing, and makes every step slower."""
+OWN_OBJECTS = 4.5
+"""What our own records of a step are at most, 3 as a rule, of objects that the garbage collector counts."""
+OPEN_STEPS = 16
+"""So many steps are waited for where fewer leave it open."""
+SOON_S, KNOWN_STEPS = 0.12, 24
+"""By when two steps have to have come, so that more are waited for at all; of so many in the books none is waited for."""
+
+
+def run(
+    agent: Agent,
+    watch_s: float = 0.3,
+    apart: int = 3,
+    deadline_s: float = 8.0,
+    *,
+    always: bool = False,
+    thorough: bool = False,
+) -> Dict[str, Any]:
+    """Whether the last steps have left something behind, by the books that are kept from the first question for memory on; where there are
+    too few yet, steps are waited for, for `watch_s` at most. Where they did, or `always`: look who holds it, in rounds that are `apart`
+    steps from each other. `thorough`: all objects are searched, however long that takes.
+
+    ``looked``: whether that was done; ``note`` says why not. ``after``: the books once more, over `NATIVE_STEPS`, where nothing was found.
+    """
+    ends = time.monotonic() + deadline_s
+    told: Dict[str, Any] = {"looked": False, "note": "", "watched": None, "after": None}
+    points = agent.safepoints
+    if not points.active or "torch" not in sys.modules:
+        return {**told, "note": "no step came"}
+    # Of the first steps the books tell what our own arrival took.
+    after = 0 if len(agent.ledger.rows) >= KNOWN_STEPS else points.steps
+    wanted = STEPS if always else LEAST_STEPS + 1
+    _wait(agent, wanted, min(ends, time.monotonic() + watch_s), unless_slow=not always, after=after)
+    if agent.ledger.report(after)["open"]:
+        _wait(agent, OPEN_STEPS, min(ends, time.monotonic() + watch_s), unless_slow=True, after=after)
+    watched = told["watched"] = agent.ledger.report(after)
+    if not watched["steps"] and points.since_last_step_s() is None:
+        return {**told, "watched": None, "note": "no step came"}
+    grows = watched["host"] > 0 or watched["cuda"] > 0
+    if watched["steps"] < LEAST_STEPS and not always:
+        return {
+            **told,
+            "note": f"only {watched['steps']} steps came since memory was first asked for; ask again, or with --growth",
+        }
+    if not (grows or always or _many_hooks(agent)):
+        return told
+    how = {"apart": apart, "deadline_s": max(0.0, ends - time.monotonic()), "thorough": thorough}
+    told = {**told, **agent.call("holders", how)}
+    if told["looked"] and grows and not told["held"] and not told["some_stay"]:
+        told["after"] = _unexplained(agent, ends)
+    return told
+
+
+def _wait(agent: Agent, steps: int, ends: float, *, unless_slow: bool, after: int = 0) -> None:
+    """Until the books have so many steps after that one; with `unless_slow` not where they come slowly."""
+    points, ledger = agent.safepoints, agent.ledger
+    began, first = time.monotonic(), points.steps
+    ledger.hurry(steps)
+    while agent.alive and time.monotonic() < ends:
+        missing = steps - sum(row[0] > after for row in list(ledger.rows))
+        slow = time.monotonic() - began > SOON_S and points.steps - first < 2
+        if missing <= 0 or (unless_slow and slow):
+            return
+        time.sleep(LOOK_S)
+
+
+def _many_hooks(agent: Agent) -> bool:
+    """1 us a module."""
+    modules = {id(module): module for model in agent.objects.find().models() for _, module in walk(model)}
+    kept = [vars(module).get(name) for module in modules.values() for name in HOOKS]
+    return any(len(hooks) >= MANY_HOOKS for hooks in kept if type(hooks) in (dict, collections.OrderedDict))
+
+
+def _unexplained(agent: Agent, ends: float) -> Optional[Dict[str, Any]]:
+    """The books once more, over more steps; None where these do not come, or garbage of Python's was collected
+    meanwhile, or waits to be.
+    """
+    before, collected, young = agent.safepoints.steps, _collected(), gc.get_count()[0]
+    _wait(agent, NATIVE_STEPS, ends, unless_slow=False, after=before)
+    report = agent.ledger.report(before)
+    waits = gc.get_count()[0] - young > OWN_OBJECTS * report["steps"]
+    was_collected = _collected() - collected >= NATIVE_STEPS
+    return report if report["steps"] >= NATIVE_STEPS and not waits and not was_collected else None
+
+
+def _collected() -> int:
+    """How much garbage the collector has freed so far."""
+    return sum(generation["collected"] for generation in gc.get_stats())

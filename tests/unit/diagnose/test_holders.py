@@ -1,0 +1,237 @@
+"""The verdict on what grows: which holder comes first, what is worth a finding, and what is left of the curve's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cases import each
+
+from jupyter_traindbg.diagnose.holders import findings
+from jupyter_traindbg.evidence_growth import look, workers
+from jupyter_traindbg.model import (
+    Finding,
+    Frame,
+    Holder,
+    HolderKind,
+    MemoryLook,
+    NotAvailable,
+    RankMemory,
+    SharedList,
+    WorkerMemory,
+    rank_subjects,
+)
+
+LINE = Frame("/home/ada/train.py", 57, "main")
+LOSSES = Holder("graphs", "losses", "local", "main", "list", "Tensor", 412, 3.0, 9e6, 1_288_490_188, LINE)
+KINDS: tuple[tuple[HolderKind, str], ...] = (
+    ("graphs", "graphs_kept"),
+    ("graph", "graphs_kept"),
+    ("container", "container_grows"),
+    ("cache", "cache_grows"),
+    ("hooks", "hooks_pile_up"),
+    ("tracebacks", "tracebacks_kept"),
+    ("optimizers", "optimizers_kept"),
+    ("chain", "chain_grows"),
+    ("objects", "objects_kept"),
+    ("cycle", "cycles_not_collected"),
+)
+CURVE = Finding("memory_growth", "warning", "grows", rank_subjects([0]), evidence=["rank 0: z = 9"])
+
+
+def rank(*holders: Holder, number: int = 0, **how: Any) -> RankMemory:
+    seen = MemoryLook(10, 9e6, 0.0, looked=True, holders=holders, **how)
+    return RankMemory(number, 1000 + number, 2**30, 2**30, (), NotAvailable("no GPU"), (), look=seen)
+
+
+def test_the_list_is_named_with_its_line_and_what_to_do() -> None:
+    (found,) = findings([rank(LOSSES)], [])
+    assert found.title == "`losses` in main() keeps 412 tensors with their graphs: 8.58 MiB more at each step"
+    assert (found.code, found.where, found.confidence) == ("graphs_kept", "/home/ada/train.py:57 main", "high")
+    assert found.ranks == (0,)
+    assert "412 held, 3 more at each step, at least 1.2 GiB in all" in found.evidence[0]
+    assert "append loss.item() to `losses`" in found.next_steps[0]
+
+
+@each(("kind", "code"), KINDS)
+def test_each_kind_has_its_code_and_its_advice(kind: HolderKind, code: str) -> None:
+    (found,) = findings([rank(replace(LOSSES, kind=kind), collects=kind != "cycle")], [])
+    assert found.code == code
+    assert found.cause
+    assert found.next_steps
+
+
+def test_one_leak_of_many_ranks_is_one_finding_and_the_largest_tells_how_much() -> None:
+    (found,) = findings([rank(replace(LOSSES, bytes_a_step=1e6 * n), number=n) for n in range(1, 30)], [])
+    assert found.ranks == tuple(range(1, 30))
+    assert len(found.evidence) == 8
+    assert "27.7 MiB more" in found.title
+
+
+def test_what_has_a_bound_or_is_tiny_is_no_finding() -> None:
+    container = replace(LOSSES, kind="container")
+    assert findings([rank(replace(container, bound=1000))], []) == []
+    assert findings([rank(replace(container, bytes_a_step=300.0))], []) == []
+    assert len(findings([rank(replace(container, bound=100))], [])) == 1
+    assert len(findings([rank(replace(LOSSES, bytes_a_step=300.0))], [])) == 1, "a graph is wrong however small"
+
+
+def test_the_largest_comes_first_and_what_the_program_holds_before_a_library_does() -> None:
+    small = replace(LOSSES, kind="container", name="small", bytes_a_step=5e3)
+    large = replace(LOSSES, kind="container", name="large", bytes_a_step=5e6)
+    library = replace(large, name="library", scope="library", bytes_a_step=5e7)
+    titles = [found.title for found in findings([rank(small, library, large)], [])]
+    assert [title.split("`")[1] for title in titles] == ["large", "small", "library"]
+
+
+def test_the_verdict_on_the_curve_is_evidence_where_the_holder_is_known_and_stays_where_it_is_not() -> None:
+    (found,) = findings([rank(LOSSES)], [CURVE])
+    assert found.evidence[-1] == "rank 0: z = 9"
+    assert findings([rank()], [CURVE]) == [CURVE]
+    both = replace(CURVE, who=rank_subjects([0, 1]))
+    assert [f.code for f in findings([rank(LOSSES), rank(number=1)], [both])] == ["graphs_kept", "memory_growth"]
+
+
+def test_what_nothing_explains_is_said_to_be_so() -> None:
+    (found,) = findings([rank(unexplained_bytes_a_step=16384.0, objects=300_000)], [])
+    assert (found.code, found.confidence, found.where) == ("native_growth", "medium", None)
+    assert found.title.startswith("16 KiB more are allocated at each step on rank 0, and no object of Python's")
+
+
+def test_of_garbage_one_kind_is_told_of_with_the_line_that_switched_the_collector_off() -> None:
+    cycle = replace(LOSSES, kind="cycle", name="", of="Batch", loop="Batch.view -> View.batch", where=None)
+    off = Frame("/home/ada/train.py", 9, "main")
+    (found,) = findings([rank(cycle, replace(cycle, of="Tensor", loop=""), collects=False, switched_off=off)], [])
+    assert "like Batch" in found.title
+    assert found.where == "/home/ada/train.py:9 main"
+    assert "the cycle: Batch.view -> View.batch" in found.evidence
+
+
+# --- workers -------------------------------------------------------------------------------------------------------
+
+
+def test_workers_that_copy_a_large_list_and_those_that_keep_things_themselves() -> None:
+    shared = SharedList("Texts.texts", "list", "str", 1_000_000, LINE)
+    copying = WorkerMemory(7, 2**27, 5e5, (shared,), "Texts", None, 0.6)
+    (found,) = findings([replace(rank(), workers=(copying, replace(copying, pid=8)))], [])
+    assert found.title == "2 DataLoader workers grow: each makes its own copy of `Texts.texts`, 1,000,000 objects"
+    assert found.where == "/home/ada/train.py:57 main"
+    keeping = replace(copying, shared=(), growth_bytes_per_s=2e7)
+    (found,) = findings([replace(rank(), workers=(keeping,))], [])
+    assert found.title == "1 DataLoader worker grows at each batch: by up to 19.1 MiB a second"
+    young = replace(keeping, growth_bytes_per_s=1e6)
+    assert findings([replace(rank(), workers=(young,))], []) == []
+
+
+# --- from what the probe answers -------------------------------------------------------------------------------------
+
+
+LIMIT: Mapping[str, Any] = {"most": None, "compared": False, "emptied": False, "taken": False, "looked_up": False}
+
+
+def raw(**changes: Any) -> dict[str, Any]:
+    row = {
+        "kind": "container", "type": "list", "counts": [10, 14, 18], "steps": 8, "bound": None, "hooks": False, "chain": "",
+        "defined": None, "lines": [["/home/ada/train.py", 57, "main"]],
+        "about": {"kind": "Tensor", "graph": True, "bytes": 4.0, "bytes_a_step": 4.0, "exception": False, "optimizer": False,
+                  "tensor": True, "shape": [3, 4]},
+        "limit": LIMIT,
+        "path": {"name": {"kind": "local", "name": "losses", "scope": "main", "file": "/home/ada/train.py", "line": 60},
+                 "steps": [], "whole": True, "cycle": False},
+    }  # fmt: skip
+    return {**row, **changes}
+
+
+def answer(*held: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    told = {
+        "looked": True, "note": "", "watched": {"steps": 10, "books": True, "host": 7000.0, "cuda": 0.0}, "after": None,
+        "held": list(held), "collects": True, "switched_off": [], "grown": [], "steps": 8, "objects": 9, "pauses_s": [0.1],
+    }  # fmt: skip
+    return {**told, **changes}
+
+
+def test_a_graph_takes_what_was_measured_where_nothing_else_grows() -> None:
+    seen = look(answer(raw()))
+    assert isinstance(seen, MemoryLook)
+    (holder,) = seen.holders
+    assert (holder.kind, holder.a_step, holder.bytes_a_step, holder.held_bytes) == ("graphs", 1.0, 7000.0, 126_000)
+    other = raw(type="dict", about={**raw()["about"], "graph": False, "bytes_a_step": 5000.0})
+    two = look(answer(raw(), other))
+    assert isinstance(two, MemoryLook)
+    assert [h.bytes_a_step for h in two.holders] == [4.0, 5000.0]
+
+
+def test_names_are_written_as_the_program_does() -> None:
+    path = raw()["path"]
+    model = {
+        **path,
+        "steps": [["GPT", "._modules['blocks']"], ["Seq", "._modules['2']"], ["Linear", "._forward_hooks"]],
+    }
+    closure = {**path, "name": {**path["name"], "name": "collect"}, "steps": [["function", ".seen"]]}
+    cache = {**path, "steps": [["Trainer", ".history"], ["dict", "['loss']"]]}
+    seen = look(answer(*(raw(path=one) for one in (model, closure, cache))))
+    assert isinstance(seen, MemoryLook)
+    assert [(h.name, h.within) for h in seen.holders] == [
+        ("losses.blocks[2]._forward_hooks", "main"),
+        ("seen", "collect"),
+        ("losses.history['loss']", "main"),
+    ]
+
+
+def test_garbage_that_the_collector_will_free_is_nothing() -> None:
+    nobody = raw(kind="type", path={"name": None, "steps": [["Batch", ".me"]], "whole": True, "cycle": True})
+    seen, off = look(answer(nobody)), look(answer(nobody, collects=False))
+    assert isinstance(seen, MemoryLook)
+    assert isinstance(off, MemoryLook)
+    assert seen.holders == ()
+    assert [(h.kind, h.loop) for h in off.holders] == [("cycle", "Batch.me")]
+
+
+@each(("even", "grows"), [(True, True), (False, False)])
+def test_growth_is_unexplained_where_it_is_even(even: bool, grows: bool) -> None:
+    after = {"books": True, "host": 4096.0, "cuda": 0.0, "even": {"host": even, "cuda": False}}
+    seen = look(answer(after=after))
+    assert isinstance(seen, MemoryLook)
+    assert (seen.unexplained_bytes_a_step > 0) is grows
+
+
+@each(
+    ("limit", "about", "severity"),
+    [
+        ({}, {}, "warning"),
+        ({"emptied": True}, {}, "info"),
+        ({"compared": True}, {}, "info"),
+        ({"compared": True, "most": 12}, {}, "warning"),
+        ({"compared": True, "most": 1000}, {}, None),
+        ({"looked_up": True}, {}, "info"),
+        ({"looked_up": True}, {"numbered": True}, "warning"),
+        ({"emptied": True}, {"graph": True}, "warning"),
+    ],
+)
+def test_what_may_end_is_told_of_with_less_weight(
+    limit: dict[str, Any], about: dict[str, Any], severity: str | None
+) -> None:
+    """A bound that it has passed is none; keys that are numbers of steps never end; a graph is wrong as long as it is kept."""
+    row = raw()
+    row["about"] |= {"graph": False, "bytes_a_step": 4096.0, **about}
+    row |= {"type": "dict", "limit": {**LIMIT, **limit}}
+    seen = look(answer(row))
+    assert isinstance(seen, MemoryLook)
+    found = findings([rank(*seen.holders)], [])
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
+    assert [("yet" in finding.title) for finding in found] == ([severity == "info"] if severity else [])
+
+
+def test_no_step_is_a_reason() -> None:
+    assert look(answer(watched=None, note="no step came")) == NotAvailable("no step came")
+
+
+def test_workers_are_told_of_with_their_dataset() -> None:
+    datasets = {
+        "lists": [{"path": "Texts.texts", "kind": "list", "of": "str", "objects": 10**6, "lines": []}],
+        "datasets": [{"name": "Texts", "workers": 2, "place": ["/home/ada/data.py", 9, "Texts.__getitem__"]}],
+    }
+    (worker,) = workers({7: (100, 5.0, True, 0.6)}, datasets)
+    assert (worker.pid, worker.private_bytes, worker.growth_bytes_per_s, worker.dataset) == (7, 100, 5.0, "Texts")
+    assert worker.where == Frame("/home/ada/data.py", 9, "Texts.__getitem__")
