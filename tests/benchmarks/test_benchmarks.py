@@ -39,7 +39,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
     scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py", "watch.py")
-    scripts += ("bounds.py", "deadlines.py", "faults.py", "slow.py", "step_cost.py")
+    scripts += ("bounds.py", "deadlines.py", "faults.py", "slow.py", "leaks.py", "step_cost.py")
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():  # those that nobody waited for end the trainings that they have started
@@ -167,3 +167,10 @@ def test_peers_are_measured_beside_ours(quick: Quick) -> None:
         pytest.skip(said.strip())
     assert "probing, tracing" in said
     assert all(float(row[3]) > 0 for row in table(said))
+
+
+def test_leaks_prints_who_was_found_and_how_long_the_training_paused(quick: Quick) -> None:
+    rows = table(quick("leaks.py"))
+    assert [row[0] for row in rows] == ["losses", "hooks", "sound: no_leaks/metrics.py", "all leaks", "all sound ones"]
+    assert all(row[1].endswith((" of 1", " of 2")) for row in rows), rows
+    assert all(row[3].endswith(" ms") for row in rows[:2]), rows
