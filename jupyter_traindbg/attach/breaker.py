@@ -7,7 +7,9 @@ takes any lock. So the bit is set while the thread is stopped, and a debug regis
 ``sys.remote_exec`` takes more than that: it has a script run on the main thread, so that an exception which a signal's handler raises just
 then is lost (12 of 1,000 with a signal every 4 ms), and it changes the word while the program may, which can make it wait for ever.
 
-Whoever ends this program by SIGKILL while the register is set ends the other one, too (SIGTRAP): hence not longer than `PATIENCE_S`.
+Whoever ends this program by SIGKILL while the register is set ends the other one, too (SIGTRAP): hence not longer than `PATIENCE_S`. A
+thread that is stuck in the kernel by then (a file server that is gone) is watched until it comes out, without a deadline: only of a
+thread that stands can the register be taken back, and to leave it set would be to end it.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ def stopped(thread: Thread, ends: float, looked: Callable[[], bool]) -> str | No
     late = not status
     if late:
         ptrace(INTERRUPT, thread.tid)
-        status = thread.wait()
+        status = thread.wait()  # at once, but where it is stuck in the kernel: then until it comes out
     number, by_us = os.WSTOPSIG(status), status >> 16 == EVENT_STOP
     watched = number == signal.SIGTRAP and not by_us and thread.signal_code() == AT_WATCHED
     thread.held_signal = 0 if watched or by_us else number
