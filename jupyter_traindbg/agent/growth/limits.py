@@ -8,15 +8,16 @@ import types
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..attributes import is_library
-from .lines import MOST_CODES, each, programs, values_of
+from .lines import MOST_CODES, each, instructions, programs
 
 NONE: Dict[str, Any] = {"most": None, "compared": False, "emptied": False, "taken": False, "looked_up": False}
 """``most``: the number that its length is compared with, as far as that is known; ``compared`` with something; ``emptied`` now and then;
 something is ``taken`` out of it; ``looked_up``: it is seen first whether a key is there already.
 """
 TAKES = frozenset(("pop", "popleft", "popitem", "remove", "discard"))
-NEAR = 8
-"""So many instructions lie at most between a length and what it is compared with."""
+NEAR, LONG = 8, 20
+"""So many instructions lie at most between a length and what it is compared with; so many between a thing and what takes an item of it."""
+CALLS = ("CALL", "PRECALL")
 MADE = ("BUILD_LIST", "BUILD_MAP", "BUILD_SET")
 MAKES = frozenset(("list", "dict", "set", "deque", "defaultdict", "OrderedDict"))
 
@@ -37,17 +38,17 @@ def of(name: str, likely: Sequence[types.CodeType], numbers: Mapping[str, int]) 
 
 
 def _read(code: types.CodeType, name: str, numbers: Mapping[str, int], found: Dict[str, Any]) -> None:
-    steps = [
-        step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "PRECALL", "NOP", "EXTENDED_ARG")
-    ]
+    steps = list(instructions(code))
     loops = _loops(steps)
     for at, step in enumerate(steps):
-        names = values_of(step)
-        if step.opname.startswith("LOAD_") and name in names:
-            after = steps[at + 1 : at + 1 + NEAR]
-            _compared(steps[:at], after, numbers, found)
+        if step.opname.startswith("LOAD_") and step.argval == name:
+            after = steps[at + 1 : at + 1 + LONG]
+            _compared(steps[:at], after[:NEAR], numbers, found)
             _used(after, found)
-        elif step.opname.startswith("STORE_") and name in names:
+            found["looked_up"] = found["looked_up"] or (
+                "KeyError" in code.co_names and _of_item(after) == "BINARY_SUBSCR"
+            )
+        elif step.opname.startswith("STORE_") and step.argval == name:
             again = code.co_name != "__init__" and (step.opname == "STORE_ATTR" or _within(step.offset, loops))
             found["emptied"] = found["emptied"] or (again and _makes_new(steps[:at]))
             found["taken"] = found["taken"] or (again and _cuts(steps[:at]))
@@ -57,15 +58,15 @@ def _compared(
     before: List[dis.Instruction], after: List[dis.Instruction], numbers: Mapping[str, int], found: Dict[str, Any]
 ) -> None:
     """Whether this is ``len(name)``, and what it is compared with."""
-    asked = next((n for n in range(1, 6) if n <= len(before) and "len" in values_of(before[-n])), None)
-    if asked is None or not after or not after[0].opname.startswith("CALL"):
+    asked = next((n for n in range(1, 6) if n <= len(before) and before[-n].argval == "len"), None)
+    if asked is None or not after or not after[0].opname.startswith(CALLS):
         return
     end = next((n for n, step in enumerate(after) if step.opname == "COMPARE_OP"), None)
     if end is None or any(step.opname.startswith("BINARY_") and step.argrepr in ("%", "%=") for step in after[:end]):
         return
     if any(step.opname == "BINARY_MODULO" for step in after[:end]):
         return
-    with_what = after[1:end] or before[:-asked][-2:]
+    with_what = [step for step in after[:end] if not step.opname.startswith(CALLS)] or before[:-asked][-2:]
     most = _number(with_what, numbers)
     found["compared"] = True
     if most is not None:
@@ -74,11 +75,11 @@ def _compared(
 
 def _number(steps: Sequence[dis.Instruction], numbers: Mapping[str, int]) -> Optional[int]:
     for step in reversed(steps):
-        for value in reversed(values_of(step)):
-            if type(value) is int and step.opname.startswith("LOAD_"):
-                return value
-            if type(value) is str and value in numbers:
-                return numbers[value]
+        value = step.argval
+        if type(value) is int and step.opname.startswith("LOAD_"):
+            return value
+        if type(value) is str and value in numbers:
+            return numbers[value]
     return None
 
 
@@ -88,17 +89,33 @@ def _used(after: List[dis.Instruction], found: Dict[str, Any]) -> None:
         return
     first = after[0]
     if first.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
-        method = values_of(first)
-        found["emptied"] = found["emptied"] or "clear" in method
-        found["taken"] = found["taken"] or any(value in TAKES for value in method)
-        found["looked_up"] = found["looked_up"] or "get" in method
+        found["emptied"] = found["emptied"] or first.argval == "clear"
+        found["taken"] = found["taken"] or first.argval in TAKES
+        found["looked_up"] = found["looked_up"] or first.argval == "get"
     elif first.opname == "CONTAINS_OP" or (first.opname == "COMPARE_OP" and "in" in str(first.argval).split()):
         found["looked_up"] = True
     else:
-        upto = next(
-            (n for n, step in enumerate(after) if step.opname.startswith(("STORE_", "CALL", "RETURN"))), len(after)
-        )
-        found["taken"] = found["taken"] or any(step.opname == "DELETE_SUBSCR" for step in after[:upto])
+        found["taken"] = found["taken"] or _of_item(after) == "DELETE_SUBSCR"
+
+
+def _of_item(after: List[dis.Instruction]) -> str:
+    """What is done with an item of the thing that has just been loaded: the instruction that finds it beneath a key. Empty for none."""
+    depth = 1
+    for step in after:
+        effect = _effect(step)
+        if depth == 2 and depth + effect < 2:
+            return "BINARY_SUBSCR" if step.argrepr == "[]" else step.opname
+        depth += effect
+        if depth < 1:
+            return ""
+    return ""
+
+
+def _effect(step: dis.Instruction) -> int:
+    """By how much the stack grows with it; of half an instruction (see `instructions`) too."""
+    if step.opname.startswith(("LOAD_FAST", "STORE_FAST")):
+        return 1 if step.opname.startswith("LOAD_") else -1
+    return dis.stack_effect(step.opcode, step.arg, jump=False)
 
 
 def _makes_new(before: List[dis.Instruction]) -> bool:
@@ -109,13 +126,13 @@ def _makes_new(before: List[dis.Instruction]) -> bool:
     if last[-1].opname in MADE:
         return not last[-1].arg
     called = last[-1].opname.startswith("CALL") and not last[-1].arg
-    return called and any(value in MAKES for step in last for value in values_of(step))
+    return called and any(type(step.argval) is str and step.argval in MAKES for step in last)
 
 
 def _cuts(before: List[dis.Instruction]) -> bool:
     """Whether what was computed last is a slice."""
     near = before[-4:]
-    return any(step.opname in ("BINARY_SLICE", "BUILD_SLICE") for step in near)
+    return any(step.opname in ("BINARY_SLICE", "BUILD_SLICE") or type(step.argval) is slice for step in near)
 
 
 def _loops(steps: Sequence[dis.Instruction]) -> List[Tuple[int, int]]:

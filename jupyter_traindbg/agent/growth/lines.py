@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import itertools
+import re
 import sys
 import types
 from typing import Any, Container, Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -35,6 +36,8 @@ MOST_CODES, MOST_LINES = 20_000, 4
 
 Place = Tuple[str, int, str]
 """File, line, function."""
+_SAYS_NOTHING = ("CACHE", "NOP", "EXTENDED_ARG")
+_ONE_OF_TWO = re.compile("(?:LOAD|STORE)_FAST(?:_BORROW)?")
 
 
 class Wanted:
@@ -58,13 +61,7 @@ class Wanted:
 
     def _fit(self, steps: Sequence[dis.Instruction]) -> int:
         """2 where the line adds to what the name stands for, 1 where it stores something under it, else 0."""
-        loads = {
-            value
-            for step in steps
-            if step.opname.startswith("LOAD_")
-            for value in values_of(step)
-            if type(value) is str
-        }
+        loads = {step.argval for step in steps if step.opname.startswith("LOAD_") and type(step.argval) is str}
         if not set(self.keys) <= loads:
             return 0
         if any(name in self.calls for name in loads):
@@ -84,8 +81,7 @@ class _Line:
 
     def adds(self, step: dis.Instruction) -> bool:
         """Whether with this instruction something is added to what the name stands for."""
-        operation, values = step.opname, values_of(step)
-        named = self.name in values
+        operation, named = step.opname, step.argval == self.name
         if operation.startswith("STORE_") and named:
             self.stored = True
             return self.changed
@@ -94,7 +90,7 @@ class _Line:
             return False
         self.changed = self.changed or (self.loaded and _computes(step))
         if operation.startswith(("LOAD_ATTR", "LOAD_METHOD")):
-            return self.loaded and any(value in ADDS for value in values)
+            return self.loaded and step.argval in ADDS
         return self.loaded and operation.startswith("STORE_SUBSCR")
 
 
@@ -104,16 +100,22 @@ def _computes(step: dis.Instruction) -> bool:
     return step.opname.startswith(("INPLACE_", "BINARY_")) and not looked_up
 
 
-def values_of(step: dis.Instruction) -> Tuple[Any, ...]:
-    """Its names: one, or the two of instructions that newer Pythons make of two."""
-    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+def instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
+    """Those of a function. Of one that newer Pythons have made of two (``STORE_FAST_LOAD_FAST``) both."""
+    for step in dis.get_instructions(code):
+        parts = _ONE_OF_TWO.findall(step.opname)
+        if len(parts) == 2:
+            for part, name in zip(parts, step.argval):
+                yield step._replace(opname=part, argval=name)
+        elif step.opname not in _SAYS_NOTHING:
+            yield step
 
 
 def _by_line(code: types.CodeType) -> Iterator[Tuple[int, List[dis.Instruction]]]:
     starts = dict(dis.findlinestarts(code))
     line: Optional[int] = None
     steps: List[dis.Instruction] = []
-    for step in dis.get_instructions(code):
+    for step in instructions(code):
         now = starts.get(step.offset)
         if now is not None and now != line:
             if line is not None and steps:
