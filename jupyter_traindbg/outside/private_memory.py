@@ -15,6 +15,8 @@ EVERY_S = 0.05
 LEAST_READINGS = 4
 WORTH_BYTES = 2**20
 """What rises less while it is looked at does not grow."""
+FEW_PAGES = 32
+"""A process in which fewer have come in since it was read is not read again: that takes some milliseconds of its own memory's lock."""
 CONFIRMED, EVEN = 8, 0.2
 """So many times as long it is looked where something seems to grow; and the share of the mean rise of a third that each has to have."""
 
@@ -24,6 +26,19 @@ def private_bytes(pid: int) -> int | None:
     fields = procfs.fields(f"/proc/{pid}/smaps_rollup")
     told = [fields[name].split() for name in ("Private_Clean", "Private_Dirty") if name in fields]
     return sum(int(words[0]) for words in told) * 1024 if told else None
+
+
+class Pages(NamedTuple):
+    """How often a page has come in so far, and how many are there now."""
+
+    faults: int
+    resident: int
+
+
+def pages(pid: int) -> Pages | None:
+    """Of ``/proc/PID/stat``; None where it is gone. No page becomes private without a fault; one of a huge page brings 512. 20 us."""
+    fields = procfs.text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return Pages(int(fields[7]) + int(fields[9]), int(fields[21])) if len(fields) > 21 else None
 
 
 class Growth(NamedTuple):
@@ -37,30 +52,52 @@ class Growth(NamedTuple):
     watched_s: float = 0.0
 
 
+class _Readings:
+    """Of one process, oldest first; it is read again only where it may have changed."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.values: list[int] = []
+        self._pages: Pages | None = None
+
+    def take(self) -> bool:
+        """Whether it is still there."""
+        now, before = pages(self.pid), self._pages
+        if now is not None and before is not None and _is_near(now, before):
+            self.values.append(self.values[-1])
+            return True
+        value = private_bytes(self.pid)
+        if value is None:
+            return False
+        self.values.append(value)
+        self._pages = now
+        return True
+
+
+def _is_near(now: Pages, before: Pages) -> bool:
+    return now.faults - before.faults < FEW_PAGES and abs(now.resident - before.resident) < FEW_PAGES
+
+
 def growth(pids: Sequence[int], window_s: float) -> Mapping[int, Growth]:
     """By pid. Reads for `window_s`, and at least `LEAST_READINGS` times; where some seem to grow, eight times as long. Those that end
     meanwhile are left out.
     """
-    readings: dict[int, list[int]] = {pid: [] for pid in pids}
+    readings = {pid: _Readings(pid) for pid in pids}
     began = time.monotonic()
     _read(readings, began + window_s)
-    if any(map(_rise, readings.values())):
+    if any(_rise(one.values) for one in readings.values()):
         _read(readings, began + CONFIRMED * window_s)
     took_s = max(EVERY_S, time.monotonic() - began)
-    return {
-        pid: Growth(seen[-1], _rise(seen) / took_s, _is_even(seen), took_s) for pid, seen in readings.items() if seen
-    }
+    seen = {pid: one.values for pid, one in readings.items() if one.values}
+    return {pid: Growth(values[-1], _rise(values) / took_s, _is_even(values), took_s) for pid, values in seen.items()}
 
 
-def _read(readings: dict[int, list[int]], ends: float) -> None:
+def _read(readings: dict[int, _Readings], ends: float) -> None:
     while readings:
-        for pid in list(readings):
-            now = private_bytes(pid)
-            if now is None:
+        for pid, one in list(readings.items()):
+            if not one.take():
                 del readings[pid]
-            else:
-                readings[pid].append(now)
-        enough = min(map(len, readings.values()), default=0) >= LEAST_READINGS
+        enough = min((len(one.values) for one in readings.values()), default=0) >= LEAST_READINGS
         if enough and time.monotonic() >= ends:
             return
         time.sleep(EVERY_S)

@@ -45,11 +45,11 @@ def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float =
     """Memory of every rank: resident set, CUDA allocator, who holds what, the curve over the recorded steps, its verdict, and what grows.
 
     Where the curves are long enough to be known as steady, that is all. Else the allocators' books of the last steps tell, which each agent
-    keeps from the first question on (10 us a step); where there are too few yet, steps are waited for, for 0.3 s at most. Only where these
-    leave something behind it is measured what can be reached from the program's variables, in some 20 pauses of 15 ms at most, to say who
-    holds it; no code of the program runs, and nothing is kept alive. `growth` looks in any case, over 32 steps and among all objects
-    (pauses of 30 ms for each 300,000), within 60 s. DataLoader workers are watched from outside for 0.15 s, or 2 s; eight times as long
-    where they seem to grow. Without `look` nobody looks for what grows: sizes and curves alone.
+    keeps from the first question on (10 us a step); where there are too few yet, four steps are waited for, or more where the books move,
+    for 0.3 s at most. Only where these leave something behind it is measured what can be reached from the program's variables, in some 20
+    pauses of 15 ms at most, to say who holds it; no code of the program runs, and nothing is kept alive. `growth` looks in any case, over
+    32 steps and among all objects (pauses of 30 ms for each 300,000), within 60 s. DataLoader workers are watched from outside for 0.15 s,
+    or 2 s; eight times as long where they seem to grow. Without `look` nobody looks for what grows: sizes and curves alone.
     """
     ends = time.monotonic() + (max(timeout, GROWTH_S) if growth else timeout)
     workers_s = GROWTH_WORKERS_S if growth else WORKERS_S

@@ -23,6 +23,8 @@ LEAST_BYTES = 1000
 """What a step leaves behind that is worth a second look. Sound trainings leave up to 200, for where blocks lie changes their headers, and
 up to 600 where they keep some numbers of each step.
 """
+FLAT_STEPS = 4
+"""So many, in which the books do not differ by that much in all, tell already that nothing grows at each step, nor at every third."""
 RISING, RISING_OF_FEW, FEW_STEPS, OPEN = 0.55, 0.8, 10, 0.2
 """Kendall's tau, from which on it grows, of so many steps or of fewer: of values that do not, less than one time in a hundred. And
 from which on more steps may tell.
@@ -66,11 +68,21 @@ class Ledger:
         on_gpu = cuda.memory()[0] if self._safepoints.on_cuda else None
         self.rows.append((self._safepoints.steps, host, on_gpu or 0))
 
+    def since(self, step: int) -> List[Tuple[int, int, int]]:
+        """The rows of the steps after that one."""
+        return [row for row in list(self.rows) if row[0] > step]
+
+    def flat_after(self) -> Optional[int]:
+        """The step since when nothing has grown, where the last ones tell that; see `is_flat`. Resident pages do not tell it so soon."""
+        rows = list(self.rows)[-FLAT_STEPS:]
+        flat = self.books and all(is_flat([row[n] for row in rows]) for n in (1, 2))
+        return rows[0][0] - 1 if flat else None
+
     def report(self, after: int = 0) -> Dict[str, Any]:
         """Of the steps after that one: ``steps`` that were watched; what one leaves behind: bytes of ``host`` and ``cuda`` (0 where it does
         not grow).
         """
-        rows = [row for row in list(self.rows) if row[0] > after]
+        rows = self.since(after)
         numbers, host, on_gpu = ([row[n] for row in rows] for n in range(3))
         return {
             "steps": len(rows),
@@ -89,6 +101,11 @@ def rise(values: List[int], numbers: Optional[List[int]] = None) -> float:
     rising, a_step = _trend(values, numbers or list(range(len(values))))
     wanted = RISING if len(values) >= FEW_STEPS else RISING_OF_FEW
     return a_step if rising >= wanted and a_step >= LEAST_BYTES else 0.0
+
+
+def is_flat(values: List[int]) -> bool:
+    """Whether so few tell that nothing grows; see `FLAT_STEPS`."""
+    return len(values) >= FLAT_STEPS and max(values) - min(values) < LEAST_BYTES
 
 
 def is_open(values: List[int]) -> bool:

@@ -52,14 +52,18 @@ def run(
     # Of the first steps the books tell what our own arrival took.
     after = 0 if len(agent.ledger.rows) >= KNOWN_STEPS else points.steps
     wanted = STEPS if always else LEAST_STEPS + 1
-    _wait(agent, wanted, min(ends, time.monotonic() + watch_s), unless_slow=not always, after=after)
+    by = min(ends, time.monotonic() + watch_s)
+    _wait(agent, wanted, by, unless_slow=not always, unless_flat=not always, after=after)
+    flat = None if always else agent.ledger.flat_after()
+    if flat is not None and len(agent.ledger.since(after)) < LEAST_STEPS:
+        after = flat
     if agent.ledger.report(after)["open"]:
         _wait(agent, OPEN_STEPS, min(ends, time.monotonic() + watch_s), unless_slow=True, after=after)
     watched = told["watched"] = agent.ledger.report(after)
     if not watched["steps"] and points.since_last_step_s() is None:
         return {**told, "watched": None, "note": "no step came"}
     grows = watched["host"] > 0 or watched["cuda"] > 0
-    if watched["steps"] < LEAST_STEPS and not always:
+    if watched["steps"] < LEAST_STEPS and not always and flat is None:
         return {
             **told,
             "note": f"only {watched['steps']} steps came since memory was first asked for; ask again, or with --growth",
@@ -73,15 +77,16 @@ def run(
     return told
 
 
-def _wait(agent: Agent, steps: int, ends: float, *, unless_slow: bool, after: int = 0) -> None:
-    """Until the books have so many steps after that one; with `unless_slow` not where they come slowly."""
+def _wait(
+    agent: Agent, steps: int, ends: float, *, unless_slow: bool = False, unless_flat: bool = False, after: int = 0
+) -> None:
+    """Until the books have so many steps after that one; not where they come slowly, nor where a few tell already that nothing grows."""
     points, ledger = agent.safepoints, agent.ledger
     began, first = time.monotonic(), points.steps
     ledger.hurry(steps)
     while agent.alive and time.monotonic() < ends:
-        missing = steps - sum(row[0] > after for row in list(ledger.rows))
-        slow = time.monotonic() - began > SOON_S and points.steps - first < 2
-        if missing <= 0 or (unless_slow and slow):
+        slow = unless_slow and time.monotonic() - began > SOON_S and points.steps - first < 2
+        if slow or len(ledger.since(after)) >= steps or (unless_flat and ledger.flat_after() is not None):
             return
         time.sleep(LOOK_S)
 
@@ -98,7 +103,7 @@ def _unexplained(agent: Agent, ends: float) -> Optional[Dict[str, Any]]:
     meanwhile, or waits to be.
     """
     before, collected, young = agent.safepoints.steps, _collected(), gc.get_count()[0]
-    _wait(agent, NATIVE_STEPS, ends, unless_slow=False, after=before)
+    _wait(agent, NATIVE_STEPS, ends, after=before)
     report = agent.ledger.report(before)
     waits = gc.get_count()[0] - young > OWN_OBJECTS * report["steps"]
     was_collected = _collected() - collected >= NATIVE_STEPS

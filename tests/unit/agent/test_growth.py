@@ -88,7 +88,8 @@ def test_a_hook_a_step_is_seen_though_it_takes_next_to_nothing(agent: Agent, ask
         job[0].model.register_forward_hook(lambda *_: None)
 
     job.append(Job(keep))
-    job[0].step()
+    for _ in range(8):
+        job[0].step()
     answer = ask_while(job[0].step, "growth", watch_s=20.0, deadline_s=40.0)
     assert answer["looked"]
     row = next(row for row in answer["held"] if row["hooks"])
@@ -100,7 +101,7 @@ def test_nothing_is_counted_where_nothing_grows(agent: Agent, ask_while: Ask) ->
     job = Job(lambda *_: None)
     job.step()
     answer = ask_while(job.step, "growth", watch_s=20.0, deadline_s=40.0)
-    assert answer["watched"]["steps"] >= 6
+    assert answer["watched"]["steps"] >= ledger.FLAT_STEPS
     assert not answer["looked"] or not answer["held"]
 
 
@@ -196,6 +197,31 @@ def test_cycles_that_nobody_collects_are_told_of_and_others_left_alone(agent: Ag
 )
 def test_the_books_tell_what_a_step_leaves_behind(values: list[int], grows: float) -> None:
     assert ledger.rise(values) == pytest.approx(grows)
+
+
+@each(
+    ("values", "flat"),
+    [
+        ([100_000] * 4, True),
+        ([100_000, 100_200, 100_000, 99_900], True),
+        ([100_000] * 3, False),
+        ([100_000, 100_000, 103_000, 103_000], False),
+        ([103_000, 103_000, 100_000, 100_000], False),
+        ([100_000 + 400 * n for n in range(4)], False),
+        ([], False),
+    ],
+)
+def test_few_steps_tell_that_nothing_grows_where_nothing_moves(values: list[int], flat: bool) -> None:
+    assert ledger.is_flat(values) is flat
+
+
+def test_what_our_arrival_took_is_no_growth(agent: Agent) -> None:
+    books = ledger.Ledger(agent.safepoints)
+    books.books = True
+    books.rows.extend((step, host, 0) for step, host in enumerate([10_000, 90_000, 95_000, *[99_000] * 4], 7))
+    assert books.flat_after() == 9
+    books.rows.append((14, 103_000, 0))
+    assert books.flat_after() is None
 
 
 def test_what_slows_down_does_not_grow_evenly() -> None:
