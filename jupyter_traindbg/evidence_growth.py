@@ -78,6 +78,7 @@ def _holder(row: Mapping[str, Any], measured: float, collects: bool) -> Holder:
         pinned=about.get("pinned", False),
         bound=_bound(row),
         may_end=_may_end(row, a_step),
+        steps=row["steps"],
         loop=" -> ".join(f"{cls}{label}" for cls, label in path["steps"]) if path["cycle"] else "",
     )
 

@@ -267,11 +267,11 @@ def freed(ranks: int) -> Freed:
 
 LOSSES = Holder(
     "graphs", "self.losses", "local", "Trainer.fit", "list", "Tensor", 412, 1.0, 1024.0 * 1024, 412 * MIB,
-    Frame("/home/ada/<b>/train.py", 57, "Trainer.fit"), shape=(), device="cuda:0",
+    Frame("/home/ada/<b>/train.py", 57, "Trainer.fit"), shape=(), device="cuda:0", steps=9,
 )  # fmt: skip
 REPLAY = Holder(
     "container", "replay.entries['<b>&x']", "global", "__main__", "list", "dict", 4100, 2.0, 8192.0, 16 * MIB,
-    Frame("/home/ada/<b>/train.py", 12, "Replay.add"), shape=(64, 84, 84), device="cpu", bound=100_000,
+    Frame("/home/ada/<b>/train.py", 12, "Replay.add"), shape=(64, 84, 84), device="cpu", bound=100_000, steps=9,
 )  # fmt: skip
 
 
@@ -290,7 +290,7 @@ def memory(ranks: int) -> Memory:
         looked=True,
         holders=(LOSSES, REPLAY),
         objects=312_000,
-        pauses_s=(0.11, 0.12, 0.17, 0.08),
+        pauses_s=(0.011, 0.0101, 0.0128, 0.0083),
     )
     made = [
         RankMemory(

@@ -194,7 +194,7 @@ def _amount(seen: _Seen) -> str:
         count=holder.count,
         more=holder.a_step,
         held=size(holder.held_bytes),
-        steps=seen.look.steps,
+        steps=holder.steps,
     )
 
 

@@ -44,9 +44,9 @@ class Holder:
     nothing leads to; ``within`` the function, module or class that it is a name of, which ``scope`` tells apart.
 
     ``may_end``: see `MayEnd`. ``type`` is the container's, ``of`` that of what it holds. ``count`` is how many it holds (nodes of a
-    graph), ``a_step`` how many are added at each step; ``shape`` of tensors themselves. Bytes are of what can be seen, with a graph's as
-    measured: at least. ``where``: the line that adds to it, by its bytecode, ``also`` others that do. ``bound``: how many its owner says
-    it keeps at most. ``loop``: how a cycle closes.
+    graph), ``a_step`` how many are added at each step, as seen over ``steps`` of them; ``shape`` of tensors themselves. Bytes are of what
+    can be seen, with a graph's as measured: at least. ``where``: the line that adds to it, by its bytecode, ``also`` others that do.
+    ``bound``: how many its owner says it keeps at most. ``loop``: how a cycle closes.
     """
 
     kind: HolderKind
@@ -67,6 +67,7 @@ class Holder:
     bound: int | None = None
     loop: str = ""
     may_end: MayEnd = ""
+    steps: int = 1
 
 
 @dataclass(frozen=True)

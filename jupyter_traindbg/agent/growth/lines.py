@@ -37,6 +37,8 @@ MOST_CODES, MOST_LINES = 20_000, 4
 Place = Tuple[str, int, str]
 """File, line, function."""
 _SAYS_NOTHING = ("CACHE", "NOP", "EXTENDED_ARG")
+_SPREADS = ("LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE")
+"""``[*x, y]`` and the like."""
 _ONE_OF_TWO = re.compile("(?:LOAD|STORE)_FAST(?:_BORROW)?")
 
 
@@ -95,9 +97,9 @@ class _Line:
 
 
 def _computes(step: dis.Instruction) -> bool:
-    """Arithmetic, but for an item that is looked up."""
+    """Arithmetic, but for an item that is looked up; or a container made of another one."""
     looked_up = step.opname in ("BINARY_SUBSCR", "BINARY_SLICE") or step.argrepr == "[]"
-    return step.opname.startswith(("INPLACE_", "BINARY_")) and not looked_up
+    return step.opname.startswith(("INPLACE_", "BINARY_", *_SPREADS)) and not looked_up
 
 
 def instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
