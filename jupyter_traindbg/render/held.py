@@ -65,7 +65,7 @@ def who_holds(ranks: Sequence[RankMemory]) -> Iterator[Block]:
         Column(text("how many"), right=True, notation=counts),
         Column(text("more a step"), right=True),
         Column(text("bytes a step"), right=True, notation=sizes),
-        Column(text("in all"), right=True, notation=sizes),
+        Column(text("in all"), right=True, notation=sizes, spare=True),
         Column(text("where"), wrap=True),
     ]
     if several:
