@@ -11,7 +11,7 @@ from .model import Frame, Grown, Holder, HolderKind, MayEnd, MemoryLook, NotAvai
 
 __all__ = ["look", "workers"]
 
-_MODULES = re.compile(r"\._modules\['(\w+)'\]")
+_PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
 TELLING_BYTES = 1024
 """What takes less a step explains no growth."""
 BY_STEP = 1.05
@@ -140,7 +140,7 @@ def _name(path: Mapping[str, Any], chain: str) -> str:
     written = (
         "".join(labels)[1:] if _of_function(path) or _of_generator(path) else path["name"]["name"] + "".join(labels)
     )
-    return _MODULES.sub(lambda m: f"[{m[1]}]" if m[1].isdigit() else f".{m[1]}", written)
+    return _PARTS.sub(lambda m: f"[{m[1]}]" if m[1].isdigit() else f".{m[1]}", written)
 
 
 def _of_function(path: Mapping[str, Any]) -> bool:

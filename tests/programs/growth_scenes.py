@@ -5,6 +5,7 @@ Run as ``growth_scenes.py FOLDER``, where FOLDER holds the agent: by any Python 
 
 from __future__ import annotations
 
+import heapq
 import json
 import sys
 from collections import defaultdict
@@ -36,6 +37,20 @@ def in_one_line(losses: list[Any], batch: list[Any]) -> None:
 
 def in_a_comprehension(losses: list[Any], batch: list[Any]) -> None:
     [losses.append(x) for x in batch]  # adds
+
+
+def by_a_key_that_is_not_written(scalars: dict[Any, list[Any]], tag: str, x: Any) -> None:
+    scalars[tag].append(x)  # adds
+
+
+def pushes(heap: list[Any], x: Any) -> None:
+    heapq.heappush(heap, (0, x))  # adds
+    heapq.heappop(heap)
+
+
+def pushes_elsewhere(heap: list[Any], other: list[Any], x: Any) -> None:
+    heap.append(x)  # adds
+    heapq.heappush(other, len(heap))
 
 
 def stores(cache: dict[Any, Any], step: int, x: Any) -> Any:
@@ -86,6 +101,8 @@ ADDS: list[tuple[Any, Any]] = [
     (in_a_row, lines.Wanted("losses")),
     (in_one_line, lines.Wanted("losses")),
     (in_a_comprehension, lines.Wanted("losses")),
+    (by_a_key_that_is_not_written, lines.Wanted("scalars", ["loss"])),
+    (pushes, lines.Wanted("heap")),
     (stores, lines.Wanted("cache")),
     (sums, lines.Wanted("total", stores=True)),
     (averages, lines.Wanted("total", stores=True)),

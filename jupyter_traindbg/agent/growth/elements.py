@@ -33,7 +33,7 @@ def length(container: Any) -> int:
     cls = type(container)
     if cls is LRU:
         return int(LRU.cache_info(container).currsize)
-    for base in (list, dict, set, collections.deque):
+    for base in (list, dict, set, collections.deque, tuple):
         if issubclass(cls, base):
             return int(base.__len__(container))
     return 0
@@ -42,8 +42,9 @@ def length(container: Any) -> int:
 def newest(container: Any, count: int = SAMPLE) -> List[Any]:
     """Its latest elements as far as it keeps an order; values, of what maps."""
     cls = type(container)
-    if issubclass(cls, list):
-        return list(list.__getitem__(container, slice(-count, None)))
+    for base in (list, tuple):
+        if issubclass(cls, base):
+            return list(base.__getitem__(container, slice(-count, None)))
     if issubclass(cls, dict):
         return list(itertools.islice(reversed(dict.values(container)), count))
     if issubclass(cls, collections.deque):

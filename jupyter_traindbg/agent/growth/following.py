@@ -13,7 +13,7 @@ from .elements import LRU, described
 from .hooks import HOOKS, REGISTERS
 from .names import is_ours
 from .paths import Path, named
-from .tree import CACHE, Moment
+from .tree import CACHE, TUPLE, Moment
 from .watched import CHAIN, FIRST_INPUT, LAST_INPUT, VALUES, Watched, linked
 
 FOLLOWED_BYTES, TELLING_BYTES = 512, 1024
@@ -65,7 +65,10 @@ def _held(one: Watched, value: Any, about_it: Dict[str, Any], path: Path, moment
     if type(cached) is types.FunctionType:
         about_it["lines"] = [_begins(cached.__code__)]
         return Held(about_it, None, codes(path), numbers)
-    stores = one.what in (FIRST_INPUT, LAST_INPUT, VALUES) or not one.same
+    replaced = (
+        not one.same or moment.tree.kinds[one.place] == TUPLE
+    )  # by one whose address may be that of the last but one
+    stores = one.what in (FIRST_INPUT, LAST_INPUT, VALUES) or replaced
     held = Held(about_it, lines.Wanted(label, keys(path), stores=stores), codes(path), numbers)
     own = _of_the_program(one.place, path, moment)
     return held if own is path else held._replace(instead=(lines.Wanted(last_name(own), keys(own)), codes(own)))

@@ -32,6 +32,8 @@ ADDS = frozenset(
     ]
 )
 """Methods that make a container longer."""
+PUSHES = frozenset(("heappush", "insort", "insort_left", "insort_right"))
+"""Functions that make longer what they are given."""
 MOST_CODES, MOST_LINES = 20_000, 4
 
 Place = Tuple[str, int, str]
@@ -51,6 +53,9 @@ class Wanted:
         self, name: str, keys: Sequence[str] = (), calls: Container[str] = (), *, stores: bool = False
     ) -> None:
         self.name, self.keys, self.calls, self.stores = name, keys, calls, stores
+
+    def of_any_key(self) -> Wanted:
+        return Wanted(self.name, (), self.calls, stores=self.stores)
 
     def within(self, code: types.CodeType) -> List[Tuple[int, Place]]:
         """The lines in one function, as they stand, each with how well it fits."""
@@ -79,7 +84,7 @@ class _Line:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.loaded = self.stored = self.changed = False
+        self.loaded = self.stored = self.changed = self.pushes = False
 
     def adds(self, step: dis.Instruction) -> bool:
         """Whether with this instruction something is added to what the name stands for."""
@@ -89,7 +94,8 @@ class _Line:
             return self.changed
         if operation.startswith("LOAD_") and named:
             self.loaded = True
-            return False
+            return self.pushes
+        self.pushes = self.pushes or (operation.startswith("LOAD_") and step.argval in PUSHES)
         self.changed = self.changed or (self.loaded and _computes(step))
         if operation.startswith(("LOAD_ATTR", "LOAD_METHOD")):
             return self.loaded and step.argval in ADDS
@@ -130,8 +136,17 @@ def _by_line(code: types.CodeType) -> Iterator[Tuple[int, List[dis.Instruction]]
 
 def find(wanted: Wanted, likely: Sequence[types.CodeType], running: Sequence[types.CodeType]) -> List[Place]:
     """At most `MOST_LINES`: of the `likely` functions where there are any, else of those that run, else of all of the program's own. Lines
-    that merely store something only where there are no others. Where the program adds by another name, nothing is found.
+    that merely store something only where there are no others; those that do not name the keys (``scalars[tag].append``) where none does.
+    Where the program adds by another name, nothing is found.
     """
+    for one in (wanted, *([wanted.of_any_key()] if wanted.keys else [])):
+        found = _find(one, likely, running)
+        if found:
+            return found
+    return []
+
+
+def _find(wanted: Wanted, likely: Sequence[types.CodeType], running: Sequence[types.CodeType]) -> List[Place]:
     for codes in (each(likely), each(running), programs()):
         found: Dict[Place, int] = {}
         seen: Set[int] = set()

@@ -12,7 +12,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..attributes import attributes, class_name
 from ..reachable import look_at_stack
-from .elements import LRU
+from .elements import LRU, is_tensor
+from .hooks import of_tensor
 from .names import GENERATORS, LIBRARY, SELF, Name, bound_of, frame_of, is_ours, of_module, of_value, variables
 from .tree import Moment
 
@@ -247,6 +248,8 @@ def _of_object(parent: Any, child: Any) -> str:
         return ".__traceback__"
     of_class = issubclass(cls, type)
     space = type.__dict__["__dict__"].__get__(parent) if of_class else attributes(parent)
+    if is_tensor(parent):
+        space = {**space, **of_tensor(parent)}
     known = next((key for key, value in list(space.items()) if value is child and type(key) is str), None)
     return f".{known}" if known is not None else _slot(parent, child)
 

@@ -17,6 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..attributes import MISSING, is_library
 from .elements import LRU
+from .hooks import of_tensor
 from .names import Name, Stacks, is_ours, of_module, own_modules, variables
 
 DEPTH, MOST_PLACES = 12, 100_000
@@ -80,6 +81,10 @@ class Tree:
 
     def places(self, *kinds: int) -> List[int]:
         return [place for place, kind in enumerate(self.kinds) if kind in kinds]
+
+    def rebound(self) -> List[int]:
+        """Tuples that may be replaced by longer ones: those that have a name, or a key."""
+        return [place for place in self.places(TUPLE) if self.hows[place] in (VARIABLE, ATTRIBUTE, ITEM)]
 
     def way(self, place: int) -> List[int]:
         """From the root down to it."""
@@ -214,11 +219,11 @@ class Moment:
             return _of_sequence(value, BASES[kind])
         if kind == CLASS:
             return [((ATTRIBUTE, key), held) for key, held in _own_names(value)]
-        if kind in (PLAIN, OTHER):
+        if kind in (PLAIN, OTHER, TENSOR):
             about = self.class_of(value)
             own = about.read(value) if about.read is not None else {}
             told = [((ATTRIBUTE, key), held) for key, held in list(dict.items(own)) if type(key) is str]
-            return told if kind == PLAIN else told + [one for one in _references(value) if one[1] is not own]
+            return told if kind != OTHER else told + [one for one in _references(value) if one[1] is not own]
         return _references(value) if kind == FUNCTION else []
 
 
@@ -235,7 +240,7 @@ def _class(cls: type) -> Class:
     ]
     kind = next((kind for kind, base in known if issubclass(cls, base)), OTHER)
     if kind != OTHER or is_ours(type.__dict__["__module__"].__get__(cls)):
-        return Class(LEAF if kind == OTHER else kind, None)
+        return Class(LEAF if kind == OTHER else kind, of_tensor if kind == TENSOR else None)
     found = next((space["__dict__"] for space in map(_namespace, _mro(cls)) if "__dict__" in space), None)
     if found is None or type(found) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
         return Class(OTHER, None)

@@ -85,6 +85,7 @@ class Watch:
             (LAST_INPUT, (TENSOR,)),
         ):
             self._add(what, tree.places(*kinds))
+        self._add(LENGTH, tree.rebound())
         first = {(chain.place, chain.attribute) for chain in tree.chains}
         for place, attribute in sorted(first):
             if (tree.parents[place], attribute) not in first:
