@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -78,29 +79,50 @@ def _is_near(now: Pages, before: Pages) -> bool:
     return now.faults - before.faults < FEW_PAGES and abs(now.resident - before.resident) < FEW_PAGES
 
 
-def growth(pids: Sequence[int], window_s: float) -> Mapping[int, Growth]:
-    """By pid. Reads for `window_s`, and at least `LEAST_READINGS` times; where some seem to grow, eight times as long. Those that end
-    meanwhile are left out.
+def growth(pids: Sequence[int], window_s: float, answered: threading.Event | None = None) -> Mapping[int, Growth]:
+    """By pid. Reads for `window_s`, at least `LEAST_READINGS` times, and until `answered` is set: a training that is entered or looked into
+    asks its workers for less meanwhile. Where some seem to grow, eight times as long from then on. Those that end meanwhile are left out.
     """
     readings = {pid: _Readings(pid) for pid in pids}
-    began = time.monotonic()
-    _read(readings, began + window_s)
-    if any(_rise(one.values) for one in readings.values()):
-        _read(readings, began + CONFIRMED * window_s)
+    answered = answered or _at_once()
+    first, began = 0, time.monotonic()
+    _read(readings, began + window_s, answered)
+    if any(_seems_to_rise(one.values) for one in readings.values()):
+        first, began = min(len(one.values) for one in readings.values()), time.monotonic()
+        _read(readings, began + CONFIRMED * window_s, answered, first)
     took_s = max(EVERY_S, time.monotonic() - began)
-    seen = {pid: one.values for pid, one in readings.items() if one.values}
+    seen = {pid: one.values[first:] for pid, one in readings.items()}
     return {pid: Growth(values[-1], _rise(values) / took_s, _is_even(values), took_s) for pid, values in seen.items()}
 
 
-def _read(readings: dict[int, _Readings], ends: float) -> None:
+def _at_once() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+def _read(readings: dict[int, _Readings], ends: float, answered: threading.Event, first: int = 0) -> None:
+    """At least `LEAST_READINGS` more than `first`."""
     while readings:
+        over = answered.is_set() and time.monotonic() >= ends
         for pid, one in list(readings.items()):
             if not one.take():
                 del readings[pid]
-        enough = min((len(one.values) for one in readings.values()), default=0) >= LEAST_READINGS
-        if enough and time.monotonic() >= ends:
+        if over and min((len(one.values) for one in readings.values()), default=0) >= first + LEAST_READINGS:
             return
-        time.sleep(EVERY_S)
+        if answered.is_set():
+            time.sleep(EVERY_S)
+        else:
+            answered.wait(EVERY_S)
+
+
+def _seems_to_rise(values: Sequence[int]) -> bool:
+    """Whether a longer look may tell that it does: it never fell, and rose at last. It may have stood still while the training was entered,
+    and what rose once has just begun to work.
+    """
+    rises = [b - a for a, b in itertools.pairwise(values)]
+    never_fell = min(rises) >= 0 and sum(rises) >= WORTH_BYTES
+    return (never_fell and sum(rise > 0 for rise in rises[-3:]) > 1) or _rise(values) > 0
 
 
 def _rise(values: Sequence[int]) -> int:

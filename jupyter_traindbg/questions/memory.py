@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,16 +49,21 @@ def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float =
     keeps from the first question on (10 us a step); where there are too few yet, four steps are waited for, or more where the books move,
     for 0.3 s at most. Only where these leave something behind it is measured what can be reached from the program's variables, in some 20
     pauses of 15 ms at most, to say who holds it; no code of the program runs, and nothing is kept alive. `growth` looks in any case, over
-    32 steps and among all objects (pauses of 30 ms for each 300,000), within 60 s. DataLoader workers are watched from outside for 0.15 s,
-    or 2 s; eight times as long where they seem to grow. Without `look` nobody looks for what grows: sizes and curves alone.
+    32 steps and among all objects (pauses of 30 ms for each 300,000), within 60 s. DataLoader workers are watched from outside meanwhile,
+    for 0.15 s at least, or 2 s; eight times as long where they seem to grow. Without `look` nobody looks for what grows: sizes and curves
+    alone.
     """
     ends = time.monotonic() + (max(timeout, GROWTH_S) if growth else timeout)
     workers_s = GROWTH_WORKERS_S if growth else WORKERS_S
     links = {link.pid: link for link in job.open_links()}
-    watching = Task(lambda: _watch_workers(links, workers_s) if look else {}, "workers")
-    judged, silent = _sizes(job, links, timeout)
-    known = [curve for _, of_rank in judged for curve in of_rank]
-    looks = _looks(job, known, growth, ends) if look else {}
+    answered = threading.Event()
+    watching = Task(lambda: _watch_workers(links, workers_s, answered) if look else {}, "workers")
+    try:
+        judged, silent = _sizes(job, links, timeout)
+        known = [curve for _, of_rank in judged for curve in of_rank]
+        looks = _looks(job, known, growth, ends) if look else {}
+    finally:
+        answered.set()
     workers = watching.in_time(ends) or {}
     grow = any(one.a_second for of_rank in workers.values() for one in of_rank.values())
     datasets = _datasets(job, ends) if grow else {}
@@ -107,13 +113,15 @@ def _looks(job: Ranks, known: Sequence[curves.Curve], growth: bool, ends: float)
         return {curve.pid: NotAvailable(e.cause) for curve in known}
 
 
-def _watch_workers(links: Mapping[int, Link], window_s: float) -> dict[int, Mapping[int, private_memory.Growth]]:
+def _watch_workers(
+    links: Mapping[int, Link], window_s: float, answered: threading.Event
+) -> dict[int, Mapping[int, private_memory.Growth]]:
     """By the pid of a rank, what its DataLoader workers have for themselves; see `private_memory.growth`."""
     below = {
         pid: [c.pid for c in procfs.descendants(pid, apart=link.others) if c.comm == WORKER]
         for pid, link in links.items()
     }
-    grown = private_memory.growth([worker for of_rank in below.values() for worker in of_rank], window_s)
+    grown = private_memory.growth([worker for of_rank in below.values() for worker in of_rank], window_s, answered)
     return {pid: {worker: grown[worker] for worker in of_rank if worker in grown} for pid, of_rank in below.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 from cases import each
@@ -21,7 +22,7 @@ def test_what_this_process_has_for_itself_grows_with_what_it_writes() -> None:
 
 
 def test_a_process_that_is_gone_is_left_out_and_one_that_rests_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = {1: iter([10, 10, 10, 10]), 2: iter([10, 20, 30, 40])}
+    readings = {1: iter([10, 10, 10, 10]), 2: iter(range(10, 90, 10))}
     monkeypatch.setattr(
         private_memory, "private_bytes", lambda pid: next(readings[pid], 10 * pid**2) if pid in readings else None
     )
@@ -31,8 +32,28 @@ def test_a_process_that_is_gone_is_left_out_and_one_that_rests_does_not_grow(mon
     grown = private_memory.growth([1, 2, 3], 0.0)
     assert set(grown) == {1, 2}
     assert grown[1][:3] == (10, 0.0, False)
-    assert grown[2].private_bytes == 40
+    assert grown[2].private_bytes == 80
     assert grown[2].a_second > 0
+
+
+def test_they_are_watched_until_the_training_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is entered it asks its workers for nothing."""
+    answered = threading.Event()
+    readings = iter([*[10] * 8, 20, 30, 40, 50, 60, 70])
+
+    def read(_: int) -> int:
+        now = next(readings)
+        if now == 20:
+            answered.set()
+        return now
+
+    monkeypatch.setattr(private_memory, "private_bytes", read)
+    monkeypatch.setattr(private_memory, "pages", lambda _: None)
+    monkeypatch.setattr(private_memory, "WORTH_BYTES", 1)
+    monkeypatch.setattr(private_memory, "EVERY_S", 0.001)
+    (grown,) = private_memory.growth([1], 0.0, answered).values()
+    assert grown.a_second > 0
+    assert grown.evenly
 
 
 def test_a_process_is_read_again_only_where_pages_have_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,11 +94,12 @@ def test_pages_come_in_as_memory_is_written_to() -> None:
 def test_what_levels_off_does_not_grow_evenly(
     values: list[int], rises: bool, evenly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = iter(values)
+    read = iter([*range(-len(values), 0), *values])
     monkeypatch.setattr(private_memory, "private_bytes", lambda _: next(read, values[-1]))
     monkeypatch.setattr(private_memory, "pages", lambda _: None)
     monkeypatch.setattr(private_memory, "WORTH_BYTES", 1)
     monkeypatch.setattr(private_memory, "EVERY_S", 0.0)
     monkeypatch.setattr(private_memory, "LEAST_READINGS", len(values))
     (grown,) = private_memory.growth([1], 0.0).values()
+    assert next(read, None) is None, "looked at again"
     assert (grown.a_second > 0, grown.evenly) == (rises, evenly)
