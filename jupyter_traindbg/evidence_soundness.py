@@ -26,6 +26,7 @@ def soundness(answer: Mapping[str, Any]) -> Soundness:
         scales=tuple((first, last) for first, last in answer["scales"]),
         losses_of_no_step=tuple(answer["losses_of_no_step"]),
         mapped_growth_bytes=answer["mapped_growth_bytes"],
+        left_bytes=answer["left_bytes"],
     )
 
 

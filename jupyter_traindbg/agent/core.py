@@ -143,10 +143,12 @@ class Agent:
             self._mark_new()
         return self._ledger
 
-    def keep_books(self) -> None:
-        """From now on; see `ledger`."""
-        if self.safepoints.active:
-            self.ledger.hurry(FIRST_STEPS)
+    def keep_books(self) -> Optional[Ledger]:
+        """From now on; see `ledger`. None where steps are not seen."""
+        if not self.safepoints.active:
+            return None
+        self.ledger.hurry(FIRST_STEPS)
+        return self.ledger
 
     def doings(self, since_s: float) -> Dict[str, Any]:
         """What clients had done here after `since_s`: ``changes`` of ``settings`` and ``saved`` checkpoints, oldest first. Microseconds."""

@@ -55,7 +55,8 @@ class Soundness:
     alone, whose first one since the attach was number ``run_began``.
 
     ``scales``: of each gradient scaler in use, the factor at the window's two ends, None where it is not known. ``mapped_growth_bytes``:
-    what resident pages of mapped files have grown by in the last some hundred steps.
+    what resident pages of mapped files have grown by in the last some hundred steps. ``left_bytes``: what each step leaves behind, by the
+    allocators' own books; 0 where nothing grows.
     """
 
     window_s: float
@@ -74,3 +75,4 @@ class Soundness:
     losses_of_no_step: Sequence[float] = ()
     """What was last given to backward, oldest first, and no optimizer step has followed yet."""
     mapped_growth_bytes: int = 0
+    left_bytes: float = 0.0

@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ..attach.base import Link
-from ..diagnose import holders, running
+from ..diagnose import growth as verdicts
+from ..diagnose import running, soundness
 from ..diagnose.at_source import at_source
 from ..diagnose.soundness import memory
 from ..gather import growth
 from ..gather.whole_job import gather
 from ..language import text
-from ..model import Diagnosis, Finding, JobEvidence, NotAvailable, RankEvidence, RankMemory, Soundness, Step
+from ..model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, RankMemory, Soundness, Step
 from ..outside import filelocks
 from .base import DEADLINE_S, Ranks, Whom
 
@@ -71,27 +72,48 @@ def judged(
         again = gather(name, links, launcher_pid, timeout - later_s)
         evidence = running.over_time(evidence, again, later_s=later_s)
     evidence = _with_last_steps(evidence, known or {})
-    holders = filelocks.holders(_want_file_locks(evidence))
-    verdict = running.diagnose(dataclasses.replace(evidence, lock_holders=holders))
-    found = _with_holders(verdict.verdict, links, began + timeout)
-    return dataclasses.replace(verdict, verdict=tuple(found), taken_s=time.monotonic() - began)
+    lock_holders = filelocks.holders(_want_file_locks(evidence))
+    diagnosis = running.diagnose(dataclasses.replace(evidence, lock_holders=lock_holders))
+    diagnosis = _with_holders(diagnosis, links, _leaving(evidence), began + timeout)
+    return dataclasses.replace(diagnosis, taken_s=time.monotonic() - began)
 
 
-def _with_holders(verdict: Sequence[Finding], links: Sequence[Link], ends: float) -> Sequence[Finding]:
-    """In place of each curve of memory that grows who holds it, as `memory` says it, where that is found out in the time that is left."""
-    curves = [finding for finding in verdict if finding.code in memory.CODES]
-    blamed = {rank for finding in curves for rank in finding.ranks}
-    growing = [link for link in links if link.rank in blamed]
+def _leaving(evidence: JobEvidence) -> set[int]:
+    """The ranks that make steps, and whose steps leave something behind by the allocators' books: long before a curve of resident pages
+    shows it.
+    """
+    seen = [(r.rank, r.soundness) for r in evidence.ranks if isinstance(r.soundness, Soundness)]
+    return {rank for rank, sound in seen if sound.steps_in_window and sound.left_bytes > 0}
+
+
+def _with_holders(diagnosis: Diagnosis, links: Sequence[Link], leaving: set[int], ends: float) -> Diagnosis:
+    """Who holds what grows, as `memory` says it, where that is found out in the time that is left: in place of each curve of memory that
+    grows, and of the ranks that are `leaving` something behind.
+    """
+    curves = [finding for finding in diagnosis.verdict if finding.code in memory.CODES]
+    suspected = leaving.union(*(finding.ranks for finding in curves))
+    growing = [link for link in links if link.rank in suspected]
     left_s = ends - time.monotonic()
     if not growing or left_s < LEAST_S:
-        return verdict
+        return diagnosis
     looks = growth.look(growing, left_s - LEAST_S / 2)
     none = NotAvailable(text("not looked at"))
     ranks = [RankMemory(link.rank, link.pid, 0, 0, (), none, (), look=looks.get(link.pid, none)) for link in growing]
-    held = holders.findings(ranks, curves)
+    held = verdicts.findings(ranks, curves)
+    if not curves:
+        held = [finding for finding in held if finding.severity != "info"]  # which may end
+    if not held:
+        return diagnosis
     told = at_source(held, growth.source_lines(held, {link.rank: link.pid for link in growing}, ends))
-    first = next(n for n, finding in enumerate(verdict) if finding in curves)
-    return [*verdict[:first], *told, *(finding for finding in verdict[first:] if finding not in curves)]
+    others = [finding for finding in diagnosis.verdict if finding not in curves]
+    first = diagnosis.verdict.index(curves[0]) if curves else len(others)
+    checks = [soundness.blamed(check) if check.verb == memory.VERB else check for check in diagnosis.checks]
+    return dataclasses.replace(
+        diagnosis,
+        state="progressing" if diagnosis.state == "healthy" else diagnosis.state,
+        verdict=(*others[:first], *told, *others[first:]),
+        checks=tuple(checks),
+    )
 
 
 def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]]) -> JobEvidence:

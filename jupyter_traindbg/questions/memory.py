@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import evidence, evidence_growth
 from ..attach.base import Link
-from ..diagnose import holders
+from ..diagnose import growth as verdicts
 from ..diagnose.at_source import at_source
 from ..diagnose.soundness import memory as curves
 from ..errors import TraindbgError
@@ -45,13 +45,12 @@ _Looks = dict[int, Maybe[MemoryLook]]
 def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float = DEADLINE_S) -> Memory:
     """Memory of every rank: resident set, CUDA allocator, who holds what, the curve over the recorded steps, its verdict, and what grows.
 
-    Where the curves are long enough to be known as steady, that is all. Else the allocators' books of the last steps tell, which each agent
-    keeps from the first question on (10 us a step); where there are too few yet, four steps are waited for, or more where the books move,
-    for 0.3 s at most. Only where these leave something behind it is measured what can be reached from the program's variables, in some 20
-    pauses of 15 ms at most, to say who holds it; no code of the program runs, and nothing is kept alive. `growth` looks in any case, over
-    32 steps and among all objects (pauses of 30 ms for each 300,000), within 60 s. DataLoader workers are watched from outside meanwhile,
-    for 0.15 s at least, or 2 s; eight times as long where they seem to grow. Without `look` nobody looks for what grows: sizes and curves
-    alone.
+    Long before the curve, the allocators' books of the last steps tell what grows, which each agent keeps from the first question on (10
+    us a step); where there are too few yet, four steps are waited for, or more where the books move, for 0.3 s at most. Only where these
+    leave something behind it is measured what can be reached from the program's variables, in some 20 pauses of 15 ms at most, to say who
+    holds it; no code of the program runs, and nothing is kept alive. `growth` looks in any case, over 32 steps and among all objects
+    (pauses of 30 ms for each 300,000), within 60 s. DataLoader workers are watched from outside meanwhile, for 0.15 s at least, or 2 s;
+    eight times as long where they seem to grow. Without `look` nobody looks for what grows: sizes and curves alone.
     """
     ends = time.monotonic() + (max(timeout, GROWTH_S) if growth else timeout)
     workers_s = GROWTH_WORKERS_S if growth else WORKERS_S
@@ -67,7 +66,7 @@ def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float =
     workers = watching.in_time(ends) or {}
     grow = any(one.a_second for of_rank in workers.values() for one in of_rank.values())
     datasets = _datasets(job, ends) if grow else {}
-    none = NotAvailable(text("its memory is known to be steady")) if look else NotAvailable(text("not looked at"))
+    none = NotAvailable(text("not looked at"))
     ranks = [
         replace(
             rank,
@@ -76,7 +75,7 @@ def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float =
         )
         for rank, _ in judged
     ]
-    verdict = holders.findings(ranks, curves.findings(known))
+    verdict = verdicts.findings(ranks, curves.findings(known))
     lines = growth_of.source_lines(verdict, {rank.rank: rank.pid for rank in ranks}, ends)
     return Memory(tuple(ranks), silent, tuple(at_source(verdict, lines)))
 
@@ -99,9 +98,7 @@ def _sizes(job: Ranks, links: Mapping[int, Link], timeout: float) -> tuple[tuple
 
 
 def _looks(job: Ranks, known: Sequence[curves.Curve], growth: bool, ends: float) -> _Looks:
-    """By pid; nothing where all curves are known to be steady."""
-    if not growth and known and all(curve.growth.grows is False for curve in known):
-        return {}
+    """By pid."""
 
     def ask(how: Mapping[str, Any], deadline_s: float) -> tuple[Sequence[tuple[int, Any]], Sequence[Silent]]:
         return job.ask_agents("growth", how, deadline_s, lambda _, pid, answer: (pid, answer))

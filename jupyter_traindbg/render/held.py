@@ -16,7 +16,7 @@ from .grouping import group_by
 from .notations import counts, sizes
 from .units import size
 
-__all__ = ["growth_pairs", "who_holds"]
+__all__ = ["bytes_a_step", "growth_pairs", "growth_words", "who_holds"]
 
 SHOWN = 12
 
@@ -32,22 +32,33 @@ class _Held:
         return holder.kind, holder.name, holder.within, holder.where, holder.of
 
 
-def growth_pairs(rank: RankMemory) -> list[Pair]:
-    """What a rank's look at what grows has seen, in a line; nothing where nobody looked because its curve is steady."""
+def bytes_a_step(rank: RankMemory) -> float:
+    """What a step leaves behind on the host and on its GPU, by the books; 0 where nothing is known to."""
     look = rank.look
-    if not isinstance(look, MemoryLook):
-        return []
-    if look.note and not look.looked:
-        return [Pair(text("grows at each step"), [text("not known: {note}", note=look.note)])]
+    return look.host_bytes_a_step + look.cuda_bytes_a_step if isinstance(look, MemoryLook) else 0.0
+
+
+def growth_words(rank: RankMemory) -> str:
+    """What the books say of its growth where they say that it grows, for that is seen long before the curve shows it; else the curve."""
+    look = rank.look
+    if not isinstance(look, MemoryLook) or not bytes_a_step(rank):
+        return rank.growth
     rates = [(look.host_bytes_a_step, ""), (look.cuda_bytes_a_step, " CUDA")]
-    grown = [f"{size(rate)}{device}" for rate, device in rates if rate > 0]
-    words = ", ".join(grown) or text("nothing")
-    return [
-        Pair(
-            text("grows at each step"),
-            [counted("{words} (over {n:,} step)", "{words} (over {n:,} steps)", look.steps, words=words)],
-        )
-    ]
+    grown = ", ".join(f"{size(rate)}{device}" for rate, device in rates if rate > 0)
+    return counted(
+        "{rate} at each step (over {n:,} step)", "{rate} at each step (over {n:,} steps)", look.steps, rate=grown
+    )
+
+
+def growth_pairs(rank: RankMemory) -> list[Pair]:
+    """Its growth, and what a look at single steps has told beside that."""
+    words, look = growth_words(rank), rank.look
+    pairs = [Pair(text("growth"), [words])] if words else []
+    if not isinstance(look, MemoryLook) or bytes_a_step(rank):
+        return pairs
+    seen = counted("nothing (over {n:,} step)", "nothing (over {n:,} steps)", look.steps)
+    said = text("not known: {note}", note=look.note) if look.note and not look.looked else seen
+    return [*pairs, Pair(text("grows at each step"), [said])]
 
 
 def who_holds(ranks: Sequence[RankMemory]) -> Iterator[Block]:

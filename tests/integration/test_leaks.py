@@ -80,6 +80,29 @@ def test_diagnose_names_the_holder_as_memory_does(start: Start) -> None:
     assert any("Mann-Kendall" in line for line in of_diagnose.evidence)
 
 
+def test_a_leak_that_no_curve_shows_is_told_by_memory_and_by_diagnose_however_long_it_is_watched(start: Start) -> None:
+    """7 KiB a step: what 160 steps of the resident set look like says nothing of it."""
+    program = start("leaks/losses.py", ready="ready")
+    with traindbg.attach(program.pid) as job:
+        support.until(lambda: job.memory().ranks[0].growth.startswith("steady"), "the curve is not known", 90)
+        result, diagnosis = job.memory(), job.diagnose()
+    where = f"losses.py:{marked_line(KNOWN['losses'])} main"
+    for findings in (result.findings, diagnosis.findings):
+        assert [finding.code for finding in findings] == ["graphs_kept"]
+        assert where in (findings[0].where or "")
+    assert diagnosis.state == "progressing"
+    assert [check.state for check in diagnosis.checks if check.verb == "memory"] == ["trouble"]
+
+
+def test_a_buffer_that_fills_up_is_called_so_where_its_curve_grows(start: Start) -> None:
+    program = start("no_leaks_apart/capped.py", ready="ready")
+    with traindbg.attach(program.pid) as job:
+        support.until(lambda: job.memory().findings, "the curve does not grow", 90)
+        (of_memory,), (of_diagnose,) = job.memory().findings, job.diagnose().findings
+    assert (of_memory.code, of_memory.severity) == (of_diagnose.code, of_diagnose.severity) == ("fills_up", "info")
+    assert "when it is full" in of_memory.title
+
+
 @pytest.mark.parametrize("program", ["no_leaks_apart/first_epoch.py", "no_leaks_apart/epoch_outputs.py"])
 def test_what_may_end_is_told_of_and_nobody_is_warned(program: str, tmp_path: Path) -> None:
     with sound(program, tmp_path) as running:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 LEAST_STEPS = 6
 """Of fewer steps nothing is said."""
-KEPT = 40
+KEPT, KNOWN_STEPS = 40, 24
+"""So many rows are kept; and from so many on all of them tell: of fewer, the first ones tell what our own arrival took."""
 WORTH_S, MOST_SKIPPED = 10e-6, 50
 """What a count costs a step, while nobody waits for it: one that takes longer is taken less often."""
 LEAST_BYTES = 1000
@@ -67,6 +68,10 @@ class Ledger:
         self._skip = min(MOST_SKIPPED, int((time.perf_counter() - began) / WORTH_S))
         on_gpu = cuda.memory()[0] if self._safepoints.on_cuda else None
         self.rows.append((self._safepoints.steps, host, on_gpu or 0))
+
+    def settled(self) -> int:
+        """The step after which rows tell of the program alone: the present one, where there are few yet."""
+        return 0 if len(self.rows) >= KNOWN_STEPS else self._safepoints.steps
 
     def since(self, step: int) -> List[Tuple[int, int, int]]:
         """The rows of the steps after that one."""

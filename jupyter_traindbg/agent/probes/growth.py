@@ -25,8 +25,8 @@ OWN_OBJECTS = 4.5
 """What our own records of a step are at most, 3 as a rule, of objects that the garbage collector counts."""
 OPEN_STEPS = 16
 """So many steps are waited for where fewer leave it open."""
-SOON_S, KNOWN_STEPS = 0.12, 24
-"""By when two steps have to have come, so that more are waited for at all; of so many in the books none is waited for."""
+SOON_S = 0.12
+"""By when two steps have to have come, so that more are waited for at all."""
 
 
 def run(
@@ -49,8 +49,7 @@ def run(
     points = agent.safepoints
     if not points.active or "torch" not in sys.modules:
         return {**told, "note": "no step came"}
-    # Of the first steps the books tell what our own arrival took.
-    after = 0 if len(agent.ledger.rows) >= KNOWN_STEPS else points.steps
+    after = agent.ledger.settled()
     wanted = STEPS if always else LEAST_STEPS + 1
     by = min(ends, time.monotonic() + watch_s)
     _wait(agent, wanted, by, unless_slow=not always, unless_flat=not always, after=after)

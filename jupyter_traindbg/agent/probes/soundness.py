@@ -22,13 +22,17 @@ LOSSES = 16
 def run(agent: Agent, window_s: float = 1.0) -> Dict[str, Any]:
     """Looks for `window_s` and then answers. Nothing runs on the training thread, and nothing is left behind.
 
+    ``left_bytes``: what a step leaves behind, by the allocators' books; 0 where nothing grows, or too few steps came.
     ``backwards``, ``scaler_steps`` and ``scaler_skipped`` are counted over the window; ``skipped_in_a_row`` up to its end.
     """
     began, first, before = time.perf_counter(), _scales(agent), _counts(agent)
+    books = agent.keep_books()
+    settled = books.settled() if books is not None else 0
     with Collections() as collections:
         sampled = sample(
             agent.safepoints.thread_id or threading.main_thread().ident or 0, window_s, lambda: agent.alive
         )
+    left = books.report(settled) if books is not None else {"host": 0.0, "cuda": 0.0}
     steps, backwards, asked, skipped = (now - then for now, then in zip(_counts(agent), before))
     return {
         "window_s": time.perf_counter() - began,
@@ -41,6 +45,7 @@ def run(agent: Agent, window_s: float = 1.0) -> Dict[str, Any]:
         "losses_of_no_step": agent.recorder.losses.last(LOSSES),
         "sampled": sampled,
         "collections": collections.report(),
+        "left_bytes": left["host"] + left["cuda"],
         "mapped_growth_bytes": agent.recorder.resident.mapped_growth_bytes(),
     }
 

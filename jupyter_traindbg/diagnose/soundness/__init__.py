@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 
 from ...language import text
@@ -19,7 +20,7 @@ from ..hang.case import Case, Hit
 from . import memory
 from .seen import seen
 
-__all__ = ["CODES", "SLOWS", "UNSOUND", "checks", "rules", "settles_in_s", "topics"]
+__all__ = ["CODES", "SLOWS", "UNSOUND", "blamed", "checks", "rules", "settles_in_s", "topics"]
 
 ORDER = ("loss", "gradients", "learning_rate", "scaler", "memory", "data", "waiting", "collections")
 SLOWS = frozenset({"data_wait", "host_wait", "full_collections"})
@@ -61,11 +62,16 @@ def settles_in_s(case: Case) -> float | None:
 def _check(topic: ModuleType, case: Case, codes: set[str]) -> Check:
     name, verb = text(topic.TOPIC), topic.VERB
     if codes & topic.CODES:
-        return Check(name, "trouble", text("see above"), verb)
+        return blamed(Check(name, "trouble", "", verb))
     said = topic.words(case)
     if isinstance(said, NotAvailable):
         return Check(name, "not known", said.reason, verb)
     return Check(name, "fine", said + _but(case), verb)
+
+
+def blamed(check: Check) -> Check:
+    """The same topic, where a finding tells more."""
+    return replace(check, state="trouble", words=text("see above"))
 
 
 def _but(case: Case) -> str:

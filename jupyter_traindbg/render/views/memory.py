@@ -12,7 +12,7 @@ from ..blocks import Answer, Bar, Block, Column, Curve, Fold, Inline, Items, Lin
 from ..common import DASH, finite, measured, notes_of, spread
 from ..findings import tone
 from ..grouping import group_by
-from ..held import growth_pairs, who_holds
+from ..held import bytes_a_step, growth_pairs, growth_words, who_holds
 from ..notations import sizes
 from ..units import percent, size
 
@@ -175,8 +175,6 @@ def _figures(rank: RankMemory) -> list[Pair]:
             "{size} in {n:,} processes (shared pages counted in each)",
         )
         pairs.append(Pair(text("children"), [counted(*words, len(rank.children), size=size(below))]))
-    if rank.growth:
-        pairs.append(Pair(text("growth"), [rank.growth]))
     return [*pairs, *growth_pairs(rank)]
 
 
@@ -282,6 +280,9 @@ def _many(ranks: Sequence[RankMemory]) -> Iterator[Block]:
     if growing:
         more = [text("... and {n} more that differ", n=len(growing) - 6)] if len(growing) > 6 else []
         pairs.append(Pair(text("growth"), [*growing[:6], *more]))
+    leaving = [(r.rank, bytes_a_step(r)) for r in ranks]
+    if any(left for _, left in leaving):
+        pairs.append(Pair(text("grows at each step"), [spread(leaving, size)]))
     yield Pairs(pairs)
     yield _largest(ranks)
     largest = max(ranks, key=lambda r: r.rss_bytes)
@@ -299,7 +300,8 @@ def _sum(rank: RankMemory, field: str) -> int | None:
 
 
 def _by_growth(ranks: Sequence[RankMemory]) -> list[list[RankMemory]]:
-    return sorted(group_by((r for r in ranks if r.growth), lambda r: r.growth), key=len)
+    """By what their curves say, where the books do not say more."""
+    return sorted(group_by((r for r in ranks if r.growth and not bytes_a_step(r)), lambda r: r.growth), key=len)
 
 
 def _largest(ranks: Sequence[RankMemory]) -> Table:
@@ -310,7 +312,7 @@ def _largest(ranks: Sequence[RankMemory]) -> Table:
             measured(r.rss_bytes, size),
             measured(r.peak_rss_bytes, size),
             measured(_cuda_figure(r, ALLOCATED), size),
-            r.growth or DASH,
+            growth_words(r) or DASH,
         ]
         for r in sorted(ranks, key=lambda r: (-r.rss_bytes, r.rank))
     ]

@@ -22,6 +22,7 @@ from jupyter_traindbg.model import (
     GradStat,
     LearningRates,
     Memory,
+    MemoryLook,
     NotAvailable,
     OptimizerLr,
     RankGrads,
@@ -326,7 +327,7 @@ def test_a_rank_that_differs_comes_first() -> None:
 def test_memory_of_one_rank() -> None:
     words = text(scenes.memory(1), full=True)
     assert "1.4 GiB, 2 GiB at peak" in words
-    assert "grows at each step" in words
+    assert row(words, "growth") == "growth 1 MiB at each step (over 10 steps)"
     assert "self.losses" in words
     assert "(up to 100,000)" in words
     assert "cuda:0: 6 GiB in use" in words
@@ -336,7 +337,14 @@ def test_memory_of_one_rank() -> None:
     )
     assert row(words, "allocated at peak") == "allocated at peak 7 GiB"
     assert "9003" in words
-    assert "grows by 1 MiB a step" in words
+
+
+def test_where_the_books_say_that_nothing_grows_the_curve_is_told_too() -> None:
+    (rank,) = scenes.memory(1).ranks
+    flat = MemoryLook(4, 0.0, 0.0, looked=False)
+    words = text(Memory((dataclasses.replace(rank, growth="steady over the last 160 steps", look=flat),)), full=True)
+    assert row(words, "growth") == "growth steady over the last 160 steps"
+    assert row(words, "grows at each step") == "grows at each step nothing (over 4 steps)"
 
 
 def test_memory_without_cuda_says_why() -> None:
@@ -347,7 +355,8 @@ def test_memory_without_cuda_says_why() -> None:
 
 def test_memory_of_many_ranks_names_least_and_greatest() -> None:
     words = text(scenes.memory(300))
-    assert "resident         min 1.4 GiB (rank 0) · median 1.55 GiB · max 1.69 GiB (rank 299)" in words
+    assert row(words, "resident") == "resident min 1.4 GiB (rank 0) · median 1.55 GiB · max 1.69 GiB (rank 299)"
+    assert row(words, "grows at each step") == "grows at each step 1 MiB"
     assert row(words, "rank 299").startswith("rank 299 1299 1.69 GiB 2 GiB 6 GiB")
     assert "... and 290 more ranks" in words
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cases import each
 
-from jupyter_traindbg.diagnose.holders import findings
+from jupyter_traindbg.diagnose.growth import findings
 from jupyter_traindbg.evidence_growth import look, workers
 from jupyter_traindbg.model import (
     Finding,
@@ -16,6 +16,7 @@ from jupyter_traindbg.model import (
     Holder,
     HolderKind,
     MemoryLook,
+    MemoryShare,
     NotAvailable,
     RankMemory,
     SharedList,
@@ -106,6 +107,56 @@ def test_of_garbage_one_kind_is_told_of_with_the_line_that_switched_the_collecto
     assert "like Batch" in found.title
     assert found.where == "/home/ada/train.py:9 main"
     assert "the cycle: Batch.view -> View.batch" in found.evidence
+
+
+# --- what fills up ---------------------------------------------------------------------------------------------------
+
+REPLAY = replace(LOSSES, kind="container", name="replay", of="tuple", count=1000, held_bytes=2**20, bound=100_000)
+
+
+def host(capacity_bytes: int) -> MemoryShare:
+    return MemoryShare("cpu", 0, 0, 0, 0, 2**30, 2**30, 0, capacity_bytes)
+
+
+def test_what_fills_up_to_its_bound_is_no_leak_though_the_curve_grows() -> None:
+    (found,) = findings([rank(REPLAY)], [CURVE])
+    assert (found.code, found.severity, found.where) == ("fills_up", "info", "/home/ada/train.py:57 main")
+    assert found.title == "`replay` in main() fills up: 1,000 of 100,000 at most, 1 MiB now and 100 MiB when it is full"
+    assert found.next_steps == ["See that 99 MiB more fit: it stops growing in about 33,000 steps."]
+    assert found.evidence[-1] == "rank 0: z = 9"
+    assert findings([rank(REPLAY)], []) == []
+
+
+def test_what_does_not_fit_when_it_is_full_is_a_warning() -> None:
+    (fits,) = findings([replace(rank(REPLAY), shares=(host(2 * 2**30),))], [CURVE])
+    (small,) = findings([replace(rank(REPLAY), shares=(host(2**30 + 2**26),))], [CURVE])
+    assert (fits.severity, small.severity) == ("info", "warning")
+    assert fits.next_steps == ["Nothing to mend: it stops growing in about 33,000 steps, 99 MiB from now."]
+    assert small.next_steps[0].startswith("99 MiB more are to come within 33,000 steps, and 64 MiB are left: bound it")
+
+
+def test_all_ranks_of_a_host_have_to_fit_together_and_those_of_gpus_each_for_itself() -> None:
+    rooms = {"cpu": host(2**30 + 2**27), "cuda:0": replace(host(2**30 + 2**27), device="cuda:0")}
+    told = {
+        device: findings(
+            [replace(rank(replace(REPLAY, device=device), number=n), shares=(room,)) for n in (0, 1)],
+            [replace(CURVE, who=rank_subjects([0, 1]))],
+        )
+        for device, room in rooms.items()
+    }
+    assert {device: found[0].severity for device, found in told.items()} == {"cpu": "warning", "cuda:0": "info"}
+
+
+def test_where_something_else_grows_more_the_curve_stays() -> None:
+    small = replace(REPLAY, bytes_a_step=1e6)
+    assert findings([rank(small)], [CURVE]) == [CURVE]
+
+
+def test_what_the_program_empties_itself_stays_a_word_though_the_curve_grows() -> None:
+    emptied, looked_up = (replace(REPLAY, bound=None, may_end=end) for end in ("emptied", "looked_up"))
+    assert [found.severity for found in findings([rank(emptied)], [CURVE])] == ["info"]
+    assert [found.severity for found in findings([rank(looked_up)], [CURVE])] == ["warning"]
+    assert [found.severity for found in findings([rank(looked_up)], [])] == ["info"]
 
 
 # --- workers -------------------------------------------------------------------------------------------------------
