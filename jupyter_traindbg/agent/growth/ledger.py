@@ -18,6 +18,7 @@ LEAST_STEPS = 6
 """Of fewer steps nothing is said."""
 KEPT, KNOWN_STEPS = 40, 24
 """So many rows are kept; and from so many on all of them tell: of fewer, the first ones tell what our own arrival took."""
+LOOK_S = 0.01
 WORTH_S, MOST_SKIPPED = 10e-6, 50
 """What a count costs a step, while nobody waits for it: one that takes longer is taken less often."""
 LEAST_BYTES = 1000
@@ -68,6 +69,12 @@ class Ledger:
         self._skip = min(MOST_SKIPPED, int((time.perf_counter() - began) / WORTH_S))
         on_gpu = cuda.memory()[0] if self._safepoints.on_cuda else None
         self.rows.append((self._safepoints.steps, host, on_gpu or 0))
+
+    def wait(self, steps: int, ends_s: float, after: int, over: Callable[[], bool]) -> None:
+        """On a client's thread: until there are rows of so many steps after that one, or it is `over`, or `ends_s` has come."""
+        self.hurry(steps)
+        while time.monotonic() < ends_s and len(self.since(after)) < steps and not over():
+            time.sleep(LOOK_S)
 
     def settled(self) -> int:
         """The step after which rows tell of the program alone: the present one, where there are few yet."""

@@ -47,6 +47,7 @@ class Look:
         self.notes: List[str] = []
         self.steps = 0
         self._tree = Tree()
+        self._watch: Optional[Watch] = None
         self._codes: List[Any] = []
         self._kept: List[Kept] = []
         self._objects = 0
@@ -57,7 +58,7 @@ class Look:
         self._thorough = thorough
         if not self._grow_tree():
             return False
-        watch = Watch(self._tree)
+        watch = self._watch = Watch(self._tree)
         began = self._now()
         while True:
             watch.begin()
@@ -69,6 +70,21 @@ class Look:
         if not self._follow(watch.grown()[:MOST_FOLLOWED]):
             return False
         return self._search_all() if thorough or not any(explains(one.row) for one in self.held) else True
+
+    def some_have_grown(self) -> bool:
+        """Whether any container is longer than at the beginning, by enough to explain a growth; True where the steps do not come."""
+        watch, found = self._watch, []  # type: Optional[Watch], List[bool]
+        if watch is None:
+            return False
+        watch.begin()
+
+        def longer(moment: Moment) -> bool:
+            whole, grown = watch.longer(moment, self._now())
+            held = [of_place(one, moment) for one in grown]
+            found.extend(one is not None and explains(one.row) for one in held)
+            return whole or any(found)
+
+        return not self._slices(longer) or any(found)
 
     def told(self) -> Dict[str, Any]:
         """What was found, ``held`` with the lines that make it grow, and which objects outlive their step (``grown``)."""

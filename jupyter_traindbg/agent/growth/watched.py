@@ -136,6 +136,19 @@ class Watch:
             one.whose, one.newest, one.same = id(value), newest, self._ids[number] == id(value)
             self.all.append(one)
 
+    def longer(self, moment: Moment, step: int) -> Tuple[bool, List[Watched]]:
+        """Containers that are longer than in the first round, until the time is over; and whether these are all."""
+        found: List[Watched] = []
+        while self._next < len(self._places) and not moment.over:
+            number, self._next = self._next, self._next + 1
+            value = moment.at(self._places[number]) if self._whats[number] == LENGTH else MISSING
+            size = length(value) if value is not MISSING else 0
+            if size > self._sizes[number]:
+                one = Watched(self._places[number], LENGTH)
+                one.seen = [(self._steps[number], self._sizes[number]), (step, size)]
+                found.append(one)
+        return self._next >= len(self._places), found
+
     def end(self) -> bool:
         """Leave out what does not grow. True where another round would tell no more."""
         self.rounds += 1

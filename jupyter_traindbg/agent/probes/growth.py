@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import collections
-import gc
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict
 
 from ..growth.hooks import HOOKS
 from ..growth.ledger import LEAST_STEPS
@@ -16,13 +15,10 @@ if TYPE_CHECKING:
     from ..core import Agent
 
 COST = "10 us a step where memory does not grow; else see `holders`"
-LOOK_S = 0.01
-STEPS, NATIVE_STEPS = 10, 30
-"""So many steps tell how much it grows where a look was asked for; so many, where no object of Python's explains it."""
+STEPS = 10
+"""So many steps tell how much it grows where a look was asked for."""
 MANY_HOOKS = 8
 """No module has so many of one kind by design. Each takes next to nothing, and makes every step slower."""
-OWN_OBJECTS = 4.5
-"""What our own records of a step are at most, 3 as a rule, of objects that the garbage collector counts."""
 OPEN_STEPS = 16
 """So many steps are waited for where fewer leave it open."""
 SOON_S = 0.12
@@ -42,7 +38,7 @@ def run(
     too few yet, steps are waited for, for `watch_s` at most. Where they did, or `always`: look who holds it, in rounds that are `apart`
     steps from each other. `thorough`: all objects are searched, however long that takes.
 
-    ``looked``: whether that was done; ``note`` says why not. ``after``: the books once more, over `NATIVE_STEPS`, where nothing was found.
+    ``looked``: whether that was done; ``note`` says why not.
     """
     ends = time.monotonic() + deadline_s
     told: Dict[str, Any] = {"looked": False, "note": "", "watched": None, "after": None}
@@ -69,11 +65,8 @@ def run(
         }
     if not (grows or always or _many_hooks(agent)):
         return told
-    how = {"apart": apart, "deadline_s": max(0.0, ends - time.monotonic()), "thorough": thorough}
-    told = {**told, **agent.call("holders", how)}
-    if told["looked"] and grows and not told["held"] and not told["some_stay"]:
-        told["after"] = _unexplained(agent, ends)
-    return told
+    how = {"apart": apart, "deadline_s": max(0.0, ends - time.monotonic()), "grows": grows, "thorough": thorough}
+    return {**told, **agent.call("holders", how)}
 
 
 def _wait(
@@ -82,12 +75,12 @@ def _wait(
     """Until the books have so many steps after that one; not where they come slowly, nor where a few tell already that nothing grows."""
     points, ledger = agent.safepoints, agent.ledger
     began, first = time.monotonic(), points.steps
-    ledger.hurry(steps)
-    while agent.alive and time.monotonic() < ends:
+
+    def over() -> bool:
         slow = unless_slow and time.monotonic() - began > SOON_S and points.steps - first < 2
-        if slow or len(ledger.since(after)) >= steps or (unless_flat and ledger.flat_after() is not None):
-            return
-        time.sleep(LOOK_S)
+        return slow or (unless_flat and ledger.flat_after() is not None) or not agent.alive
+
+    ledger.wait(steps, ends, after, over)
 
 
 def _many_hooks(agent: Agent) -> bool:
@@ -95,20 +88,3 @@ def _many_hooks(agent: Agent) -> bool:
     modules = {id(module): module for model in agent.objects.find().models() for _, module in walk(model)}
     kept = [vars(module).get(name) for module in modules.values() for name in HOOKS]
     return any(len(hooks) >= MANY_HOOKS for hooks in kept if type(hooks) in (dict, collections.OrderedDict))
-
-
-def _unexplained(agent: Agent, ends: float) -> Optional[Dict[str, Any]]:
-    """The books once more, over more steps; None where these do not come, or garbage of Python's was collected
-    meanwhile, or waits to be.
-    """
-    before, collected, young = agent.safepoints.steps, _collected(), gc.get_count()[0]
-    _wait(agent, NATIVE_STEPS, ends, after=before)
-    report = agent.ledger.report(before)
-    waits = gc.get_count()[0] - young > OWN_OBJECTS * report["steps"]
-    was_collected = _collected() - collected >= NATIVE_STEPS
-    return report if report["steps"] >= NATIVE_STEPS and not waits and not was_collected else None
-
-
-def _collected() -> int:
-    """How much garbage the collector has freed so far."""
-    return sum(generation["collected"] for generation in gc.get_stats())
