@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import time
 import types
@@ -120,6 +121,31 @@ def test_a_tuple_that_is_made_anew_each_time_grows(agent: Agent, ask_while: Ask)
     (row,) = looked(ask_while, keep)["held"]
     assert (row["type"], row["path"]["steps"][-1][1]) == ("tuple", ".log")
     assert row["lines"][0][1] == keep.__code__.co_firstlineno + 1
+
+
+MALLOC = ctypes.CDLL(None).malloc
+MALLOC.restype = ctypes.c_void_p
+
+
+@each("now_and_then", [False, True])
+def test_memory_of_c_is_told_of_but_not_where_a_container_becomes_longer_now_and_then(
+    agent: Agent, ask_while: Ask, now_and_then: bool
+) -> None:
+    masks: dict[int, bytes] = {}
+    held: list[int] = []
+
+    def keep(*_: torch.Tensor) -> None:
+        held.append(MALLOC(16384))
+        if now_and_then and len(held) % 7 == 0:
+            masks[len(held)] = bytes(100_000)
+
+    try:
+        after = looked(ask_while, keep)["after"]
+    finally:
+        for address in held:
+            ctypes.CDLL(None).free(ctypes.c_void_p(address))
+    assert (after is None) == now_and_then
+    assert now_and_then or after["host"] == pytest.approx(16384, rel=0.2)
 
 
 def test_nothing_is_counted_where_nothing_grows(agent: Agent, ask_while: Ask) -> None:

@@ -54,6 +54,24 @@ def compute() -> None:
     sum(n * n for n in range(20_000))
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_what_each_step_leaves_behind_is_seen(agent: Agent, keeps: bool) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    kept: list[bytes] = []
+
+    def step() -> None:
+        optimizer.zero_grad()
+        weight.sum().backward()
+        optimizer.step()
+        kept.append(bytes(20_000 if keeps else 0))
+        time.sleep(0.005)
+
+    step()
+    seen = asked(agent, step, 1.0)
+    assert seen.left_bytes == (pytest.approx(20_000, rel=0.2) if keeps else 0.0)
+
+
 def test_a_sleep_is_seen_with_its_line_its_call_and_its_time(agent: Agent) -> None:
     seen = sampled(asked(agent, sleep_in_batch))
     asleep = [p for p in seen.places if p.frames[0].function == "sleep_in_batch"]
