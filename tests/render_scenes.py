@@ -23,6 +23,7 @@ from render_scenes_stacks import all_different, stacks
 from render_scenes_threads import deadlocked, threads
 from render_scenes_watch import exported, little, watched
 
+from jupyter_traindbg.diagnose import growth
 from jupyter_traindbg.model import (
     Attached,
     Changed,
@@ -307,7 +308,7 @@ def memory(ranks: int) -> Memory:
         )
         for r in range(ranks)
     ]
-    return Memory(tuple(made), (), (WARNING,))
+    return Memory(tuple(made), (), tuple(growth.findings(made, [WARNING])))
 
 
 def device(index: int, **changes: Any) -> Device:

@@ -39,9 +39,11 @@ view => [...view.querySelectorAll('.traindbg-pairs > dd')].filter(dd => dd.check
 """What is beside a label and ends before its card does."""
 
 
-def walk(open_notebook: Open, folder: Path, chapter: str, cells: Mapping[str, str]) -> None:
+def walk(
+    open_notebook: Open, folder: Path, chapter: str, cells: Mapping[str, str], begin: str = "%load_ext traindbg"
+) -> None:
     """Run the cells, each of which shows a view, under their names; look at every one of them, and take its picture."""
-    book = open_notebook(["%load_ext traindbg", *cells.values()])
+    book = open_notebook([begin, *cells.values()])
     for index in range(len(cells) + 1):
         book.run(index)
     book.page.set_viewport_size({"width": 1280, "height": TALL})
@@ -228,9 +230,9 @@ SCENES = {
 
 
 def test_scenes_that_cannot_be_played_here(open_notebook: Open, pictures: Path) -> None:
-    here = f"import sys; sys.path.insert(0, {str(REPO / 'tests')!r})\nfrom render_scenes import LARGE, SMALL\n"
-    cells = {name: f"{here}{group}[{scene!r}]" for name, (group, scene) in SCENES.items()}
-    walk(open_notebook, pictures, "scene", cells)
+    cells = {name: f"{group}[{scene!r}]" for name, (group, scene) in SCENES.items()}
+    begin = f"import sys\nsys.path.insert(0, {str(REPO / 'tests')!r})\nfrom render_scenes import LARGE, SMALL\n%load_ext traindbg"
+    walk(open_notebook, pictures, "scene", cells, begin)
 
 
 ERRORS = {

@@ -46,6 +46,7 @@ CUDA_WORDS = {
 def view(result: Memory) -> Iterator[Block]:
     ranks = result.ranks
     yield _answer(result)
+    yield from who_holds(ranks)
     if len(ranks) <= FEW:
         for rank in ranks:
             if len(ranks) > 1:
@@ -53,7 +54,6 @@ def view(result: Memory) -> Iterator[Block]:
             yield from _one(rank)
     else:
         yield from _many(ranks)
-    yield from who_holds(ranks)
     notes = notes_of((r.rank, r.note) for r in ranks)
     if notes:
         yield Items(notes)
