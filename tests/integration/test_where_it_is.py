@@ -60,7 +60,7 @@ def looks_at(pid: int, number: int) -> Iterator[Sequence[Frame]]:
 
 def words(frames: Sequence[Frame]) -> str:
     phase = phase_of(frames)
-    return phase.en if phase is not None else ""
+    return phase.english if phase is not None else ""
 
 
 def test_a_compiled_model_that_merely_runs_is_not_compiling(start: Start, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_fsdp2_takes_steps_and_compiles_nothing(start: Start, free_port: str) ->
 def test_a_librarys_loop_shows_the_frame_that_tells_what_it_does(start: Start, trainer: str, shown: str) -> None:
     need(trainer, importlib.util.find_spec(trainer) is not None)
     program = start("trainer_evaluates.py", trainer)
-    found = stacks_when(program, "evaluating")
+    found = stacks_when(program, "evaluating", shown)
     text = str(found)
     assert "training thread" in text
     assert any(line.rstrip().endswith(shown) and line.lstrip().startswith("┆") for line in text.splitlines()), text
@@ -136,12 +136,13 @@ def diagnosed(target: str) -> Diagnosis:
         return job.diagnose(timeout=30.0)
 
 
-def stacks_when(program: Program, phase: str) -> Stacks:
-    """The stacks of a look at which the training thread was in `phase`."""
+def stacks_when(program: Program, phase: str, within: str) -> Stacks:
+    """The stacks of a look at which the training thread was in `phase`, and that function ran."""
     deadline = time.monotonic() + PATIENCE_S
     with traindbg.attach(str(program.pid)) as job:
         while time.monotonic() < deadline:
             found = job.stacks()
-            if words(found.processes[0].threads[0].frames) == phase:
+            frames = found.processes[0].threads[0].frames
+            if words(frames) == phase and any(frame.function == within for frame in frames):
                 return found
     raise AssertionError(f"it was never {phase}: {found}")
