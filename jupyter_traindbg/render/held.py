@@ -33,20 +33,20 @@ class _Held:
 
 
 def bytes_a_step(rank: RankMemory) -> float:
-    """What a step leaves behind on the host and on its GPU, by the books; 0 where nothing is known to."""
+    """What a step leaves behind on the host and on its GPU, by the books, where it is known what keeps it; else 0."""
     look = rank.look
-    return look.host_bytes_a_step + look.cuda_bytes_a_step if isinstance(look, MemoryLook) else 0.0
+    if not isinstance(look, MemoryLook) or not (look.holders or look.unexplained_bytes_a_step):
+        return 0.0
+    return look.host_bytes_a_step + look.cuda_bytes_a_step
 
 
 def growth_words(rank: RankMemory) -> str:
-    """What the books say of its growth where they say that it grows, for that is seen long before the curve shows it; else the curve."""
+    """What the books say of its growth where that is known to last, for they see it long before the curve shows it; else the curve."""
     look = rank.look
     if not isinstance(look, MemoryLook) or not bytes_a_step(rank):
         return rank.growth
-    rates = [(look.host_bytes_a_step, ""), (look.cuda_bytes_a_step, " CUDA")]
-    grown = ", ".join(f"{size(rate)}{device}" for rate, device in rates if rate > 0)
     return counted(
-        "{rate} at each step (over {n:,} step)", "{rate} at each step (over {n:,} steps)", look.steps, rate=grown
+        "{rate} at each step (over {n:,} step)", "{rate} at each step (over {n:,} steps)", look.steps, rate=_rates(look)
     )
 
 
@@ -56,9 +56,22 @@ def growth_pairs(rank: RankMemory) -> list[Pair]:
     pairs = [Pair(text("growth"), [words])] if words else []
     if not isinstance(look, MemoryLook) or bytes_a_step(rank):
         return pairs
-    seen = counted("nothing (over {n:,} step)", "nothing (over {n:,} steps)", look.steps)
-    said = text("not known: {note}", note=look.note) if look.note and not look.looked else seen
+    rates = _rates(look)
+    if look.note and not look.looked:
+        said = text("not known: {note}", note=look.note)
+    elif rates:
+        said = text(
+            "{rates} now, and nothing was found that keeps it: it may be garbage that waits to be collected",
+            rates=rates,
+        )
+    else:
+        said = counted("nothing (over {n:,} step)", "nothing (over {n:,} steps)", look.steps)
     return [*pairs, Pair(text("grows at each step"), [said])]
+
+
+def _rates(look: MemoryLook) -> str:
+    rates = [(look.host_bytes_a_step, ""), (look.cuda_bytes_a_step, " CUDA")]
+    return ", ".join(f"{size(rate)}{device}" for rate, device in rates if rate > 0)
 
 
 def who_holds(ranks: Sequence[RankMemory]) -> Iterator[Block]:

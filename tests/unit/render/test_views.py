@@ -347,6 +347,15 @@ def test_where_the_books_say_that_nothing_grows_the_curve_is_told_too() -> None:
     assert row(words, "grows at each step") == "grows at each step nothing (over 4 steps)"
 
 
+def test_what_grows_and_is_kept_by_nothing_is_not_called_a_growth() -> None:
+    (rank,) = scenes.memory(1).ranks
+    garbage = MemoryLook(40, 1650.0, 0.0, looked=True)
+    seen = dataclasses.replace(rank, growth="steady over the last 160 steps", look=garbage)
+    words = text(Memory((seen,)), full=True)
+    assert row(words, "growth") == "growth steady over the last 160 steps"
+    assert "grows at each step 1.61 KiB now, and nothing was found that keeps it" in row(words, "grows at each step")
+
+
 def test_memory_without_cuda_says_why() -> None:
     (rank,) = scenes.memory(1).ranks
     words = text(Memory((dataclasses.replace(rank, cuda=NotAvailable("this process uses no CUDA device")),)))
