@@ -57,13 +57,12 @@ def growth_pairs(rank: RankMemory) -> list[Pair]:
     if not isinstance(look, MemoryLook) or bytes_a_step(rank):
         return pairs
     rates = _rates(look)
-    if look.note and not look.looked:
+    if look.note and rates:
+        said = text("{rates} now; what keeps it is not known: {note}", rates=rates, note=look.note)
+    elif look.note and not look.looked:
         said = text("not known: {note}", note=look.note)
-    elif rates:
-        said = text(
-            "{rates} now, and nothing was found that keeps it: it may be garbage that waits to be collected",
-            rates=rates,
-        )
+    elif rates:  # garbage that waits for the collector, or what our own questions took
+        said = counted("nothing that stays (over {n:,} step)", "nothing that stays (over {n:,} steps)", look.steps)
     else:
         said = counted("nothing (over {n:,} step)", "nothing (over {n:,} steps)", look.steps)
     return [*pairs, Pair(text("grows at each step"), [said])]

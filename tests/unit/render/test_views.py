@@ -353,7 +353,10 @@ def test_what_grows_and_is_kept_by_nothing_is_not_called_a_growth() -> None:
     seen = dataclasses.replace(rank, growth="steady over the last 160 steps", look=garbage)
     words = text(Memory((seen,)), full=True)
     assert row(words, "growth") == "growth steady over the last 160 steps"
-    assert "grows at each step 1.61 KiB now, and nothing was found that keeps it" in row(words, "grows at each step")
+    assert row(words, "grows at each step") == "grows at each step nothing that stays (over 40 steps)"
+    unknown = dataclasses.replace(seen, look=dataclasses.replace(garbage, note="too many objects"))
+    words = text(Memory((unknown,)), full=True)
+    assert "1.61 KiB now; what keeps it is not known: too many objects" in row(words, "grows at each step")
 
 
 def test_memory_without_cuda_says_why() -> None:
