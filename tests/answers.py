@@ -1,6 +1,8 @@
-"""What the first line of a result says, for the tests of the answers."""
+"""What the first line of a result says, and single ones of its tables, for the tests of what is shown."""
 
 from __future__ import annotations
+
+import re
 
 from jupyter_traindbg import render
 from jupyter_traindbg.model import Result
@@ -13,3 +15,9 @@ def answer(result: Result) -> str:
 
 def words(result: Result) -> str:
     return answer(result).split(" · ")[0]
+
+
+def row(words: str, start: str) -> str:
+    """The line of a table that begins with `start`, its columns apart by one space."""
+    (line,) = [line for line in words.splitlines() if line.startswith(start)]
+    return re.sub(r"\s+", " ", line)

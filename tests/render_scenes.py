@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from render_scenes_checkpoints import FINDING, GIB, INFO, MIB, WARNING, checkpoint, compared, inspected, verified
+from render_scenes_checkpoints import FINDING, GIB, INFO, MIB, checkpoint, compared, inspected, verified
 from render_scenes_collectives import collectives, without_groups
 from render_scenes_diagnosis import healthy, ray_job, stuck, unknown, unsound
 from render_scenes_environ import alone, environ, preflight
 from render_scenes_logs import followed, followed_quietly, healthy_log, log_diagnosis
+from render_scenes_memory import memory
 from render_scenes_pictures import picture_of_loss, picture_of_lr
 from render_scenes_plan import config_preflight, of_little, on_ray
 from render_scenes_ray import collector, nothing, thousand
@@ -23,12 +24,10 @@ from render_scenes_stacks import all_different, stacks
 from render_scenes_threads import deadlocked, threads
 from render_scenes_watch import exported, little, watched
 
-from jupyter_traindbg.diagnose import growth
 from jupyter_traindbg.model import (
     Attached,
     Changed,
     Checkpoint,
-    Child,
     Compared,
     Detached,
     Device,
@@ -36,20 +35,16 @@ from jupyter_traindbg.model import (
     Environ,
     Exported,
     FirstNonFinite,
-    Frame,
     Freed,
     GpuReport,
     Grads,
     GradStat,
     GroupChange,
-    Holder,
     InForce,
     Inspected,
     LearningRates,
     LogEntry,
     Memory,
-    MemoryLook,
-    MemoryShare,
     NotAvailable,
     OptimizerGroup,
     OptimizerLr,
@@ -264,51 +259,6 @@ def freed(ranks: int) -> Freed:
         ),
         zero_grad=True,
     )
-
-
-LOSSES = Holder(
-    "graphs", "self.losses", "local", "Trainer.fit", "list", "Tensor", 412, 1.0, 1024.0 * 1024, 412 * MIB,
-    Frame("/home/ada/<b>/train.py", 57, "Trainer.fit"), shape=(), device="cuda:0", steps=9,
-)  # fmt: skip
-REPLAY = Holder(
-    "container", "replay.entries['<b>&x']", "global", "__main__", "list", "dict", 4100, 2.0, 8192.0, 16 * MIB,
-    Frame("/home/ada/<b>/train.py", 12, "Replay.add"), shape=(64, 84, 84), device="cpu", bound=100_000, steps=9,
-)  # fmt: skip
-
-
-def memory(ranks: int) -> Memory:
-    curve = tuple((float(i), int(1.1 * GIB + i * MIB), 6 * GIB + (i % 7) * 64 * MIB) for i in range(300))
-    shares = (
-        MemoryShare("cpu", 0, 0, 0, 4096, int(1.4 * GIB), int(1.4 * GIB) - 4096),
-        MemoryShare("cuda:0", 500 * MIB, 500 * MIB, 1000 * MIB, MIB, 6 * GIB, 6 * GIB - 2001 * MIB),
-    )
-    cuda: Any = {"cuda:0": {"allocated_bytes.all.current": 6 * GIB, "allocated_bytes.all.peak": 7 * GIB, "num_ooms": 0}}
-    workers = [Child(9000 + w, "python", 310 * MIB + w * MIB) for w in range(4)]
-    growing = MemoryLook(
-        10,
-        1024.0 * 1024,
-        0.0,
-        looked=True,
-        holders=(LOSSES, REPLAY),
-        objects=312_000,
-        pauses_s=(0.011, 0.0101, 0.0128, 0.0083),
-    )
-    made = [
-        RankMemory(
-            r,
-            1000 + r,
-            int(1.4 * GIB) + r * MIB,
-            2 * GIB,
-            shares,
-            cuda,
-            workers,
-            curve,
-            "grows by 1 MiB a step, steadily",
-            look=growing,
-        )
-        for r in range(ranks)
-    ]
-    return Memory(tuple(made), (), tuple(growth.findings(made, [WARNING])))
 
 
 def device(index: int, **changes: Any) -> Device:

@@ -75,6 +75,12 @@ def class_name(value: Any) -> str:
     return name
 
 
+def full_name(cls: type) -> str:
+    """``"module.Class"``, of what is built in without a module; its metaclass has no say."""
+    home, name = (type.__dict__[what].__get__(cls) for what in ("__module__", "__qualname__"))
+    return f"{home}.{name}" if isinstance(home, str) and home != "builtins" else str(name)
+
+
 def is_library(file: str) -> bool:
     """True for code that came with Python or was installed."""
     return file.startswith((_STANDARD, "<frozen ")) or any(part in file for part in LIBRARIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, Set
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 
 def shard(tensor: Any) -> Any:
@@ -18,6 +18,24 @@ def values(tensor: Any) -> Any:
     if tensor.layout is torch.sparse_coo:
         return tensor.coalesce()._values()
     return tensor if tensor.layout is torch.strided else tensor.values()
+
+
+class Extent(NamedTuple):
+    """How large a tensor is, and where its values begin; no ``address`` of one without."""
+
+    shape: Tuple[int, ...]
+    bytes: int
+    address: Optional[int]
+
+
+def extent(tensor: Any) -> Extent:
+    """Of this rank's part of it; nothing of what is lazy, sparse, symbolic, or without storage."""
+    part = shard(tensor)
+    try:
+        shape = tuple(int(size) for size in part.shape)
+        return Extent(shape, int(part.numel() * part.element_size()), part.data_ptr() or None)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return Extent((), 0, None)
 
 
 def unreadable(tensor: Any) -> str:

@@ -8,10 +8,10 @@ import gc
 import itertools
 import sys
 import types
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, Set
 
 from ..attributes import class_name
-from ..tensors import shard
+from ..tensors import extent, shard
 from .graphs import grad_fn
 
 SAMPLE = 6
@@ -108,15 +108,6 @@ def is_tensor(value: Any) -> bool:
     return base is not None and issubclass(type(value), base)
 
 
-def tensor_bytes(tensor: Any) -> Tuple[int, Optional[int]]:
-    """The bytes of its values, and where they begin; no address of one without."""
-    part = shard(tensor)
-    try:
-        return int(part.numel() * part.element_size()), part.data_ptr() or None
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):  # lazy, sparse, symbolic, without storage
-        return 0, None
-
-
 def _are(sample: List[Any], classes: Any) -> bool:
     return bool(sample) and issubclass(type(sample[0]), classes)
 
@@ -154,7 +145,7 @@ def _bytes(values: Iterable[Any]) -> int:
     array = getattr(sys.modules.get("numpy"), "ndarray", None)
     for value in values:
         if is_tensor(value):
-            size, address = tensor_bytes(value)
+            _, size, address = extent(value)
             total += TENSOR_BYTES + (size if address not in seen else 0)
             if address is not None:
                 seen.add(address)
@@ -170,7 +161,7 @@ def _bytes(values: Iterable[Any]) -> int:
 def _largest(tensors: List[Any]) -> Dict[str, Any]:
     if not tensors:
         return {"shape": None, "dtype": "", "device": "", "pinned": False}
-    largest = shard(max(tensors, key=lambda tensor: tensor_bytes(tensor)[0]))
+    largest = shard(max(tensors, key=lambda tensor: extent(tensor).bytes))
     on_host = largest.device.type == "cpu"
     return {
         "shape": [int(n) for n in largest.shape],

@@ -10,8 +10,8 @@ import types
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from ..attributes import class_name
-from ..tensors import shard
+from ..attributes import class_name, full_name
+from ..tensors import extent, shard
 from .elements import is_tensor
 from .graphs import grad_fn
 from .names import is_ours
@@ -120,22 +120,12 @@ class Survivors:
         """Of a class whose objects can be referred to weakly; None of others."""
         if id(cls) not in self._weakly:
             fits = type.__dict__["__weakrefoffset__"].__get__(cls) and not issubclass(cls, UNFIT)
-            called = named(cls)
+            called = full_name(cls)
             self._weakly[id(cls)] = called if fits and not is_ours(called) else None
         return self._weakly[id(cls)]
 
 
-def named(cls: type) -> str:
-    """``"module.Class"``, without the metaclass having a say."""
-    home, name = (type.__dict__[what].__get__(cls) for what in ("__module__", "__qualname__"))
-    return f"{home}.{name}" if isinstance(home, str) and home != "builtins" else str(name)
-
-
 def _key(tensor: Any) -> Key:
     part = shard(tensor)
-    try:
-        shape = tuple(int(size) for size in part.shape)
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        shape = ()
     kind = str(part.dtype).replace("torch.", "")
-    return (class_name(tensor), shape, kind, str(part.device), grad_fn(tensor) is not None)
+    return (class_name(tensor), extent(tensor).shape, kind, str(part.device), grad_fn(tensor) is not None)

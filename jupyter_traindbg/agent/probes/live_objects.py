@@ -9,8 +9,8 @@ import itertools
 import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
-from ..attributes import class_name
-from ..tensors import shard
+from ..attributes import class_name, full_name
+from ..tensors import extent, shard
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -62,7 +62,7 @@ def _count() -> Dict[str, Any]:
     tensor_types = {key for key, cls in of_id.items() if base is not None and issubclass(cls, base)}
     tensors = list(itertools.compress(looked_at, map(tensor_types.__contains__, map(id, types))))
     del looked_at, types
-    told = [[_named(of_id[key]), count * every] for key, count in counts.most_common() if key not in tensor_types]
+    told = [[full_name(of_id[key]), count * every] for key, count in counts.most_common() if key not in tensor_types]
     return {
         "types": _bounded(told, MOST_TYPES),
         "tensors": _alike(tensors, every) if tensors else [],
@@ -74,12 +74,6 @@ def _count() -> Dict[str, Any]:
 def _bounded(told: List[List[Any]], most: int) -> List[List[Any]]:
     rest = told[most:]
     return [*told[:most], [OTHERS, sum(count for _, count in rest)]] if rest else told
-
-
-def _named(cls: type) -> str:
-    """Without the metaclass having a say."""
-    home, name = (type.__dict__[what].__get__(cls) for what in ("__module__", "__qualname__"))
-    return f"{home}.{name}" if isinstance(home, str) and home != "builtins" else str(name)
 
 
 # --- tensors -------------------------------------------------------------------------------------------------------
@@ -118,11 +112,7 @@ def _plainly(torch: Any) -> Any:
 def _about(tensor: Any) -> Tuple[Key, int, Optional[int]]:
     """What it is, how many bytes its values take, and where they begin; no address of one without values."""
     part = shard(tensor)
-    try:
-        shape = tuple(int(size) for size in part.shape)
-        size, address = part.numel() * part.element_size(), part.data_ptr() or None
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):  # lazy, sparse, symbolic, without storage
-        shape, size, address = (), 0, None
+    shape, size, address = extent(tensor)
     kind = str(part.dtype).replace("torch.", "")
     layout = str(part.layout).replace("torch.", "")
     return (class_name(tensor), layout, shape, kind, str(part.device), bool(part.requires_grad)), size, address

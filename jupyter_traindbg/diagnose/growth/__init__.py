@@ -21,24 +21,26 @@ def findings(ranks: Iterable[RankMemory], curves: Sequence[Finding]) -> list[Fin
     found = [held.finding(same) for same in groups]
     found += native.findings([rank for rank in known if rank.rank not in explained])
     found += workers.findings(known)
-    blamed = _ranks(found)
-    if found:
-        found[0] = _proven(found[0], curves, blamed, alarms=not groups or not held.is_emptied(groups[0]))
-    open_ = _ranks(curves) - blamed
-    full = filling.findings([rank for rank in known if rank.rank in open_])
-    blamed |= _ranks(full)
-    if full:
-        full[0] = _proven(full[0], curves, blamed, alarms=False)
-    return [*found, *full, *(curve for curve in curves if not set(curve.ranks) <= blamed)]
+    emptied = bool(groups) and held.is_emptied(groups[0])
+    blamed = _ranks(found) - (held.too_small(groups) if emptied else set())
+    found, rest = _proven(found, curves, blamed, alarms=not emptied)
+    full = filling.findings([rank for rank in known if rank.rank in _ranks(rest) - blamed])
+    full, rest = _proven(full, rest, blamed | _ranks(full), alarms=False)
+    return [*found, *full, *rest]
 
 
 def _ranks(findings_: Iterable[Finding]) -> set[int]:
     return {rank for finding in findings_ for rank in finding.ranks}
 
 
-def _proven(finding: Finding, curves: Sequence[Finding], blamed: Set[int], *, alarms: bool) -> Finding:
-    """With what the curves of these ranks say, where they do say that memory grows; a warning then, where that `alarms`."""
-    lines = [line for curve in curves if set(curve.ranks) <= blamed for line in curve.evidence]
-    if not lines:
-        return finding
-    return replace(finding, severity="warning" if alarms else finding.severity, evidence=[*finding.evidence, *lines])
+def _proven(
+    found: Sequence[Finding], curves: Sequence[Finding], blamed: Set[int], *, alarms: bool
+) -> tuple[list[Finding], list[Finding]]:
+    """The first of `found` with what the curves of these ranks say, a warning then where that `alarms`; and the curves of other ranks."""
+    theirs = [curve for curve in curves if found and set(curve.ranks) <= blamed]
+    rest = [curve for curve in curves if curve not in theirs]
+    if not theirs:
+        return list(found), rest
+    first, *others = found
+    evidence = [*first.evidence, *(line for curve in theirs for line in curve.evidence)]
+    return [replace(first, severity="warning" if alarms else first.severity, evidence=evidence), *others], rest

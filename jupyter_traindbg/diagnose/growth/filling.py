@@ -11,42 +11,37 @@ from ...frames.whose import full_place
 from ...language import text
 from ...model import Finding, MemoryShare, NotAvailable, RankMemory, rank_subjects
 from ...words.sizes import size
-from .held import TELLING_BYTES, Seen, amount, called, grouped, has_room, seen
+from .held import TELLING_BYTES, Seen, amount, called, explain, grouped, has_room, seen
 
 __all__ = ["findings"]
-
-EXPLAINS = 0.5
-"""The share of what a step leaves behind that has to be theirs."""
 
 
 def findings(ranks: Iterable[RankMemory]) -> list[Finding]:
     """Of ranks whose memory grows: what fills up, where that explains it, what takes the most first."""
     filling = [one for rank in ranks for one in _explaining(rank)]
-    return [_finding(same) for same in sorted(grouped(filling), key=lambda same: -sum(map(_to_come, same)))]
+    return [_finding(same, filling) for same in sorted(grouped(filling), key=lambda same: -sum(map(_to_come, same)))]
 
 
 def _explaining(rank: RankMemory) -> list[Seen]:
     """The holders of one rank that fill up; none where something else grows more."""
     found = [one for one in seen([rank]) if has_room(one.holder) and one.holder.bytes_a_step >= TELLING_BYTES]
-    if not found:
-        return []
-    measured = found[0].look.host_bytes_a_step + found[0].look.cuda_bytes_a_step
-    return found if sum(one.holder.bytes_a_step for one in found) >= EXPLAINS * measured else []
+    return found if found and explain(found) else []
 
 
-def _finding(same: Sequence[Seen]) -> Finding:
+def _finding(same: Sequence[Seen], filling: Sequence[Seen]) -> Finding:
+    """`filling`: all that fills up, for it needs the same room."""
     worst = max(same, key=_to_come)
     holder, more, left = worst.holder, size(_to_come(worst)), _left(same)
     bound = holder.bound or 0
     steps = math.ceil((bound - holder.count) / holder.a_step) if holder.a_step else 0
-    too_large = left is not None and _needed(same) > left
+    too_large = left is not None and any(_needed(one, filling) > left for one in same)
     step = text("Nothing to mend: it stops growing in about {steps:,} steps, {more} from now.", steps=steps, more=more)
     if left is None:
         step = text("See that {more} more fit: it stops growing in about {steps:,} steps.", steps=steps, more=more)
     elif too_large:
         step = text(
             "{more} more are to come within {steps:,} steps, and {left} are left: bound it lower, or keep it on disk (numpy.memmap).",
-            more=more,
+            more=size(max(_needed(one, filling) for one in same)),
             steps=steps,
             left=size(left),
         )
@@ -77,9 +72,10 @@ def _to_come(one: Seen) -> float:
     return each * max(0, (holder.bound or 0) - holder.count)
 
 
-def _needed(same: Sequence[Seen]) -> float:
-    """All of a host's ranks need that together, each of a GPU's for itself."""
-    return sum(map(_to_come, same)) if _on_host(same[0]) else max(map(_to_come, same))
+def _needed(one: Seen, filling: Sequence[Seen]) -> float:
+    """What fills up where it is, all together: of a host in all its ranks, of a GPU in its own."""
+    beside = [other for other in filling if _device(other) == _device(one)]
+    return sum(_to_come(other) for other in beside if _device(one) == "cpu" or other.rank == one.rank)
 
 
 def _left(same: Sequence[Seen]) -> float | None:
@@ -91,8 +87,7 @@ def _left(same: Sequence[Seen]) -> float | None:
 
 
 def _share(one: Seen) -> MemoryShare | None:
-    device = "cpu" if _on_host(one) else one.holder.device
-    return next((share for share in one.of.shares if share.device == device), None)
+    return next((share for share in one.of.shares if share.device == _device(one)), None)
 
 
 def _room(share: MemoryShare) -> float | None:
@@ -100,5 +95,6 @@ def _room(share: MemoryShare) -> float | None:
     return None if isinstance(capacity, NotAvailable) or isinstance(used, NotAvailable) else capacity - used
 
 
-def _on_host(one: Seen) -> bool:
-    return not one.holder.device or one.holder.device.startswith("cpu")
+def _device(one: Seen) -> str:
+    device = one.holder.device
+    return "cpu" if not device or device.startswith("cpu") else device

@@ -16,11 +16,13 @@ __all__ = [
     "Seen",
     "amount",
     "called",
+    "explain",
     "finding",
     "grouped",
     "has_room",
     "is_emptied",
     "seen",
+    "too_small",
     "without_end",
 ]
 
@@ -28,6 +30,8 @@ TELLING_BYTES = 1024
 """What takes less a step is no finding: numbers that are logged."""
 ALWAYS: frozenset[HolderKind] = frozenset({"graphs", "graph", "hooks"})
 """Wrong however little it takes."""
+EXPLAINS = 0.5
+"""The share of what a step leaves behind that has to be theirs, where holders are to explain why a curve grows."""
 _CODES: dict[HolderKind, str] = {
     "graphs": "graphs_kept",
     "graph": "graphs_kept",
@@ -94,6 +98,21 @@ def without_end(ranks: Iterable[RankMemory]) -> list[list[Seen]]:
 def has_room(holder: Holder) -> bool:
     """Whether it has a bound that it has not reached."""
     return holder.bound is not None and holder.bound >= holder.count and holder.kind not in ALWAYS
+
+
+def explain(held: Sequence[Seen]) -> bool:
+    """Whether these, of one rank, are what makes its memory grow."""
+    look = held[0].look
+    measured = look.host_bytes_a_step + look.cuda_bytes_a_step
+    return sum(one.holder.bytes_a_step for one in held) >= EXPLAINS * measured
+
+
+def too_small(groups: Sequence[Sequence[Seen]]) -> set[int]:
+    """The ranks whose memory grows for something else."""
+    of_rank: dict[int, list[Seen]] = {}
+    for one in (one for same in groups for one in same):
+        of_rank.setdefault(one.rank, []).append(one)
+    return {rank for rank, held in of_rank.items() if not explain(held)}
 
 
 def is_emptied(same: Sequence[Seen]) -> bool:

@@ -159,6 +159,25 @@ def test_what_the_program_empties_itself_stays_a_word_though_the_curve_grows() -
     assert [found.severity for found in findings([rank(looked_up)], [])] == ["info"]
 
 
+def test_what_the_program_empties_does_not_silence_a_curve_that_it_does_not_explain() -> None:
+    emptied = replace(REPLAY, bound=None, may_end="emptied", bytes_a_step=2e3)
+    assert [found.code for found in findings([rank(emptied)], [CURVE])] == ["container_grows", "memory_growth"]
+
+
+def test_two_that_fill_up_have_to_fit_together() -> None:
+    second = replace(REPLAY, name="recent")
+    told = findings([replace(rank(REPLAY, second), shares=(host(2**30 + 150 * 2**20),))], [CURVE])
+    assert [found.severity for found in told] == ["warning", "warning"]
+    assert told[0].next_steps[0].startswith("198 MiB more are to come within 33,000 steps, and 150 MiB are left")
+
+
+def test_a_curve_is_evidence_of_one_finding() -> None:
+    told = findings(
+        [rank(LOSSES), rank(REPLAY, number=1)], [CURVE, replace(CURVE, who=rank_subjects([1]), evidence=["other"])]
+    )
+    assert [[line for line in found.evidence if "held" not in line] for found in told] == [["rank 0: z = 9"], ["other"]]
+
+
 # --- workers -------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 from cases import each
-from render_scenes import EMPTY, FINDING, INFO, LARGE, SMALL, WARNING, changed, memory, silent, stacks
+from render_scenes import EMPTY, FINDING, INFO, LARGE, SMALL, changed, memory, silent, stacks
+from render_scenes_checkpoints import WARNING
 
 from jupyter_traindbg import model, notebook, render
 from jupyter_traindbg.model import Finding, NotAvailable, Problem, Result
