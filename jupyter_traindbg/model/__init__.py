@@ -3,10 +3,10 @@
 `base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it,
 `checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
 `following` of one that is still being written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job,
-`plan` what a configuration says of a run, `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where
-steps go, `sockets` connections, `soundness` whether a training is sound, `sql` what a query gives, `target` how a job is named and
-`targets` what can be attached to, `threads` what each thread costs and waits for, `waits` what one does at one moment; `records` any
-result as a flat table.
+`plan` what a configuration says of a run, `profile` what a few steps consist of, `ray` what a Ray cluster and its workers do, `picture`
+a figure of any of it, `slow` where steps go, `sockets` connections, `soundness` whether a training is sound, `sql` what a query gives,
+`target` how a job is named and `targets` what can be attached to, `threads` what each thread costs and waits for, `waits` what one does
+at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from . import (
     picture,
     plan,
     preflight,
+    profile,
     ray,
     records,
     report,
@@ -54,6 +55,7 @@ from .observed import *
 from .picture import *
 from .plan import *
 from .preflight import *
+from .profile import *
 from .ray import *
 from .records import *
 from .report import *
@@ -82,6 +84,7 @@ __all__ = [
     *picture.__all__,
     *plan.__all__,
     *preflight.__all__,
+    *profile.__all__,
     *ray.__all__,
     *records.__all__,
     *report.__all__,
