@@ -10,7 +10,7 @@ from .frames.whose import frames_of
 from .model import BatchSeen, LoaderSetUp, NotAvailable, RankWindow, Step, TimedLook, TrainingHost
 from .outside import procfs
 
-__all__ = ["window"]
+__all__ = ["look", "window"]
 
 _UNACCOUNTED = NotAvailable("this kernel keeps no account of it")
 
@@ -24,7 +24,7 @@ def window(rank: int, pid: int, answer: Mapping[str, Any]) -> RankWindow:
         answer["window_s"],
         tuple(Step(**dict(zip(answer["fields"], record, strict=True))) for record in answer["records"]),
         tuple(frames_of(stack) for stack in answer["stacks"]),
-        tuple(_look(row, answer["began_s"]) for row in answer["looks"]),
+        tuple(look(row, answer["began_s"]) for row in answer["looks"]),
         full_collections(answer["collections"]),
         tuple(_batch(raw) for raw in answer["batches"]),
         tuple(_loader(raw) for raw in answer["loaders"]),
@@ -32,7 +32,8 @@ def window(rank: int, pid: int, answer: Mapping[str, Any]) -> RankWindow:
     )
 
 
-def _look(row: Sequence[Any], began_s: float) -> TimedLook:
+def look(row: Sequence[Any], began_s: float) -> TimedLook:
+    """One look as the agent tells it; it began to look at `began_s`."""
     at, stack, wall_s, idle_s, late_s, call, step, forward = row
     return TimedLook(
         began_s + at,

@@ -1,4 +1,4 @@
-"""Which step of one rank is which of another. Pure functions over what the probe `pace` answers.
+"""Which step of one rank is which of another. Pure functions over what the probe `pace` answers, and `match`, which asks for it.
 
 An agent counts the steps it has seen, so the counts of two ranks differ by when their agents came. What tells that two steps are one and
 the same is the optimizer's own count, and the sequence number of the process group: how many collectives the program has begun.
@@ -7,19 +7,25 @@ the same is the optimizer's own count, and the sequence number of the process gr
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from ..errors import TraindbgError
 from ..language import text
+from ..model import Maybe, NotAvailable, Silent
 from ..words.ranks import ranks_words
 
-__all__ = ["Pace", "Unmatched", "margin", "numbered_alike", "offsets"]
+__all__ = ["Matched", "Pace", "Unmatched", "margin", "match", "numbered_alike", "offsets"]
 
 ROUND_TRIPS = 4
 SLACK_S = 0.1
 """A prepare takes a round trip like the one measured, but a busy interpreter may take several times as long to answer."""
 GROWTH = 4
+QUICK_S = 3.0
+"""How long an agent may take to say where its rank is."""
+LOOK_AGAIN_S = 0.05
 SURE = 3
 """With so many marks on each rank, an optimizer that steps beside the one seen would have been seen as well."""
 
@@ -79,6 +85,50 @@ def numbered_alike(paces: Sequence[Pace], shift: Sequence[int]) -> bool:
         for pace, by in zip(paces[1:], shift[1:], strict=True)
         for mark in pace.marks
     )
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Where the ranks are, and by how much their step numbers differ from the first one's."""
+
+    paces: Sequence[Pace]
+    shift: Mapping[int, int]
+
+    def target(self, attempt: int = 0, prepare_s: float = 0.0) -> dict[int, dict[str, int]]:
+        """A step that none of them has made, by the number that each rank gives it, as probes are told of it; see `margin`."""
+        latest = max(pace.step - self.shift[pace.rank] for pace in self.paces)
+        ahead = latest + margin(self.paces, prepare_s, attempt)
+        return {rank: {"after_step": ahead + by} for rank, by in self.shift.items()}
+
+
+class AskAgents(Protocol):
+    """`jupyter_traindbg.questions.base.Ranks.ask_agents`."""
+
+    def __call__(
+        self, method: str, params: Mapping[str, Any], timeout: float, build: Callable[[int, int, Any], Pace], /
+    ) -> tuple[tuple[Pace, ...], tuple[Silent, ...]]: ...
+
+
+def match(ask_agents: AskAgents, ends: float, wait_s: float) -> Maybe[Matched]:
+    """Where all ranks are; waits at most so long for steps that they share, or the reason why there are none."""
+    until = time.monotonic() + wait_s
+    while True:
+        asked = time.monotonic()
+
+        def pace(rank: int, pid: int, told: Any, asked: float = asked) -> Pace:
+            took_s = time.monotonic() - asked
+            usual, mean, since = (told[name] for name in ("usual_step_s", "mean_step_s", "since_last_step_s"))
+            return Pace(rank, told["step"], told["marks"], usual, mean, since, told["directory"], took_s)
+
+        try:
+            paces, _ = ask_agents("pace", {}, max(0.05, min(QUICK_S, ends - asked)), pace)
+            return Matched(paces, {p.rank: by for p, by in zip(paces, offsets(paces), strict=True)})
+        except Unmatched as e:
+            if time.monotonic() + LOOK_AGAIN_S > until:
+                return NotAvailable(str(e))
+        except TraindbgError as e:
+            return NotAvailable(e.cause)
+        time.sleep(LOOK_AGAIN_S)
 
 
 def _ways_to_tell(paces: Sequence[Pace]) -> list[list[Mapping[Hashable, int]]]:

@@ -24,10 +24,13 @@ from .server import Server
 if TYPE_CHECKING:
     from .checkpoint.active import Checkpoints
     from .growth.ledger import Ledger
+    from .profiling import Profiling
     from .tuning import Tuning
 
 FIRST_STEPS = 16
 """So many steps are noted in the books one by one when somebody asks for memory; see `Ledger.hurry`."""
+STEP_ENDS_S = 2.0
+"""How long who leaves waits for the end of the step under way, where that is recorded."""
 LINGER_S = 30.0
 """How long an agent stays after its last client vanished without a word (a killed notebook may come back)."""
 
@@ -55,6 +58,8 @@ class Agent:
         """See `Tuning`; for those in this very process."""
         self.watch: Any = None
         """Of `first_nonfinite`, where it is armed for more than one step."""
+        self.profiling: Optional[Profiling] = None
+        """torch's profiler, while it is to be used or on."""
         self._tuning: Optional[Tuning] = None
         self._checkpoints: Optional[Checkpoints] = None
         self._ledger: Optional[Ledger] = None
@@ -107,7 +112,12 @@ class Agent:
     @property
     def needed(self) -> bool:
         """True where the agent has to stay although nobody is connected: it was asked to, or something of its doing is in force."""
-        return self.keep or self.tuned or self.agreed.waiting or bool(self._checkpoints)
+        return self.keep or self.tuned or self.recording or self.agreed.waiting or bool(self._checkpoints)
+
+    @property
+    def recording(self) -> bool:
+        """True while torch's profiler is on by our doing, which only the training thread can end."""
+        return self.profiling is not None and self.profiling.on
 
     @property
     def tuned(self) -> bool:
@@ -191,6 +201,8 @@ class Agent:
         """A client says goodbye. The last one out takes the agent with it, unless it is needed. True where it stopped."""
         if not force and (others or self.needed):
             return False
+        if self.recording and self.profiling is not None and not self.profiling.end(STEP_ENDS_S):
+            return False  # it goes by itself, once the step is over
         self.stop()
         return True
 
@@ -200,6 +212,8 @@ class Agent:
             if not self.alive:
                 return
             self.alive = False
+        if self.profiling is not None:
+            self.profiling.end(STEP_ENDS_S)
         self.safepoints.close()  # first: once no thread is inside our hooks, what they use can go
         first_nonfinite.end(self)
         if self._checkpoints is not None:

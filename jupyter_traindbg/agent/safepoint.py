@@ -21,7 +21,7 @@ import time
 import weakref
 from collections import deque
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from . import cuda
 
@@ -205,20 +205,35 @@ class SafePoints:
         """Like `run`, at the next boundary between two iterations."""
         return self._ask(self._boundary_requests, Request(function), wait_s)
 
+    @contextlib.contextmanager
+    def meanwhile(self, function: Callable[[], Any], due: Callable[[], bool]) -> Iterator[Request]:
+        """Like `run`, where the caller has something else to do until that step comes; withdrawn behind the block, if it has not come."""
+        request = Request(function, due)
+        if self.active:
+            self.requests.append(request)
+        try:
+            yield request
+        finally:
+            if not request.done.is_set():
+                self._withdraw(self.requests, request, 0.0)
+
     def _ask(self, requests: Deque[Request], request: Request, wait_s: float) -> Optional[Request]:
         if not self.active:
             return None
         requests.append(request)
-        if not request.done.wait(wait_s):
-            try:
-                requests.remove(request)
-            except ValueError:  # the training thread took it in this very moment
-                request.done.wait(wait_s + 60.0)
-            if not request.done.is_set():
-                return None
+        if not request.done.wait(wait_s) and not self._withdraw(requests, request, wait_s):
+            return None
         if request.error is not None:
             raise request.error
         return request
+
+    @staticmethod
+    def _withdraw(requests: Deque[Request], request: Request, wait_s: float) -> bool:
+        """Take `request` back; whether it has run all the same."""
+        with contextlib.suppress(ValueError):  # the training thread took it in this very moment
+            requests.remove(request)
+            return False
+        return request.done.wait(wait_s + 60.0)
 
     def run_safely(
         self, function: Callable[[], Any], deadline_s: float, due: Callable[[], bool] = lambda: True

@@ -9,7 +9,15 @@ from typing import Literal, Protocol
 from .base import Result, Silent, StepNumber
 from .observed import Frame
 
-__all__ = ["OperatorKind", "Profile", "ProfiledLine", "ProfiledOperator", "RankProfile", "RecordedTraces", "SampledStack"]
+__all__ = [
+    "OperatorKind",
+    "Profile",
+    "ProfiledLine",
+    "ProfiledOperator",
+    "RankProfile",
+    "RecordedTraces",
+    "SampledStack",
+]
 
 OperatorKind = Literal["operator", "range", "kernel", "runtime"]
 """An operator of torch, or node of its autograd; a range that the program or a library has named (`torch.profiler.record_function`);
@@ -64,7 +72,8 @@ class RankProfile:
 
     ``step_s``: mean of these steps; ``usual_step_s``: median of the steps around them, which nobody recorded. ``stood_still_s``: for how long
     the training thread stood still while the profiler was started, stopped and written down. Of an average recorded step ``operators_s``
-    is what the training thread spends in operators, ``python_s`` what it spends between them, ``device_s`` for how long the GPU is busy.
+    is for how long the training thread, or one that computes gradients for it, is in an operator, ``python_s`` for how long none is, and
+    ``device_s`` for how long the GPU is busy.
     ``looks`` at the training thread over ``window_s`` seconds gave `lines` and `stacks`. The clock of its host is ``clock_ahead_s`` ahead of
     that of the first rank, give or take ``clock_error_s``.
     """
@@ -102,7 +111,7 @@ class RecordedTraces(Protocol):
     """What the ranks have recorded, kept to be written down."""
 
     def write(self, path: str) -> str:
-        """Write one Chrome trace of all ranks to `path`, and return where that is. Raises `UsageError`."""
+        """See `Profile.save_trace`."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,14 @@ class Profile(Result):
     taken_s: float = 0.0
     trace: str | None = None
     _recorded: RecordedTraces | None = None
+
+    def save_trace(self, path: str) -> str:
+        """Write one Chrome trace of all ranks to `path` (``.json``, ``.json.gz``), and return where that is. 50 ms a MB.
+
+        Raises `UsageError` for another ending, or a path that cannot be written, and `NoTarget` where nothing was recorded.
+        """
+        assert self._recorded is not None
+        return self._recorded.write(path)
 
     @property
     def recorded(self) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .grads import ask as _grads
     from .lr import ask as _lr
     from .memory import ask as _memory
+    from .profile import ask as _profile
     from .slow import ask as _slow
     from .sql import ask as _sql
     from .stacks import ask as _stacks
@@ -57,6 +58,7 @@ class Askable:
         grads = _grads
         lr = _lr
         memory = _memory
+        profile = _profile
         slow = _slow
         sql = _sql
         stacks = _stacks

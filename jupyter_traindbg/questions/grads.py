@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .. import evidence
-from ..actions.matching import Pace, Unmatched, margin, offsets
+from ..actions.matching import Matched, match
 from ..diagnose.soundness.gradients import findings
-from ..errors import TraindbgError
 from ..model import NA, Grads, Maybe, NotAvailable, RankGrads
 from ..step_numbers import same_step
 from .base import DEADLINE_S, Ranks, Whom
@@ -25,29 +23,12 @@ OPTIONS = {
     "detail": "greatest value and zeros of every gradient, also the finite ones",
     "first_nan": "watch one step and name the first module, in execution order, whose output is not finite",
 }
-QUICK_S = 3.0
-"""How long an agent may take to say where its rank is."""
 MATCH_SHARE, MATCH_S = 0.25, 2.5
 """How long steps that all ranks share are waited for, as a share of the whole time and at most: the rest is for reading."""
-LOOK_AGAIN_S = 0.05
 ATTEMPTS = 2
 """A rank that prepares for long (it looks for its objects for the first time) may come too late once."""
 ENOUGH_S = 1.0
 """With less time left there is no second attempt."""
-
-
-@dataclass(frozen=True)
-class _Matched:
-    """Where the ranks are, and by how much their step numbers differ from the first one's."""
-
-    paces: Sequence[Pace]
-    shift: Mapping[int, int]
-
-    def target(self, attempt: int) -> dict[int, dict[str, int]]:
-        """A step that none of them has made, by the number that each gives it."""
-        latest = max(pace.step - self.shift[pace.rank] for pace in self.paces)
-        ahead = latest + margin(self.paces, 0.0, attempt)
-        return {rank: {"after_step": ahead + by} for rank, by in self.shift.items()}
 
 
 def ask(job: Ranks, *, detail: bool = False, first_nan: bool | int = False, timeout: float = DEADLINE_S) -> Grads:
@@ -63,9 +44,9 @@ def ask(job: Ranks, *, detail: bool = False, first_nan: bool | int = False, time
     """
     ends = time.monotonic() + timeout
     params: dict[str, Any] = {"detail": detail, "first_nan": int(first_nan)}
-    matched: Maybe[_Matched] = NA("each rank was watched for the first NaN, and read when that was over")
+    matched: Maybe[Matched] = NA("each rank was watched for the first NaN, and read when that was over")
     if job.several and not first_nan:
-        matched = _match(job, ends, min(MATCH_S, timeout * MATCH_SHARE))
+        matched = match(job.ask_agents, ends, min(MATCH_S, timeout * MATCH_SHARE))
     for attempt in range(ATTEMPTS):
         left_s = max(0.05, ends - time.monotonic())
         target = None if isinstance(matched, NotAvailable) or len(matched.paces) < 2 else matched.target(attempt)
@@ -76,33 +57,11 @@ def ask(job: Ranks, *, detail: bool = False, first_nan: bool | int = False, time
         stepping = all(rank.safe_point for rank in found)
         if target is None or same or silent or not stepping or ends - time.monotonic() < ENOUGH_S:
             break
-        matched = _match(job, ends, 0.0)
+        matched = match(job.ask_agents, ends, 0.0)
     return Grads(found, silent, tuple(findings(found)), same)
 
 
-def _match(job: Ranks, ends: float, wait_s: float) -> Maybe[_Matched]:
-    """Where all ranks are; waits at most so long for steps that they share, or the reason why there are none."""
-    until = time.monotonic() + wait_s
-    while True:
-        asked = time.monotonic()
-
-        def pace(rank: int, pid: int, told: Any, asked: float = asked) -> Pace:
-            took_s = time.monotonic() - asked
-            usual, mean, since = (told[name] for name in ("usual_step_s", "mean_step_s", "since_last_step_s"))
-            return Pace(rank, told["step"], told["marks"], usual, mean, since, told["directory"], took_s)
-
-        try:
-            paces, _ = job.ask_agents("pace", {}, max(0.05, min(QUICK_S, ends - asked)), pace)
-            return _Matched(paces, {p.rank: by for p, by in zip(paces, offsets(paces), strict=True)})
-        except Unmatched as e:
-            if time.monotonic() + LOOK_AGAIN_S > until:
-                return NA(str(e))
-        except TraindbgError as e:
-            return NA(e.cause)
-        time.sleep(LOOK_AGAIN_S)
-
-
-def _same_step(ranks: Sequence[RankGrads], matched: Maybe[_Matched]) -> Maybe[bool]:
+def _same_step(ranks: Sequence[RankGrads], matched: Maybe[Matched]) -> Maybe[bool]:
     """Whether all were read after one step: by the steps that were found to be the same, or by the optimizers' own counts."""
     after = [rank.after_step for rank in ranks]
     if not all(rank.safe_point for rank in ranks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Dict
 
 from .. import cuda
@@ -23,4 +24,5 @@ def run(agent: Agent) -> Dict[str, Any]:
         "gpu_busy": cuda.busy(),
         "updating": agent.boundary.updating(),
         "directory": agent.directory,
+        "time_s": time.time(),
     }

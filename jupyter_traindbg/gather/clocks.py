@@ -1,0 +1,48 @@
+"""How far the clocks of the ranks' hosts are apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ..attach.base import Link, ask_all
+
+__all__ = ["Clock", "clocks"]
+
+ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Clock:
+    """By how many seconds it is ahead of ours, give or take ``error_s``."""
+
+    ahead_s: float = 0.0
+    error_s: float = 0.0
+
+
+def clocks(links: Sequence[Link], deadline_s: float) -> dict[int, Clock]:
+    """By pid; those that do not answer are not in it. Ranks on this machine have its clock, and are not asked.
+
+    As NTP does (RFC 5905, section 8): the answer's time was taken somewhere between question and answer, most likely in the middle, and the
+    quickest of `ROUNDS` round trips errs least. What such a trip cannot tell from no difference is none: mostly it is the same clock.
+    """
+    found = {link.pid: Clock() for link in links if link.here}
+    elsewhere = [link for link in links if not link.here]
+    ends = time.monotonic() + deadline_s
+    for _ in range(ROUNDS if elsewhere else 0):
+        left_s = max(0.05, ends - time.monotonic())
+        for link, seen in ask_all(elsewhere, partial(_one, deadline_s=left_s), left_s).answers:
+            if link.pid not in found or seen.error_s < found[link.pid].error_s:
+                found[link.pid] = seen
+    return {
+        pid: clock if abs(clock.ahead_s) > clock.error_s else Clock(0.0, clock.error_s) for pid, clock in found.items()
+    }
+
+
+def _one(link: Link, deadline_s: float) -> Clock:
+    asked = time.time()
+    told = float(link.call("pace", {}, deadline_s)["time_s"])
+    answered = time.time()
+    return Clock(told - (asked + answered) / 2, (answered - asked) / 2)
