@@ -20,7 +20,7 @@ __all__ = ["seen"]
 
 MOST_LINES, MOST_STACKS = 30, 400
 LEAST_SHARE = 0.001
-_NO_TRACE = Trace({}, {}, 0)
+_NO_TRACE = Trace(0.0, {}, {}, 0)
 
 
 def seen(rank: int, pid: int, answer: Mapping[str, Any]) -> Seen:
@@ -50,13 +50,14 @@ def seen(rank: int, pid: int, answer: Mapping[str, Any]) -> Seen:
         usual,
         sum(recorded.get(name, 0.0) for name in ("start_s", "stop_s", "write_s")),
         come.operators_s if come else None,
-        max(0.0, step_s - come.operators_s) if come and step_s is not None else None,
+        come.collectives_s if come else None,
+        max(0.0, step_s - come.operators_s - come.collectives_s) if come and step_s is not None else None,
         come.device_s if come else None,
         trace.events,
         len(looks),
         answer["window_s"],
         come.operators if come else (),
-        _lines(its, trace.threads.get(its.thread, Thread()), step_s or usual),
+        _lines(its, trace, step_s or usual),
         _stacks(its),
         note=recorded["note"],
     )
@@ -66,8 +67,9 @@ def seen(rank: int, pid: int, answer: Mapping[str, Any]) -> Seen:
 _NO_OWN = NotAvailable("the optimizer keeps no count")
 
 
-def _lines(its: RankTrace, thread: Thread, step_s: float | None) -> tuple[ProfiledLine, ...]:
+def _lines(its: RankTrace, trace: Trace, step_s: float | None) -> tuple[ProfiledLine, ...]:
     """The user's lines, and which operator ran there in those looks that fell into recorded steps."""
+    thread = trace.threads.get(its.thread, Thread())
     at: dict[Frame, list[TimedLook]] = defaultdict(list)
     for one in its.looks:
         frame = user_frame(its.stacks[one.stack]) if one.stack < len(its.stacks) else None
@@ -77,7 +79,7 @@ def _lines(its: RankTrace, thread: Thread, step_s: float | None) -> tuple[Profil
     told = []
     for frame, there in at.items():
         share = sum(one.wall_s for one in there) / whole_s
-        moments = [one.at_s for one in there if its.packed and its.began_s <= one.at_s <= its.ended_s]
+        moments = [one.at_s - trace.base_s for one in there if its.packed and its.began_s <= one.at_s <= its.ended_s]
         ran = innermost(thread, moments).most_common(1)
         name, often = ran[0] if ran else ("", 0)
         told.append(

@@ -50,8 +50,8 @@ class TimedLooks:
 
     def told(self) -> Dict[str, Any]:
         """``looks``: seconds since ``began_s`` (Unix time), the number of the stack in ``stacks``, seconds since the look before, how many
-        of these it used no CPU, how long the look had to wait for the GIL, the system call, the step under way, and whether its forward pass
-        had begun. ``first``: the step that had ended when it began.
+        of these it used no CPU, how long the look had to wait for the GIL, the system call, the step under way, and whether its forward
+        pass had begun. ``first``: the step that had ended when it began.
         """
         return {
             "began_s": self._began_s,

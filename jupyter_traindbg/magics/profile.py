@@ -1,4 +1,4 @@
-"""Record a few steps of all ranks by torch's own profiler, without a line of code: operators, lines, a flame graph, one trace for Perfetto."""
+"""Record a few steps of all ranks by torch's profiler, without a line of code: operators, lines, one trace of all ranks for Perfetto."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ what a GPU does; a call of the GPU's driver or runtime."""
 class ProfiledOperator:
     """One operator, range or kernel. Times are seconds of an average step.
 
-    ``calls``: of a step. ``self_s`` is without what it called itself, and is what sums up over a step; ``total_s`` is with it. ``device_s``:
-    what the kernels took that it had launched itself; None where no GPU was profiled. ``thread``: whether it ran on the training thread, or on
-    others alone (a backward pass on a GPU has its own).
+    ``calls``: of a step. ``self_s`` is without what it called itself, and is what sums up over a step; ``total_s`` is with it.
+    ``device_s``: what the kernels took that it had launched itself; None where no GPU was profiled. ``training_thread``: whether it ran on
+    that, or on others alone (a backward pass on a GPU has its own).
     """
 
     name: str
@@ -67,15 +67,15 @@ class SampledStack:
 
 @dataclass(frozen=True)
 class RankProfile:
-    """One rank. ``steps``: how many were recorded by torch's profiler, from behind ``first_step`` on; 0 where that was not wanted, or not to
-    be had, and ``note`` says why.
+    """One rank. ``steps``: how many were recorded by torch's profiler, from behind ``first_step`` on; 0 where that was not wanted, or not
+    to be had, and ``note`` says why.
 
-    ``step_s``: mean of these steps; ``usual_step_s``: median of the steps around them, which nobody recorded. ``stood_still_s``: for how long
-    the training thread stood still while the profiler was started, stopped and written down. Of an average recorded step ``operators_s``
-    is for how long the training thread, or one that computes gradients for it, is in an operator, ``python_s`` for how long none is, and
-    ``device_s`` for how long the GPU is busy.
-    ``looks`` at the training thread over ``window_s`` seconds gave `lines` and `stacks`. The clock of its host is ``clock_ahead_s`` ahead of
-    that of the first rank, give or take ``clock_error_s``.
+    ``step_s``: mean of these steps; ``usual_step_s``: median of the steps around them, which nobody recorded. ``stood_still_s``: for how
+    long the training thread stood still while the profiler was started, stopped and written down. Of an average recorded step
+    ``operators_s`` is for how long the training thread, or one that computes gradients for it, is in an operator; ``collectives_s`` for how
+    long none is, and a collective call is under way on a thread of its own (gloo's); ``python_s`` for how long neither; ``device_s`` for how
+    long the GPU is busy. ``looks`` at the training thread over ``window_s`` seconds gave `lines` and `stacks`. The clock of its host is
+    ``clock_ahead_s`` ahead of that of the first rank, give or take ``clock_error_s``.
     """
 
     rank: int
@@ -86,6 +86,7 @@ class RankProfile:
     usual_step_s: float | None = None
     stood_still_s: float = 0.0
     operators_s: float | None = None
+    collectives_s: float | None = None
     python_s: float | None = None
     device_s: float | None = None
     events: int = 0

@@ -1,4 +1,4 @@
-"""Record a few steps of all ranks by torch's own profiler, without a line of code: operators, lines, a flame graph, one trace for Perfetto."""
+"""Record a few steps of all ranks by torch's profiler, without a line of code: operators, lines, one trace of all ranks for Perfetto."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def ask(
 
     torch's own profiler is started behind one step and stopped behind another, the same on all ranks where it can be told which that is,
     and nothing of it is left, whatever happens: where steps do not come in `seconds`, it comes out at the end of the one under way. It is
-    not started where the program profiles itself, and makes way where that begins to. The training thread is looked at meanwhile, for 2 s at
-    least, from outside of its code (a hundredth of its time). `sample`: that alone, for 2 s, and torch's profiler stays out; `steps` then
-    play no part. `trace`: the file to write one Chrome trace of all ranks to; `Profile.save_trace` does it afterwards.
+    not started where the program profiles itself, and makes way where that begins to. The training thread is looked at meanwhile, for 2 s
+    at least, from outside of its code (a hundredth of its time). `sample`: that alone, for 2 s, and torch's profiler stays out; `steps`
+    then play no part. `trace`: the file to write one Chrome trace of all ranks to; `Profile.save_trace` does it afterwards.
 
     Costs 0.5 to 1 us an operator, and a pause of some 20 ms for each MB of trace. Raises `UsageError` for what cannot be recorded, or
     written, before anything is; why, where no rank can be asked.

@@ -28,8 +28,8 @@ _KINDS: Mapping[str, OperatorKind] = {
 
 @dataclass
 class Slice:
-    """``began_s``: Unix time; ``below_s``: how much of it is that of slices that it called itself. ``above``: the number of the slice that
-    called it, -1 for none.
+    """Times are seconds since `Trace.base_s`. ``below_s``: how much of it is that of slices that it called itself; ``above``: the number of
+    the slice that called it, -1 for none.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Thread:
         self._begins = [one.began_s for one in self.slices]
 
     def at(self, moment_s: float) -> Slice | None:
-        """The innermost operator that ran then; None where none did."""
+        """The innermost operator that ran then, on the clock of its slices; None where none did."""
         number = bisect_right(self._begins, moment_s) - 1
         while number >= 0:
             one = self.slices[number]
@@ -84,7 +84,11 @@ class Thread:
 
 @dataclass(frozen=True)
 class Trace:
-    """``threads``: by the kernel's number; ``streams``: by device and stream. ``events``: how many it has of all kinds."""
+    """``base_s`` is a moment in Unix time: since that, a float can tell nanoseconds. ``threads``: by the kernel's number; ``streams``: by
+    device and stream. ``events``: how many it has of all kinds.
+    """
+
+    base_s: float
 
     threads: Mapping[int, Thread]
     streams: Mapping[tuple[Any, Any], Thread]
@@ -98,20 +102,20 @@ def read(written: bytes, ended_s: float = math.inf) -> Trace:
     """
     told = json.loads(written)
     events = told["traceEvents"]
-    base_s = told.get("baseTimeNanoseconds", 0) / 1e9
+    base_s = told.get("baseTimeNanoseconds", 0) // 10**9
     threads: dict[int, Thread] = defaultdict(Thread)
     streams: dict[tuple[Any, Any], Thread] = defaultdict(Thread)
     for event in events:
         kind = _KINDS.get(event.get("cat", "")) if event.get("ph") == "X" else None
         if kind is None:
             continue
-        began_s = base_s + event["ts"] / 1e6
+        began_s = event["ts"] / 1e6
         made_by = event.get("args", _NOTHING).get("External id")
         one = Slice(event["name"], kind, began_s, began_s + event["dur"] / 1e6, made_by)
         (streams[event["pid"], event["tid"]] if kind == "kernel" else threads[event["tid"]]).slices.append(one)
     for thread in (*threads.values(), *streams.values()):
-        thread.nest(ended_s)
-    return Trace(dict(threads), dict(streams), len(events))
+        thread.nest(ended_s - base_s)
+    return Trace(base_s, dict(threads), dict(streams), len(events))
 
 
 _NOTHING: Mapping[str, Any] = {}

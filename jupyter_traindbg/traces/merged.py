@@ -117,9 +117,10 @@ def _thread(process: int, thread: int, name: str) -> Iterator[dict[str, Any]]:
 def _steps(one: Seen, us: Any) -> Iterator[dict[str, Any]]:
     """Those that lie in what was recorded."""
     trace = one.trace
+    until = trace.began_s
     for step in trace.steps:
-        if step.duration_s and step.time_s > trace.began_s and step.time_s <= trace.ended_s:
-            began_s = max(trace.began_s, step.time_s - step.duration_s)
+        if step.duration_s and until < step.time_s <= trace.ended_s:
+            began_s, until = max(until, step.time_s - step.duration_s), step.time_s
             number = step.optimizer_step if step.optimizer_step is not None else step.step
             yield {
                 "ph": "X", "cat": "step", "name": f"step {number}", "tid": STEPS_THREAD, "ts": us(began_s),
@@ -176,7 +177,9 @@ def _recorded(one: Seen, place: int, begin_s: float) -> Iterator[dict[str, Any]]
         if named is None:
             continue
         out = {**event, **named, "pid": process}
-        if "ts" in out:
+        if event["ph"] == "M":
+            out.pop("ts", None)
+        else:
             out["ts"] = round(out["ts"] + shift_us, 3)
         if isinstance(out.get("id"), int):
             out["id"] += place * FLOWS

@@ -13,7 +13,7 @@ __all__ = ["RankTrace", "Seen"]
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What one rank gives to a trace of all. ``packed``: Kineto's own, by zlib; empty where it recorded none. Unix times, by its own clock."""
+    """What one rank gives to a trace of all. ``packed``: Kineto's own, by zlib; empty where it recorded none. Unix times, by its clock."""
 
     rank: int
     pid: int

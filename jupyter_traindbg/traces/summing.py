@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from .kineto import Slice, Thread, Trace, busy_s
 
 __all__ = ["Sums", "sums"]
 
+_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):")
+"""How torch.distributed calls what a backend does on a thread of its own."""
 MOST_OPERATORS = 400
 """So many of the names of a rank are told, those that take longest."""
 
@@ -21,6 +24,7 @@ class Sums:
 
     operators: tuple[ProfiledOperator, ...]
     operators_s: float
+    collectives_s: float
     device_s: float | None
 
 
@@ -60,10 +64,19 @@ def sums(trace: Trace, training_thread: int, steps: int, *, on_gpu: bool) -> Sum
     ]
     told.sort(key=lambda one: -max(one.self_s, one.device_s or 0.0))
     inside = [(o.began_s, o.ended_s) for thread in trace.threads.values() for o in _outermost(thread.slices)]
+    under_way = [
+        (one.began_s, one.ended_s)
+        for number, thread in trace.threads.items()
+        if number != training_thread
+        for one in thread.slices
+        if _COLLECTIVE.match(one.name)
+    ]
+    operators_s = busy_s(inside)
     kernels = [(one.began_s, one.ended_s) for stream in trace.streams.values() for one in stream.slices]
     return Sums(
         tuple(told[:MOST_OPERATORS]),
-        busy_s(inside) / steps,
+        operators_s / steps,
+        (busy_s(inside + under_way) - operators_s) / steps,
         busy_s(kernels) / steps if on_gpu else None,
     )
 

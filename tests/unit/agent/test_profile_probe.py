@@ -84,7 +84,9 @@ def test_what_profiles_already_is_left_alone(job: Job, ask_while: Ask) -> None:
         with kind() as theirs:  # type: ignore[operator]
             recorded = ask_while(job.step, "profile", steps=2, **SHORT)["recorded"]
         assert (recorded["note"], recorded.get("trace")) == (CLAIMED, None), kind
-        assert [event.name for event in theirs.function_events] if kind is not torch.profiler.profile else theirs.events()
+        assert (
+            [event.name for event in theirs.function_events] if kind is not torch.profiler.profile else theirs.events()
+        )
 
 
 def test_one_whose_turn_is_coming_is_left_alone(job: Job, ask_while: Ask) -> None:
@@ -188,19 +190,24 @@ def test_a_forked_child_records_nothing(job: Job, agent: Agent) -> None:
     child = os.fork()
     if child == 0:  # whatever happens, this process ends here
         try:
+            run_operators()  # what is touched for the first time has to be copied
             before = resident_bytes()
-            for _ in range(20_000):
-                torch.ones(1).view(1)
+            run_operators()
             os.write(write, str(resident_bytes() - before).encode())
         finally:
             os._exit(0)
     os.close(write)
     until(lambda: os.waitpid(child, os.WNOHANG)[0] == child, "the child did not end")
     with os.fdopen(read) as told:
-        assert int(told.read()) < 4e6, "60,000 operators recorded take 15 MB"
+        assert int(told.read()) < 3e6, "recorded, these operators take 15 MB"
     job.step()
     profiling.end(0.0)
     assert profiling.steps >= 1, "the parent's goes on"
+
+
+def run_operators() -> None:
+    for _ in range(20_000):
+        torch.ones(1).view(1)
 
 
 def resident_bytes() -> int:
