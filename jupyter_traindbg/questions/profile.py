@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -110,7 +111,7 @@ def _need_time(matched: Matched, steps: int, window_s: float) -> None:
                 steps=steps,
                 window_s=duration(window_s),
             ),
-            text("`%profile --steps 1 --seconds {seconds:.0f}`; or `%profile --sample`", seconds=3.5 * step_s + 1),
+            text("`%profile --steps 1 --seconds {seconds}`; or `%profile --sample`", seconds=math.ceil(3.5 * step_s)),
         )
 
 

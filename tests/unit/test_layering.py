@@ -72,8 +72,16 @@ MAY_IMPORT = {
     "evidence": ["frames", "language", "model", "outside"],
     "evidence_growth": ["frames", "model"],
     "evidence_collectives": ["evidence", "model", "outside"],
+    "evidence_profile": ["evidence_slow", "frames", "model", "traces"],
     "evidence_slow": ["evidence_soundness", "frames", "model", "outside"],
     "evidence_soundness": ["frames", "model", "outside"],
+    "traces": [
+        "complete_file",
+        "errors",
+        "frames",
+        "language",
+        "model",
+    ],  # what torch's profiler wrote, and one file of it all
     "tables": [
         "redact",
         *DATA,
@@ -128,6 +136,7 @@ MAY_IMPORT = {
         "evidence",
         "evidence_collectives",
         "evidence_growth",
+        "evidence_profile",
         "gather",
         "outside",
         "progress",
@@ -136,6 +145,7 @@ MAY_IMPORT = {
         "schedules",
         "tables",
         "tasks",
+        "traces",
         *DATA,
     ],  # ask a job by the protocol `Ranks`
     "questions.jobless": ["diagnose", "outside", "preflight", "questions.diagnose", "tasks", *DATA],  # no running job
