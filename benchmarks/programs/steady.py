@@ -7,12 +7,15 @@
 
 The work of a step is its --size (sequences in a batch, rounds of a loop); without one, it is found by trying what takes --step-ms.
 --stamps FILE is made: 8 bytes with the number of steps, 8 with the size, then the `time.perf_counter` of each step's end. Prints ``ready``
-after warming up; ends by itself when its --parent is gone or --most-s seconds are over.
+after warming up; ends by itself when its --parent is gone or --most-s seconds are over. SIGUSR1 has it profile the next steps itself, with
+shapes, memory and stacks, as guides write it; SIGUSR2 with nothing but the operators.
 """
 
 import argparse
 import mmap
 import os
+import signal
+import tempfile
 import threading
 import time
 
@@ -22,7 +25,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 STAMPS = 1 << 22
 HEAD = 2
-WARM_UP_STEPS = 20
+WARM_UP_STEPS, PROFILED_STEPS = 20, 5
 
 
 class Batches(IterableDataset):
@@ -98,6 +101,30 @@ def usual_ms(steps, n=30):
     return sorted(times)[n // 2] * 1e3
 
 
+class Profiling:
+    """What a person adds to a loop to profile some of its steps, wherever a signal asks for that."""
+
+    def __init__(self):
+        self.profiler, self.ends = None, 0
+        self.wanted = []
+        signal.signal(
+            signal.SIGUSR1,
+            lambda *_: self.wanted.append({"record_shapes": True, "profile_memory": True, "with_stack": True}),
+        )
+        signal.signal(signal.SIGUSR2, lambda *_: self.wanted.append({}))
+
+    def stepped(self, n):
+        if self.profiler is not None and n == self.ends:
+            self.profiler.stop()
+            with tempfile.TemporaryDirectory() as folder:
+                self.profiler.export_chrome_trace(os.path.join(folder, "trace.json"))
+            self.profiler = None
+        if self.wanted and self.profiler is None:
+            self.profiler = torch.profiler.profile(**self.wanted.pop())
+            self.profiler.start()
+            self.ends = n + PROFILED_STEPS
+
+
 KINDS = {"torch": (training, 4), "cuda": (cuda_training, 4), "python": (python_steps, 10_000), "bare": (bare, 1)}
 """How the steps are made, and the size to try first."""
 
@@ -124,12 +151,14 @@ def main():
     steps = make(counts[1])
     for _ in range(WARM_UP_STEPS):
         next(steps)
+    profiling = Profiling()
     print("ready", flush=True)
     ends = time.perf_counter() + args.most_s
     for n in range(1, STAMPS + 1):
         next(steps)
         now = times[HEAD + n - 1] = time.perf_counter()
         counts[0] = n
+        profiling.stepped(n)
         if now > ends or (args.parent and os.getppid() != args.parent):
             return
 
