@@ -30,9 +30,8 @@ TAKEN = "the program began to profile itself: torch has one profiler for a proce
 class Profiling:
     """Records whole steps. `begin` and `_stepped` run on the training thread, `end` and `write` on any."""
 
-    def __init__(self, agent: Agent, steps: int, last_step: Optional[int]) -> None:
-        """`last_step`: with which step it ends at the latest, however few it has recorded; those of the agent's counting."""
-        self._agent, self._most, self._last = agent, steps, last_step
+    def __init__(self, agent: Agent, steps: int) -> None:
+        self._agent, self._most = agent, steps
         self.first: Optional[int] = None
         """The step behind which it began; None before that."""
         self.steps = 0
@@ -93,8 +92,7 @@ class Profiling:
         if os.getpid() != self._agent.pid or threading.get_ident() != self._ident:
             return
         recorded = self._agent.recorder.step - (self.first or 0)
-        last = self._last is not None and self._agent.recorder.step >= self._last
-        if not self._ending.is_set() and not self._taken and recorded < self._most and not last:
+        if not self._ending.is_set() and not self._taken and recorded < self._most:
             return
         if cuda.capturing():  # it would wait for the GPU, which is no part of a graph
             return

@@ -22,23 +22,25 @@ class Clock:
     error_s: float = 0.0
 
 
-def clocks(links: Sequence[Link], deadline_s: float) -> dict[int, Clock]:
-    """By pid; those that do not answer are not in it. Ranks on this machine have its clock, and are not asked.
+def clocks(links: Sequence[Link], deadline_s: float) -> dict[Link, Clock]:
+    """In the order of `links`, without those that do not answer. Ranks on this machine have its clock, and are not asked.
 
     As NTP does (RFC 5905, section 8): the answer's time was taken somewhere between question and answer, most likely in the middle, and the
     quickest of `ROUNDS` round trips errs least. What such a trip cannot tell from no difference is none: mostly it is the same clock.
     """
-    found = {link.pid: Clock() for link in links if link.here}
+    found = {link: Clock() for link in links if link.here}
     elsewhere = [link for link in links if not link.here]
     ends = time.monotonic() + deadline_s
     for _ in range(ROUNDS if elsewhere else 0):
         left_s = max(0.05, ends - time.monotonic())
         for link, seen in ask_all(elsewhere, partial(_one, deadline_s=left_s), left_s).answers:
-            if link.pid not in found or seen.error_s < found[link.pid].error_s:
-                found[link.pid] = seen
-    return {
-        pid: clock if abs(clock.ahead_s) > clock.error_s else Clock(0.0, clock.error_s) for pid, clock in found.items()
-    }
+            if link not in found or seen.error_s < found[link].error_s:
+                found[link] = seen
+    return {link: _told_apart(found[link]) for link in links if link in found}
+
+
+def _told_apart(clock: Clock) -> Clock:
+    return clock if abs(clock.ahead_s) > clock.error_s else Clock(0.0, clock.error_s)
 
 
 def _one(link: Link, deadline_s: float) -> Clock:

@@ -13,7 +13,7 @@ from ..actions.matching import Matched, match
 from ..errors import UsageError
 from ..gather.clocks import clocks
 from ..language import text
-from ..model import NotAvailable, Profile, Silent
+from ..model import Maybe, NotAvailable, Profile, Silent
 from ..progress import SecondsBar
 from ..tasks import Task
 from ..traces.merged import Traces, check
@@ -72,13 +72,13 @@ def ask(
     job.need_training(timeout)
     behind: Mapping[int, Mapping[str, int]] | None = None
     if not sample:
-        matched = match(job.ask_agents, ends, MATCH_S if job.several else 0.0)
+        matched = _matched(job, min(ends, began + MATCH_S) if job.several else began)
         if not isinstance(matched, NotAvailable):
             _need_time(matched, steps, window_s)
             behind = matched.target(prepare_s=PREPARE_S) if len(matched.paces) > 1 else None
     params = {"steps": 0 if sample else steps, "least_s": min(LEAST_S, window_s), "window_s": window_s}
     seen, silent = _watch(job, params, behind, ends)
-    seen = _on_one_clock(job, seen, min(CLOCKS_S, max(0.1, ends - time.monotonic())))
+    seen = _placed(job, seen, min(CLOCKS_S, max(0.1, ends - time.monotonic())))
     traces = Traces(job.name, [one for one in seen if one.trace.packed])
     told = Profile(tuple(one.profile for one in seen), silent, _recorded=traces)
     if trace is not None and told.recorded:
@@ -99,6 +99,16 @@ def _watch(
     return asking.result(ends + LATE_S)
 
 
+def _matched(job: Ranks, until: float) -> Maybe[Matched]:
+    """Where all ranks are, and how long a step of each takes: what has just been attached to has not seen two of them yet."""
+    while True:
+        matched = match(job.ask_agents, until + LATE_S, max(0.0, until - time.monotonic()))
+        known = isinstance(matched, NotAvailable) or all(pace.usual_step_s for pace in matched.paces)
+        if known or time.monotonic() + TICK_S > until:
+            return matched
+        time.sleep(TICK_S)
+
+
 def _need_time(matched: Matched, steps: int, window_s: float) -> None:
     """Raises `UsageError` where so many steps take longer than may be watched, as far as that is known."""
     step_s = max((pace.usual_step_s for pace in matched.paces if pace.usual_step_s), default=0.0)
@@ -115,21 +125,18 @@ def _need_time(matched: Matched, steps: int, window_s: float) -> None:
         )
 
 
-def _on_one_clock(job: Ranks, seen: Sequence[Seen], deadline_s: float) -> Sequence[Seen]:
-    """With how far each rank's clock is ahead of the first one's."""
-    told = clocks(job.open_links(), deadline_s) if len(seen) > 1 else {}
-    first = told.get(seen[0].profile.pid) if seen else None
-    if first is None:
-        return seen
-
-    def with_clock(one: Seen) -> Seen:
-        clock = told.get(one.profile.pid)
-        if clock is None:
-            return one
-        about: dict[str, Any] = {
-            "clock_ahead_s": clock.ahead_s - first.ahead_s,
-            "clock_error_s": clock.error_s + first.error_s if one is not seen[0] else 0.0,
-        }
-        return replace(one, profile=replace(one.profile, **about))
-
-    return [with_clock(one) for one in seen]
+def _placed(job: Ranks, seen: Sequence[Seen], deadline_s: float) -> list[Seen]:
+    """With how far each rank's clock is ahead of the first one's, and what a Ray cluster calls it."""
+    links = {(link.rank, link.pid): link for link in job.open_links()}
+    ours = [links.get((one.profile.rank, one.profile.pid)) for one in seen]
+    told = clocks([link for link in ours if link is not None], deadline_s) if len(seen) > 1 else {}
+    first = next(iter(told.values()), None)
+    placed = []
+    for one, link in zip(seen, ours, strict=True):
+        about: dict[str, Any] = {} if link is None else {"worker": link.worker}
+        clock = None if link is None else told.get(link)
+        if clock is not None and first is not None and clock is not first:
+            about["clock_ahead_s"] = clock.ahead_s - first.ahead_s
+            about["clock_error_s"] = clock.error_s + first.error_s
+        placed.append(replace(one, profile=replace(one.profile, **about)))
+    return placed

@@ -112,7 +112,7 @@ class RelayedLink(Link):
 
     def __init__(self, member: Member, ask: Callable[[str, dict[str, Any], float], Any]) -> None:
         super().__init__(member.pid, self._never, member.rank, member.world_size)
-        self._relay = ask
+        self._relay, self.worker = ask, member.who
 
     def call(self, method: str, params: dict[str, Any], deadline_s: float) -> Any:
         return self._relay(method, params, deadline_s)

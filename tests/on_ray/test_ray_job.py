@@ -105,6 +105,7 @@ def test_a_visit_changes_nothing_and_a_change_comes_at_the_same_step_of_both(
             visited.memory(timeout=PATIENT_S)
             visited.stacks(timeout=PATIENT_S)
             visited.threads(timeout=PATIENT_S)
+            assert [rank.steps for rank in visited.profile(steps=3, timeout=PATIENT_S).ranks] == [3, 3]
     assert goes_on(out)
 
     command = [sys.executable, "-m", "jupyter_traindbg.cli", "lr", target(client, training), "--timeout", "30"]
@@ -323,6 +324,20 @@ def test_a_cluster_that_is_not_there_is_told() -> None:
         connect("ray:@127.0.0.1:9", timeout=5)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # ray has not been here
     assert "ray" not in sys.modules or "ray._raylet" not in sys.modules
+
+
+def test_all_trainers_record_the_same_steps_in_one_trace(
+    training: Submitted, client: Cluster, way: str, tmp_path: Path
+) -> None:
+    with attach(target(client, training), timeout=PATIENT_S) as job:
+        seen = job.profile(steps=3, trace=str(tmp_path / "run.json"), timeout=PATIENT_S)
+    assert [(rank.rank, rank.steps, rank.clock_ahead_s) for rank in seen.ranks] == [(0, 3, 0.0), (1, 3, 0.0)], seen
+    assert len({str(rank.first_step and rank.first_step.own) for rank in seen.ranks}) == 1
+    assert all(rank.worker and rank.lines and rank.operators for rank in seen.ranks)
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    steps = {event["pid"]: event["ts"] for event in events if event.get("cat") == "step"}
+    first, second = steps.values()
+    assert abs(first - second) < 1e6
 
 
 def test_sql_has_all_ranks_in_one_table(training: Submitted, client: Cluster, way: str) -> None:

@@ -6,7 +6,7 @@ import base64
 import os
 import time
 import zlib
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict
 
 from .. import cuda
 from ..own_count import own_count
@@ -31,7 +31,7 @@ ENDS_S = 0.5
 
 
 def run(
-    agent: Agent, steps: int = 5, least_s: float = 2.0, window_s: float = 30.0, after_step: Optional[int] = None
+    agent: Agent, steps: int = 5, least_s: float = 2.0, window_s: float = 30.0, after_step: int = 0
 ) -> Dict[str, Any]:
     """Looks for `least_s` at least, until `steps` were recorded or `window_s` have passed. 0 `steps`: nobody records.
 
@@ -42,15 +42,13 @@ def run(
     """
     looks = TimedLooks(agent, MOST_LOOKS)
     note = "" if not steps else _why_not(agent)
-    profiling = (
-        None if note or not steps else Profiling(agent, steps, None if after_step is None else after_step + steps)
-    )
+    profiling = None if note or not steps else Profiling(agent, steps)
     if profiling is None:
         ends_s = min(least_s, window_s) if not steps or note else window_s
         looks.look(lambda passed_s: passed_s < ends_s)
         recorded: Dict[str, Any] = {"steps": 0, "note": note}
     else:
-        _record(agent, profiling, looks, (least_s, window_s, after_step or 0))
+        _record(agent, profiling, looks, (least_s, window_s, after_step))
         recorded = _recorded(agent, profiling)
     return {
         **looks.told(),

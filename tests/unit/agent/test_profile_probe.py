@@ -139,7 +139,7 @@ def test_it_makes_way_for_one_on_another_thread(job: Job, agent: Agent, ask_whil
 
 def begun(agent: Agent, job: Job) -> Profiling:
     """One that goes on for ever, as far as the training knows."""
-    agent.profiling = profiling = Profiling(agent, 1000, None)
+    agent.profiling = profiling = Profiling(agent, 1000)
     with agent.safepoints.meanwhile(profiling.begin, lambda: True):
         job.step()
     assert profiling.on
