@@ -372,6 +372,8 @@ SMALL: dict[str, Result] = {
     "sql tables": sql_tables(3),
     "picture of the loss": picture_of_loss(2, 60, bad=20),
     "picture of the learning rate": picture_of_lr(60),
+    "picture of a profile": one_rank().plot(),
+    "picture of a profile of two ranks": slower_in_one(2).plot(),
 }
 LARGE: dict[str, Result] = {
     "log": log_diagnosis(300),

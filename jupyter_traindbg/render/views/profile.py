@@ -266,8 +266,7 @@ def _most_at(rank: RankProfile, *, link: bool) -> Inline:
     seen = busiest(rank)
     if seen is None:
         return DASH
-    place = _place(seen[0]) if link else Span(short_place(seen[0]), "code")
-    return [place, f" ({percent(seen[1])})"]
+    return _place(seen[0]) if link else Span(short_place(seen[0]), "code")
 
 
 def _place(frame: Frame) -> Span:
