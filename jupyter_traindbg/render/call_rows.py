@@ -17,7 +17,7 @@ __all__ = ["call_table"]
 SHOWN, KEPT = 60, 200
 LEAST = 0.02
 """Calls that were seen in a smaller share of the looks are told together."""
-STEP, DEEP = "\u00a0\u00a0", 16
+STEP, DEEP = "\u00a0\u00a0\u00a0", 12
 """What each level is indented by, which a page keeps, and after so many no more."""
 
 

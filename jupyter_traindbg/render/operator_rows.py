@@ -154,7 +154,7 @@ def _share(seconds: float | None, rank: RankProfile) -> Span:
 
 
 def _beside(ranks: Sequence[RankProfile]) -> list[Column]:
-    return [Column(text("longest on"), wrap=True)] if len(ranks) > 1 else []
+    return [Column(text("longest on"))] if len(ranks) > 1 else []
 
 
 def _key(operator: ProfiledOperator) -> _Key:

@@ -36,8 +36,8 @@ from ..profile_ranks import SLOWER, Told, busiest, pace_s, told_of
 from ..units import count, percent
 
 SHOWN, LINES_SHOWN = 24, 10
-NAMED, NAME = 3, 48
-"""Operators that have a part of their own in the bar, and characters of a name in a sentence."""
+NAMED, NAME, OPERATOR = 3, 48, 44
+"""Operators that have a part of their own in the bar; characters of a name in a sentence, and beside a line."""
 IDLE = 0.8
 """A GPU that is busy for a smaller share of a step waits for the host: what Python takes is worth a word."""
 LEAST_SHARE = 0.005
@@ -305,4 +305,6 @@ def _lines(rank: RankProfile, name: str) -> Table:
 def _running(line: ProfiledLine) -> Inline:
     if not line.operator:
         return DASH
-    return [Span(line.operator, "code"), Span(f" ({percent(line.operator_share)})", "muted")]
+    name, share = shortened(line.operator, OPERATOR), percent(line.operator_share).replace(" ", "\u00a0")
+    hover = line.operator if name != line.operator else ""
+    return [Span(name, "code", hover=hover), Span(f" ({share})", "muted")]
