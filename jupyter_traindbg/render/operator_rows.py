@@ -12,7 +12,7 @@ from ..words.durations import duration
 from .blocks import Column, Inline, Span, Table
 from .common import DASH
 from .grouping import Caller
-from .notations import durations, shares
+from .notations import durations, shares, unit_of
 from .profile_ranks import pace_s
 from .units import number, percent
 
@@ -23,6 +23,7 @@ STANDS_OUT, WORTH = 1.25, 0.01
 """A rank that takes more times as long for an operator as the middle one stands out, where that is worth this share of a step at least."""
 KERNEL = 72
 """Characters of a kernel's name, which a template may have hundreds of."""
+_averages = unit_of([(1.0, "")], decimals=1)
 _KINDS = {"range": later("range"), "runtime": later("driver call")}
 
 _Key = tuple[str, str, bool]
@@ -65,7 +66,7 @@ def operator_table(rank: RankProfile, ranks: Sequence[RankProfile], who: Caller)
     of_gpu = any(one.device_s for one in listed)
     columns = [
         Column(text("operator"), wrap=True),
-        Column(text("calls"), right=True),
+        Column(text("calls"), right=True, notation=_averages),
         Column(text("itself"), right=True, notation=durations),
         Column(text("of a step"), right=True, notation=shares),
         *([Column(text("on the GPU"), right=True, notation=durations)] if of_gpu else []),
@@ -97,8 +98,8 @@ def kernel_table(rank: RankProfile, ranks: Sequence[RankProfile], who: Caller) -
     if not kernels:
         return
     columns = [
-        Column(text("kernel"), wrap=True),
-        Column(text("launched"), right=True),
+        Column(pgettext("on a GPU", "kernel"), wrap=True),
+        Column(text("launched"), right=True, notation=_averages),
         Column(text("takes"), right=True, notation=durations),
         Column(text("of a step"), right=True, notation=shares),
         *_beside(ranks),

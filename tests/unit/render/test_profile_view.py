@@ -105,8 +105,8 @@ def test_notes_of_ranks_are_said_once_each() -> None:
 
 def test_operators_beside_the_same_ones_of_other_ranks() -> None:
     shown = render.text(slower_in_one(8, 3), 140)
-    assert row(shown, "aten::addmm ").startswith("aten::addmm 24 2.900 ms 42 % rank 3: 2.9 ms (2.7 x)")
-    assert row(shown, "aten::mm ").startswith("aten::mm 36 0.620 ms 9 % –")
+    assert row(shown, "aten::addmm ").startswith("aten::addmm 24.0 2.900 ms 42 % rank 3: 2.9 ms (2.7 x)")
+    assert row(shown, "aten::mm ").startswith("aten::mm 36.0 0.620 ms 9 % –")
     assert "longest on" not in render.text(one_rank(), 140)
 
 
