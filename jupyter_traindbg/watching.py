@@ -31,6 +31,8 @@ KEEP_HZ = 0.5
 FEW_STEPS = 3
 """What is shown of fewer says nothing."""
 _YOUNG = ("waiting", "training")
+_ASKED_WITH: Mapping[str, Mapping[str, Any]] = {"profile": {"sample": True}}
+"""What a question is asked with for its picture: of a profile only the stacks are drawn, so nothing is recorded."""
 
 
 class Watchable(Askable, Ranks, ABC):
@@ -153,7 +155,7 @@ class Watchable(Askable, Ranks, ABC):
 
     def plot(self, of: str = "loss", *, timeout: float = 10.0) -> Picture:
         """A picture of this job: ``"loss"`` and ``"lr"`` over all steps recorded since the attach or since it is watched, ``"grads"``,
-        ``"memory"`` or ``"collectives"`` as `grads`, `memory` and `collectives` find them now.
+        ``"memory"`` or ``"collectives"`` as `grads`, `memory` and `collectives` find them now, ``"profile"`` as `profile` samples it.
 
         Takes what asking takes, and 0.4 s where it is looked at. Static: SVG and PNG, kept in the notebook; `Picture.figure` is
         matplotlib's. Raises `UsageError` for another name, `NoTarget` where nothing was recorded, `MissingPiece` without matplotlib.
@@ -164,13 +166,13 @@ class Watchable(Askable, Ranks, ABC):
             feed = self._made_feed(KEEP_HZ, quiet=True)
             self.first_round(feed, timeout)
             return pictures.of_feed(of, feed)
-        asked: Any = {"grads": self.grads, "memory": self.memory, "collectives": self.collectives}.get(of)
-        if asked is None:
+        if of not in pictures.OF_JOBS:
             raise UsageError(
                 text("there is no picture of {of!r}", of=of),
                 text("there are {names}", names=text(", ").join(pictures.OF_JOBS)),
             )
-        return pictures.of_result(asked(timeout=timeout))
+        ask: Any = getattr(self, of)
+        return pictures.of_result(ask(timeout=timeout, **_ASKED_WITH.get(of, {})))
 
     def first_round(self, feed: Feed, timeout: float, *, few_steps: bool = True) -> None:
         """Have `feed` try, and know of a few steps where the job makes any within `timeout`. Raises why nobody can be asked; a job that has

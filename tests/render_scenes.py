@@ -15,6 +15,7 @@ from render_scenes_logs import followed, followed_quietly, healthy_log, log_diag
 from render_scenes_memory import memory
 from render_scenes_pictures import picture_of_loss, picture_of_lr
 from render_scenes_plan import config_preflight, of_little, on_ray
+from render_scenes_profile import on_gpu, one_rank, sampled, slower_in_one, unseen
 from render_scenes_ray import collector, nothing, thousand
 from render_scenes_report import report
 from render_scenes_rescue import nothing_left, plan, rescued
@@ -50,6 +51,7 @@ from jupyter_traindbg.model import (
     OptimizerLr,
     Picture,
     Problem,
+    Profile,
     Rank,
     RankChange,
     RankFreed,
@@ -324,6 +326,11 @@ SMALL: dict[str, Result] = {
     "slow, a late rank": late_rank(2),
     "slow, nothing": nothing_slow(2),
     "slow, no step": hung(2),
+    "profile": one_rank(),
+    "profile, one slower in one operator": slower_in_one(2),
+    "profile, on a GPU": on_gpu(),
+    "profile, stacks alone": sampled(),
+    "profile, nothing seen": unseen(),
     "steps": steps(2),
     "grads": grads(2, 40, bad_rank=1),
     "lr": lr(2),
@@ -365,6 +372,8 @@ SMALL: dict[str, Result] = {
     "sql tables": sql_tables(3),
     "picture of the loss": picture_of_loss(2, 60, bad=20),
     "picture of the learning rate": picture_of_lr(60),
+    "picture of a profile": one_rank().plot(),
+    "picture of a profile of two ranks": slower_in_one(2).plot(),
 }
 LARGE: dict[str, Result] = {
     "log": log_diagnosis(300),
@@ -379,6 +388,7 @@ LARGE: dict[str, Result] = {
     "stacks, all different": all_different(300),
     "threads": threads(300),
     "slow": late_rank(300, 217),
+    "profile": slower_in_one(300, 217),
     "steps": steps(300),
     "grads": grads(300, 400),
     "grads, one rank not finite": grads(300, 400, bad_rank=7),
@@ -422,6 +432,7 @@ EMPTY: dict[str, Result] = {
     "stacks": Stacks(()),
     "threads": Threads(()),
     "slow": Slow(()),
+    "profile": Profile(()),
     "steps": Steps((RankSteps(0, 1000, (), "torch has not been imported in this process"),)),
     "grads": Grads((RankGrads(0, 1000, "now", False, NOT_HERE, ()),)),
     "lr": LearningRates((RankLr(0, 1000, (), "no optimizer was found"),)),

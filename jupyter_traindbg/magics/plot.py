@@ -1,4 +1,4 @@
-"""Draw a picture: the loss or the learning rate over all recorded steps, gradients, memory, collectives, or the timeline of a log."""
+"""Draw a picture: the loss or the learning rate over all recorded steps, gradients, memory, collectives, a flame graph, or a log."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ EXAMPLES = (
     ("", "the loss, with what was done to the job"),
     ("lr", "the scheduled learning rate, and what the steps used"),
     ("memory 4711", "who holds what of which device, of another job"),
+    ("profile", "where the training thread is, line by line, as a flame graph"),
     ("train.log", "what a log tells, line by line: who, when, the cause"),
     ("loss -o loss.svg", "written to a file"),
 )

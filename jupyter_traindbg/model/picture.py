@@ -40,7 +40,9 @@ class Picture(Result):
 
     _rows = "sketches"
     of: str
-    """``"loss"``, ``"lr"``, ``"grads"``, ``"memory"``, ``"estimate"``, ``"collectives"``, ``"query"``, ``"log"`` or ``"runs"``."""
+    """``"loss"``, ``"lr"``, ``"grads"``, ``"memory"``, ``"estimate"``, ``"collectives"``, ``"profile"``, ``"query"``, ``"log"`` or
+    ``"runs"``.
+    """
     title: str
     words: Sequence[str]
     sketches: Sequence[Sketch] = ()

@@ -19,6 +19,7 @@ from ..model import (
     LogDiagnosis,
     Memory,
     Picture,
+    Profile,
     Result,
     Silent,
     SqlRows,
@@ -34,7 +35,7 @@ __all__ = ["OF_JOBS", "OVER_STEPS", "of_feed", "of_result", "of_several"]
 
 OVER_STEPS = ("loss", "lr")
 """Drawn from what was recorded over the steps."""
-OF_JOBS = (*OVER_STEPS, "grads", "memory", "collectives")
+OF_JOBS = (*OVER_STEPS, "grads", "memory", "collectives", "profile")
 """What there is of a job."""
 _OF_RESULT: dict[type[Result], str] = {
     Collectives: "collectives",
@@ -42,6 +43,7 @@ _OF_RESULT: dict[type[Result], str] = {
     Grads: "grads",
     LogDiagnosis: "log",
     Memory: "memory",
+    Profile: "profile",
     SqlRows: "query",
     Steps: "loss",
 }

@@ -224,6 +224,13 @@ SCENES = {
     "slow-starved-loader": ("SMALL", "slow, a starved loader"),
     "slow-late-rank": ("SMALL", "slow, a late rank"),
     "slow-300-ranks": ("LARGE", "slow"),
+    "profile-one-rank": ("SMALL", "profile"),
+    "profile-slower-rank": ("SMALL", "profile, one slower in one operator"),
+    "profile-gpu": ("SMALL", "profile, on a GPU"),
+    "profile-stacks": ("SMALL", "profile, stacks alone"),
+    "profile-300-ranks": ("LARGE", "profile"),
+    "plot-profile": ("SMALL", "picture of a profile"),
+    "plot-profile-two-ranks": ("SMALL", "picture of a profile of two ranks"),
     "ray-1000-workers": ("LARGE", "a thousand ray workers"),
 }
 """What cannot be had here, or not for hours: GPUs, hundreds of ranks, trainings that go wrong in many ways."""

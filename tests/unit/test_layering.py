@@ -159,6 +159,7 @@ MAY_IMPORT = {
         "render.collective_rows",
         "render.column_units",
         "render.grouping",
+        "render.profile_ranks",
         "render.units",
         *DATA,
     ],  # draw a feed or a result, and ask nobody

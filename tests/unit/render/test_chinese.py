@@ -125,7 +125,7 @@ OURS = re.compile(r"\b[a-z]{3,}\b")
 
 def left_in_english(label: str) -> list[str]:
     """Words that are neither a name of the trainee's (a path, ``model.layers``) nor a term."""
-    named = re.sub(r"\S*[./_#=]\S*(?: \w+(?=（))?", " ", FIXED.sub(" ", label))
+    named = re.sub(r"\S*(?:[./_#=]|::)\S*(?: \w+(?=（))?", " ", FIXED.sub(" ", label))
     return [word for word in OURS.findall(named) if word not in NAMES]
 
 

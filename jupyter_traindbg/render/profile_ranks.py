@@ -1,0 +1,67 @@
+"""Which ranks of a profile are worth a look, and what they were seen at: for its view and its picture. Pure functions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..frames.whose import where
+from ..model import Frame, RankProfile
+
+__all__ = ["SLOWER", "Told", "busiest", "pace_s", "told_of"]
+
+SLOWER = 1.05
+"""A rank whose steps take more times as long as those of the middle one is slower than that; below it is noise."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """The rank that the answer is about: the slowest one. ``middle``: the one in the middle of all, by their steps, where it is another.
+
+    ``times``: how many times as long as the middle one's a step of the slowest takes; 1 where that is not known.
+    """
+
+    rank: RankProfile
+    middle: RankProfile | None = None
+    times: float = 1.0
+
+    @property
+    def slower(self) -> bool:
+        return self.times > SLOWER
+
+
+def pace_s(rank: RankProfile) -> float | None:
+    """How long a step of it takes: one that was recorded, else a usual one; None where neither is known."""
+    known = (s for s in (rank.step_s, rank.usual_step_s) if s is not None and math.isfinite(s) and s > 0)
+    return next(known, None)
+
+
+def told_of(ranks: Sequence[RankProfile]) -> Told | None:
+    """None where nothing was seen of any rank."""
+    seen = [rank for rank in ranks if rank.steps or rank.looks]
+    recorded = [rank for rank in seen if rank.steps]
+    paced = [(pace, -rank.rank, rank) for rank in recorded or seen if (pace := pace_s(rank)) is not None]
+    if not paced:
+        return Told((recorded or seen)[0]) if seen else None
+    slowest_s, _, slowest = max(paced, key=lambda one: one[:2])
+    middle_s = statistics.median_low(pace for pace, *_ in paced)
+    middle = next(rank for pace, _, rank in paced if pace == middle_s)
+    return Told(slowest, None if middle is slowest else middle, slowest_s / middle_s)
+
+
+def busiest(rank: RankProfile) -> tuple[Frame, float] | None:
+    """The user's line that was seen most often, else the place in a library; and its share of the looks. None where there was no look."""
+    if rank.lines:
+        return rank.lines[0].frame, rank.lines[0].share
+    shares: dict[tuple[str, int, str], float] = {}
+    frames: dict[tuple[str, int, str], Frame] = {}
+    for stack in rank.stacks:
+        at = where(stack.frames)
+        if at is not None:
+            key = (at.file, at.line, at.function)
+            frames[key] = at
+            shares[key] = shares.get(key, 0.0) + stack.share
+    most = max(shares, key=lambda key: shares[key], default=None)
+    return None if most is None else (frames[most], shares[most])
