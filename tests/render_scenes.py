@@ -15,7 +15,7 @@ from render_scenes_logs import followed, followed_quietly, healthy_log, log_diag
 from render_scenes_memory import memory
 from render_scenes_pictures import picture_of_loss, picture_of_lr
 from render_scenes_plan import config_preflight, of_little, on_ray
-from render_scenes_profile import on_gpu, one_rank, sampled, slower_in_one, unseen
+from render_scenes_profile import on_gpu, one_rank, sampled, slower_in_one, unseen, waited_for
 from render_scenes_ray import collector, nothing, thousand
 from render_scenes_report import report
 from render_scenes_rescue import nothing_left, plan, rescued
@@ -328,6 +328,7 @@ SMALL: dict[str, Result] = {
     "slow, no step": hung(2),
     "profile": one_rank(),
     "profile, one slower in one operator": slower_in_one(2),
+    "profile, one that all wait for": waited_for(4),
     "profile, on a GPU": on_gpu(),
     "profile, stacks alone": sampled(),
     "profile, nothing seen": unseen(),

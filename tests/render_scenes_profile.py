@@ -17,7 +17,7 @@ from jupyter_traindbg.model import (
     StepNumber,
 )
 
-__all__ = ["on_gpu", "one_rank", "sampled", "slower_in_one", "unseen"]
+__all__ = ["on_gpu", "one_rank", "sampled", "slower_in_one", "unseen", "waited_for"]
 
 SITE = "/home/ada/.venv/lib/python3.12/site-packages"
 CUT = "torch's profiler is in use by the program itself: nothing was recorded"
@@ -132,6 +132,7 @@ def rank(number: int = 0, *, addmm_s: float = 1.07e-3) -> RankProfile:
         step_s / (1.12 + 0.001 * (number % 3)),
         0.052 - 0.001 * (number % 4),
         operators_s,
+        0.0,
         step_s - operators_s,
         None,
         5 * 1240,
@@ -153,6 +154,21 @@ def slower_in_one(ranks: int, slow: int = 1) -> Profile:
     """One of them takes twice as long for its matrices. All have been written down."""
     told = tuple(rank(n, addmm_s=2.9e-3 if n == slow else 1.07e-3 + 1e-5 * (n % 4)) for n in range(ranks))
     return Profile(told, (), 4.2, f"{JOB}/run.json.gz")
+
+
+def waited_for(ranks: int, late: int = 1) -> Profile:
+    """All steps take as long: in one of them the others wait, in collective calls, until one of them comes, too."""
+    step_s = 25.1e-3
+    told = []
+    for n in range(ranks):
+        waits_s, one = (0.1e-3 if n == late else 20e-3), rank(n)
+        python_s = step_s - waits_s - (one.operators_s or 0.0)
+        told.append(
+            dataclasses.replace(
+                one, step_s=step_s, usual_step_s=25e-3, collectives_s=waits_s, python_s=python_s, lines=lines(step_s)
+            )
+        )
+    return Profile(tuple(told), (), 3.1)
 
 
 def on_gpu() -> Profile:
@@ -192,7 +208,7 @@ def on_gpu() -> Profile:
         usual_step_s=78e-3,
         operators_s=31e-3,
         python_s=53e-3,
-        device_s=34.4e-3,
+        gpu_busy_s=34.4e-3,
         events=5 * 9800,
         operators=(*kernels[:1], *host, *kernels[1:]),
         lines=lines(84e-3),

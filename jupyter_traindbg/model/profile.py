@@ -74,8 +74,8 @@ class RankProfile:
     long the training thread stood still while the profiler was started, stopped and written down. Of an average recorded step
     ``operators_s`` is for how long the training thread, or one that computes gradients for it, is in an operator; ``collectives_s`` for
     how long none is, and a collective call is under way on a thread of its own (gloo's); ``python_s`` for how long neither;
-    ``gpu_busy_s`` for how long the GPU is busy. ``looks`` at the training thread over ``window_s`` seconds gave `lines` and `stacks`. The clock of its host is
-    ``clock_ahead_s`` ahead of that of the first rank, give or take ``clock_error_s``.
+    ``gpu_busy_s`` for how long the GPU is busy. ``looks`` at the training thread over ``window_s`` seconds gave `lines` and `stacks`. The
+    clock of its host is ``clock_ahead_s`` ahead of that of the first rank, give or take ``clock_error_s``.
     """
 
     rank: int

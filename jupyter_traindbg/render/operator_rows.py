@@ -41,12 +41,12 @@ def foremost(rank: RankProfile) -> tuple[ProfiledOperator, float] | None:
     step_s = rank.step_s
     if not step_s:
         return None
-    kernels = [one for one in rank.operators if one.kind == "kernel"] if rank.device_s is not None else []
+    kernels = [one for one in rank.operators if one.kind == "kernel"] if rank.gpu_busy_s is not None else []
     own = [one for one in rank.operators if one.kind == "operator" and one.training_thread]
     if kernels:
         taken = [((device_s(one) or 0.0) / step_s, one) for one in kernels]
     else:
-        taken = [(one.self_s / step_s, one) for one in own] if rank.device_s is None else []
+        taken = [(one.self_s / step_s, one) for one in own] if rank.gpu_busy_s is None else []
     known = [(share, one) for share, one in taken if math.isfinite(share) and share > 0]
     share, one = max(known, key=lambda found: found[0], default=(0.0, None))
     return None if one is None else (one, share)

@@ -14,18 +14,23 @@ __all__ = ["SLOWER", "Told", "busiest", "pace_s", "told_of"]
 
 SLOWER = 1.05
 """A rank whose steps take more times as long as those of the middle one is slower than that; below it is noise."""
+WAITED_FOR = 0.1
+"""From this share of a step on that the middle rank spends in collective calls, and this one does not, all wait for this one."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """The rank that the answer is about: the slowest one. ``middle``: the one in the middle of all, by their steps, where it is another.
+    """The rank that the answer is about: the slowest one or, where all steps take as long since ranks wait for each other, the one that
+    waits least. ``middle``: the one in the middle of all, by their steps or waits, where it is another.
 
-    ``times``: how many times as long as the middle one's a step of the slowest takes; 1 where that is not known.
+    ``times``: how many times as long as the middle one's a step of the slowest takes; 1 where that is not known. ``waited_s``: how much
+    more of a step the middle one waits in collective calls; 0 where all wait alike.
     """
 
     rank: RankProfile
     middle: RankProfile | None = None
     times: float = 1.0
+    waited_s: float = 0.0
 
     @property
     def slower(self) -> bool:
@@ -48,7 +53,24 @@ def told_of(ranks: Sequence[RankProfile]) -> Told | None:
     slowest_s, _, slowest = max(paced, key=lambda one: one[:2])
     middle_s = statistics.median_low(pace for pace, *_ in paced)
     middle = next(rank for pace, _, rank in paced if pace == middle_s)
+    if slowest_s <= SLOWER * middle_s and (waited_for := _waited_for(recorded, middle_s)) is not None:
+        return waited_for
     return Told(slowest, None if middle is slowest else middle, slowest_s / middle_s)
+
+
+def _waited_for(recorded: Sequence[RankProfile], step_s: float) -> Told | None:
+    """The rank that waits least for others in collective calls, where the middle one waits for a good part of a step more."""
+    known = [
+        (waits, rank.rank, rank)
+        for rank in recorded
+        if (waits := rank.collectives_s) is not None and math.isfinite(waits)
+    ]
+    if len(known) < 2:
+        return None
+    least_s, _, least = min(known, key=lambda one: one[:2])
+    middle_s, _, middle = sorted(known, key=lambda one: one[:2])[len(known) // 2]
+    more_s = middle_s - least_s
+    return Told(least, middle, waited_s=more_s) if more_s >= WAITED_FOR * step_s else None
 
 
 def busiest(rank: RankProfile) -> tuple[Frame, float] | None:

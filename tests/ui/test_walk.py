@@ -226,6 +226,7 @@ SCENES = {
     "slow-300-ranks": ("LARGE", "slow"),
     "profile-one-rank": ("SMALL", "profile"),
     "profile-slower-rank": ("SMALL", "profile, one slower in one operator"),
+    "profile-waited-for": ("SMALL", "profile, one that all wait for"),
     "profile-gpu": ("SMALL", "profile, on a GPU"),
     "profile-stacks": ("SMALL", "profile, stacks alone"),
     "profile-300-ranks": ("LARGE", "profile"),

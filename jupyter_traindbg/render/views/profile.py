@@ -88,7 +88,7 @@ def _answer(result: Profile, told: Told | None, who: Caller) -> Answer:
     if told is None:
         said = text("nothing was seen of {who}", who=who([rank.rank for rank in result.ranks]))
         return Answer(said if result.ranks else text("no rank was profiled"), about, "warn")
-    tone: Tone = "warn" if told.slower else "plain"
+    tone: Tone = "warn" if told.slower or told.waited_s else "plain"
     if not told.rank.steps or pace_s(told.rank) is None:
         return Answer(_mostly_at(told, who), about, tone)
     return Answer(_where_it_goes(_how_long(result, told, who), told.rank), about, tone)
@@ -111,6 +111,14 @@ def _how_long(result: Profile, told: Told, who: Caller) -> str:
     """A step, beside those of other ranks."""
     step_s, name = duration(pace_s(told.rank) or 0.0), who([told.rank.rank])
     ranks = sum(bool(rank.steps) for rank in result.ranks)
+    if told.waited_s and told.middle is not None:
+        return text(
+            "all wait for {who}: of a step, {step_s}, {other} spends {waited_s} more in collective calls; on {who}",
+            who=name,
+            step_s=step_s,
+            other=who([told.middle.rank]),
+            waited_s=duration(told.waited_s),
+        )
     if told.slower and told.middle is not None:
         times = f"{told.times:.2g}"
         if ranks == 2:
@@ -146,7 +154,7 @@ def _where_it_goes(step: str, rank: RankProfile) -> str:
     if first is not None:
         name, share = shortened(first[0].name, NAME), percent(first[1])
         most = text(", most in {name} ({share})", name=name, share=share)
-    busy, python, operators = (_of_step(rank, s) for s in (rank.device_s, rank.python_s, rank.operators_s))
+    busy, python, operators = (_of_step(rank, s) for s in (rank.gpu_busy_s, rank.python_s, rank.operators_s))
     if busy is not None:
         said = text("{step}: the GPU is busy for {busy} of it{most}", step=step, busy=percent(busy), most=most)
         if python is None or busy > IDLE:
@@ -154,6 +162,16 @@ def _where_it_goes(step: str, rank: RankProfile) -> str:
         return text("{said}; {python} is Python between operators", said=said, python=percent(python))
     if operators is None or python is None:
         return step + most
+    waiting = _of_step(rank, rank.collectives_s)
+    if waiting is not None and waiting >= LEAST_SHARE:
+        return text(
+            "{step}: {operators} in operators{most}, {waiting} in collective calls, {python} in Python between them",
+            step=step,
+            operators=percent(operators),
+            most=most,
+            waiting=percent(waiting),
+            python=percent(python),
+        )
     return text(
         "{step}: {operators} in operators{most}, {python} in Python between them",
         step=step,
@@ -219,9 +237,14 @@ def _bar(rank: RankProfile, name: str) -> Iterator[Bar]:
     largest = sorted((one for one in own if math.isfinite(one.self_s)), key=lambda one: -one.self_s)[:NAMED]
     named = [(shortened(one.name, NAME), one.self_s) for one in largest if one.self_s > LEAST_SHARE * rank.step_s]
     rest_s = (rank.operators_s or 0.0) - sum(s for _, s in named)
-    parts = [*named, (text("other operators"), rest_s), (text("Python between them"), rank.python_s or 0.0)]
+    parts = [
+        *named,
+        (text("other operators"), rest_s),
+        (text("collective calls"), rank.collectives_s or 0.0),
+        (text("Python between them"), rank.python_s or 0.0),
+    ]
     label = text("where a step of {who} goes", who=name)
-    if rank.device_s is not None:
+    if rank.gpu_busy_s is not None:
         label = text("where a step of {who} goes on the CPU", who=name)
     shown = [
         Part(called, s / rank.step_s, f"{duration(s)} ({percent(s / rank.step_s)})")
@@ -240,8 +263,12 @@ def _rank_table(ranks: Sequence[RankProfile], told: Told, who: Caller) -> Table:
         (Column(text("a step"), right=True, notation=durations), [_time(rank.step_s) for rank in first]),
         (Column(text("usual"), right=True, notation=durations), [_time(rank.usual_step_s) for rank in first]),
         (Column(text("operators"), right=True, notation=durations), [_time(rank.operators_s) for rank in first]),
+        (
+            Column(text("collective calls"), right=True, notation=durations),
+            [_time(rank.collectives_s or None) for rank in first],
+        ),
         (Column(text("Python between"), right=True, notation=durations), [_time(rank.python_s) for rank in first]),
-        (Column(text("GPU busy"), right=True, notation=durations), [_time(rank.device_s) for rank in first]),
+        (Column(text("GPU busy"), right=True, notation=durations), [_time(rank.gpu_busy_s) for rank in first]),
         (Column(text("most at"), wrap=True, spare=True), [_most_at(rank, link=len(ranks) <= SHOWN) for rank in first]),
         (
             Column(text("events"), right=True, spare=True, notation=counts),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from answers import answer, row, words
 from cases import each
-from render_scenes_profile import on_gpu, one_rank, rank, sampled, slower_in_one, unseen
+from render_scenes_profile import on_gpu, one_rank, rank, sampled, slower_in_one, unseen, waited_for
 
 from jupyter_traindbg import render
 from jupyter_traindbg.model import Profile, RankProfile, Silent
@@ -42,12 +42,17 @@ SLOW = "72 % in operators, most in aten::addmm (42 %), 28 % in Python between th
             f"▲ a step of rank 217 takes 6.95 ms, 1.4 x as long as on the middle one of 300 ranks: {SLOW}",
         ),
         (
+            waited_for(4),
+            "▲ all wait for rank 1: of a step, 25.1 ms, rank 2 spends 19.9 ms more in collective calls; on rank 1: "
+            "13 % in operators, most in aten::addmm (4 %), 87 % in Python between them",
+        ),
+        (
             on_gpu(),
             "a step of rank 0 takes 84 ms: the GPU is busy for 41 % of it, most in "
             "cutlass::Kernel2<cutlass_80_tensorop_bf16_s1681… (32 %); 63 % is Python between operators",
         ),
         (
-            with_ranks(on_gpu(), device_s=80e-3, operators=()),
+            with_ranks(on_gpu(), gpu_busy_s=80e-3, operators=()),
             "a step of rank 0 takes 84 ms: the GPU is busy for 95 % of it",
         ),
         (with_ranks(one_rank(), python_s=None), "a step of rank 0 takes 5.1 ms, most in aten::addmm (21 %)"),
