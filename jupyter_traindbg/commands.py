@@ -124,9 +124,9 @@ def _with_target(verb: str, words: str) -> str:
     """`words` with the target that was asked about, where one belongs there and none is."""
     target = _target.get()
     named = "" if target is None else shlex.quote(target)
-    first, _, rest = words.partition(" ")
-    if first == _PLACEHOLDER:
-        return f"{named} {rest}".strip()
+    each = words.split(" ")
+    if _PLACEHOLDER in each[:2]:
+        return " ".join(filter(None, (named if word == _PLACEHOLDER else word for word in each)))
     return words if not named or _names_its_own(verb, words) else f"{named} {words}".strip()
 
 

@@ -20,6 +20,8 @@ __all__ = ["seen"]
 
 MOST_LINES, MOST_STACKS = 30, 400
 LEAST_SHARE = 0.001
+FEWEST_LOOKS = 3
+"""At a line, at recorded steps: fewer do not tell what runs there."""
 _NO_TRACE = Trace(0.0, {}, {}, 0)
 
 
@@ -80,7 +82,7 @@ def _lines(its: RankTrace, trace: Trace, step_s: float | None) -> tuple[Profiled
     for frame, there in at.items():
         share = sum(one.wall_s for one in there) / whole_s
         moments = [one.at_s - trace.base_s for one in there if its.packed and its.began_s <= one.at_s <= its.ended_s]
-        ran = innermost(thread, moments).most_common(1)
+        ran = innermost(thread, moments).most_common(1) if len(moments) >= FEWEST_LOOKS else []
         name, often = ran[0] if ran else ("", 0)
         told.append(
             ProfiledLine(

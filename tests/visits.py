@@ -54,7 +54,9 @@ def visit(target: int | str, asked: Sequence[str] = QUICK) -> None:
                 assert all(r.safe_point for r in job.grads(detail=True).ranks)
                 assert not job.lr().silent
                 job.memory()
-            if not again:  # takes the time of a hundred steps
+            if again:  # takes two seconds
+                assert all(rank.steps == 3 for rank in job.profile(steps=3).ranks)
+            else:  # takes the time of a hundred steps
                 assert all(rank.look and rank.look.looked for rank in job.memory(growth=True).ranks)
             for of in ("loss", "lr", "grads", "memory"):
                 assert job.plot(of).words

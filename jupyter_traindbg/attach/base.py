@@ -33,6 +33,7 @@ __all__ = [
     "ask_all",
     "ask_each",
     "clusters_below",
+    "end_calls",
     "identified",
     "introduce",
     "whole_job",
@@ -291,10 +292,15 @@ def ask_each(
     try:
         return each(links, ask, deadline_s)
     except KeyboardInterrupt:
-        for link in links:
-            if link.client is not None and link.client.busy:
-                link.hang_up()
+        end_calls(links)
         raise
+
+
+def end_calls(links: Sequence[Link]) -> None:
+    """Hang up where somebody still waits for an answer."""
+    for link in links:
+        if link.client is not None and link.client.busy:
+            link.hang_up()
 
 
 @dataclass(frozen=True)

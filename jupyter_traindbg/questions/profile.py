@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import evidence_profile
 from ..actions.matching import Matched, match
+from ..attach.base import end_calls
 from ..errors import UsageError
 from ..gather.clocks import clocks
 from ..language import text
@@ -52,7 +53,7 @@ def ask(
     """What `steps` whole steps of each rank consist of: operators, kernels, the lines of the program, and what recording them cost.
 
     torch's own profiler is started behind one step and stopped behind another, the same on all ranks where it can be told which that is,
-    and nothing of it is left, whatever happens: where steps do not come in `seconds`, it comes out at the end of the one under way. It is
+    and it comes out whatever happens: where steps do not come in `seconds`, at the end of the one under way. It is
     not started where the program profiles itself, and makes way where that begins to. The training thread is looked at meanwhile, for 2 s
     at least, from outside of its code (a hundredth of its time). `sample`: that alone, for 2 s, and torch's profiler stays out; `steps`
     then play no part. `trace`: the file to write one Chrome trace of all ranks to; `Profile.save_trace` does it afterwards.
@@ -93,10 +94,14 @@ def _watch(
     began, left_s = time.monotonic(), max(0.1, ends - time.monotonic())
     asking = Task(lambda: job.ask_agents("profile", params, left_s, evidence_profile.seen, of_rank=behind), "profile")
     title = text("recording steps") if params["steps"] else text("watching lines")
-    with SecondsBar(title, params["window_s"] if params["steps"] else params["least_s"]) as bar:
-        while not asking.wait(min(ends, time.monotonic() + TICK_S)) and time.monotonic() < ends:
-            bar(time.monotonic() - began)
-    return asking.result(ends + LATE_S)
+    try:
+        with SecondsBar(title, params["window_s"] if params["steps"] else params["least_s"]) as bar:
+            while not asking.wait(min(ends, time.monotonic() + TICK_S)) and time.monotonic() < ends:
+                bar(time.monotonic() - began)
+        return asking.result(ends + LATE_S)
+    except KeyboardInterrupt:
+        end_calls(job.open_links())
+        raise
 
 
 def _matched(job: Ranks, until: float) -> Maybe[Matched]:

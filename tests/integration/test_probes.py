@@ -16,7 +16,7 @@ NAMES = ["inner.0.weight", "inner.0.bias", "head.weight", "head.bias"]
 
 
 def test_losses_under_a_grad_scaler_are_bit_identical(start: Start) -> None:
-    words = ["--steps", "700", "--sleep", "0.02"]
+    words = ["--steps", "900", "--sleep", "0.02"]
     undisturbed, disturbed = start("amp.py", *words), start("amp.py", *words)
     visit(disturbed.pid, tables.names())
     assert len(losses_of(disturbed)) < 700, "it ended before we were done with it"
@@ -27,7 +27,7 @@ def test_losses_under_a_grad_scaler_are_bit_identical(start: Start) -> None:
 
 @pytest.mark.parametrize("mode", ["ddp", "fsdp2"])
 def test_losses_of_two_ranks_are_bit_identical(start: Start, free_port: str, mode: str) -> None:
-    words = ["--mode", mode, "--steps", "700", "--sleep", "0.02"]
+    words = ["--mode", mode, "--steps", "900", "--sleep", "0.02"]
     undisturbed = start("sharded.py", *words, command=torchrun(2, free_port), timeout_s=90)
     assert undisturbed.wait(90) == 0
     disturbed = start("sharded.py", *words, command=torchrun(2, free_port), timeout_s=90)

@@ -36,6 +36,8 @@ def notebook() -> Iterator[None]:
         ("traindbg lr --undo", None, "traindbg lr --undo", "%lr --undo"),
         ("%lr --undo", "4711", "traindbg lr 4711 --undo", "%lr 4711 --undo"),
         ("%lr TARGET", "4711", "traindbg lr 4711", "%lr 4711"),
+        ("%plot profile TARGET", "4711", "traindbg plot profile 4711", "%plot profile 4711"),
+        ("%plot profile TARGET", None, "traindbg plot profile", "%plot profile"),
         ("traindbg grads TARGET --first-nan", None, "traindbg grads --first-nan", "%grads --first-nan"),
         ("%lr VALUE", "4711", "traindbg lr 4711 VALUE", "%lr 4711 VALUE"),
         ("%lr 3e-4", "4711", "traindbg lr 4711 3e-4", "%lr 4711 3e-4"),

@@ -199,16 +199,16 @@ def _cost(result: Profile) -> Iterator[Line]:
     still_s = max(finite(rank.stood_still_s for rank in result.ranks), default=0.0)
     still = duration(still_s)
     if times is None:
-        said = text("what it cost: the training stood still for {still}; nothing of it is left", still=still)
+        said = text("what it cost: the training stood still for {still}; the profiler is out again", still=still)
     elif times < SLOWER:
         said = text(
-            "what it cost: recorded steps took no longer than usual, and the training stood still for {still}; nothing of it is left",
+            "what it cost: recorded steps took no longer than usual, and the training stood still for {still}; the profiler is out again",
             still=still,
         )
     else:
         said = text(
             "what it cost: recorded steps took {times:.2f} x as long as usual, and the training stood still for {still}; "
-            "nothing of it is left",
+            "the profiler is out again",
             times=times,
             still=still,
         )
@@ -222,7 +222,7 @@ def _what_next(result: Profile) -> Iterator[Line]:
     elif result.recorded:
         yield Line(text("`%profile --trace run.json.gz` writes what the ranks recorded, for Perfetto"))
     if any(rank.stacks for rank in result.ranks):
-        yield Line(text("`%plot profile` draws the calls as a flame graph"))
+        yield Line(text("`%plot profile TARGET` draws the calls as a flame graph"))
 
 
 # --- where a step goes -----------------------------------------------------------------------------------------------

@@ -90,10 +90,10 @@ def test_where_nothing_was_seen_there_is_a_next_step() -> None:
     [
         (
             {},
-            "recorded steps took 1.12 x as long as usual, and the training stood still for 52 ms; nothing of it is left",
+            "recorded steps took 1.12 x as long as usual, and the training stood still for 52 ms; the profiler is out again",
         ),
         ({"usual_step_s": 5.1e-3}, "recorded steps took no longer than usual, and the training stood still for 52 ms"),
-        ({"usual_step_s": None}, "what it cost: the training stood still for 52 ms; nothing of it is left"),
+        ({"usual_step_s": None}, "what it cost: the training stood still for 52 ms; the profiler is out again"),
     ],
 )
 def test_what_it_cost_is_said_once(changes: dict[str, Any], said: str) -> None:
