@@ -14,8 +14,10 @@ __all__ = ["SLOWER", "Told", "busiest", "pace_s", "told_of"]
 
 SLOWER = 1.05
 """A rank whose steps take more times as long as those of the middle one is slower than that; below it is noise."""
-WAITED_FOR = 0.1
-"""From this share of a step on that the middle rank spends in collective calls, and this one does not, all wait for this one."""
+WAITED_FOR, WAITS = 0.2, 0.5
+"""From this share of a step on that the middle rank spends in collective calls, and this one does not, all wait for this one; if it waits
+less than half as long itself. Five steps of ranks that share CPUs differ by less than that by chance.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ def _waited_for(recorded: Sequence[RankProfile], step_s: float) -> Told | None:
     least_s, _, least = min(known, key=lambda one: one[:2])
     middle_s, _, middle = sorted(known, key=lambda one: one[:2])[len(known) // 2]
     more_s = middle_s - least_s
-    return Told(least, middle, waited_s=more_s) if more_s >= WAITED_FOR * step_s else None
+    stands_out = more_s >= WAITED_FOR * step_s and least_s < WAITS * middle_s
+    return Told(least, middle, waited_s=more_s) if stands_out else None
 
 
 def busiest(rank: RankProfile) -> tuple[Frame, float] | None:
