@@ -13,16 +13,21 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional
 
 from . import cuda
-from .patch import Patch
+from .patch import Patches, Spot
 
 if TYPE_CHECKING:
     from .core import Agent
 
-MAKE_WAY_S = 2.0
-"""How long another thread that begins to profile waits for the end of the step under way."""
+MAKE_WAY_S = 30.0
+"""How long another thread that begins to profile waits for the end of the step under way, which alone can end ours. Then it has its way."""
+OWN = "torch.autograd.profiler"
+BEGINS = ("_prepare_profiler", "_enable_profiler")
+"""What there every profiler of torch's begins with."""
+PROFILER_STEP = "ProfilerStep"
+"""The name under which torch counts the steps of a program's profiler, from its making to its end (torch/profiler/profiler.py)."""
 CLAIMED = "the program profiles itself, or is about to: torch has one profiler for a process"
 TAKEN = "the program began to profile itself: torch has one profiler for a process, and ours made way"
 
@@ -48,7 +53,7 @@ class Profiling:
         self._taken = self._unwanted = False
         self._ident = 0
         self._profiler: Any = None
-        self._patches: List[Patch] = []
+        self._patches = Patches()
 
     @property
     def kept_nothing(self) -> bool:
@@ -71,15 +76,16 @@ class Profiling:
             return
         began = time.perf_counter()
         profiler = _made()
+        self._patches.open(
+            [*(Spot(OWN, "", name, self._before_others) for name in BEGINS), Spot("os", "", "fork", self._round_fork)]
+        )
         try:
             profiler.__enter__()
         except Exception as e:  # a build of torch without it, a driver that refuses
+            self._patches.close()
             self._give_up(f"torch's profiler did not start: {type(e).__name__}: {e}")
             return
         self._profiler, self._ident, self.thread = profiler, threading.get_ident(), threading.get_native_id()
-        own = sys.modules["torch.autograd.profiler"]
-        self._patches = [Patch(own, name, self._before_others) for name in ("_prepare_profiler", "_enable_profiler")]
-        self._patches.append(Patch(os, "fork", self._round_fork))
         self.first = self._agent.recorder.step
         self._agent.safepoints.after.append(self._stepped)
         self.start_s, self.began_s = time.perf_counter() - began, time.time()
@@ -94,23 +100,22 @@ class Profiling:
         recorded = self._agent.recorder.step - (self.first or 0)
         if not self._ending.is_set() and not self._taken and recorded < self._most:
             return
-        if cuda.capturing():  # it would wait for the GPU, which is no part of a graph
-            return
-        if self._taken and sys.modules["torch.autograd.profiler"]._is_profiler_enabled:
-            return  # what we would end is another one's
-        self._stop(recorded)
+        if not cuda.capturing():  # it would wait for the GPU, which is no part of a graph
+            self._stop(recorded)
 
     def _stop(self, recorded: int) -> None:
         began, self.ended_s = time.perf_counter(), time.time()
-        for patch in self._patches:
-            patch.remove()
+        self._patches.close()
         if self._stepped in self._agent.safepoints.after:
             self._agent.safepoints.after.remove(self._stepped)
         try:
-            self._profiler.__exit__(None, None, None)
-            self.steps = 0 if self._taken else recorded
+            if self._taken:  # our session is gone, and torch crashes where one is ended that is not there
+                _record(False)
+            else:
+                self._profiler.__exit__(None, None, None)
+                self.steps = recorded
         except Exception as e:  # ours to keep: the training never sees it
-            self._taken, self.note = True, f"torch's profiler did not stop as it should: {type(e).__name__}: {e}"
+            self.note = f"torch's profiler did not stop as it should: {type(e).__name__}: {e}"
         if self._unwanted:
             self._profiler = None
         self.stop_s = time.perf_counter() - began
@@ -133,7 +138,7 @@ class Profiling:
 
     def write(self, path: str) -> bool:
         """The Chrome trace of what it recorded, once it is `over`. Whether there is one. Holds the GIL: 7 ms a MB."""
-        if self._taken or not self.steps:
+        if not self.steps:
             return False
         began = time.perf_counter()
         self._profiler.kineto_results.save(path)
@@ -152,24 +157,28 @@ class Profiling:
 
     def _round_fork(self, fork: Callable[[], int]) -> Callable[[], int]:
         def traindbg_fork() -> int:
-            record = getattr(sys.modules["torch"]._C._autograd, "_enable_record_function", None)
-            if record is None or not self.on or threading.get_ident() != self._ident:
+            if not self.on or threading.get_ident() != self._ident:
                 return fork()
-            record(False)
-            child = 0
+            _record(False)
             try:
-                child = fork()
+                return fork()
             finally:
                 if os.getpid() == self._agent.pid:
-                    record(True)
-            return child
+                    _record(True)
 
         return traindbg_fork
 
 
+def _record(on: bool) -> None:
+    """Whether this thread's operators are told to profilers, where this torch can be told that."""
+    enable = getattr(sys.modules["torch"]._C._autograd, "_enable_record_function", None)
+    if enable is not None:
+        enable(on)
+
+
 def in_use() -> str:
     """Why torch's profiler is not to be had at this moment, on the training thread; empty where it is."""
-    torch, own = sys.modules.get("torch"), sys.modules.get("torch.autograd.profiler")
+    torch, own = sys.modules.get("torch"), sys.modules.get(OWN)
     if torch is None or own is None:
         return "torch has not been imported in this process"
     if not torch.autograd.kineto_available():
@@ -180,21 +189,32 @@ def in_use() -> str:
 
 
 def claimed() -> str:
-    """Why it may not be used though nobody profiles right now: one of the program's own is warming up. 20 ms for a million objects."""
+    """Why it may not be used though nobody profiles right now: one of the program's own is warming up.
+
+    Only where the program has made one at all is it searched for: 100 ms for a million objects, 20 of them in one piece.
+    """
     own = getattr(sys.modules.get("torch.profiler.profiler"), "_KinetoProfile", None)
-    if own is None:
+    steps = getattr(getattr(sys.modules.get(OWN), "KinetoStepTracker", None), "_step_dict", None)
+    if own is None or (steps is not None and PROFILER_STEP not in steps):
         return ""
+    kinds = set(_subclasses(own))
     for held in gc.get_objects():
-        if issubclass(type(held), own):
+        if type(held) in kinds:
             begun = vars(held).get("profiler")
             if begun is not None and begun.kineto_results is None:
                 return CLAIMED
     return ""
 
 
+def _subclasses(cls: Any) -> Iterator[Any]:
+    yield cls
+    for below in cls.__subclasses__():
+        yield from _subclasses(below)
+
+
 def _made() -> Any:
     """As little as makes a trace: no shapes, no stacks, no memory, and no events as objects of Python where torch can do without."""
-    torch, own = sys.modules["torch"], sys.modules["torch.autograd.profiler"]
+    torch, own = sys.modules["torch"], sys.modules[OWN]
     options: Dict[str, Any] = {"use_kineto": True}
     if cuda.in_use():
         options["use_device"] = "cuda"

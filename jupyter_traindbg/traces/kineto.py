@@ -55,6 +55,7 @@ class Thread:
     """The slices of a thread, or of a stream of a GPU, in the order of their beginnings; a caller before what it called."""
 
     slices: list[Slice] = field(default_factory=list)
+    _begins: list[float] = field(default_factory=list)
 
     def nest(self, ended_s: float) -> None:
         """Put them in order, and find who called whom. What was not over at `ended_s`, or overlaps its caller's end, ends there."""

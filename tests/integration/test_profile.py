@@ -98,7 +98,7 @@ def test_steps_that_take_too_long_are_not_begun(start: Start) -> None:
         done = ask(str(program.pid), "--steps", "20", "--seconds", "3")
     assert done.returncode == 2, done
     assert "are not over in 3 s" in done.stderr, done
-    assert "traindbg profile --steps 1 --seconds" in done.stderr
+    assert f"traindbg profile {program.pid} --steps 1 --seconds" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def run(
 def _why_not(agent: Agent) -> str:
     if not agent.safepoints.active:
         return "torch has not been imported in this process"
-    if agent.profiling is not None and agent.profiling.on:
+    if agent.profiling is not None and not agent.profiling.over.is_set():
         return "somebody else is recording steps of this process"
     return claimed()
 
@@ -83,8 +83,8 @@ def _record(agent: Agent, profiling: Profiling, looks: TimedLooks, when: Any) ->
 
 def _recorded(agent: Agent, profiling: Profiling) -> Dict[str, Any]:
     note, trace, size = profiling.note, None, 0
-    if profiling.first is None and not note:
-        note = "no step came meanwhile"
+    if profiling.first is None:
+        agent.profiling, note = None, note or "no step came meanwhile"
     elif not profiling.over.is_set():
         profiling.forget()
         note = "the recorded steps were not over in time; the profiler comes out at the end of the step under way"

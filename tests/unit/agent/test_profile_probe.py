@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,6 +137,59 @@ def test_it_makes_way_for_one_on_another_thread(job: Job, agent: Agent, ask_whil
     other.join(30)
     assert found == [1]
     assert recorded["note"] == TAKEN
+
+
+TAKES_OVER = """
+import sys, threading, torch
+from jupyter_traindbg import agent as package
+from jupyter_traindbg.agent import profiling
+profiling.MAKE_WAY_S = 0.05
+agent = package.start(sys.argv[1], keep=True)
+weight = torch.nn.Parameter(torch.ones(4))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+
+def step():
+    (weight * 2).sum().backward()
+    optimizer.step()
+
+def profile():
+    with torch.profiler.profile() as theirs:
+        torch.ones(4) + 1
+    print("theirs", sum(event.name == "aten::add" for event in theirs.events()))
+
+ours = agent.profiling = profiling.Profiling(agent, 1000)
+with agent.safepoints.meanwhile(ours.begin, lambda: True):
+    step()
+other = threading.Thread(target=profile)
+other.start()
+other.join()
+step()
+print("ours", ours.on, ours.steps, ours.write("/nowhere"), ours.note == profiling.TAKEN)
+
+def resident():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * 4096
+
+for _ in range(3000):
+    step()
+before = resident()
+for _ in range(3000):
+    step()
+print("grows", resident() - before > 3e6)
+agent.stop()
+print("goes on")
+"""
+
+
+def test_one_that_cannot_wait_for_a_step_takes_over_and_nothing_crashes(tmp_path: Path) -> None:
+    """In a process of its own, since torch ends it where somebody asks a profiler that has lost its session."""
+    folder = tmp_path / "agent"
+    folder.mkdir(mode=0o700)
+    done = subprocess.run(
+        [sys.executable, "-c", TAKES_OVER, str(folder)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines() == ["theirs 1", "ours False 0 False True", "grows False", "goes on"], done
 
 
 def begun(agent: Agent, job: Job) -> Profiling:

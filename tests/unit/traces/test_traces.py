@@ -97,6 +97,7 @@ def test_what_is_still_open_ends_where_the_recording_ended() -> None:
 
 def test_the_innermost_operator_of_a_moment() -> None:
     thread = kineto.read(GPU).threads[MAIN]
+    assert innermost(kineto.Thread(), [1.0]) == {"": 1}
     assert innermost(thread, [at / 1e6 for at in (5, 15, 35, 55, 150)]) == {"": 2, "aten::linear": 2, "aten::addmm": 1}
 
 
