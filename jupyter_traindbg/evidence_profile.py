@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from statistics import mean, median
 from typing import Any
 
@@ -23,50 +24,76 @@ LEAST_SHARE = 0.001
 FEWEST_LOOKS = 3
 """At a line, at recorded steps: fewer do not tell what runs there."""
 _NO_TRACE = Trace(0.0, {}, {}, 0)
+_NO_OWN = NotAvailable("the optimizer keeps no count")
 
 
 def seen(rank: int, pid: int, answer: Mapping[str, Any]) -> Seen:
-    """25 ms a MB of its trace. Raises ValueError for a trace that is none."""
+    """25 ms a MB of its trace."""
     recorded, began_s = answer["recorded"], answer["began_s"]
-    steps = tuple(Step(**dict(zip(answer["fields"], record, strict=True))) for record in answer["records"])
-    stacks = tuple(frames_of(stack) for stack in answer["stacks"])
-    looks = tuple(look(row, began_s) for row in answer["looks"])
     packed = base64.b64decode(recorded["trace"]) if recorded.get("trace") else b""
-    first, many = recorded.get("first"), recorded["steps"]
-    within = (recorded["began_s"], recorded["ended_s"]) if packed else (began_s, began_s + answer["window_s"])
-    its = RankTrace(rank, pid, recorded.get("thread", 0), packed, steps, looks, stacks, *within)
-    timed = {s.step: s.duration_s for s in steps if s.duration_s}
-    own = range(first + 1, first + many + 1) if packed else range(0)
-    recorded_s = [timed[step] - recorded["start_s"] * (step == own.start) for step in own if step in timed]
-    usual_s = [took for step, took in timed.items() if step not in own and step != own.stop]
-    trace = kineto.read(its.written, its.ended_s) if packed else _NO_TRACE
-    step_s = mean(recorded_s) if recorded_s else None
-    usual = median(usual_s) if usual_s else None
-    come = sums(trace, its.thread, many, on_gpu=bool(recorded.get("cuda"))) if packed else None
+    its = RankTrace(
+        rank,
+        pid,
+        recorded.get("thread", 0),
+        packed,
+        tuple(Step(**dict(zip(answer["fields"], record, strict=True))) for record in answer["records"]),
+        tuple(look(row, began_s) for row in answer["looks"]),
+        tuple(frames_of(stack) for stack in answer["stacks"]),
+        recorded.get("began_s", began_s),
+        recorded.get("ended_s", began_s),
+    )
+    step_s, usual_s = _steps_s(its, recorded)
     profile = RankProfile(
         rank,
         pid,
-        many if packed else 0,
-        step_number(first, recorded["own"] if recorded["own"] is not None else _NO_OWN) if packed else None,
-        step_s,
-        usual,
-        sum(recorded.get(name, 0.0) for name in ("start_s", "stop_s", "write_s")),
-        come.operators_s if come else None,
-        come.collectives_s if come else None,
-        max(0.0, step_s - come.operators_s - come.collectives_s) if come and step_s is not None else None,
-        come.device_s if come else None,
-        trace.events,
-        len(looks),
-        answer["window_s"],
-        come.operators if come else (),
-        _lines(its, trace, step_s or usual),
-        _stacks(its),
+        step_s=step_s,
+        usual_step_s=usual_s,
+        stood_still_s=sum(recorded.get(name, 0.0) for name in ("start_s", "stop_s", "write_s")),
+        looks=len(its.looks),
+        window_s=answer["window_s"],
+        stacks=_stacks(its),
         note=recorded["note"],
     )
-    return Seen(profile, its)
+    if not packed:
+        return Seen(replace(profile, lines=_lines(its, _NO_TRACE, usual_s)), its)
+    try:
+        trace = kineto.read(its.written, its.ended_s)
+    except ValueError as e:
+        note = f"what torch's profiler wrote could not be read: {e}"
+        return Seen(replace(profile, lines=_lines(its, _NO_TRACE, usual_s), note=note), replace(its, packed=b""))
+    return Seen(_with_trace(profile, its, trace, recorded), its)
 
 
-_NO_OWN = NotAvailable("the optimizer keeps no count")
+def _with_trace(profile: RankProfile, its: RankTrace, trace: Trace, recorded: Mapping[str, Any]) -> RankProfile:
+    own = recorded["own"] if recorded["own"] is not None else _NO_OWN
+    come = sums(trace, its.thread, recorded["steps"], on_gpu=bool(recorded["cuda"]))
+    neither_s = None
+    if profile.step_s is not None:
+        neither_s = max(0.0, profile.step_s - come.operators_s - come.collectives_s)
+    return replace(
+        profile,
+        steps=recorded["steps"],
+        first_step=step_number(recorded["first"], own),
+        operators_s=come.operators_s,
+        collectives_s=come.collectives_s,
+        python_s=neither_s,
+        gpu_busy_s=come.device_s,
+        events=trace.events,
+        operators=come.operators,
+        lines=_lines(its, trace, profile.step_s or profile.usual_step_s),
+    )
+
+
+def _steps_s(its: RankTrace, recorded: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """How long a recorded step took, without the start of the profiler, which is in the first one; and how long a usual one takes, without
+    the one behind, which has its end. None where there was none.
+    """
+    first, many = recorded.get("first"), recorded["steps"]
+    timed = {step.step: step.duration_s for step in its.steps if step.duration_s}
+    own = range(0) if first is None else range(first + 1, first + many + 1)
+    recorded_s = [timed[step] - recorded["start_s"] * (step == own.start) for step in own if step in timed]
+    usual_s = [took for step, took in timed.items() if step not in own and (first is None or step != own.stop)]
+    return mean(recorded_s) if recorded_s else None, median(usual_s) if usual_s else None
 
 
 def _lines(its: RankTrace, trace: Trace, step_s: float | None) -> tuple[ProfiledLine, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from .base import Result, Silent, StepNumber
+from .base import Maybe, NotAvailable, Result, Silent, StepNumber
 from .observed import Frame
 
 __all__ = [
@@ -117,13 +117,13 @@ class RecordedTraces(Protocol):
 
 @dataclass(frozen=True)
 class Profile(Result):
-    """What `%profile` shows. ``trace``: the file that has the Chrome trace of all ranks, where it was written."""
+    """What `%profile` shows. ``trace``: the file that has the Chrome trace of all ranks; None where none was asked for."""
 
     _rows = "ranks.operators"
     ranks: Sequence[RankProfile]
     silent: Sequence[Silent] = ()
     taken_s: float = 0.0
-    trace: str | None = None
+    trace: Maybe[str] | None = None
     _recorded: RecordedTraces | None = None
 
     def save_trace(self, path: str) -> str:
@@ -141,5 +141,7 @@ class Profile(Result):
 
     @property
     def undecided(self) -> str | None:
-        """That nothing was seen, where nothing was."""
-        return None if any(rank.steps or rank.looks for rank in self.ranks) else "nothing was seen while it was watched"
+        """That nothing was seen, or no trace was written, where that is so."""
+        if not any(rank.steps or rank.looks for rank in self.ranks):
+            return "nothing was seen while it was watched"
+        return f"no trace was written: {self.trace.reason}" if isinstance(self.trace, NotAvailable) else None

@@ -53,10 +53,10 @@ def ask(
     """What `steps` whole steps of each rank consist of: operators, kernels, the lines of the program, and what recording them cost.
 
     torch's own profiler is started behind one step and stopped behind another, the same on all ranks where it can be told which that is,
-    and it comes out whatever happens: where steps do not come in `seconds`, at the end of the one under way. It is
-    not started where the program profiles itself, and makes way where that begins to. The training thread is looked at meanwhile, for 2 s
-    at least, from outside of its code (a hundredth of its time). `sample`: that alone, for 2 s, and torch's profiler stays out; `steps`
-    then play no part. `trace`: the file to write one Chrome trace of all ranks to; `Profile.save_trace` does it afterwards.
+    and it comes out whatever happens: where steps do not come in `seconds`, at the end of the one under way. It is not started where the
+    program profiles itself, and makes way where that begins to. The training thread is looked at meanwhile, for 2 s at least, from outside
+    of its code (1 to 3 % of its time). `sample`: that alone, for 2 s, and torch's profiler stays out; `steps` then play no part.
+    `trace`: the file to write one Chrome trace of all ranks to; `Profile.save_trace` does it afterwards.
 
     Costs 0.5 to 1 us an operator, and a pause of some 20 ms for each MB of trace. Raises `UsageError` for what cannot be recorded, or
     written, before anything is; why, where no rank can be asked.
@@ -82,8 +82,8 @@ def ask(
     seen = _placed(job, seen, min(CLOCKS_S, max(0.1, ends - time.monotonic())))
     traces = Traces(job.name, [one for one in seen if one.trace.packed])
     told = Profile(tuple(one.profile for one in seen), silent, _recorded=traces)
-    if trace is not None and told.recorded:
-        told = replace(told, trace=traces.write(trace))
+    if trace is not None:
+        told = replace(told, trace=traces.write(trace) if told.recorded else NotAvailable("no step was recorded"))
     return replace(told, taken_s=time.monotonic() - began)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..model import OperatorKind
 
-__all__ = ["Slice", "Thread", "Trace", "read"]
+__all__ = ["Slice", "Thread", "Trace", "busy_s", "parsed", "read"]
 
 _KINDS: Mapping[str, OperatorKind] = {
     "cpu_op": "operator",
@@ -90,7 +90,6 @@ class Trace:
     """
 
     base_s: float
-
     threads: Mapping[int, Thread]
     streams: Mapping[tuple[Any, Any], Thread]
     events: int
@@ -101,9 +100,9 @@ def read(written: bytes, ended_s: float = math.inf) -> Trace:
 
     Raises ValueError for what is no such trace.
     """
-    told = json.loads(written)
+    told = parsed(written)
     events = told["traceEvents"]
-    base_s = told.get("baseTimeNanoseconds", 0) // 10**9
+    base_s = told.get("baseTimeNanoseconds", 0) / 1e9
     threads: dict[int, Thread] = defaultdict(Thread)
     streams: dict[tuple[Any, Any], Thread] = defaultdict(Thread)
     for event in events:
@@ -117,6 +116,14 @@ def read(written: bytes, ended_s: float = math.inf) -> Trace:
     for thread in (*threads.values(), *streams.values()):
         thread.nest(ended_s - base_s)
     return Trace(base_s, dict(threads), dict(streams), len(events))
+
+
+def parsed(written: bytes) -> dict[str, Any]:
+    """The JSON of it, also where names of the program's have characters in them that JSON has not. Raises ValueError."""
+    told = json.loads(written.decode(errors="replace"), strict=False)
+    if not isinstance(told, dict) or not isinstance(told.get("traceEvents"), list):
+        raise ValueError("there are no events in it")
+    return told
 
 
 _NOTHING: Mapping[str, Any] = {}

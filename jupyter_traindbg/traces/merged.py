@@ -17,6 +17,7 @@ from ..errors import NoTarget, UsageError
 from ..frames.whose import line_of, short_path
 from ..language import text
 from ..model import Frame
+from .kineto import parsed
 from .of_rank import Seen
 
 __all__ = ["Traces", "check"]
@@ -165,7 +166,7 @@ def _recorded(one: Seen, place: int, begin_s: float) -> Iterator[dict[str, Any]]
     """Kineto's own events, on the common clock, in the processes that are this rank's."""
     if not one.trace.packed:
         return
-    told = json.loads(one.trace.written)
+    told = parsed(one.trace.written)
     # Kineto's times are microseconds since a moment of its own, which is in nanoseconds: together they have more digits than a float.
     shift_us = (told.get("baseTimeNanoseconds", 0) - int(begin_s * 1e9)) / 1e3 - one.profile.clock_ahead_s * 1e6
     its_process: dict[Any, int] = {one.trace.pid: place * PROCESSES}

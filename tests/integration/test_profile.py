@@ -83,12 +83,15 @@ def test_a_run_that_was_profiled_gives_the_same_losses_to_the_last_bit(start: St
     assert losses_of(visited) == losses_of(alone)
 
 
-def test_a_job_that_does_not_step_is_seen_by_its_lines(start: Start) -> None:
+def test_a_job_that_does_not_step_is_seen_by_its_lines(start: Start, tmp_path: Path) -> None:
     program = start("hung_after_steps.py")
     done = ask(str(program.pid), "--seconds", "2")
     assert done.returncode == 0, done
     assert "no step came" in done.stdout, done
     assert "hung_after_steps.py:" in done.stdout, done
+    done = ask(str(program.pid), "--seconds", "2", "--trace", str(tmp_path / "run.json"))
+    assert (done.returncode, list(tmp_path.glob("run*"))) == (3, []), done
+    assert "no trace was written: no step was recorded" in done.stderr, done
 
 
 def test_steps_that_take_too_long_are_not_begun(start: Start) -> None:

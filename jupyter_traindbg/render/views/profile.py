@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...frames.whose import short_place
 from ...language import counted, pgettext, text
-from ...model import Frame, Profile, ProfiledLine, RankProfile
+from ...model import Frame, NotAvailable, Profile, ProfiledLine, RankProfile
 from ...words.durations import duration
 from ..blocks import (
     PLACE,
@@ -216,7 +216,9 @@ def _cost(result: Profile) -> Iterator[Line]:
 
 
 def _what_next(result: Profile) -> Iterator[Line]:
-    if result.trace:
+    if isinstance(result.trace, NotAvailable):
+        yield Line(Span(text("no trace was written: no step was recorded"), "warn"))
+    elif result.trace:
         said = text("the trace of all ranks is in {file}: open it at {page}", file=PLACE, page=PLACE_2)
         yield Line(within(said, Span(result.trace, "code", link=Path(result.trace)), Span(PERFETTO, link=PERFETTO)))
     elif result.recorded:

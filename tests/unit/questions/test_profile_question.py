@@ -17,7 +17,7 @@ import torch
 
 from jupyter_traindbg import model
 from jupyter_traindbg.attach.base import Link, ask_all
-from jupyter_traindbg.errors import DeadlineExceeded, UsageError
+from jupyter_traindbg.errors import DeadlineExceeded, NoTarget, UsageError
 from jupyter_traindbg.gather.clocks import ROUNDS, clocks
 from jupyter_traindbg.language import text
 from jupyter_traindbg.questions import profile
@@ -165,6 +165,13 @@ def test_who_does_not_answer_is_silent_and_the_others_are_told(trace: str) -> No
         ask(Played(0, {}))
 
 
+def test_what_cannot_be_read_is_said_and_the_lines_are_there() -> None:
+    for written in (b'{"traceEvents": [{"ph": "X"', b"[]", b"{}"):
+        (rank,) = ask(Played(0, {"profile": answer(base64.b64encode(zlib.compress(written)).decode())})).ranks
+        assert rank.note.startswith("what torch's profiler wrote could not be read"), written
+        assert (rank.steps, rank.operators, len(rank.lines)) == (0, (), 1)
+
+
 def test_to_sample_records_nothing_and_asks_for_no_step() -> None:
     link = Played(0, {"profile": {**answer(None), "recorded": {"steps": 0, "note": ""}}})
     seen = ask(link, sample=True)
@@ -192,6 +199,14 @@ def test_the_trace_is_written_and_one_that_cannot_be_is_said_first(trace: str, t
     again = seen.save_trace(str(tmp_path / "again.json"))
     assert json.loads(Path(again).read_text()) == json.loads(Path(seen.trace).read_text())
     assert "_recorded" not in seen.to_dict()
+    nothing = ask(Played(0, {"profile": answer(None, "no step came meanwhile")}), trace=str(tmp_path / "none.json"))
+    assert (nothing.trace, nothing.undecided) == (
+        model.NotAvailable("no step was recorded"),
+        "no trace was written: no step was recorded",
+    )
+    assert not (tmp_path / "none.json").exists()
+    with pytest.raises(NoTarget, match="no step was recorded"):
+        nothing.save_trace(str(tmp_path / "none.json"))
 
 
 def test_clocks_of_other_hosts_are_told_by_round_trips_and_what_these_cannot_tell_is_none() -> None:

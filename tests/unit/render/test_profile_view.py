@@ -12,7 +12,7 @@ from cases import each
 from render_scenes_profile import on_gpu, one_rank, rank, sampled, slower_in_one, unseen, waited_for
 
 from jupyter_traindbg import render
-from jupyter_traindbg.model import Profile, RankProfile, Silent
+from jupyter_traindbg.model import NotAvailable, Profile, RankProfile, Silent
 
 
 def with_ranks(result: Profile, **changes: Any) -> Profile:
@@ -164,6 +164,8 @@ def test_where_the_trace_is_or_how_it_is_written() -> None:
     assert "--trace run.json.gz" in render.text(one_rank(), 120)
     assert "--trace" not in render.text(slower_in_one(2), 120)
     assert "--trace" not in render.text(sampled(), 120), "nothing was recorded that could be written"
+    none = dataclasses.replace(sampled(), trace=NotAvailable("no step was recorded"))
+    assert "no trace was written: no step was recorded" in render.text(none, 120)
     assert "traindbg plot profile" in render.text(sampled(), 120)
 
 

@@ -101,6 +101,13 @@ def test_the_innermost_operator_of_a_moment() -> None:
     assert innermost(thread, [at / 1e6 for at in (5, 15, 35, 55, 150)]) == {"": 2, "aten::linear": 2, "aten::addmm": 1}
 
 
+def test_names_that_are_no_json_are_read_all_the_same() -> None:
+    (thread,) = kineto.read(
+        b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a\tb\xff", "tid": 1, "ts": 1, "dur": 2}]}'
+    ).threads.values()
+    assert thread.slices[0].name == "a\tb\ufffd"
+
+
 def test_a_trace_of_torch_itself_is_read(tmp_path: Path) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         for _ in range(3):
