@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import slow_jobs
+from kernels import TRAINING, Kernel, ipykernel6_python, kernel  # noqa: F401 - fixtures
 from support import Start
 from visits import losses_of
 
@@ -139,6 +140,18 @@ def test_a_compiled_training_is_profiled_and_compiles_nothing_again(start: Start
     assert seen.ranks[0].steps == 3, seen
     assert operators_of(seen) & {"CompiledFunction", "CompiledFunctionBackward", "aten::mm", "aten::addmm"}
     assert not {f.code for f in after.findings} - {f.code for f in before.findings}
+
+
+def test_a_busy_kernel_is_profiled_and_the_cell_knows_nothing_of_it(kernel: Kernel) -> None:  # noqa: F811
+    assert kernel.run(TRAINING).finish()["status"] == "ok"
+    cell = kernel.run("print(train(100_000))")
+    cell.wait_for("training")
+    with traindbg.attach(f"kernel:{kernel.file}") as job:
+        (rank,) = job.profile(steps=3).ranks
+    assert (rank.steps, rank.note) == (3, "")
+    assert rank.lines[0].frame.cell is not None, "a line of a cell"
+    kernel.interrupt()
+    assert cell.finish()["status"] == "error"
 
 
 def operators_of(seen: traindbg.model.Profile) -> set[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COST = (
     "0.5 to 1 us an operator in the steps that are recorded; then the training stands still for some 20 ms for each MB of "
-    "the trace; a hundredth of the time for the looks"
+    "the trace; 1 to 3 % of the time for the looks"
 )
 MOST_LOOKS = 6000
 BEFORE = 64
