@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from .errors import UsageError
 from .language import text
 
-__all__ = ["completed"]
+__all__ = ["completed", "need_folder"]
 
 
 @contextlib.contextmanager
@@ -39,6 +39,13 @@ def completed(path: str) -> Iterator[tuple[str, str]]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)  # it has another name where all went well
+
+
+def need_folder(path: str) -> None:
+    """Raises `UsageError` where `path` lies in a directory that is not there: before anything is asked or recorded for it."""
+    folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
+    if not os.path.isdir(folder):
+        raise UsageError(text("there is no directory {folder}", folder=folder), text("name one that exists"))
 
 
 def _settle(partial: str, where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from ..complete_file import completed
+from ..complete_file import completed, need_folder
 from ..errors import UsageError
 from ..language import text
 from ..model import Picture
@@ -22,9 +22,7 @@ def check(path: str) -> None:
         raise UsageError(
             text("{path} has no ending that says what to write", path=path), text("use loss.svg, loss.png or loss.pdf")
         )
-    folder = Path(path).expanduser().absolute().parent
-    if not folder.is_dir():
-        raise UsageError(text("there is no directory {folder}", folder=folder), text("name one that exists"))
+    need_folder(path)
 
 
 def write(picture: Picture, path: str) -> Picture:

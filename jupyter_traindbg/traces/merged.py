@@ -8,11 +8,10 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from ..complete_file import completed
+from ..complete_file import completed, need_folder
 from ..errors import NoTarget, UsageError
 from ..frames.whose import line_of, short_path
 from ..language import text
@@ -37,9 +36,7 @@ def check(path: str) -> None:
         raise UsageError(
             text("{path} has no ending that says what to write", path=path), text("use trace.json or trace.json.gz")
         )
-    folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
-    if not os.path.isdir(folder):
-        raise UsageError(text("there is no directory {folder}", folder=folder), text("name one that exists"))
+    need_folder(path)
 
 
 class Traces:

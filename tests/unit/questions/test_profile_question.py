@@ -8,12 +8,13 @@ import base64
 import json
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from asked_ranks import AskedRanks
 
 from jupyter_traindbg import model
 from jupyter_traindbg.attach.base import Link, ask_all
@@ -99,41 +100,28 @@ def pace(step_s: float | None = STEP_S) -> dict[str, Any]:
     }
 
 
-class Job:
+class Job(AskedRanks):
     name = "torchrun:1"
 
     def __init__(self, *links: Played) -> None:
+        super().__init__(self._ask, several=len(links) > 1)
         self.links = list(links)
-
-    @property
-    def several(self) -> bool:
-        return len(self.links) > 1
-
-    def need_training(self, timeout: float) -> None:
-        assert timeout > 0
 
     def open_links(self) -> list[Link]:
         return list(self.links)
 
-    def ask_agents(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        timeout: float,
-        build: Callable[[int, int, Any], Any],
-        *,
-        of_rank: Mapping[int, Mapping[str, Any]] | None = None,
+    def _ask(
+        self, method: str, params: Any, timeout: float, build: Any, of_rank: Mapping[int, Mapping[str, Any]]
     ) -> Any:
         def one(link: Link) -> Any:
-            asked = {**params, **(of_rank or {}).get(link.rank, {})}
-            return build(link.rank, link.pid, link.call(method, asked, timeout))
+            return build(link.rank, link.pid, link.call(method, {**params, **of_rank.get(link.rank, {})}, timeout))
 
         asked = ask_all(self.links, one, timeout).need_one()
         return tuple(answer for _, answer in asked.answers), asked.silent
 
 
 def ask(*links: Played, **how: Any) -> model.Profile:
-    return profile.ask(Job(*links), **how)  # type: ignore[arg-type]
+    return profile.ask(Job(*links), **how)
 
 
 def test_a_step_is_told_without_the_start_of_the_profiler_and_a_usual_one_without_its_end(trace: str) -> None:
