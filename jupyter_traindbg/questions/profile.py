@@ -83,7 +83,7 @@ def ask(
     traces = Traces(job.name, [one for one in seen if one.trace.packed])
     told = Profile(tuple(one.profile for one in seen), silent, _recorded=traces)
     if trace is not None:
-        told = replace(told, trace=traces.write(trace) if told.recorded else NotAvailable("no step was recorded"))
+        told = replace(told, trace=traces.write(trace) if told.recorded else NotAvailable(text("no step was recorded")))
     return replace(told, taken_s=time.monotonic() - began)
 
 

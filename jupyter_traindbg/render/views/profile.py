@@ -50,6 +50,8 @@ def view(result: Profile) -> Iterator[Block]:
     yield _answer(result, told, who)
     if told is None:
         yield Line(text("`%diagnose` tells what the ranks do; `%profile --seconds 120` watches for longer"))
+    if isinstance(result.trace, NotAvailable):
+        yield Line(Span(text("no trace was written: {why}", why=result.trace.reason), "warn"))
     yield from _cost(result)
     notes = notes_of((rank.rank, rank.note) for rank in result.ranks)
     if notes:
@@ -216,12 +218,10 @@ def _cost(result: Profile) -> Iterator[Line]:
 
 
 def _what_next(result: Profile) -> Iterator[Line]:
-    if isinstance(result.trace, NotAvailable):
-        yield Line(Span(text("no trace was written: no step was recorded"), "warn"))
-    elif result.trace:
+    if isinstance(result.trace, str):
         said = text("the trace of all ranks is in {file}: open it at {page}", file=PLACE, page=PLACE_2)
         yield Line(within(said, Span(result.trace, "code", link=Path(result.trace)), Span(PERFETTO, link=PERFETTO)))
-    elif result.recorded:
+    elif result.recorded and result.trace is None:
         yield Line(text("`%profile --trace run.json.gz` writes what the ranks recorded, for Perfetto"))
     if any(rank.stacks for rank in result.ranks):
         yield Line(text("`%plot profile TARGET` draws the calls as a flame graph"))

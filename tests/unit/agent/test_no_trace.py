@@ -20,6 +20,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "counters": {"names": ["kept", "self.step"]},
     "grads": {"deadline_s": 0.4},
     "memory": {"deadline_s": 0.4},
+    "profile": {"least_s": 0.1, "window_s": 0.4},
     "soundness": {"window_s": 0.1},
     "steps": {"deadline_s": 0.4},
 }
