@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, median
 from typing import Any
@@ -32,8 +32,7 @@ def seen(rank: int, pid: int, answer: Mapping[str, Any]) -> Seen:
     recorded, began_s = answer["recorded"], answer["began_s"]
     packed = base64.b64decode(recorded["trace"]) if recorded.get("trace") else b""
     its = RankTrace(
-        rank,
-        pid,
+        recorded.get("pid", pid),
         recorded.get("thread", 0),
         packed,
         tuple(Step(**dict(zip(answer["fields"], record, strict=True))) for record in answer["records"]),
@@ -86,13 +85,15 @@ def _with_trace(profile: RankProfile, its: RankTrace, trace: Trace, recorded: Ma
 
 def _steps_s(its: RankTrace, recorded: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """How long a recorded step took, without the start of the profiler, which is in the first one; and how long a usual one takes, without
-    the one behind, which has its end. None where there was none.
+    the one behind, which has its end, or any where it was not out yet. None where there was none.
     """
     first, many = recorded.get("first"), recorded["steps"]
     timed = {step.step: step.duration_s for step in its.steps if step.duration_s}
-    own = range(0) if first is None else range(first + 1, first + many + 1)
+    if first is None:
+        return None, median(timed.values()) if timed else None
+    own = range(first + 1, first + many + 1)
     recorded_s = [timed[step] - recorded["start_s"] * (step == own.start) for step in own if step in timed]
-    usual_s = [took for step, took in timed.items() if step not in own and (first is None or step != own.stop)]
+    usual_s = [took for step, took in timed.items() if step <= first or (many and step > own.stop)]
     return mean(recorded_s) if recorded_s else None, median(usual_s) if usual_s else None
 
 
@@ -122,9 +123,10 @@ def _lines(its: RankTrace, trace: Trace, step_s: float | None) -> tuple[Profiled
 
 def _stacks(its: RankTrace) -> tuple[SampledStack, ...]:
     """By share; the same stack in different system calls is one."""
-    time_s: Counter[tuple[Frame, ...]] = Counter()
+    time_s: dict[Sequence[Frame], float] = defaultdict(float)
     for one in its.looks:
         if one.stack < len(its.stacks) and its.stacks[one.stack]:
-            time_s[tuple(its.stacks[one.stack])] += one.wall_s  # type: ignore[assignment]
+            time_s[its.stacks[one.stack]] += one.wall_s
     whole_s = sum(time_s.values()) or 1.0
-    return tuple(SampledStack(frames, spent / whole_s) for frames, spent in time_s.most_common(MOST_STACKS))
+    longest = sorted(time_s.items(), key=lambda stack: -stack[1])[:MOST_STACKS]
+    return tuple(SampledStack(frames, spent / whole_s) for frames, spent in longest)

@@ -56,11 +56,6 @@ class Profiling:
         self._patches = Patches()
 
     @property
-    def kept_nothing(self) -> bool:
-        """Whether nothing of what it recorded is in memory."""
-        return self._profiler is None
-
-    @property
     def on(self) -> bool:
         return self.first is not None and not self.over.is_set()
 
@@ -116,10 +111,10 @@ class Profiling:
                 self.steps = recorded
         except Exception as e:  # ours to keep: the training never sees it
             self.note = f"torch's profiler did not stop as it should: {type(e).__name__}: {e}"
-        if self._unwanted:
-            self._profiler = None
         self.stop_s = time.perf_counter() - began
         self.over.set()
+        if self._unwanted:
+            self.forget()
 
     # -- on any thread --
 
@@ -131,10 +126,10 @@ class Profiling:
         return self.first is None or self.over.wait(wait_s)
 
     def forget(self) -> None:
-        """Nobody waits any more for what it records."""
+        """Nobody waits any more for what it records: nothing of it stays in memory, once it is over."""
         self._unwanted = True
-        if self.over.is_set():
-            self._profiler = None
+        if self.over.is_set() and self._agent.profiling is self:
+            self._agent.profiling = None
 
     def write(self, path: str) -> bool:
         """The Chrome trace of what it recorded, once it is `over`. Whether there is one. Holds the GIL: 7 ms a MB."""
@@ -147,7 +142,7 @@ class Profiling:
 
     def _before_others(self, begins: Callable[..., Any]) -> Callable[..., Any]:
         def traindbg_begins(*args: Any, **kwargs: Any) -> Any:
-            if self.on and os.getpid() == self._agent.pid:
+            if self.on and not self._taken and os.getpid() == self._agent.pid:
                 self.note = TAKEN
                 if not self.end(MAKE_WAY_S):
                     self._taken = True
@@ -201,7 +196,7 @@ def claimed() -> str:
     for held in gc.get_objects():
         if type(held) in kinds:
             begun = vars(held).get("profiler")
-            if begun is not None and begun.kineto_results is None:
+            if begun is not None and getattr(begun, "kineto_results", True) is None:
                 return CLAIMED
     return ""
 

@@ -26,6 +26,8 @@ PROCESSES = 100
 """Numbers of processes that each rank has for itself: one, and one for each device."""
 FLOWS = 1_000_000_000
 """Numbers of flows, likewise."""
+DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
+"""What Kineto calls that which a GPU does."""
 STEPS_THREAD, LINES_THREAD = -2, -1
 NOTE = "ranks on several hosts: clocks were compared by round trips; clock_error_us says how well"
 
@@ -91,9 +93,7 @@ def _begins(one: Seen) -> float:
 def _of_rank(one: Seen, place: int, begin_s: float) -> Iterator[dict[str, Any]]:
     process = place * PROCESSES
     own = {"pid": process}
-    name = one.profile.worker or f"rank {one.profile.rank}"
-    yield {**own, "ph": "M", "name": "process_name", "args": {"name": f"{name} (pid {one.profile.pid})"}}
-    yield {**own, "ph": "M", "name": "process_sort_index", "args": {"sort_index": process}}
+    yield from _process(process, f"{_who(one)} (pid {one.profile.pid})")
     yield from _thread(process, STEPS_THREAD, "steps")
     yield from _thread(process, LINES_THREAD, "lines of the program (sampled)")
     ahead_s = one.profile.clock_ahead_s
@@ -104,6 +104,15 @@ def _of_rank(one: Seen, place: int, begin_s: float) -> Iterator[dict[str, Any]]:
     yield from ({**event, **own} for event in _steps(one, us))
     yield from ({**event, **own} for event in _lines(one, us))
     yield from _recorded(one, place, begin_s)
+
+
+def _who(one: Seen) -> str:
+    return one.profile.worker or f"rank {one.profile.rank}"
+
+
+def _process(process: int, name: str) -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "pid": process, "name": "process_name", "args": {"name": name}}
+    yield {"ph": "M", "pid": process, "name": "process_sort_index", "args": {"sort_index": process}}
 
 
 def _thread(process: int, thread: int, name: str) -> Iterator[dict[str, Any]]:
@@ -166,31 +175,36 @@ def _recorded(one: Seen, place: int, begin_s: float) -> Iterator[dict[str, Any]]
     told = parsed(one.trace.written)
     # Kineto's times are microseconds since a moment of its own, which is in nanoseconds: together they have more digits than a float.
     shift_us = (told.get("baseTimeNanoseconds", 0) - int(begin_s * 1e9)) / 1e3 - one.profile.clock_ahead_s * 1e6
-    its_process: dict[Any, int] = {one.trace.pid: place * PROCESSES}
+    devices: dict[int, int] = {}
     for event in told["traceEvents"]:
         if event.get("cat") == "Trace" or event["ph"] == "i" or not isinstance(event.get("pid"), int):
             continue  # Kineto's marks of itself
-        process = its_process.setdefault(event["pid"], place * PROCESSES + len(its_process))
-        named = _named(event, one) if event["ph"] == "M" else {}
-        if named is None:
-            continue
-        out = {**event, **named, "pid": process}
-        if event["ph"] == "M":
-            out.pop("ts", None)
-        else:
-            out["ts"] = round(out["ts"] + shift_us, 3)
-        if isinstance(out.get("id"), int):
-            out["id"] += place * FLOWS
-        yield out
+        if event["ph"] == "M" and event["name"] != "thread_name":
+            continue  # we have names of our own for processes
+        process = place * PROCESSES
+        if _of_device(event, one):
+            if event["pid"] not in devices:
+                devices[event["pid"]] = process + 1 + len(devices)
+                yield from _process(devices[event["pid"]], f"{_who(one)}, device {event['pid']}")
+            process = devices[event["pid"]]
+        yield _moved(event, one, process, shift_us)
 
 
-def _named(event: Mapping[str, Any], one: Seen) -> dict[str, Any] | None:
-    """What a process or a thread is called, where it has another name with us; None for what the rank has named already."""
-    its_own = event["pid"] == one.trace.pid
-    if event["name"] == "process_sort_index" or (its_own and event["name"].startswith("process_")):
-        return None
-    if its_own and event["name"] == "thread_name" and event["tid"] == one.trace.thread:
-        return {"args": {"name": "training thread"}}
-    if event["name"] == "process_name":
-        return {"args": {"name": f"{one.profile.worker or f'rank {one.profile.rank}'}, device {event['pid']}"}}
-    return {}
+def _moved(event: Mapping[str, Any], one: Seen, process: int, shift_us: float) -> dict[str, Any]:
+    """On the common clock, and in its process; without what others may have, too."""
+    out = {**event, "pid": process}
+    if event["ph"] != "M":
+        out["ts"] = round(event["ts"] + shift_us, 3)
+    elif process % PROCESSES == 0 and event["tid"] == one.trace.thread:
+        out["args"] = {"name": "training thread"}
+    if isinstance(event.get("id"), int):
+        out["id"] += process // PROCESSES * FLOWS
+    return out
+
+
+def _of_device(event: Mapping[str, Any], one: Seen) -> bool:
+    """Whether its ``pid`` is the number of a GPU. In a container a process may have such a number, too."""
+    if event["ph"] == "M":
+        return str(event["args"].get("name", "")).startswith("stream ")
+    launched = event.get("cat") == "ac2g" and event["ph"] == "f"
+    return event["pid"] != one.trace.pid or event.get("cat") in DEVICE_CATEGORIES or launched

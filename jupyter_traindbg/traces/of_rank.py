@@ -13,9 +13,11 @@ __all__ = ["RankTrace", "Seen"]
 
 @dataclass(frozen=True)
 class RankTrace:
-    """What one rank gives to a trace of all. ``packed``: Kineto's own, by zlib; empty where it recorded none. Unix times, by its clock."""
+    """What one rank gives to a trace of all. ``packed``: Kineto's own, by zlib; empty where it recorded none. Unix times, by its clock.
 
-    rank: int
+    ``pid`` and ``thread``, the one that trains, are by the numbers that the process has for itself: others, in a container.
+    """
+
     pid: int
     thread: int
     packed: bytes

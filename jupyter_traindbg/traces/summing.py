@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..model import OperatorKind, ProfiledOperator
 from .kineto import Slice, Thread, Trace, busy_s
 
-__all__ = ["Sums", "sums"]
+__all__ = ["Sums", "innermost", "sums"]
 
 _COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):")
 """How torch.distributed calls what a backend does on a thread of its own."""

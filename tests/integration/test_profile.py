@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 import slow_jobs
 from kernels import TRAINING, Kernel, ipykernel6_python, kernel  # noqa: F401 - fixtures
-from support import Start
+from support import Start, need
 from visits import losses_of
 
 import traindbg
+from jupyter_traindbg.outside import procfs
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -152,6 +154,19 @@ def test_a_busy_kernel_is_profiled_and_the_cell_knows_nothing_of_it(kernel: Kern
     assert rank.lines[0].frame.cell is not None, "a line of a cell"
     kernel.interrupt()
     assert cell.finish()["status"] == "error"
+
+
+def test_a_process_that_has_another_number_for_itself_is_no_gpu(start: Start, tmp_path: Path) -> None:
+    """In a container it is mostly 1, which is what Kineto calls it, and a second GPU."""
+    need("a pid namespace (root)", os.geteuid() == 0)
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable]
+    program = start("train.py", "--sleep", "0.01", command=command)
+    (inside,) = procfs.descendants(program.pid)
+    told(str(inside.pid), "--steps", "3", "--trace", str(tmp_path / "run.json"))
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] in ("process_name", "thread_name")]
+    assert set(names) == {f"rank 0 (pid {inside.pid})", "steps", "lines of the program (sampled)", "training thread"}
+    assert {event["pid"] for event in events} == {0}
 
 
 def operators_of(seen: traindbg.model.Profile) -> set[str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-import time
 import zlib
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from .. import cuda
 from ..own_count import own_count
@@ -37,25 +36,23 @@ def run(
 
     `after_step`: recording begins behind that step, by the agent's count, so that all ranks record the same ones. The looks are told as by
     `TimedLooks.told`, ``records`` are the steps of the window and before it. ``recorded``: how many ``steps`` behind step ``first``, when
-    (Unix time), by which thread, what starting, stopping and writing took, and ``trace``: the Chrome trace, packed by zlib, as base64; None
-    where there is none, and ``note`` says why.
+    (Unix time), by which process and thread as it calls them itself, what starting, stopping and writing took, and ``trace``: the Chrome
+    trace, packed by zlib, as base64; None where there is none, and ``note`` says why.
     """
     looks = TimedLooks(agent, MOST_LOOKS)
-    note = "" if not steps else _why_not(agent)
-    profiling = None if note or not steps else Profiling(agent, steps)
-    if profiling is None:
-        ends_s = min(least_s, window_s) if not steps or note else window_s
-        looks.look(lambda passed_s: passed_s < ends_s)
-        recorded: Dict[str, Any] = {"steps": 0, "note": note}
-    else:
-        _record(agent, profiling, looks, (least_s, window_s, after_step))
+    note = _why_not(agent) if steps else ""
+    if steps and not note:
+        profiling = Profiling(agent, steps)
+        _record(agent, profiling, looks, least_s=least_s, window_s=window_s, after_step=after_step)
         recorded = _recorded(agent, profiling)
+    else:
+        looks.look(lambda passed_s: passed_s < min(least_s, window_s))
+        recorded = {"steps": 0, "note": note}
     return {
         **looks.told(),
         "fields": FIELDS,
         "records": agent.recorder.since(max(0, looks.first - BEFORE)),
         "recorded": recorded,
-        "now_s": time.time(),
     }
 
 
@@ -67,13 +64,13 @@ def _why_not(agent: Agent) -> str:
     return claimed()
 
 
-def _record(agent: Agent, profiling: Profiling, looks: TimedLooks, when: Any) -> None:
-    least_s, window_s, after_step = when
+def _record(
+    agent: Agent, profiling: Profiling, looks: TimedLooks, *, least_s: float, window_s: float, after_step: int
+) -> None:
     agent.profiling = profiling
 
     def going(passed_s: float) -> bool:
-        ends_s: float = least_s if profiling.over.is_set() else window_s
-        return passed_s < ends_s
+        return passed_s < (least_s if profiling.over.is_set() else window_s)
 
     with agent.safepoints.meanwhile(profiling.begin, lambda: agent.recorder.step >= after_step):
         looks.look(going)
@@ -82,14 +79,14 @@ def _record(agent: Agent, profiling: Profiling, looks: TimedLooks, when: Any) ->
 
 
 def _recorded(agent: Agent, profiling: Profiling) -> Dict[str, Any]:
-    note, trace, size = profiling.note, None, 0
+    note, trace = profiling.note, None
     if profiling.first is None:
         agent.profiling, note = None, note or "no step came meanwhile"
     elif not profiling.over.is_set():
         profiling.forget()
         note = "the recorded steps were not over in time; the profiler comes out at the end of the step under way"
     else:
-        trace, size, why = _written(agent, profiling)
+        trace, why = _written(agent, profiling)
         note = note or why
         agent.profiling = None
     return {
@@ -101,27 +98,27 @@ def _recorded(agent: Agent, profiling: Profiling) -> Dict[str, Any]:
         "start_s": profiling.start_s,
         "stop_s": profiling.stop_s,
         "write_s": profiling.write_s,
+        "pid": agent.pid,
         "thread": profiling.thread,
         "cuda": cuda.in_use(),
         "trace": trace,
-        "trace_bytes": size,
         "note": note,
     }
 
 
-def _written(agent: Agent, profiling: Profiling) -> Any:
-    """The trace, packed, how long it is, and why there is none."""
+def _written(agent: Agent, profiling: Profiling) -> Tuple[Optional[str], str]:
+    """The trace, packed, or why there is none."""
     path = os.path.join(agent.directory, "trace.json")
     try:
         if not profiling.write(path):
-            return None, 0, "no whole step was recorded"
+            return None, "no whole step was recorded"
         size = os.path.getsize(path)
         if size > MOST_BYTES:
-            return None, size, f"the trace has {size / 1e6:.0f} MB, too much for a viewer: record fewer steps"
+            return None, f"the trace has {size / 1e6:.0f} MB, too much for a viewer: record fewer steps"
         with open(path, "rb") as f:
-            return base64.b64encode(zlib.compress(f.read(), 1)).decode(), size, ""
+            return base64.b64encode(zlib.compress(f.read(), 1)).decode(), ""
     except OSError as e:
-        return None, 0, f"the trace could not be written to {agent.directory}: {e.strerror}"
+        return None, f"the trace could not be written to {agent.directory}: {e.strerror}"
     finally:
         if os.path.exists(path):
             os.unlink(path)

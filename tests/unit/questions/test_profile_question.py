@@ -50,6 +50,7 @@ def answer(trace: str | None, note: str = "") -> dict[str, Any]:
         "start_s": 0.01,
         "stop_s": 0.02,
         "write_s": 0.005,
+        "pid": 1,
         "thread": 1,
         "cuda": False,
         "trace": trace,

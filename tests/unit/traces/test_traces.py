@@ -47,6 +47,8 @@ GPU = written(
     {"ph": "s", "id": 5, "pid": 4711, "tid": MAIN, "ts": 25, "cat": "ac2g", "name": "ac2g"},
     {"ph": "f", "id": 5, "pid": 0, "tid": STREAM, "ts": 60, "cat": "ac2g", "name": "ac2g", "bp": "e"},
     {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "ts": 3, "args": {"name": "python"}},
+    {"ph": "M", "name": "thread_name", "pid": 0, "tid": STREAM, "ts": 3, "args": {"name": "stream 7 "}},
+    {"ph": "M", "name": "thread_name", "pid": 4711, "tid": MAIN, "ts": 3, "args": {"name": "thread 4711 (python)"}},
 )
 
 
@@ -135,7 +137,6 @@ def rank(number: int, *, ahead_s: float = 0.0, packed: bytes = b"") -> Seen:
         for n in range(1, 4)
     ]
     trace = RankTrace(
-        number,
         4711,
         MAIN,
         packed or zlib.compress(GPU),
@@ -174,6 +175,24 @@ def test_one_trace_has_all_ranks_each_with_numbers_of_its_own(tmp_path: Path, na
     assert list(flows.values()) == [[0, 1], [100, 101]]
     assert not [e for e in events if e.get("cat") == "Trace" or e["ph"] == "i"]
     assert list(tmp_path.iterdir()) == [Path(where)], "nothing half-written"
+
+
+def test_a_process_in_a_container_may_have_the_number_of_a_gpu(tmp_path: Path) -> None:
+    """Of two devices one has the process's own number there; from outside the process is 4711."""
+    told = json.loads(GPU)
+    for event in told["traceEvents"]:
+        event["pid"] = {4711: 1}.get(event["pid"], event["pid"])
+    told["traceEvents"].append({**slice_("memset", "gpu_memset", 90, 5, STREAM), "pid": 1})
+    one = rank(0, packed=zlib.compress(json.dumps(told).encode()))
+    one = dataclasses.replace(one, trace=dataclasses.replace(one.trace, pid=1))
+    events = read(merged.Traces("4711", [one]).write(str(tmp_path / "run.json")))["traceEvents"]
+    named = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert sorted(named.values()) == ["rank 0 (pid 4711)", "rank 0, device 0", "rank 0, device 1"]
+    at = {e["name"]: named[e["pid"]] for e in events if e["name"] in ("aten::addmm", "ampere_sgemm", "memset")}
+    assert at == {"aten::addmm": "rank 0 (pid 4711)", "ampere_sgemm": "rank 0, device 0", "memset": "rank 0, device 1"}
+    threads = {(named[e["pid"]], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert threads["rank 0 (pid 4711)", MAIN] == "training thread"
+    assert threads["rank 0, device 0", STREAM] == "stream 7 "
 
 
 def test_clocks_that_differ_are_put_right(tmp_path: Path) -> None:
