@@ -62,16 +62,27 @@ class Recorder:
             **changes,
         }
 
-    def dump(self, *, last: int | None = None) -> dict[str, Any]:
-        """What the library writes; of a recorder that holds only the `last` entries."""
+    def dump(self, *, last: int | None = None, active: bool = False) -> dict[str, Any]:
+        """What the library writes; of a recorder that holds only the `last` entries, or asked for the `active` ones alone."""
         named = {name: {"name": name, "desc": d, "ranks": str(list(r))} for name, (d, r) in self.groups.items()}
         gloo = {"": {"name": "", "desc": "", "ranks": "[]"}}
         return {
             "version": "2.10",
             "pg_config": gloo if self.library == "gloo" else named,
             "comm_lib_version": "" if self.library == "gloo" else "2.27.3",
-            "pg_status": {},
-            "entries": self.entries if last is None else self.entries[-last:],
+            "pg_status": {str(i): self._status(i) for i in range(len(self.groups))} if active else {},
+            "entries": [e for e in self.entries[-(last or 0) :] if not (active and e["retired"])],
+        }
+
+    def _status(self, pg_id: int) -> dict[str, int]:
+        """torch gives the number of the last operation, of whichever kind."""
+        own = [e for e in self.entries if e["pg_id"] == pg_id]
+        numbers = [e["p2p_seq_id"] or e["collective_seq_id"] for e in own]
+        done = [n for n, e in zip(numbers, own, strict=True) if e["retired"]]
+        return {
+            "last_enqueued_collective": numbers[-1] if numbers else -1,
+            "last_started_collective": -1,
+            "last_completed_collective": done[-1] if done else -1,
         }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from render_scenes_checkpoints import FINDING, GIB, INFO, MIB, checkpoint, compared, inspected, verified
-from render_scenes_collectives import collectives, without_groups
+from render_scenes_collectives import collectives, halted, without_groups
 from render_scenes_diagnosis import healthy, ray_job, stuck, unknown, unsound
 from render_scenes_environ import alone, environ, preflight
 from render_scenes_logs import followed, followed_quietly, healthy_log, log_diagnosis
@@ -350,6 +350,7 @@ SMALL: dict[str, Result] = {
     "checkpoint inspected": inspected(2),
     "checkpoint compared": compared(2),
     "collectives": collectives(2),
+    "collectives, two GPUs stopped": halted(),
     "diagnosis": stuck(2),
     "diagnosis, nothing wrong": healthy(),
     "diagnosis, unsound": unsound(2),

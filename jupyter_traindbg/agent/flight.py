@@ -16,6 +16,7 @@ FIELDS = (
 )  # fmt: skip
 LAST = 200
 MOST_ENTRIES, MOST_TENSORS, MOST_DIMENSIONS, LONGEST_NAME = 100_000, 1024, 16, 300
+MOST_RANKS = 1_000_000
 UNNAMED = "#"
 """Begins the name of a group that has none (gloo under TORCH_DISTRIBUTED_DEBUG=DETAIL): its number in this process follows."""
 
@@ -40,6 +41,8 @@ class _Entry(NamedTuple):
     description: str
     record: int
     sequence: int
+    collectives: int
+    """How many collectives its group had issued by then; of a send or receive, too."""
     op: str
     input_sizes: List[List[int]]
     output_sizes: List[List[int]]
@@ -51,11 +54,26 @@ class _Entry(NamedTuple):
     at: Optional[str]
 
 
-class _Told(NamedTuple):
-    """What dumps say beside their entries: the last completed collective by (library, pg_id), and whether older calls are forgotten."""
+class _Counts(NamedTuple):
+    """What ``pg_status`` says of a group: its last operation, and the last one that is done; sends and receives among them."""
 
-    completed: Dict[Tuple[str, int], int]
+    enqueued: int
+    completed: int
+
+
+class _Told(NamedTuple):
+    """What dumps say beside their entries. ``counts``: by (library, pg_id). ``numbers``: the pg_id of groups by (library, name)."""
+
+    counts: Dict[Tuple[str, int], _Counts]
+    numbers: Dict[Tuple[str, str], int]
     overwritten: bool
+    pending_only: bool
+
+    def of(self, name: str, library: str, entries: Sequence[_Entry]) -> Optional[_Counts]:
+        number = entries[-1].pg_id if entries else self.numbers.get((library, name))
+        if library == "gloo" or number is None or any(e.p2p for e in entries):
+            return None
+        return self.counts.get((library, number))
 
 
 def no_place(frames: Any) -> Optional[str]:
@@ -66,8 +84,8 @@ def no_place(frames: Any) -> Optional[str]:
 def summary(
     dumps: Iterable[Dict[str, Any]], known: Iterable[Known] = (), last: int = LAST, place: Place = no_place
 ) -> Dict[str, Any]:
-    """``groups``, ``fields`` and ``calls`` (rows, oldest first; of each group those that are not done and the `last` others) and
-    ``overwritten``: the recorder has forgotten older calls.
+    """``groups``, ``fields`` and ``calls`` (rows, oldest first; of each group those that are not done and the `last` others),
+    ``overwritten``: older calls are not in the record, and ``pending_only``: because it has those alone that are not done.
 
     `known` groups complete what the dumps say of them. `place` names the call site by an entry's frames. About 5 us an entry.
     """
@@ -76,9 +94,10 @@ def summary(
     groups = {g.name: g for dump in dumps for g in _configured(dump)}
     groups.update({g.name: g for g in known})
     fresh = {g.name for g in groups.values() if g.number == 0 and libraries(g.backend) == ["gloo"]}
-    told = _Told({}, any(_first_record(dump) > 0 for dump in dumps))
+    told = _Told({}, {}, any(map(_forgetful, dumps)), any(map(_pending_only, dumps)))
     for dump in dumps:
-        told.completed.update(_status(dump))
+        told.counts.update(_status(dump))
+        told.numbers.update(_numbers(dump))
     return _summary([e for e in _current(entries) if e.name not in fresh], groups, told, last)
 
 
@@ -113,6 +132,7 @@ def _summary(entries: List[_Entry], groups: Dict[str, Known], told: _Told, last:
         "fields": FIELDS,
         "calls": [row for _, _, row in rows],
         "overwritten": told.overwritten,
+        "pending_only": told.pending_only,
     }
 
 
@@ -122,32 +142,41 @@ def _with_several_libraries(keys: Iterable[Tuple[str, str]]) -> List[str]:
 
 
 def _group(shown: str, group: Known, library: str, entries: List[_Entry], told: _Told) -> Dict[str, Any]:
-    collectives = [e for e in entries if not e.p2p]
-    issued: Optional[int] = max((e.sequence for e in collectives), default=0 if not told.overwritten else None)
-    if group.number is not None and library != "gloo":
-        # NCCL counts before it makes a communicator, for which all ranks have to come: the record follows.
-        issued = max(issued or 0, group.number)
-    elif group.number == 0:
-        issued = 0
-    pending = [e.sequence for e in collectives if e.state != "completed"]
-    done = [e.sequence for e in collectives if e.state == "completed"]
-    completed: Optional[int] = max(done) if done else None
-    if completed is None:
-        last = told.completed.get((library, entries[-1].pg_id)) if entries else None
-        if last is not None and library != "gloo":
-            completed = max(last, 0)
-        elif pending:
-            completed = min(pending) - 1
-        elif issued == 0 or not told.overwritten:
-            completed = 0
+    counts = None if group.number is not None else told.of(group.name, library, entries)
+    issued = _issued(group, library, entries, told, counts)
     return {
         "name": shown,
         "description": "" if group.description == "undefined" else group.description,
         "backend": library or group.backend,
         "ranks": list(group.ranks),
         "last_issued": issued,
-        "last_completed": completed,
+        "last_completed": _completed(issued, entries, told, counts),
     }
+
+
+def _issued(group: Known, library: str, entries: List[_Entry], told: _Told, counts: Optional[_Counts]) -> Optional[int]:
+    """The number of the last collective; None where nothing tells it."""
+    issued: Optional[int] = max((e.collectives for e in entries), default=0 if not told.overwritten else None)
+    if group.number is not None and library != "gloo":
+        # NCCL counts before it makes a communicator, for which all ranks have to come: the record follows.
+        return max(issued or 0, group.number)
+    if group.number == 0:
+        return 0
+    return issued if counts is None else max(issued or 0, counts.enqueued)
+
+
+def _completed(issued: Optional[int], entries: List[_Entry], told: _Told, counts: Optional[_Counts]) -> Optional[int]:
+    collectives = [e for e in entries if not e.p2p]
+    done = [e.sequence for e in collectives if e.state == "completed"]
+    if done:
+        return max(done)
+    if counts is not None:
+        return counts.completed
+    if collectives:
+        return min(e.sequence for e in collectives) - 1
+    if told.pending_only:
+        return issued
+    return 0 if issued == 0 or not told.overwritten else None
 
 
 def _row(shown: str, entry: _Entry, ranks: Sequence[int]) -> List[Any]:
@@ -175,18 +204,19 @@ def _entries(dump: Dict[str, Any], place: Place) -> Iterable[_Entry]:
 def _entry(raw: Dict[str, Any], number: int, place: Place) -> _Entry:
     library, op, peer = _operation(raw.get("profiling_name"))
     group = raw.get("process_group")
-    name, description = (group[0], group[1]) if isinstance(group, (list, tuple)) and len(group) == 2 else (group, "")
+    description = group[1] if isinstance(group, (list, tuple)) and len(group) == 2 else ""
     pg_id = _integer(raw.get("pg_id"))
     p2p = raw.get("is_p2p") is True or op in ("send", "recv")
-    sequence = raw.get("p2p_seq_id") if p2p else raw.get("collective_seq_id", raw.get("seq_id"))
+    collectives = _integer(raw.get("collective_seq_id", None if p2p else raw.get("seq_id")))
     input_dtypes, output_dtypes = _texts(raw.get("input_dtypes")), _texts(raw.get("output_dtypes"))
     return _Entry(
-        name=_text(name) or f"{UNNAMED}{pg_id}",
+        name=_name(raw) or f"{UNNAMED}{pg_id}",
         library=library,
         pg_id=pg_id,
         description=_text(description),
         record=_integer(raw.get("record_id"), number),
-        sequence=_integer(sequence),
+        sequence=_integer(raw.get("p2p_seq_id")) if p2p else collectives,
+        collectives=collectives,
         op=op,
         input_sizes=_sizes(raw.get("input_sizes")),
         output_sizes=_sizes(raw.get("output_sizes")),
@@ -232,37 +262,82 @@ def _current(entries: List[_Entry]) -> List[_Entry]:
     return [e for e in entries if newest[e.name, e.library] == e.pg_id]
 
 
+def _library(dump: Dict[str, Any]) -> str:
+    """Whose recorder it is, where that can be told."""
+    raw = dump.get("entries")
+    first = raw[0] if isinstance(raw, list) and raw else None
+    if isinstance(first, dict):
+        return _operation(first.get("profiling_name"))[0]
+    return "nccl" if _text(dump.get("nccl_version")) else ""
+
+
 def _first_record(dump: Dict[str, Any]) -> int:
     raw = dump.get("entries")
     first = raw[0] if isinstance(raw, list) and raw else None
     return _integer(first.get("record_id")) if isinstance(first, dict) else 0
 
 
+def _forgetful(dump: Dict[str, Any]) -> bool:
+    """Whether older calls were recorded that are not in it."""
+    return _first_record(dump) > 0 or _pending_only(dump)
+
+
+def _pending_only(dump: Dict[str, Any]) -> bool:
+    """Whether it has no call that is done, though there were some: torch can be asked for such a dump."""
+    raw = dump.get("entries")
+    entries = [e for e in raw if isinstance(e, dict)] if isinstance(raw, list) else []
+    if not entries:
+        return any(counts.enqueued > 0 for counts in _status(dump).values())
+    library = _library(dump)
+    return _first_record(dump) > 0 and all(_state(e, library) != "completed" for e in entries)
+
+
 def _configured(dump: Dict[str, Any]) -> Iterable[Known]:
     """The groups of ``pg_config``; gloo has one without a name there, which says nothing."""
-    config = dump.get("pg_config")
+    config, library = dump.get("pg_config"), _library(dump)
     for name, about in config.items() if isinstance(config, dict) else ():
         if isinstance(about, dict) and _text(name):
-            yield Known(_text(name), _text(about.get("desc")), "", _ranks(about.get("ranks")))
+            yield Known(_text(name), _text(about.get("desc")), library, _ranks(about.get("ranks")))
 
 
-def _status(dump: Dict[str, Any]) -> Dict[Tuple[str, int], int]:
-    """(library, pg_id) -> the last completed collective."""
-    status, raw = dump.get("pg_status"), dump.get("entries")
-    first = raw[0] if isinstance(raw, list) and raw else None
-    library = _operation(first.get("profiling_name"))[0] if isinstance(first, dict) else ""
+def _status(dump: Dict[str, Any]) -> Dict[Tuple[str, int], _Counts]:
+    status, library = dump.get("pg_status"), _library(dump)
     found = {}
     for pg_id, about in status.items() if isinstance(status, dict) else ():
         if isinstance(about, dict):
-            found[library, _integer(pg_id)] = _integer(about.get("last_completed_collective"), -1)
+            enqueued, completed = about.get("last_enqueued_collective"), about.get("last_completed_collective")
+            found[library, _integer(pg_id)] = _Counts(max(_integer(enqueued), 0), max(_integer(completed), 0))
     return found
+
+
+def _numbers(dump: Dict[str, Any]) -> Dict[Tuple[str, str], int]:
+    """The number within the process of each group by its name, which ``pg_status`` goes by.
+
+    Entries tell it of theirs. Names are numbers, too, given in the same order: where the entries agree with that, it holds for all groups.
+    """
+    library, raw, status = _library(dump), dump.get("entries"), _status(dump)
+    if library == "gloo" or not status:
+        return {}
+    told = {_name(e): _integer(e.get("pg_id")) for e in (raw if isinstance(raw, list) else ()) if isinstance(e, dict)}
+    names = sorted(int(g.name) for g in _configured(dump) if re.fullmatch(r"\d{1,18}", g.name))
+    ids = sorted(number for _, number in status)
+    paired = {str(name): number for name, number in zip(names, ids)} if len(names) == len(ids) else {}
+    if any(paired.get(name) != number for name, number in told.items()):
+        return {}
+    return {(library, name): number for name, number in paired.items()}
+
+
+def _name(raw: Dict[str, Any]) -> str:
+    group = raw.get("process_group")
+    return _text(group[0]) if isinstance(group, (list, tuple)) and len(group) == 2 else _text(group)
 
 
 def _ranks(value: Any) -> List[int]:
     """``"[0, 1, 2]"``, or a list of numbers."""
+    found = value if isinstance(value, (list, tuple)) else []
     if isinstance(value, str):
-        return [int(n[:9]) for n in re.findall(r"\d+", value)]
-    return [n for n in value if type(n) is int] if isinstance(value, (list, tuple)) else []
+        found = [int(n[:9]) for n in re.findall(r"\d+", value)]
+    return [n for n in found if type(n) is int and 0 <= n < MOST_RANKS]
 
 
 def _integer(value: Any, default: int = 0) -> int:

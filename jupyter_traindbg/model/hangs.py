@@ -85,8 +85,8 @@ class Group:
 class RankCollectives:
     """The groups of one rank and the last calls on them, oldest first. ``source``: ``"agent"`` or the dump file's name.
 
-    ``capacity_reached``: the recorder's ring has overwritten older calls. ``waiting_s``: since when the oldest call that is not
-    completed has been waiting.
+    ``capacity_reached``: older calls are not in it, because the recorder's ring has overwritten them, or (``pending_only``) because the
+    dump has nothing that is completed. ``waiting_s``: since when the oldest call that is not completed has been waiting.
     """
 
     rank: int
@@ -95,6 +95,7 @@ class RankCollectives:
     groups: Sequence[Group]
     calls: Sequence[Collective]
     capacity_reached: bool = False
+    pending_only: bool = False
     waiting_s: Maybe[float] = _NOT_MEASURED
     note: str = ""
     where: str | None = None

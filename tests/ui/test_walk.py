@@ -216,6 +216,7 @@ SCENES = {
     "rank-lost": ("SMALL", "watched, a rank lost"),
     "lr-on-one-rank": ("SMALL", "lr changed, but on one rank"),
     "diagnosis-300-ranks": ("LARGE", "diagnosis"),
+    "collectives-stopped": ("SMALL", "collectives, two GPUs stopped"),
     "collectives-300-ranks": ("LARGE", "collectives"),
     "grads-300-ranks": ("LARGE", "grads"),
     "steps-300-ranks": ("LARGE", "steps"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...model import Finding, RankCollectives
-from . import blocking, exchange, mismatch, stalled
+from . import blocking, exchange, mismatch, nobody_missing, stalled, unfinished
 from .joined import join, settles_in_s, waits
+from .not_issued import Blocked
 
-__all__ = ["findings", "settles_in_s"]
+__all__ = ["findings", "settles_in_s", "unexplained"]
 
 NOWHERE: Mapping[int, str] = {}
 
@@ -21,7 +22,8 @@ def findings(
     where: Mapping[int, str] = NOWHERE,
     patient: bool = False,
 ) -> list[Finding]:
-    """Root cause first. Codes: collective_mismatch, collective_shape_mismatch, collective_not_issued, unequal_steps, collective_order.
+    """Root cause first. Codes: collective_mismatch, collective_shape_mismatch, collective_unfinished, collective_not_issued, unequal_steps,
+    collective_order.
 
     `missing` ranks have no record. `where` is the frame of the user's code in which a rank is now, as far as known. `patient` leaves
     calls alone that have not waited for longer than is usual in this job: for a job of which nobody knows whether it is stuck. Nothing is
@@ -34,9 +36,29 @@ def findings(
         return []
     different = mismatch.mismatches(waiting)
     explained = {id(m.group) for m in different}
+    halves = [h for h in unfinished.halves(waiting, patient=patient) if id(h.group) not in explained]
+    halted = {rank for half in halves for rank in half.ranks}
     blocked = [b for b in blocking.blocked(waiting, missing) if id(b.group) not in explained]
+    behind, blocked = _parted(blocked, halted)
     case = blocking.Case(waiting, {r.rank: r for r in ranks}, places, blocked, patient=patient)
     found = [mismatch.finding(m, places) for m in different]
     found += exchange.findings(waiting, places)
+    found += [unfinished.finding(halves, behind, places)] if halves else []
     found += blocking.findings(case)
     return found or stalled.findings(waiting, places)
+
+
+def unexplained(ranks: Sequence[RankCollectives], *, world_size: int) -> list[Finding]:
+    """Where `findings` has nothing to say of records that were written because a job stood still: who waits in what.
+
+    Code: hang_unexplained. Nothing where nobody waits.
+    """
+    waiting = waits(join(ranks, world_size), ranks)
+    return [nobody_missing.finding(waiting)] if waiting else []
+
+
+def _parted(blocked: Sequence[Blocked], halted: Collection[int]) -> tuple[list[Blocked], list[Blocked]]:
+    """The calls that lack nobody but ranks in `halted`, and the others."""
+    behind = [b for b in blocked if b.lacking and set(b.lacking) <= set(halted)]
+    ids = {id(b) for b in behind}
+    return behind, [b for b in blocked if id(b) not in ids]

@@ -80,7 +80,9 @@ def _without_peer(wait: Wait) -> Blocked | None:
 
 
 def findings(case: Case) -> list[Finding]:
-    """One for each set of ranks that hold others up, who holds up most first; where everybody waits for somebody, the circle."""
+    """One for each set of ranks that hold others up, who holds up most first, and none for a part of such a set; where everybody waits for
+    somebody, the circle.
+    """
     by_roots: dict[tuple[int, ...], list[Blocked]] = {}
     for one in case.blocked:
         roots = case.roots(one)
@@ -91,11 +93,25 @@ def findings(case: Case) -> list[Finding]:
         return _of_circle(case, circle) if circle and all(map(case.overdue, circle)) else []
     direct = {id(b) for own in by_roots.values() for b in own}
     indirect = [b for b in case.blocked if id(b) not in direct]
-    ranked = sorted(by_roots.items(), key=lambda item: -_held_up(item[1]))
+    ranked = _without_parts(sorted(by_roots.items(), key=lambda item: -_held_up(item[1])))
     return [
         finding(Hold(roots, own, indirect if i == 0 else []), case.records, case.where)
         for i, (roots, own) in enumerate(ranked)
     ]
+
+
+def _without_parts(
+    ranked: Sequence[tuple[tuple[int, ...], list[Blocked]]],
+) -> list[tuple[tuple[int, ...], list[Blocked]]]:
+    """What some of a set's ranks hold up is one matter with what all of them do."""
+    kept: list[tuple[tuple[int, ...], list[Blocked]]] = []
+    for roots, own in ranked:
+        whole = next((held for whose, held in kept if set(roots) <= set(whose)), None)
+        if whole is None:
+            kept.append((roots, list(own)))
+        else:
+            whole.extend(own)
+    return kept
 
 
 def _of_circle(case: Case, circle: Sequence[Blocked]) -> list[Finding]:

@@ -29,6 +29,7 @@ class Member:
     p2p: list[Collective]
     left: bool = False
     """It had a record but not this group: it was destroyed here, or never used."""
+    last_completed: int | None = None
 
     @property
     def pending(self) -> Collective | None:
@@ -38,6 +39,13 @@ class Member:
     def has_issued(self, sequence: int) -> bool | None:
         """Whether it has issued that collective; None: its record does not tell."""
         return None if self.last_issued is None else self.last_issued >= sequence
+
+    def has_done(self, sequence: int) -> bool:
+        """Whether that collective is known to have ended here. A record has every call that has not."""
+        oldest = self.pending
+        if oldest is not None:
+            return oldest.sequence > sequence
+        return self.last_completed is not None and self.last_completed >= sequence
 
     def last(self) -> Collective | None:
         """The last collective in its record."""
@@ -135,7 +143,8 @@ def _member(rank: int, group: Group, calls: Sequence[Collective]) -> Member:
     for call in calls:
         if not call.p2p:
             numbered.setdefault(call.sequence, []).append(call)
-    return Member(rank, group.last_issued, dict(sorted(numbered.items())), [c for c in calls if c.p2p])
+    p2p = [c for c in calls if c.p2p]
+    return Member(rank, group.last_issued, dict(sorted(numbered.items())), p2p, last_completed=group.last_completed)
 
 
 def _joined(

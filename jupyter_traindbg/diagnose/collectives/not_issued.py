@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...language import text
-from ...model import Collective, Finding, RankCollectives, rank_subjects
+from ...language import counted, text
+from ...model import Collective, Finding, NotAvailable, RankCollectives, rank_subjects
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .joined import Joined, Member, Wait
@@ -31,6 +32,15 @@ class Blocked:
     def call(self) -> Collective:
         return self.waits[0].call
 
+    @property
+    def waited_s(self) -> float | None:
+        return max((w.waited_s for w in self.waits if w.waited_s is not None), default=None)
+
+    @property
+    def issued_s(self) -> float:
+        times = (w.call.issued_s for w in self.waits)
+        return min((t for t in times if not isinstance(t, NotAvailable)), default=math.inf)
+
 
 @dataclass(frozen=True)
 class Hold:
@@ -43,12 +53,12 @@ class Hold:
 
     @property
     def first(self) -> Blocked:
-        """The call that most ranks wait in, of several the one that has waited longest."""
-        return max(self.blocked, key=lambda b: (len(b.waits), max((w.waited_s or 0.0 for w in b.waits), default=0.0)))
+        """The call that most ranks wait in, of several the one that was issued first."""
+        return max(self.blocked, key=lambda b: (len(b.waits), b.waited_s or 0.0, -b.issued_s))
 
     @property
     def waited_s(self) -> float | None:
-        return max((w.waited_s for b in self.blocked for w in b.waits if w.waited_s is not None), default=None)
+        return max((b.waited_s for b in self.blocked if b.waited_s is not None), default=None)
 
     @property
     def known(self) -> bool:
@@ -259,8 +269,10 @@ def _cause(roots: Sequence[int], *, known: bool, gone: bool) -> str:
             "not looked at.",
             ranks=ranks,
         )
-    return text(
+    return counted(
         "A collective ends when every rank of its group has issued it. What {ranks} does instead holds up the others.",
+        "A collective ends when every rank of its group has issued it. What {ranks} do instead holds up the others.",
+        len(roots),
         ranks=ranks,
     )
 
@@ -282,7 +294,12 @@ def _steps(roots: Sequence[int], *, known: bool, gone: bool) -> list[str]:
             )
         ]
     return [
-        text("See what {ranks} does: `%stacks`; `traindbg diagnose` looks for the reason.", ranks=ranks),
+        counted(
+            "See what {ranks} does: `%stacks`; `traindbg diagnose` looks for the reason.",
+            "See what {ranks} do: `%stacks`; `traindbg diagnose` looks for the reason.",
+            len(roots),
+            ranks=ranks,
+        ),
         text(
             "If it is past this call already, it skipped it: look for a branch or a `continue` that only "
             "this rank took."

@@ -24,6 +24,7 @@ ROOT_FIRST = (
     "thread_deadlock",
     "dataloader_worker_stuck",
     "swapping",
+    "collective_unfinished",
     "gpu_wait",
     "lock_wait",
     "io_wait",

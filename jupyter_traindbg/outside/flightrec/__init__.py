@@ -14,9 +14,10 @@ from ...agent import flight
 from ...errors import BadDump
 from ...frames.whose import RawFrame, frames_of, full_place, user_frame
 from ...language import later, text
-from ...model import Collective, Collectives, Group, RankCollectives, Silent
-from .build import rank_collectives
-from .files import Dump, candidates, load
+from ...model import Collective, Collectives, Group, NotAvailable, RankCollectives, Silent
+from .build import NOTHING_LATER, rank_collectives
+from .files import Dump, candidates, load, no_dump
+from .naming import Told, settled, told_by, unsettled
 
 __all__ = ["read"]
 
@@ -31,36 +32,40 @@ _TIMES = (
     ("time_discovered_started_ns", 1e-9),
     ("time_discovered_completed_ns", 1e-9),
 )
+TELLING_S = 1.0
+"""The newest event is by so much later than a call, or it tells nothing of how long that waited: ranks that wait issue nothing more."""
 NOT_IN_TIME = later("its dump was not read in time")
 
 
 def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
-    """All dumps at `path`, a file or a directory with one a rank (``nccl_trace_rank_3``, ``rank_3.json``): a rank is the number at the end.
+    """All dumps at `path`, a file or a directory with one a rank (``nccl_trace_rank_3``, ``node1/rank3.json``): `naming` has the rules.
 
-    Ranks without a dump are ``missing``; a damaged file makes its rank silent. Costs 45 ms a full dump (2000 calls). Raises `BadDump`
-    where none can be read.
+    Ranks without a dump are ``missing``; a damaged file makes its rank silent, and so is a dump of which nobody can say whose it is. What
+    is no dump is left aside. Costs 45 ms a full dump (2000 calls). Raises `BadDump` where none can be read.
     """
     began = time.monotonic()
+    dumps = candidates(path)
+    whose = _ranks(dumps, began + timeout)
+    silent = [_nameless(dump) for dump in dumps if whose.get(dump.path, 0) is None]
+    by_rank: dict[int, list[Dump]] = {}
+    for dump in dumps:
+        if (rank := whose.get(dump.path)) is not None:
+            by_rank.setdefault(rank, []).append(dump)
     read_in: list[_Read] = []
-    silent = []
-    errors: list[BadDump] = []
-    for rank, dumps in _by_rank(candidates(path)).items():
+    for rank, own in by_rank.items():
         if time.monotonic() - began > timeout:
             silent.append(Silent(rank, 0, text(NOT_IN_TIME), text("give a longer --timeout")))
             continue
         try:
-            read_in.append(_rank(rank, dumps))
+            found = _rank(rank, own)
         except BadDump as e:
-            errors.append(e)
             silent.append(Silent(rank, 0, e.cause, e.next_step))
+        else:
+            read_in += [found] if found is not None else []
     if not read_in:
-        raise (
-            errors[0]
-            if errors
-            else BadDump(text("the dumps in {path} were not read in time", path=path), text("give a longer --timeout"))
-        )
+        raise BadDump(silent[0].reason, silent[0].next_step) if silent else no_dump(dumps[0].path)
     newest_s = max((one.newest_s for one in read_in), default=0.0)
-    ranks = sorted((one.at(newest_s) for one in read_in), key=lambda r: r.rank)
+    ranks = _counting_collectives(sorted((one.at(newest_s) for one in read_in), key=lambda r: r.rank))
     world_size = _world_size(ranks)
     present = {r.rank for r in ranks}
     return Collectives(
@@ -72,16 +77,37 @@ def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
     )
 
 
-def _by_rank(dumps: Sequence[Dump]) -> dict[int, list[Dump]]:
-    """A file whose name tells no rank is rank 0 where it is alone, and left out elsewhere."""
-    found: dict[int, list[Dump]] = {}
-    for dump in dumps:
-        rank = dump.rank if dump.rank is not None else 0 if len(dumps) == 1 else None
-        if rank is not None:
-            found.setdefault(rank, []).append(dump)
-    if not found:
-        raise BadDump(text("no name of these dumps ends in a rank"), text("name them like rank_0, rank_1, ..."))
-    return found
+def _ranks(dumps: Sequence[Dump], ends: float) -> dict[str, int | None]:
+    """The rank of each file, None of a dump whose rank nothing tells; without those that are no dumps, where they had to be looked at. A
+    file that is alone may have any name.
+    """
+    if len(dumps) == 1:
+        return {dumps[0].path: dumps[0].rank or 0}
+    ranks: dict[str, int | None] = {d.path: d.rank for d in dumps}
+    told: dict[str, Told] = {}
+    for look_at in ([d for d in dumps if d.rank is None], [d for d in dumps if d.rank is not None]):
+        if not unsettled(ranks):
+            break
+        for dump in look_at:
+            content = _content(dump) if time.monotonic() < ends else {}
+            if content is None:
+                ranks.pop(dump.path)
+            elif content:
+                told[dump.path] = told_by(content)
+    return {**ranks, **settled(ranks, told)}
+
+
+def _content(dump: Dump) -> dict[str, Any] | None:
+    """Nothing of a damaged one: what is wrong with it is said where it is read."""
+    try:
+        return load(dump.path)
+    except BadDump:
+        return {}
+
+
+def _nameless(dump: Dump) -> Silent:
+    reason = text("whose dump {name} is, neither its name tells nor what is in it", name=os.path.basename(dump.path))
+    return Silent(None, 0, reason, text("name them like rank_0, rank_1, ..."))
 
 
 @dataclass(frozen=True)
@@ -98,21 +124,30 @@ class _Read:
         """With its wait, up to when the dump was written; where the file is a later copy, to the newest event of all ranks, `newest_s`."""
         copied = self.written_s - newest_s > LATEST_S
         now_s = max(newest_s, 0.0 if copied else self.written_s) or None
-        return rank_collectives(self.rank, 0, {**self.summary, "now_s": now_s}, source=self.source)
+        found = rank_collectives(self.rank, 0, {**self.summary, "now_s": now_s}, source=self.source)
+        if copied and not isinstance(found.waiting_s, NotAvailable) and found.waiting_s < TELLING_S:
+            return dataclasses.replace(found, waiting_s=NotAvailable(NOTHING_LATER))
+        return found
 
 
-def _rank(rank: int, dumps: Sequence[Dump]) -> _Read:
-    """One rank may have a dump of each recorder, NCCL's and the other; of two of the same kind the newer counts."""
+def _rank(rank: int, dumps: Sequence[Dump]) -> _Read | None:
+    """One rank may have a dump of each recorder, NCCL's and the other; of two of the same kind the newer counts. None where its files
+    hold something else.
+    """
     newest: dict[str, tuple[Dump, dict[str, Any]]] = {}
     for dump in sorted(dumps, key=lambda d: d.written_s):
         content = load(dump.path)
-        newest[_library(content)] = dump, content
+        if content is not None:
+            newest[_library(content)] = dump, content
+    if not newest:
+        return None
     chosen = list(newest.values())
     summary = flight.summary([content for _, content in chosen], place=_place)
-    note = f"of {len(dumps)} dumps of this rank {len(chosen)} are used" if len(chosen) < len(dumps) else ""
+    notes = [f"of {len(dumps)} dumps of this rank {len(chosen)} are used"] if len(chosen) < len(dumps) else []
+    notes += [f"its file has rank {d.rank} in its name" for d, _ in chosen if d.rank not in (rank, None)]
     return _Read(
         rank,
-        {**summary, "note": note},
+        {**summary, "note": "; ".join(notes)},
         ", ".join(os.path.basename(d.path) for d, _ in chosen),
         max((at for _, content in chosen for at in _events_s(content)), default=0.0),
         max(d.written_s for d, _ in chosen),
@@ -150,6 +185,23 @@ def _python_frame(told: Any) -> RawFrame | None:
     if not (isinstance(file, str) and isinstance(name, str) and isinstance(line, int)):
         return None
     return (file, line, name) if file.endswith(".py") or file.startswith("<") else None
+
+
+def _counting_collectives(ranks: Sequence[RankCollectives]) -> list[RankCollectives]:
+    """Without the counts of groups that others send and receive on, where no call tells how many of them are collectives."""
+    mixed = {c.group for r in ranks for c in r.calls if c.p2p}
+
+    def kept(rank: RankCollectives) -> RankCollectives:
+        own = {c.group for c in rank.calls}
+        groups = [
+            dataclasses.replace(g, last_issued=None, last_completed=None)
+            if g.name in mixed and g.name not in own and g.last_issued
+            else g
+            for g in rank.groups
+        ]
+        return dataclasses.replace(rank, groups=tuple(groups))
+
+    return [kept(rank) for rank in ranks]
 
 
 # --- who is missing ------------------------------------------------------------------------------------------------

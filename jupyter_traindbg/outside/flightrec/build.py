@@ -7,7 +7,9 @@ from typing import Any
 
 from ...model import Collective, Group, NotAvailable, RankCollectives
 
-__all__ = ["rank_collectives"]
+__all__ = ["NOTHING_LATER", "rank_collectives"]
+
+NOTHING_LATER = "nothing in the dumps is later than this call"
 
 
 def rank_collectives(
@@ -23,6 +25,7 @@ def rank_collectives(
         calls,
         capacity_reached=bool(summary["overwritten"]),
         waiting_s=_waiting_s(calls, summary.get("now_s")),
+        pending_only=bool(summary.get("pending_only")),
         note=summary.get("note", ""),
         where=where,
     )
@@ -53,4 +56,4 @@ def _waiting_s(calls: tuple[Collective, ...], now_s: float | None) -> float | No
     if not began or now_s is None:
         return NotAvailable("the recorder has no time of it")
     waited = now_s - min(began)
-    return waited if waited > 0 else NotAvailable("nothing in the dumps is later than this call")
+    return waited if waited > 0 else NotAvailable(NOTHING_LATER)

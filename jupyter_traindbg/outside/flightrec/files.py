@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +15,13 @@ from typing import Any
 from ...errors import BadDump
 from ...language import later, text
 from . import plain_pickle
+from .naming import rank_in_name
 
-__all__ = ["Dump", "candidates", "load"]
+__all__ = ["Dump", "candidates", "load", "no_dump"]
 
 MOST_BYTES = 256 * 1024**2
 """A full recorder of 2000 calls with stacks takes 3 MB."""
 MOST_FILES = 100_000
-_RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pickle|pkl|bin|dump|trace|fr))*$", re.IGNORECASE)
 _PICKLE, _JSON = b"\x80", b"{["
 
 
@@ -73,12 +72,13 @@ def _candidate(path: str) -> Dump | None:
         return None
     if not first or first not in _PICKLE + _JSON:
         return None
-    found = _RANK.search(os.path.basename(path))
-    return Dump(path, int(found[1]) if found else None, written)
+    return Dump(path, rank_in_name(path), written)
 
 
-def load(path: str) -> dict[str, Any]:
-    """The content of one dump. Raises `BadDump` where it is damaged, none at all, or more than numbers and texts. 0.15 s a megabyte."""
+def load(path: str) -> dict[str, Any] | None:
+    """The content of one dump; None of a file that holds something else. Raises `BadDump` where it is damaged, or more than numbers and
+    texts. 0.15 s a megabyte.
+    """
     try:
         if os.path.getsize(path) > MOST_BYTES:
             raise _bad(path, text("it has more than {most} MiB", most=MOST_BYTES // 1024**2))
@@ -94,8 +94,13 @@ def load(path: str) -> dict[str, Any]:
     # torch 2.2 wrote the bare list of entries.
     content = {"entries": content} if isinstance(content, list) else content
     if not isinstance(content, dict) or not {"entries", "pg_config", "pg_status"} & content.keys():
-        raise _bad(path, text("it holds something else"))
+        return None
     return content
+
+
+def no_dump(path: str) -> BadDump:
+    """What to raise of a file that holds something else."""
+    return _bad(path, text("it holds something else"))
 
 
 def _bad(path: str, why: str) -> BadDump:

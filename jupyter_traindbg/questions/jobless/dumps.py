@@ -17,4 +17,5 @@ def ask(path: str, *, timeout: float) -> Collectives:
     absent = [*seen.missing, *(s.rank for s in seen.silent if s.rank is not None)]
     assert seen.world_size is not None
     verdict = rules.findings(seen.ranks, world_size=seen.world_size, missing=absent)
+    verdict = verdict or rules.unexplained(seen.ranks, world_size=seen.world_size)
     return dataclasses.replace(seen, verdict=tuple(verdict))

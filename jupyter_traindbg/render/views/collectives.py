@@ -28,10 +28,10 @@ from ..links import placed
 from ..notations import durations
 from ..units import count
 
-FAMILIES = 5
-"""Columns of groups in the matrix; the others are in the table of groups."""
+FAMILIES, FOLDS = 3, 5
+"""Columns of groups in the matrix (the others are in the table of groups), and groups of which the last calls are listed."""
 SHOWN, RANK_ROWS, NUMBERS = 16, 300, 8
-HEADING, NAMED = 24, 24
+HEADING, NAMED = 18, 24
 """Characters for the name of a group in a table, and for the numbers of ranks in the answer."""
 
 
@@ -60,8 +60,16 @@ def _answer(result: Collectives, rows: Sequence[RankRow]) -> Answer:
     if any(r.rank.source != "agent" for r in rows):
         about.append(text("from dumps"))
     waiting = [r for r in rows if r.pending is not None]
-    words, tones = _waiting(waiting, rows) if waiting else _nobody_waits(result, rows)
+    if result.findings and result.findings[0].code == "collective_unfinished":
+        words, tones = _unfinished(result.findings[0].ranks), "bad"
+    else:
+        words, tones = _waiting(waiting, rows) if waiting else _nobody_waits(result, rows)
     return Answer(words, [*about, duration(result.taken_s)], tone(result.findings) if result.findings else tones)
+
+
+def _unfinished(ranks: Sequence[int]) -> str:
+    who = compact_ranks(ranks)
+    return text("{who}: calls are under way that have ended on the other ranks of their groups", who=who)
 
 
 def _waiting(waiting: Sequence[RankRow], rows: Sequence[RankRow]) -> tuple[str, Tone]:
@@ -137,10 +145,11 @@ def _blamed(result: Collectives) -> set[int]:
 def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[int]) -> Table:
     folded = group_by(rows, lambda r: r.key)
     folded.sort(key=lambda same: _interest(same, blamed))
-    shown = families[:FAMILIES]
+    shown = _telling(rows, families)[:FAMILIES]
     columns = [Column(text("ranks")), *(Column(_short(family), right=True) for family in shown)]
     columns += [Column(text("waits in"), wrap=True), Column(text("for"), right=True, notation=durations)]
-    columns += [Column(pgettext("a place", "at"), wrap=True)]
+    told = any(row.at is not None for row in rows)
+    columns += [Column(pgettext("a place", "at"), wrap=True)] if told else []
     caption = text("Last issued / last completed on each group")
     if more := len(families[FAMILIES:]):
         caption = text("Last issued / last completed on each group ({more} more below)", more=more)
@@ -150,11 +159,19 @@ def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[int]) 
             *(_progress(same[0], family) for family in shown),
             _waits(same[0]),
             _for(same),
-            _at(same[0].at),
+            *([_at(same[0].at)] if told else []),
         ]
         for same in folded
     ]
     return Table(caption, columns, cells, SHOWN, pgettext("more", "groups of ranks"))
+
+
+def _telling(rows: Sequence[RankRow], families: Sequence[str]) -> list[str]:
+    """Those on which most ranks have something to end come first; where there is nothing, they stay in their order."""
+    open_ = Counter(
+        family for row in rows for family, (issued, completed) in row.progress.items() if issued != completed
+    )
+    return sorted(families, key=lambda family: -open_[family])
 
 
 def _short(family: str) -> str:
@@ -245,7 +262,7 @@ def _group_row(family: str, members: Sequence[tuple[RankCollectives, Group]]) ->
     waiting = {r.rank for r, _ in members if any(c.group in names and c.state != DONE for c in r.calls)}
     return [
         Span(f"{family_words(family)}{several}", "strong"),
-        ", ".join(sorted({g.backend for _, g in members})) or DASH,
+        ", ".join(sorted({g.backend for _, g in members if g.backend})) or DASH,
         compact_ranks([*{rank for g in groups.values() for rank in g.ranks}] or [r.rank for r, _ in members]),
         _range([g.last_issued for _, g in members]),
         _range([g.last_completed for _, g in members]),
@@ -268,7 +285,7 @@ def _numbers(ranks: Sequence[RankCollectives]) -> Iterator[Block]:
     shown: set[str] = set()
     for (family, name), _ in waiting.most_common():
         calls = [(r.rank, c) for r in ranks for c in r.calls if c.group == name and not c.p2p]
-        if calls and family not in shown and len(shown) < FAMILIES:
+        if calls and family not in shown and len(shown) < FOLDS:
             shown.add(family)
             summary = text("the last calls of {family}, number by number", family=family_words(family))
             yield Fold(summary, [_calls(family, calls)])
@@ -328,11 +345,14 @@ def _notes(result: Collectives, ranks: Sequence[RankCollectives]) -> Iterator[Bl
         items.append(
             [Span(compact_ranks(result.missing), "warn"), text(": no record, and nothing that could be asked")]
         )
-    wrapped = [r.rank for r in ranks if r.capacity_reached]
+    wrapped = [r.rank for r in ranks if r.capacity_reached and not r.pending_only]
+    pending = [r.rank for r in ranks if r.pending_only]
     if wrapped:
         items.append(
             [Span(compact_ranks(wrapped), "strong"), text(": the recorder has forgotten older calls (it is a ring)")]
         )
+    if pending:
+        items.append([Span(compact_ranks(pending), "strong"), text(": the dump has only the calls that are not done")])
     items += notes_of((r.rank, r.note) for r in ranks)
     if items:
         yield Items(items)

@@ -102,6 +102,50 @@ def test_groups_without_a_name_are_numbered_and_told_apart() -> None:
     assert rows(flight.summary([recorder.dump()]))[0]["group"] == "#4"
 
 
+GROUPS = {**WORLD, "3": ("tp", [0, 1]), "7": ("pp", [0, 1]), "12": ("dp", [0, 1])}
+
+
+def counted() -> Recorder:
+    """On "3" a call is under way, on "7" a receive; what was issued on "12" has ended."""
+    recorder = Recorder("nccl", GROUPS).call("all_reduce", "12", times=40).call("all_gather", "3", times=9)
+    recorder.call("all_reduce", "7", times=2).call("recv 0<-1", "7", times=30, done=False)
+    return recorder.call("all_gather", "3", done=False)
+
+
+def test_counts_of_groups_without_a_call_in_the_dump_come_from_its_status() -> None:
+    summary = flight.summary([counted().dump(active=True)])
+    assert (summary["overwritten"], summary["pending_only"]) == (True, True)
+    found = {name: (group(summary, name)["last_issued"], group(summary, name)["last_completed"]) for name in GROUPS}
+    assert found == {"0": (0, 0), "3": (10, 9), "7": (2, 2), "12": (40, 40)}, "sends and receives are not counted"
+
+
+def test_a_dump_with_counts_alone() -> None:
+    dump = {**Recorder("nccl", GROUPS).call("all_gather", "3", times=9).dump(active=True), "nccl_version": "2.26.2"}
+    summary = flight.summary([dump])
+    assert summary["calls"] == []
+    assert summary["pending_only"] is True
+    assert (group(summary, "3")["last_issued"], group(summary, "3")["backend"]) == (9, "nccl")
+
+
+@each(
+    "change",
+    [
+        {"pg_status": {"0": {}, "1": {}, "2": {}}},
+        {"pg_status": {str(n): {"last_enqueued_collective": 5} for n in (5, 6, 7, 8)}},
+        {"pg_config": {}},
+    ],
+)
+def test_counts_that_cannot_be_told_to_be_of_a_group_are_not_used(change: dict[str, Any]) -> None:
+    summary = flight.summary([{**counted().dump(active=True), **change}])
+    assert group(summary, "3")["last_issued"] == 10, "that is what the call in the dump says"
+    assert all(g["last_issued"] is None for g in summary["groups"] if g["name"] in ("0", "12"))
+
+
+def test_ranks_that_no_job_has_are_not_believed() -> None:
+    recorder = Recorder("nccl", {"0": ("default_pg", [0, 1, 999_999_999])}).call("all_reduce")
+    assert group(flight.summary([recorder.dump()]))["ranks"] == [0, 1]
+
+
 def test_only_the_last_calls_of_each_group_and_all_that_are_under_way() -> None:
     recorder = Recorder("nccl", {**WORLD, "1": ("tp", [0, 1])})
     recorder.call("all_gather", "1", times=3).call("all_reduce", times=300).call("all_reduce", times=40, done=False)

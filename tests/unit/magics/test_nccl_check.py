@@ -42,6 +42,16 @@ def test_dumps_of_a_job_that_hangs(tmp_path: Path, library: str, capsys: pytest.
     assert answer["findings"] == answer["verdict"]
 
 
+def test_dumps_in_which_all_wait_and_nobody_is_missing_are_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck = [(rank, r.call("barrier", done=False).dump()) for rank, r in four("nccl", stuck=False)]
+    assert cli.main(["nccl-check", str(write(tmp_path / "fr", stuck))]) == cli.FINDINGS
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Ranks 0-3 wait in barrier #4 of the default group" in said
+    assert "and nobody is missing in it hang_unexplained" in said
+
+
 def test_dumps_of_a_job_in_which_nobody_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = write(tmp_path / "fr", [(rank, r.dump()) for rank, r in four("nccl", stuck=False)], as_json=True)
     assert cli.main(["nccl-check", str(directory)]) == 0

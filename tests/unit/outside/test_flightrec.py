@@ -14,7 +14,7 @@ from flight_dumps import BEGAN_NS, Recorder, write
 from jupyter_traindbg.errors import BadDump
 from jupyter_traindbg.model import Collectives, NotAvailable
 from jupyter_traindbg.outside import flightrec
-from jupyter_traindbg.outside.flightrec import files, plain_pickle
+from jupyter_traindbg.outside.flightrec import files, naming, plain_pickle
 
 WORLD = {"0": ("default_pg", range(4))}
 USER = {"name": "step", "filename": "/home/ada/train.py", "line": 88}
@@ -113,6 +113,82 @@ def test_of_two_dumps_of_a_rank_the_newer_counts_and_two_recorders_are_one_rank(
     assert rank.note == "of 3 dumps of this rank 2 are used"
 
 
+@pytest.mark.parametrize(
+    ("path", "rank"),
+    [
+        ("nccl_trace_rank_3", 3),
+        ("comm_lib_trace_rank_11", 11),
+        ("rank_3.json", 3),
+        ("_dump_14", 14),
+        ("trace-r7.pickle", 7),
+        ("rank3_node-a12_20251128.pkl", 3),
+        ("nccl_trace_rank_5.worker-17", 5),
+        ("nccl_trace_rank_5_1758610506", 5),
+        ("local_rank_1_rank_9", 9),
+        ("node2-globalrank10.bin", 10),
+        ("rank_6/nccl_trace", 6),
+        ("fr_trace3.json", 3),
+        ("config.json", None),
+        ("local_rank_1.pkl", 1),
+        ("dump_1758610506", None),
+    ],
+)
+def test_the_rank_in_a_name(path: str, rank: int | None) -> None:
+    assert naming.rank_in_name(f"/fr/{path}") == rank
+
+
+def test_on_each_host_ranks_may_count_from_0(tmp_path: Path) -> None:
+    for host in (10, 2):
+        own = [(i, recorder(i + (2 if host == 10 else 0)).dump()) for i in range(2)]
+        write(tmp_path / f"node{host}", own)
+    seen = flightrec.read(str(tmp_path))
+    assert [(r.rank, r.groups[0].last_issued) for r in seen.ranks] == [(0, 6), (1, 6), (2, 5), (3, 6)]
+    assert [r.note for r in seen.ranks] == ["", "", *(f"its file has rank {i} in its name" for i in (0, 1))]
+    assert seen.missing == ()
+
+
+def test_where_hosts_do_not_add_up_to_the_job_two_dumps_of_a_rank_are_of_two_runs(tmp_path: Path) -> None:
+    write(tmp_path / "monday", dumps(ranks=2))
+    write(tmp_path / "tuesday", dumps(ranks=3))
+    seen = flightrec.read(str(tmp_path))
+    assert ([r.rank for r in seen.ranks], seen.missing) == ([0, 1, 2], (3,))
+
+
+def test_groups_tell_whose_a_dump_is_where_its_name_does_not(tmp_path: Path) -> None:
+    pairs = {"1": ("tp", [0, 1]), "2": ("tp", [2, 3]), "3": ("dp", [0, 2]), "4": ("dp", [1, 3])}
+    for rank, name in enumerate("abcd"):
+        mine = {**WORLD, **{g: about for g, about in pairs.items() if rank in about[1]}}
+        dump = Recorder("nccl", mine).call("all_reduce", times=rank + 1).dump()
+        (tmp_path / name).write_bytes(pickle.dumps(dump, protocol=2))
+    (tmp_path / "e").write_bytes(pickle.dumps(recorder(0).dump(), protocol=2))
+    seen = flightrec.read(str(tmp_path))
+    assert [(r.rank, r.source, r.groups[0].last_issued) for r in seen.ranks] == [
+        (0, "a", 1), (1, "b", 2), (2, "c", 3), (3, "d", 4),
+    ]  # fmt: skip
+    assert [(s.rank, s.reason) for s in seen.silent] == [
+        (None, "whose dump e is, neither its name tells nor what is in it")
+    ]
+
+
+def test_other_files_of_a_run_are_left_aside(tmp_path: Path) -> None:
+    directory = write(tmp_path / "fr", dumps())
+    for name in ("trainer_state.json", "config-500.json", "results_7.json"):
+        (directory / name).write_text(json.dumps({"loss": [1, 2]}))
+    seen = flightrec.read(str(directory))
+    assert (len(seen.ranks), seen.missing, seen.silent) == (4, (), ())
+    with pytest.raises(BadDump, match="holds something else"):
+        flightrec.read(str(directory / "results_7.json"))
+
+
+def test_counts_of_a_group_that_others_send_on_are_not_of_collectives(tmp_path: Path) -> None:
+    made = [Recorder("nccl", {"0": ("default_pg", range(2))}).call("all_reduce", times=3) for _ in range(2)]
+    made[0].call("send 0->1", times=9).call("recv 0<-1", done=False)
+    made[1].call("recv 1<-0", times=9)
+    seen = flightrec.read(str(write(tmp_path / "fr", [(i, r.dump(active=True)) for i, r in enumerate(made)])))
+    assert [(r.groups[0].last_issued, r.groups[0].last_completed) for r in seen.ranks] == [(3, 3), (None, None)]
+    assert all(r.pending_only for r in seen.ranks)
+
+
 class Runs:
     """Pickled, it asks for ``os.mkdir`` to be called when it is loaded."""
 
@@ -177,7 +253,7 @@ def test_a_place_without_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         flightrec.read(str(tmp_path / "gone"))
     (tmp_path / "a").write_bytes(json.dumps(recorder(0).dump()).encode())
     (tmp_path / "b").write_bytes(json.dumps(recorder(1).dump()).encode())
-    with pytest.raises(BadDump, match="ends in a rank"):
+    with pytest.raises(BadDump, match="neither its name tells nor what is in it"):
         flightrec.read(str(tmp_path))
     assert flightrec.read(str(tmp_path / "a")).ranks[0].rank == 0
     monkeypatch.setattr(files, "MOST_BYTES", 10)

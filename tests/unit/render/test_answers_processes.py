@@ -14,7 +14,7 @@ import render_scenes_rescue as rescue
 from cases import each
 from render_scenes import EMPTY, closed, device, silent
 from render_scenes_checkpoints import GIB, INFO, WARNING
-from render_scenes_collectives import collectives, without_groups
+from render_scenes_collectives import collectives, halted, without_groups
 from render_scenes_stacks import all_different, process, stacks, thread
 
 from jupyter_traindbg import render
@@ -170,6 +170,10 @@ def test_collectives_in_several_groups_name_the_largest_and_count_the_rest() -> 
         "● 3 of 4 ranks wait in all_reduce #57 of the default group for 32 s; rank 0 is not in it"
     )
     assert said(mixed).endswith("; 1 in 1 other call")
+
+
+def test_of_ranks_that_stopped_in_the_middle_of_a_call_that_is_said_and_not_who_waits_in_what() -> None:
+    assert said(halted()) == "✖ ranks 9, 14: calls are under way that have ended on the other ranks of their groups"
 
 
 def test_collectives_in_which_nobody_waits_are_good_only_where_all_is_known() -> None:

@@ -14,6 +14,7 @@ from answers import row
 from cases import each
 from render_scenes import GIB
 from render_scenes_checkpoints import JOB
+from render_scenes_collectives import halted
 from render_scenes_diagnosis import healthy, unsound
 from render_scenes_stacks import process, thread
 
@@ -49,6 +50,31 @@ def test_attached_groups_ranks_that_are_alike() -> None:
     assert row(words, "ranks 0-6, 8, 10-299 (298) of 300").endswith("298 pids injected 3.11.9 2.9.1 torch, lightning")
     assert "none (outside only)" in row(words, "ranks 7, 9 of 300")
     assert "Next: traindbg watch, traindbg diagnose, traindbg plot" in words
+
+
+# --- collectives -----------------------------------------------------------------------------------------------------
+
+
+def test_the_groups_on_which_something_is_open_have_the_columns() -> None:
+    words = text(halted())
+    head = row(words, "ranks   ")
+    assert head.split()[:4] == ["ranks", "TENSOR_MODEL_PARA…", "DATA_PARALLEL_GRO…", "default"]
+    assert "at" not in head.split(), "no stacks were recorded"
+    assert row(words, "ranks 9, 14 ").startswith("ranks 9, 14 87771 / 87748 14961 / 14958")
+
+
+def test_a_dump_that_holds_only_what_is_not_done_is_no_ring_that_has_forgotten() -> None:
+    words = text(halted())
+    assert "ranks 0-15 (16): the dump has only the calls that are not done" in words
+    assert "it is a ring" not in words
+
+
+def test_a_group_of_which_some_dumps_do_not_tell_the_library_has_one_backend() -> None:
+    seen = halted()
+    first = seen.ranks[0]
+    unknown = dataclasses.replace(first, groups=[dataclasses.replace(g, backend="") for g in first.groups])
+    words = text(dataclasses.replace(seen, ranks=(unknown, *seen.ranks[1:])))
+    assert row(words, "default group ").split()[2] == "nccl"
 
 
 # --- stacks ----------------------------------------------------------------------------------------------------------
