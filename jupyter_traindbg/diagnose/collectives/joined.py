@@ -61,6 +61,7 @@ class Joined:
     ranks: tuple[int, ...]
     members: dict[int, Member] = field(default_factory=dict)
     guessed: bool = False
+    backend: str = ""
 
     @property
     def absent(self) -> list[int]:
@@ -155,7 +156,8 @@ def _joined(
             issued = None if recorded[rank].capacity_reached else 0
             members[rank] = Member(rank, issued, {}, [], left=True)
     ranks = belonging or tuple(sorted(members))
-    return Joined(group.name, group.description, ranks, dict(sorted(members.items())), guessed=not belonging)
+    own = dict(sorted(members.items()))
+    return Joined(group.name, group.description, ranks, own, guessed=not belonging, backend=group.backend)
 
 
 # --- who waits -----------------------------------------------------------------------------------------------------

@@ -89,21 +89,8 @@ def finding(found: Sequence[Half], behind: Sequence[Blocked], where: Mapping[int
         who=list(rank_subjects(ranks)),
         where=next((at for h in found for w in h.waits if (at := w.call.at or where.get(w.rank)) is not None), None),
         evidence=_evidence(found, behind, where),
-        cause=text(
-            "Such a call ends nowhere before every rank has begun it, so nobody has left it out. On {ranks} it stopped on the way: a GPU "
-            "(an error, its memory, its link to the others), or the thread of torch that watches it.",
-            ranks=ranks_words(ranks),
-        ),
-        next_steps=[
-            text(
-                "Look for a CUDA or NCCL error in the log of {ranks}, for an Xid in the kernel's log of its host (`dmesg`), and "
-                "at the GPU there: `%gpu`.",
-                ranks=ranks_words(ranks),
-            ),
-            text(
-                "If another start fails on the same host or GPU, leave it out and have it tested: the fault is not in the program."
-            ),
-        ],
+        cause=_cause(ranks, on_cpu=first.group.backend == "gloo"),
+        next_steps=_steps(ranks, on_cpu=first.group.backend == "gloo"),
         confidence="high" if fewer and len(found) > 1 else "medium" if fewer else "low",
     )
 
@@ -156,3 +143,37 @@ def _ended_elsewhere(half: Half, where: Mapping[int, str]) -> str:
         done=ranks_words(half.done),
         further=further,
     )
+
+
+def _cause(ranks: Sequence[int], *, on_cpu: bool) -> str:
+    if on_cpu:
+        return text(
+            "Such a call ends nowhere before every rank has begun it, so nobody has left it out. On {ranks} it stopped on the way: a "
+            "connection to the others, or the thread that carries it out.",
+            ranks=ranks_words(ranks),
+        )
+    return text(
+        "Such a call ends nowhere before every rank has begun it, so nobody has left it out. On {ranks} it stopped on the way: a GPU "
+        "(an error, its memory, its link to the others), or the thread of torch that watches it.",
+        ranks=ranks_words(ranks),
+    )
+
+
+def _steps(ranks: Sequence[int], *, on_cpu: bool) -> list[str]:
+    if on_cpu:
+        return [
+            text(
+                "Look at all threads of {ranks}, and for a connection that broke: `%stacks`, `%diagnose`.",
+                ranks=ranks_words(ranks),
+            )
+        ]
+    return [
+        text(
+            "Look for a CUDA or NCCL error in the log of {ranks}, for an Xid in the kernel's log of its host (`dmesg`), and "
+            "at the GPU there: `%gpu`.",
+            ranks=ranks_words(ranks),
+        ),
+        text(
+            "If another start fails on the same host or GPU, leave it out and have it tested: the fault is not in the program."
+        ),
+    ]

@@ -60,16 +60,17 @@ def _answer(result: Collectives, rows: Sequence[RankRow]) -> Answer:
     if any(r.rank.source != "agent" for r in rows):
         about.append(text("from dumps"))
     waiting = [r for r in rows if r.pending is not None]
-    if result.findings and result.findings[0].code == "collective_unfinished":
-        words, tones = _unfinished(result.findings[0].ranks), "bad"
+    halted = next((f.ranks for f in result.findings[:1] if f.code == "collective_unfinished"), ())
+    if halted:
+        words, tones = _unfinished(halted)
     else:
         words, tones = _waiting(waiting, rows) if waiting else _nobody_waits(result, rows)
     return Answer(words, [*about, duration(result.taken_s)], tone(result.findings) if result.findings else tones)
 
 
-def _unfinished(ranks: Sequence[int]) -> str:
+def _unfinished(ranks: Sequence[int]) -> tuple[str, Tone]:
     who = compact_ranks(ranks)
-    return text("{who}: calls are under way that have ended on the other ranks of their groups", who=who)
+    return text("{who}: calls are under way that have ended on the other ranks of their groups", who=who), "bad"
 
 
 def _waiting(waiting: Sequence[RankRow], rows: Sequence[RankRow]) -> tuple[str, Tone]:

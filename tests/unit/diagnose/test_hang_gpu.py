@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hang_evidence import job, rank, source, thread, user, waiting
+from hang_evidence import job, rank, records, source, thread, user, waiting
 
 from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.diagnose.hang.again import over_time
@@ -61,3 +61,18 @@ def test_others_wait_for_it() -> None:
     (finding,) = seen.findings
     assert (finding.code, tuple(finding.who)) == ("gpu_wait", ("rank 0",))
     assert any("ranks 1-3 wait in all_reduce" in line for line in finding.evidence)
+
+
+def test_a_call_that_did_not_end_on_one_rank_is_the_reason_that_it_waits_for_its_gpu() -> None:
+    """The others are through with #20 and wait in #21, which rank 2 cannot come to."""
+    late = dataclasses.replace(at_the_gpu(2), collectives=records(2, issued=19, waits="all_reduce"))
+    seen = running.diagnose(job(waiting(0), waiting(1), late, waiting(3)))
+    assert seen.state == "stuck"
+    (finding,) = seen.findings
+    assert (finding.code, finding.who, finding.where) == (
+        "collective_unfinished",
+        ["rank 2"],
+        "/home/ada/train.py:85 train",
+    )
+    assert any("all_reduce #20 of the default group: under way on rank 2" in line for line in finding.evidence)
+    assert any(line.startswith("so: Rank 2 waits at") for line in finding.evidence)
