@@ -15,7 +15,7 @@ from .words import call_words, capital, group_words, places
 
 __all__ = ["EXPLAINS", "Half", "finding", "halves"]
 
-EXPLAINS = {"collective_unfinished": ("gpu_wait", "collective_not_issued")}
+EXPLAINS = {"collective_unfinished": ("collective_not_issued",)}
 ALL_NEEDED = frozenset(
     {
         "all_reduce", "allreduce", "all_reduce_coalesced", "allreduce_coalesced", "all_reduce_barrier", "barrier", "all_gather",

@@ -63,10 +63,11 @@ def test_others_wait_for_it() -> None:
     assert any("ranks 1-3 wait in all_reduce" in line for line in finding.evidence)
 
 
-def test_a_call_that_did_not_end_on_one_rank_is_the_reason_that_it_waits_for_its_gpu() -> None:
-    """The others are through with #20 and wait in #21, which rank 2 cannot come to."""
+def test_a_rank_that_waits_at_its_gpu_for_a_call_that_ended_on_the_others() -> None:
+    """They are through with #20 and wait in #21, which rank 2 cannot come to."""
     late = dataclasses.replace(at_the_gpu(2), collectives=records(2, issued=19, waits="all_reduce"))
-    seen = running.diagnose(job(waiting(0), waiting(1), late, waiting(3)))
+    others = [waiting(number, pace=HISTORY) for number in (0, 1, 3)]
+    seen = running.diagnose(job(*others, late, sources=READS))
     assert seen.state == "stuck"
     (finding,) = seen.findings
     assert (finding.code, finding.who, finding.where) == (
@@ -75,4 +76,3 @@ def test_a_call_that_did_not_end_on_one_rank_is_the_reason_that_it_waits_for_its
         "/home/ada/train.py:85 train",
     )
     assert any("all_reduce #20 of the default group: under way on rank 2" in line for line in finding.evidence)
-    assert any(line.startswith("so: Rank 2 waits at") for line in finding.evidence)
