@@ -147,7 +147,8 @@ def _matrix(rows: Sequence[RankRow], families: Sequence[str], blamed: set[int]) 
     folded = group_by(rows, lambda r: r.key)
     folded.sort(key=lambda same: _interest(same, blamed))
     shown = _telling(rows, families)[:FAMILIES]
-    columns = [Column(text("ranks")), *(Column(_short(family), right=True) for family in shown)]
+    columns = [Column(text("ranks"))]
+    columns += [Column(_short(family), right=True, spare=i > 0) for i, family in enumerate(shown)]
     columns += [Column(text("waits in"), wrap=True), Column(text("for"), right=True, notation=durations)]
     told = any(row.at is not None for row in rows)
     columns += [Column(pgettext("a place", "at"), wrap=True)] if told else []
