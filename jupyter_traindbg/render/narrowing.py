@@ -13,8 +13,10 @@ __all__ = ["JOINT", "LONG", "leaving"]
 
 LONG, JOINT = re.compile(r"\S{33,}"), re.compile(r"(?<=\w[/._=,-])(?=\w)")
 """A word that may have to go on in the next line, and where in it that can be read."""
-LETTER, BOLD, GAP, WRAPPED = 0.56, 0.62, 1.2, 9.0
-"""In em: a letter, one of the first column, what is between two columns, and a column that may be broken into lines."""
+LETTER, BOLD, CAPITAL, GAP, WRAPPED = 0.56, 0.62, 0.14, 1.2, 9.0
+"""In em: a letter, one of the first column, by what a capital is wider, what is between two columns, and a column that may be broken into
+lines."""
+CAPITALS = re.compile("[A-Z]")
 SQUARE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]")
 """Chinese characters and their punctuation: one em each, and lines may break between them."""
 WIDTHS = range(36, 97, 4)
@@ -42,9 +44,9 @@ def _width(column: Column, cells: Sequence[Inline], letter: float) -> float:
         for word in SQUARE.sub(" ", said).split()
         for piece in (JOINT.split(word) if LONG.match(word) else [word])
     )
-    return min(whole, max(max(map(len, pieces), default=0) * letter, WRAPPED))
+    return min(whole, max(max((_letters(piece, letter) for piece in pieces), default=0.0), WRAPPED))
 
 
 def _letters(said: str, letter: float) -> float:
     squares = len(SQUARE.findall(said))
-    return squares + (len(said) - squares) * letter
+    return squares + (len(said) - squares) * letter + len(CAPITALS.findall(said)) * CAPITAL

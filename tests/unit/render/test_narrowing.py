@@ -24,6 +24,11 @@ def test_what_may_be_broken_into_lines_needs_the_room_of_its_longest_word() -> N
     assert broken[2] < whole[2]
 
 
+def test_capitals_are_wider() -> None:
+    small, large = (leaving([NAMES, Column("x", spare=True)], [[name * 30, "1"]])[1] for name in ("ab", "AB"))
+    assert small < large
+
+
 def test_a_table_without_spare_columns_and_one_of_no_rows_stay() -> None:
     assert leaving([NAMES, Column("value")], [["a" * 900, "1"]]) == [0, 0]
     assert leaving([NAMES, Column("x", spare=True)], []) == [0, WIDTHS[0]]
