@@ -89,12 +89,14 @@ def summary(
 
     `known` groups complete what the dumps say of them. `place` names the call site by an entry's frames. About 5 us an entry.
     """
-    dumps = list(dumps)
+    dumps, known = list(dumps), list(known)
     entries = [e for dump in dumps for e in _entries(dump, place)]
     groups = {g.name: g for dump in dumps for g in _configured(dump)}
     groups.update({g.name: g for g in known})
     fresh = {g.name for g in groups.values() if g.number == 0 and libraries(g.backend) == ["gloo"]}
-    told = _Told({}, {}, any(map(_forgetful, dumps)), any(map(_pending_only, dumps)))
+    # A process that tells its groups has been asked for all calls.
+    pending_only = not known and any(map(_pending_only, dumps))
+    told = _Told({}, {}, pending_only or any(_first_record(dump) > 0 for dump in dumps), pending_only)
     for dump in dumps:
         told.counts.update(_status(dump))
         told.numbers.update(_numbers(dump))
@@ -275,11 +277,6 @@ def _first_record(dump: Dict[str, Any]) -> int:
     raw = dump.get("entries")
     first = raw[0] if isinstance(raw, list) and raw else None
     return _integer(first.get("record_id")) if isinstance(first, dict) else 0
-
-
-def _forgetful(dump: Dict[str, Any]) -> bool:
-    """Whether older calls were recorded that are not in it."""
-    return _first_record(dump) > 0 or _pending_only(dump)
 
 
 def _pending_only(dump: Dict[str, Any]) -> bool:

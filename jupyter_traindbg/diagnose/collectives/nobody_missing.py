@@ -24,15 +24,15 @@ def finding(waits: Sequence[Wait]) -> Finding:
         by_call.setdefault((id(wait.group), wait.call.sequence, wait.call.p2p, peer), []).append(wait)
     calls = sorted(by_call.values(), key=lambda own: (-len(own), -max(w.waited_s or 0.0 for w in own)))
     first = calls[0]
-    unknown = _unknown(first)
+    unknown, lacking = _who(first, issued=None), _who(first, issued=False)
     return Finding(
         code="hang_unexplained",
         severity="warning",
-        title=_title(first, unknown),
+        title=_title(first, unknown, lacking),
         who=[],
         where=next((w.call.at for w in first if w.call.at is not None), None),
         evidence=[_waiting(own) for own in calls[:MOST_NAMED]],
-        cause=_cause(unknown),
+        cause=_cause(unknown, lacking),
         next_steps=[
             text(
                 "If the job still stands, ask it itself: `%diagnose` sees what every rank does now, its GPU and its connections."
@@ -46,16 +46,16 @@ def finding(waits: Sequence[Wait]) -> Finding:
     )
 
 
-def _unknown(waits: Sequence[Wait]) -> list[int]:
-    """Members of the call's group of which nobody can say whether they have issued it."""
+def _who(waits: Sequence[Wait], *, issued: bool | None) -> list[int]:
+    """Members of the call's group that are not in it, by whether they have `issued` it; None: of which nobody can say."""
     group, call = waits[0].group, waits[0].call
     here = {w.rank for w in waits}
     if call.p2p:
         return []
-    return [r for r, member in group.members.items() if r not in here and member.has_issued(call.sequence) is None]
+    return [r for r, member in group.members.items() if r not in here and member.has_issued(call.sequence) is issued]
 
 
-def _title(waits: Sequence[Wait], unknown: Sequence[int]) -> str:
+def _title(waits: Sequence[Wait], unknown: Sequence[int], lacking: Sequence[int]) -> str:
     call, group = call_words(waits[0].call), group_words(waits[0].group)
     ranks = ranks_words([w.rank for w in waits])
     waited = max((w.waited_s for w in waits if w.waited_s is not None), default=None)
@@ -71,6 +71,18 @@ def _title(waits: Sequence[Wait], unknown: Sequence[int]) -> str:
             group=group,
             since=since,
             unknown=ranks_words(unknown),
+        )
+    if lacking:
+        return counted(
+            "{ranks} waits in {call} of {group}{since}; not in it, but waiting elsewhere: {lacking}",
+            "{ranks} wait in {call} of {group}{since}; not in it, but waiting elsewhere: {lacking}",
+            len(waits),
+            ranks=capital(ranks),
+            ranks2=ranks,
+            call=call,
+            group=group,
+            since=since,
+            lacking=ranks_words(lacking),
         )
     return counted(
         "{ranks} waits in {call} of {group}{since}, and nobody is missing in it",
@@ -98,8 +110,8 @@ def _waiting(waits: Sequence[Wait]) -> str:
     )
 
 
-def _cause(unknown: Sequence[int]) -> str:
-    if unknown:
+def _cause(unknown: Sequence[int], lacking: Sequence[int]) -> str:
+    if unknown or lacking:
         return text(
             "The call that holds the others up is on no record: too few calls were recorded, or the dump left them out."
         )

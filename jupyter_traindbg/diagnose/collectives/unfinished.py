@@ -46,28 +46,25 @@ class Half:
 
 
 def halves(waits: Sequence[Wait], *, patient: bool) -> list[Half]:
-    """Of each group the first such call, those first that ended on most ranks. An all_to_all counts beside another call of the same ranks.
+    """Those first that ended on most ranks. An all_to_all counts beside another call of the same ranks.
 
     `patient` leaves those alone that have not waited for longer than is usual.
     """
-    by_group: dict[int, list[Wait]] = {}
+    by_call: dict[tuple[int, int], list[Wait]] = {}
     for wait in waits:
         if not wait.call.p2p and (wait.odd or not patient):
-            by_group.setdefault(id(wait.group), []).append(wait)
-    found = [half for own in by_group.values() if (half := _half(own)) is not None]
+            by_call.setdefault((id(wait.group), wait.call.sequence), []).append(wait)
+    found = [half for own in by_call.values() if (half := _half(own)).done]
     sure = {rank for half in found if half.call.op in ALL_NEEDED for rank in half.ranks}
     told = [h for h in found if h.call.op in ALL_NEEDED or (_all_to_all(h.call) and sure.issuperset(h.ranks))]
     return sorted(told, key=lambda h: -len(h.done))
 
 
-def _half(waits: Sequence[Wait]) -> Half | None:
-    """`waits`: in one group."""
-    group = waits[0].group
-    for sequence in sorted({w.call.sequence for w in waits}):
-        done = tuple(rank for rank, member in group.members.items() if member.has_done(sequence))
-        if done:
-            return Half(group, tuple(w for w in waits if w.call.sequence == sequence), done)
-    return None
+def _half(waits: Sequence[Wait]) -> Half:
+    """`waits`: in one call."""
+    group, sequence = waits[0].group, waits[0].call.sequence
+    done = tuple(rank for rank, member in group.members.items() if member.has_done(sequence))
+    return Half(group, tuple(waits), done)
 
 
 def _all_to_all(call: Collective) -> bool:

@@ -95,6 +95,19 @@ def test_where_most_have_not_ended_it_they_are_named_with_little_confidence() ->
     assert (finding.who, finding.confidence) == (["rank 0", "rank 1", "rank 2"], "low")
 
 
+def test_two_gpus_that_stopped_at_different_times() -> None:
+    made = [Recorder("nccl", {"0": ("default_pg", range(6))}).call("all_reduce", times=5) for _ in range(6)]
+    for rank, recorder in enumerate(made):
+        recorder.call("all_reduce", times=2, done=rank != 1).call("all_reduce", times=2, done=rank not in (1, 4))
+        recorder.call("all_reduce", done=False)
+    finding = only(findings(records(made), world_size=6))
+    assert finding.who == ["rank 1", "rank 4"]
+    assert [line.partition(" on ")[0] for line in finding.evidence] == [
+        "all_reduce #6 of the default group: under way",
+        "all_reduce #8 of the default group: under way",
+    ]
+
+
 def test_one_group_alone_is_less_sure_than_two() -> None:
     made = [Recorder("nccl", {"0": ("default_pg", range(4))}).call("all_reduce", times=5) for _ in range(4)]
     for rank, recorder in enumerate(made):
@@ -197,6 +210,22 @@ def test_where_it_is_not_known_who_has_issued_the_call_that_is_said() -> None:
     finding = only(unexplained(seen, world_size=2))
     assert "Rank 0 waits in barrier #10 of the default group" in finding.title
     assert "whether rank 1 issued it is not on record" in finding.title
+
+
+def test_a_chain_of_waits_that_ends_nowhere_is_told_as_it_is() -> None:
+    """Rank 1 has not come to what rank 0 waits in: it waits for rank 2, whose record says nothing of that group."""
+    groups: dict[str, tuple[str, Sequence[int]]] = {"1": ("tp", [0, 1]), "2": ("dp", [1, 2])}
+    made = [Recorder("nccl", {n: g for n, g in groups.items() if rank in g[1]}) for rank in range(3)]
+    made[0].call("all_gather", "1", times=3).call("all_gather", "1", done=False)
+    made[1].call("all_gather", "1", times=3).call("all_reduce", "2", done=False)
+    made[2].call("all_reduce", "9", times=9)
+    newest = made[2].entries[-1]["time_created_ns"] / 1e9
+    summaries = [flight.summary([r.dump(last=3 if i == 2 else None)]) for i, r in enumerate(made)]
+    seen = [rank_collectives(i, 0, {**s, "now_s": newest}, source="dump") for i, s in enumerate(summaries)]
+    assert findings(seen, world_size=3) == []
+    titles = {f.title for f in unexplained(seen, world_size=3)}
+    assert any("Rank 0 waits in all_gather #4 of group tp (1) of ranks 0, 1" in t for t in titles), titles
+    assert any("; not in it, but waiting elsewhere: rank 1" in t for t in titles), titles
 
 
 SHUFFLES: list[Callable[[list[RankCollectives]], list[RankCollectives]]] = [
