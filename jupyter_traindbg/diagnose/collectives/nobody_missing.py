@@ -56,44 +56,27 @@ def _who(waits: Sequence[Wait], *, issued: bool | None) -> list[int]:
 
 
 def _title(waits: Sequence[Wait], unknown: Sequence[int], lacking: Sequence[int]) -> str:
-    call, group = call_words(waits[0].call), group_words(waits[0].group)
     ranks = ranks_words([w.rank for w in waits])
     waited = max((w.waited_s for w in waits if w.waited_s is not None), default=None)
-    since = "" if waited is None else text(" for {waited_s}", waited_s=time_words(waited))
-    if unknown:
-        return counted(
-            "{ranks} waits in {call} of {group}{since}; whether {unknown} issued it is not on record",
-            "{ranks} wait in {call} of {group}{since}; whether {unknown} issued it is not on record",
-            len(waits),
-            ranks=capital(ranks),
-            ranks2=ranks,
-            call=call,
-            group=group,
-            since=since,
-            unknown=ranks_words(unknown),
-        )
-    if lacking:
-        return counted(
-            "{ranks} waits in {call} of {group}{since}; not in it, but waiting elsewhere: {lacking}",
-            "{ranks} wait in {call} of {group}{since}; not in it, but waiting elsewhere: {lacking}",
-            len(waits),
-            ranks=capital(ranks),
-            ranks2=ranks,
-            call=call,
-            group=group,
-            since=since,
-            lacking=ranks_words(lacking),
-        )
     return counted(
-        "{ranks} waits in {call} of {group}{since}, and nobody is missing in it",
-        "{ranks} wait in {call} of {group}{since}, and nobody is missing in it",
+        "{ranks} waits in {call} of {group}{since}{others}",
+        "{ranks} wait in {call} of {group}{since}{others}",
         len(waits),
         ranks=capital(ranks),
         ranks2=ranks,
-        call=call,
-        group=group,
-        since=since,
+        call=call_words(waits[0].call),
+        group=group_words(waits[0].group),
+        since="" if waited is None else text(" for {waited_s}", waited_s=time_words(waited)),
+        others=_others(unknown, lacking),
     )
+
+
+def _others(unknown: Sequence[int], lacking: Sequence[int]) -> str:
+    if unknown:
+        return text("; whether {unknown} issued it is not on record", unknown=ranks_words(unknown))
+    if lacking:
+        return text("; not in it, but waiting elsewhere: {lacking}", lacking=ranks_words(lacking))
+    return text(", and nobody is missing in it")
 
 
 def _waiting(waits: Sequence[Wait]) -> str:
