@@ -45,7 +45,7 @@ def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
     """
     began = time.monotonic()
     dumps = candidates(path)
-    whose = _ranks(dumps, began + timeout)
+    whose, aside = _ranks(dumps, began + timeout)
     silent = [_nameless(dump) for dump in dumps if whose.get(dump.path, 0) is None]
     by_rank: dict[int, list[Dump]] = {}
     for dump in dumps:
@@ -69,7 +69,7 @@ def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
     world_size = _world_size(ranks)
     present = {r.rank for r in ranks}
     return Collectives(
-        tuple(_with_members(r, world_size) for r in ranks),
+        tuple(_with_members(_noted(r, aside), world_size) for r in ranks),
         tuple(silent),
         tuple(sorted(set(range(world_size)) - present)),
         world_size,
@@ -77,12 +77,12 @@ def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
     )
 
 
-def _ranks(dumps: Sequence[Dump], ends: float) -> dict[str, int | None]:
-    """The rank of each file, None of a dump whose rank nothing tells; without those that are no dumps, where they had to be looked at. A
-    file that is alone may have any name.
+def _ranks(dumps: Sequence[Dump], ends: float) -> tuple[dict[str, int | None], list[str]]:
+    """The rank of each file, None of a dump whose rank nothing tells; without those that are no dumps, where they had to be looked at, and
+    without those of older incidents, whose directories come beside. A file that is alone may have any name.
     """
     if len(dumps) == 1:
-        return {dumps[0].path: dumps[0].rank or 0}
+        return {dumps[0].path: dumps[0].rank or 0}, []
     ranks: dict[str, int | None] = {d.path: d.rank for d in dumps}
     told: dict[str, Told] = {}
     for look_at in ([d for d in dumps if d.rank is None], [d for d in dumps if d.rank is not None]):
@@ -94,7 +94,18 @@ def _ranks(dumps: Sequence[Dump], ends: float) -> dict[str, int | None]:
                 ranks.pop(dump.path)
             elif content:
                 told[dump.path] = told_by(content)
-    return {**ranks, **settled(ranks, told)}
+    found = settled(ranks, told)
+    older = told.keys() - found.keys()
+    kept = {path: rank for path, rank in ranks.items() if path not in older}
+    return {**kept, **found}, sorted({os.path.basename(os.path.dirname(path)) for path in older})
+
+
+def _noted(rank: RankCollectives, aside: Sequence[str]) -> RankCollectives:
+    """With the directories that were left aside, of which all ranks are told."""
+    if not aside:
+        return rank
+    said = f"dumps of the same ranks in {', '.join(aside)} are older, and left aside"
+    return dataclasses.replace(rank, note="; ".join(filter(None, (rank.note, said))))
 
 
 def _content(dump: Dump) -> dict[str, Any] | None:

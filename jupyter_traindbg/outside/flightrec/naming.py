@@ -47,21 +47,26 @@ def _at_the_end(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class Told:
-    """What a dump says of itself: whose recorder it is, its rank where its groups have but one in common, and how many ranks there are."""
+    """What a dump says of itself: whose recorder it is, its rank where its groups have but one in common, how many ranks there are, and
+    when its last call was issued (Unix time).
+    """
 
     library: str
     rank: int | None
     world_size: int | None
+    newest_s: float
 
 
 def told_by(content: Mapping[str, Any]) -> Told:
     """A process is in all groups that it knows. Costs what reading the dump costs."""
-    groups = flight.summary([dict(content)])["groups"]
+    summary = flight.summary([dict(content)])
+    groups = summary["groups"]
     members = [set(g["ranks"]) for g in groups if g["ranks"]]
     common = set.intersection(*members) if members else set()
     world = next((len(g["ranks"]) for g in groups if g["description"] == "default_pg" and g["ranks"]), None)
     library = next((g["backend"] for g in groups if g["backend"]), "")
-    return Told(library, common.pop() if len(common) == 1 else None, world)
+    issued = [row[flight.FIELDS.index("issued_s")] or 0.0 for row in summary["calls"]]
+    return Told(library, common.pop() if len(common) == 1 else None, world, max(issued, default=0.0))
 
 
 def unsettled(ranks: Mapping[str, int | None]) -> bool:
@@ -74,7 +79,8 @@ def unsettled(ranks: Mapping[str, int | None]) -> bool:
 
 def settled(ranks: Mapping[str, int | None], told: Mapping[str, Told]) -> dict[str, int | None]:
     """The rank of each file of `told`, by what they say of themselves, else by ranks that count within a host: one directory each, in the
-    order of their names. None where nothing tells.
+    order of their names. None where nothing tells. Directories that have the same ranks all the same are of several incidents: only the
+    newest is in it.
     """
     known = {path: one.rank for path, one in told.items()}
     by_library: dict[str, list[str]] = {}
@@ -83,10 +89,20 @@ def settled(ranks: Mapping[str, int | None], told: Mapping[str, Told]) -> dict[s
     found: dict[str, int | None] = {}
     for paths in by_library.values():
         by_host = _by_host({path: ranks.get(path) for path in paths}, {told[path].world_size for path in paths})
-        found.update(
-            {path: known[path] if known[path] is not None else by_host.get(path, ranks.get(path)) for path in paths}
-        )
+        own = {p: known[p] if known[p] is not None else by_host.get(p, ranks.get(p)) for p in paths}
+        found.update(_of_one_incident(own, told))
     return found
+
+
+def _of_one_incident(ranks: Mapping[str, int | None], told: Mapping[str, Told]) -> dict[str, int | None]:
+    places: dict[int, set[str]] = {}
+    for path, rank in ranks.items():
+        if rank is not None:
+            places.setdefault(rank, set()).add(os.path.dirname(path))
+    if all(len(own) < 2 for own in places.values()):
+        return dict(ranks)
+    newest = os.path.dirname(max(ranks, key=lambda path: told[path].newest_s))
+    return {path: rank for path, rank in ranks.items() if os.path.dirname(path) == newest}
 
 
 def _by_host(ranks: Mapping[str, int | None], world_sizes: Collection[int | None]) -> dict[str, int]:

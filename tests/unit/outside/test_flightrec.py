@@ -147,11 +147,14 @@ def test_on_each_host_ranks_may_count_from_0(tmp_path: Path) -> None:
     assert seen.missing == ()
 
 
-def test_where_hosts_do_not_add_up_to_the_job_two_dumps_of_a_rank_are_of_two_runs(tmp_path: Path) -> None:
-    write(tmp_path / "monday", dumps(ranks=2))
-    write(tmp_path / "tuesday", dumps(ranks=3))
+def test_of_two_incidents_the_newer_one_is_read_and_not_a_mixture(tmp_path: Path) -> None:
+    """Rank 3 has a dump of monday only: it is missing on tuesday."""
+    write(tmp_path / "monday", dumps(ranks=4))
+    later = [(rank, recorder(rank).call("barrier", time_created_ns=BEGAN_NS + 86_400 * 10**9)) for rank in range(3)]
+    write(tmp_path / "tuesday", [(rank, r.dump()) for rank, r in later])
     seen = flightrec.read(str(tmp_path))
     assert ([r.rank for r in seen.ranks], seen.missing) == ([0, 1, 2], (3,))
+    assert {r.note for r in seen.ranks} == {"dumps of the same ranks in monday are older, and left aside"}
 
 
 def test_groups_tell_whose_a_dump_is_where_its_name_does_not(tmp_path: Path) -> None:
