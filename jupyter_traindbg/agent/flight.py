@@ -94,10 +94,10 @@ def summary(
     groups = {g.name: g for dump in dumps for g in _configured(dump)}
     groups.update({g.name: g for g in known})
     fresh = {g.name for g in groups.values() if g.number == 0 and libraries(g.backend) == ["gloo"]}
-    # A process that tells its groups has been asked for all calls.
-    pending_only = not known and any(map(_pending_only, dumps))
+    files = [] if known else dumps  # a process that tells its groups has been asked for all calls, and counts them itself
+    pending_only = any(map(_pending_only, files))
     told = _Told({}, {}, pending_only or any(_first_record(dump) > 0 for dump in dumps), pending_only)
-    for dump in dumps:
+    for dump in files:
         told.counts.update(_status(dump))
         told.numbers.update(_numbers(dump))
     return _summary([e for e in _current(entries) if e.name not in fresh], groups, told, last)
@@ -144,7 +144,7 @@ def _with_several_libraries(keys: Iterable[Tuple[str, str]]) -> List[str]:
 
 
 def _group(shown: str, group: Known, library: str, entries: List[_Entry], told: _Told) -> Dict[str, Any]:
-    counts = None if group.number is not None else told.of(group.name, library, entries)
+    counts = told.of(group.name, library, entries)
     issued = _issued(group, library, entries, told, counts)
     return {
         "name": shown,
