@@ -94,7 +94,8 @@ def summary(
     groups = {g.name: g for dump in dumps for g in _configured(dump)}
     groups.update({g.name: g for g in known})
     fresh = {g.name for g in groups.values() if g.number == 0 and libraries(g.backend) == ["gloo"]}
-    files = [] if known else dumps  # a process that tells its groups has been asked for all calls, and counts them itself
+    # A process that tells its groups has been asked for all calls, and counts them itself.
+    files = [] if known else dumps
     pending_only = any(map(_pending_only, files))
     told = _Told({}, {}, pending_only or any(_first_record(dump) > 0 for dump in dumps), pending_only)
     for dump in files:
