@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ...model import Collective, Group, NotAvailable, RankCollectives
 
-__all__ = ["Joined", "Member", "Wait", "join", "settles_in_s", "waits"]
+__all__ = ["Joined", "Member", "Wait", "join", "longest_s", "settles_in_s", "waits"]
 
 UNNAMED = "#"
 """Begins the name of a group that only a number within one process tells from others: not to be compared between ranks."""
@@ -178,6 +178,11 @@ def waits(joined: Iterable[Joined], ranks: Iterable[RankCollectives]) -> list[Wa
                     waited = _waited_s(record, call)
                     found.append(Wait(member.rank, group, call, waited, waited is None or waited >= patience_s(record)))
     return found
+
+
+def longest_s(waits: Iterable[Wait]) -> float | None:
+    """How long the one of `waits` has lasted that began first; None where no record has times."""
+    return max((w.waited_s for w in waits if w.waited_s is not None), default=None)
 
 
 def settles_in_s(ranks: Iterable[RankCollectives], within_s: float) -> float | None:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from ...language import counted, text
 from ...model import Finding
-from ...words.durations import time_words
 from ...words.ranks import ranks_words
-from .joined import Wait
-from .words import call_words, capital, group_words, places, sizes_words
+from .joined import Wait, longest_s
+from .words import call_words, capital, group_words, places, since, sizes_words
 
 __all__ = ["finding"]
 
@@ -22,7 +21,7 @@ def finding(waits: Sequence[Wait]) -> Finding:
     for wait in waits:
         peer = wait.call.peer if wait.call.p2p else None
         by_call.setdefault((id(wait.group), wait.call.sequence, wait.call.p2p, peer), []).append(wait)
-    calls = sorted(by_call.values(), key=lambda own: (-len(own), -max(w.waited_s or 0.0 for w in own)))
+    calls = sorted(by_call.values(), key=lambda own: (-len(own), -(longest_s(own) or 0.0)))
     first = calls[0]
     unknown, lacking = _who(first, issued=None), _who(first, issued=False)
     return Finding(
@@ -57,7 +56,6 @@ def _who(waits: Sequence[Wait], *, issued: bool | None) -> list[int]:
 
 def _title(waits: Sequence[Wait], unknown: Sequence[int], lacking: Sequence[int]) -> str:
     ranks = ranks_words([w.rank for w in waits])
-    waited = max((w.waited_s for w in waits if w.waited_s is not None), default=None)
     return counted(
         "{ranks} waits in {call} of {group}{since}{others}",
         "{ranks} wait in {call} of {group}{since}{others}",
@@ -66,7 +64,7 @@ def _title(waits: Sequence[Wait], unknown: Sequence[int], lacking: Sequence[int]
         ranks2=ranks,
         call=call_words(waits[0].call),
         group=group_words(waits[0].group),
-        since="" if waited is None else text(" for {waited_s}", waited_s=time_words(waited)),
+        since=since(longest_s(waits)),
         others=_others(unknown, lacking),
     )
 

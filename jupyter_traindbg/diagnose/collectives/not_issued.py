@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from ...language import counted, text
 from ...model import Collective, Finding, NotAvailable, RankCollectives, rank_subjects
-from ...words.durations import time_words
 from ...words.ranks import ranks_words
-from .joined import Joined, Member, Wait
-from .words import call_words, capital, group_words, places, sizes_words
+from .joined import Joined, Member, Wait, longest_s
+from .words import call_words, capital, group_words, places, since, sizes_words
 
 __all__ = ["Blocked", "Hold", "finding"]
 
@@ -34,7 +33,7 @@ class Blocked:
 
     @property
     def waited_s(self) -> float | None:
-        return max((w.waited_s for w in self.waits if w.waited_s is not None), default=None)
+        return longest_s(self.waits)
 
     @property
     def issued_s(self) -> float:
@@ -58,7 +57,7 @@ class Hold:
 
     @property
     def waited_s(self) -> float | None:
-        return max((b.waited_s for b in self.blocked if b.waited_s is not None), default=None)
+        return longest_s(w for b in self.blocked for w in b.waits)
 
     @property
     def known(self) -> bool:
@@ -118,7 +117,7 @@ def _title_lacking(roots: Sequence[int], blocked: Blocked, waited_s: float | Non
             waiting=waiting,
             wait=wait,
             call=call,
-            since=_since(waited_s),
+            since=since(waited_s),
             roots2=ranks_words(roots),
         )
     return text(
@@ -129,7 +128,7 @@ def _title_lacking(roots: Sequence[int], blocked: Blocked, waited_s: float | Non
         group=group,
         waiting=waiting,
         wait=wait,
-        since=_since(waited_s),
+        since=since(waited_s),
         roots2=ranks_words(roots),
     )
 
@@ -143,7 +142,7 @@ def _title_gone(roots: Sequence[int], blocked: Blocked, waited_s: float | None) 
         group=group,
         waiting=waiting,
         call=call,
-        since=_since(waited_s),
+        since=since(waited_s),
         roots2=ranks_words(roots),
     )
 
@@ -157,19 +156,13 @@ def _title_absent(roots: Sequence[int], blocked: Blocked, waited_s: float | None
         waiting=waiting,
         call=call,
         group=group,
-        since=_since(waited_s),
+        since=since(waited_s),
     )
-
-
-def _since(waited_s: float | None) -> str:
-    return "" if waited_s is None else text(" for {waited_s}", waited_s=time_words(waited_s))
 
 
 def _waiting(blocked: Blocked, where: Mapping[int, str]) -> str:
     at = places(at for w in blocked.waits if (at := w.call.at or where.get(w.rank)) is not None)
-    waited = [w.waited_s for w in blocked.waits if w.waited_s is not None]
     sizes = f" ({sizes_words(blocked.call)})" if sizes_words(blocked.call) else ""
-    since = f"{_since(max(waited))}" if waited else ""
     ranks = ranks_words([w.rank for w in blocked.waits])
     group, call = group_words(blocked.group), call_words(blocked.call)
     wait = "waits" if len(blocked.waits) == 1 else "wait"
@@ -180,7 +173,7 @@ def _waiting(blocked: Blocked, where: Mapping[int, str]) -> str:
         call=call,
         sizes=sizes,
         group=group,
-        since=since,
+        since=since(blocked.waited_s),
         at=at,
     )
 

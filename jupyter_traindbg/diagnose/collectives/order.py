@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, RankCollectives, rank_subjects
-from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .habit import expected
+from .joined import longest_s
 from .not_issued import Blocked
-from .words import call_words, capital, group_words, places
+from .words import call_words, capital, group_words, places, since
 
 __all__ = ["EXPLAINS", "finding"]
 
@@ -21,12 +21,12 @@ def finding(circle: Sequence[Blocked], records: Mapping[int, RankCollectives], w
     """`circle`: blocked calls, each of which waits for a rank that is in the next one."""
     odd, sure = _odd(circle, records)
     ranks = sorted({w.rank for b in circle for w in b.waits})
-    waited = [w.waited_s for b in circle for w in b.waits if w.waited_s is not None]
+    waited_s = longest_s(w for b in circle for w in b.waits)
     p2p = any(b.call.p2p for b in circle)
     return Finding(
         code="collective_order",
         severity="critical",
-        title=_title(circle, odd if sure else [], ranks, max(waited, default=None), p2p=p2p),
+        title=_title(circle, odd if sure else [], ranks, waited_s, p2p=p2p),
         who=list(rank_subjects(odd)),
         where=next(
             (at for b in circle for w in b.waits if w.rank in odd and (at := w.call.at or where.get(w.rank))), None
@@ -61,13 +61,12 @@ def _unusual(record: RankCollectives) -> bool:
 def _title(
     circle: Sequence[Blocked], odd: Sequence[int], ranks: Sequence[int], waited_s: float | None, *, p2p: bool
 ) -> str:
-    since = "" if waited_s is None else text(" for {waited_s}", waited_s=time_words(waited_s))
     if p2p:
         return text(
             "{ranks} wait for each other in {calls}{since}",
             ranks=capital(ranks_words(ranks)),
             calls=_calls(circle),
-            since=since,
+            since=since(waited_s),
             ranks2=ranks_words(ranks),
         )
     names = text(" and ").join(dict.fromkeys(group_words(b.group) for b in circle))
@@ -76,14 +75,14 @@ def _title(
             "{odd} used {names} in another order than the other ranks, and all wait for each other{since}",
             odd=capital(ranks_words(odd)),
             names=names,
-            since=since,
+            since=since(waited_s),
             odd2=ranks_words(odd),
         )
     return text(
         "{ranks} use {names} in different order and wait for each other{since}",
         ranks=capital(ranks_words(ranks)),
         names=names,
-        since=since,
+        since=since(waited_s),
         ranks2=ranks_words(ranks),
     )
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Finding, rank_subjects
-from ...words.durations import time_words
 from ...words.ranks import ranks_words
-from .joined import Wait
-from .words import call_words, group_words
+from .joined import Wait, longest_s
+from .words import call_words, group_words, since
 
 __all__ = ["findings"]
 
@@ -32,8 +31,6 @@ def findings(waits: Sequence[Wait], where: Mapping[int, str]) -> list[Finding]:
 def _finding(begun: Sequence[Wait], queued: Sequence[Wait], where: Mapping[int, str]) -> Finding:
     call, group = call_words(begun[0].call), group_words(begun[0].group)
     late, early = ranks_words([w.rank for w in queued]), ranks_words([w.rank for w in begun])
-    waited = max((w.waited_s for w in begun if w.waited_s is not None), default=None)
-    since = "" if waited is None else text(" for {waited}", waited=time_words(waited))
     return Finding(
         code="collective_not_issued",
         severity="critical",
@@ -44,7 +41,7 @@ def _finding(begun: Sequence[Wait], queued: Sequence[Wait], where: Mapping[int, 
             call=call,
             group=group,
             early=early,
-            since=since,
+            since=since(longest_s(begun)),
             late2=late,
         ),
         who=list(rank_subjects([w.rank for w in queued])),

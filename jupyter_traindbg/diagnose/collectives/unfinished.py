@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from ...language import counted, text
 from ...model import Collective, Finding, rank_subjects
-from ...words.durations import time_words
 from ...words.ranks import ranks_words
-from .joined import Joined, Wait
+from .joined import Joined, Wait, longest_s
 from .not_issued import Blocked
-from .words import call_words, capital, group_words, places
+from .words import call_words, capital, group_words, places, since
 
 __all__ = ["EXPLAINS", "Half", "finding", "halves"]
 
@@ -93,8 +92,6 @@ def finding(found: Sequence[Half], behind: Sequence[Blocked], where: Mapping[int
 
 
 def _title(first: Half, ranks: Sequence[int]) -> str:
-    waited = max((w.waited_s for w in first.waits if w.waited_s is not None), default=None)
-    since = "" if waited is None else text(" for {waited}", waited=time_words(waited))
     return text(
         "{ranks} stopped in the middle of a call: {call} of {group} has ended on {done} and not on {own}{since}",
         ranks=capital(ranks_words(ranks)),
@@ -102,7 +99,7 @@ def _title(first: Half, ranks: Sequence[int]) -> str:
         group=group_words(first.group),
         done=ranks_words(first.done),
         own=ranks_words(first.ranks),
-        since=since,
+        since=since(longest_s(first.waits)),
         ranks2=ranks_words(ranks),
     )
 

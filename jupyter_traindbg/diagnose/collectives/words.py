@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from ...frames.whose import shortened
 from ...language import text
 from ...model import Collective
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .joined import Joined
 
-__all__ = ["call_words", "capital", "group_words", "places", "sizes_words"]
+__all__ = ["call_words", "capital", "group_words", "places", "since", "sizes_words"]
 
 MOST_PLACES = 3
 _DTYPES = {
@@ -58,6 +59,11 @@ def places(at: Iterable[str]) -> str:
     short = sorted({shortened(place) for place in at})
     more = ", ..." if len(short) > MOST_PLACES else ""
     return text(" at ") + ", ".join(short[:MOST_PLACES]) + more if short else ""
+
+
+def since(waited_s: float | None) -> str:
+    """`` for 32 s``; empty where it is not known."""
+    return "" if waited_s is None else text(" for {waited_s}", waited_s=time_words(waited_s))
 
 
 def capital(words: str) -> str:
