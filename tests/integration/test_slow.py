@@ -24,6 +24,7 @@ pytestmark = pytest.mark.timeout(300)
     [
         "data_getitem_waits",
         "data_no_workers",
+        "data_holds_the_gil",
         "gc_collect",
         "blocking_save",
         "lock_wait",

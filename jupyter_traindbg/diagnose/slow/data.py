@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from ...frames.whose import bare, user_frame
+from ...frames.whose import bare
 from ...language import later, text
 from ...model import (
     Finding,
@@ -25,6 +25,7 @@ from ...words.durations import duration
 from ..hang.words import place, short_place
 from .case import Case, Slice, View
 from .cpus import beside, crowded_s, wanted_by_workers, wants
+from .making import CPU_BOUND, LOADING, computing, longest, made_at
 from .words import cause, matters, of_a_step
 
 __all__ = ["EXPLAINS", "TOPIC", "rule", "words"]
@@ -36,8 +37,6 @@ LEAST_S = 0.005
 START_SHARE = 0.05
 """Workers that are started again and again matter from this share of a step on."""
 PIN_SHARE = 0.05
-CPU_BOUND = 0.5
-"""A worker that uses a CPU for less than this share of its work mostly waits."""
 BUSY = 0.8
 """Workers that make batches for less of their time than this keep up with the training."""
 AT_ONCE, OF_WAIT = 0.2, 0.6
@@ -46,7 +45,6 @@ WAITING_EACH = 8
 """So many workers that mostly wait may share a CPU: each of them has to hand its batches over, and memory of its own."""
 MOST_OF_IT = 0.9
 """Of what workers can save: the last tenth may take many times as many of them."""
-_LOADING = "torch/utils/data/"
 _STARTS = frozenset({"_get_iterator", "_shutdown_workers", "__del__"})
 _COPIES = (".to(", ".cuda(")
 _WAITS_FOR_WORK = frozenset({"get", "poll", "_poll", "wait"})
@@ -158,14 +156,11 @@ def _supply(view: View) -> _Supply:
         return _Supply(view, wait_s, unseen, batches, unseen * view.step_s / batches, 1.0, None)
     if not workers:
         slices = [one for one in view.of("data") if one not in _starting(view)]
-        idle_s = sum(one.wall_s for one in slices if one.idle)
-        all_s = sum(one.wall_s for one in slices)
-        at = _longest((one.frames, round(one.wall_s * 1e6)) for one in slices)
-        return _Supply(view, wait_s, 0, batches, wait_s / batches, 1 - idle_s / all_s if all_s else 1.0, at)
+        return _Supply(view, wait_s, 0, batches, wait_s / batches, computing(slices), made_at(view, slices))
     shares = [_working(worker) for worker in workers]
     batch_s = _batch_s(view, workers)
     used = wanted_by_workers([view])
-    at = _longest(pair for worker in workers for pair in worker.stacks)
+    at = longest(pair for worker in workers for pair in worker.stacks)
     return _Supply(
         view, wait_s, len(workers), batches, batch_s, min(1.0, used / sum(shares)) if sum(shares) else 1.0, at
     )
@@ -209,17 +204,6 @@ def _waits_to_be_asked(frames: Sequence[Frame]) -> bool:
     loop = next((i for i, f in enumerate(frames) if bare(f.function) == "_worker_loop"), len(frames))
     above = [bare(f.function) for f in frames[:loop]]
     return not any(name == "fetch" for name in above) and (not above or above[-1] in _WAITS_FOR_WORK)
-
-
-def _longest(stacks: Iterable[tuple[Sequence[Frame], int]]) -> Frame | None:
-    """The user's line, called by a DataLoader, that was seen most."""
-    spent: Counter[Frame] = Counter()
-    for frames, many in stacks:
-        loading = next((i for i, f in enumerate(frames) if _LOADING in f.file), 0)
-        frame = user_frame(frames[:loading])
-        if frame is not None:
-            spent[frame] += many
-    return spent.most_common(1)[0][0] if spent else None
 
 
 def _free_cpus(case: Case, supply: _Supply, starved: Sequence[View]) -> float | None:
@@ -380,7 +364,7 @@ def _bound(supply: _Supply, free: float | None) -> list[str]:
 def _starting(view: View) -> list[Slice]:
     """The looks that saw workers being started, or ended."""
     return [
-        one for one in view.of("data") if any(_LOADING in f.file and bare(f.function) in _STARTS for f in one.frames)
+        one for one in view.of("data") if any(LOADING in f.file and bare(f.function) in _STARTS for f in one.frames)
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cases import each
 from slow_evidence import (
+    BACKWARD,
     FORWARD,
     LOADER,
     LOOP,
@@ -197,6 +198,25 @@ def test_without_workers_the_line_is_in_the_training_thread() -> None:
     assert cause.finding.where == "/job/data.py:33 Texts.__getitem__"
     assert "num_workers=2 would keep up" in cause.finding.next_steps[0]
     assert "itself" in cause.finding.cause
+
+
+def test_a_line_that_holds_the_gil_is_told_from_outside_and_not_where_the_sample_waits_next() -> None:
+    fetch = (Frame(f"{TORCH}/utils/data/_utils/fetch.py", 54, "fetch", library=True), *LOADER[1:])
+    alphabet = Frame("/job/data.py", 30, "Texts.__getitem__")
+    parts = {"data_wait_s": 0.11, "forward_s": 0.02, "backward_s": 0.03}
+    outside = (((alphabet, *fetch), 30), ((READS, *fetch), 4), (BACKWARD, 20))
+    computes, waits = (
+        window(0, (Spell((READS, *fetch), 0.11, call), *SOUND), parts=parts, outside=outside)
+        for call in ("", "clock_nanosleep")
+    )
+    assert only(computes).finding.where == "/job/data.py:30 Texts.__getitem__"
+    assert only(waits).finding.where == "/job/data.py:33 Texts.__getitem__", "it waits, which our looks see"
+    seen_waiting = [replace(look, idle_s=0.1 * look.wall_s) for look in waits.looks]
+    computed_before = only(replace(waits, looks=seen_waiting))
+    assert computed_before.finding.where == "/job/data.py:30 Texts.__getitem__"
+    assert "A worker uses 90% of a CPU" in " ".join(computed_before.finding.next_steps), "and cannot share it"
+    few = (((alphabet, *fetch), 2),)
+    assert only(replace(computes, outside=few)).finding.where == "/job/data.py:33 Texts.__getitem__"
 
 
 def restarting(persistent: bool) -> RankWindow:
