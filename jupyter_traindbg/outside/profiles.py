@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import CannotAttach
@@ -70,6 +70,11 @@ def _end(process: subprocess.Popen[bytes], over: threading.Event, longest_s: flo
         return process.communicate()[1].decode(errors="replace")
 
 
+def _torn(stack: Sequence[RawFrame]) -> bool:
+    """Whether memory was read as names that are none: the program went on meanwhile."""
+    return any("\0" in file or "\0" in function for file, _, function in stack)
+
+
 def _told(pid: int, seen: Mapping[str, Any]) -> list[ProcessLooks]:
     frames: list[RawFrame] = [(f["file"] or "", f["line"] or 0, f["name"]) for f in seen["shared"]["frames"]]
     found = []
@@ -81,7 +86,9 @@ def _told(pid: int, seen: Mapping[str, Any]) -> list[ProcessLooks]:
         told = [([frames[n] for n in stack], many) for stack, many in stacks.most_common()]
         # of a worker none outside of its loop: those of its start, and those that a look has torn
         whole = [
-            (frames_of(stack), many) for stack, many in told if int(match[1]) == pid or in_dataloader_worker(stack)
+            (frames_of(stack), many)
+            for stack, many in told
+            if (int(match[1]) == pid or in_dataloader_worker(stack)) and not _torn(stack)
         ]
         if whole:
             found.append(ProcessLooks(int(match[1]), sum(stacks.values()), tuple(whole), 1 / RATE))

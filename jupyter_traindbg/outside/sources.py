@@ -103,7 +103,7 @@ def text_of(pid: int, file: str) -> str | None:
             ):
                 return None
             return f.read()
-    except OSError:
+    except (OSError, ValueError):  # a name with a NUL in it, as a look of py-spy's that was torn has it
         return None
 
 

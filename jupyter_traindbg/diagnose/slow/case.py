@@ -205,18 +205,20 @@ def _slices(window: RankWindow, lines: Mapping[str, SourceLine], several: bool) 
             raw = [(f.file, f.line, f.function) for f in frames]
             about[key] = frames, user_frame(frames), waiting_for(raw, look.call or None)
         frames, frame, wait = about[key]
-        bare = Slice(look, frames, frame, "rest", wait, _idle(look, calls_known))
+        bare = Slice(look, frames, frame, "rest", wait, _idle(look, frames, calls_known))
         recorded = _recorded_part(bare)
         part = "communication" if several and _for_others(bare, lines, window.host.cuda) else recorded
         yield replace(bare, part=_loading(part, frames), paused_s=_paused_s(look, pauses), recorded=recorded)
 
 
-def _idle(look: TimedLook, calls_known: bool) -> bool:
+def _idle(look: TimedLook, frames: Sequence[Frame], calls_known: bool) -> bool:
     """By the call that it sat in at that moment; CPU time, which the kernel counts in ticks, where it does not tell these. One that we have
-    just taken the GIL from waits for that, and for nothing else.
+    just taken the GIL from waits for that, and for nothing else; so may one that comes to the user's line out of C code, which had let go
+    of the GIL.
     """
     rested = isinstance(look.idle_s, NotAvailable) or look.idle_s >= IDLE * look.wall_s
-    if look.call == "futex" and look.late_s >= PYTHON_LATE_S:
+    own = bool(frames) and not frames[0].library
+    if look.call == "futex" and (own or look.late_s >= PYTHON_LATE_S):
         return rested
     return bool(look.call) if calls_known or isinstance(look.idle_s, NotAvailable) else rested
 

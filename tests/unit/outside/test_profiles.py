@@ -19,6 +19,7 @@ FRAMES = [
     {"name": "Texts.__getitem__", "file": "/job/a;b (c).py", "line": 33},
     {"name": "get", "file": "/usr/lib/python3.11/multiprocessing/queues.py", "line": 113},
     {"name": "main", "file": "/job/train.py", "line": 9},
+    {"name": "main", "file": "/job/tr\0\0\0", "line": 9},
 ]
 
 
@@ -29,7 +30,7 @@ def profile(name: str, samples: list[list[int]]) -> dict[str, Any]:
 RECORD = {
     "shared": {"frames": FRAMES},
     "profiles": [
-        profile('Process 10 Thread 10 "MainThread"', [[4]] * 9),
+        profile('Process 10 Thread 10 "MainThread"', [[4]] * 9 + [[5]]),
         profile('Process 11 Thread 11 "MainThread"', [[0, 1, 2]] * 6 + [[0, 3]] * 2 + [[4]]),
         profile('Process 11 Thread 12 "QueueFeederThread"', [[3]] * 9),
     ],
@@ -48,7 +49,8 @@ def test_workers_are_told_by_their_loop_innermost_frame_first(tmp_path: Path, mo
     (tmp_path / "record.json").write_text(json.dumps(RECORD))
     stand_in(tmp_path, f'cp {tmp_path}/record.json "$out"', monkeypatch)
     rank, worker = profiles.watch(10, threading.Event(), 5.0)
-    assert (rank.pid, rank.looks) == (10, 9)
+    assert (rank.pid, rank.looks) == (10, 10)
+    assert [(frames[0].file, many) for frames, many in rank.stacks] == [("/job/train.py", 9)], "one was torn"
     assert (worker.pid, worker.looks) == (11, 9)
     (made, many), (waits, few) = worker.stacks
     assert [frame.function for frame in made] == ["Texts.__getitem__", "fetch", "_worker_loop"]

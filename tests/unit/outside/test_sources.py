@@ -93,7 +93,14 @@ def test_lines_of_the_users_files_are_read_unless_they_are_newer_than_the_proces
     os.utime(old, (before, before))
     os.utime(library, (before, before))
     found = sources.read(
-        [stack(str(old)), stack(str(new)), stack(str(library), library=True), stack("/nowhere/x.py"), stack("<stdin>")]
+        [
+            stack(str(old)),
+            stack(str(new)),
+            stack(str(library), library=True),
+            stack("/nowhere/x.py"),
+            stack("<stdin>"),
+            stack("/torn\0\0"),
+        ]
     )
     assert list(found) == [f"{old}:1"]
     assert list(found[f"{old}:1"].takes) == ["lock"]

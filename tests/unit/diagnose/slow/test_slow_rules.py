@@ -297,6 +297,13 @@ def test_a_thread_that_we_took_the_gil_from_computes() -> None:
     assert only(made, l20="with lock:").finding.code == "lock_wait", "it has not run meanwhile"
 
 
+def test_a_loop_whose_tensors_let_go_of_the_gil_for_a_moment_does_not_wait_for_it() -> None:
+    made = window(0, (Spell(at(20), 0.02, "futex"), *SOUND))
+    ran = replace(made, looks=[replace(look, idle_s=0.1 * look.wall_s) for look in made.looks])
+    assert only(ran, l20="table[letter, guess] += 1").finding.code == "host_work"
+    assert only(made, l20="with lock:").finding.code == "lock_wait", "it has not run meanwhile"
+
+
 def test_where_python_runs_between_two_calls_of_torch_is_told_from_outside() -> None:
     draws = (Frame("/job/train.py", 33, "draw"), Frame("/job/train.py", 20, "main"))
     made = window(
