@@ -1,4 +1,4 @@
-"""Runs the trainings of the notebooks 01 to 03 as processes of their own, and stops them however the notebook ends."""
+"""Runs the trainings of notebooks as processes of their own, and stops them however the notebook ends."""
 
 from __future__ import annotations
 

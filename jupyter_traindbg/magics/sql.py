@@ -68,8 +68,9 @@ def run(args: argparse.Namespace, session: Session) -> Result:
 
 
 def _told(words: Sequence[str]) -> tuple[str | None, str]:
-    """The target, where one was named, and the query."""
-    if words and parse_target(words[0]) is not None:
+    """The target, where one was named, and the query. Whatever has a slash in it could be the path of a socket; a division is none."""
+    alone = len(words) == 1 and re.search(r"\s", words[0].strip())
+    if words and not alone and parse_target(words[0]) is not None:
         return words[0], " ".join(words[1:])
     if len(words) == 1 and not re.search(r"\s|;", words[0].strip()):
         raise UsageError(

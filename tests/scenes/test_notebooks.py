@@ -1,4 +1,4 @@
-"""The notebooks on acting, hangs, logs and Ray, executed from start to end; what their cells found is looked at."""
+"""The notebooks on acting, hangs, logs, Ray, slowness and memory, executed from start to end; what their cells found is looked at."""
 
 from __future__ import annotations
 
@@ -310,6 +310,72 @@ def test_a_collection_on_ray_goes_on(mark: str) -> None:
     assert "num_workers 100 > " in checked
     assert re.search(r"start of 100 [\d.]+ (s|min)", checked)
     assert "ended, and seen to be gone" in checked
+    assert wait_until_gone(mark) == []
+
+
+# --- 07 ------------------------------------------------------------------------------------------------------------
+
+ANSWERS = """
+import json
+print(json.dumps([[(f.code, f.where) for f in answer.findings] for answer in answers]))
+"""
+
+
+def test_a_slow_training_is_mended_step_by_step(mark: str) -> None:
+    need("DuckDB (pip install 'jupyter-traindbg[sql]')", find_spec("duckdb") is not None)
+    notebook = Executed("07-slow-training.ipynb", ANSWERS)
+    program = (NOTEBOOKS / "slow_train.py").read_text().splitlines()
+    collects, alphabet, sleeps = (
+        next(n for n, line in enumerate(program, 1) if line.strip() == said)
+        for said in ("gc.collect()", "alphabet = sorted(set(self.text))", "time.sleep(ANSWERS_IN_S)")
+    )
+    told = [dict(findings) for findings in json.loads(notebook.of("json.dumps"))]
+    assert told[0]["full_collections"].endswith(f"slow_train.py:{collects} main")
+    for answer in told[:2]:
+        assert answer["data_wait"].endswith(f"slow_train.py:{alphabet} Entries.__getitem__")
+    assert "full_collections" not in told[1]
+    assert told[2]["data_wait"].endswith(f"slow_train.py:{sleeps + 1} Entries.fetch"), "a line was added above it"
+    assert re.search(r"slow_train.py:\d+ count$", told[2].get("host_work") or told[2]["python_work"])
+    for answer in told[3:]:
+        assert not {"full_collections", "host_work", "python_work", "lock_wait", "sleeps"} & answer.keys()
+
+    promised = r"a step took \d+ ms, and takes \d+ ms: -?\d+ ms less; promised were [1-9]\d* ms"
+    for cell in '"full_collections")', 'compare(found, "data_wait")', '"python_work")':
+        assert re.search(promised, notebook.of(cell)), cell
+    diff = notebook.lines_of('mend({"            gc')
+    assert diff == [f"@@ -{collects} +{collects - 1},0 @@", "-            gc.collect()"]
+    assert any(line.startswith("pair ") for line in notebook.lines_of("%%sql")), "the module that is slowest"
+    assert "aten::mm" in notebook.of("profile = %profile")
+    assert "where the time of rank 0 goes" in joined(notebook.of("profile.plot()"))
+    assert notebook.of("names =").count("its losses are the same to the last bit") >= 4
+    assert wait_until_gone(mark) == []
+
+
+# --- 08 ------------------------------------------------------------------------------------------------------------
+
+
+def test_who_keeps_the_memory_is_named_and_mended(mark: str) -> None:
+    need("DuckDB (pip install 'jupyter-traindbg[sql]')", find_spec("duckdb") is not None)
+    notebook = Executed("08-memory-leak.ipynb")
+    program = (NOTEBOOKS / "leak_train.py").read_text().splitlines()
+    appends = next(n for n, line in enumerate(program, 1) if line.strip() == "self.losses.append(loss)")
+    caches = next(n for n, line in enumerate(program, 1) if line.startswith("@functools.lru_cache"))
+    graphs = r"`progress.losses` in main\(\) keeps [\d,]+ tensors with their graphs"
+    cache = r"`engine`, a global of __main__, keeps [\d,]+ Tensor"
+    found = joined(notebook.of("found = %memory"))
+    assert re.search(rf"{graphs}.* graphs_kept who rank 0 where \S+/leak_train.py:{appends} Progress.add", found)
+    assert re.search(rf"{cache}.* cache_grows who rank 0 where \S+/leak_train.py:{caches} engine", found)
+    same = joined(notebook.of("for finding in verdict.findings"))
+    assert re.search(rf"{graphs}.* leak_train.py:{appends} Progress.add", same)
+    assert re.search(rf"{cache}.* leak_train.py:{caches} engine", same)
+
+    left = joined(notebook.of("left = %memory"))
+    assert "graphs_kept" not in left
+    assert re.search(rf"{cache}.* cache_grows", left)
+    steady = joined(notebook.of("steady = %memory --growth"))
+    assert "WARNING" not in steady
+    assert "grows at each step nothing" in steady
+    assert notebook.of("print(verdict.state").startswith("healthy 0 findings")
     assert wait_until_gone(mark) == []
 
 

@@ -67,6 +67,8 @@ def run(words: list[str], job: Job | None = None) -> Result:
         ("4711 \"select 1 as 'a b'\"", "4711", "select 1 as 'a b'"),
         ("(select 1)", None, "(select 1)"),
         ("from ranks", None, "from ranks"),
+        ("select rss_bytes / 1e6 from steps", None, "select rss_bytes / 1e6 from steps"),
+        ("4711 select 6/2", "4711", "select 6/2"),
         ("-- a comment\nselect 1", None, "-- a comment\nselect 1"),
         (
             "with a as (select {'x': 1} as b) select b.x from a",
@@ -86,6 +88,13 @@ def test_at_a_terminal_the_query_is_one_word_or_several(words: list[str]) -> Non
     job = Job()
     run(words, job)
     assert job.asked == [("4711", QUERY, 10.0)]
+
+
+@each("words", [["select 6 / 2"], ["/run/a.sock", "select 6 / 2"], ["/run/my jobs/a.sock", "select 6 / 2"]])
+def test_a_division_is_no_path(words: list[str]) -> None:
+    job = Job()
+    run(words, job)
+    assert job.asked == [(words[0] if words[1:] else None, "select 6 / 2", 10.0)]
 
 
 @each("line", ["", "  ", ";", "torchrun:4711", "4711;"[:4]])
