@@ -109,10 +109,16 @@ def explain(held: Sequence[Seen]) -> bool:
 
 def too_small(groups: Sequence[Sequence[Seen]]) -> set[int]:
     """The ranks whose memory grows for something else."""
-    of_rank: dict[int, list[Seen]] = {}
-    for one in (one for same in groups for one in same):
-        of_rank.setdefault(one.rank, []).append(one)
+    of_rank = _by_rank(one for same in groups for one in same)
     return {rank for rank, held in of_rank.items() if not explain(held)}
+
+
+def _by_rank(held: Iterable[Seen]) -> dict[int, list[Seen]]:
+    """What each rank has of it."""
+    found: dict[int, list[Seen]] = {}
+    for one in held:
+        found.setdefault(one.rank, []).append(one)
+    return found
 
 
 def is_emptied(same: Sequence[Seen]) -> bool:
@@ -154,7 +160,7 @@ def finding(same: Sequence[Seen]) -> Finding:
     holder, look = worst.holder, worst.look
     where = holder.where if holder.kind != "cycle" or look.switched_off is None else look.switched_off
     cause, steps = ADVICE[holder.kind](holder)
-    evidence = [amount(one) for one in same[:8]]
+    evidence = [*_together(same), *(amount(one) for one in same[:8])]
     evidence += [text("{place} adds to it, too", place=short_place(frame)) for frame in holder.also]
     if _may_end(holder):
         evidence.append(text(_ENDS[holder.may_end]))
@@ -172,6 +178,21 @@ def finding(same: Sequence[Seen]) -> Finding:
         next_steps=steps,
         confidence="high" if holder.where is not None and holder.name else "medium",
     )
+
+
+def _together(same: Sequence[Seen]) -> list[str]:
+    """Of the rank that has several of one name and line, as a closure that is made anew again and again has: what the title leaves out."""
+    held = max(_by_rank(same).values(), key=lambda mine: sum(one.holder.bytes_a_step for one in mine))
+    if len(held) < 2:
+        return []
+    return [
+        text(
+            "rank {rank}: {many} of them were measured, together {rate} more at each step, less where they hold the same tensors",
+            rank=held[0].rank,
+            many=len(held),
+            rate=size(sum(one.holder.bytes_a_step for one in held)),
+        )
+    ]
 
 
 def _title(one: Seen) -> str:

@@ -70,6 +70,18 @@ def test_one_leak_of_many_ranks_is_one_finding_and_the_largest_tells_how_much() 
     assert "27.7 MiB more" in found.title
 
 
+def test_several_of_one_name_and_line_are_added_up() -> None:
+    """A hook that is registered again in each epoch, with a list of its own."""
+    awake = replace(LOSSES, kind="container", name="awake", scope="function", bytes_a_step=32768.0)
+    (found,) = findings([rank(*(replace(awake, count=50 * n) for n in range(1, 12))), rank(awake, number=1)], [])
+    assert "32 KiB more" in found.title
+    assert found.evidence[0] == (
+        "rank 0: 11 of them were measured, together 352 KiB more at each step, less where they hold the same tensors"
+    )
+    (one,) = findings([rank(awake), rank(awake, number=1)], [])
+    assert "together" not in " ".join(one.evidence)
+
+
 def test_what_has_a_bound_or_is_tiny_is_no_finding() -> None:
     container = replace(LOSSES, kind="container")
     assert findings([rank(replace(container, bound=1000))], []) == []
