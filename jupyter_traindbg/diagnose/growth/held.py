@@ -45,7 +45,7 @@ _CODES: dict[HolderKind, str] = {
     "cycle": "cycles_not_collected",
 }
 _TITLES: dict[HolderKind, str] = {
-    "graphs": later("{named} keeps {count:,} tensors with their graphs: {rate} more at each step"),
+    "graphs": later("{named} keeps {count:,} tensors with their graphs: at least {rate} more at each step"),
     "graph": later("{named} has a graph that is {count:,} operations deep: {more:.0f} more at each step"),
     "hooks": later("{named} has {count:,} hooks: {more:.0f} more at each step"),
     "cycle": later("garbage is not collected: {count:,} objects like {what}, {rate} more at each step"),

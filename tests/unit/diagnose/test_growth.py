@@ -48,7 +48,7 @@ def rank(*holders: Holder, number: int = 0, **how: Any) -> RankMemory:
 
 def test_the_list_is_named_with_its_line_and_what_to_do() -> None:
     (found,) = findings([rank(LOSSES)], [])
-    assert found.title == "`losses` in main() keeps 412 tensors with their graphs: 8.58 MiB more at each step"
+    assert found.title == "`losses` in main() keeps 412 tensors with their graphs: at least 8.58 MiB more at each step"
     assert (found.code, found.where, found.confidence) == ("graphs_kept", "/home/ada/train.py:57 main", "high")
     assert found.ranks == (0,)
     assert "412 held, 3 more at each step, at least 1.2 GiB in all" in found.evidence[0]
