@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .plotting import plot
     from .prepared import serve
     from .questions.jobless.log import diagnose_log
+    from .questions.jobless.sent import diagnose_dumps
     from .ray.hook import ray_worker_hook
     from .resume import Resumed, resume
 
@@ -25,6 +26,7 @@ __all__ = [
     "Resumed",
     "__version__",
     "attach",
+    "diagnose_dumps",
     "diagnose_log",
     "load_ipython_extension",
     "plot",
@@ -39,6 +41,7 @@ _HOMES = {
     "Job": "job",
     "Resumed": "resume",
     "attach": "job",
+    "diagnose_dumps": "questions.jobless.sent",
     "diagnose_log": "questions.jobless.log",
     "plot": "plotting",
     "ray_worker_hook": "ray.hook",

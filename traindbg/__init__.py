@@ -8,13 +8,25 @@ import jupyter_traindbg
 from jupyter_traindbg import __version__, load_ipython_extension, unload_ipython_extension
 
 if TYPE_CHECKING:
-    from jupyter_traindbg import Job, Resumed, attach, diagnose_log, plot, ray_worker_hook, resume, serve, targets
+    from jupyter_traindbg import (
+        Job,
+        Resumed,
+        attach,
+        diagnose_dumps,
+        diagnose_log,
+        plot,
+        ray_worker_hook,
+        resume,
+        serve,
+        targets,
+    )
 
 __all__ = [
     "Job",
     "Resumed",
     "__version__",
     "attach",
+    "diagnose_dumps",
     "diagnose_log",
     "load_ipython_extension",
     "plot",

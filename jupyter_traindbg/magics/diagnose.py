@@ -1,4 +1,4 @@
-"""Say what is wrong with a job, or what its log tells of: who is to blame, where, by what evidence, and what to do; root cause first."""
+"""Say what is wrong with a job, or what its logs and dumps tell of: who is to blame, where, why, and what to do; root cause first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import FORMS, NoTarget, UsageError
 from ..job import DEADLINE_S
 from ..language import text
 from ..model import Diagnosis, Result, is_cluster, may_mean_a_target, parse_cluster
-from ..questions.jobless import launcher, log
+from ..questions.jobless import launcher, log, sent
 from .base import Session
 from .parser import PATH, TARGET, completed_by
 
@@ -21,6 +21,10 @@ EXAMPLES = (
     ("", "what is wrong with the job attached to, else with the only one there is"),
     ("torchrun:4711", "of all ranks of this launcher"),
     ("'logs/*.log'", "what the logs of a run tell, one file a rank"),
+    (
+        "'dumps/rank*.txt'",
+        "what dumps of stacks tell (py-spy, pystack, faulthandler, gdb), with logs and flight recorders beside them",
+    ),
     ("--follow train.log", "read on while the job writes it"),
 )
 
@@ -29,8 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target = parser.add_argument(
         "target",
         nargs="*",
-        help=f"a running job: {FORMS}, or the address of a Ray cluster; or a log: a file, several (the ranks of one job), a directory, "
-        "a pattern, or - for standard input; none: the job attached to, else the only candidate there is",
+        help=f"a running job: {FORMS}, or the address of a Ray cluster; or a log, or dumps of stacks: a file, "
+        "several (the ranks of one job), a directory, a pattern, or - for standard input; none: the job attached to, "
+        "else the only candidate there is",
     )
     completed_by(target, TARGET, PATH)
     parser.add_argument(
@@ -46,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def deadline_s(args: argparse.Namespace) -> float:
-    """A log of gigabytes takes longer to read than a job to answer."""
+    """A log, or dumps of a thousand ranks, take longer to read than a job to answer."""
     return log.DEADLINE_S if args.target and all(is_log(target) for target in args.target) else DEADLINE_S
 
 
@@ -55,10 +60,10 @@ def run(args: argparse.Namespace, session: Session) -> Result:
     if args.follow:
         return _follow(targets, args, session)
     if targets and all(is_log(target) for target in targets):
-        return log.ask(targets, timeout=args.timeout)
+        return sent.ask(targets, timeout=args.timeout)
     if len(targets) > 1:
         raise UsageError(
-            text("of running jobs one can be diagnosed at a time"), text("several targets can only be logs")
+            text("of running jobs one can be diagnosed at a time"), text("several targets can only be logs or dumps")
         )
     target = targets[0] if targets else None
     if target is not None and is_ray(target):
@@ -111,7 +116,7 @@ def is_ray(target: str) -> bool:
 
 
 def is_log(target: str) -> bool:
-    """Whether `target` means a log: ``-``, what exists and is no socket, a pattern, or what can only be a path."""
+    """Whether `target` means a file, of a log or a dump: ``-``, what exists and is no socket, a pattern, or what can only be a path."""
     if target == "-":
         return True
     if may_mean_a_target(target) or is_ray(target):

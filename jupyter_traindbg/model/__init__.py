@@ -1,12 +1,12 @@
 """The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
 
 `base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it,
-`checkpoints` what is on disk, `hangs` what a hang is judged by, `live` what is asked again and again, `logs` what was read of a log,
-`following` of one that is still being written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job,
-`plan` what a configuration says of a run, `profile` what a few steps consist of, `ray` what a Ray cluster and its workers do, `picture`
-a figure of any of it, `slow` where steps go, `sockets` connections, `soundness` whether a training is sound, `sql` what a query gives,
-`target` how a job is named and `targets` what can be attached to, `threads` what each thread costs and waits for, `waits` what one does
-at one moment; `records` any result as a flat table.
+`checkpoints` what is on disk, `dumps` what was sent of a job, `hangs` what a hang is judged by, `live` what is asked again and again,
+`logs` what was read of a log, `following` of one that is still being written, `memory` who holds it and what grows, `environ` and
+`preflight` what surrounds a job, `plan` what a configuration says of a run, `profile` what a few steps consist of, `ray` what a Ray
+cluster and its workers do, `picture` a figure of any of it, `slow` where steps go, `sockets` connections, `soundness` whether a training
+is sound, `sql` what a query gives, `target` how a job is named and `targets` what can be attached to, `threads` what each thread costs
+and waits for, `waits` what one does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from . import (
     base,
     changed,
     checkpoints,
+    dumps,
     environ,
     finding,
     following,
@@ -43,6 +44,7 @@ from . import (
 from .base import *
 from .changed import *
 from .checkpoints import *
+from .dumps import *
 from .environ import *
 from .finding import *
 from .following import *
@@ -72,6 +74,7 @@ __all__ = [
     *base.__all__,
     *changed.__all__,
     *checkpoints.__all__,
+    *dumps.__all__,
     *environ.__all__,
     *finding.__all__,
     *following.__all__,

@@ -308,6 +308,7 @@ class RankEvidence:
     pid: int
     host: str
     looks: Sequence[Look] = ()
+    """None of a rank that has no process here. A look without processes is one that saw nothing."""
     activity: Maybe[Activity] = _NOT_MEASURED
     children: Sequence[Activity] = ()
     pace: Maybe[Pace] = _NOT_MEASURED
@@ -424,6 +425,9 @@ class JobEvidence:
     """What the launcher does, where it has no ranks."""
     launcher_running_s: float | None = None
     ras: Maybe[RasReport] = _NOT_MEASURED
+    motion_shows: Maybe[bool] = True
+    """Whether what moves would be seen to: there was more than one look at each rank, or the CPU times between two moments. The reason why
+    not, where each was seen once: then nothing tells whether the job stands still."""
 
 
 # --- the diagnosis -------------------------------------------------------------------------------------------------

@@ -148,7 +148,16 @@ MAY_IMPORT = {
         "traces",
         *DATA,
     ],  # ask a job by the protocol `Ranks`
-    "questions.jobless": ["diagnose", "outside", "preflight", "questions.diagnose", "tasks", *DATA],  # no running job
+    "questions.jobless": [
+        "diagnose",
+        "gather.dumped",
+        "outside",
+        "preflight",
+        "questions.diagnose",
+        "redact",
+        "tasks",
+        *DATA,
+    ],  # no running job
     "polling": ["attach", "evidence", "outside", *DATA],
     "live": ["diagnose.hang", *DATA],  # asks a job by the questions of its protocol
     "export": ["_version", "complete_file", "live", *DATA],  # what a feed keeps, written to a file
@@ -280,6 +289,7 @@ MAY_IMPORT = {
         "plotting",
         "prepared",
         "questions.jobless.log",
+        "questions.jobless.sent",
         "ray.hook",
         "render",
         "resume",

@@ -49,6 +49,11 @@ class Case:
         return self.progress.overdue
 
     @property
+    def seen_once(self) -> bool:
+        """Whether nothing tells if anybody moves. Who waits for whom is known then, and not for how long."""
+        return isinstance(self.evidence.motion_shows, NotAvailable)
+
+    @property
     def over(self) -> bool:
         """Whether nothing of the job is left: no rank runs, here or elsewhere."""
         return bool(self.views) and all(v.role == "ended" for v in self.views)
@@ -137,7 +142,8 @@ def joins_ray(seen: Doing) -> bool:
 def build(evidence: JobEvidence) -> Case:
     """Work out what each rank does, and whether the job stands still for too long. Linear in the number of ranks."""
     views = tuple(view(rank, evidence.sources) for rank in evidence.ranks)
-    return Case(evidence, views, judge(views), {v.rank: v for v in views})
+    once = isinstance(evidence.motion_shows, NotAvailable)
+    return Case(evidence, views, judge(views, once=once), {v.rank: v for v in views})
 
 
 # --- words ---------------------------------------------------------------------------------------------------------

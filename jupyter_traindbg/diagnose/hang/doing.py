@@ -12,7 +12,7 @@ from typing import Literal
 
 from ...frames.whose import own_frames, where
 from ...language import later, text
-from ...model import Frame, SourceLine, Thread, Wait, WaitKind
+from ...model import Frame, NotAvailable, SourceLine, Thread, Wait, WaitKind
 from ...words.waits import awaited
 
 __all__ = ["FOR_OTHER_RANKS", "Doing", "Kind", "doing", "kind_of", "phrase"]
@@ -90,6 +90,8 @@ def phrase(seen: Doing) -> str:
         return text("waits in its event loop")
     if seen.kind in _PHRASES:
         return text(_PHRASES[seen.kind])
+    if seen.wait is None and seen.thread is not None and isinstance(seen.thread.state, NotAvailable):
+        return text("computes or waits")
     if seen.wait is None:
         return text("waits for something that its stack does not show")
     return text("waits for {wait}", wait=awaited(seen.wait))

@@ -20,6 +20,12 @@ def rule(case: Case) -> list[Hit]:
     return [_hit(case, v) for v in case.blocked if v.holder is None and is_file_lock(v.now)]
 
 
+def _not_known(view: View) -> str:
+    if view.activity is None:
+        return text("who holds it would be in the kernel's list of locks, on the machine where it runs")
+    return text("who holds it is not in the kernel's list of this host")
+
+
 def _hit(case: Case, view: View) -> Hit:
     training, owner = view.training, case.evidence.lock_holders.get(view.pid)
     path = training.on if training is not None and training.on else ""
@@ -34,9 +40,7 @@ def _hit(case: Case, view: View) -> Hit:
         place(view.now.frame),
         [
             text("rank {rank} {phrase} at {at}", rank=view.rank, phrase=phrase(view.now), at=case.at(view.now)),
-            text("the kernel's list of locks names {owner}", owner=owner)
-            if owner
-            else text("who holds it is not in the kernel's list of this host"),
+            text("the kernel's list of locks names {owner}", owner=owner) if owner else _not_known(view),
             *case.others_wait([view.rank]),
         ],
         text(

@@ -238,7 +238,11 @@ def _waits(case: Case, view: View, workers: Sequence[Worker]) -> Hit:
         )
     elif workers:
         said = text("{count} of its {count2} workers are at work on it", count=len(working), count2=len(workers))
-        cause = text("The workers get on, slower than the training needs.")
+        cause = (
+            text("Whether the workers get on, one look does not tell.")
+            if case.seen_once
+            else text("The workers get on, slower than the training needs.")
+        )
     else:
         said = text("no worker process is to be seen")
         cause = text("Its workers have ended, or run where we cannot look.")
@@ -266,13 +270,15 @@ def _waits(case: Case, view: View, workers: Sequence[Worker]) -> Hit:
 
 
 def _slow_words(case: Case, worker: Worker) -> str:
-    share = worker.activity.cpu_share if worker.activity is not None else 0.0
+    if worker.activity is None:
+        at = case.at(worker.seen)
+        return text("worker {pid} {phrase} at {at}", pid=worker.pid, phrase=phrase(worker.seen), at=at)
     return text(
         "worker {pid} {phrase} at {at}, {share:.0%} of a CPU",
         pid=worker.pid,
         phrase=phrase(worker.seen),
         at=case.at(worker.seen),
-        share=share,
+        share=worker.activity.cpu_share,
     )
 
 

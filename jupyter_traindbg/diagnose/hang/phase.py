@@ -58,6 +58,8 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
     what, at = in_phase(view), short_place(view.now.frame)
     does = text("is {what}", what=what) if what else phrase(view.now)
     waited = _waited_s(case)
+    if case.seen_once:
+        return _at_work(case, same, does)
     finding = Finding(
         "cpu_phase",
         "warning",
@@ -82,6 +84,35 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
                 "If it takes longer than the time-out: do the work before the job and read its result on all "
                 "ranks, share it out, or raise init_process_group(timeout=...)."
             ),
+        ],
+    )
+    return Hit(finding, ranks)
+
+
+def _at_work(case: Case, same: Sequence[View], does: str) -> Hit:
+    """The same where each rank was seen once: it may be on its way, or in a loop that does not end."""
+    view, ranks = same[0], [v.rank for v in same]
+    finding = Finding(
+        "cpu_phase",
+        "warning",
+        text(
+            "{ranks} {does} at {at} while the others wait",
+            ranks=ranks_words(ranks).capitalize(),
+            does=does,
+            at=short_place(view.now.frame),
+            ranks2=ranks_words(ranks),
+        ),
+        rank_subjects(ranks),
+        place(view.now.frame),
+        [*(words for v in same[:4] for words in _seen(v)), *case.others_wait(ranks)],
+        text(
+            "Only these ranks were at work at that moment. Whether they get on, or go round in a loop that does not end, "
+            "one look does not tell."
+        ),
+        [
+            text(
+                "Dump them once more, and diagnose both dumps together: at other lines they get on, at the same one they do not."
+            )
         ],
     )
     return Hit(finding, ranks)

@@ -101,7 +101,7 @@ def view(rank: RankEvidence, sources: Mapping[str, SourceLine]) -> View:
     """What `rank` does, judged over all looks."""
     if rank.ending is not None:
         return View(rank, "ended")
-    if rank.pid == 0:
+    if rank.pid == 0 and not rank.looks:
         return View(rank, "not seen")
     threads = [training_thread(_process(rank, i)) for i in range(len(rank.looks))]
     doings = _at_the_gpu(rank, tuple(doing(thread, sources) for thread in threads if thread is not None))

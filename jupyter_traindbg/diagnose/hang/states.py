@@ -38,7 +38,10 @@ def state(case: Case, findings: Sequence[Finding]) -> tuple[State, list[str]]:
     """What to call the job, and by what that was judged."""
     codes = {f.code for f in findings}
     why = list(case.progress.why)
-    if troubled := _trouble(case, findings, codes):
+    troubled = _trouble(case, findings, codes)
+    if case.seen_once and troubled != "failed" and not case.over:
+        return "not known", why
+    if troubled:
         return troubled, why
     if case.over:
         return "ended", why

@@ -40,13 +40,13 @@ def allowed_s(longest_s: float) -> float:
     return FACTOR * longest_s + SLACK_S
 
 
-def judge(views: Sequence[View]) -> Progress:
-    """Whether the job moves on, and whether it has stood still for longer than is usual for it."""
+def judge(views: Sequence[View], *, once: bool = False) -> Progress:
+    """Whether the job moves on, and whether it has stood still for longer than is usual for it. `once`: nothing tells whether it moves."""
     pause, longest = _pause_s(views), _longest_pause_s(views)
     came = _what_came(views)
     if came:
         return Progress(True, False, pause, longest, (came,))
-    why = _what_ranks_do(views)
+    why = [_once()] if once else _what_ranks_do(views)
     if pause is None or longest is None:
         return Progress(False, True, pause, longest, tuple(why))
     overdue = pause > allowed_s(longest)
@@ -103,6 +103,10 @@ def _what_ranks_do(views: Sequence[View]) -> list[str]:
         text("{rank}: {g}", rank=ranks_words((rank for rank, _ in g)), g=g[0][1])
         for g in alike([one for one in told if one[1]], lambda one: one[1])
     ]
+
+
+def _once() -> str:
+    return text("each process was seen once: where it was is known, and not whether it moves")
 
 
 def _of_moving(view: View) -> str:

@@ -31,15 +31,7 @@ def rule(case: Case) -> list[Hit]:
 def _nothing_seen(case: Case, unseen: Sequence[View]) -> Hit:
     ranks, others = [v.rank for v in unseen], [v.rank for v in case.waiting]
     verb = "waits" if len(others) == 1 else "wait"
-    problems = [
-        text(
-            "rank {rank} (process {pid}): {problem}",
-            rank=v.rank,
-            pid=v.pid,
-            problem=v.evidence.problem or text("nothing could be read"),
-        )
-        for v in unseen[:4]
-    ]
+    problems = [_problem(v) for v in unseen[:4]]
     return _hit(
         unseen,
         text(
@@ -53,6 +45,21 @@ def _nothing_seen(case: Case, unseen: Sequence[View]) -> Hit:
         text("Every rank that could be looked at waits for others, so what holds them up is where nobody could look."),
         _reading_steps(unseen),
     )
+
+
+def _why_still(case: Case, first: View) -> str:
+    if case.seen_once:
+        return text("Where it is does not say what it waits for, or whether it waits at all, and it was seen once.")
+    if first.activity is None:
+        return text("It is at the same place at every look; whether it computes there, or waits, is not known.")
+    return text("It uses no CPU, reads and writes nothing, and is at the same place at every look.")
+
+
+def _problem(view: View) -> str:
+    problem = view.evidence.problem or text("nothing could be read")
+    if not view.pid:
+        return text("rank {rank}: {problem}", rank=view.rank, problem=problem)
+    return text("rank {rank} (process {pid}): {problem}", rank=view.rank, pid=view.pid, problem=problem)
 
 
 def _stands(case: Case, suspects: Sequence[View]) -> Hit:
@@ -71,11 +78,11 @@ def _stands(case: Case, suspects: Sequence[View]) -> Hit:
             ranks2=ranks_words(ranks),
         ),
         [*does, *case.others_wait(ranks), *_paused(case)],
-        text("It uses no CPU, reads and writes nothing, and is at the same place at every look."),
+        _why_still(case, suspects[0]),
         [
             text(
                 "See the native stack: py-spy dump --native --pid {pid}; and `traindbg stacks` for its other threads.",
-                pid=suspects[0].pid,
+                pid=suspects[0].pid or "PID",
             )
         ],
     )
@@ -168,6 +175,13 @@ def _transport_steps() -> list[str]:
 
 
 def _reading_steps(unread: Sequence[View]) -> list[str]:
+    if unread and all(v.activity is None for v in unread):
+        return [
+            text(
+                "Take a dump of {rank}, too, where it runs (`py-spy dump --pid PID`), and judge it together with these.",
+                rank=ranks_words(v.rank for v in unread),
+            )
+        ]
     if unread:
         return [
             text(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ...language import text
-from ...model import Finding, Frame, Thread, rank_subjects
+from ...model import Finding, Frame, NotAvailable, Thread, rank_subjects
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import Doing, Kind, doing, phrase
@@ -144,6 +144,8 @@ def _cause(seen: Doing, source: str) -> str:
     }
     if seen.kind == "network" and "accept" in source:
         return text("It waits for somebody to connect, and nobody does.")
+    if seen.wait is None and seen.thread is not None and isinstance(seen.thread.state, NotAvailable):
+        return text("Where it is does not say whether it computes or waits.")
     return causes.get(
         seen.kind,
         text("It waits inside C code; the stack does not say for what."),
@@ -154,10 +156,11 @@ def _next_steps(case: Case, view: View) -> list[str]:
     seen, training = view.now, view.training
     at = short_place(seen.frame)
     on = training.on if training is not None and training.on else ""
-    native = text("See the native stack: py-spy dump --native --pid {pid}", pid=view.pid)
+    pid = view.pid or "PID"
+    native = text("See the native stack: py-spy dump --native --pid {pid}", pid=pid)
     steps: Mapping[Kind, str] = {
         "file": text("Check {on} and its mount (`ls -l`, `df`, `mount`).", on=on or text("the file")),
-        "pipe": text("See who holds the other end of {on}: lsof -p {pid}", on=on or text("the pipe"), pid=view.pid),
+        "pipe": text("See who holds the other end of {on}: lsof -p {pid}", on=on or text("the pipe"), pid=pid),
         "network": text(
             "Check the server behind {on}; put a time-out on the request at {at}.",
             on=on or text("the connection"),
@@ -168,13 +171,13 @@ def _next_steps(case: Case, view: View) -> list[str]:
             "Answer at its terminal; for the next run take the question out, or answer it on one rank before the start."
         ),
         "child": text(
-            "See {on}: pstree -p {pid}; ending it lets the rank go on.", on=on or text("the program"), pid=view.pid
+            "See {on}: pstree -p {pid}; ending it lets the rank go on.", on=on or text("the program"), pid=pid
         ),
         "idle": text(
             "Put asyncio.timeout() round what the coroutines below {at} wait for; from Python 3.14 on "
             "`python -m asyncio pstree {pid}` shows them.",
             at=at,
-            pid=view.pid,
+            pid=pid,
         ),
         "queue": text(
             "See in the log whether the thread that fills the queue ended with an exception; use "

@@ -37,14 +37,15 @@ TELLING_S = 1.0
 NOT_IN_TIME = later("its dump was not read in time")
 
 
-def read(path: str, *, timeout: float = DEADLINE_S) -> Collectives:
-    """All dumps at `path`, a file or a directory with one a rank (``nccl_trace_rank_3``, ``node1/rank3.json``): `naming` has the rules.
+def read(path: str | Sequence[str], *, timeout: float = DEADLINE_S) -> Collectives:
+    """All dumps at `path`, a file, several, or a directory with one a rank (``nccl_trace_rank_3``, ``node1/rank3.json``): `naming` has
+    the rules.
 
     Ranks without a dump are ``missing``; a damaged file makes its rank silent, and so is a dump of which nobody can say whose it is. What
     is no dump is left aside. Costs 45 ms a full dump (2000 calls). Raises `BadDump` where none can be read.
     """
     began = time.monotonic()
-    dumps = candidates(path)
+    dumps = [dump for one in ([path] if isinstance(path, str) else path) for dump in candidates(one)]
     whose, aside = _ranks(dumps, began + timeout)
     silent = [_nameless(dump) for dump in dumps if whose.get(dump.path, 0) is None]
     by_rank: dict[int, list[Dump]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,22 @@ from ...language import later, text
 from . import plain_pickle
 from .naming import rank_in_name
 
-__all__ = ["Dump", "candidates", "load", "no_dump"]
+__all__ = ["Dump", "candidates", "load", "may_be_dump", "no_dump"]
 
 MOST_BYTES = 256 * 1024**2
 """A full recorder of 2000 calls with stacks takes 3 MB."""
 MOST_FILES = 100_000
 _PICKLE, _JSON = b"\x80", b"{["
+_BEGINS = re.compile(rb'\s*(?:\{\s*"|\[\s*\{)')
+_NAMES = (
+    b"pg_config",
+    b"pg_status",
+    b"entries",
+    b"profiling_name",
+    b"collective_seq_id",
+    b"comm_lib_version",
+    b"pg_name",
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,12 @@ class Dump:
     path: str
     rank: int | None
     written_s: float
+
+
+def may_be_dump(head: bytes) -> bool:
+    """Whether a file that begins so may be a dump: its form, and what a recorder calls things."""
+    form = head[:1] == _PICKLE or _BEGINS.match(head) is not None
+    return form and sum(name in head for name in _NAMES) > 1
 
 
 def candidates(path: str) -> list[Dump]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...terminal_codes import plain
 
-__all__ = ["LONGEST", "Said", "clean", "is_numbered", "pieces"]
+__all__ = ["LONGEST", "Said", "clean", "is_numbered", "pieces", "unprefixed"]
 
 LONGEST = 4000
 """Characters of one line that are kept."""
@@ -67,13 +67,8 @@ def pieces(line: str) -> list[str]:
 
 def clean(line: str, *, numbered: bool = False) -> Said:
     """What `line` says. `numbered`: the source's lines begin with the number of their task (``srun -l``), see `is_numbered`."""
-    text = plain(line).rstrip()
-    if text.startswith('{"log":"'):
-        text = _docker(text)
-    if _FENCE.match(text):
-        return Said("")
-    text = _COMMENT.sub("", _QUOTE.sub("", text))
-    rank, who, text = _prefixes(text, numbered)
+    before = unprefixed(line, numbered=numbered)
+    rank, who, text = before.rank, before.who, before.text
     repeats = 1
     if "across" in text and (match := _REPEATED.search(text)):
         repeats, text = int(match.group(1)), text[: match.start()]
@@ -82,6 +77,17 @@ def clean(line: str, *, numbered: bool = False) -> Said:
     if rank is not None and not who:
         who = f"rank {rank}"
     return Said(text[:LONGEST], rank, who, repeats)
+
+
+def unprefixed(line: str, *, numbered: bool = False) -> Said:
+    """`line` without what stands before it; whose it is only by that, not by what it says itself."""
+    text = plain(line).rstrip()
+    if text.startswith('{"log":"'):
+        text = _docker(text)
+    if _FENCE.match(text):
+        return Said("")
+    rank, who, text = _prefixes(_COMMENT.sub("", _QUOTE.sub("", text)), numbered)
+    return Said(text, rank, who)
 
 
 def is_numbered(lines: list[str]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...errors import BadLog
 from ...language import later, text
 
-__all__ = ["LogFile", "find", "is_pattern"]
+__all__ = ["LogFile", "find", "is_pattern", "ranks_of"]
 
 _MOST_FILES = 2000
 _DEEPEST = 8
@@ -103,8 +103,8 @@ def _within(directory: str) -> list[str]:
                 (found if _size(path) else empty).append(path)
         if len(found) >= _MOST_FILES:
             break
-    spoke = set(_ranks(found))
-    for path, rank in zip(empty, _ranks(empty), strict=True):
+    spoke = set(ranks_of(found))
+    for path, rank in zip(empty, ranks_of(empty), strict=True):
         if spoke and None not in spoke and rank is not None and rank not in spoke:
             spoke.add(rank)
             found.append(path)
@@ -142,7 +142,7 @@ def _named(paths: Sequence[str]) -> list[LogFile]:
     """With names as short as they can be (torchrun's directories have long ones in common), and the ranks that they say."""
     common = os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths])
     names = [os.path.relpath(p, common) for p in paths]
-    ranks = _ranks([os.path.abspath(p) for p in paths])
+    ranks = ranks_of([os.path.abspath(p) for p in paths])
     workers = [_WORKER_PID.search(p) for p in paths]
     return [
         LogFile(path, name, rank, f"worker pid {worker.group(1)}" if worker else "")
@@ -150,7 +150,8 @@ def _named(paths: Sequence[str]) -> list[LogFile]:
     ]
 
 
-def _ranks(paths: Iterable[str]) -> list[int | None]:
+def ranks_of(paths: Iterable[str]) -> list[int | None]:
+    """The ranks that the names of files say, which lie together."""
     *sure, numbered = _RANKS
     known = list(paths)
     ranks: list[int | None] = []

@@ -15,7 +15,7 @@ from ...model import Finding, LogDiagnosis, LogEvidence, SourceLine
 from ...outside import logs, sources
 from ...tasks import Task
 
-__all__ = ["ask", "diagnose_log", "of_text"]
+__all__ = ["ask", "diagnose_log", "judged", "of_rest", "of_text"]
 
 DEADLINE_S = 60.0
 """For a program that asks; a person at a terminal gives `--timeout`."""
@@ -38,6 +38,18 @@ def ask(targets: str | Sequence[str], *, timeout: float) -> LogDiagnosis:
     named = [targets] if isinstance(targets, str) else list(targets)
     files = [file for target in named for file in logs.find(target)]
     return _judged(", ".join(named), logs.read(files, anchors=rules.anchors(), timeout=timeout), began)
+
+
+def judged(name: str, files: Sequence[logs.LogFile], *, timeout: float) -> tuple[LogDiagnosis, LogEvidence]:
+    """The verdict on these files, and what it goes by, for whoever knows more of the incident. Raises `BadLog`."""
+    began = time.monotonic()
+    evidence = logs.read(files, anchors=rules.anchors(), timeout=timeout)
+    return _judged(name, evidence, began), evidence
+
+
+def of_rest(name: str, words: str) -> LogDiagnosis:
+    """The verdict on what else stands in a text: a dump, for instance, that somebody has pasted between lines of a log."""
+    return _judged(name, logs.read_text(words, anchors=rules.anchors(), name=name), time.monotonic())
 
 
 def of_text(text: str) -> LogDiagnosis:

@@ -31,7 +31,7 @@ def view(result: Diagnosis) -> Iterator[Block]:
     if result.state == "slow":
         yield Line(text("`%slow` tells where a step goes, by rank and line, and what mending it saves"))
     if result.ranks:
-        yield _table(result.ranks)
+        yield ranks_table(result.ranks)
     if result.why:
         yield Fold(text("Judged by"), [Items(list(result.why))], needed=True)
     if result.checks:
@@ -56,7 +56,7 @@ def state_words(result: Diagnosis) -> tuple[str, Tone]:
     return said.get(result.state, (result.state, "warn"))
 
 
-def _table(ranks: Sequence[RankState]) -> Table:
+def ranks_table(ranks: Sequence[RankState]) -> Table:
     groups = sorted(group_by(ranks, _alike), key=lambda same: (_oddness(same[0].state), len(same), same[0].rank))
     steps = any(r.steps is not None for r in ranks)
     since = any(r.since_s is not None for r in ranks)
