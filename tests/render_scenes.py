@@ -9,7 +9,7 @@ from typing import Any
 
 from render_scenes_checkpoints import FINDING, GIB, INFO, MIB, checkpoint, compared, inspected, verified
 from render_scenes_collectives import collectives, halted, without_groups
-from render_scenes_diagnosis import healthy, ray_job, stuck, unknown, unsound
+from render_scenes_diagnosis import dumps_of_nothing, healthy, of_dumps, ray_job, stuck, unknown, unsound
 from render_scenes_environ import alone, environ, preflight
 from render_scenes_logs import followed, followed_quietly, healthy_log, log_diagnosis
 from render_scenes_memory import memory
@@ -352,6 +352,7 @@ SMALL: dict[str, Result] = {
     "collectives": collectives(2),
     "collectives, two GPUs stopped": halted(),
     "diagnosis": stuck(2),
+    "diagnosis of dumps": of_dumps(4),
     "diagnosis, nothing wrong": healthy(),
     "diagnosis, unsound": unsound(2),
     "diagnosis of a Ray job": ray_job(8),
@@ -408,6 +409,7 @@ LARGE: dict[str, Result] = {
     "checkpoint compared": compared(330),
     "collectives": collectives(300, late=17),
     "diagnosis": stuck(300, odd=17),
+    "diagnosis of dumps": of_dumps(300),
     "diagnosis, unsound": unsound(300),
     "diagnosis of a Ray job": ray_job(300),
     "environ": environ(300, odd=17),
@@ -449,6 +451,7 @@ EMPTY: dict[str, Result] = {
     "checkpoint compared": Compared("a", "b", 0, 0, 0, ()),
     "collectives": without_groups(),
     "diagnosis": unknown(),
+    "diagnosis of dumps": dumps_of_nothing(),
     "environ": Environ("4711", (0,), ()),
     "preflight": alone(),
     "config preflight": of_little(),

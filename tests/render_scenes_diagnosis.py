@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
-from jupyter_traindbg.model import Check, Diagnosis, Finding, RankState, Silent, Subject, rank_subjects, things
+from jupyter_traindbg.model import (
+    Check,
+    Diagnosis,
+    DumpDiagnosis,
+    Finding,
+    RankState,
+    SentFile,
+    Silent,
+    Subject,
+    rank_subjects,
+    things,
+)
 
 
 def stuck(ranks: int, odd: int = 1) -> Diagnosis:
@@ -80,6 +91,40 @@ def unsound(ranks: int) -> Diagnosis:
 
 def unknown() -> Diagnosis:
     return Diagnosis("12", "not known", (), ())
+
+
+def of_dumps(ranks: int) -> DumpDiagnosis:
+    """What four files of stacks and a log told; each process was seen once."""
+    seen = stuck(ranks)
+    files = (
+        *(
+            SentFile(f"rank{n}.txt", "stacks", f"py-spy: rank {n}, 1 look at a process, 2 threads")
+            for n in range(ranks)
+        ),
+        SentFile("nccl_trace_rank_0", "recorder", "rank 0: 57 calls of collectives"),
+        SentFile("train.log", "log", "1,200 lines, 1 of them in the verdict"),
+        SentFile("core.4711", "unread", "core.4711 is not text"),
+    )
+    return DumpDiagnosis(
+        "dumps/",
+        "not known",
+        ("each process was seen once: where it was is known, and not whether it moves",),
+        tuple(dataclasses.replace(rank, steps=None, since_s=None) for rank in seen.ranks),
+        seen.verdict,
+        (),
+        0.12,
+        files=files,
+        missing=("a second look at each process: dump them again some seconds later, and give both dumps",),
+        variables={0: {"step": "57", "path": '"/mnt/nfs/shard-7"'}},
+    )
+
+
+def dumps_of_nothing() -> DumpDiagnosis:
+    """One process that computed, seen once."""
+    ranks = [RankState(0, 0, "computing", "computes", "train.py:20 prepare")]
+    return DumpDiagnosis(
+        "text", "not known", ("each process was seen once",), ranks, files=(SentFile("text", "stacks", "gdb"),)
+    )
 
 
 def ray_job(workers: int) -> Diagnosis:

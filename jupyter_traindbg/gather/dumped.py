@@ -34,6 +34,8 @@ __all__ = ["Job", "Sent", "evidence"]
 _NODE = re.compile(r"(?i)(?:node|host|worker|pod)[-_.]?\d+|\d+\.\d+\.\d+\.\d+")
 _FOR_OTHER_RANKS = {"collective", "peer", "init", "backward"}
 NOTHING = Look(0.0, ())
+MOST_ABSENT = 4096
+"""In larger jobs only ranks of which something was sent are spoken of; a number may be anything."""
 ONCE = NotAvailable("each process was seen once")
 
 
@@ -87,7 +89,10 @@ def evidence(name: str, sent: Sent, found: Found) -> Job:
     told = {p.rank: p for p in ranks if p.rank is not None}
     known = {*told, *sent.collectives, *sent.endings}
     world_size = max([sent.world_size or 0, *(rank + 1 for rank in known)], default=0)
-    seen = [_rank(rank, told.get(rank), sent, world_size) for rank in range(world_size)]
+    seen = [
+        _rank(rank, told.get(rank), sent, world_size)
+        for rank in (range(world_size) if world_size <= MOST_ABSENT else sorted(known))
+    ]
     watched = bool(told) and all(len(p.looks) > 1 for p in told.values())
     launcher = next((p.last.stacks for p in processes if p.role == "launcher"), None)
     return Job(
@@ -248,8 +253,14 @@ def _rank(rank: int, process: _Process | None, sent: Sent, world_size: int) -> R
         joining=nothing,
         making=nothing,
         soundness=nothing,
-        problem=problem if process is None else text("only its stacks are known"),
+        problem=problem if process is None else _why(process.last),
     )
+
+
+def _why(last: DumpedProcess) -> str:
+    if not last.problem:
+        return text("only its stacks are known")
+    return text("{tool} could not read it: {problem}", tool=last.tool, problem=last.problem)
 
 
 def _looks(rank: int, process: _Process) -> tuple[Look, ...]:

@@ -28,6 +28,8 @@ class DumpedProcess:
     interpreter: str = ""
     ident: str = ""
     """How the dump tells its training thread from others."""
+    problem: str = ""
+    """Why there are no stacks of it, in the words of the tool."""
     quotes: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
 

@@ -30,6 +30,7 @@ __all__ = ["Dump", "ToldFrame", "ToldProcess", "ToldThread", "holds_stacks", "re
 MOST_BYTES = 64 * 2**20
 """A process of a thousand threads with all its locals takes 10 MB."""
 LONGEST_LINE = 1000
+MOST_STREAMS = 4096
 SAMPLE_BYTES = 2**16
 LEAST, ALL = 0.25, 0.9
 """A text of which less is stacks is the log of a program that has dumped some; between the two it is both."""
@@ -37,7 +38,7 @@ _EVERY = 2000
 _HEADINGS = re.compile(
     r"Thread (?:\d+|0x[0-9a-fA-F]+) \((?:active|idle)|Traceback for thread \d+ "
     r"|hread 0x[0-9a-fA-F]+ (?:\[[^\]\n]*\] )?\(most recent call first\)"
-    r"|Traceback \(most recent call first\)|\"owns_gil\"\s*:"
+    r"|Process \d+: [^\n]*\n\s*Python v\d|Traceback \(most recent call first\)|\"owns_gil\"\s*:"
 )
 _RANK = re.compile(
     r"(?:^|[\s{,\"'(;])(?:RANK|OMPI_COMM_WORLD_RANK|SLURM_PROCID)[\"']?\s*[=:]\s*[\"']?(?P<rank>\d{1,6})\b"
@@ -109,6 +110,9 @@ def read_text(words: str, *, ends: float = float("inf")) -> Dump:
                 streams[whose].blank()
             continue
         spoken += 1
+        if whose not in streams and len(streams) >= MOST_STREAMS:
+            book.cut = True
+            continue
         if whose not in streams:
             streams[whose] = _Stream(book, said)
         if streams[whose].line(Line(number, said.text)):

@@ -21,6 +21,8 @@ _CALL = re.compile(r"\s*(?P<function>\S.*?) \((?P<file>[^()]+)\)\s*$")
 _VARIABLES = re.compile(r"\s*(?:Arguments|Locals):\s*$")
 _VARIABLE = re.compile(r"\s*(?P<name>[^\W\d]\w*|\.\d+): (?P<value>.*)")
 _NATIVE = re.compile(r"\.(?:so(?:\.[\d.]+)?|c|cc|cpp|cxx|cu|h|hpp|S|rs|pyx)$|^\?\?")
+_ERROR = re.compile(r"\s*Error: (?P<why>.*\S)")
+_OF_AN_ERROR = re.compile(r"\s*(?:Caused by:|Stack backtrace:|\d+: |at \S)")
 _HEADING = re.compile(r"\s*Stack dump for (?P<ps>.*)")
 _PS = re.compile(
     r"\S+\s+(?P<pid>\d{1,10})\s+[\d.]+\s+[\d.]+\s+\d+\s+\d+\s+\S+\s+(?P<state>[A-Za-z]\S*)\s+\S+\s+\S+\s+(?P<command>.*)"
@@ -50,7 +52,10 @@ class PySpy:
                 ToldProcess("py-spy", line.number, pid, match["command"].strip()[:4000], stopped=pid == self._stopped)
             )
             return True
-        return self._process is not None and (self._about(self._process, line) or self._stack(self._process, line))
+        process = self._process
+        return process is not None and (
+            self._about(process, line) or self._failed(process, line.text) or self._stack(process, line)
+        )
 
     def blank(self) -> None:
         """There is none within a stack: what follows may be a log."""
@@ -81,6 +86,16 @@ class PySpy:
         )
         self._thread.main = self._thread.name == "MainThread" or tid == process.pid
         return True
+
+    @staticmethod
+    def _failed(process: ToldProcess, text: str) -> bool:
+        """Its error, in place of stacks, and what it tells of itself then."""
+        if process.threads:
+            return False
+        if not process.problem and (match := _ERROR.match(text)):
+            process.problem = match["why"][:200]
+            return True
+        return bool(process.problem) and _OF_AN_ERROR.match(text) is not None
 
     def _stack(self, process: ToldProcess, line: Line) -> bool:
         thread = self._thread

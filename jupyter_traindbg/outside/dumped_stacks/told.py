@@ -78,7 +78,7 @@ class ToldThread:
 
 @dataclass
 class ToldProcess:
-    """One look at one process. ``number``: the line where it begins. ``pid`` 0: not told. ``share``: of a CPU, as `ps` had it."""
+    """One look at one process. ``number``: the line where it begins. ``pid`` 0: not told. ``problem``: why its stacks could not be had."""
 
     tool: str
     number: int
@@ -89,11 +89,12 @@ class ToldProcess:
     parent: int | None = None
     rank: int | None = None
     stopped: bool = False
+    problem: str = ""
     threads: list[ToldThread] = field(default_factory=list)
 
     @property
     def told(self) -> bool:
-        return any(thread.frames for thread in self.threads)
+        return bool(self.problem) or any(thread.frames for thread in self.threads)
 
 
 class Book:

@@ -72,7 +72,7 @@ def ask(targets: Sequence[str], *, timeout: float) -> DumpDiagnosis | LogDiagnos
 
 def of_text(words: str) -> DumpDiagnosis:
     """The verdict on the text of dumps. Raises `BadDump` where there is none in it."""
-    dump = dumped_stacks.read_text(words)
+    dump = dumped_stacks.read_text(words, ends=time.monotonic() + DEADLINE_S)
     if not dump.processes:
         raise BadDump(
             text("there are no stacks in the text"), text("give what py-spy, pystack, faulthandler or gdb have printed")

@@ -1,0 +1,50 @@
+"""Dumps of stacks as py-spy prints them, of ranks that stand where a test wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["ALL_REDUCE", "BACKWARD", "BARRIER", "FORWARD", "SLEEPS", "py_spy", "write"]
+
+MAIN = ("main (train.py:90)", "<module> (train.py:99)")
+ALL_REDUCE = (
+    "all_reduce (torch/distributed/distributed_c10d.py:3100)",
+    "wrapper (torch/distributed/c10d_logger.py:81)",
+    "train_step (train.py:42)",
+    *MAIN,
+)
+BARRIER = ("barrier (torch/distributed/distributed_c10d.py:4810)", "evaluate (train.py:60)", *MAIN)
+BACKWARD = ("_engine_run_backward (torch/autograd/graph.py:824)", "train_step (train.py:40)", *MAIN)
+SLEEPS = ("Condition.wait (threading.py:327)", "Queue.get (queue.py:171)", "next_batch (data.py:17)", *MAIN)
+FORWARD = ("Linear.forward (torch/nn/modules/linear.py:125)", "prepare (train.py:20)", *MAIN)
+
+
+def py_spy(
+    pid: int,
+    frames: Sequence[str],
+    *,
+    state: str = "idle",
+    command: str = "/opt/venv/bin/python -u train.py",
+    others: Sequence[tuple[str, Sequence[str]]] = (),
+) -> str:
+    """``others``: more threads, by name."""
+    head = f"Process {pid}: {command}\nPython v3.11.7 (/nowhere/bin/python3.11)\n\n"
+    threads = [
+        (pid, state, "MainThread", frames),
+        *((pid + i, "idle", name, f) for i, (name, f) in enumerate(others, 1)),
+    ]
+    return head + "".join(
+        f'Thread {tid} ({how}): "{name}"\n' + "".join(f"    {frame}\n" for frame in stack)
+        for tid, how, name, stack in threads
+    )
+
+
+def write(directory: Path, stacks: Sequence[Sequence[str]], *, name: str = "rank{}.txt") -> list[str]:
+    """One file a rank; the paths."""
+    paths = []
+    for rank, frames in enumerate(stacks):
+        path = directory / name.format(rank)
+        path.write_text(py_spy(4000 + rank, frames))
+        paths.append(str(path))
+    return paths
