@@ -50,6 +50,7 @@ class DumpDiagnosis(Diagnosis):
     that were dumped, by rank.
     """
 
+    _rows = "verdict"
     files: Sequence[SentFile] = ()
     missing: Sequence[str] = ()
     variables: Mapping[int, Mapping[str, str]] = field(default_factory=dict)

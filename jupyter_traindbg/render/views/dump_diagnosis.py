@@ -56,11 +56,13 @@ def _files(files: Sequence[SentFile]) -> Table:
         "log": text("log"),
         "unread": Span(text("not read"), "warn"),
     }
-    rows: list[list[Inline]] = [
-        [f.name, kinds.get(f.kind, f.kind), f.words] for f in sorted(files, key=lambda f: _KINDS_FIRST.index(f.kind))
-    ]
+    rows: list[list[Inline]] = [[f.name, kinds.get(f.kind, f.kind), f.words] for f in sorted(files, key=_first)]
     columns = [Column(text("file"), wrap=True), Column(text("what it is")), Column(text("told"), wrap=True)]
     return Table(text("Files"), columns, rows, 40, pgettext("more", "files"))
+
+
+def _first(file: SentFile) -> int:
+    return _KINDS_FIRST.index(file.kind) if file.kind in _KINDS_FIRST else len(_KINDS_FIRST)
 
 
 def _variables(result: DumpDiagnosis) -> Iterator[Pair]:
