@@ -121,6 +121,7 @@ def _processes(
     found: dict[object, _Process] = {}
     owners: dict[object, set[object]] = {}
     told = [(look, look.rank if look.rank is not None else ranks.get(look.file)) for look in looks]
+    told = _with_hints(told)
     for look, rank in sorted(told, key=lambda pair: pair[1] is None):
         seen = dataclasses.replace(look, stacks=with_lines(look.stacks, lines))
         key = _identity(look, rank)
@@ -135,6 +136,16 @@ def _processes(
     for process in found.values():
         process.looks = comparable(process.looks)
     return list(found.values())
+
+
+def _with_hints(told: Sequence[tuple[DumpedProcess, int | None]]) -> list[tuple[DumpedProcess, int | None]]:
+    """What may be a rank is taken for it where nobody else tells, and no two processes have the same."""
+    hints = {look.stacks.pid: look.hint for look, rank in told if rank is None and look.stacks.role == "rank"}
+    known = {rank for _, rank in told}
+    distinct = len(set(hints.values())) == len(hints) and known.isdisjoint(h for h in hints.values() if h is not None)
+    return [
+        (look, look.hint if rank is None and distinct and look.stacks.role == "rank" else rank) for look, rank in told
+    ]
 
 
 def _identity(look: DumpedProcess, rank: int | None) -> object:

@@ -28,6 +28,8 @@ class DumpedProcess:
     interpreter: str = ""
     ident: str = ""
     """How the dump tells its training thread from others."""
+    hint: int | None = None
+    """What may be its rank: its number on its machine, or a local of that name, which may also be that of a matrix."""
     problem: str = ""
     """Why there are no stacks of it, in the words of the tool."""
     quotes: Mapping[str, str] = field(default_factory=dict)

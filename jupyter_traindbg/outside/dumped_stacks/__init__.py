@@ -177,13 +177,14 @@ class _Stream:
 
 
 def _complete(process: ToldProcess) -> None:
-    """With whole names of files, and the rank that its command line or a local of its main thread says."""
+    """With whole names of files, and the rank that its command line says; what may be its rank, by that or by a local that is called so."""
     for thread in process.threads:
         last = len(thread.frames) - 1
         thread.frames = [completed(process, frame, outermost=i == last) for i, frame in enumerate(thread.frames)]
-    if process.rank is None:
-        said = _RANK.search(process.command) or _LOCAL_RANK.search(process.command)
-        process.rank = int(said["rank"]) if said is not None else _by_variables(process)
+    if process.rank is None and (said := _RANK.search(process.command)):
+        process.rank = int(said["rank"])
+    local = _LOCAL_RANK.search(process.command)
+    process.hint = int(local["rank"]) if local is not None else _by_variables(process)
 
 
 def _by_variables(process: ToldProcess) -> int | None:

@@ -54,9 +54,18 @@ def dumped(process: ToldProcess, file: str) -> DumpedProcess:
     )
     quotes = {f"{f.file}:{f.line}": f.code for t in process.threads for f in t.frames if f.code}
     shown = _variables(main) if main is not None else {}
-    ident = "" if main is None else main.ident
     return DumpedProcess(
-        stacks, file, process.tool, process.rank, process.parent, process.prefix, ident, process.problem, quotes, shown
+        stacks,
+        file,
+        process.tool,
+        process.rank,
+        process.parent,
+        process.prefix,
+        ident="" if main is None else main.ident,
+        hint=process.hint,
+        problem=process.problem,
+        quotes=quotes,
+        variables=shown,
     )
 
 

@@ -78,7 +78,9 @@ class ToldThread:
 
 @dataclass
 class ToldProcess:
-    """One look at one process. ``number``: the line where it begins. ``pid`` 0: not told. ``problem``: why its stacks could not be had."""
+    """One look at one process. ``number``: the line where it begins. ``pid`` 0: not told. ``hint``: what may be its rank, or its number
+    on its machine. ``problem``: why its stacks could not be had.
+    """
 
     tool: str
     number: int
@@ -88,6 +90,7 @@ class ToldProcess:
     prefix: str = ""
     parent: int | None = None
     rank: int | None = None
+    hint: int | None = None
     stopped: bool = False
     problem: str = ""
     threads: list[ToldThread] = field(default_factory=list)

@@ -93,6 +93,21 @@ def test_the_same_pid_on_two_nodes_is_two_processes(tmp_path: Path) -> None:
     assert [r.pid for r in of(tmp_path).ranks] == [4711, 4711]
 
 
+def test_a_local_rank_is_one_where_nobody_else_tells_and_all_differ(tmp_path: Path) -> None:
+    frames = [*SLEEPS[:2], "next_batch (data.py:17)\n        Locals:\n            rank: {}", *SLEEPS[3:]]
+
+    def ranks(*values: int, name: str = "pid_{}.txt") -> list[int]:
+        for path in tmp_path.iterdir():
+            path.unlink()
+        for i, value in enumerate(values):
+            (tmp_path / name.format(4711 + 7 * i)).write_text(py_spy(4711 + 7 * i, [f.format(value) for f in frames]))
+        return [r.rank for r in of(tmp_path).ranks if r.pid]
+
+    assert ranks(2, 1) == [1, 2]
+    assert ranks(8, 8) == [0, 1], "that of a matrix"
+    assert ranks(8, name="rank0_{}.txt") == [0], "the file's name tells"
+
+
 def test_two_looks_tell_whether_it_moves(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for directory, frames in ((first, STUCK), (second, STUCK)):
