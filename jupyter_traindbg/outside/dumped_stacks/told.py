@@ -36,8 +36,8 @@ class ToldFrame(NamedTuple):
 
 @dataclass
 class ToldThread:
-    """``ident`` is how its dump tells it from others. ``tid`` is the kernel's number; ``active``: on a CPU, or
-    ready for one; None: not told.
+    """``ident`` is how its dump tells it from others. ``tid`` is the kernel's number; ``active``: on a CPU, or ready for
+    one; None: not told.
 
     ``calls``: the C functions further in than the innermost Python frame, the innermost first.
     """
