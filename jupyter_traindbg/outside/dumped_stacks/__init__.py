@@ -89,7 +89,7 @@ def read(path: str, name: str, *, ends: float) -> Dump:
     return replace(found, notes=(*notes, *found.notes))
 
 
-def read_text(words: str, *, ends: float = float("inf")) -> Dump:
+def read_text(words: str, *, ends: float) -> Dump:
     """The same of a text."""
     book = Book()
     rest = _without(words, py_spy_json.read(words, book))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...diagnose import collectives, incident, running
+from ...diagnose import incident, running
 from ...errors import BadDump, TraindbgError
 from ...gather import dumped
 from ...language import counted, text
@@ -34,7 +34,7 @@ from ...outside.logs.sources import ranks_of
 from ...redact import Redactor
 from ...tasks import Task
 from ...words.ranks import ranks_words
-from . import log
+from . import dumps, log
 
 __all__ = ["ask", "diagnose_dumps", "of_text"]
 
@@ -67,6 +67,8 @@ def ask(targets: Sequence[str], *, timeout: float) -> DumpDiagnosis | LogDiagnos
     read.recorders(sorted_files.recorders)
     read.logs(sorted_files.logs)
     read.files += sorted_files.unread
+    if read.failure is not None and read.tells_nothing:
+        raise read.failure
     return _judged(", ".join(targets), read, min(map(_written_s, sorted_files.stacks), default=0.0))
 
 
@@ -102,6 +104,12 @@ class _Read:
     endings: dict[int, Ending] = field(default_factory=dict)
     files: list[SentFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    failure: TraindbgError | None = None
+    """Why some of the files tell nothing."""
+
+    @property
+    def tells_nothing(self) -> bool:
+        return all(file.kind == "unread" for file in self.files)
 
     def stacks(self, dumps: Mapping[str, dumped_stacks.Dump]) -> None:
         redactor = Redactor()
@@ -125,6 +133,7 @@ class _Read:
             self.records = flightrec.read(paths, timeout=max(1.0, self.ends - time.monotonic()))
         except BadDump as e:
             self.files += [SentFile(os.path.basename(path), "unread", e.cause) for path in paths]
+            self.failure = e
             return
         for rank in self.records.ranks:
             words = text("rank {rank}: {calls} calls of collectives", rank=rank.rank, calls=len(rank.calls))
@@ -139,6 +148,7 @@ class _Read:
             )
         except TraindbgError as e:
             self.files += [SentFile(file.name, "unread", e.cause) for file in found]
+            self.failure = self.failure or e
             return
         self.endings = _endings(evidence)
         names = [source.name for source in seen.sources]
@@ -221,10 +231,10 @@ def _judged(target: str, read: _Read, written_s: float) -> DumpDiagnosis:
 
 
 def _of_records(target: str, seen: Collectives | None) -> Diagnosis:
-    """Without any stacks: what the recorders alone tell."""
-    assert seen is not None
-    absent = [*seen.missing, *(s.rank for s in seen.silent if s.rank is not None)]
-    found = collectives.findings(seen.ranks, world_size=seen.world_size or 0, missing=absent)
+    """Without any stacks: what the recorders alone tell, if they could be read."""
+    if seen is None:
+        return Diagnosis(target, "not known", (), ())
+    found = dumps.judged(seen)
     states = tuple(_recorded(rank) for rank in seen.ranks)
     return Diagnosis(target, "stuck" if found else "not known", (), states, tuple(found), seen.silent)
 

@@ -14,7 +14,7 @@ from dumps import ALL_REDUCE, BARRIER, py_spy
 from jupyter_traindbg.errors import BadDump, BadLog
 from jupyter_traindbg.model import DumpedProcess, NotAvailable, Wait
 from jupyter_traindbg.outside import dumped_stacks
-from jupyter_traindbg.outside.dumped_stacks import holds_stacks, read, read_text, told
+from jupyter_traindbg.outside.dumped_stacks import Dump, holds_stacks, read, told
 from jupyter_traindbg.outside.dumped_stacks.processes import dumped
 
 RECORDED = Path(__file__).parent / "recorded_dumps"
@@ -36,6 +36,10 @@ Current thread's C stack trace (most recent call first):
   Binary file "/usr/bin/python3.14", at _Py_DumpStack+0x3b [0x6d5a3b]
   Binary file "/usr/bin/python3.14" [0x6e1f04]
 """
+
+
+def read_text(words: str) -> Dump:
+    return dumped_stacks.read_text(words, ends=time.monotonic() + 60)
 
 
 def recorded(name: str) -> list[DumpedProcess]:
@@ -247,7 +251,7 @@ def test_json_that_is_damaged(words: str) -> None:
 
 
 def test_a_text_that_was_not_read_in_time_says_so() -> None:
-    found = read_text(
+    found = dumped_stacks.read_text(
         'Process 1: x\nThread 1 (idle): "MainThread"\n' + "    f (a.py:1)\n" * 4000, ends=time.monotonic() - 1
     )
     assert found.notes

@@ -224,6 +224,16 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert "unread" in {f.kind for f in found.files}
 
 
+def test_damaged_recorders_alone_are_one_clear_line_and_beside_a_log_they_are_named(tmp_path: Path) -> None:
+    (tmp_path / "recorder_rank_0.json").write_text('{"entries": [{"profiling_name": "gloo:x", "pg_config"')
+    with pytest.raises(BadDump, match=r"recorder_rank_0\.json cannot be read as a flight-recorder dump: it is damaged"):
+        of(tmp_path)
+    (tmp_path / "train.log").write_text(OOM)
+    found = of(tmp_path)
+    assert (found.findings[0].code, found.state) == ("cuda_oom", "failed")
+    assert [f.kind for f in found.files] == ["unread", "log"]
+
+
 # --- the source
 
 
