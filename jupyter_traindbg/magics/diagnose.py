@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target",
         nargs="*",
         help=f"a running job: {FORMS}, or the address of a Ray cluster; or a log, or dumps of stacks: a file, "
-        "several (the ranks of one job), a directory, a pattern, or of a log - for standard input; none: the job attached to, "
+        "several (the ranks of one job), a directory, a pattern, or - for standard input; none: the job attached to, "
         "else the only candidate there is",
     )
     completed_by(target, TARGET, PATH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from ..errors import BadLog
 from ..model import SentFile
 from . import dumped_stacks, logs
 from .flightrec.files import may_be_dump
+from .logs.opening import read_ahead
 
 __all__ = ["Sorted", "sort"]
 
@@ -32,13 +34,16 @@ class Sorted:
 
 
 def sort(targets: Sequence[str], *, ends: float) -> Sorted:
-    """The files that `targets` mean, which are files, directories or patterns; read until `ends`. What is no dump is a log, if `logs.find`
-    takes it for one. Raises `BadLog` where a target means nothing.
+    """The files that `targets` mean, which are files, directories, patterns or ``-``, standard input; read until `ends`. What is no dump is
+    a log, if `logs.find` takes it for one. Raises `BadLog` where a target means nothing.
     """
     found = Sorted()
     for target in targets:
+        if target == "-":
+            _standard_input(found, ends)
+            continue
         try:
-            taken = {os.path.realpath(path) for path in _dumps(target, found, ends)} if target != "-" else set()
+            taken = {os.path.realpath(path) for path in _dumps(target, found, ends)}
             rest = [file for file in logs.find(target) if os.path.realpath(file.path) not in taken]
         except BadLog:
             if found.only_logs:
@@ -46,6 +51,19 @@ def sort(targets: Sequence[str], *, ends: float) -> Sorted:
             continue
         found.logs += rest
     return found
+
+
+def _standard_input(found: Sorted, ends: float) -> None:
+    """All of a dump is read at once, of a log only its beginning, to see that it is one."""
+    (file,) = logs.find("-")
+    begins = read_ahead(dumped_stacks.SAMPLE_BYTES, ends=ends)
+    if dumped_stacks.holds_stacks(begins):
+        begins = read_ahead(dumped_stacks.MOST_BYTES, ends=ends, begins=begins)
+        dump = dumped_stacks.read("-", file.name, ends=ends, begins=begins)
+        if dump.counts:
+            found.stacks[file.name] = dump
+            return
+    found.logs.append(dataclasses.replace(file, begins=begins))
 
 
 def _dumps(target: str, found: Sorted, ends: float) -> Iterator[str]:

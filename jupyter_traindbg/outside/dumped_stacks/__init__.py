@@ -68,9 +68,12 @@ def holds_stacks(head: bytes) -> bool:
     return _HEADINGS.search(plain(head.decode("utf-8", "replace"))) is not None
 
 
-def read(path: str, name: str, *, ends: float) -> Dump:
-    """The dump in a file, until `ends` on the monotonic clock. Raises `BadDump` where it is empty, `BadLog` where it cannot be read."""
-    opened = open_log(path, name, ends=ends)
+def read(path: str, name: str, *, ends: float, begins: bytes = b"") -> Dump:
+    """The dump in a file, until `ends` on the monotonic clock. `path`, `begins`: see `open_log`.
+
+    Raises `BadDump` where it is empty, `BadLog` where it cannot be read.
+    """
+    opened = open_log(path, name, ends=ends, begins=begins)
     parts, size, notes = [], 0, []
     try:
         for block in opened.blocks():

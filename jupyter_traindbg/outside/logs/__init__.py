@@ -81,7 +81,9 @@ def read_text(log: str, *, anchors: Iterable[str], name: str = "text") -> LogEvi
 
 
 def _read_file(file: LogFile, finder: Automaton, gathered: Gathered, sources: int, *, ends: float) -> None:
-    opened = open_log(file.path, file.name, ends=ends, end_bytes=max(BLOCK_BYTES // 16, END_BYTES // sources))
+    opened = open_log(
+        file.path, file.name, ends=ends, end_bytes=max(BLOCK_BYTES // 16, END_BYTES // sources), begins=file.begins
+    )
     try:
         source = Source(file, gathered, finder, sources, year=_year(file.path))
         note, spoke = "", False

@@ -22,7 +22,7 @@ from typing import IO, Any, cast
 from ...errors import BadLog
 from ...language import text
 
-__all__ = ["BLOCK_BYTES", "END_BYTES", "Opened", "decoder_for", "open_log", "unreadable"]
+__all__ = ["BLOCK_BYTES", "END_BYTES", "Opened", "decoder_for", "open_log", "read_ahead", "unreadable"]
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +55,9 @@ class Opened:
         ends: float,
         end_bytes: int = 0,
         only: tuple[int, int] | None = None,
+        begins: bytes = b"",
     ) -> None:
-        """`end_bytes` at the end are read in any case; 0 for what has no end that can be jumped to. `only`: see `open_log`."""
+        """`end_bytes` at the end are read in any case; 0 for what has no end that can be jumped to. `only`, `begins`: see `open_log`."""
         self.name = name
         self.size_bytes = size_bytes
         self.bytes_read = 0
@@ -65,6 +66,7 @@ class Opened:
         self._ends = ends
         self._end_bytes = end_bytes
         self._only = only if end_bytes else None
+        self._begins = begins
         self._gap_at = 0
         self._torn = False
         self._left = b""
@@ -77,9 +79,9 @@ class Opened:
 
     def _first(self) -> bytes:
         """The first bytes that say something: before them is a hole where a log was truncated while its writer went on."""
-        first = self._read(_SAMPLE_BYTES)
+        first = self.read(_SAMPLE_BYTES)
         while first and not first.strip(b"\0") and time.monotonic() < self._ends:
-            more = self._read(BLOCK_BYTES)
+            more = self.read(BLOCK_BYTES)
             if not more:
                 return first
             first = more
@@ -107,7 +109,7 @@ class Opened:
             elif self._only is not None and self.bytes_read >= self._only[0]:
                 self._skip_to_last(self._only[1])
                 self._only = None
-            block = self._read(BLOCK_BYTES)
+            block = self.read(BLOCK_BYTES)
         if self._left:
             yield self._left
             self._left = b""
@@ -143,9 +145,11 @@ class Opened:
         self._torn = False
         return block[end.end() :]
 
-    def _read(self, most: int) -> bytes:
+    def read(self, most: int = BLOCK_BYTES) -> bytes:
+        """Some of what comes next, as it is; empty at the end, and when the time is over."""
+        got, self._begins = self._begins, b""
         try:
-            got = self._stream.read(most) if self._end_bytes else self._wait(most)
+            got = got or (self._stream.read(most) if self._end_bytes else self._wait(most))
         except _DAMAGED as e:
             self.note = text("cut off or damaged: {why}", why=e)
             return b""
@@ -186,18 +190,37 @@ class Opened:
         self._stream.close()
 
 
+def read_ahead(most: int, *, ends: float, begins: bytes = b"") -> bytes:
+    """`begins`, and what standard input has behind it: `most` bytes and less than a block more, or what comes until `ends`."""
+    opened = open_log("-", "-", ends=ends, begins=begins)
+    try:
+        parts: list[bytes] = []
+        while opened.bytes_read < most and (part := opened.read()):
+            parts.append(part)
+    finally:
+        opened.close()
+    return b"".join(parts)
+
+
 def open_log(
-    path: str, name: str, *, ends: float, end_bytes: int = END_BYTES, only: tuple[int, int] | None = None
+    path: str,
+    name: str,
+    *,
+    ends: float,
+    end_bytes: int = END_BYTES,
+    only: tuple[int, int] | None = None,
+    begins: bytes = b"",
 ) -> Opened:
     """Opens `path` (``-`` is standard input) for reading until `ends`, on the clock of `time.monotonic`; the last `end_bytes` in any case.
 
-    `only`: of a file that is longer, so many of its first bytes and so many of its last are enough.
+    `only`: of a file that is longer, so many of its first bytes and so many of its last are enough. `begins`: what of standard
+    input has been read before.
 
     Raises `BadLog` where it cannot be opened, is a directory or device, or holds a format that is not read.
     """
     try:
         if path == "-":
-            return Opened(text("standard input"), os.fdopen(os.dup(0), "rb", buffering=0), 0, ends=ends)
+            return Opened(text("standard input"), os.fdopen(os.dup(0), "rb", buffering=0), 0, ends=ends, begins=begins)
         raw = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
     except OSError as e:
         raise unreadable(name, e) from None

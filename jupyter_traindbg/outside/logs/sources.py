@@ -44,12 +44,15 @@ _WORKER_PID = re.compile(r"worker-[0-9a-f]+-[0-9a-f]+-(\d+)\.(?:err|out)$")
 
 @dataclass(frozen=True)
 class LogFile:
-    """A file to be read (``-``: standard input). `name` is how it is spoken of; `who`, whose it is where that is no rank."""
+    """A file to be read (``-``: standard input). `name` is how it is spoken of; `who`, whose it is where that is no rank; `begins`, what
+    has been read of standard input already, which gives nothing twice.
+    """
 
     path: str
     name: str
     rank: int | None = None
     who: str = ""
+    begins: bytes = b""
 
 
 def find(target: str) -> list[LogFile]:

@@ -6,11 +6,14 @@ import io
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from cases import each
+from dumps import ALL_REDUCE, SLEEPS, py_spy
 
 import traindbg
 from jupyter_traindbg import cli
@@ -128,6 +131,38 @@ def test_standard_input(stdin: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert diagnose("-", "--json") == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["findings"][0]["evidence"][0].startswith("standard input:5 ")
+    assert answer["notes"] == []
+
+
+def fed(writer: int, words: str) -> threading.Thread:
+    """Somebody who writes it all, which is more than a pipe holds, and closes it."""
+
+    def feed() -> None:
+        with os.fdopen(writer, "w") as pipe:
+            pipe.write(words)
+
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    return feeder
+
+
+def test_dumps_of_stacks_on_standard_input(stdin: int, capsys: pytest.CaptureFixture[str]) -> None:
+    feeder = fed(stdin, "".join(py_spy(4000 + i, ALL_REDUCE) for i in range(400)) + py_spy(4711, SLEEPS))
+    assert diagnose("-", "--json") == 1
+    feeder.join(20)
+    answer = json.loads(capsys.readouterr().out)
+    assert [(f["code"], f["who"]) for f in answer["findings"]] == [("python_wait", ["rank 400"])]
+    assert answer["files"] == [{"name": "standard input", "kind": "stacks", "words": ANY}]
+
+
+def test_a_long_log_on_standard_input_in_which_there_is_a_dump(stdin: int, capsys: pytest.CaptureFixture[str]) -> None:
+    step = "step 1 loss 0.30\n"
+    feeder = fed(stdin, py_spy(4000, ALL_REDUCE) + step * 100_000 + OOM)
+    assert diagnose("-", "--json") == 1
+    feeder.join(20)
+    answer = json.loads(capsys.readouterr().out)
+    lines = len(py_spy(4000, ALL_REDUCE).splitlines()) + 100_000
+    assert answer["findings"][0]["evidence"][0].startswith(f"standard input:{lines + 5} ")
     assert answer["notes"] == []
 
 
