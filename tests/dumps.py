@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["ALL_REDUCE", "BACKWARD", "BARRIER", "FORWARD", "SLEEPS", "py_spy", "write"]
+__all__ = ["ALL_REDUCE", "BACKWARD", "BARRIER", "FORWARD", "NEW_GROUP", "SLEEPS", "making", "py_spy", "write"]
 
 MAIN = ("main (train.py:90)", "<module> (train.py:99)")
 ALL_REDUCE = (
@@ -17,6 +17,13 @@ ALL_REDUCE = (
 BARRIER = ("barrier (torch/distributed/distributed_c10d.py:4810)", "evaluate (train.py:60)", *MAIN)
 BACKWARD = ("_engine_run_backward (torch/autograd/graph.py:824)", "train_step (train.py:40)", *MAIN)
 SLEEPS = ("Condition.wait (threading.py:327)", "Queue.get (queue.py:171)", "next_batch (data.py:17)", *MAIN)
+NEW_GROUP = (
+    "_new_process_group_helper (torch/distributed/distributed_c10d.py:2169)",
+    "_new_group_with_tag (torch/distributed/distributed_c10d.py:6056)",
+    "new_group (torch/distributed/distributed_c10d.py:5863)",
+    "make_groups (train.py:30)",
+    *MAIN,
+)
 FORWARD = ("Linear.forward (torch/nn/modules/linear.py:125)", "prepare (train.py:20)", *MAIN)
 
 
@@ -38,6 +45,13 @@ def py_spy(
         f'Thread {tid} ({how}): "{name}"\n' + "".join(f"    {frame}\n" for frame in stack)
         for tid, how, name, stack in threads
     )
+
+
+def making(name: str, ranks: Sequence[int]) -> tuple[str, ...]:
+    """The frames of one that makes this process group, with their locals."""
+    shown = f'\n        Arguments:\n            {{}}: {list(ranks)}\n        Locals:\n            group_name: "{name}"'
+    inner, with_tag, *rest = NEW_GROUP
+    return (inner + shown.format("global_ranks_in_group"), with_tag + shown.format("ranks"), *rest)
 
 
 def write(directory: Path, stacks: Sequence[Sequence[str]], *, name: str = "rank{}.txt") -> list[str]:

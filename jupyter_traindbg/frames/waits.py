@@ -95,6 +95,8 @@ for _rule in _RULES:
 _PLUMBING = (
     *{rule.file for rule in _RULES},
     "torch/distributed/c10d_logger.py",
+    "multiprocessing/resource_sharer.py",
+    "torch/multiprocessing/reductions.py",
     "contextlib.py",
     "torch/utils/_contextlib.py",
     "asyncio/runners.py",

@@ -262,7 +262,7 @@ def _rank(rank: int, process: _Process | None, sent: Sent, world_size: int) -> R
         environ=nothing,
         ending=ending,
         joining=nothing,
-        making=nothing,
+        making=(None if process is None else process.last.making) or nothing,
         soundness=nothing,
         problem=problem if process is None else _why(process.last),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .hangs import Diagnosis
+from .hangs import Diagnosis, Making
 from .observed import ProcessStacks
 
 __all__ = ["DumpDiagnosis", "DumpedProcess", "SentFile"]
@@ -34,6 +34,8 @@ class DumpedProcess:
     """Why there are no stacks of it, in the words of the tool."""
     quotes: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    making: Making | None = None
+    """The process group that its training thread makes, where its locals were dumped."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "complete_file": ["errors", "language"],
     "tasks": ["errors", "language", "verbose"],  # work beside the rest, waited for with a deadline
     "agent": [],  # travels into processes where the rest of the package does not exist
-    "outside": ["agent.flight", "agent.rendezvous", "tasks", *DATA],
+    "outside": ["agent.flight", "agent.probes.joining", "agent.rendezvous", "tasks", *DATA],
     "checkpoints": ["agent.checkpoint.seal", "progress", *DATA],  # files on disk, no job
     "step_numbers": ["language", "model"],
     "schedules": ["model"],  # pure: which ranks follow one schedule

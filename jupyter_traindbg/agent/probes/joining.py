@@ -18,15 +18,16 @@ COST = "0.1 ms; reads numbers and words among the locals of torch's own frames"
 
 _C10D = os.path.join("torch", "distributed", "distributed_c10d.py")
 _RENDEZVOUS = os.path.join("torch", "distributed", "rendezvous.py")
-_INIT = "init_process_group"
+INIT = "init_process_group"
 _STORE = "_create_c10d_store"
-_RANKS = {
+MAKERS = {
     "_new_process_group_helper": "global_ranks_in_group",
     "_new_group_with_tag": "ranks",
     "new_group": "ranks",
     "split_group": "my_group",
 }
-"""Who makes a group: the variable with its ranks. Its name is ``group_name`` in all of them."""
+"""Who makes a group: the variable with its ranks. Its name is ``GROUP`` in all of them."""
+GROUP = "group_name"
 MOST_RANKS = 16384
 _TO_LISTEN = "TORCHELASTIC_USE_AGENT_STORE"
 """Set by torchrun where it is the launcher that listens, and not rank 0."""
@@ -53,7 +54,7 @@ def _until_init(frame: Optional[types.FrameType]) -> Iterator[types.FrameType]:
         file, function = frame.f_code.co_filename, frame.f_code.co_name
         if file.endswith((_C10D, _RENDEZVOUS)):
             found.append(frame)
-            if function == _INIT:
+            if function == INIT:
                 yield from found
                 return
         frame = frame.f_back
@@ -61,7 +62,7 @@ def _until_init(frame: Optional[types.FrameType]) -> Iterator[types.FrameType]:
 
 def _told(inside: list[types.FrameType]) -> Dict[str, Any]:
     local = {f.f_code.co_name: f.f_locals for f in inside}
-    init, store = local[_INIT], local.get(_STORE, {})
+    init, store = local[INIT], local.get(_STORE, {})
     rank = _number(store, "rank", _number(init, "rank", _from_environment("RANK")))
     return {
         "rank": rank,
@@ -78,10 +79,10 @@ def _made_by(frame: Optional[types.FrameType]) -> Optional[Dict[str, Any]]:
     """The name and the ranks of the group that the thread of `frame` makes, by the outermost of torch's functions that knows both."""
     found = None
     while frame is not None:
-        ranks = _RANKS.get(frame.f_code.co_name)
+        ranks = MAKERS.get(frame.f_code.co_name)
         if ranks is not None and frame.f_code.co_filename.endswith(_C10D):
             local = frame.f_locals
-            found = _group(_word(local.get("group_name")), local.get(ranks)) or found
+            found = _group(_word(local.get(GROUP)), local.get(ranks)) or found
         frame = frame.f_back
     return found
 

@@ -92,8 +92,11 @@ class Case:
     @property
     def gathering(self) -> list[View]:
         """All ranks, where they are on their way into a process group, or all that are left, where they are on their way out of it. With
-        NCCL that may take a minute where there are many; in a job that has run for longer than five this is empty.
+        NCCL that may take a minute where there are many; in a job that has run for longer than five this is empty, and in one of which
+        somebody has sent dumps.
         """
+        if self.seen_once:
+            return []
         ages = [v.activity.running_s for v in self.views if v.activity is not None]
         here = self.waiting if all(isinstance(a, NotAvailable) or a < GATHERING_S for a in ages) else []
         left = [v for v in self.views if v.role != "ended"]

@@ -96,7 +96,7 @@ def _by_number(case: Case, makers: Sequence[Maker]) -> Mapping[int, Mapping[Memb
             found.setdefault(number, {}).setdefault(members, []).append(rank)
     latest = {rank: max(groups) for rank, groups in known.items()}
     for number in sorted({int(m.name) for m in makers if m.name.isdigit()}):
-        expected = {rank for members in found[number] for rank in members}
+        expected = {rank for members in found.get(number, ()) for rank in members}
         if strangers := sorted(r for r in expected if number not in known.get(r, ()) and latest.get(r, 0) > number):
             found[number][()] = strangers
     return found

@@ -26,6 +26,8 @@ from ...model import (
     RankCollectives,
     RankState,
     SentFile,
+    Wait,
+    WaitKind,
 )
 from ...outside import dumped_stacks, flightrec, logs
 from ...outside import sent as files
@@ -272,15 +274,17 @@ def _missing(job: dumped.Job, read: _Read) -> list[str]:
         told.append(text("whether threads were running: these dumps do not say (py-spy's do)"))
     if read.records is None and evidence.world_size > 1:
         told.append(text("which collective each rank issued last: the dumps of the flight recorders would tell"))
-    peers = [
-        t
-        for one in read.looks
-        for t in one.stacks.threads[:1]
-        if t.waiting_for is not None and t.waiting_for.kind == "peer"
-    ]
-    if any(t.peer is None for t in peers):
+    if any(one.stacks.threads[0].peer is None for one, _ in _waiting(read, "peer")):
         told.append(text("which rank each send or receive is for: `py-spy dump --locals` tells"))
+    if any(one.making is None for one, wait in _waiting(read, "init") if wait.op != "init_process_group"):
+        told.append(text("which process group each rank makes: `py-spy dump --locals` tells"))
     absent = [r.rank for r in evidence.ranks if r.ending is None and not any(look.processes for look in r.looks)]
     if absent and read.looks:
         told.append(text("the stacks of {ranks}", ranks=ranks_words(absent)))
     return told
+
+
+def _waiting(read: _Read, kind: WaitKind) -> list[tuple[DumpedProcess, Wait]]:
+    """Whose training thread waits for something of this kind, and for what."""
+    waits = [(one, one.stacks.threads[0].waiting_for) for one in read.looks if one.stacks.threads]
+    return [(one, wait) for one, wait in waits if wait is not None and wait.kind == kind]

@@ -27,6 +27,13 @@ LOADER_NEXT = [
     (f"{TORCH}/utils/data/dataloader.py", 1291, "_MultiProcessingDataLoaderIter._try_get_data"),
     (f"{TORCH}/utils/data/dataloader.py", 725, "_BaseDataLoaderIter.__next__"),
 ]
+FETCHING_A_TENSOR = [
+    (f"{LIB}/multiprocessing/connection.py", 395, "Connection._recv"),
+    (f"{LIB}/multiprocessing/connection.py", 524, "Client"),
+    (f"{LIB}/multiprocessing/resource_sharer.py", 86, "_ResourceSharer.get_connection"),
+    (f"{TORCH}/multiprocessing/reductions.py", 538, "rebuild_storage_fd"),
+    (f"{LIB}/multiprocessing/queues.py", 122, "Queue.get"),
+]
 WORKER_LOOP = (f"{TORCH}/utils/data/_utils/worker.py", 275, "_worker_loop")
 C10D = f"{TORCH}/distributed/distributed_c10d.py"
 ALL_REDUCE = [
@@ -63,6 +70,8 @@ def told(frames, call=None, on=None):
         ([*LOADER_NEXT, USER], "poll", "the next batch from the DataLoader workers"),
         ([*QUEUE_GET, WORKER_LOOP], "poll", "idle: waiting for indices"),
         ([*QUEUE_GET, USER], "poll", "an item from another process (a queue)"),
+        ([*FETCHING_A_TENSOR, *LOADER_NEXT[-2:], USER], "read", "the next batch from the DataLoader workers"),
+        ([*FETCHING_A_TENSOR, USER], "read", "an item from another process (a queue)"),
         ([*ALL_REDUCE, USER], "futex", "the collective all_reduce"),
         ([(C10D, 4943, "reduce_scatter_single"), USER], "futex", "the collective reduce_scatter_single"),
         ([CONDITION, (f"{LIB}/queue.py", 171, "Queue.get"), USER], "futex", "an item from a queue"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cases import each
-from dumps import ALL_REDUCE, BACKWARD, BARRIER, FORWARD, SLEEPS, py_spy, write
+from dumps import ALL_REDUCE, BACKWARD, BARRIER, FORWARD, NEW_GROUP, SLEEPS, making, py_spy, write
 from flight_dumps import Recorder
 from flight_dumps import write as write_records
 
@@ -124,6 +124,25 @@ def test_two_looks_tell_whether_it_moves(tmp_path: Path) -> None:
 def test_ranks_that_wait_in_different_calls(tmp_path: Path) -> None:
     (finding,) = of(write(tmp_path, (BARRIER, BACKWARD, BACKWARD, BACKWARD))).findings
     assert (finding.code, finding.ranks, finding.where) == ("collective_mismatch", (0,), "train.py:60 evaluate")
+
+
+def test_locals_tell_which_process_group_each_rank_makes(tmp_path: Path) -> None:
+    stacks = [making("1", (0, 1, 2)), making("2", (0, 1, 2)), making("1", (0, 1, 2)), making("2", (2, 3))]
+    found = of(write(tmp_path, stacks))
+    assert [(f.code, f.ranks, f.where) for f in found.findings] == [
+        ("collective_order", (1,), "train.py:30 make_groups")
+    ]
+    assert not any("process group" in words for words in found.missing)
+    found = of(write(tmp_path, [NEW_GROUP] * 4))
+    assert [(f.code, f.confidence) for f in found.findings] == [("hang_unexplained", "low")]
+    assert any("which process group each rank makes" in words for words in found.missing)
+
+
+def test_the_default_group_is_none_that_a_rank_makes_beside_it(tmp_path: Path) -> None:
+    inner, _, _, *rest = making("0", ())
+    joining = (inner, "init_process_group (torch/distributed/distributed_c10d.py:1800)", *rest)
+    found = of(write(tmp_path, [joining] * 4))
+    assert [f.code for f in found.findings] == ["hang_unexplained"]
 
 
 def test_where_nothing_is_seen_to_be_wrong_nothing_is_called_healthy(
