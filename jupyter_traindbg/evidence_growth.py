@@ -12,6 +12,8 @@ from .model import Frame, Grown, Holder, HolderKind, MayEnd, MemoryLook, NotAvai
 __all__ = ["look", "workers"]
 
 _PARTS = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
+RECORDED_BYTES = 4096
+"""A call in torch's flight recorder takes less, with a stack of a hundred frames."""
 TELLING_BYTES = 1024
 """What takes less a step explains no growth."""
 BY_STEP = 1.05
@@ -32,19 +34,47 @@ def look(answer: Mapping[str, Any]) -> MemoryLook | NotAvailable:
     holders = tuple(_holder(row, measured if row["about"]["graph"] else 0.0, collects) for row in rows)
     after = answer["after"]
     even = after is not None and after["books"] and any(after["even"][kind] for kind in ("host", "cuda"))
+    recorder = _recorder(after) if even else None
     return MemoryLook(
         steps=watched["steps"],
         host_bytes_a_step=host,
         cuda_bytes_a_step=cuda,
         looked=True,
-        holders=holders,
+        holders=holders if recorder is None else (*holders, recorder),
         grown=tuple(_grown(row) for row in answer["grown"]),
         objects=answer["objects"],
         pauses_s=tuple(answer["pauses_s"]),
         collects=collects,
         switched_off=_first(answer["switched_off"]),
-        unexplained_bytes_a_step=after["host"] + after["cuda"] if even else 0.0,
+        unexplained_bytes_a_step=_unexplained(after, recorder) if even else 0.0,
         note=answer["note"],
+    )
+
+
+def _unexplained(after: Mapping[str, Any], recorder: Holder | None) -> float:
+    unexplained: float = after["cuda"] + (after["host"] if recorder is None else 0.0)
+    return unexplained
+
+
+def _recorder(after: Mapping[str, Any]) -> Holder | None:
+    """torch's flight recorder, where it fills up and that may be all that grows on the host."""
+    told = after["recorder"]
+    if told is None or not after["host"] or after["host"] * after["steps"] > RECORDED_BYTES * told["new"]:
+        return None
+    a_step = told["new"] / after["steps"]
+    return Holder(
+        kind="container",
+        name="FlightRecorder",
+        scope="library",
+        within="torch.distributed",
+        type="FlightRecorder",
+        of="Entry",
+        count=told["calls"],
+        a_step=a_step,
+        bytes_a_step=after["host"],
+        held_bytes=int(after["host"] / a_step * told["calls"]),
+        bound=told["most"],
+        steps=after["steps"],
     )
 
 

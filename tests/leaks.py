@@ -63,6 +63,7 @@ SOUND = (
     "no_leaks/replay.py",
     "no_leaks/warm_up.py",
     "no_leaks/cyclic.py",
+    "no_leaks/gathers.py",
     "sound/ordinary.py",
     "sound/gan.py",
     "sound/mixed.py",

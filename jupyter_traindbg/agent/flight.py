@@ -227,7 +227,7 @@ def _entry(raw: Dict[str, Any], number: int, place: Place) -> _Entry:
         state=_state(raw, library),
         p2p=p2p,
         peer=peer,
-        issued_s=_seconds(raw),
+        issued_s=seconds(raw),
         at=place(raw.get("frames")),
     )
 
@@ -249,7 +249,8 @@ def _state(raw: Dict[str, Any], library: str) -> str:
     return "started" if state == "started" else "issued"
 
 
-def _seconds(raw: Dict[str, Any]) -> Optional[float]:
+def seconds(raw: Dict[str, Any]) -> Optional[float]:
+    """When the call of an entry was issued (Unix time)."""
     for key, scale in (("time_created_ns", 1e-9), ("time_created_us", 1e-6)):
         value = raw.get(key)
         if isinstance(value, (int, float)) and 0 < value < 1e20:
@@ -361,4 +362,4 @@ def _sizes(value: Any) -> List[List[int]]:
     return [[_integer(n) for n in shape[:MOST_DIMENSIONS]] for shape in shapes]
 
 
-__all__ = ["FIELDS", "LAST", "UNNAMED", "Known", "libraries", "no_place", "summary"]
+__all__ = ["FIELDS", "LAST", "UNNAMED", "Known", "libraries", "no_place", "seconds", "summary"]

@@ -33,6 +33,15 @@ def test_what_has_a_bound_or_waits_for_the_collector_is_no_leak(program: str, tm
     assert answer["findings"] == []
 
 
+def test_the_flight_recorder_that_fills_up_is_named_and_no_leak(tmp_path: Path) -> None:
+    with sound("no_leaks/gathers.py", tmp_path) as running:
+        answer = ask(running.pid)
+    assert answer["findings"] == []
+    (held,) = answer["ranks"][0]["look"]["holders"]
+    assert (held["name"], held["bound"], round(held["a_step"])) == ("FlightRecorder", 100_000, 6)
+    assert held["bytes_a_step"] > 1024
+
+
 def test_objects_are_not_counted_where_nothing_grows_unless_somebody_asks_for_it(tmp_path: Path) -> None:
     with sound("no_leaks/metrics.py", tmp_path) as running:
         quick, long = ask(running.pid), ask(running.pid, "--growth")

@@ -89,22 +89,25 @@ def _dumps(native: Any, nccl: bool) -> Tuple[List[Dict[str, Any]], List[str]]:
     for kind, wanted in (("nccl", nccl), ("fr", True)):
         if not wanted:
             continue
-        dump = _dump(native, kind)
-        if dump is None:
+        content = dump(native, kind)
+        if content is None:
             what = "NCCL" if kind == "nccl" else "gloo"
             notes.append(f"this torch has no flight recorder for {what}")
         else:
-            found.append(dump)
+            found.append(content)
     return found, notes
 
 
-def _dump(native: Any, kind: str) -> Optional[Dict[str, Any]]:
-    """As a pickle, which torch has just made here, of numbers and texts: twice as fast as its JSON."""
-    dump = getattr(native, f"_dump_{kind}_trace", None)
-    if dump is None:
+def dump(native: Any, kind: str) -> Optional[Dict[str, Any]]:
+    """What the recorder of this kind has; None where this torch has none.
+
+    As a pickle, which torch has just made here, of numbers and texts: twice as fast as its JSON.
+    """
+    recorded = getattr(native, f"_dump_{kind}_trace", None)
+    if recorded is None:
         return None
-    content = pickle.loads(dump(True, False, False))
+    content = pickle.loads(recorded(True, False, False))
     return content if isinstance(content, dict) else {"entries": content}
 
 
-__all__ = ["COST", "run"]
+__all__ = ["COST", "dump", "run"]

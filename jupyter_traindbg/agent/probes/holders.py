@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ..growth.looking import Look
+from ..growth.recorded import filling
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -26,7 +27,7 @@ def run(
     """In rounds that are `apart` steps from each other. `thorough`: all objects are searched, however long that takes.
 
     ``looked``: whether the steps came that it takes; ``note`` says what was left out. ``after``: the allocators' books over `NATIVE_STEPS`,
-    where these have said that something `grows` and nothing of Python's was found to.
+    where these have said that something `grows` and nothing of Python's was found to; with ``recorder``: see `filling`.
     """
     ends = time.monotonic() + deadline_s
     points = agent.safepoints
@@ -48,14 +49,14 @@ def _unexplained(agent: Agent, look: Look, ends: float) -> Optional[Dict[str, An
     """The books once more, over more steps; None where these do not come, where garbage of Python's was collected meanwhile, or waits to
     be, or where a container has become longer since, even if it did so now and then.
     """
-    before, collected, young = agent.safepoints.steps, _collected(), gc.get_count()[0]
+    before, collected, young, began_s = agent.safepoints.steps, _collected(), gc.get_count()[0], time.time()
     agent.ledger.wait(NATIVE_STEPS, ends, before, lambda: not agent.alive)
     report = agent.ledger.report(before)
     waits = gc.get_count()[0] - young > OWN_OBJECTS * report["steps"]
     was_collected = _collected() - collected >= NATIVE_STEPS
     if report["steps"] < NATIVE_STEPS or waits or was_collected or look.some_have_grown():
         return None
-    return report
+    return {**report, "recorder": filling(began_s) if report["even"]["host"] else None}
 
 
 def _collected() -> int:

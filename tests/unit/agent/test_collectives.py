@@ -18,6 +18,7 @@ dist = pytest.importorskip("torch.distributed")
 from jupyter_traindbg.agent import exchanges  # noqa: E402
 from jupyter_traindbg.agent.core import Agent  # noqa: E402
 from jupyter_traindbg.agent.flight import Known  # noqa: E402
+from jupyter_traindbg.agent.growth import recorded  # noqa: E402
 from jupyter_traindbg.agent.probes import collectives  # noqa: E402
 from jupyter_traindbg.evidence_collectives import collectives as built  # noqa: E402
 
@@ -30,6 +31,34 @@ def alone() -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def test_a_recorder_that_fills_up_tells_how_many_calls_are_new(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in recorded.SIZES:
+        monkeypatch.delenv(name, raising=False)
+    dist.all_reduce(torch.ones(2))
+    time.sleep(0.01)
+    since_s = time.time()
+    before = recorded.filling(0.0)
+    assert before is not None
+    assert recorded.filling(since_s) is None
+    for _ in range(3):
+        dist.all_reduce(torch.ones(2))
+    told = recorded.filling(since_s)
+    assert told == {"calls": before["calls"] + 3, "new": 3, "most": recorded.USUAL}
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "70000")
+    told = recorded.filling(since_s)
+    assert told is not None
+    assert told["most"] == 70_000
+
+
+def test_a_recorder_that_is_full_or_missing_explains_no_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Recorder("gloo").call("all_reduce", times=9).dump()
+    full["entries"][0]["record_id"] = 4711
+    monkeypatch.setattr(recorded, "dump", lambda native, kind: full if kind == "fr" else None)
+    assert recorded.filling(0.0) is None
+    monkeypatch.setattr(recorded, "dump", lambda native, kind: None)
+    assert recorded.filling(0.0) is None
 
 
 class _Group:

@@ -244,6 +244,28 @@ def test_a_graph_takes_what_was_measured_where_nothing_else_grows() -> None:
     assert [h.bytes_a_step for h in two.holders] == [4.0, 5000.0]
 
 
+def after(host: float, calls: int, **recorder: Any) -> dict[str, Any]:
+    told = {"calls": 900, "new": calls, "most": 2000, **recorder}
+    books = {"steps": 30, "books": True, "host": host, "cuda": 0.0, "even": {"host": True, "cuda": False}}
+    return {**books, "recorder": told if calls else None}
+
+
+@each("host, calls, explained", [(1700.0, 60, True), (1700.0, 0, False), (9000.0, 60, False)])
+def test_what_torchs_flight_recorder_takes_until_it_is_full_is_no_leak(
+    host: float, calls: int, explained: bool
+) -> None:
+    seen = look(answer(after=after(host, calls)))
+    assert isinstance(seen, MemoryLook)
+    assert [(h.name, h.count, h.a_step, h.bound) for h in seen.holders] == [
+        ("FlightRecorder", 900, 2.0, 2000)
+    ] * explained
+    assert seen.unexplained_bytes_a_step == (0.0 if explained else host)
+    told = findings([replace(rank(), look=seen)], [])
+    assert [found.code for found in told] == ([] if explained else ["native_growth"])
+    told = findings([replace(rank(), look=replace(seen, host_bytes_a_step=host))], [CURVE])
+    assert [found.code for found in told] == (["fills_up"] if explained else ["native_growth"])
+
+
 def test_names_are_written_as_the_program_does() -> None:
     path = raw()["path"]
     model = {
@@ -272,7 +294,7 @@ def test_garbage_that_the_collector_will_free_is_nothing() -> None:
 
 @each(("even", "grows"), [(True, True), (False, False)])
 def test_growth_is_unexplained_where_it_is_even(even: bool, grows: bool) -> None:
-    after = {"books": True, "host": 4096.0, "cuda": 0.0, "even": {"host": even, "cuda": False}}
+    after = {"books": True, "host": 4096.0, "cuda": 0.0, "even": {"host": even, "cuda": False}, "recorder": None}
     seen = look(answer(after=after))
     assert isinstance(seen, MemoryLook)
     assert (seen.unexplained_bytes_a_step > 0) is grows
