@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["ALL_REDUCE", "BACKWARD", "BARRIER", "FORWARD", "NEW_GROUP", "SLEEPS", "making", "py_spy", "write"]
+__all__ = [
+    "ALL_REDUCE",
+    "BACKWARD",
+    "BARRIER",
+    "FORWARD",
+    "NEW_GROUP",
+    "SLEEPS",
+    "joining",
+    "making",
+    "py_spy",
+    "write",
+]
 
 MAIN = ("main (train.py:90)", "<module> (train.py:99)")
 ALL_REDUCE = (
@@ -52,6 +63,20 @@ def making(name: str, ranks: Sequence[int]) -> tuple[str, ...]:
     shown = f'\n        Arguments:\n            {{}}: {list(ranks)}\n        Locals:\n            group_name: "{name}"'
     inner, with_tag, *rest = NEW_GROUP
     return (inner + shown.format("global_ranks_in_group"), with_tag + shown.format("ranks"), *rest)
+
+
+def joining(rank: int, world_size: int, *, port: int | None = None) -> tuple[str, ...]:
+    """The frames of one in ``init_process_group``, with their locals: at the store with this port, or past it."""
+    init = "init_process_group (torch/distributed/distributed_c10d.py:1892)\n        Arguments:\n            "
+    if port is None:
+        inner, told = NEW_GROUP[0], f'backend: "gloo"\n            world_size: {world_size}\n            rank: {rank}'
+    else:
+        inner = (
+            "_create_c10d_store (torch/distributed/rendezvous.py:190)\n        Arguments:\n"
+            f'            hostname: "10.0.0.1"\n            port: {port}\n            rank: {rank}\n            world_size: {world_size}'
+        )
+        told = 'backend: "gloo"\n            world_size: -1\n            rank: -1'
+    return (inner, init + told, *MAIN)
 
 
 def write(directory: Path, stacks: Sequence[Sequence[str]], *, name: str = "rank{}.txt") -> list[str]:

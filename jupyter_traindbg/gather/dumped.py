@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -88,7 +89,7 @@ def evidence(name: str, sent: Sent, found: Found) -> Job:
     notes += _place(processes, ranks)
     told = {p.rank: p for p in ranks if p.rank is not None}
     known = {*told, *sent.collectives, *sent.endings}
-    world_size = max([sent.world_size or 0, *(rank + 1 for rank in known)], default=0)
+    world_size = max([sent.world_size or _expected(ranks), *(rank + 1 for rank in known)], default=0)
     seen = [
         _rank(rank, told.get(rank), sent, world_size)
         for rank in (range(world_size) if world_size <= MOST_ABSENT else sorted(known))
@@ -109,6 +110,12 @@ def evidence(name: str, sent: Sent, found: Found) -> Job:
         notes,
         {rank: p.last.variables for rank, p in told.items() if p.last.variables},
     )
+
+
+def _expected(ranks: Sequence[_Process]) -> int:
+    """How many ranks most of those expect that are still joining; 0 where nobody tells."""
+    told = Counter(p.last.joining.world_size for p in ranks if p.last.joining is not None)
+    return next((size for size, _ in told.most_common() if size), 0)
 
 
 # --- which process is whose ----------------------------------------------------------------------------------------
@@ -261,7 +268,7 @@ def _rank(rank: int, process: _Process | None, sent: Sent, world_size: int) -> R
         calls_in_window=nothing,
         environ=nothing,
         ending=ending,
-        joining=nothing,
+        joining=(None if process is None else process.last.joining) or nothing,
         making=(None if process is None else process.last.making) or nothing,
         soundness=nothing,
         problem=problem if process is None else _why(process.last),

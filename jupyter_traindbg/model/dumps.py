@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .hangs import Diagnosis, Making
+from .hangs import Diagnosis, Joining, Making
 from .observed import ProcessStacks
 
 __all__ = ["DumpDiagnosis", "DumpedProcess", "SentFile"]
@@ -34,8 +34,10 @@ class DumpedProcess:
     """Why there are no stacks of it, in the words of the tool."""
     quotes: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    joining: Joining | None = None
     making: Making | None = None
-    """The process group that its training thread makes, where its locals were dumped."""
+    """What its training thread was told on its way into the default process group, or the group that it makes beside that one, where its
+    locals were dumped."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ COST = "0.1 ms; reads numbers and words among the locals of torch's own frames"
 _C10D = os.path.join("torch", "distributed", "distributed_c10d.py")
 _RENDEZVOUS = os.path.join("torch", "distributed", "rendezvous.py")
 INIT = "init_process_group"
-_STORE = "_create_c10d_store"
+STORE = "_create_c10d_store"
 MAKERS = {
     "_new_process_group_helper": "global_ranks_in_group",
     "_new_group_with_tag": "ranks",
@@ -62,7 +62,7 @@ def _until_init(frame: Optional[types.FrameType]) -> Iterator[types.FrameType]:
 
 def _told(inside: list[types.FrameType]) -> Dict[str, Any]:
     local = {f.f_code.co_name: f.f_locals for f in inside}
-    init, store = local[INIT], local.get(_STORE, {})
+    init, store = local[INIT], local.get(STORE, {})
     rank = _number(store, "rank", _number(init, "rank", _from_environment("RANK")))
     return {
         "rank": rank,

@@ -37,6 +37,7 @@ __all__ = [
 EXPLAINS = {"init_incomplete": ("rank_ended", "collective_not_issued")}
 REFERENCE = "https://docs.pytorch.org/docs/stable/distributed.html#initialization"
 _TORCH = ("torch/distributed/distributed_c10d.py", "torch/distributed/rendezvous.py")
+Link = Literal["connected", "connecting", "none", "not known"]
 _AT_STORE = {"rendezvous", "_create_c10d_store", "_env_rendezvous_handler", "_tcp_rendezvous_handler"}
 
 
@@ -50,7 +51,7 @@ class Joiner:
     told: Joining
     stage: Literal["store", "mesh"]
     point: MeetingPoint | None
-    link: Literal["connected", "connecting", "none"]
+    link: Link
 
     @property
     def rank(self) -> int:
@@ -107,7 +108,9 @@ def _told(rank: RankEvidence) -> Joining:
     )
 
 
-def _link(view: View, port: int | None) -> Literal["connected", "connecting", "none"]:
+def _link(view: View, port: int | None) -> Link:
+    if view.activity is None:
+        return "not known"
     states = {c.state for c in connections(view) if port is None or c.remote_port == port}
     return "connected" if "ESTABLISHED" in states else "connecting" if "SYN_SENT" in states else "none"
 
@@ -170,6 +173,8 @@ def _stage_words(joiner: Joiner) -> str:
         return text("past the store, for the other ranks")
     if joiner.link == "connected":
         return text("at the store, for all to come there")
+    if joiner.link == "not known":
+        return text("at the job's store, or on the way to it")
     return text("on the way to the job's store")
 
 
@@ -178,10 +183,8 @@ def _told_words(joiners: Sequence[Joiner]) -> list[str]:
     found = []
     for same in alike(joiners, lambda j: (j.meets_at, j.told.world_size, j.told.timeout_s, j.told.backend))[:4]:
         told = same[0].told
-        parts = [
-            text("meet at {address}:{port}", address=told.address, port=told.port),
-            text("{world_size} ranks", world_size=told.world_size),
-        ]
+        parts = [text("meet at {address}:{port}", address=told.address, port=told.port)] if told.address else []
+        parts.append(text("{world_size} ranks", world_size=told.world_size))
         if told.backend and told.backend != "undefined":
             parts.append(told.backend)
         if told.timeout_s is not None:

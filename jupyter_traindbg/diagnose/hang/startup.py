@@ -263,6 +263,40 @@ def _unreachable(case: Case, joining: Sequence[Joiner]) -> Hit | None:
     )
 
 
+def _behind(case: Case, joining: Sequence[Joiner]) -> Hit | None:
+    """Some have not come past the store where others have been. Not of a job that may be about to begin."""
+    behind = [j for j in joining if j.stage == "store" and j.link != "connected"]
+    past = [j for j in joining if j.stage == "mesh"]
+    if not behind or not past or case.gathering:
+        return None
+    blamed, others = ranks_words(j.rank for j in behind), ranks_words(j.rank for j in past)
+    told = behind[0].meets_at is not None
+    return hit(
+        joining,
+        [j.rank for j in behind],
+        title=text(
+            "{blamed} {verb} not come past the job's store{at}, and {others} {verb2}",
+            blamed=blamed,
+            verb="have" if len(behind) > 1 else "has",
+            at=text(" at {place}", place=place_words(behind[0])) if told else "",
+            others=others,
+            verb2="have" if len(past) > 1 else "has",
+        ),
+        evidence=[],
+        cause=text(
+            "Ranks meet at MASTER_ADDR:MASTER_PORT first. One that stays there was given another address or port than the "
+            "others, or cannot reach it."
+        ),
+        next_steps=[
+            text(
+                "Compare MASTER_ADDR and MASTER_PORT of {blamed} with those of {others}.", blamed=blamed, others=others
+            ),
+            *([preflight(behind[0])] if told else []),
+        ],
+        confidence="medium",
+    )
+
+
 _REMEDIES: dict[str, Callable[[], tuple[str, str]]] = {
     "unresolved": lambda: (
         text("No name server and no /etc/hosts knows that name here."),
@@ -297,4 +331,4 @@ _REMEDIES: dict[str, Callable[[], tuple[str, str]]] = {
 
 
 _TOLD_WRONG: Sequence[Cause] = (_somebody_died, _different_places, _foreign_store, duplicates, unlike_world_sizes)
-_NOT_TOGETHER: Sequence[Cause] = (_unreachable, never_came, not_each_other)
+_NOT_TOGETHER: Sequence[Cause] = (_unreachable, never_came, not_each_other, _behind)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 
-from ...agent.probes.joining import GROUP, INIT, MAKERS
 from ...command_lines import is_helper, launched_by, words
 from ...frames.c_calls import by_functions, by_line
 from ...frames.waits import in_dataloader_worker, waiting_for
@@ -15,7 +13,6 @@ from ...model import (
     ASLEEP,
     DumpedProcess,
     Frame,
-    Making,
     Maybe,
     NotAvailable,
     ProcessStacks,
@@ -24,6 +21,7 @@ from ...model import (
     ThreadState,
     Wait,
 )
+from .groups import C10D, joining, making
 from .told import ToldProcess, ToldThread
 
 __all__ = ["dumped", "with_lines"]
@@ -36,7 +34,6 @@ _BY_KERNEL = ("pystack", "gdb")
 """They call threads as the kernel does."""
 _LOCKS = ("lock_PyThread_acquire_lock", "_thread.lock.__enter__", "_thread.lock.acquire", "rlock_acquire")
 _P2P = frozenset(("send", "recv", "isend", "irecv"))
-_C10D = "torch/distributed/distributed_c10d.py"
 
 
 def dumped(process: ToldProcess, file: str) -> DumpedProcess:
@@ -70,7 +67,8 @@ def dumped(process: ToldProcess, file: str) -> DumpedProcess:
         problem=process.problem,
         quotes=quotes,
         variables=shown,
-        making=None if main is None else _making(main),
+        joining=None if main is None else joining(main),
+        making=None if main is None else making(main),
     )
 
 
@@ -149,34 +147,10 @@ def _call(told: ToldThread) -> str | None:
 def _peer(told: ToldThread) -> int | None:
     """The rank that a send or a receive is for, where its locals were dumped."""
     for frame, variables in zip(told.frames, told.variables, strict=False):
-        if bare(frame.function) in _P2P and frame.file.endswith(_C10D):
+        if bare(frame.function) in _P2P and frame.file.endswith(C10D):
             value = variables.get("src") or variables.get("dst") or ""
             return int(value) if value.isdigit() and len(value) < 7 else None
     return None
-
-
-def _making(main: ToldThread) -> Making | None:
-    """By the outermost of torch's functions that knows both the group's name and its ranks, as a live rank is asked. Not of the default
-    one.
-    """
-    found = None
-    for frame, variables in zip(main.frames, main.variables, strict=False):
-        function = bare(frame.function) if frame.file.endswith(_C10D) else ""
-        if function == INIT:
-            return None
-        if (ranks := MAKERS.get(function)) is not None:
-            found = _group(variables.get(GROUP, ""), variables.get(ranks, "")) or found
-    return found
-
-
-def _group(name: str, ranks: str) -> Making | None:
-    """A long list is cut off in a dump, and then tells nothing."""
-    try:
-        members = json.loads(ranks)
-    except ValueError:
-        return None
-    told = bool(members) and isinstance(members, list) and all(isinstance(rank, int) for rank in members)
-    return Making(name.strip("\"'"), tuple(members)) if told and name and name != "None" else None
 
 
 def _variables(main: ToldThread) -> dict[str, str]:

@@ -272,12 +272,17 @@ def _missing(job: dumped.Job, read: _Read) -> list[str]:
         )
     if any(isinstance(thread.state, NotAvailable) for one in read.looks for thread in one.stacks.threads[:1]):
         told.append(text("whether threads were running: these dumps do not say (py-spy's do)"))
-    if read.records is None and evidence.world_size > 1:
+    joins = _waiting(read, "init")
+    if read.records is None and evidence.world_size > 1 and len(joins) < len(read.looks):
         told.append(text("which collective each rank issued last: the dumps of the flight recorders would tell"))
     if any(one.stacks.threads[0].peer is None for one, _ in _waiting(read, "peer")):
         told.append(text("which rank each send or receive is for: `py-spy dump --locals` tells"))
-    if any(one.making is None for one, wait in _waiting(read, "init") if wait.op != "init_process_group"):
-        told.append(text("which process group each rank makes: `py-spy dump --locals` tells"))
+    if any(one.making is None and one.joining is None for one, _ in joins):
+        told.append(
+            text(
+                "which process group each rank makes, and where it was told to meet the others: `py-spy dump --locals` tells"
+            )
+        )
     absent = [r.rank for r in evidence.ranks if r.ending is None and not any(look.processes for look in r.looks)]
     if absent and read.looks:
         told.append(text("the stacks of {ranks}", ranks=ranks_words(absent)))

@@ -225,6 +225,27 @@ def test_all_is_there_and_only_slow() -> None:
     assert hits(joining(0, sockets=CONNECTED), joining(1, sockets=CONNECTED), meeting=(HERE,)) == []
 
 
+def test_one_that_has_not_come_past_the_store_where_the_others_have() -> None:
+    """As dumps tell it: nobody has seen their sockets, and of those that are past it not where they were to meet."""
+    once = NotAvailable("seen once")
+    unseen: dict[str, Any] = {"activity": once, "environ": once}
+    past = [joining(n, joining=Joining(n, 3, None, None), **unseen) for n in (0, 2)]
+    behind = joining(1, AT_STORE, joining=told(1, 3, "10.0.0.9"), **unseen)
+    finding, blamed = verdict(past[0], behind, past[1], motion_shows=once)
+    assert blamed == [1]
+    assert finding.title == "Rank 1 has not come past the job's store at 10.0.0.9:29500, and ranks 0, 2 have"
+    assert "ranks 0, 2 were told: 3 ranks" in finding.evidence
+    assert any("at the job's store, or on the way to it" in line for line in finding.evidence)
+    assert any("--master-addr 10.0.0.9" in step for step in finding.next_steps)
+    nothing_told = joining(1, AT_STORE, joining=once, **unseen)
+    finding, _ = verdict(past[0], nothing_told, past[1], motion_shows=once)
+    assert finding.title == "Rank 1 has not come past the job's store, and ranks 0, 2 have"
+    assert len(finding.next_steps) == 1
+    assert hits(past[0], behind, past[1]) == [], "a job that may be about to begin"
+    connected = joining(1, AT_STORE, CONNECTED, joining=told(1, 3))
+    assert hits(past[0], connected, past[1], motion_shows=once) == []
+
+
 def test_the_verdict_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINDBG_LANG", "zh")
     finding, _ = verdict(joining(0, joining=told(0, 3)), joining(1, joining=told(1, 3)), nproc=2)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cases import each
-from dumps import ALL_REDUCE, BACKWARD, BARRIER, FORWARD, NEW_GROUP, SLEEPS, making, py_spy, write
+from dumps import ALL_REDUCE, BACKWARD, BARRIER, FORWARD, NEW_GROUP, SLEEPS, joining, making, py_spy, write
 from flight_dumps import Recorder
 from flight_dumps import write as write_records
 
@@ -138,11 +138,28 @@ def test_locals_tell_which_process_group_each_rank_makes(tmp_path: Path) -> None
     assert any("which process group each rank makes" in words for words in found.missing)
 
 
-def test_the_default_group_is_none_that_a_rank_makes_beside_it(tmp_path: Path) -> None:
-    inner, _, _, *rest = making("0", ())
-    joining = (inner, "init_process_group (torch/distributed/distributed_c10d.py:1800)", *rest)
-    found = of(write(tmp_path, [joining] * 4))
-    assert [f.code for f in found.findings] == ["hang_unexplained"]
+@each(
+    "stacks, code, ranks, title",
+    [
+        ([joining(i, 3, port=9 if i == 1 else 29500) for i in range(3)], "init_incomplete", (1,), "at 10.0.0.1:9, ranks 0, 2 at"),
+        ([joining(i, 3, port=9 if i == 1 else None) for i in range(3)], "init_incomplete", (1,), "past the job's store at 10.0.0.1:9"),
+        ([joining(i, 4 if i == 2 else 3) for i in range(3)], "init_incomplete", (2,), "expects 4 ranks, the others 3"),
+        ([joining(min(i, 1), 3) for i in range(3)], "init_incomplete", (2,), "join as rank 1 (pids 4001, 4002)"),
+        ([joining(i, 4) for i in range(3)], "hang_unexplained", (3,), "of which nothing can be seen"),
+        ([joining(i, 3) for i in range(3)], "hang_unexplained", (), "All ranks wait for each other"),
+    ],
+)  # fmt: skip
+def test_locals_tell_what_each_rank_was_told_on_its_way_into_the_process_group(
+    stacks: list[tuple[str, ...]],
+    code: str,
+    ranks: tuple[int, ...],
+    title: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    found = of(write(tmp_path_factory.mktemp("dumps"), stacks))
+    assert [(f.code, f.ranks) for f in found.findings] == [(code, ranks)]
+    assert title in found.findings[0].title
+    assert not any("--locals" in words or "flight recorders" in words for words in found.missing)
 
 
 def test_where_nothing_is_seen_to_be_wrong_nothing_is_called_healthy(
