@@ -28,19 +28,28 @@ def ranks_below(launcher: int) -> dict[int, int]:
     return found
 
 
-@pytest.mark.parametrize("name", ["queue_wait", "skipped_all_reduce"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("queue_wait", []),
+        ("skipped_all_reduce", []),
+        ("new_group_order", ["--locals"]),
+        ("startup_wrong_port", ["--locals"]),
+        ("missing_send", ["--locals"]),
+    ],
+)
 def test_the_dumps_of_a_hung_job_name_the_rank_and_the_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dumps = tmp_path / "dumps"
     dumps.mkdir()
     with hangs.running(name, tmp_path, world=RANKS) as job:
         job.wait_for("ready")
+        assert cli.main(["diagnose", job.target, "--json"]) == cli.FINDINGS, "it hangs by now"
         for rank, pid in ranks_below(job.pid).items():
             with (dumps / f"rank{rank}.txt").open("wb") as out:
-                subprocess.run([py_spy(), "dump", "--pid", str(pid)], stdout=out, check=True, timeout=60)
+                subprocess.run([py_spy(), "dump", *options, "--pid", str(pid)], stdout=out, check=True, timeout=60)
         culprit = job.culprit
-        assert cli.main(["diagnose", job.target, "--json"]) == cli.FINDINGS
     live = json.loads(capsys.readouterr().out)["findings"][0]
     found = sent.ask([str(dumps)], timeout=60)
     assert isinstance(found, DumpDiagnosis)
