@@ -95,8 +95,7 @@ class Gdb:
         if _WAITING.match(text):
             thread.wants_gil = thread.wants_gil or "GIL" in text
             return True
-        if self._quotes and thread.frames and text.strip():
-            thread.frames[-1] = thread.frames[-1]._replace(code=text.strip()[:400])
+        if self._quotes and thread.quote(text):
             self._quotes = False
             return True
         return False

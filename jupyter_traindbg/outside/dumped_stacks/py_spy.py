@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from .told import Book, Line, ToldFrame, ToldProcess, ToldThread
+from .told import VARIABLE, VARIABLES, Book, Line, ToldFrame, ToldProcess, ToldThread
 
 __all__ = ["PySpy"]
 
@@ -18,8 +18,6 @@ _THREAD = re.compile(
 )
 _FRAME = re.compile(r"\s*(?P<function>\S.*?) \((?P<file>[^()]+(?:\([^()]*\)[^()]*)*):(?P<line>\d{1,9})\)\s*$")
 _CALL = re.compile(r"\s*(?P<function>\S.*?) \((?P<file>[^()]+)\)\s*$")
-_VARIABLES = re.compile(r"\s*(?:Arguments|Locals):\s*$")
-_VARIABLE = re.compile(r"\s*(?P<name>[^\W\d]\w*|\.\d+): (?P<value>.*)")
 _NATIVE = re.compile(r"\.(?:so(?:\.[\d.]+)?|c|cc|cpp|cxx|cu|h|hpp|S|rs|pyx)$|^\?\?")
 _ERROR = re.compile(r"\s*Error: (?P<why>.*\S)")
 _OF_AN_ERROR = re.compile(r"\s*(?:Caused by:|Stack backtrace:|\d+: |at \S)")
@@ -101,10 +99,10 @@ class PySpy:
         thread = self._thread
         if thread is None or not line.text.strip():
             return False
-        if _VARIABLES.match(line.text):
+        if VARIABLES.match(line.text):
             self._variables_indent = line.indent
             return True
-        variable = _VARIABLE.match(line.text) if self._variables_indent is not None else None
+        variable = VARIABLE.match(line.text) if self._variables_indent is not None else None
         if variable is not None and (line.indent > (self._variables_indent or 0) or line.indent == 0):
             thread.variable(variable["name"], variable["value"])
             return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .told import Book, Line, ToldFrame, ToldProcess, ToldThread
+from .told import VARIABLE, VARIABLES, Book, Line, ToldFrame, ToldProcess, ToldThread
 
 __all__ = ["Pystack"]
 
@@ -15,8 +15,6 @@ _FRAME = re.compile(
     r'\s*\((?P<kind>Python|C)\) File "(?P<file>[^"]*)", line (?P<line>\d{1,9}), in (?P<function>.*?)\s*$'
 )
 _ALREADY = re.compile(r"\s*(?:The frame stack for|<.*frames? not shown)")
-_VARIABLES = re.compile(r"\s*(?:Arguments|Locals):\s*$")
-_VARIABLE = re.compile(r"\s*(?P<name>[^\W\d]\w*|\.\d+): (?P<value>.*)")
 _PID = re.compile(r"\bpid: (?P<pid>\d{1,10})\b")
 _LIBRARY = re.compile(r" \([^()]*\.(?:so[\d.]*|[^()/]*python[\d.]*)\)$| \(inlined\)")
 
@@ -82,18 +80,17 @@ class Pystack:
             elif len(self._calls) < 256:
                 self._calls.append(_LIBRARY.sub("", match["function"])[:400])
             return True
-        if _VARIABLES.match(line.text):
+        if VARIABLES.match(line.text):
             self._in_variables, self._quotes = True, False
             return True
         return self._detail(thread, line.text)
 
     def _detail(self, thread: ToldThread, text: str) -> bool:
         """The line of source below a frame, or one of its variables."""
-        if self._in_variables and (match := _VARIABLE.match(text)):
+        if self._in_variables and (match := VARIABLE.match(text)):
             thread.variable(match["name"], match["value"])
             return True
-        if self._quotes and thread.frames and text.strip():
-            thread.frames[-1] = thread.frames[-1]._replace(code=text.strip()[:400])
+        if self._quotes and thread.quote(text):
             self._quotes = False
             return True
         return False

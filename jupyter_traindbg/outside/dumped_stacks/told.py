@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-__all__ = ["Book", "Line", "Reader", "ToldFrame", "ToldProcess", "ToldThread"]
+__all__ = ["VARIABLE", "VARIABLES", "Book", "Line", "Reader", "ToldFrame", "ToldProcess", "ToldThread"]
 
 MOST_PROCESSES, MOST_THREADS, MOST_FRAMES, MOST_LOCALS = 4096, 2048, 1024, 24
 """Of one file, one process, one thread and one frame. What is beyond is counted as cut off."""
 LONGEST = 400
 _MOST_CALLS = 64
+VARIABLES = re.compile(r"\s*(?:Arguments|Locals):\s*$")
+VARIABLE = re.compile(r"\s*(?P<name>[^\W\d]\w*|\.\d+): (?P<value>.*)")
+"""As py-spy and pystack write them."""
 
 
 class Line(NamedTuple):
@@ -65,6 +69,13 @@ class ToldThread:
     def call(self, name: str) -> None:
         if not self.frames and len(self.calls) < _MOST_CALLS:
             self.calls.append(name[:LONGEST])
+
+    def quote(self, text: str) -> bool:
+        """`text` is the line of source of the frame before it; whether there is one."""
+        if not self.frames or not text.strip():
+            return False
+        self.frames[-1] = self.frames[-1]._replace(code=text.strip()[:LONGEST])
+        return True
 
     def variable(self, name: str, value: str) -> None:
         if self.variables and len(self.variables[-1]) < MOST_LOCALS:

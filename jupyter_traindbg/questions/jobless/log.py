@@ -34,10 +34,8 @@ def diagnose_log(path_or_text: str | Path, timeout: float = DEADLINE_S) -> list[
 
 def ask(targets: str | Sequence[str], *, timeout: float) -> LogDiagnosis:
     """The verdict on a file, ``-``, a directory, a pattern, or several of them, read as the ranks of one job. Raises `BadLog`."""
-    began = time.monotonic()
     named = [targets] if isinstance(targets, str) else list(targets)
-    files = [file for target in named for file in logs.find(target)]
-    return _judged(", ".join(named), logs.read(files, anchors=rules.anchors(), timeout=timeout), began)
+    return judged(", ".join(named), [file for target in named for file in logs.find(target)], timeout=timeout)[0]
 
 
 def judged(name: str, files: Sequence[logs.LogFile], *, timeout: float) -> tuple[LogDiagnosis, LogEvidence]:
