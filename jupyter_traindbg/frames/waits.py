@@ -51,6 +51,8 @@ _RULES = (
     _Rule("concurrent/futures/_base.py", "result wait as_completed exception", "future"),
     _Rule("concurrent/futures/thread.py", "_worker", "idle", "work", last=True),
     _Rule("concurrent/futures/process.py", "wait_result_broken_or_wakeup", "process", "result", last=True),
+    _Rule("concurrent/futures/process.py", "_process_worker", "idle", "work", last=True),
+    _Rule("loky/process_executor.py", "_process_worker", "idle", "work", last=True),
     _Rule(_PIPES, "wait poll _poll recv recv_bytes _recv _recv_bytes", "process", "receive"),
     _Rule(_PIPES, "send send_bytes _send _send_bytes", "process", "send"),
     _Rule(_PIPES, "accept", "process", "accept"),

@@ -51,6 +51,9 @@ _STARTS = re.compile(r"/multiprocess(?:ing)?/(?:spawn|forkserver|resource_tracke
 _AT_THE_FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
 _WRITTEN_BY_PYTHON = re.compile(r"^__\w+__$|^_make$")
 """The methods that dataclasses and named tuples write for themselves, as ``<string>``."""
+_GATHERS = re.compile(r"-packages/(?:torch/distributed/(?:fsdp|_composable)|deepspeed/runtime/zero)/")
+"""They gather the parameters of a module where it is called: any line of a model may wait in that, and none of them asked for it."""
+_MODULE = re.compile(r"-packages/torch/nn/modules/module\.py$")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_\d+|<resume in (\w+)>")
 """torch.compile's name for the rest of a function after a graph break, at the function's own lines (torch/_dynamo/resume_execution.py)."""
 
@@ -127,10 +130,21 @@ def user_frame(frames: Sequence[Frame]) -> Frame | None:
 def where(frames: Sequence[Frame]) -> Frame | None:
     """The one frame that says where a thread is: the user's innermost; of library code alone the innermost of an installed package, for
     which Python's own sockets and queues merely work. None of an empty stack.
+
+    A wait for the parameters of a sharded model is where the program has called the model.
     """
     here = own_frames(frames)
     packages = (f for f in here if not _STANDARD.search(f.file))
-    return user_frame(frames) or next(packages, here[0] if here else None)
+    return _calls_the_model(here) or user_frame(frames) or next(packages, here[0] if here else None)
+
+
+def _calls_the_model(frames: Sequence[Frame]) -> Frame | None:
+    """The user's frame that called the outermost module; None where no parameters are being gathered."""
+    inner = next((i for i, f in enumerate(frames) if not f.library), len(frames))
+    if not any(_GATHERS.search(f.file) for f in frames[:inner]):
+        return None
+    outermost = max((i for i, f in enumerate(frames) if _MODULE.search(f.file)), default=len(frames))
+    return next((f for f in frames[outermost:] if not f.library), None)
 
 
 def inside(frames: Sequence[Frame]) -> Frame | None:

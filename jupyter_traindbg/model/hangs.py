@@ -141,6 +141,8 @@ class ThreadActivity:
     """
     starved_share: Maybe[float] = _NOT_MEASURED
     """The share of the window in which it was ready to run and was given no CPU: others had them."""
+    child_pid: int | None = None
+    """Of a call that waits for one child process to end: which."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,8 @@ class Activity:
     """Since it was started."""
     sockets: Sequence[Socket] = ()
     """Its TCP sockets, connecting ones first."""
+    parent_pid: int = 0
+    """Who has started it, or has taken it over since; 0 where that is not known."""
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Table
         for tid in now.threads
         if tid in kernel
     )
-    main = kernel.get(pid)
+    main, process = kernel.get(pid), procfs.stat(pid)
     tracer = int(status.get("TracerPid", "0"))
     return Activity(
         pid=pid,
@@ -160,10 +160,9 @@ def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Table
         swap_growth_bytes_per_s=_growth(then.swap_bytes, now.swap_bytes, window_s),
         files=open_files.between(then.files, now.files),
         traced_by=tracer or None,
-        running_s=NotAvailable("the process is gone")
-        if (process := procfs.stat(pid)) is None
-        else procfs.running_s(process),
+        running_s=NotAvailable("the process is gone") if process is None else procfs.running_s(process),
         sockets=tuple(sockets.of(pid, known)[:MOST_SOCKETS]),
+        parent_pid=0 if process is None else process.parent,
     )
 
 
@@ -184,9 +183,10 @@ def _thread(
     """`known` are the connections by the targets of their descriptors; None where the process's memory must be left alone."""
     call = procfs.system_call(pid, seen.tid, memory=known is not None)
     wchan = procfs.text(f"/proc/{pid}/task/{seen.tid}/wchan")
-    on = sockets.named(call.on, known or {})
+    on, child = sockets.named(call.on, known or {}), None
     if on is None and known is not None:
-        on = _subject(pid, seen.tid, known)
+        child = _child(pid, seen.tid)
+        on = _polled(pid, seen.tid, known) if child is None else _child_words(child)
     return ThreadActivity(
         tid=seen.tid,
         name=seen.name,
@@ -197,20 +197,30 @@ def _thread(
         call=call.name,
         on=on,
         starved_share=_NO_DELAYS if spent.starved_ns is None else min(1.0, max(0, spent.starved_ns) / 1e9 / window_s),
+        child_pid=child,
     )
 
 
-def _subject(pid: int, tid: int, known: Mapping[str, Socket]) -> str | None:
-    """What a call is about that names no descriptor in its first place: a child process, the connections of a poll."""
+def _child(pid: int, tid: int) -> int | None:
+    """For the end of which child a thread waits in the kernel; None where it waits for none, or for any."""
     call, arguments = procfs.raw_system_call(pid, tid)
-    if call == "wait4" or (call == "waitid" and arguments[0] == os.P_PID):
-        child = ctypes.c_int32(arguments[call == "waitid"]).value
-        words = " ".join(procfs.command(child))[:_LONGEST] if child > 0 else ""
-        return f"process {child}: {words}" if child > 0 else None
-    if call in _SOCKET_CALLS:
-        tcp = [str(known[on]) for on in sockets.polled(pid, call, arguments) if on in known]
-        return None if not tcp else tcp[0] if len(tcp) == 1 else f"{tcp[0]} and {len(tcp) - 1} more"
-    return None
+    if call != "wait4" and not (call == "waitid" and arguments[0] == os.P_PID):
+        return None
+    child = ctypes.c_int32(arguments[call == "waitid"]).value
+    return child if child > 0 else None
+
+
+def _child_words(pid: int) -> str:
+    return f"process {pid}: {' '.join(procfs.command(pid))[:_LONGEST]}"
+
+
+def _polled(pid: int, tid: int, known: Mapping[str, Socket]) -> str | None:
+    """The connections of a poll, which names no descriptor in its first place."""
+    call, arguments = procfs.raw_system_call(pid, tid)
+    if call not in _SOCKET_CALLS:
+        return None
+    tcp = [str(known[on]) for on in sockets.polled(pid, call, arguments) if on in known]
+    return None if not tcp else tcp[0] if len(tcp) == 1 else f"{tcp[0]} and {len(tcp) - 1} more"
 
 
 def _command(pid: int, careful: bool) -> str:

@@ -97,9 +97,15 @@ def _evidence(hold: Hold, where: Mapping[int, str]) -> list[str]:
 
 
 def _left_its_group(roots: Sequence[int], blocked: Blocked, records: Mapping[int, RankCollectives]) -> bool:
-    """In a live rank every group shows that it has; one that is gone was destroyed, as programs do when they are through."""
+    """In a live rank every group shows that it has; where the default one is gone as well, all were destroyed, as programs do when they are
+    through. A rank that has that one may never have made the other.
+    """
     members = blocked.group.members
-    return all(members[rank].left and records[rank].source == "agent" for rank in roots if rank in members)
+    return all(members[rank].left and _has_no_default(records[rank]) for rank in roots if rank in members)
+
+
+def _has_no_default(record: RankCollectives) -> bool:
+    return record.source == "agent" and all(group.description != "default_pg" for group in record.groups)
 
 
 def _title_lacking(roots: Sequence[int], blocked: Blocked, waited_s: float | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...language import text
 from ...model import Finding, RankCollectives, rank_subjects
 from ...words.ranks import ranks_words
-from .habit import expected
+from .habit import departed
 from .joined import longest_s
 from .not_issued import Blocked
 from .words import call_words, capital, group_words, places, since
@@ -53,9 +53,7 @@ def _odd(circle: Sequence[Blocked], records: Mapping[int, RankCollectives]) -> t
 
 def _unusual(record: RankCollectives) -> bool:
     """Whether this rank's last call is another one than what used to follow the calls before it."""
-    calls = [(c.group, c.op) for c in record.calls]
-    usual = expected(calls[:-1])
-    return usual is not None and usual != calls[-1]
+    return departed([(c.group, c.op) for c in record.calls])
 
 
 def _title(

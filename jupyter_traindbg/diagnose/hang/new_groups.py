@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...language import text
@@ -33,16 +33,18 @@ class Maker:
 
 
 def rule(case: Case) -> list[Hit]:
-    """One verdict at most, on a job that stands still."""
+    """One verdict at most, on a job that stands still, or of which some ranks make a group that can never come about."""
     found = out_of_order(case) or _not_called(case)
     return [] if found is None else [found]
 
 
 def out_of_order(case: Case) -> Hit | None:
-    """Ranks that make their groups in different orders, or different groups."""
-    if not case.overdue:
-        return None
+    """Ranks that make their groups in different orders, or different groups. Of those that others take for another one it is known at once,
+    whatever the rest does: a rank in a group of its own trains on alone.
+    """
     makers = _makers(case)
+    if not case.overdue:
+        return _known_otherwise(case, makers, {m.name for m in makers} | _waited_on(case))
     return _under_other_names(case, makers) or _known_otherwise(case, makers) or _each_another(case, makers)
 
 
@@ -58,13 +60,13 @@ def _ranks(makers: Sequence[Maker]) -> list[int]:
 # --- one number, different groups ----------------------------------------------------------------------------------
 
 
-def _known_otherwise(case: Case, makers: Sequence[Maker]) -> Hit | None:
-    """The first number under which ranks have made, or are making, groups with different members. Not for a job that waits for something
-    else: such groups may serve.
+def _known_otherwise(case: Case, makers: Sequence[Maker], among: Collection[str] | None = None) -> Hit | None:
+    """The first number, of those `among` if these are given, under which ranks have made, or are making, groups with different members. Not
+    for a job that waits for something else: such groups may serve.
     """
-    differ = {number: sides for number, sides in _by_number(case, makers).items() if len(sides) > 1}
-    waited_on = {v.pending.group for v in case.waiting if v.pending is not None}
-    if not differ or (not makers and waited_on.isdisjoint(map(str, differ))):
+    sides_of = _by_number(case, makers)
+    differ = {n: sides for n, sides in sides_of.items() if len(sides) > 1 and (among is None or str(n) in among)}
+    if not differ or (not makers and _waited_on(case).isdisjoint(map(str, differ))):
         return None
     number = min(differ)
     told = _known_as(differ[number])[:3]
@@ -79,6 +81,10 @@ def _known_otherwise(case: Case, makers: Sequence[Maker]) -> Hit | None:
         ),
         [_making(same) for same in alike(makers, lambda m: (m.name, m.members))],
     )
+
+
+def _waited_on(case: Case) -> set[str]:
+    return {v.pending.group for v in case.waiting if v.pending is not None}
 
 
 def _by_number(case: Case, makers: Sequence[Maker]) -> Mapping[int, Mapping[Members, Sequence[int]]]:

@@ -6,6 +6,7 @@ loop in which the others stand has run out of batches; who stands in the same lo
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ...frames.whose import own_frames
 from ...language import text
 from ...model import Block, Collective, Finding, Frame, NotAvailable, rank_subjects
 from ...words.ranks import ranks_words
+from ..collectives.habit import departed
 from .case import Case, Hit, View
 from .new_groups import out_of_order
 from .words import alike, place, short_place
@@ -22,7 +24,8 @@ __all__ = ["EXPLAINS", "rule"]
 
 EXPLAINS = {"unequal_steps": ("collective_mismatch", "collective_not_issued")}
 REFERENCE = "https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html"
-LAST_CALLS = 400
+LAST_CALLS, LATEST_CALLS = 400, 8
+_MODULE = "/torch/nn/modules/module.py"
 _ON_RANK = re.compile(r"rank|is_main|is_master|is_global_zero|is_world_process_zero|primary", re.IGNORECASE)
 
 
@@ -51,8 +54,10 @@ def rule(case: Case) -> list[Hit]:
 
 
 def _stack(view: View) -> list[Frame]:
+    """Down to where a module is called: the loops within a model are parts of a step."""
     thread = view.now.thread
-    return [] if thread is None else list(reversed(own_frames(thread.frames)))
+    frames = [] if thread is None else list(reversed(own_frames(thread.frames)))
+    return list(itertools.takewhile(lambda f: not f.file.endswith(_MODULE), frames))
 
 
 # --- loops ---------------------------------------------------------------------------------------------------------
@@ -68,6 +73,10 @@ def _left_a_loop(case: Case, places: Sequence[Place]) -> Hit | None:
                 gone = [p for p in places if p not in still]
                 if _never_made(inside.views[0].pending, outside.views[0]):
                     return None  # it is that call, made in the loop by them alone, and no step too many
+                if not _wait_for_each_other(still, gone):
+                    return None  # a loop within a step, and the ones past it are held up by one of themselves
+                if _further_round(inside, outside) and _did_what_is_new(still) and not _did_what_is_new(gone):
+                    return None  # it is no loop of the usual step: only those in it have ever come there
                 return _loop_hit(case, file, block, still, gone)
     return None
 
@@ -76,7 +85,7 @@ def _loop_left(case: Case, inside: Sequence[Frame], outside: Sequence[Frame]) ->
     """The outermost loop, with its file, that the one stack is in and that the other has been through; None where there is no such loop, or
     where the other is in a loop of its own, or one of them in a branch on its rank.
     """
-    at = next((i for i, (a, b) in enumerate(zip(inside, outside, strict=False)) if a != b), None)
+    at = _apart(inside, outside)
     if at is None or (inside[at].file, inside[at].function) != (outside[at].file, outside[at].function):
         return None
     here, there = inside[at], outside[at]
@@ -86,6 +95,17 @@ def _loop_left(case: Case, inside: Sequence[Frame], outside: Sequence[Frame]) ->
         return None
     behind = there.line > here.line or bool(shared)
     return own[0] if behind else None
+
+
+def _apart(one: Sequence[Frame], other: Sequence[Frame]) -> int | None:
+    """Where two stacks part."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+
+
+def _further_round(inside: Place, outside: Place) -> bool:
+    """Whether the ones past the loop are not behind it in the source, but before it, in the next round of a loop around both."""
+    at = _apart(inside.stack, outside.stack)
+    return at is not None and outside.stack[at].line <= inside.stack[at].line
 
 
 def _only(case: Case, stack: Sequence[Frame], at: int, shared: Sequence[Block]) -> list[tuple[str, Block]]:
@@ -143,6 +163,26 @@ def _loop_hit(case: Case, file: str, block: Block, still: Sequence[Place], gone:
 def _stands(at: Place, how: str) -> str:
     where = short_place(at.views[0].now.frame)
     return text("{ranks}: {how}, at {where}", ranks=ranks_words(at.ranks), how=how, where=where)
+
+
+def _wait_for_each_other(still: Sequence[Place], gone: Sequence[Place]) -> bool:
+    """Whether every rank waits in a call of which some of the other side are members, as far as the recorders tell."""
+    inside, outside = {r for p in still for r in p.ranks}, {r for p in gone for r in p.ranks}
+    sides = [(v, outside) for p in still for v in p.views] + [(v, inside) for p in gone for v in p.views]
+    return not any((members := _members(v)) and members.isdisjoint(others) for v, others in sides)
+
+
+def _did_what_is_new(places: Sequence[Place]) -> bool:
+    """Whether each of these ranks has just made a call that did not follow those before it in any earlier step."""
+    records = [v.collectives for p in places for v in p.views]
+    return all(r is not None and departed([(c.group, c.op) for c in r.calls], LATEST_CALLS) for r in records)
+
+
+def _members(view: View) -> set[int]:
+    """Of the group of its oldest call that is not completed; empty where that is not known, or is the group of all."""
+    if view.collectives is None or view.pending is None:
+        return set()
+    return {r for g in view.collectives.groups if g.name == view.pending.group for r in g.ranks}
 
 
 def _never_made(call: Collective | None, by: View) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ...language import text
-from ...model import Finding, Frame, NotAvailable, Thread, rank_subjects
+from ...model import Finding, Frame, NotAvailable, Subject, Thread, rank_subjects
 from ...words.ranks import ranks_words
+from .below import Below, Child, below, does
 from .case import Case, Hit, View
 from .doing import Doing, Kind, doing, phrase
 from .words import alike, place, short_place
@@ -27,44 +28,63 @@ def rule(case: Case) -> list[Hit]:
     free = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE and v not in at_ray]
     leaving = [v for v in free if _shutting_down(v)]
     hits = [_cannot_end(case, v) for v in leaving]
-    others = [v for v in free if v not in leaving]
-    return hits + [_hit(case, same) for same in alike(others, lambda v: (v.now.kind, v.now.wait, v.now.frame))]
+    others = [(v, below(case, v)) for v in free if v not in leaving]
+    return hits + [_hit(case, same) for same in alike(others, _alike)]
 
 
-def _hit(case: Case, same: Sequence[View]) -> Hit:
-    view, ranks = same[0], [v.rank for v in same]
-    seen = view.now
-    at = short_place(seen.frame)
-    io = seen.kind in _IO
-    title = text(
-        "{ranks} {verb} at {at} while the others wait",
-        ranks=ranks_words(ranks).capitalize(),
-        verb=_verb(seen, len(same)),
-        at=at,
-        ranks2=ranks_words(ranks),
-        phrase=phrase(seen),
-    )
-    if not case.waiting:
-        title = text(
-            "{ranks} {verb} at {at}",
-            ranks=ranks_words(ranks).capitalize(),
-            verb=_verb(seen, len(same)),
-            at=at,
-            ranks2=ranks_words(ranks),
-            phrase=phrase(seen),
-        )
+def _alike(one: tuple[View, Below]) -> tuple[object, ...]:
+    view, own = one
+    return view.now.kind, view.now.wait, view.now.frame, own.last and (own.last.state, own.last.seen.frame)
+
+
+def _hit(case: Case, same: Sequence[tuple[View, Below]]) -> Hit:
+    (view, own), views = same[0], [v for v, _ in same]
+    ranks, seen, last = [v.rank for v in views], view.now, own.last
     finding = Finding(
-        "io_wait" if io else "python_wait",
+        "io_wait" if seen.kind in _IO else "python_wait",
         "critical",
-        title,
-        rank_subjects(ranks),
-        place(seen.frame),
-        [*(_words(case, v) for v in same[:4]), *_threads(case, view), *case.others_wait(ranks)],
-        _cause(seen, case.source_of(seen)),
-        _next_steps(case, view),
+        _title(case, views, last),
+        (*rank_subjects(ranks), *(Subject("process", b.last.pid) for _, b in same if b.last is not None)),
+        place(seen.frame if last is None or last.seen.users is None else last.seen.frame),
+        [
+            *(_words(case, v) for v in views[:4]),
+            *(line for v, b in same[:4] for line in b.words(case, v)),
+            *([] if last is not None or own.idle else _threads(case, view)),
+            *case.others_wait(ranks),
+        ],
+        _cause_below(case, own) or _cause(seen, case.source_of(seen)),
+        [_step_below(own) or _step(seen, view.training.on if view.training else None, view.pid), _bound(seen)],
         confidence=_confidence(case, seen),
     )
     return Hit(finding, ranks)
+
+
+def _title(case: Case, same: Sequence[View], last: Child | None) -> str:
+    ranks, seen = ranks_words(v.rank for v in same), same[0].now
+    verb, at = _verb(seen, len(same)), short_place(seen.frame)
+    if last is not None:
+        return text(
+            "{ranks} {verb} at {at}, and process {pid} below it {does}",
+            ranks=ranks.capitalize(),
+            verb=verb,
+            at=at,
+            pid=last.pid,
+            does=does(last),
+            ranks2=ranks,
+            phrase=phrase(seen),
+        )
+    if not case.waiting:
+        return text(
+            "{ranks} {verb} at {at}", ranks=ranks.capitalize(), verb=verb, at=at, ranks2=ranks, phrase=phrase(seen)
+        )
+    return text(
+        "{ranks} {verb} at {at} while the others wait",
+        ranks=ranks.capitalize(),
+        verb=verb,
+        at=at,
+        ranks2=ranks,
+        phrase=phrase(seen),
+    )
 
 
 def _verb(seen: Doing, many: int) -> str:
@@ -133,6 +153,7 @@ def _cause(seen: Doing, source: str) -> str:
         "thread": text("It waits for another thread of the process, which has not done its part."),
         "future": text("It waits for the result of work that it gave to a pool, and that does not end."),
         "process": text("It waits for another process that has died or is stuck itself."),
+        "lock": text("Whoever has the lock does not let it go."),
         "idle": text(
             "None of its coroutines can go on: what they wait for does not come, or runs in a thread or a "
             "program that is stuck itself."
@@ -144,6 +165,10 @@ def _cause(seen: Doing, source: str) -> str:
     }
     if seen.kind == "network" and "accept" in source:
         return text("It waits for somebody to connect, and nobody does.")
+    if _gets_from_a_process(seen):
+        return text(
+            "It waits for an item that another process should put into the queue: that one has ended, has left it out, or waits itself."
+        )
     if seen.wait is None and seen.thread is not None and isinstance(seen.thread.state, NotAvailable):
         return text("Where it is does not say whether it computes or waits.")
     return causes.get(
@@ -152,15 +177,56 @@ def _cause(seen: Doing, source: str) -> str:
     )
 
 
-def _next_steps(case: Case, view: View) -> list[str]:
-    seen, training = view.now, view.training
-    at = short_place(seen.frame)
-    on = training.on if training is not None and training.on else ""
-    pid = view.pid or "PID"
-    native = text("See the native stack: py-spy dump --native --pid {pid}", pid=pid)
+def _gets_from_a_process(seen: Doing) -> bool:
+    return seen.kind == "process" and seen.wait is not None and seen.wait.op == "get"
+
+
+def _cause_below(case: Case, own: Below) -> str:
+    """Why the process at which the wait ends does not get on; empty where that is not seen."""
+    last = own.last
+    if own.idle:
+        return text(
+            "A worker that was killed takes its piece of work with it: a multiprocessing.Pool starts another worker, and gives "
+            "that piece to nobody."
+        )
+    if last is not None and last.stopped:
+        return text("A process that it waits for was stopped by a signal or a debugger.")
+    return _cause(last.seen, case.source_of(last.seen)) if last is not None and last.seen.users is not None else ""
+
+
+def _step_below(own: Below) -> str:
+    last = own.last
+    if own.idle:
+        return text(
+            "See why a worker was killed (`dmesg -T | grep -i oom`); a concurrent.futures.ProcessPoolExecutor raises "
+            "BrokenProcessPool instead of waiting."
+        )
+    if last is None:
+        return ""
+    if last.stopped:
+        return text("Let it go on: kill -CONT {pid}", pid=last.pid)
+    return _step(last.seen, last.on, last.pid) if last.seen.users is not None else ""
+
+
+def _bound(seen: Doing) -> str:
+    return text(
+        "Put a time-out on the wait at {at}, or do this work outside of the step: while it lasts all "
+        "ranks stand still.",
+        at=short_place(seen.frame),
+    )
+
+
+def _step(seen: Doing, on: str | None, pid: int) -> str:
+    """What to do about a process, `pid`, that waits as in `seen`; `on`: what its system call is about."""
+    at, who = short_place(seen.frame), pid or "PID"
+    if _gets_from_a_process(seen):
+        return text(
+            "See which process should put the item there, and in the log whether it ended; use get(timeout=...) at {at}.",
+            at=at,
+        )
     steps: Mapping[Kind, str] = {
         "file": text("Check {on} and its mount (`ls -l`, `df`, `mount`).", on=on or text("the file")),
-        "pipe": text("See who holds the other end of {on}: lsof -p {pid}", on=on or text("the pipe"), pid=pid),
+        "pipe": text("See who holds the other end of {on}: lsof -p {pid}", on=on or text("the pipe"), pid=who),
         "network": text(
             "Check the server behind {on}; put a time-out on the request at {at}.",
             on=on or text("the connection"),
@@ -171,13 +237,13 @@ def _next_steps(case: Case, view: View) -> list[str]:
             "Answer at its terminal; for the next run take the question out, or answer it on one rank before the start."
         ),
         "child": text(
-            "See {on}: pstree -p {pid}; ending it lets the rank go on.", on=on or text("the program"), pid=pid
+            "See {on}: pstree -p {pid}; ending it lets the rank go on.", on=on or text("the program"), pid=who
         ),
         "idle": text(
             "Put asyncio.timeout() round what the coroutines below {at} wait for; from Python 3.14 on "
             "`python -m asyncio pstree {pid}` shows them.",
             at=at,
-            pid=pid,
+            pid=who,
         ),
         "queue": text(
             "See in the log whether the thread that fills the queue ended with an exception; use "
@@ -185,12 +251,7 @@ def _next_steps(case: Case, view: View) -> list[str]:
             at=at,
         ),
     }
-    hold = text(
-        "Put a time-out on the wait at {at}, or do this work outside of the step: while it lasts all "
-        "ranks stand still.",
-        at=at,
-    )
-    return [steps.get(seen.kind, native), hold]
+    return steps.get(seen.kind) or text("See the native stack: py-spy dump --native --pid {pid}", pid=who)
 
 
 # --- a process that has finished and cannot end --------------------------------------------------------------------

@@ -180,6 +180,19 @@ def test_a_live_rank_that_has_closed_its_group_ran_fewer_steps() -> None:
     assert finding.who == ["rank 1"]
 
 
+def test_a_live_rank_that_has_the_default_group_may_never_have_made_the_other() -> None:
+    made = recorders(2, "gloo", {"0": ("default_pg", range(2)), "1": ("mesh_dp", range(2))})
+    made[0].call("all_gather", "1", done=False)
+    waits, default = made[0].dump(), flight.Known("0", "default_pg", "gloo", [0, 1], 10)
+    both = [default, flight.Known("1", "mesh_dp", "gloo", [0, 1], 1)]
+    records = [
+        rank_collectives(0, 1, flight.summary([waits], both), source="agent"),
+        rank_collectives(1, 2, flight.summary([made[1].dump()], [default]), source="agent"),
+    ]
+    finding = only(findings(records, world_size=2))
+    assert (finding.code, finding.who) == ("collective_not_issued", ["rank 1"])
+
+
 # --- different calls under one number ------------------------------------------------------------------------------
 
 
@@ -308,6 +321,51 @@ def test_groups_in_different_order(n: int) -> None:
     assert "second (2)" in finding.title
 
 
+def in_a_mesh(skips: int) -> list[Recorder]:
+    """Two by two ranks, data and tensor groups, three steps done: one rank leaves its tensor group's second call out and goes on."""
+    members = {
+        "1": ("dp", (0, 2)),
+        "2": ("dp", (1, 3)),
+        "3": ("tp", (0, 1)),
+        "4": ("tp", (2, 3)),
+        "0": ("default_pg", range(4)),
+    }
+    own = {r: [g for g, (_, ranks) in members.items() if r in ranks] for r in range(4)}
+    made = [Recorder("gloo", {g: members[g] for g in own[r]}) for r in range(4)]
+    for rank, recorder in enumerate(made):
+        for _ in range(3):
+            recorder.call("all_reduce", own[rank][1]).call("all_reduce", own[rank][1])
+            recorder.call("all_reduce", own[rank][0]).call("all_reduce", "0")
+        recorder.call("all_reduce", own[rank][1])
+    tensor_peer, data_peer = skips ^ 1, skips ^ 2
+    made[skips].call("all_reduce", own[skips][0]).call("all_reduce", "0", done=False)
+    made[tensor_peer].call("all_reduce", own[tensor_peer][1], done=False)
+    made[data_peer].call("all_reduce", own[data_peer][1]).call("all_reduce", own[data_peer][0]).call(
+        "all_reduce", "0", done=False
+    )
+    other = 3 - skips
+    made[other].call("all_reduce", own[other][1]).call("all_reduce", own[other][0], done=False)
+    return made
+
+
+@pytest.mark.parametrize("skips", range(4))
+def test_of_ranks_that_wait_in_a_circle_the_one_is_named_that_has_gone_past_a_call(skips: int) -> None:
+    finding = only(findings(ranks_of(in_a_mesh(skips)), world_size=4, where={skips: "/a/train.py:9 clip"}))
+    assert (finding.code, finding.who, finding.confidence) == ("collective_not_issued", [f"rank {skips}"], "medium")
+    assert finding.where == "/a/train.py:9 clip"
+    assert f"of group tp ({3 + (skips > 1)})" in finding.title
+    assert "the default group" in " ".join(finding.evidence)
+
+
+def test_without_a_habit_all_of_the_circle_are_named() -> None:
+    made = [Recorder("gloo", {"1": ("first", (0, 1)), "2": ("second", (0, 1))}) for _ in range(2)]
+    for recorder in made:
+        recorder.call("all_reduce", "1").call("all_reduce", "2")
+    made[0].call("all_reduce", "1", done=False)
+    made[1].call("all_reduce", "2", done=False)
+    assert only(findings(ranks_of(made), world_size=2)).who == ["rank 0", "rank 1"]
+
+
 def test_two_that_send_to_each_other_first() -> None:
     made = recorders(2, "nccl", {"0": ("default_pg", range(2))})
     made[0].call("recv 0<-1", done=False)
@@ -417,6 +475,16 @@ def test_what_usually_follows() -> None:
     assert habit.expected("abacada") is None, "it varied"
     assert habit.expected("abc") is None
     assert habit.expected("") is None
+
+
+def test_what_was_left_out() -> None:
+    assert habit.left_out("abcabcabcac", "b", since=9) == 10, "it was to come after the last a"
+    assert habit.left_out("abcabcabcac", "b", since=11) is None
+    assert habit.left_out("abcabcabc", "b", since=0) is None
+    assert habit.departed("abcabcac")
+    assert not habit.departed("abcabcaca"), "the last one follows what came before it"
+    assert habit.departed("abcabcaca", 2)
+    assert not habit.departed("a")
 
 
 def test_of_many_ranks_the_one_is_named() -> None:

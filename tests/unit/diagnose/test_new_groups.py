@@ -179,6 +179,17 @@ def test_ranks_that_make_the_same_group_may_need_a_moment(name: str) -> None:
     assert (late.state, late.findings[0].code) == ("stuck", "hang_unexplained")
 
 
-def test_a_job_that_goes_on_has_no_finding() -> None:
+def test_in_a_job_that_goes_on_a_group_is_waited_for_that_never_comes_about() -> None:
+    """Rank 3 has made one of its own under that number, and trains on alone: only that the members differ tells that the rest hangs."""
     ranks = [making(n, "1", A) for n in (0, 1)]
-    assert judged(*ranks, making(2, "1", B), stepping(3)).findings == ()
+    alone = with_groups(stepping(3), {"1": (3,)})
+    found = first(judged(*ranks, making(2, "1", A), alone))
+    assert (found.code, found.who, found.confidence) == ("collective_order", ("rank 3",), "high")
+    assert judged(*ranks, making(2, "1", A), with_groups(stepping(3), {})).findings == ()
+    expected = [making(n, "1", ALL) for n in (0, 1, 2)]
+    assert first(judged(*expected, with_groups(stepping(3), {"2": (3,)}))).who == ("rank 3",)
+
+
+def test_groups_that_differ_are_left_alone_in_a_job_that_goes_on_without_them() -> None:
+    ranks = [making(n, "2", A) for n in (0, 1)]
+    assert judged(*ranks, *(with_groups(stepping(n), {"1": (n,)}) for n in (2, 3))).findings == ()

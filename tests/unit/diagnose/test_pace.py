@@ -261,6 +261,45 @@ def test_a_call_that_nobody_made_before_is_no_step(operation: str, fewer: bool) 
     assert bool(unequal_hits(*ranks)) is fewer
 
 
+def waiting_in(n: int, frames: Sequence[Frame], group: str, members: Sequence[int], ops: Sequence[str]) -> RankEvidence:
+    """A rank at `frames` whose last call, on `group`, is the last of `ops`; those before it are done."""
+    calls = tuple(Collective(group, i, op, state="completed") for i, op in enumerate(ops, 1))
+    calls = (*calls[:-1], replace(calls[-1], state="issued"))
+    groups = (Group(group, "", "gloo", tuple(members), len(ops), len(ops) - 1),)
+    return replace(standing(n, frames), collectives=RankCollectives(n, 100 + n, "agent", groups, calls, waiting_s=60.0))
+
+
+def test_who_is_past_a_loop_and_waits_for_others_that_are_past_it_is_further_within_the_step() -> None:
+    """Two by two ranks: 0 waits for 1 in their tensor group, and the loop over the parameters is one that every step has."""
+    ops = ["all_reduce"] * 7
+    here = [waiting_in(n, IN_EPOCH, "dp", (n - 2, n), ops) for n in (2, 3)]
+    assert unequal_hits(*(waiting_in(n, BEHIND, "tp", (0, 1), ops) for n in (0, 1)), *here) == []
+    assert unequal_hits(*(waiting_in(n, BEHIND, "all", range(4), ["barrier"]) for n in (0, 1)), *here) != []
+
+
+def test_a_loop_to_which_only_one_rank_has_ever_come_is_none_of_the_step() -> None:
+    """Rank 1 evaluates: its gather is new at this place, and what the others wait in always came there."""
+    step = ["all_gather", "all_reduce", "all_reduce"]
+    everybody = range(4)
+    usual = [*step * 4, "all_gather", "all_reduce"]
+    evaluating = [*step * 4, "all_gather", "all_gather"]
+    training, validation = waits("all_reduce", (21, "main")), waits("all_gather", (51, "evaluate"), (35, "main"))
+    others = [waiting_in(n, training, "0", everybody, usual) for n in (0, 2, 3)]
+    blocks = (EPOCHS, Block("for", 50, 52, "batch in validation"))
+    assert unequal_hits(*others, waiting_in(1, validation, "0", everybody, evaluating), blocks=blocks) == []
+    assert unequal_hits(*others, waiting_in(1, validation, "0", everybody, usual), blocks=blocks) != []
+
+
+def test_the_loops_of_a_model_are_parts_of_a_step() -> None:
+    module = Frame(
+        "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py", 1789, "Module._call_impl", library=True
+    )
+    layers = (*waits("all_gather", (72, "forward")), module, Frame(FILE, 24, "main"))
+    blocks = (EPOCHS, Block("for", 70, 73, "layer in self.layers"))
+    others = [standing(n, waits("all_reduce", (25, "main"))) for n in (0, 2, 3)]
+    assert unequal_hits(*others, standing(1, layers), blocks=blocks) == []
+
+
 def test_of_two_ranks_it_is_not_sure() -> None:
     (hit,) = unequal_hits(standing(0, IN_EPOCH), standing(1, BEHIND))
     assert (list(hit.ranks), hit.finding.confidence) == ([1], "medium")

@@ -155,6 +155,30 @@ def test_one_frame_says_where_somebody_is(stack: list[tuple[str, int, str]], exp
     assert short_place(found) == expected
 
 
+GATHER = (f"{TORCH}/distributed/fsdp/_flat_param.py", 1474, "FlatParamHandle._all_gather_flat_param")
+MODULE = (f"{TORCH}/nn/modules/module.py", 1789, "Module._call_impl")
+IN_MODEL, EVALUATE = ("/home/ann/model.py", 37, "Net.forward"), ("/home/ann/train.py", 51, "evaluate")
+
+
+@each(
+    ("stack", "expected"),
+    [
+        ([GATHER, MODULE, IN_MODEL, MODULE, EVALUATE, USER], "train.py:51 evaluate"),
+        ([GATHER, MODULE, EVALUATE, USER], "train.py:51 evaluate"),
+        ([BARRIER, IN_MODEL, MODULE, EVALUATE, USER], "model.py:37 Net.forward"),
+        ([BARRIER, IN_MODEL, MODULE, GATHER, MODULE, EVALUATE, USER], "model.py:37 Net.forward"),
+        ([GATHER, (f"{TORCH}/_tensor.py", 623, "Tensor.backward"), USER], "train.py:12 main"),
+    ],
+)
+def test_a_sharded_model_gathers_where_the_program_has_called_it(
+    stack: list[tuple[str, int, str]], expected: str
+) -> None:
+    """Any line of it may wait for the parameters; a collective of its own is where it stands."""
+    found = where(frames_of(stack))
+    assert found is not None
+    assert short_place(found) == expected
+
+
 @each(
     ("stack", "expected"),
     [
