@@ -10,6 +10,7 @@ from .frames.whose import frames_of
 from .language import later
 from .model import (
     Child,
+    Coroutine,
     FirstNonFinite,
     GradStat,
     GroupChange,
@@ -68,6 +69,15 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
         holds_gil=NotAvailable("the agent itself held it while it looked"),
         training=bool(raw["training"]),
         peer=raw.get("peer"),
+    )
+
+
+def coroutines(answer: Mapping[str, Any]) -> tuple[Coroutine, ...]:
+    """Those that are the user's; see the probe of that name."""
+    return tuple(
+        Coroutine(row["id"], row["name"], frames_of(row["chain"]), row["waits_for"], tuple(row["awaits"]))
+        for row in answer["tasks"]
+        if not row["ours"]
     )
 
 

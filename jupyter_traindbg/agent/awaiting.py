@@ -183,6 +183,14 @@ def _gathered(waiter: Any) -> Optional[List[Any]]:
     return None
 
 
+def tasks_behind(waiter: Any) -> List[Any]:
+    """The tasks that are not done for which one waits at the future `waiter`: itself, or the parts of a gather."""
+    parts = _gathered(waiter)
+    inner = [waiter] if parts is None else parts
+    live = [f for f in inner if any(cls is asyncio.Task for cls in classes(f)) and field(f, "_state") == "PENDING"]
+    return live[:LONGEST]
+
+
 def _function_of_asyncio(frame: FrameType) -> str:
     function = frame.f_code.co_name
     _, local = next(iter(reachable.look_at_stack(frame)))
@@ -223,6 +231,7 @@ __all__ = [
     "ray_task_id",
     "refs",
     "tasks",
+    "tasks_behind",
     "thread_of",
     "words",
 ]

@@ -186,6 +186,7 @@ def _present(
         ending=ended,
         joining=one.joining,
         making=one.making,
+        coroutines=one.coroutines,
         problem=one.problem,
         shut_out=one.shut_out,
     )

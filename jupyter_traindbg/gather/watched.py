@@ -16,7 +16,19 @@ from .. import evidence, evidence_collectives
 from ..attach.base import Link
 from ..errors import DeadlineExceeded, GilHeld, TraindbgError
 from ..frames.whose import cells_of
-from ..model import Joining, Look, Making, Maybe, NotAvailable, Pace, ProcessStacks, Rank, RankCollectives, Step
+from ..model import (
+    Coroutine,
+    Joining,
+    Look,
+    Making,
+    Maybe,
+    NotAvailable,
+    Pace,
+    ProcessStacks,
+    Rank,
+    RankCollectives,
+    Step,
+)
 from ..outside import procfs
 from ..step_parts import PARTS, StepPart
 from . import stacks
@@ -69,6 +81,7 @@ class Watched:
         self.calls_in_window: Maybe[int] = NotAvailable("not asked in time")
         self.joining: Maybe[Joining] = NotAvailable("not asked in time")
         self.making: Maybe[Making] = NotAvailable("not asked in time")
+        self.coroutines: Sequence[Coroutine] = ()
         self._closed = ""
         """Why it cannot be entered."""
         self._mute = ""
@@ -121,6 +134,9 @@ class Watched:
         self.calls_in_window = _new_calls(calls_before, self.collectives)
         self.joining, self.making = self._joining()
         self._look(children=True)
+        if self._in_event_loop():
+            told = self._ask("coroutines", {}, evidence.coroutines)
+            self.coroutines = () if isinstance(told, NotAvailable) else told
 
     def cell(self, file: str) -> str | None:
         """The text of the cell that the process runs as `file`; None where it is none, or its agent does not tell in time."""
@@ -169,6 +185,11 @@ class Watched:
             self._mute = f"its agent has not answered for {stacks.QUICK_S:g} s: no Python runs in it, as where C code holds the GIL"
         else:
             self._mute = why.cause
+
+    def _in_event_loop(self) -> bool:
+        """Whether its training thread waits in one: what it waits for is on no stack then."""
+        threads = [t for look in self.looks[-1:] for p in look.processes if p.pid == self.link.pid for t in p.threads]
+        return any(t.training and t.waiting_for is not None and t.waiting_for.op == "events" for t in threads)
 
     # --- what only the agent knows
 

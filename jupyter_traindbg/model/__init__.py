@@ -1,12 +1,13 @@
 """The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
 
 `base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it,
-`checkpoints` what is on disk, `dumps` what was sent of a job, `hangs` what a hang is judged by, `live` what is asked again and again,
-`logs` what was read of a log, `following` of one that is still being written, `memory` who holds it and what grows, `environ` and
-`preflight` what surrounds a job, `plan` what a configuration says of a run, `profile` what a few steps consist of, `ray` what a Ray
-cluster and its workers do, `picture` a figure of any of it, `slow` where steps go, `sockets` connections, `soundness` whether a training
-is sound, `sql` what a query gives, `target` how a job is named and `targets` what can be attached to, `threads` what each thread costs
-and waits for, `waits` what one does at one moment; `records` any result as a flat table.
+`checkpoints` what is on disk, `coroutines` what runs in an event loop, `dumps` what was sent of a job, `hangs` what a hang is judged by,
+`joining` how ranks come together, `live` what is asked again and again, `logs` what was read of a log, `following` of one that is still
+being written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a
+run, `profile` what a few steps consist of, `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where
+steps go, `sockets` connections, `soundness` whether a training is sound, `sql` what a query gives, `target` how a job is named and
+`targets` what can be attached to, `threads` what each thread costs and waits for, `waits` what one does at one moment; `records` any
+result as a flat table.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from . import (
     base,
     changed,
     checkpoints,
+    coroutines,
     dumps,
     environ,
     finding,
     following,
     gradients,
     hangs,
+    joining,
     live,
     logs,
     memory,
@@ -44,12 +47,14 @@ from . import (
 from .base import *
 from .changed import *
 from .checkpoints import *
+from .coroutines import *
 from .dumps import *
 from .environ import *
 from .finding import *
 from .following import *
 from .gradients import *
 from .hangs import *
+from .joining import *
 from .live import *
 from .logs import *
 from .memory import *
@@ -74,12 +79,14 @@ __all__ = [
     *base.__all__,
     *changed.__all__,
     *checkpoints.__all__,
+    *coroutines.__all__,
     *dumps.__all__,
     *environ.__all__,
     *finding.__all__,
     *following.__all__,
     *gradients.__all__,
     *hangs.__all__,
+    *joining.__all__,
     *live.__all__,
     *logs.__all__,
     *memory.__all__,

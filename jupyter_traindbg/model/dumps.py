@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .hangs import Diagnosis, Joining, Making
+from .hangs import Diagnosis
+from .joining import Joining, Making
 from .observed import ProcessStacks
 
 __all__ = ["DumpDiagnosis", "DumpedProcess", "SentFile"]

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .base import Maybe, NotAvailable, Problem, Result, Silent, Worded
+from .coroutines import Coroutine
 from .finding import Excerpt, Finding
+from .joining import Joining, Making, MeetingPoint
 from .observed import ProcessStacks
 from .sockets import Socket
 from .soundness import Soundness
@@ -23,11 +25,8 @@ __all__ = [
     "Group",
     "HostFacts",
     "JobEvidence",
-    "Joining",
     "LockHolder",
     "Look",
-    "Making",
-    "MeetingPoint",
     "OpenFile",
     "Pace",
     "RankCollectives",
@@ -202,6 +201,8 @@ class Activity:
     """Its TCP sockets, connecting ones first."""
     parent_pid: int = 0
     """Who has started it, or has taken it over since; 0 where that is not known."""
+    ended_cpu_share: float = 0.0
+    """What its children that ended within the window have used, of one CPU: those of a build come and go."""
 
 
 @dataclass(frozen=True)
@@ -249,50 +250,6 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Joining:
-    """What a rank that is still on its way into its process group was told, by the program or by its launcher. None: not known."""
-
-    rank: int | None
-    world_size: int | None
-    address: str | None
-    """Where the ranks are to meet: MASTER_ADDR, as a name or a number, and MASTER_PORT."""
-    port: int | None
-    backend: str | None = None
-    timeout_s: float | None = None
-    serves: bool | None = None
-    """Whether this rank is to be the one who listens there."""
-
-
-@dataclass(frozen=True)
-class Making:
-    """The process group that a rank makes beside the default one, and has not made yet: ``new_group``, ``init_device_mesh``.
-
-    ``name``: torch counts the calls of ``new_group`` on each rank, and the count is the group's name: ``"3"``; where only its members take
-    part, a hash of its ranks and of how many groups there are. ``ranks`` are global ranks.
-    """
-
-    name: str
-    ranks: Sequence[int]
-
-
-@dataclass(frozen=True)
-class MeetingPoint:
-    """The address and port where ranks are to meet, as seen from this host."""
-
-    address: str
-    port: int
-    addresses: Sequence[str]
-    """What the name resolves to; empty where it does not."""
-    state: Literal["open", "refused", "filtered", "unreachable", "unresolved", "not known"]
-    """``"filtered"``: no answer at all."""
-    local: bool = False
-    """Whether it is an address of this host."""
-    holder_pid: int | None = None
-    """The process that listens there, where it is on this host and may be looked at."""
-    holder_command: str = ""
-
-
-@dataclass(frozen=True)
 class Block:
     """A ``for``, ``while`` or ``if`` in a source file, from its first to its last line; ``words`` is what stands at its head."""
 
@@ -327,6 +284,8 @@ class RankEvidence:
     """Set where it is still on its way into its process group."""
     making: Maybe[Making] = _NOT_MEASURED
     """Set where it waits in the making of another one."""
+    coroutines: Sequence[Coroutine] = ()
+    """Of the user's, where its training thread waits in an event loop."""
     soundness: Maybe[Soundness] = _NOT_MEASURED
     problem: str = ""
     """Why its agent did not answer, in one line; empty where it did."""

@@ -70,6 +70,8 @@ class _Reading:
     major_faults: int
     swap_bytes: Maybe[int]
     files: Mapping[tuple[str, open_files.Mode], open_files.Seen] = field(default_factory=dict)
+    ended_ns: int = 0
+    """CPU time of the children that have ended and were waited for, and of theirs."""
 
 
 def _read(pid: int) -> _Reading | None:
@@ -87,6 +89,7 @@ def _read(pid: int) -> _Reading | None:
         int(fields[9]),
         _kib(procfs.fields(f"/proc/{pid}/status"), "VmSwap"),
         open_files.read(pid),
+        sum(map(int, fields[13:15])) * _TICK_NS,
     )
 
 
@@ -163,6 +166,7 @@ def _activity(pid: int, role: str, then: _Reading, now: _Reading, tables: _Table
         running_s=NotAvailable("the process is gone") if process is None else procfs.running_s(process),
         sockets=tuple(sockets.of(pid, known)[:MOST_SOCKETS]),
         parent_pid=0 if process is None else process.parent,
+        ended_cpu_share=max(0, now.ended_ns - then.ended_ns) / 1e9 / window_s,
     )
 
 

@@ -25,12 +25,13 @@ _first_seen: Dict[int, Tuple[int, float]] = {}
 def run(agent: Agent, *, most: int = 500) -> Dict[str, Any]:
     """``{"tasks": [...], "left_out": n}``: all tasks that are not done, of every event loop, at most `most`.
 
-    Each has ``name`` (asyncio's), ``thread`` and ``tid`` (of its loop; None where no thread runs that), ``task_id`` (Ray's, in hex: the
-    actor call that runs in it; None for others) and ``actor_id``, ``method`` (the user's outermost coroutine, ``"Collector.run"``; on
-    Python 3.9 and 3.10 without the class; None where there is none), ``state`` (``"waiting"``, ``"ready"``: goes on at the loop's next
-    turn, ``"running"``), ``where`` (``"file:line function"``: the user's innermost frame, or None), ``chain`` (``[file, line,
-    function]``, innermost first), ``waits_for`` (in words: ``"asyncio.sleep"``, ``"Lock.acquire"``, ``"ObjectRef"``, ``"gather of 3"``,
-    ``"task Task-7"``, ``"a function in an executor"``, ``"a future"``; None where it does not wait), ``refs`` (the references that it
+    Each has ``id`` and ``awaits`` (the ids of the tasks for which it waits, also in a gather), ``name`` (asyncio's), ``thread`` and ``tid``
+    (of its loop; None where no thread runs that), ``task_id`` (Ray's, in hex: the actor call that runs in it; None for others) and
+    ``actor_id``, ``method`` (the user's outermost coroutine, ``"Collector.run"``; on Python 3.9 and 3.10 without the class; None where
+    there is none), ``state`` (``"waiting"``, ``"ready"``: goes on at the loop's next turn, ``"running"``), ``where`` (``"file:line
+    function"``: the user's innermost frame, or None), ``chain`` (``[file, line, function]``, innermost first), ``waits_for`` (in words:
+    ``"asyncio.sleep"``, ``"Lock.acquire"``, ``"ObjectRef"``, ``"gather of 3"``, ``"task Task-7"``, ``"a function in an executor"``,
+    ``"a future"``; None where it does not wait), ``refs`` (the references that it
     awaits, also in a gather, each as one of ``waits_for`` of `ray_waits`), ``seen_waiting_s`` (for how long this agent has seen it at
     this very wait: a lower bound, 0.0 at first; None where it does not wait), ``ours`` (True where nothing of the user's is
     in it: the library's own).
@@ -55,6 +56,8 @@ def _row(task: Any, frames: Dict[int, FrameType]) -> Dict[str, Any]:
     users = [frame for frame in chain if not is_library(frame.f_code.co_filename)]
     task_id = awaiting.ray_task_id(task)
     return {
+        "id": id(task),
+        "awaits": [id(other) for other in awaiting.tasks_behind(waiter)],
         "name": awaiting.name(task),
         "thread": name,
         "tid": tid,

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 
 from ...frames.waits import waiting_for
 from ...language import counted, text
-from ...model import Activity, NotAvailable, ProcessStacks
+from ...model import Activity, Frame, NotAvailable, ProcessStacks
+from . import why
 from .case import Case, View, training_thread
 from .doing import Doing, Kind, doing, phrase
 from .motion import thread_activity
+from .onward import Onward
 from .words import command_words, short_place
 
-__all__ = ["Below", "Child", "below", "does"]
+__all__ = ["below"]
 
 _FOR_A_CHILD: frozenset[Kind] = frozenset({"child", "process", "future", "pipe"})
 MOST_STEPS = 8
@@ -60,43 +62,24 @@ class Child:
         return self.stopped or self.asleep or self.seen.users is not None
 
 
-@dataclass(frozen=True)
-class Below:
-    """``chain``: for whom a rank waits, and for whom that one does, up to the last; empty where nobody is known. ``idle``: the workers
-    below it that have nothing to do, where there are no others.
-    """
-
-    chain: Sequence[Child] = ()
-    idle: Sequence[Child] = ()
-
-    @property
-    def last(self) -> Child | None:
-        return self.chain[-1] if self.chain else None
-
-    def words(self, case: Case, view: View) -> list[str]:
-        """For the evidence; `view` is the rank that waits."""
-        said = [_words(case, child) for child in self.chain] + _held(case, view, self.last)
-        if self.idle:
-            said.append(
-                counted(
-                    "the only worker process below it, {pids}, has nothing to do: what it was given is lost",
-                    "all {n} worker processes below it have nothing to do: what they were given is lost",
-                    len(self.idle),
-                    pids=self.idle[0].pid,
-                )
-            )
-        return said
-
-
-def below(case: Case, view: View) -> Below:
-    """For whom of its own `view` waits. Pure; linear in the number of processes below the rank."""
+def below(case: Case, view: View) -> Onward | None:
+    """For whom of its own `view` waits; None where nobody is known. Pure; linear in the number of processes below the rank."""
     if view.now.kind not in _FOR_A_CHILD:
-        return Below()
+        return None
     found = _children(case, view)
+    chain = _chain(view, found)
+    if chain:
+        return _at(case, view, chain)
+    idle = [c for c in found if c.idle]
+    return _lost(idle) if idle and _asks_a_pool(view.now) and all(c.idle or not c.users for c in found) else None
+
+
+def _chain(view: View, found: Sequence[Child]) -> list[Child]:
+    """For whom a rank waits, and for whom that one does, up to the last."""
     chain: list[Child] = []
     seen, waited = view.now, view.training.child_pid if view.training is not None else None
     parent = view.pid
-    for _ in range(MOST_STEPS):
+    while len(chain) < MOST_STEPS:
         following = _followed(seen, waited, [c for c in found if c.parent_pid == parent and c not in chain])
         if following is None:
             break
@@ -104,9 +87,7 @@ def below(case: Case, view: View) -> Below:
         if following.stopped or following.asleep:
             break
         seen, waited, parent = following.seen, following.child_pid, following.pid
-    idle = [] if chain else [c for c in found if c.idle]
-    lost = _asks_a_pool(view.now) and all(c.idle or not c.users for c in found)
-    return Below(chain, idle if lost else ())
+    return chain
 
 
 def _asks_a_pool(seen: Doing) -> bool:
@@ -155,10 +136,64 @@ def _child(case: Case, pid: int, stacks: ProcessStacks | None, activity: Activit
 # --- words ---------------------------------------------------------------------------------------------------------
 
 
-def does(child: Child) -> str:
-    """``waits for an item from a queue at data.py:12 feed``, ``is stopped by a signal``: what it does, as the end of a sentence."""
-    at = text(" at {at}", at=short_place(child.seen.frame)) if child.seen.frame is not None else ""
-    return _state(child) + at
+def _at(case: Case, view: View, chain: Sequence[Child]) -> Onward:
+    last = chain[-1]
+    owner = case.evidence.lock_holders.get(last.pid)
+    cause, step = _why(case, last)
+    held = [] if owner is None else [text("that lock is held by {owner}", owner=owner)]
+    if owner is not None and owner.pid == view.pid:
+        held = [text("that lock is held by rank {rank} itself: the two wait for each other", rank=view.rank)]
+        cause = text(
+            "It holds a lock for which the process waits that it has started, and for whose end it waits itself."
+        )
+    return Onward(
+        text(
+            "process {pid} below it {does}",
+            pid=last.pid,
+            does=_state(last) + _place(short_place(last.seen.frame), last),
+        ),
+        [*(_words(case, child) for child in chain), *held],
+        cause,
+        step,
+        _in_a_file(last.seen.users),
+        last.pid,
+    )
+
+
+def _in_a_file(frame: Frame | None) -> Frame | None:
+    """A program that was given on the command line has no lines to look at."""
+    return None if frame is None or frame.file.startswith("<") else frame
+
+
+def _why(case: Case, last: Child) -> tuple[str, str]:
+    """The cause, and what to do; empty where only its parent's wait tells."""
+    if last.stopped:
+        step = text("Let it go on: kill -CONT {pid}", pid=last.pid)
+        return text("A process that it waits for was stopped by a signal or a debugger."), step
+    if last.seen.users is None:
+        return "", ""
+    return why.cause(last.seen, case.source_of(last.seen)), why.step(last.seen, last.on, last.pid)
+
+
+def _lost(idle: Sequence[Child]) -> Onward:
+    said = counted(
+        "the only worker process below it, {pids}, has nothing to do: what it was given is lost",
+        "all {n} worker processes below it have nothing to do: what they were given is lost",
+        len(idle),
+        pids=idle[0].pid,
+    )
+    return Onward(
+        "",
+        [said],
+        text(
+            "A worker that was killed takes its piece of work with it: a multiprocessing.Pool starts another worker, and gives "
+            "that piece to nobody."
+        ),
+        text(
+            "See why a worker was killed (`dmesg -T | grep -i oom`); a concurrent.futures.ProcessPoolExecutor raises "
+            "BrokenProcessPool instead of waiting."
+        ),
+    )
 
 
 def _state(child: Child) -> str:
@@ -167,20 +202,18 @@ def _state(child: Child) -> str:
     return text("is in uninterruptible sleep") if child.asleep else phrase(child.seen)
 
 
+def _place(at: str, child: Child) -> str:
+    return text(" at {at}", at=at) if child.seen.frame is not None else ""
+
+
 def _words(case: Case, child: Child) -> str:
-    command = command_words(child.command)
-    at = text(" at {at}", at=case.at(child.seen)) if child.seen.frame is not None else ""
-    on = text(", on {on}", on=child.on) if child.on and child.child_pid is None and not child.stopped else ""
+    doing_now, at = _state(child), _place(case.at(child.seen), child)
+    told = child.child_pid is not None or child.stopped or not child.on or child.on in doing_now
     return text(
-        "process {pid} (`{command}`) {does}{at}{on}", pid=child.pid, command=command, does=_state(child), at=at, on=on
+        "process {pid} (`{command}`) {does}{at}{on}",
+        pid=child.pid,
+        command=command_words(child.command),
+        does=doing_now,
+        at=at,
+        on="" if told else text(", on {on}", on=child.on),
     )
-
-
-def _held(case: Case, view: View, last: Child | None) -> list[str]:
-    """Who has the file's lock for which the last one waits, by the kernel's list."""
-    owner = case.evidence.lock_holders.get(last.pid) if last is not None else None
-    if owner is None:
-        return []
-    if owner.pid == view.pid:
-        return [text("that lock is held by rank {rank} itself: the two wait for each other", rank=view.rank)]
-    return [text("that lock is held by {owner}", owner=owner)]

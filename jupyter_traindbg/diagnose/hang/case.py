@@ -7,7 +7,7 @@ job has not got over as long a one before: `Case.overdue`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...frames import phases
 from ...frames.whose import inside
@@ -16,12 +16,15 @@ from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, Sour
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase
+from .motion import started_for
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
 from .words import alike, short_place
 
 __all__ = ["Case", "Hit", "Role", "View", "build", "joins_ray", "training_thread"]
 
+STARTED_S = 2.0
+"""So long before the others wait for it may a rank have started a program."""
 GATHERING_S = 300.0
 """How old a job may be whose ranks are still on their way into their process group: half of NCCL's time-out."""
 
@@ -146,7 +149,19 @@ def build(evidence: JobEvidence) -> Case:
     """Work out what each rank does, and whether the job stands still for too long. Linear in the number of ranks."""
     views = tuple(view(rank, evidence.sources) for rank in evidence.ranks)
     once = isinstance(evidence.motion_shows, NotAvailable)
-    return Case(evidence, views, judge(views, once=once), {v.rank: v for v in views})
+    progress = judge(views, once=once)
+    if progress.pause_s is not None:
+        views = tuple(_with_programs(v, progress.pause_s) for v in views)
+        progress = judge(views, once=once)
+    return Case(evidence, views, progress, {v.rank: v for v in views})
+
+
+def _with_programs(seen: View, pause_s: float) -> View:
+    """One that sleeps gets on where a program does that it has started since the job stands still."""
+    if seen.role != "still" or seen.now.kind != "sleep" or seen.holder is not None:
+        return seen
+    served = started_for(seen.evidence.children, pause_s + STARTED_S)
+    return replace(seen, role="moving", served=served) if served else seen
 
 
 # --- words ---------------------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from ...language import text
 from ...model import Ending, Finding, NotAvailable, rank_subjects
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .words import alike, place
+from .doing import phrase
+from .words import alike, place, short_place
 
-EXPLAINS = {"rank_ended": ("collective_not_issued",)}
+EXPLAINS = {"rank_ended": ("collective_not_issued", "python_wait")}
 _TRACEBACK_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _EXCEPTION = re.compile(r"(?:\[rank\d+\]:\s*)?(?P<said>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b.*)")
 _PEER_LOST = re.compile(
@@ -37,8 +38,12 @@ def rule(case: Case) -> list[Hit]:
     roots = [v for v in own if not _lost_a_peer(v)] or own or failed
     victims = [v for v in failed if v not in roots]
     hits = [_hit(case, same, victims) for same in alike(roots, _key)]
-    if finished and not failed and case.overdue and any(v.now.kind != "teardown" for v in case.waiting):
-        hits.append(_left(case, finished))
+    if finished and not failed and case.overdue:
+        poll = [v for v in case.blocked if v.now.kind == "sleep"]
+        if any(v.now.kind != "teardown" for v in case.waiting):
+            hits.append(_left(case, finished))
+        elif len(poll) == len(case.views) - len(ended) and len(finished) <= len(poll):
+            hits.append(_polled_for(case, finished, poll))
     return hits
 
 
@@ -303,3 +308,46 @@ def _left(case: Case, finished: Sequence[View]) -> Hit:
         reference="https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html",
     )
     return Hit(finding, ranks)
+
+
+def _polled_for(case: Case, finished: Sequence[View], poll: Sequence[View]) -> Hit:
+    """No call tells that the rest waits for it: they sleep and look again, and all that has changed is that it is gone."""
+    ranks, others = [v.rank for v in finished], [v.rank for v in poll]
+    words, at = ranks_words(ranks), short_place(poll[0].now.frame)
+    sleep = "sleeps" if len(others) == 1 else "sleep"
+    finding = Finding(
+        "rank_ended",
+        "critical",
+        text(
+            "{ranks} left with exit status 0, and {others} {sleep} at {at}: what they look for does not come",
+            ranks=words.capitalize(),
+            others=ranks_words(others),
+            sleep=sleep,
+            at=at,
+            ranks2=words,
+        ),
+        rank_subjects(ranks),
+        None,
+        [
+            *(line for v in finished[:4] for line in _evidence(v)),
+            *(
+                text("rank {rank} {phrase} at {at}", rank=v.rank, phrase=phrase(v.now), at=case.at(v.now))
+                for v in poll[:4]
+            ),
+        ],
+        text(
+            "They poll for something that {ranks} most likely was to bring: a file, a key, a count. It returned early, or had nothing left "
+            "to do, and a launcher takes that for success.",
+            ranks=words,
+        ),
+        [
+            text(
+                "See at {at} what is looked for, and on which way {ranks} can end without bringing it.",
+                at=at,
+                ranks=words,
+            ),
+            text("Look at the last lines of its log: what did it find finished?"),
+        ],
+        confidence="medium",
+    )
+    return Hit(finding, [*ranks, *others])

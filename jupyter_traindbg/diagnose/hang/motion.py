@@ -16,7 +16,17 @@ from ...model import Activity, NotAvailable, OpenFile, Thread, ThreadActivity
 from .doing import Doing, Kind
 from .words import command_words
 
-__all__ = ["BUSY_SHARE", "FLOWING_SWITCHES", "Work", "busy", "flows", "thread_activity", "work_for", "work_words"]
+__all__ = [
+    "BUSY_SHARE",
+    "FLOWING_SWITCHES",
+    "Work",
+    "busy",
+    "flows",
+    "started_for",
+    "thread_activity",
+    "work_for",
+    "work_words",
+]
 
 BUSY_SHARE = 0.1
 """A thread that uses more than this of a CPU gets on with something."""
@@ -74,7 +84,7 @@ class Work:
     moved during the look, and of one that is ``flushed`` what its disk was given; ``cpu_share``: of one CPU.
     """
 
-    kind: Literal["written", "read", "flushed", "process", "thread"]
+    kind: Literal["written", "in place", "read", "flushed", "process", "thread"]
     name: str
     pid: int = 0
     bytes: int = 0
@@ -106,6 +116,16 @@ def work_for(
 
 def _written(rank: _Rank) -> Iterable[Work]:
     return _grown([] if rank.own is None else [rank.own])
+
+
+def _written_in_place(rank: _Rank) -> Iterable[Work]:
+    """By pwrite(), which moves no position: the process has written, and has a file open for that."""
+    own = rank.own
+    if own is None or isinstance(own.written_bytes_per_s, NotAvailable):
+        return
+    written, file = int(own.written_bytes_per_s * own.window_s), next((f for f in own.files if f.mode == "write"), None)
+    if file is not None and written >= GROWN_BYTES and not any(f.moved for f in own.files):
+        yield Work("in place", file.path, bytes=written)
 
 
 def _written_below(rank: _Rank) -> Iterable[Work]:
@@ -147,7 +167,19 @@ def _programs(rank: _Rank) -> list[Activity]:
 
 
 def _computing(rank: _Rank) -> Iterable[Work]:
-    return (_process(a) for a in _programs(rank) if a.cpu_share > BUSY_SHARE or _moves_bytes(a))
+    return (_process(a) for a in _programs(rank) if _computes(a))
+
+
+def _computes(seen: Activity) -> bool:
+    return seen.cpu_share + seen.ended_cpu_share > BUSY_SHARE or _moves_bytes(seen)
+
+
+def started_for(below: Sequence[Activity], within_s: float) -> tuple[Work, ...]:
+    """Programs that get on and were started within the last `within_s` seconds, those below them counted in: what a rank that sleeps looks
+    at now and then. One that has been there for longer, as a logger's helper has, is no sign of that.
+    """
+    young = {a.pid for a in below if not isinstance(a.running_s, NotAvailable) and a.running_s <= within_s}
+    return tuple(_process(a) for a in below if a.role == "child" and a.pid in young and _computes(a))[:_MOST]
 
 
 def _loading(rank: _Rank) -> Iterable[Work]:
@@ -163,12 +195,12 @@ def _loads(worker: Activity) -> bool:
 
 
 def _process(seen: Activity) -> Work:
-    return Work("process", seen.command, pid=seen.pid, cpu_share=seen.cpu_share)
+    return Work("process", seen.command, pid=seen.pid, cpu_share=seen.cpu_share + seen.ended_cpu_share)
 
 
 _Source = Callable[[_Rank], Iterable[Work]]
-_ITSELF: Sequence[_Source] = (_written,)
-_READER: Sequence[_Source] = (_written, _read, _flushed)
+_ITSELF: Sequence[_Source] = (_written, _written_in_place)
+_READER: Sequence[_Source] = (_written, _written_in_place, _read, _flushed)
 _THREAD: Sequence[_Source] = (_threads, _written, _read, _flushed)
 _PROCESS: Sequence[_Source] = (_computing, _written_below, _written)
 _SOURCES: Mapping[Kind, Sequence[_Source]] = {
@@ -195,6 +227,8 @@ def work_words(work: Work) -> str:
     amount = f"{work.bytes / 2**20:.1f} MiB" if work.bytes >= 2**17 else f"{work.bytes / 2**10:.0f} KiB"
     if work.kind == "written":
         return text("{name} grew by {amount} during the look", name=work.name, amount=amount)
+    if work.kind == "in place":
+        return text("{amount} were written during the look, and {name} is open for that", amount=amount, name=work.name)
     if work.kind == "read":
         return text("{amount} of {name} were read during the look", amount=amount, name=work.name)
     if work.kind == "flushed":

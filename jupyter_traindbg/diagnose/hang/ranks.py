@@ -31,6 +31,8 @@ Role = Literal["ended", "not seen", "stopped", "stepping", "waiting", "moving", 
 ``idle``: a kernel between two cells.
 """
 
+POLLING_SHARE = 0.02
+"""Of a CPU: what a loop uses at most that wakes up now and then, looks at something and sleeps again."""
 _UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
 """Waits in C code that may be those of a collective: a `Work.wait()`, DDP's backward."""
 
@@ -104,7 +106,8 @@ def view(rank: RankEvidence, sources: Mapping[str, SourceLine]) -> View:
     if rank.pid == 0 and not rank.looks:
         return View(rank, "not seen")
     threads = [training_thread(_process(rank, i)) for i in range(len(rank.looks))]
-    doings = _at_the_gpu(rank, tuple(doing(thread, sources) for thread in threads if thread is not None))
+    doings = _polling(rank, tuple(doing(thread, sources) for thread in threads if thread is not None))
+    doings = _at_the_gpu(rank, doings)
     pending, waiting_s = _pending(rank.collectives)
     holder = _gil_holder(rank)
     bare = View(rank, "not known", doings, pending, waiting_s, holder)
@@ -112,6 +115,24 @@ def view(rank: RankEvidence, sources: Mapping[str, SourceLine]) -> View:
     at_rest = role == "still" and holder is None
     served = work_for(bare.now, bare.activity, rank.children, bare.threads) if at_rest else ()
     return dataclasses.replace(bare, role="moving" if served else role, served=served)
+
+
+def _polling(rank: RankEvidence, doings: tuple[Doing, ...]) -> tuple[Doing, ...]:
+    """A loop that sleeps and looks again is at its sleep at one look and at its question at another, and gets no further by that."""
+    sleeps = next((d for d in doings if d.kind == "sleep" and d.users is not None), None)
+    if sleeps is None or len({d.at for d in doings}) == 1 or isinstance(rank.activity, NotAvailable):
+        return doings
+    thread = thread_activity(rank.activity, sleeps.thread, rank.pid)
+    if thread is None or thread.cpu_share > POLLING_SHARE or not all(_passes(d, sleeps) for d in doings):
+        return doings
+    return tuple(sleeps for _ in doings)
+
+
+def _passes(seen: Doing, loop: Doing) -> bool:
+    """Whether the function in which `loop` sleeps is on the stack of `seen`."""
+    frames = seen.thread.frames if seen.thread is not None else ()
+    at = loop.users
+    return at is not None and any((f.file, f.function) == (at.file, at.function) for f in frames)
 
 
 def _at_the_gpu(rank: RankEvidence, doings: tuple[Doing, ...]) -> tuple[Doing, ...]:

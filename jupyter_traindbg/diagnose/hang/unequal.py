@@ -202,10 +202,12 @@ def _kind(call: Collective) -> tuple[object, ...]:
 
 
 def _counted_otherwise(case: Case, waiting: Sequence[View]) -> Hit | None:
-    """By the optimizers' own counts, where the agents saw them: ranks that have synchronised all along cannot differ."""
+    """By the optimizers' own counts, where the agents saw them: ranks that have synchronised all along differ by the step under way, and
+    by no more.
+    """
     counted = [v for v in waiting if v.pace is not None and v.pace.optimizer_step is not None]
     groups = sorted(alike(counted, _step), key=lambda same: (len(same), _step(same[0])))
-    if len(groups) < 2:
+    if len(groups) < 2 or max(map(_step, counted)) - min(map(_step, counted)) < 2:
         return None
     odd, most = groups[0], groups[-1]
     named = ranks_words(v.rank for v in odd).capitalize()
