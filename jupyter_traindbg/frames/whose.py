@@ -51,8 +51,8 @@ _STARTS = re.compile(r"/multiprocess(?:ing)?/(?:spawn|forkserver|resource_tracke
 _AT_THE_FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
 _WRITTEN_BY_PYTHON = re.compile(r"^__\w+__$|^_make$")
 """The methods that dataclasses and named tuples write for themselves, as ``<string>``."""
-_GATHERS = re.compile(r"-packages/(?:torch/distributed/(?:fsdp|_composable)|deepspeed/runtime/zero)/")
-"""They gather the parameters of a module where it is called: any line of a model may wait in that, and none of them asked for it."""
+_GATHERS = re.compile(r"-packages/torch/distributed/(?:fsdp|_composable)/")
+"""It gathers the parameters of a module where it is called: any line of a model may wait in that, and none of them asked for it."""
 _MODULE = re.compile(r"-packages/torch/nn/modules/module\.py$")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_\d+|<resume in (\w+)>")
 """torch.compile's name for the rest of a function after a graph break, at the function's own lines (torch/_dynamo/resume_execution.py)."""

@@ -66,6 +66,11 @@ os.posix_spawn('/bin/cat', ['cat'], os.environ, file_actions=[(os.POSIX_SPAWN_OP
 import subprocess
 child = subprocess.Popen(["sleep", "60"]); print("in", flush=True); child.wait()
 """,
+    "building": """
+import subprocess, sys
+while True:
+    subprocess.run([sys.executable, "-S", "-c", "sum(range(3_000_000))"])
+""",
     "worker": "import time; open('/proc/self/comm', 'w').write('pt_data_worker'); print('in', flush=True); time.sleep(60)",
 }
 SAYS_IN = ("receiving", "polling", "connecting", "uninterruptible", "opening", "waiting", "worker")
@@ -133,11 +138,12 @@ def seen(running: Mapping[str, subprocess.Popen[bytes]]) -> dict[str, Activity]:
     while True:
         found = activity.watch([*pids.values(), 2**22 + 1], WINDOW_S, roles={pids["worker"]: "DataLoader worker"})
         assert found.keys() == set(pids.values()), "what is not there is not in the answer"
-        busy, reading = found[pids["busy"]], found[pids["reading"]]
+        busy, reading, building = (found[pids[name]] for name in ("busy", "reading", "building"))
         moved = [f.moved for f in found[pids["writing"]].files[:2]]
-        if busy.cpu_share > 0 and reading.read_bytes_per_s != 0 and all(moved) and len(moved) == 2:
+        both = busy.cpu_share > 0 and building.ended_cpu_share > 0
+        if both and reading.read_bytes_per_s != 0 and all(moved) and len(moved) == 2:
             return {name: found[pid] for name, pid in pids.items()}
-        assert time.monotonic() < ends, (busy, reading, moved)
+        assert time.monotonic() < ends, (busy, reading, building, moved)
 
 
 def test_work_and_sleep_are_told_apart(seen: Mapping[str, Activity]) -> None:
@@ -146,6 +152,19 @@ def test_work_and_sleep_are_told_apart(seen: Mapping[str, Activity]) -> None:
     assert seen["asleep"].threads[0].switches == 0
     assert seen["asleep"].threads[0].call in ("clock_nanosleep", "nanosleep", "select", "pselect6")
     assert seen["asleep"].state == "S"
+
+
+def test_what_children_that_came_and_went_have_used_is_their_parents(seen: Mapping[str, Activity]) -> None:
+    assert seen["building"].ended_cpu_share > 0.0
+    assert seen["busy"].ended_cpu_share == seen["waiting"].ended_cpu_share == 0.0
+
+
+def test_who_is_whose_child(seen: Mapping[str, Activity]) -> None:
+    assert {one.parent_pid for one in seen.values()} == {os.getpid()}
+    child_pid = seen["waiting"].threads[0].child_pid
+    assert child_pid is not None
+    assert [p.pid for p in procfs.descendants(seen["waiting"].pid)] == [child_pid]
+    assert seen["asleep"].threads[0].child_pid is None
 
 
 def test_who_sleeps_is_not_starved_of_a_cpu(seen: Mapping[str, Activity]) -> None:

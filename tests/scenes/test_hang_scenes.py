@@ -20,6 +20,11 @@ SELECTED = {
     "new_group_order": 4,
     "slow_disk": 2,
     "subprocess_works": 2,
+    "subprocess_polled": 2,
+    "child_joined": 2,
+    "event_loop": 2,
+    "mesh_skipped": 4,
+    "fsdp_evaluating": 3,
     "healthy": 2,
 }
 """Scenes by number of ranks. Those that need scarce memory or a full disk: test_hang_scarce.py."""

@@ -136,6 +136,22 @@ def test_one_that_computes_is_running_and_told_where(agent: Agent, loop: Loop) -
     assert "busy" in row["where"]
 
 
+def test_for_which_other_tasks_one_waits(agent: Agent, loop: Loop) -> None:
+    async def waits_for(task: asyncio.Task[None]) -> None:
+        await task
+
+    async def both() -> None:
+        ended = asyncio.create_task(asyncio.sleep(0))
+        task = asyncio.create_task(Player().bare())
+        await asyncio.gather(ended, waits_for(task), Player().rings())
+
+    loop.run(both())
+    found = rows(agent)
+    assert found["waits_for"]["awaits"] == [found["bare"]["id"]]
+    assert sorted(found["both"]["awaits"]) == sorted(found[name]["id"] for name in ("waits_for", "rings"))
+    assert found["bare"]["awaits"] == []
+
+
 def test_tasks_that_are_over_are_not_told_and_too_many_are_counted(agent: Agent, loop: Loop) -> None:
     async def over() -> None:
         pass

@@ -485,6 +485,7 @@ def test_what_was_left_out() -> None:
     assert not habit.departed("abcabcaca"), "the last one follows what came before it"
     assert habit.departed("abcabcaca", 2)
     assert not habit.departed("a")
+    assert not habit.departed("abbdgbbddgdd"), "it has followed so before, if not mostly"
 
 
 def test_of_many_ranks_the_one_is_named() -> None:

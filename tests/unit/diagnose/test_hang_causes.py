@@ -264,6 +264,17 @@ def test_exit_status_0_while_others_wait_is_a_finding_and_after_all_is_done_none
     assert judged(*(ended(n, exit_code=0) for n in range(4))).findings == ()
 
 
+def test_who_left_with_exit_status_0_is_the_root_where_the_rest_polls() -> None:
+    poll = [stuck(n, user(61, "wait_for_index"), Wait("sleep")) for n in (0, 1, 3)]
+    left = only(judged(*poll, ended(2, exit_code=0)))
+    assert (left.code, left.who, left.where, left.confidence) == ("rank_ended", ("rank 2",), None, "medium")
+    assert "ranks 0, 1, 3 sleep at train.py:61 wait_for_index" in left.title
+    one = [stuck(0, user(61, "upload"), Wait("sleep")), *(ended(n, exit_code=0) for n in (1, 2, 3))]
+    assert only(judged(*one)).code == "python_wait", "most are through, and it is not"
+    server = [stuck(n, user(61, "upload"), Wait("network")) for n in (0, 1, 3)]
+    assert judged(*server, ended(2, exit_code=0)).findings[0].code == "io_wait"
+
+
 RAISED = ["Traceback (most recent call last):", f'  File "{TRAIN}", line 90, in main', "    x", "ValueError: no label"]
 CAUGHT = [*RAISED, "retrying", *(f"step {n} loss 0.1" for n in range(10))]
 

@@ -14,6 +14,7 @@ from jupyter_traindbg.diagnose.hang import again
 from jupyter_traindbg.model import (
     Activity,
     Diagnosis,
+    Frame,
     JobEvidence,
     NotAvailable,
     OpenFile,
@@ -146,6 +147,59 @@ def test_a_program_that_nobody_waits_for_is_of_no_account() -> None:
     """A monitor of the machine, say, beside a rank that waits for its server."""
     assert judged(waits(Wait("network"), children=[program()])).state == "stuck"
     assert judged(waits(Wait("child", "program"), children=[program(role="DataLoader worker")])).state == "stuck"
+
+
+MAKE = {"ended_cpu_share": 0.6, "running_s": 31.0}
+
+
+def test_who_sleeps_gets_on_where_a_program_does_that_was_started_since_the_job_stands_still() -> None:
+    """``while make.poll() is None: time.sleep(2)``; the others have waited for 30 s."""
+    building = waits(Wait("sleep"), children=[program(4711, 0.0, **MAKE)])
+    found = judged(building)
+    assert (found.state, found.why[-1]) == (
+        "progressing",
+        "rank 0: process 4711 (`gzip -dc shard.gz`) below it uses 60% of a CPU",
+    )
+    assert [f.code for f in found.findings] in ([], ["cpu_phase"])
+    monitor = program(4711, 0.9, running_s=900.0)
+    assert judged(waits(Wait("sleep"), children=[monitor])).state == "stuck", "it was there all along"
+    done = program(4711, 0.0, running_s=31.0)
+    assert judged(waits(Wait("sleep"), children=[done])).state == "stuck", "it does not get on either"
+
+
+def test_what_the_children_used_that_came_and_went_is_their_parents_progress() -> None:
+    assert judged(waits(Wait("child", "program"), children=[program(4711, 0.0, **MAKE)])).state == "progressing"
+
+
+def test_a_file_that_is_written_in_place_moves_no_position() -> None:
+    """``os.pwrite`` into a file of the full size."""
+    preallocated = OpenFile("/ckpt/state.distcp", "write", 0, 0)
+    found = judged(waits(Wait("sleep"), preallocated, written_bytes_per_s=50_000.0))
+    assert found.state == "progressing"
+    assert found.why[-1] == "rank 0: 73 KiB were written during the look, and /ckpt/state.distcp is open for that"
+    assert judged(waits(Wait("sleep"), preallocated, written_bytes_per_s=20.0)).state == "stuck"
+    assert judged(waits(Wait("sleep"), written_bytes_per_s=50_000.0)).state == "stuck", (
+        "to its log, for all that is known"
+    )
+
+
+POLL = (
+    thread(user(61, "work"), Wait("sleep")),
+    thread((Frame("/home/ada/store.py", 7, "check"), *user(60, "work")), Wait("network")),
+)
+
+
+def polling(cpu_share: float, *looks: Thread) -> RankEvidence:
+    own = (ThreadActivity(1000, "python", "S", cpu_share, 4),)
+    return rank(0, [[one] for one in looks], activity=activity(1000, threads=own))
+
+
+def test_a_loop_that_sleeps_and_looks_again_is_not_on_its_way() -> None:
+    (finding,) = judged(polling(0.01, *POLL, POLL[1])).findings
+    assert (finding.code, finding.where) == ("python_wait", "/home/ada/train.py:61 work")
+    assert judged(polling(0.08, *POLL, POLL[1])).state == "progressing", "it computes in between"
+    elsewhere = thread(user(75, "save"), Wait("network"))
+    assert judged(polling(0.01, *POLL, elsewhere)).state == "progressing", "it has left the loop"
 
 
 def in_threads(other: Thread, cpu: float, words: Wait = Wait("thread", "join")) -> RankEvidence:

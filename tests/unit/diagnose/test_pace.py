@@ -326,6 +326,8 @@ def test_the_optimizers_own_counts_tell_where_the_source_does_not() -> None:
     assert list(hit.ranks) == [2]
     assert hit.finding.title == "Rank 2 made 7 optimizer steps, the others 9"
     assert unequal_hits(*(standing(n, IN_EPOCH, steps=9) for n in range(4))) == []
+    one_behind = (standing(n, IN_EPOCH, steps=8 if n == 2 else 9) for n in range(4))
+    assert unequal_hits(*one_behind) == [], "it has not come to the end of the step that the others have ended"
 
 
 def test_where_one_rank_is_waited_for_it_is_not_the_steps() -> None:

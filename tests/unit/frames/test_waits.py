@@ -13,6 +13,7 @@ from jupyter_traindbg.model.waits import ENGLISH, WaitKind
 LIB = "/usr/lib/python3.11"
 TORCH = "/venv/lib/python3.11/site-packages/torch"
 USER = ("/home/ann/train.py", 12, "main")
+EXECUTOR_WORKER = (f"{LIB}/concurrent/futures/process.py", 252, "_process_worker")
 CONDITION = (f"{LIB}/threading.py", 327, "Condition.wait")
 BOTTOM = [(f"{LIB}/threading.py", 982, "Thread.run"), (f"{LIB}/threading.py", 1045, "Thread._bootstrap_inner")]
 QUEUE_GET = [
@@ -77,6 +78,7 @@ def told(frames, call=None, on=None):
         ([CONDITION, (f"{LIB}/queue.py", 171, "Queue.get"), USER], "futex", "an item from a queue"),
         ([CONDITION, (f"{LIB}/threading.py", 629, "wait"), USER], "futex", "a condition or an event"),
         ([CONDITION, (f"{LIB}/multiprocessing/queues.py", 231, "_feed"), *BOTTOM], "futex", "idle: nothing to send"),
+        ([(f"{LIB}/multiprocessing/queues.py", 103, "Queue.get"), EXECUTOR_WORKER], "read", "idle: waiting for work"),
         ([(f"{LIB}/subprocess.py", 2041, "Popen._wait"), USER], "wait4", "a subprocess to end"),
         ([(f"{LIB}/socket.py", 718, "SocketIO.readinto"), (f"{LIB}/ssl.py", 1314, "SSLSocket.recv_into"), USER], "recvfrom", "a socket"),
         ([(f"{TORCH}/cuda/__init__.py", 1040, "synchronize"), USER], "ioctl", "the GPU (CUDA synchronise)"),
