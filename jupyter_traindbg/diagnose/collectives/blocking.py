@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...model import Finding, RankCollectives
+from ...model import Collective, Finding, RankCollectives
 from . import order
 from .habit import left_out
 from .joined import Wait
@@ -14,8 +15,8 @@ from .not_issued import Blocked, Hold, finding
 
 __all__ = ["Case", "blocked", "findings"]
 
-MOST_ASKED = 64
-"""Of so many ranks that lack one call the habits are looked at."""
+MOST_ASKED, LATEST = 64, 32
+"""Of so many ranks that lack a call the habits are looked at, and so many of their latest calls."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +123,13 @@ def _of_circle(case: Case, circle: Sequence[Blocked]) -> list[Finding]:
     """Who is past a call for which the others wait, and waits in a later one, has left it out: an exchange with a peer, or, where one
     rank alone did not do what it had always done, a collective.
     """
-    passed_over = sorted(
-        ((b, gone) for b in case.blocked if (gone := _gone_past(case, b))), key=lambda p: p[0].issued_s
-    )
-    if len({ranks for _, ranks in passed_over}) == 1:
-        skipped, ranks = passed_over[0]
+    fewest_first = sorted((b for b in case.blocked if not b.call.p2p), key=lambda b: len(b.lacking))
+    asked = itertools.islice(((b, rank) for b in fewest_first for rank in b.lacking), MOST_ASKED)
+    gone = [(b, rank) for b, rank in asked if _gone_past(case.records[rank], b.call)]
+    if len({rank for _, rank in gone}) == 1:
+        skipped, rank = min(gone, key=lambda pair: pair[0].issued_s)
         others = [b for b in case.blocked if b is not skipped]
-        return [finding(Hold(ranks, [skipped], others, sure=False), case.records, case.where)]
+        return [finding(Hold([rank], [skipped], others, sure=False), case.records, case.where)]
     collective = {w.rank for w in case.waits if not w.call.p2p}
     passed = next((b for b in circle if b.call.p2p and set(b.lacking) <= collective), None)
     if passed is not None:
@@ -137,20 +138,14 @@ def _of_circle(case: Case, circle: Sequence[Blocked]) -> list[Finding]:
     return [order.finding(circle, case.records, case.where)]
 
 
-def _gone_past(case: Case, one: Blocked) -> tuple[int, ...]:
-    """Of those whom `one` lacks, the ranks that have issued other calls where it was usual, and more than one: they are not merely late,
-    and have not merely exchanged it for the next.
+def _gone_past(record: RankCollectives, call: Collective) -> bool:
+    """Whether a rank that has not issued `call` has issued others where that was usual, and more than one: it is not merely late, and has
+    not merely exchanged it for the next.
     """
-    if one.call.p2p:
-        return ()
-    wanted = one.call.group, one.call.op
-    gone = []
-    for rank in one.lacking[:MOST_ASKED]:
-        made = [(c.group, c.op) for c in case.records[rank].calls if not c.p2p]
-        since = max((i + 1 for i, (group, _) in enumerate(made) if group == one.call.group), default=0)
-        at = left_out(made, wanted, since)
-        gone += [rank] if at is not None and at < len(made) - 1 else []
-    return tuple(gone)
+    made = [(c.group, c.op) for c in record.calls if not c.p2p]
+    since = max((i + 1 for i, (group, _) in enumerate(made) if group == call.group), default=0)
+    at = left_out(made, (call.group, call.op), max(since, len(made) - LATEST))
+    return at is not None and at < len(made) - 1
 
 
 def _held_up(blocked_calls: Sequence[Blocked]) -> int:
