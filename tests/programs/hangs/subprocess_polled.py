@@ -6,14 +6,14 @@ import time
 import torch.distributed as dist
 from parts import Run, train_step
 
-EXPECTED = {"code": None, "state": ("progressing", "slow"), "also": "cpu_phase"}
+EXPECTED = {"code": "cpu_phase", "ranks": "culprit", "where": "build", "state": ("progressing", "slow")}
 MAKE = "head -c 3000000 /dev/urandom > unit; n=0; while [ $n -lt 9999 ]; do (gzip -9 < unit | tail -c 99 > unit.o); n=$((n + 1)); done"
 
 
 def build(folder):
     make = subprocess.Popen(["sh", "-ec", MAKE], cwd=folder)
     while make.poll() is None:
-        time.sleep(2)
+        time.sleep(2)  # HERE
 
 
 def main():
