@@ -19,12 +19,14 @@ from ..model import (
     Maybe,
     MeetingPoint,
     NotAvailable,
+    ProcessStacks,
     RankCollectives,
     RankEvidence,
     RasReport,
     Silent,
     Soundness,
     SourceLine,
+    Thread,
 )
 from ..outside import blocks, meeting, procfs, sources
 from ..outside.ending import Endings
@@ -123,10 +125,18 @@ def _in_time(task: Task[Ending], pid: int, ends: float) -> Ending:
 
 def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
     by_pid = {one.link.pid: one for one in watched}
+    stacks = [process for one in watched for look in one.looks for process in look.processes]
     return sources.read(
-        (process for one in watched for look in one.looks for process in look.processes),
+        (*stacks, *(_awaiting(one) for one in watched if one.coroutines)),
         lambda pid, file: by_pid[pid].cell(file) if pid in by_pid else None,
     )
+
+
+def _awaiting(one: Watched) -> ProcessStacks:
+    """Its coroutines in the form of stacks, which they are on none of."""
+    unseen = NotAvailable("it is on no thread's stack")
+    threads = tuple(Thread(c.name, unseen, unseen, c.frames) for c in one.coroutines)
+    return ProcessStacks(one.link.rank, one.link.pid, "rank", "agent", threads)
 
 
 def _blocks(watched: Sequence[Watched]) -> Mapping[str, Sequence[Block]]:

@@ -146,6 +146,7 @@ def _at(case: Case, view: View, chain: Sequence[Child]) -> Onward:
         cause = text(
             "It holds a lock for which the process waits that it has started, and for whose end it waits itself."
         )
+        step = text("Let the lock go before the program is started, or leave it to one of the two to take it.")
     return Onward(
         text(
             "process {pid} below it {does}",

@@ -122,6 +122,8 @@ def test_a_child_that_waits_for_the_lock_of_its_own_parent() -> None:
     found = first(waits_for(Wait("child", "program"), (2001, None, tool), for_pid=2001), lock_holders=holders)
     assert "process 2001 below it waits for a lock on a file" in found.title
     assert "that lock is held by rank 2 itself: the two wait for each other" in found.evidence
+    assert "for whose end it waits itself" in found.cause
+    assert "Let the lock go before" in found.next_steps[0]
     others = {2001: LockHolder(77, "python other.py")}
     found = first(waits_for(Wait("child", "program"), (2001, None, tool), for_pid=2001), lock_holders=others)
     assert "that lock is held by process 77: python other.py" in found.evidence
