@@ -189,8 +189,9 @@ def _thread(
     wchan = procfs.text(f"/proc/{pid}/task/{seen.tid}/wchan")
     on, child = sockets.named(call.on, known or {}), None
     if on is None and known is not None:
-        child = _child(pid, seen.tid)
-        on = _polled(pid, seen.tid, known) if child is None else _child_words(child)
+        raw = procfs.raw_system_call(pid, seen.tid)
+        child = _child(*raw)
+        on = _polled(pid, *raw, known) if child is None else _child_words(child)
     return ThreadActivity(
         tid=seen.tid,
         name=seen.name,
@@ -205,9 +206,8 @@ def _thread(
     )
 
 
-def _child(pid: int, tid: int) -> int | None:
-    """For the end of which child a thread waits in the kernel; None where it waits for none, or for any."""
-    call, arguments = procfs.raw_system_call(pid, tid)
+def _child(call: str, arguments: tuple[int, ...]) -> int | None:
+    """For the end of which child a thread waits in `call`; None where it waits for none, or for any."""
     if call != "wait4" and not (call == "waitid" and arguments[0] == os.P_PID):
         return None
     child = ctypes.c_int32(arguments[call == "waitid"]).value
@@ -218,9 +218,8 @@ def _child_words(pid: int) -> str:
     return f"process {pid}: {' '.join(procfs.command(pid))[:_LONGEST]}"
 
 
-def _polled(pid: int, tid: int, known: Mapping[str, Socket]) -> str | None:
+def _polled(pid: int, call: str, arguments: tuple[int, ...], known: Mapping[str, Socket]) -> str | None:
     """The connections of a poll, which names no descriptor in its first place."""
-    call, arguments = procfs.raw_system_call(pid, tid)
     if call not in _SOCKET_CALLS:
         return None
     tcp = [str(known[on]) for on in sockets.polled(pid, call, arguments) if on in known]

@@ -17,7 +17,10 @@ T = TypeVar("T", bound=Hashable)
 
 def expected(history: Sequence[T]) -> T | None:
     """What followed the last few items of `history` whenever they came before; None where they never did, or it varied."""
-    followers = _followers(history)
+    return _usual(_followers(history))
+
+
+def _usual(followers: Counter[T]) -> T | None:
     item, count = followers.most_common(1)[0] if followers else (None, 0)
     return item if count >= MOST * followers.total() else None
 
@@ -44,7 +47,7 @@ def departed(history: Sequence[T], last: int = 1) -> bool:
     """Whether one of the `last` items never followed those before it, and another one did. Costs `LONGEST` walks for each of them."""
     recent = history[-RECENT:]
     places = range(max(1, len(recent) - last), len(recent))
-    return any(expected(recent[:i]) is not None and recent[i] not in _followers(recent[:i]) for i in places)
+    return any(_in_whose_place(recent[:i], recent[i]) is not None for i in places)
 
 
 def left_out(history: Sequence[T], item: T, since: int) -> int | None:
@@ -52,9 +55,11 @@ def left_out(history: Sequence[T], item: T, since: int) -> int | None:
     nowhere. Costs `LONGEST` walks for each item from `since` on.
     """
     first = max(0, len(history) - RECENT)
-    places = (i for i in range(max(since, first), len(history)) if history[i] != item)
-    return next((i for i in places if _instead(history[first:i], item, history[i])), None)
+    places = range(max(since, first), len(history))
+    return next((i for i in places if _in_whose_place(history[first:i], history[i]) == item), None)
 
 
-def _instead(history: Sequence[T], item: T, came: T) -> bool:
-    return expected(history) == item and came not in _followers(history)
+def _in_whose_place(history: Sequence[T], came: T) -> T | None:
+    """What usually follows `history`, where `came` never did; None where that has followed before, or nothing is usual."""
+    followers = _followers(history)
+    return None if came in followers else _usual(followers)

@@ -29,7 +29,7 @@ MOST_STEPS = 8
 
 @dataclass(frozen=True)
 class Child:
-    """A process below a rank, over all looks. ``seen``: what its main thread does, by its stack or by the kernel where it is no Python.
+    """A process below a rank at the last look. ``seen``: what its main thread does, by its stack or by the kernel where it is no Python.
     ``state`` is the kernel's letter, empty where it was not watched; ``on`` what its system call is about.
     """
 
