@@ -69,6 +69,7 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
         holds_gil=NotAvailable("the agent itself held it while it looked"),
         training=bool(raw["training"]),
         peer=raw.get("peer"),
+        tag=raw.get("tag"),
     )
 
 

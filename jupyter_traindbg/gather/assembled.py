@@ -7,6 +7,8 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from ..model import (
     Activity,
@@ -19,6 +21,7 @@ from ..model import (
     Maybe,
     MeetingPoint,
     NotAvailable,
+    PolledFile,
     ProcessStacks,
     RankCollectives,
     RankEvidence,
@@ -28,15 +31,17 @@ from ..model import (
     SourceLine,
     Thread,
 )
-from ..outside import blocks, meeting, procfs, sources
+from ..outside import blocks, meeting, polled_files, procfs, sources
 from ..outside.ending import Endings
 from ..tasks import Task
 from . import roster
+from .reading import NOTHING_READ, Read, Reader, polled_paths, refined
 from .watched import Watched
 
 __all__ = ["Parts", "assemble"]
 
 MEETING_S = 0.5
+POLLED_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,14 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
     nproc = min(nproc, world_size) if nproc else None  # a variable of another job may be left in the environment
     absent = roster.missing(places, world_size, nproc, parts.launcher_pid)
     follows = _Follows(parts, places, absent)
+    read = follows.read.in_time(ends) or {}
+    polled = Task(lambda: _polled(watched, read), "files").in_time(min(ends, time.monotonic() + POLLED_S)) or {}
     alive = [
         dataclasses.replace(
             _present(o, p, parts.doing.get(o.link.pid, ()), world_size, follows.ending(o.link.pid, ends)),
             soundness=parts.soundness[o.link.pid],
+            **_as_read(o, read.get(o.link.pid, NOTHING_READ)),
+            polled=polled.get(o.link.pid, ()),
         )
         for o, p in zip(watched, places, strict=True)
     ]
@@ -106,6 +115,7 @@ class _Follows:
         self._missing = {m: self._ask(*about) for m, about in lost.items()}
         self.sources: Task[Mapping[str, SourceLine]] = Task(lambda: _sources(parts.watched), "sources")
         self.blocks: Task[Mapping[str, Sequence[Block]]] = Task(lambda: _blocks(parts.watched), "blocks")
+        self.read: Task[Mapping[int, Read]] = Task(lambda: _read(parts.watched), "variables")
         self.meeting: Task[Sequence[MeetingPoint]] = Task(lambda: _meeting(parts), "meeting")
 
     def _ask(self, pid: int, rank: int, local_rank: int) -> Task[Ending]:
@@ -130,6 +140,36 @@ def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
         (*stacks, *(_awaiting(one) for one in watched if one.coroutines)),
         lambda pid, file: by_pid[pid].cell(file) if pid in by_pid else None,
     )
+
+
+def _read(watched: Sequence[Watched]) -> Mapping[int, Read]:
+    """By the pid of each rank."""
+    reader = Reader()
+    return {one.link.pid: reader.read(one.scopes, partial(_text, one)) for one in watched}
+
+
+def _polled(watched: Sequence[Watched], read: Mapping[int, Read]) -> Mapping[int, Sequence[PolledFile]]:
+    """By the pid of each rank that sleeps in a loop that names files."""
+    ranks = [one.link.pid for one in watched]
+    named = {
+        one.link.pid: polled_paths(read[one.link.pid], one.looks, one.link.pid)
+        for one in watched
+        if one.link.pid in read
+    }
+    return {pid: polled_files.look(pid, paths, ranks) for pid, paths in named.items() if paths}
+
+
+def _text(one: Watched, file: str) -> str | None:
+    text = sources.text_of(one.link.pid, file)
+    return one.cell(file) if text is None else text
+
+
+def _as_read(one: Watched, read: Read) -> dict[str, Any]:
+    return {
+        "looks": refined(one.looks, one.link.pid, read),
+        "looks_at": tuple(read.looks_at),
+        "variables": tuple(read.variables),
+    }
 
 
 def _awaiting(one: Watched) -> ProcessStacks:

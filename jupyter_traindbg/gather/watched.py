@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .. import evidence, evidence_collectives
+from .. import evidence, evidence_collectives, evidence_variables
 from ..attach.base import Link
 from ..errors import DeadlineExceeded, GilHeld, TraindbgError
 from ..frames.whose import cells_of
@@ -27,6 +27,7 @@ from ..model import (
     ProcessStacks,
     Rank,
     RankCollectives,
+    Scope,
     Step,
 )
 from ..outside import procfs
@@ -82,6 +83,8 @@ class Watched:
         self.joining: Maybe[Joining] = NotAvailable("not asked in time")
         self.making: Maybe[Making] = NotAvailable("not asked in time")
         self.coroutines: Sequence[Coroutine] = ()
+        self.scopes: Sequence[Scope] = ()
+        """The functions that its training thread is in, with their variables, where it made no step."""
         self._closed = ""
         """Why it cannot be entered."""
         self._mute = ""
@@ -137,6 +140,9 @@ class Watched:
         if self._in_event_loop():
             told = self._ask("coroutines", {}, evidence.coroutines)
             self.coroutines = () if isinstance(told, NotAvailable) else told
+        if isinstance(self.pace, NotAvailable) or self.pace.steps_in_window == 0:
+            scopes = self._ask("variables", {}, evidence_variables.scopes)
+            self.scopes = () if isinstance(scopes, NotAvailable) else scopes
 
     def cell(self, file: str) -> str | None:
         """The text of the cell that the process runs as `file`; None where it is none, or its agent does not tell in time."""

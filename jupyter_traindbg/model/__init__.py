@@ -6,8 +6,8 @@
 being written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a
 run, `profile` what a few steps consist of, `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where
 steps go, `sockets` connections, `soundness` whether a training is sound, `sql` what a query gives, `target` how a job is named and
-`targets` what can be attached to, `threads` what each thread costs and waits for, `waits` what one does at one moment; `records` any
-result as a flat table.
+`targets` what can be attached to, `threads` what each thread costs and waits for, `variables` what those of a program hold, `waits` what a
+thread does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from . import (
     target,
     targets,
     threads,
+    variables,
     waits,
 )
 from .base import *
@@ -73,6 +74,7 @@ from .sql import *
 from .target import *
 from .targets import *
 from .threads import *
+from .variables import *
 from .waits import *
 
 __all__ = [
@@ -105,5 +107,6 @@ __all__ = [
     *target.__all__,
     *targets.__all__,
     *threads.__all__,
+    *variables.__all__,
     *waits.__all__,
 ]

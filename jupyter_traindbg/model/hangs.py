@@ -13,6 +13,7 @@ from .joining import Joining, Making, MeetingPoint
 from .observed import ProcessStacks
 from .sockets import Socket
 from .soundness import Soundness
+from .variables import Variable
 
 __all__ = [
     "Activity",
@@ -29,6 +30,7 @@ __all__ = [
     "Look",
     "OpenFile",
     "Pace",
+    "PolledFile",
     "RankCollectives",
     "RankEvidence",
     "RankState",
@@ -172,6 +174,18 @@ class LockHolder(Worded):
 
 
 @dataclass(frozen=True)
+class PolledFile:
+    """A file that a loop looks at while it sleeps. ``there``: whether it exists. ``holder``: who holds it, where it is a lock, and ``how``
+    that is known: by the kernel's list of locks, by the pid that is written in it, or because a rank has it open.
+    """
+
+    path: str
+    there: bool = True
+    holder: LockHolder | None = None
+    how: Literal["locked", "written", "open"] | None = None
+
+
+@dataclass(frozen=True)
 class Activity:
     """What a process did during ``window_s``, from /proc, without its help. Rates are per second; sizes in bytes."""
 
@@ -286,6 +300,12 @@ class RankEvidence:
     """Set where it waits in the making of another one."""
     coroutines: Sequence[Coroutine] = ()
     """Of the user's, where its training thread waits in an event loop."""
+    looks_at: Sequence[Variable] = ()
+    """What the line at which its training thread stands goes by: the variables in it, and in the condition of the loop around it."""
+    polled: Sequence[PolledFile] = ()
+    """Of the files that such a line names, where it sleeps and looks again."""
+    variables: Sequence[Variable] = ()
+    """What the functions of its training thread hold, where it made no step during the look; without secrets."""
     soundness: Maybe[Soundness] = _NOT_MEASURED
     problem: str = ""
     """Why its agent did not answer, in one line; empty where it did."""

@@ -113,6 +113,8 @@ class Thread:
     training: bool = False
     peer: int | None = None
     """The rank that it sends to or receives from just now, where the agent could read it."""
+    tag: int | None = None
+    """Of that send or receive, where it could be read."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ ASLEEP: frozenset[ThreadState] = frozenset(("waiting", "in uninterruptible sleep
 
 WaitKind = Literal[
     "backward", "child", "collective", "coroutine", "device", "file", "future", "gil", "gpu", "idle", "init", "loader", "loader_end",
-    "lock", "native", "network", "none", "peer", "pipe", "process", "queue", "ray", "sleep", "teardown", "terminal", "thread",
+    "lock", "native", "network", "none", "peer", "pipe", "process", "queue", "ray", "sleep", "store", "teardown", "terminal", "thread",
 ]  # fmt: skip
 """``native`` is C code: a lock or another thread. ``thread``: a condition, an event, or a thread to end; ``lock`` also of files and between
 processes. ``init`` is joining a process group, ``teardown`` closing it; ``loader`` is the next batch, ``loader_end`` the end of the
@@ -129,6 +129,7 @@ ENGLISH: Templates = {
     ("ray", "get"): "ray.get",
     ("ray", "wait"): "ray.wait",
     ("sleep", ""): "sleep",
+    ("store", ""): ("the key {on} of the process group's store", "a key of the process group's store"),
     ("teardown", ""): "the process group to close",
     ("terminal", ""): "the terminal",
     ("terminal", "read"): "data from the terminal",

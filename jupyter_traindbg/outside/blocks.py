@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from ..frames.syntax import parsed
 from ..model import Block, Frame
 from . import sources
 
@@ -38,9 +39,8 @@ def where_ranks_differ(stacks: Iterable[tuple[int, Sequence[Frame]]]) -> dict[st
 
 def blocks(source: str) -> tuple[Block, ...]:
     """Every ``for``, ``while`` and ``if`` of a module, the outer before the inner; empty where it cannot be parsed."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    tree = parsed(source)
+    if tree is None:
         return ()  # of a newer Python, with null bytes, or nested too deep
     return tuple(sorted(_found(tree), key=lambda b: (b.first, -b.last)))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from ..model import LockHolder
 from . import procfs
 
-__all__ = ["holder", "holders"]
+__all__ = ["holder", "holders", "named", "owner"]
 
 LONGEST_COMMAND = 80
 
@@ -16,7 +17,7 @@ def holders(waiting: Iterable[int], table: str | None = None) -> dict[int, LockH
     """By the pid of each process that waits for a file lock; without those of unknown owners."""
     table = _table() if table is None else table
     found = {pid: holder(pid, table) for pid in waiting}
-    return {pid: _named(owner) for pid, owner in found.items() if owner is not None}
+    return {pid: named(owner) for pid, owner in found.items() if owner is not None}
 
 
 def holder(waiting: int, table: str) -> int | None:
@@ -36,6 +37,16 @@ def holder(waiting: int, table: str) -> int | None:
     return None
 
 
+def owner(about: os.stat_result, table: str | None = None) -> int | None:
+    """The pid that has locked the file with that device and inode, also where nobody waits for it; None as of `holder`."""
+    file = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    for line in (_table() if table is None else table).splitlines():
+        fields = line.split()
+        if len(fields) > 5 and fields[1] != "->" and fields[5] == file:
+            return _number(fields[4]) or None
+    return None
+
+
 def _number(word: str) -> int:
     return int(word) if word.isdigit() else 0
 
@@ -48,7 +59,7 @@ def _table() -> str:
         return ""  # a container may hide it; then nothing is known
 
 
-def _named(pid: int) -> LockHolder:
+def named(pid: int) -> LockHolder:
     process = procfs.stat(pid)
     if process is None:
         return LockHolder(pid, "")

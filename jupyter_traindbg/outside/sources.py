@@ -9,8 +9,9 @@ import ast
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from ..frames.syntax import FUNCTIONS, around, own, parsed
 from ..model import Excerpt, ProcessStacks, SourceLine
 from . import procfs
 
@@ -20,10 +21,8 @@ AROUND = 3
 """Lines before and after the one that is meant."""
 LARGEST_BYTES = 2 * 2**20
 LONGEST = 200
-PARSE_TRIES = 5
 TICKS_S = 0.05
 """The kernel tells in ticks when a process began and when a file was written; who starts a program has often just written it."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read(
@@ -110,7 +109,7 @@ def text_of(pid: int, file: str) -> str | None:
 def source_lines(text: str, lines: Iterable[int], file: str = "", cell: int | None = None) -> dict[int, SourceLine]:
     """What `lines` (counted from 1) of the source of `file` (the notebook's `cell`) say. A text that is no Python gives the words alone."""
     rows = text.splitlines()
-    tree = _parsed(text)
+    tree = parsed(text)
     found = {}
     for line in lines:
         if 1 <= line <= len(rows):
@@ -120,29 +119,15 @@ def source_lines(text: str, lines: Iterable[int], file: str = "", cell: int | No
     return found
 
 
-def _parsed(text: str) -> ast.AST | None:
-    """None for what is no Python. CPython 3.11 counts the depth of a parse for all threads together, and complains where two of them parse
-    at once (python/cpython issue 106905): that says nothing of the text.
-    """
-    for _ in range(PARSE_TRIES):
-        try:
-            return ast.parse(text)
-        except SystemError:
-            continue
-        except (SyntaxError, ValueError, RecursionError):
-            return None
-    return None
-
-
 def _locks(tree: ast.AST, line: int) -> tuple[list[str], list[str]]:
     """What `line` takes, and what is held there: the ``with`` blocks around it and the ``acquire()`` before it, of its own function."""
     function: ast.AST = tree
-    for node in _around(tree, line):
-        if isinstance(node, _FUNCTIONS):
+    for node in around(tree, line):
+        if isinstance(node, FUNCTIONS):
             function = node
     takes: list[str] = []
     within: list[str] = []
-    for node in _own(function):
+    for node in own(function):
         if isinstance(node, (ast.With, ast.AsyncWith)):
             names = [ast.unparse(item.context_expr) for item in node.items]
             if node.body[0].lineno <= line <= (node.end_lineno or node.lineno) and line > node.lineno:
@@ -158,23 +143,6 @@ def _locks(tree: ast.AST, line: int) -> tuple[list[str], list[str]]:
     return takes, within
 
 
-def _around(tree: ast.AST, line: int) -> Iterator[ast.AST]:
-    """The nodes that cover `line`, from the outside in."""
-    for node in ast.iter_child_nodes(tree):
-        begins, ends = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
-        if begins is None or begins <= line <= (ends or begins):
-            yield node
-            yield from _around(node, line)
-
-
-def _own(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function without those of functions and classes inside it, in the order of the source."""
-    for node in ast.iter_child_nodes(function):
-        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
-            yield node
-            yield from _own(node)
-
-
 def _released(function: ast.AST, name: str, after: int, before: int) -> bool:
     return any(
         isinstance(node, ast.Call)
@@ -182,5 +150,5 @@ def _released(function: ast.AST, name: str, after: int, before: int) -> bool:
         and node.func.attr == "release"
         and after < node.lineno < before
         and ast.unparse(node.func.value) == name
-        for node in _own(function)
+        for node in own(function)
     )

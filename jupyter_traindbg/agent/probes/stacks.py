@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ..notebook import cells, numbered
 from ..reachable import frames_of_others
@@ -37,6 +37,7 @@ def run(agent: Agent) -> Dict[str, Any]:
         if name in ("traindbg-agent", "traindbg-client"):
             continue
         now, then = _cpu_ns(tid), before.get(tid)
+        peer, tag = _exchange(frame)
         out.append(
             {
                 "name": name,
@@ -44,7 +45,8 @@ def run(agent: Agent) -> Dict[str, Any]:
                 "training": ident == _training(agent),
                 "cpu": None if now is None or then is None else min(1.0, (now - then) / 1e9 / window),
                 "frames": _frames(frame),
-                "peer": _peer(frame),
+                "peer": peer,
+                "tag": tag,
             }
         )
     return {"pid": os.getpid(), "threads": out, "gil_wait_s": max(0.0, window - WINDOW_S), "asked_s": began - asked}
@@ -66,17 +68,20 @@ def _frames(frame: Optional[FrameType]) -> List[Any]:
     return out
 
 
-def _peer(frame: Optional[FrameType]) -> Optional[int]:
-    """The rank that torch's ``send`` or ``recv`` was called with, where `frame` stands in one: gloo's records of calls leave these out."""
+def _exchange(frame: Optional[FrameType]) -> Tuple[Optional[int], Optional[int]]:
+    """The rank and the tag that torch's ``send`` or ``recv`` was called with, where `frame` stands in one: gloo's records of calls leave
+    these out.
+    """
     for _ in range(PEER_DEPTH):
         if frame is None:
-            return None
+            break
         name, file = frame.f_code.co_name, frame.f_code.co_filename
         if name in ("send", "recv") and file.endswith("distributed_c10d.py"):
-            rank = frame.f_locals.get("dst" if name == "send" else "src")
-            return rank if isinstance(rank, int) else None
+            local = frame.f_locals
+            rank, tag = (local.get(what) for what in ("dst" if name == "send" else "src", "tag"))
+            return rank if isinstance(rank, int) else None, tag if isinstance(tag, int) else None
         frame = frame.f_back
-    return None
+    return None, None
 
 
 def _name(frame: FrameType) -> str:

@@ -22,8 +22,16 @@ def rule(case: Case) -> list[Hit]:
     records = [r for v in case.views if isinstance(r := v.evidence.collectives, RankCollectives)]
     hits = [_hit(case, f) for f in _compared(case, records)] if records else []
     hits = [h for h in hits if not only_elsewhere(case, h.ranks)]  # the rule for other hosts knows better
+    hits = [h for h in hits if not _told_by_peers(case, h)]
     moving = {v.rank for v in case.roles("moving")}
     return [h for h in hits if h.finding.code in _CONCLUSIVE or (case.overdue and not moving & set(h.ranks))]
+
+
+def _told_by_peers(case: Case, hit: Hit) -> bool:
+    """Rings of sends and receives whose frames are seen: the rule for these knows the lines and the variables."""
+    views = [case.by_rank[rank] for rank in hit.ranks if rank in case.by_rank]
+    in_ring = hit.finding.code == "collective_order" and all(peer_of(v) is not None for v in views)
+    return in_ring and bool(views) and case.overdue
 
 
 def _compared(case: Case, records: Sequence[RankCollectives]) -> list[Finding]:

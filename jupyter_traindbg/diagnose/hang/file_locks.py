@@ -1,14 +1,23 @@
-"""A rank, or a DataLoader worker's rank, that waits for the lock of a file, which some other process holds."""
+"""A rank, or a DataLoader worker's rank, that waits for the lock of a file, which some other process holds: in a call that locks, or in a
+loop that sleeps and looks again.
+"""
 
 from __future__ import annotations
 
-from ...language import text
-from ...model import Finding, rank_subjects
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...language import counted, later, text
+from ...model import Finding, LockHolder, PolledFile, Subject, rank_subjects
+from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import Doing, phrase
-from .words import place, short_place
+from .words import alike, place, short_place
 
-__all__ = ["is_file_lock", "rule"]
+__all__ = ["Held", "is_file_lock", "polled_lock", "rule"]
+
+_KEEPS = ("waiting", "still", "ended")
+"""What a rank does that will not give its lock back."""
 
 
 def is_file_lock(seen: Doing) -> bool:
@@ -16,8 +25,37 @@ def is_file_lock(seen: Doing) -> bool:
     return seen.kind == "lock" and seen.wait is not None and seen.wait.op in ("file", "lock_file")
 
 
+@dataclass(frozen=True)
+class Held:
+    """A lock file that somebody holds: ``keeper``, where it is one of the ranks."""
+
+    file: PolledFile
+    owner: LockHolder
+    keeper: View | None
+
+    @property
+    def who(self) -> str | LockHolder:
+        return self.owner if self.keeper is None else text("rank {rank}", rank=self.keeper.rank)
+
+
+def polled_lock(case: Case, view: View) -> Held | None:
+    """The lock file that a rank looks at now and then, where somebody is known to hold it."""
+    if view.now.kind != "sleep" and not is_file_lock(view.now):
+        return None
+    for file in view.evidence.polled:
+        if file.holder is not None:
+            return Held(file, file.holder, next((v for v in case.views if v.pid == file.holder.pid), None))
+    return None
+
+
 def rule(case: Case) -> list[Hit]:
-    return [_hit(case, v) for v in case.blocked if v.holder is None and is_file_lock(v.now)]
+    """Of a lock that a rank holds which gets on with something, what is said of that rank is enough."""
+    free = [v for v in case.blocked if v.holder is None]
+    polling = [(v, held) for v in free if (held := polled_lock(case, v)) is not None]
+    ranks = {v.rank for v, _ in polling}
+    hits = [_hit(case, v) for v in free if is_file_lock(v.now) and v.rank not in ranks]
+    told = [one for one in polling if one[1].keeper is None or one[1].keeper.role in _KEEPS]
+    return hits + [_polled(case, [v for v, _ in same], same[0][1]) for same in alike(told, lambda one: one[1].file)]
 
 
 def _not_known(view: View) -> str:
@@ -43,10 +81,7 @@ def _hit(case: Case, view: View) -> Hit:
             text("the kernel's list of locks names {owner}", owner=owner) if owner else _not_known(view),
             *case.others_wait([view.rank]),
         ],
-        text(
-            "Another process has locked the file and does not let go: one that was left behind, or that "
-            "waits itself. On a network file system it may be on another host."
-        ),
+        _cause(),
         [
             text("See what it does: `traindbg stacks {pid}`; if it is a leftover: kill {pid}", pid=owner.pid)
             if owner is not None and owner.command
@@ -56,3 +91,102 @@ def _hit(case: Case, view: View) -> Hit:
         confidence="high" if owner else "medium",
     )
     return Hit(finding, [view.rank])
+
+
+def _cause() -> str:
+    return text(
+        "Another process has locked the file and does not let go: one that was left behind, or that "
+        "waits itself. On a network file system it may be on another host."
+    )
+
+
+# --- locks that are looked at now and then -------------------------------------------------------------------------
+
+_HOW = {
+    "locked": later("the kernel's list of locks names {owner} for {path}"),
+    "written": later("{path} has the pid of {owner} written in it"),
+    "open": later("{path} is open in {owner}, and in no other rank"),
+}
+
+
+def _polled(case: Case, waiting: Sequence[View], held: Held) -> Hit:
+    """Who holds the lock and waits for others itself is to blame, for it did not give the lock back."""
+    keeper, path, at = held.keeper, held.file.path, short_place(waiting[0].now.frame)
+    ranks = [v.rank for v in waiting]
+    blamed = [] if keeper is None else [keeper.rank]
+    finding = Finding(
+        "lock_wait",
+        "critical",
+        _held_title(held, ranks, at),
+        rank_subjects(blamed) or (*rank_subjects(ranks), Subject("process", held.owner.pid)),
+        place((keeper or waiting[0]).now.frame),
+        [
+            text(_HOW[held.file.how or "locked"], owner=held.who, path=path),
+            *(
+                text("rank {rank} {phrase} at {at}", rank=v.rank, phrase=phrase(v.now), at=case.at(v.now))
+                for v in waiting[:4]
+            ),
+            *case.others_wait(ranks),
+        ],
+        _why_held(held),
+        _what_to_do(held, at),
+        confidence="medium" if held.file.how == "open" else "high",
+    )
+    return Hit(finding, [*ranks, *blamed])
+
+
+def _held_title(held: Held, ranks: Sequence[int], at: str) -> str:
+    waiting, path = ranks_words(ranks), held.file.path
+    if held.keeper is None:
+        return counted(
+            "{ranks} waits for the lock file {path}, which {owner} holds",
+            "{ranks} wait for the lock file {path}, which {owner} holds",
+            len(ranks),
+            ranks=waiting.capitalize(),
+            ranks2=waiting,
+            path=path,
+            owner=held.owner,
+        )
+    return counted(
+        "Rank {rank} holds the lock file {path}, for which {ranks} waits at {at}",
+        "Rank {rank} holds the lock file {path}, for which {ranks} wait at {at}",
+        len(ranks),
+        rank=held.keeper.rank,
+        path=path,
+        ranks=waiting,
+        at=at,
+    )
+
+
+def _why_held(held: Held) -> str:
+    if not held.owner.command or (held.keeper is not None and held.keeper.role == "ended"):
+        return text("The process that made the lock file has ended without removing it, and nobody else will.")
+    if held.keeper is None:
+        return _cause()
+    if held.keeper.role == "still":
+        return text(
+            "Rank {rank} has the lock and does not get on itself: it {phrase} at {at}.",
+            rank=held.keeper.rank,
+            phrase=phrase(held.keeper.now),
+            at=short_place(held.keeper.now.frame),
+        )
+    return text(
+        "Rank {rank} has taken the lock and gone on without giving it back: it returned early, or an exception passed the release.",
+        rank=held.keeper.rank,
+    )
+
+
+def _what_to_do(held: Held, at: str) -> list[str]:
+    stands = held.keeper is None or held.keeper.role == "still"
+    first = (
+        text("See what it does: `traindbg stacks {pid}`; if it is a leftover: kill {pid}", pid=held.owner.pid)
+        if stands and held.owner.command
+        else text(
+            "Give the lock back on every way out (`with`, or try ... finally), and end the loop at {at} after a while.",
+            at=at,
+        )
+    )
+    last = text(
+        "Removing {path} lets the others go on, where what it guards is as they expect it.", path=held.file.path
+    )
+    return [first, last]

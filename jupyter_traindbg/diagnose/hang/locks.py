@@ -21,7 +21,7 @@ from .words import place, short_place
 
 __all__ = ["EXPLAINS", "ThreadLocks", "cycle", "rule", "thread_locks"]
 
-EXPLAINS = {"lock_wait": ("unequal_steps", "collective_not_issued", "straggler")}
+EXPLAINS = {"lock_wait": ("io_wait", "python_wait", "unequal_steps", "collective_not_issued", "straggler")}
 _FOR_A_THREAD = frozenset({"lock", "native", "thread", "queue", "future"})
 GENERIC = frozenset({"lock", "_lock", "mutex", "_mutex", "mu", "cond", "condition"})
 """Last names that say nothing: with these the whole expression has to be the same, or the file."""

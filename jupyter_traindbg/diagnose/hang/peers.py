@@ -11,6 +11,7 @@ from ...language import text
 from ...model import Finding, rank_subjects
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
+from .differing import alone, difference_words
 from .words import place, short_place
 
 __all__ = ["chain", "peer_of", "rule"]
@@ -52,31 +53,98 @@ def chain(start: int, peers: Mapping[int, int]) -> tuple[list[int], int]:
 
 def _ring(case: Case, ring: Sequence[int]) -> Hit:
     views = [case.by_rank[rank] for rank in ring]
-    operation = views[0].now.operation
+    differ = {rank: told for rank, told in alone(case).items() if rank in ring}
+    odd = next(iter(differ)) if len(differ) == 1 else None
+    blamed = case.by_rank[ring[0] if odd is None else odd]
     finding = Finding(
-        "collective_order",
+        "collective_order" if odd is None else "collective_mismatch",
         "critical",
-        text(
-            "{ring} wait for each other in {operation}, round in a ring: none of them can begin",
-            ring=ranks_words(ring).capitalize(),
-            operation=operation,
-            ring2=ranks_words(ring),
-        ),
-        rank_subjects(ring),
-        place(views[0].now.frame),
-        [*(_waits(case, v) for v in views[:6]), *case.others_wait(ring)],
-        text(
-            "Each rank does the same half of the exchange first; a blocking receive ends only when its peer "
-            "sends, and that comes after the peer's own receive."
-        ),
+        _ring_title(views, odd),
+        rank_subjects(ring if odd is None else [odd]),
+        place(blamed.now.frame),
         [
-            text(
-                "Let half of the ranks send first and the other half receive first, or use batch_isend_irecv, "
-                "which starts both at once."
-            )
+            *(difference_words(one) for told in differ.values() for one in told),
+            *(_waits(case, v) for v in views[:6]),
+            *case.others_wait(ring),
         ],
+        _ring_cause(views, odd),
+        [_ring_step(views, odd, blamed)],
+        confidence="high" if odd is None and _alike(views) else "medium",
     )
     return Hit(finding, ring)
+
+
+def _ring_title(views: Sequence[View], odd: int | None) -> str:
+    ring, operations = ranks_words(v.rank for v in views), _operations(views)
+    if odd is not None:
+        return text(
+            "The sends and receives of rank {odd} do not match those of its peers: {ring} wait for each other in {operation}",
+            odd=odd,
+            ring=ring,
+            operation=operations,
+        )
+    return text(
+        "{ring} wait for each other in {operation}, round in a ring: none of them can begin",
+        ring=ring.capitalize(),
+        operation=operations,
+        ring2=ring,
+    )
+
+
+def _operations(views: Sequence[View]) -> str:
+    return text(" and ").join(dict.fromkeys(v.now.operation for v in views))
+
+
+def _alike(views: Sequence[View]) -> bool:
+    """Whether all of them send, or all receive."""
+    return len({v.now.operation.removeprefix("i") for v in views}) == 1
+
+
+def _tags(views: Sequence[View]) -> list[int]:
+    """Of a send and a receive that face each other: their tags, where these are known and differ."""
+    if len(views) != 2 or _alike(views):
+        return []
+    tags = [v.now.thread.tag for v in views if v.now.thread is not None and v.now.thread.tag is not None]
+    return tags if len(set(tags)) == 2 else []
+
+
+def _ring_cause(views: Sequence[View], odd: int | None) -> str:
+    if tags := _tags(views):
+        return text(
+            "What is sent has the tag {one}, and what is received {other}: a message is taken by the receive with its own tag alone, "
+            "and the two sides go through their tags in different order.",
+            one=tags[views[0].now.operation.endswith("recv")],
+            other=tags[views[0].now.operation.endswith("send")],
+        )
+    if odd is not None:
+        return text(
+            "Each waits for a transfer to which its peer comes only after its own. Rank {odd} alone has a value that has nothing to do "
+            "with which rank it is, and is another one than on all others: it leads to another order, or number, of transfers.",
+            odd=odd,
+        )
+    if _alike(views):
+        return text(
+            "Each rank does the same half of the exchange first; a blocking receive ends only when its peer "
+            "sends, and that comes after the peer's own receive."
+        )
+    return text(
+        "Each waits for a transfer to which its peer comes only after its own: their orders of sends and receives do not fit."
+    )
+
+
+def _ring_step(views: Sequence[View], odd: int | None, blamed: View) -> str:
+    if odd is not None:
+        return text(
+            "See why rank {odd} comes to {at} with that value, and give all ranks the same one (broadcast it).",
+            odd=odd,
+            at=short_place(blamed.now.frame),
+        )
+    if _tags(views):
+        return text("Send and receive in the same order of tags on both sides.")
+    return text(
+        "Let half of the ranks send first and the other half receive first, or use batch_isend_irecv, "
+        "which starts both at once."
+    )
 
 
 def _never(case: Case, end: int, late: Sequence[int]) -> Hit:
@@ -119,10 +187,12 @@ def _never(case: Case, end: int, late: Sequence[int]) -> Hit:
 
 def _waits(case: Case, view: View) -> str:
     peer = peer_of(view)
+    tag = view.now.thread.tag if view.now.thread is not None else None
     return text(
-        "rank {rank} waits for rank {peer} in {operation} at {at}",
+        "rank {rank} waits for rank {peer} in {operation}{tag} at {at}",
         rank=view.rank,
         peer=peer,
         operation=view.now.operation,
+        tag=text(" (tag {tag})", tag=tag) if tag else "",
         at=case.at(view.now),
     )

@@ -237,9 +237,17 @@ def _spins(seen: View) -> bool:
     return "nccl" in backend and seen.waiting_s is not None and seen.waiting_s > looks[-1].at_s - looks[0].at_s
 
 
+def _merely_looks(seen: View, training: ThreadActivity | None) -> bool:
+    """A loop that sleeps and looks again may be caught at its looking: that uses hardly any CPU all the same."""
+    if training is None or {d.kind for d in seen.doings} != {"sleep"}:
+        return False
+    starved = 0.0 if isinstance(training.starved_share, NotAvailable) else training.starved_share
+    return training.cpu_share + starved <= POLLING_SHARE
+
+
 def _moves(seen: View) -> bool:
     training, activity = seen.training, seen.activity
-    if busy(training) or flows(seen.now, activity, training):
+    if (busy(training) and not _merely_looks(seen, training)) or flows(seen.now, activity, training):
         return True
     if len({d.at for d in seen.doings}) > 1:
         return True

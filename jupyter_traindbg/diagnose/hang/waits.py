@@ -8,11 +8,13 @@ from typing import Literal
 from ...language import text
 from ...model import Finding, Frame, Subject, Thread, rank_subjects
 from ...words.ranks import ranks_words
+from ...words.values import variable_words
 from . import why
 from .below import below
 from .case import Case, Hit, View
 from .coroutines import awaited
 from .doing import Doing, Kind, doing, phrase
+from .file_locks import polled_lock
 from .onward import Onward
 from .words import alike, place, short_place
 
@@ -29,7 +31,8 @@ NOWHERE = Onward("", ())
 def rule(case: Case) -> list[Hit]:
     """One finding for all ranks that wait for the same at the same line."""
     at_ray = case.at_ray
-    free = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE and v not in at_ray]
+    blocked = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE and v not in at_ray]
+    free = [v for v in blocked if polled_lock(case, v) is None]
     leaving = [v for v in free if _shutting_down(v)]
     hits = [_cannot_end(case, v) for v in leaving]
     others = [(v, below(case, v) or awaited(case, v) or NOWHERE) for v in free if v not in leaving]
@@ -53,12 +56,13 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
         place(onward.frame or seen.frame),
         [
             *(_words(case, v) for v in views[:4]),
+            *(line for v in views[:4] for line in _looks_at(v)),
             *(line for _, o in same[:4] for line in o.evidence),
             *([] if onward.evidence else _threads(case, view)),
             *case.others_wait(ranks),
         ],
         onward.cause or why.cause(seen, case.source_of(seen)),
-        [onward.step or why.step(seen, on, view.pid), _bound(seen)],
+        [onward.step or why.step(seen, on, view.pid), _bound(seen, case.source_of(seen))],
         confidence=_confidence(case, seen),
     )
     return Hit(finding, ranks)
@@ -121,6 +125,19 @@ def _words(case: Case, view: View) -> str:
     return words
 
 
+def _looks_at(view: View) -> list[str]:
+    """What decides when the line goes on: the variables in it, and the files that they name."""
+    variables, missing = view.evidence.looks_at, [file.path for file in view.evidence.polled if not file.there]
+    told = (
+        [text("rank {rank} goes by {variables} there", rank=view.rank, variables=variable_words(variables))]
+        if variables
+        else []
+    )
+    return told + [
+        text("{path} does not exist, as rank {rank} sees it", path=path, rank=view.rank) for path in missing[:1]
+    ]
+
+
 def _threads(case: Case, view: View) -> list[str]:
     """What the rank's other threads with code of the user do: the one that should have delivered may be among them, or missing."""
     if view.now.kind not in ("queue", "thread", "future", "idle"):
@@ -135,7 +152,13 @@ def _threads(case: Case, view: View) -> list[str]:
     return told[:4] or ([] if view.now.kind == "idle" else [none])
 
 
-def _bound(seen: Doing) -> str:
+def _bound(seen: Doing, source: str) -> str:
+    if why.has_time_out(source):
+        return text(
+            "The time-out at {at} has not run out yet: give it a shorter one, or do this work outside of the step, as all ranks stand "
+            "still meanwhile.",
+            at=short_place(seen.frame),
+        )
     return text(
         "Put a time-out on the wait at {at}, or do this work outside of the step: while it lasts all "
         "ranks stand still.",

@@ -9,7 +9,7 @@ from ...model import NotAvailable
 from .doing import Doing, Kind
 from .words import short_place
 
-__all__ = ["cause", "step"]
+__all__ = ["cause", "has_time_out", "step"]
 
 
 def cause(seen: Doing, source: str) -> str:
@@ -20,7 +20,9 @@ def cause(seen: Doing, source: str) -> str:
             "lock on it."
         ),
         "pipe": text("Nobody writes to the pipe that it reads, or nobody reads what it writes."),
-        "network": text("The other side does not answer, and the request has no time-out."),
+        "network": text("The other side does not answer.")
+        if has_time_out(source)
+        else text("The other side does not answer, and the request has no time-out."),
         "device": text("The device or its driver does not answer."),
         "sleep": text("The code sleeps: it waits for something to change, or goes on trying."),
         "terminal": text("It asks a person, and nobody answers at its terminal."),
@@ -41,6 +43,9 @@ def cause(seen: Doing, source: str) -> str:
             "It waits for a result from Ray: an actor that died, or work for which there is no room in the cluster."
         ),
         "gpu": text("It waits for the GPU to finish what it was given."),
+        "store": text(
+            "No rank has set that key: the one that should has not come to it, has ended, or calls it by another name."
+        ),
     }
     if seen.kind == "network" and "accept" in source:
         return text("It waits for somebody to connect, and nobody does.")
@@ -54,6 +59,11 @@ def cause(seen: Doing, source: str) -> str:
         seen.kind,
         text("It waits inside C code; the stack does not say for what."),
     )
+
+
+def has_time_out(source: str) -> bool:
+    """Whether a line says how long it waits at most."""
+    return "timeout" in source.lower() or "timedelta(" in source
 
 
 def step(seen: Doing, on: str | None, pid: int) -> str:
@@ -85,6 +95,7 @@ def step(seen: Doing, on: str | None, pid: int) -> str:
             at=at,
             pid=who,
         ),
+        "store": text("See which rank should set the key, and whether it computes the same name for it."),
         "queue": text(
             "See in the log whether the thread that fills the queue ended with an exception; use "
             "get(timeout=...) at {at}.",

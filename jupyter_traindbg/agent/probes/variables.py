@@ -1,0 +1,99 @@
+"""The variables of the functions that the training thread is in, innermost first: what the line that waits may be waiting for, and what is
+different on one rank alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from .. import values
+from ..attributes import is_library
+from ..reachable import CO_OPTIMIZED, OUTPUT, frames_of_others, look_at_stack
+
+if TYPE_CHECKING:
+    from ..core import Agent
+
+COST = "about 1 ms of the GIL for a dozen functions; reads no tensor, runs no code of the program's"
+MOST_FRAMES = 16
+MOST_VARIABLES = 64
+"""Of each function."""
+LOCK_FILE = "lock_filename"
+"""What the package filelock calls the file that it waits for, in all of its versions."""
+_HIDDEN = ("In", "Out", "get_ipython", "exit", "quit")
+Variables = List[Tuple[str, Any]]
+
+
+def run(agent: Agent) -> Dict[str, Any]:
+    """``{"frames": [...]}`` of the program's own functions, and of filelock's: ``file``, ``line``, ``function``, and ``depth``, which
+    counts all frames from the innermost, 0, outwards.
+
+    ``reach``: from which line and column to which the expression reaches that is under way there, as Python 3.11 and later know it, else
+    None. ``variables`` are ``[name, value]`` by their names, with values as `values.Teller` has them; ``globals`` those variables of its
+    module that the function names.
+    """
+    training = agent.safepoints.thread_id or threading.main_thread().ident
+    innermost = frames_of_others().get(training) if training is not None else None
+    if innermost is None:
+        return {"frames": []}
+    stack = enumerate(look_at_stack(innermost))
+    wanted = ((depth, frame, local) for depth, (frame, local) in stack if _is_wanted(frame))
+    return {"frames": [_told(*one) for one in itertools.islice(wanted, MOST_FRAMES)]}
+
+
+def _is_wanted(frame: FrameType) -> bool:
+    return not is_library(frame.f_code.co_filename) or _waits_for_a_file(frame)
+
+
+def _waits_for_a_file(frame: FrameType) -> bool:
+    return LOCK_FILE in frame.f_code.co_varnames and str(frame.f_globals.get("__name__")).startswith("filelock")
+
+
+def _told(depth: int, frame: FrameType, local: Dict[str, Any]) -> Dict[str, Any]:
+    code = frame.f_code
+    if _waits_for_a_file(frame):
+        local = {LOCK_FILE: local.get(LOCK_FILE)}
+    of_function = code.co_flags & CO_OPTIMIZED or frame.f_locals is not frame.f_globals
+    return {
+        "file": code.co_filename,
+        "line": frame.f_lineno or code.co_firstlineno,
+        "function": getattr(code, "co_qualname", None) or code.co_name,
+        "depth": depth,
+        "reach": _reach(code, frame.f_lasti),
+        "variables": _variables(local),
+        "globals": _variables({n: frame.f_globals[n] for n in code.co_names if n in frame.f_globals})
+        if of_function
+        else [],
+    }
+
+
+def _variables(namespace: Dict[str, Any]) -> Variables:
+    """Small values first. Without modules, functions that were defined there, and what IPython keeps of the outputs of its cells."""
+    teller = values.Teller()
+    shown = [pair for pair in list(namespace.items()) if _is_shown(pair[0])]
+    shown.sort(key=lambda pair: type(pair[1]) not in values.PLAIN)
+    told = ((name, teller.told(value)) for name, value in shown)
+    return list(itertools.islice((pair for pair in told if not _is_called_so(*pair)), MOST_VARIABLES))
+
+
+def _is_shown(name: Any) -> bool:
+    return type(name) is str and not name.startswith("__") and name not in _HIDDEN and not OUTPUT.fullmatch(name)
+
+
+def _is_called_so(name: str, told: Any) -> bool:
+    """Whether that is merely what the program calls a module or a function of its own."""
+    return isinstance(told, dict) and (told["is"] == "module" or (told["is"] == "function" and told["words"] == name))
+
+
+def _reach(code: CodeType, lasti: int) -> Optional[List[int]]:
+    positions = getattr(code, "co_positions", None)
+    if positions is None or lasti < 0:
+        return None
+    reach = next(itertools.islice(positions(), lasti // 2, None), (None,) * 4)
+    known = [number for number in reach if number is not None]
+    return [known[0], known[2], known[1], known[3]] if len(known) == 4 else None
+
+
+__all__ = ["COST", "run"]

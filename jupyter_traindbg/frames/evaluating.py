@@ -1,0 +1,122 @@
+"""What an expression of a source file comes to, by the variables that an agent has told. Nothing is called: what needs it is not known."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+
+from ..model import NOTHING, Plain, Scope, Value
+
+__all__ = ["evaluate", "key_of", "plain_of"]
+
+_COMPUTED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARED: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+LARGEST = 2**31
+
+
+def evaluate(node: ast.expr, scope: Scope) -> Value | None:  # noqa: PLR0911 - one line a kind of expression
+    """The value of `node` in `scope`; None where that is not known."""
+    if isinstance(node, ast.Constant):
+        return _plain(node.value) if isinstance(node.value, (int, float, str, bool, type(None))) else None
+    if isinstance(node, ast.Name):
+        return scope.value(node.id)
+    if isinstance(node, ast.Attribute):
+        return _part(evaluate(node.value, scope), node.attr)
+    if isinstance(node, ast.Subscript):
+        return _part(evaluate(node.value, scope), key_of(evaluate(node.slice, scope)))
+    if isinstance(node, ast.BinOp):
+        return _computed(node, scope)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        number = plain_of(evaluate(node.operand, scope))
+        return _plain(-number) if isinstance(number, int) else None
+    if isinstance(node, (ast.List, ast.Tuple)):
+        parts = [evaluate(part, scope) for part in node.elts]
+        known: dict[str | int, Value] = {i: part for i, part in enumerate(parts) if part is not None}
+        return Value("items", "list", parts=known, size=len(parts)) if len(known) == len(parts) else None
+    if isinstance(node, ast.JoinedStr):
+        return _joined(node, scope)
+    if isinstance(node, ast.IfExp):
+        decided = truth(node.test, scope)
+        return None if decided is None else evaluate(node.body if decided else node.orelse, scope)
+    return None
+
+
+def truth(node: ast.expr, scope: Scope) -> bool | None:
+    """Whether a condition holds; None where that is not known."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = truth(node.operand, scope)
+        return None if inner is None else not inner
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        one, other = evaluate(node.left, scope), evaluate(node.comparators[0], scope)
+        if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and other == NOTHING and one is not None:
+            return (one == NOTHING) == isinstance(node.ops[0], ast.Is)
+        left, right, compare = plain_of(one), plain_of(other), _COMPARED.get(type(node.ops[0]))
+        return compare(left, right) if compare and isinstance(left, int) and isinstance(right, int) else None
+    value = evaluate(node, scope)
+    if value is None:
+        return None
+    if value.kind == "plain":
+        return bool(value.plain)
+    return bool(value.size) if value.kind in ("items", "pairs") else None
+
+
+def plain_of(value: Value | None) -> Plain:
+    """A small value itself; None, too, where it is no such or not known."""
+    return value.plain if value is not None and value.kind == "plain" else None
+
+
+def key_of(value: Value | None) -> str | int | None:
+    found = plain_of(value)
+    return found if isinstance(found, (str, int)) else None
+
+
+def _plain(value: Plain) -> Value:
+    return Value("plain", type(value).__name__, plain=value)
+
+
+def _part(value: Value | None, key: str | int | None) -> Value | None:
+    if value is None or key is None:
+        return None
+    if value.kind == "items" and isinstance(key, int) and key < 0:
+        key += value.size or 0
+    return value.parts.get(key)
+
+
+def _computed(node: ast.BinOp, scope: Scope) -> Value | None:
+    one, other = plain_of(evaluate(node.left, scope)), plain_of(evaluate(node.right, scope))
+    if isinstance(one, str) and isinstance(other, str) and isinstance(node.op, ast.Add):
+        return _plain(one + other)
+    compute = _COMPUTED.get(type(node.op))
+    if compute is None or not isinstance(one, int) or not isinstance(other, int) or max(abs(one), abs(other)) > LARGEST:
+        return None
+    try:
+        return _plain(compute(one, other))
+    except ZeroDivisionError:
+        return None
+
+
+def _joined(node: ast.JoinedStr, scope: Scope) -> Value | None:
+    """``f"epoch-{epoch}"`` of plain numbers and texts."""
+    words = ""
+    for part in node.values:
+        inner = part.value if isinstance(part, ast.FormattedValue) else part
+        value = evaluate(inner, scope)
+        is_bare = not isinstance(part, ast.FormattedValue) or (part.format_spec is None and part.conversion == -1)
+        if value is None or value.kind != "plain" or not is_bare:
+            return None
+        words += str(value.plain)
+    return _plain(words)

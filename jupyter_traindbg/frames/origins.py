@@ -1,0 +1,190 @@
+"""Where the values of variables come from, by the source: from which rank this is, from counting, or from neither. What has nothing to do
+with the rank and is different on one rank all the same may be why that one goes another way.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..model import Origin, Scope, Variable
+from .syntax import FUNCTIONS, Function, Source, last_name, own
+
+__all__ = ["variables"]
+
+_OF_A_RANK = re.compile(
+    r"(?:^|_)(?:rank|ranks|first|last|leader|master|chief|main|primary|local|device|host|hostname|pid|peer|prev|previous|next|above|below|"
+    r"up|down|seed|stage|shard|partition|worker|port|coord|coords|coordinate)(?:_|$|\d)",
+    re.IGNORECASE,
+)
+"""Names of what differs from rank to rank, or may."""
+_COUNTS = re.compile(
+    r"(?:^|_)(?:step|steps|epoch|epochs|iter|iters|iteration|iterations|idx|index|count|counter|seen|done|time|elapsed)(?:_|$|\d)",
+    re.IGNORECASE,
+)
+_TELLS = ("plain", "text", "function", "items", "pairs", "object")
+MOST_STEPS = 4
+MOST = 500
+
+
+def variables(scopes: Sequence[Scope], sources: Mapping[str, Source]) -> tuple[Variable, ...]:
+    """What the functions of a stack hold, with the attributes of their objects, once each: the innermost function that has it first."""
+    found: dict[tuple[str, str], Variable] = {}
+    reading = _Reading(scopes, sources)
+    for at, scope in enumerate(scopes):
+        for name, value in (*scope.variables.items(), *scope.outer.items()):
+            is_own = name in ("self", "cls")
+            owner, origin = (value.type, None) if is_own else (scope.frame.function, reading.origin(name, at))
+            for one in _below(Variable(name, owner, scope.frame, value, origin or "rank"), reading):
+                found.setdefault((one.owner, one.name), one)
+        if len(found) > MOST:
+            break
+    return tuple(found.values())
+
+
+def _below(one: Variable, reading: _Reading) -> Iterator[Variable]:
+    """The variable, and the attributes below it."""
+    if one.value.kind in _TELLS:
+        yield one
+    if one.value.kind == "object":
+        for name, held in one.value.parts.items():
+            yield from _below(
+                replace(one, name=f"{one.name}.{name}", value=held, origin=reading.of_attribute(str(name))), reading
+            )
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """One place where a name gets a value: from ``value``, under ``tests``; None of a parameter."""
+
+    value: ast.expr | None
+    tests: Sequence[ast.expr]
+    counts: bool = False
+
+
+class _Reading:
+    def __init__(self, scopes: Sequence[Scope], sources: Mapping[str, Source]) -> None:
+        self._scopes, self._sources = scopes, sources
+        self._of_attributes: dict[str, Origin] = {}
+
+    def origin(self, name: str, scope: int, left: int = MOST_STEPS) -> Origin:
+        if _OF_A_RANK.search(name):
+            return "rank"
+        frame = self._scopes[scope].frame
+        source = self._sources.get(frame.file)
+        if source is None:
+            return "not known"
+        function = source.function(frame.line)
+        bindings = list(_of_name(function, name, source))
+        if not bindings and isinstance(function, FUNCTIONS) and name in self._scopes[scope].outer:
+            bindings = list(_of_name(source.tree, name, source))
+        return self._judged(name, bindings, scope, left)
+
+    def of_attribute(self, name: str) -> Origin:
+        """By all that the sources at hand assign to an attribute of that name."""
+        if name not in self._of_attributes:
+            self._of_attributes[name] = "not known"  # it may be made of itself
+            bindings = [b for source in self._sources.values() for b in _of_attribute(source, name)]
+            self._of_attributes[name] = (
+                "rank" if _OF_A_RANK.search(name) else self._judged(name, bindings, None, MOST_STEPS)
+            )
+        return self._of_attributes[name]
+
+    def _judged(self, name: str, bindings: Sequence[_Binding], scope: int | None, left: int) -> Origin:
+        if not bindings or left == 0:
+            return "not known"
+        read = [node for b in bindings for node in (*([b.value] if b.value is not None else []), *b.tests)]
+        if any(self._is_of_a_rank(node, name, scope, left - 1) for node in read):
+            return "rank"
+        if any(b.counts for b in bindings) or _COUNTS.search(name):
+            return "progress"
+        return "program" if all(b.value is not None for b in bindings) else "not known"
+
+    def _is_of_a_rank(self, node: ast.expr, name: str, scope: int | None, left: int) -> bool:
+        for part in ast.walk(node):
+            word = last_name(part)
+            if not word:
+                continue
+            if _OF_A_RANK.search(word):
+                return True
+            if scope is None or left == 0 or word == name or not isinstance(part, ast.Name):
+                continue
+            if word in self._scopes[scope].variables and self.origin(word, scope, left) == "rank":
+                return True
+        return False
+
+
+def _of_name(function: Function, name: str, source: Source) -> Iterator[_Binding]:
+    for node in own(function):
+        if isinstance(node, (ast.For, ast.AsyncFor)) and _binds(node.target, name):
+            yield _Binding(node.iter, tuple(source.tests(node)), counts=True)
+        elif isinstance(node, ast.AugAssign) and _binds(node.target, name):
+            yield _Binding(node.value, tuple(source.tests(node)), counts=not _within_an_if(node, source))
+        else:
+            for target, value in _assigned(node):
+                if _binds(target, name):
+                    yield _Binding(value, tuple(source.tests(node)))
+    if isinstance(function, FUNCTIONS) and name in _parameters(function):
+        yield _Binding(None, ())
+
+
+def _of_attribute(source: Source, name: str) -> Iterator[_Binding]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute) and node.target.attr == name:
+            yield _Binding(node.value, tuple(source.tests(node)), counts=not _within_an_if(node, source))
+        elif isinstance(node, ast.Call):
+            yield from (_Binding(k.value, tuple(source.tests(node))) for k in node.keywords if k.arg == name)
+        else:
+            for target, value in _assigned(node):
+                if any(isinstance(t, ast.Attribute) and t.attr == name for t in _targets(target)):
+                    yield _Binding(value, tuple(source.tests(node)))
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What a statement assigns, and to what."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            pairs = (
+                isinstance(target, ast.Tuple)
+                and isinstance(node.value, ast.Tuple)
+                and len(target.elts) == len(node.value.elts)
+            )
+            if pairs and isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(target.elts, node.value.elts, strict=True)
+            else:
+                yield target, node.value
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        yield from ((item.optional_vars, item.context_expr) for item in node.items if item.optional_vars is not None)
+
+
+def _targets(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from _targets(part)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    return any(isinstance(t, ast.Name) and t.id == name for t in _targets(target))
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    every = function.args
+    return {
+        a.arg for a in (*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg)))
+    }
+
+
+def _within_an_if(node: ast.AST, source: Source) -> bool:
+    """Whether something is done in a loop now and then only, and not each time round."""
+    outer = source.parents.get(node)
+    while outer is not None and not isinstance(outer, (*FUNCTIONS, ast.For, ast.While)):
+        if isinstance(outer, ast.If):
+            return True
+        outer = source.parents.get(outer)
+    return False

@@ -1,0 +1,96 @@
+"""Ranks that sleep and look again: for a lock file that somebody holds, for a file that does not come, by the variables at that line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hang_evidence import TRAIN, computing, ended, job, stuck, user, waiting
+from standing import value
+
+from jupyter_traindbg.diagnose.running import diagnose
+from jupyter_traindbg.model import Diagnosis, Frame, LockHolder, PolledFile, RankEvidence, Value, Variable, Wait
+
+PATH = "/data/cache.lock"
+SLEEPS = user(32, "acquire")
+
+
+def polling(number: int, file: PolledFile, **more: Any) -> RankEvidence:
+    return stuck(number, SLEEPS, Wait("sleep"), polled=(file,), **more)
+
+
+def held(pid: int, command: str = "python train.py", how: Any = "written") -> PolledFile:
+    return PolledFile(PATH, holder=LockHolder(pid, command), how=how)
+
+
+def verdict(*ranks: RankEvidence) -> Diagnosis:
+    return diagnose(job(*ranks, world_size=len(ranks)))
+
+
+def test_a_rank_that_went_on_with_the_lock_is_blamed() -> None:
+    found = verdict(polling(0, held(1002)), polling(1, held(1002)), waiting(2, "barrier"), polling(3, held(1002)))
+    (finding,) = found.findings
+    assert (found.state, finding.code, list(finding.who), finding.confidence) == (
+        "stuck",
+        "lock_wait",
+        ["rank 2"],
+        "high",
+    )
+    assert finding.title == f"Rank 2 holds the lock file {PATH}, for which ranks 0, 1, 3 wait at train.py:32 acquire"
+    assert finding.where == f"{TRAIN}:42 train_step"
+    assert finding.evidence[0] == f"{PATH} has the pid of rank 2 written in it"
+    assert "without giving it back" in finding.cause
+    assert verdict(polling(0, held(1001, how="open")), waiting(1)).findings[0].confidence == "medium"
+
+
+def test_a_holder_outside_of_the_job_is_named() -> None:
+    (finding,) = verdict(polling(0, held(4711, "python prepare.py", "locked")), waiting(1)).findings
+    assert list(finding.who) == ["rank 0", "pid 4711"]
+    assert finding.title == f"Rank 0 waits for the lock file {PATH}, which process 4711: python prepare.py holds"
+    assert "traindbg stacks 4711" in finding.next_steps[0]
+
+
+def test_a_holder_that_has_ended_left_it_behind() -> None:
+    (finding,) = verdict(polling(0, held(4711, "")), waiting(1)).findings
+    assert "has ended without removing it" in finding.cause
+    assert "Removing" in finding.next_steps[-1]
+    assert not any("kill 4711" in step for step in finding.next_steps)
+    found = verdict(polling(0, held(1001)), ended(1))
+    assert "has ended without removing it" in next(f for f in found.findings if f.code == "lock_wait").cause
+
+
+def test_where_the_holder_works_or_is_stuck_itself_that_is_what_is_said() -> None:
+    working = verdict(polling(0, held(1001)), computing(1), waiting(2))
+    assert [f.code for f in working.findings] == ["cpu_phase"]
+    asleep = verdict(polling(0, held(1001)), stuck(1, user(70, "upload"), Wait("network", "read")), waiting(2))
+    assert [(f.code, list(f.who)) for f in asleep.findings] == [("lock_wait", ["rank 1"])]
+    assert asleep.findings[0].where == f"{TRAIN}:70 upload"
+    assert "does not get on itself: it waits for data from a socket at train.py:70 upload" in asleep.findings[0].cause
+
+
+def test_what_a_polling_line_goes_by_is_evidence() -> None:
+    here = Frame(TRAIN, 32, "acquire")
+    seen = [
+        Variable("pending", "acquire", here, value({"uid-17": 1})),
+        Variable("timeout", "acquire", here, value(None)),
+    ]
+    (finding,) = verdict(stuck(0, SLEEPS, Wait("sleep"), looks_at=seen), waiting(1)).findings
+    assert finding.code == "python_wait"
+    assert "rank 0 goes by pending = {'uid-17': 1}, timeout = None there" in finding.evidence
+
+
+def test_a_file_that_does_not_come_is_said_to_be_missing() -> None:
+    (finding,) = verdict(polling(0, PolledFile("/data/ready", there=False)), waiting(1)).findings
+    assert "/data/ready does not exist, as rank 0 sees it" in finding.evidence
+
+
+def test_a_store_that_lacks_a_key_names_it() -> None:
+    (finding,) = verdict(stuck(0, SLEEPS, Wait("store", "wait", "epoch-5")), waiting(1)).findings
+    assert finding.code == "python_wait"
+    assert finding.title.startswith("Rank 0 waits for the key epoch-5 of the process group's store")
+    assert "No rank has set that key" in finding.cause
+
+
+def test_a_secret_is_not_shown() -> None:
+    seen = [Variable("api_key", "acquire", Frame(TRAIN, 32, "acquire"), Value("hidden", "str"))]
+    (finding,) = verdict(stuck(0, SLEEPS, Wait("sleep"), looks_at=seen), waiting(1)).findings
+    assert "rank 0 goes by api_key = a secret, not shown there" in finding.evidence
