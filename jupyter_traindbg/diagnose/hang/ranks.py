@@ -33,6 +33,8 @@ Role = Literal["ended", "not seen", "stopped", "stepping", "waiting", "moving", 
 
 POLLING_SHARE = 0.02
 """Of a CPU: what a loop uses at most that wakes up now and then, looks at something and sleeps again."""
+_POLLS: Mapping[Wait | None, float] = {Wait("sleep"): POLLING_SHARE, Wait("lock", "lock_file"): BUSY_SHARE}
+"""How such a loop waits, and the share of a CPU: that it looks for a lock file its frames tell, which need not be so seldom."""
 _UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
 """Waits in C code that may be those of a collective: a `Work.wait()`, DDP's backward."""
 
@@ -119,11 +121,11 @@ def view(rank: RankEvidence, sources: Mapping[str, SourceLine]) -> View:
 
 def _polling(rank: RankEvidence, doings: tuple[Doing, ...]) -> tuple[Doing, ...]:
     """A loop that sleeps and looks again is at its sleep at one look and at its question at another, and gets no further by that."""
-    sleeps = next((d for d in doings if d.kind == "sleep" and d.users is not None), None)
+    sleeps = next((d for d in doings if d.wait in _POLLS and d.users is not None), None)
     if sleeps is None or len({d.at for d in doings}) == 1 or isinstance(rank.activity, NotAvailable):
         return doings
     thread = thread_activity(rank.activity, sleeps.thread, rank.pid)
-    if thread is None or thread.cpu_share > POLLING_SHARE or not all(_passes(d, sleeps) for d in doings):
+    if thread is None or thread.cpu_share > _POLLS[sleeps.wait] or not all(_passes(d, sleeps) for d in doings):
         return doings
     return tuple(sleeps for _ in doings)
 
@@ -239,10 +241,9 @@ def _spins(seen: View) -> bool:
 
 def _merely_looks(seen: View, training: ThreadActivity | None) -> bool:
     """A loop that sleeps and looks again may be caught at its looking: that uses hardly any CPU all the same."""
-    if training is None or {d.kind for d in seen.doings} != {"sleep"}:
+    if training is None or any(d.wait not in _POLLS for d in seen.doings):
         return False
-    starved = 0.0 if isinstance(training.starved_share, NotAvailable) else training.starved_share
-    return training.cpu_share + starved <= POLLING_SHARE
+    return training.cpu_share <= min(_POLLS[d.wait] for d in seen.doings)  # its waits for a CPU are no work
 
 
 def _moves(seen: View) -> bool:

@@ -1,0 +1,122 @@
+"""Files that a loop looks at: whether they are there, and who holds them. Real files, real locks, real processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_traindbg.model import PolledFile
+from jupyter_traindbg.outside import filelocks, polled_files
+
+ME = os.getpid()
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of this user's that does nothing."""
+    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    yield process
+    process.communicate(timeout=20)
+
+
+def look(path: Path | str, *ranks: int) -> PolledFile | None:
+    found = polled_files.look(ME, [str(path)], (ME, *ranks))
+    return found[0] if found else None
+
+
+def test_a_file_that_is_not_there_is_told_where_its_directory_is(tmp_path: Path) -> None:
+    assert look(tmp_path / "ready") == PolledFile(str(tmp_path / "ready"), there=False)
+    assert look(tmp_path / "none" / "ready") is None
+    assert look("not.a.path") is None
+
+
+def test_a_plain_file_has_no_holder(tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").write_text(f"{ME}")
+    assert look(tmp_path / "metrics.json") == PolledFile(str(tmp_path / "metrics.json"))
+    assert look(tmp_path) is None
+
+
+def test_a_file_is_found_by_a_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("")
+    assert look("a.txt") == PolledFile("a.txt")
+
+
+@pytest.mark.parametrize("words", ["{pid}\n", "{pid}\n{host}\n", "pid: {pid}", "PID={pid}"])
+def test_the_pid_in_a_lock_file_is_its_holder(tmp_path: Path, other: subprocess.Popen[bytes], words: str) -> None:
+    path = tmp_path / "cache.lock"
+    path.write_text(words.format(pid=other.pid, host=socket.gethostname()))
+    found = look(path)
+    assert found is not None
+    assert found.holder is not None
+    assert (found.how, found.holder.pid) == ("written", other.pid)
+    assert found.holder.command
+
+
+@pytest.mark.parametrize("words", ["", "held", "{pid}\nsome-other-host\n", "v2 {pid}"])
+def test_what_is_no_pid_of_this_host_is_none(tmp_path: Path, other: subprocess.Popen[bytes], words: str) -> None:
+    path = tmp_path / "cache.lock"
+    path.write_text(words.format(pid=other.pid))
+    assert look(path) == PolledFile(str(path))
+
+
+def test_a_holder_that_has_ended_has_no_command(tmp_path: Path) -> None:
+    path = tmp_path / "cache.lock"
+    path.write_text("999999999")
+    found = look(path)
+    assert found is not None
+    assert found.holder is not None
+    assert found.holder.command == ""
+
+
+def test_its_own_lock_is_none_that_anybody_waits_for(tmp_path: Path) -> None:
+    path = tmp_path / "cache.lock"
+    path.write_text(str(ME))
+    assert look(path) == PolledFile(str(path))
+
+
+TAKES = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+if sys.argv[2] == "lock":
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["lock", "open"])
+def test_who_has_it_locked_or_open_is_its_holder(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "cache.lock"
+    taker = subprocess.Popen(
+        [sys.executable, "-c", TAKES, str(path), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert taker.stdout is not None
+        assert taker.stdout.readline() == b"taken\n"
+        found = look(path, taker.pid)
+        assert found is not None
+        assert found.holder is not None
+        told = "locked" if how == "lock" and filelocks.owner(path.stat()) else "open"
+        assert (found.how, found.holder.pid) == (told, taker.pid)
+        if how == "lock":
+            with path.open() as mine, pytest.raises(BlockingIOError):
+                fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        taker.communicate(timeout=20)
+
+
+def test_a_lock_is_found_by_device_and_inode() -> None:
+    about = os.stat_result((0o100644, 99, os.makedev(0, 0x2A), 1, 0, 0, 0, 0, 0, 0))
+    others = "1: POSIX  ADVISORY  READ  899 00:1c:99 128 128", "2: -> FLOCK  ADVISORY  WRITE 5001 00:2a:99 0 EOF"
+    table = "\n".join((others[0], "2: FLOCK  ADVISORY  WRITE 4711 00:2a:99 0 EOF", others[1]))
+    assert filelocks.owner(about, table) == 4711
+    assert filelocks.owner(about, "3: FLOCK  ADVISORY  WRITE -1 00:2a:99 0 EOF\nnonsense\n") is None
+    assert filelocks.owner(about, "") is None
