@@ -31,6 +31,20 @@ def test_the_same_on_every_python(python: str, tmp_path: Path) -> None:
         assert scene["seen"] == scene["wanted"], scene
 
 
+@pytest.mark.parametrize("python", interpreters().values(), ids=interpreters())
+def test_variables_are_told_on_every_python(python: str, tmp_path: Path) -> None:
+    words = [python, "-B", str(PROGRAMS / "variable_scenes.py"), str(REPO / "jupyter_traindbg")]
+    seen = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert seen.returncode == 0, seen.stderr
+    told = json.loads(seen.stdout)
+    reach = told.pop("reach")
+    assert reach in (None, "release.wait(60)")  # an instruction knows its columns from Python 3.11 on
+    assert told == {
+        "function": "wait", "line": "release.wait(60)", "engine": [["micro", 4]], "pending": ["uid-17"], "items": ["queue", 0, 3],
+        "release": False, "globals": 3,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("signals", ["heard", "ignored"])
 @pytest.mark.parametrize("python", interpreters().values(), ids=interpreters())
 def test_what_computes_or_waits_on_the_main_thread_is_interrupted(python: str, signals: str, tmp_path: Path) -> None:

@@ -25,6 +25,20 @@ def test_losses_under_a_grad_scaler_are_bit_identical(start: Start) -> None:
     assert losses_of(disturbed) == losses_of(undisturbed)
 
 
+def test_losses_are_bit_identical_while_variables_are_told(start: Start) -> None:
+    words = ["--steps", "600", "--sleep", "0.01"]
+    undisturbed, disturbed = start("amp.py", *words), start("amp.py", *words)
+    with traindbg.attach(disturbed.pid) as job:
+        (link,) = job.open_links()
+        link.identify(30)
+        told = [link.call("variables", {}, 10)["frames"] for _ in range(300)]
+        assert len(losses_of(disturbed)) < 600, "it ended before we were done with it"
+    assert any(frame["function"] == "main" for frames in told for frame in frames)
+    assert disturbed.wait() == undisturbed.wait() == 0
+    assert losses_of(disturbed) == losses_of(undisturbed)
+    assert len(losses_of(disturbed)) == 600
+
+
 @pytest.mark.parametrize("mode", ["ddp", "fsdp2"])
 def test_losses_of_two_ranks_are_bit_identical(start: Start, free_port: str, mode: str) -> None:
     words = ["--mode", mode, "--steps", "900", "--sleep", "0.02"]

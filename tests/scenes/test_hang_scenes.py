@@ -24,6 +24,10 @@ SELECTED = {
     "child_joined": 2,
     "event_loop": 2,
     "mesh_skipped": 4,
+    "pipeline_order": 3,
+    "lock_file_kept": 2,
+    "store_key": 2,
+    "answer_pending": 2,
     "fsdp_evaluating": 3,
     "healthy": 2,
 }
