@@ -57,11 +57,12 @@ def _below(one: Variable, reading: _Reading) -> Iterator[Variable]:
 
 @dataclass(frozen=True)
 class _Binding:
-    """One place where a name gets a value: from ``value``, under ``tests``; None of a parameter."""
+    """One place where a name gets a value: ``value``, under ``tests``; None of a parameter. ``given``: made of what the caller gave."""
 
     value: ast.expr | None
     tests: Sequence[ast.expr]
     counts: bool = False
+    given: bool = False
 
 
 class _Reading:
@@ -95,12 +96,22 @@ class _Reading:
     def _judged(self, name: str, bindings: Sequence[_Binding], scope: int | None, left: int) -> Origin:
         if not bindings or left == 0:
             return "not known"
-        read = [node for b in bindings for node in (*([b.value] if b.value is not None else []), *b.tests)]
-        if any(self._is_of_a_rank(node, name, scope, left - 1) for node in read):
+        values = [b.value for b in bindings if b.value is not None]
+        if any(self._is_of_a_rank(node, name, scope, left - 1) for b in bindings for node in b.tests) or any(
+            self._is_of_a_rank(node, name, scope, left - 1) for node in values
+        ):
             return "rank"
-        if any(b.counts for b in bindings) or _COUNTS.search(name):
+        if any(b.counts for b in bindings) or _COUNTS.search(name) or self._counts_along(values, name, scope, left - 1):
             return "progress"
-        return "program" if all(b.value is not None for b in bindings) else "not known"
+        return "not known" if any(b.given or b.value is None for b in bindings) else "program"
+
+    def _counts_along(self, values: Sequence[ast.expr], name: str, scope: int | None, left: int) -> bool:
+        """Whether a value is computed from one that counts: ``f"epoch-{epoch}"``, and not ``epoch % 5 == 0``."""
+        if scope is None:
+            return False
+        names = {one for value in values for one in _direct(value)} - {name}
+        known = self._scopes[scope].variables
+        return any(self.origin(one, scope, left) == "progress" for one in names if one in known and left > 0)
 
     def _is_of_a_rank(self, node: ast.expr, name: str, scope: int | None, left: int) -> bool:
         for part in ast.walk(node):
@@ -125,7 +136,7 @@ def _of_name(function: Function, name: str, source: Source) -> Iterator[_Binding
         else:
             for target, value in _assigned(node):
                 if _binds(target, name):
-                    yield _Binding(value, tuple(source.tests(node)))
+                    yield _Binding(value, tuple(source.tests(node)), given=_is_given(value, function))
     if isinstance(function, FUNCTIONS) and name in _parameters(function):
         yield _Binding(None, ())
 
@@ -135,11 +146,14 @@ def _of_attribute(source: Source, name: str) -> Iterator[_Binding]:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute) and node.target.attr == name:
             yield _Binding(node.value, tuple(source.tests(node)), counts=not _within_an_if(node, source))
         elif isinstance(node, ast.Call):
-            yield from (_Binding(k.value, tuple(source.tests(node))) for k in node.keywords if k.arg == name)
+            for keyword in (k for k in node.keywords if k.arg == name):
+                given = _is_given(keyword.value, source.function(node.lineno))
+                yield _Binding(keyword.value, tuple(source.tests(node)), given=given)
         else:
             for target, value in _assigned(node):
                 if any(isinstance(t, ast.Attribute) and t.attr == name for t in _targets(target)):
-                    yield _Binding(value, tuple(source.tests(node)))
+                    given = _is_given(value, source.function(value.lineno))
+                    yield _Binding(value, tuple(source.tests(node)), given=given)
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -171,6 +185,20 @@ def _targets(target: ast.expr) -> Iterator[ast.expr]:
 
 def _binds(target: ast.expr, name: str) -> bool:
     return any(isinstance(t, ast.Name) and t.id == name for t in _targets(target))
+
+
+def _is_given(value: ast.expr, function: Function) -> bool:
+    """Whether `value` is made of a parameter, and not by a call that may make anything of it."""
+    return isinstance(function, FUNCTIONS) and bool(_direct(value) & (_parameters(function) - {"self", "cls"}))
+
+
+def _direct(node: ast.AST) -> set[str]:
+    """The names in an expression, but for those within calls and comparisons."""
+    if isinstance(node, ast.Name):
+        return {node.id}
+    if isinstance(node, (ast.Call, ast.Compare)):
+        return set()
+    return {name for child in ast.iter_child_nodes(node) for name in _direct(child)}
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:

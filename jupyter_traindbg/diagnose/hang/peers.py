@@ -11,7 +11,7 @@ from ...language import text
 from ...model import Finding, rank_subjects
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .differing import alone, difference_words
+from .differing import Difference, alone, difference_words
 from .words import place, short_place
 
 __all__ = ["chain", "peer_of", "rule"]
@@ -31,7 +31,10 @@ def rule(case: Case) -> list[Hit]:
             rings.setdefault(frozenset(ring), ring)
         elif (last := case.by_rank.get(end)) is not None and last.role == "waiting" and last.now.kind != "peer":
             ends.setdefault(end, []).append(rank)
-    return [_ring(case, ring) for ring in rings.values()] + [_never(case, end, late) for end, late in ends.items()]
+    differ = alone(case) if rings else {}
+    return [_ring(case, ring, differ) for ring in rings.values()] + [
+        _never(case, end, late) for end, late in ends.items()
+    ]
 
 
 def peer_of(view: View) -> int | None:
@@ -51,9 +54,9 @@ def chain(start: int, peers: Mapping[int, int]) -> tuple[list[int], int]:
     return path, at
 
 
-def _ring(case: Case, ring: Sequence[int]) -> Hit:
+def _ring(case: Case, ring: Sequence[int], alone_have: Mapping[int, list[Difference]]) -> Hit:
     views = [case.by_rank[rank] for rank in ring]
-    differ = {rank: told for rank, told in alone(case).items() if rank in ring}
+    differ = {rank: told for rank, told in alone_have.items() if rank in ring}
     odd = next(iter(differ)) if len(differ) == 1 else None
     blamed = case.by_rank[ring[0] if odd is None else odd]
     finding = Finding(

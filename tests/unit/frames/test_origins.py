@@ -11,7 +11,9 @@ MAIN = """
     DEPTH = 4
 
     class Engine:
-        def __init__(self, args, rank):
+        def __init__(self, args, rank, pre):
+            self.pre = pre
+            self.made = make(pre)
             self.args, self.rank = args, rank
             self.first = rank == 0
             self.order = tuple(TAGS)
@@ -23,6 +25,7 @@ MAIN = """
         mine = rank % 2
         twice = mine * 2
         validate = trouble(given)
+        copied = given.flag
         swap = one_by_one if validate else together
         if rank == 0:
             log = True
@@ -31,6 +34,8 @@ MAIN = """
         loss = 0
         for step, batch in enumerate(data):
             loss += 1
+            label = f"step-{step}"
+            due = step % 5 == 0
             if validate:
                 budget = 5
                 budget += 1
@@ -40,8 +45,11 @@ MAIN = """
             engine.train(batch)  # 0
 """
 HELD = {
-    "given": 1, "world": 4, "rank": 2, "mine": 0, "twice": 0, "validate": True, "swap": 1, "log": False, "step": 7, "loss": 3, "budget": 6,
-    "engine": thing("Engine", args=thing("Namespace", micro=4, width=2), rank=2, first=False, order=(1, 2), done=9, other=1),
+    "given": 1, "world": 4, "rank": 2, "copied": 1, "label": "step-7", "due": False, "mine": 0, "twice": 0, "validate": True, "swap": 1,
+    "log": False, "step": 7, "loss": 3, "budget": 6,
+    "engine": thing(
+        "Engine", args=thing("Namespace", micro=4, width=2), rank=2, first=False, order=(1, 2), done=9, other=1, pre=True, made=1
+    ),
 }  # fmt: skip
 
 
@@ -59,6 +67,11 @@ HELD = {
         ("loss", "progress"),
         ("budget", "program"),
         ("given", "not known"),
+        ("copied", "not known"),
+        ("label", "progress"),
+        ("due", "program"),
+        ("engine.pre", "not known"),
+        ("engine.made", "program"),
         ("engine.args.micro", "progress"),
         ("engine.args.width", "program"),
         ("engine.rank", "rank"),

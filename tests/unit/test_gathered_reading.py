@@ -1,0 +1,100 @@
+"""The source that a rank stands in, read together with its variables: what its looks become, and which files it polls for."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+
+from hang_evidence import thread
+from standing import FILE, standing, thing, value, work
+
+from jupyter_traindbg.gather.reading import NOTHING_READ, Read, Reader, polled_paths, refined
+from jupyter_traindbg.model import Frame, Look, ProcessStacks, Scope, Thread, Value, Wait
+
+PID = 1000
+TEXT = textwrap.dedent(
+    """
+    def receive(self, x):
+        work = dist.irecv(x, src=self.rank - 1)
+        work.wait()  # 0
+    """
+)
+HERE = standing(TEXT, {"self": thing("Stage", rank=2), "work": work("RECV")})[0]
+
+
+def look(one: Thread) -> Look:
+    return Look(0.0, (ProcessStacks(2, PID, "rank", "agent", (one,)), ProcessStacks(2, 7, "child", "py-spy", (one,))))
+
+
+def read(scopes: list[Scope] = HERE, text: str | None = TEXT) -> Read:
+    return Reader().read(scopes, lambda file: text if file == FILE else None)
+
+
+def test_a_wait_in_c_code_gets_its_meaning_in_every_look_at_that_line() -> None:
+    native = thread([scope.frame for scope in HERE], Wait("native"))
+    (first, second) = refined([look(native), look(native)], PID, read())
+    for seen in (first, second):
+        own, child = (p.threads[0] for p in seen.processes)
+        assert (own.waiting_for, own.peer, own.tag) == (Wait("peer", "irecv"), 1, 0)
+        assert child == native, "another process is left as it was"
+
+
+def test_a_thread_that_computes_or_is_elsewhere_is_left_as_it_was() -> None:
+    frames = [scope.frame for scope in HERE]
+    for one in (
+        thread(frames, None),
+        thread([Frame(FILE, 1, "receive")], Wait("native")),
+        thread(frames, Wait("sleep")),
+        dataclasses.replace(thread(frames, Wait("native")), training=False),
+    ):
+        assert refined([look(one)], PID, read())[0].processes[0].threads[0] == one
+
+
+def test_without_source_or_variables_nothing_is_read() -> None:
+    native = look(thread([scope.frame for scope in HERE], Wait("native")))
+    assert read([]) == NOTHING_READ
+    assert refined([native], PID, NOTHING_READ) == (native,)
+    assert read(text=None).awaited is None
+    assert read(text="def f(:\n").awaited is None
+    assert [v.name for v in read(text=None).variables] == ["self", "self.rank"]
+
+
+def test_a_text_is_parsed_once() -> None:
+    reader = Reader()
+    asked: list[str] = []
+
+    def text_of(file: str) -> str:
+        asked.append(file)
+        return TEXT
+
+    assert reader.read(HERE, text_of) == reader.read(HERE, text_of)
+    assert asked == [FILE, FILE]
+    assert len(reader._parsed) == 1
+
+
+POLLS = """
+    def acquire(self, pattern):
+        while not os.path.exists(self.path):
+            time.sleep(self.pause)  # 0
+"""
+
+
+def test_a_line_that_sleeps_names_the_files_that_it_looks_at() -> None:
+    lock = thing("Lock", path=Value("text", "PosixPath", "/tmp/a.lock"), pause=0.5)
+    scopes, _ = standing(POLLS, {"self": lock, "pattern": "*.txt"})
+    seen = read(scopes, textwrap.dedent(POLLS))
+    frames = [scopes[0].frame]
+    assert polled_paths(seen, [look(thread(frames, Wait("sleep")))], PID) == ["/tmp/a.lock"]
+    assert polled_paths(seen, [look(thread(frames, Wait("lock", "lock_file")))], PID) == ["/tmp/a.lock"]
+    assert polled_paths(seen, [look(thread(frames, Wait("network", "read")))], PID) == []
+    assert polled_paths(seen, [], PID) == []
+
+
+def test_what_filelock_waits_for_is_told_by_its_own_frame() -> None:
+    library = Frame("/opt/venv/lib/python3.11/site-packages/filelock/_api.py", 100, "acquire", library=True)
+    scopes, _ = standing("def fill(lock):\n    lock.acquire()  # 0\n", {"lock": thing("FileLock")})
+    within = Scope(library, 0, None, {"lock_filename": value("/tmp/b.lock")})
+    outer = dataclasses.replace(scopes[0], depth=1)
+    seen = read([within, outer], "def fill(lock):\n    lock.acquire()  # 0\n")
+    assert polled_paths(seen, [look(thread([library, outer.frame], Wait("lock", "lock_file")))], PID) == ["/tmp/b.lock"]
+    assert [v.name for v in seen.variables] == ["lock"]
