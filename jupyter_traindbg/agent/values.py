@@ -1,8 +1,8 @@
 """What a variable has in it, in plain data that can be sent: small values whole, of anything else what it is. No code of the user's
 runs, no tensor is read, and nothing is kept.
 
-A value is None, a bool, an int, a float or a short text as itself; everything else is a dict with ``is`` (one of `KINDS`), ``type`` (the
-name of its class) and what its kind has besides.
+A value is None, a bool, an int, a float or a short text as itself; everything else is a dict with ``is`` (a ``ValueKind``, as the reading
+side calls it), ``type`` (the name of its class) and what its kind has besides.
 """
 
 from __future__ import annotations
@@ -22,20 +22,6 @@ from . import awaiting
 from .attributes import MISSING, attribute, attributes, class_name, classes, defined, is_library
 from .lock_kinds import kind
 
-KINDS = (
-    "text",
-    "items",
-    "pairs",
-    "object",
-    "function",
-    "module",
-    "work",
-    "exchange",
-    "store",
-    "queue",
-    "event",
-    "other",
-)
 LONGEST = 120
 MOST_ITEMS = 16
 MOST_ATTRIBUTES = 48
@@ -228,4 +214,4 @@ def _other(value: Any, words: str) -> Dict[str, Any]:
     return {"is": "other", "type": class_name(value), "words": words[:LONGEST]}
 
 
-__all__ = ["KINDS", "PLAIN", "Teller"]
+__all__ = ["PLAIN", "Teller"]

@@ -36,7 +36,7 @@ _PATH = re.compile(r"[^\s:*?]*[/.][^\s:*?]+")
 
 
 class Reader:
-    """Parses each text once, however many ranks run it. About 1 ms per 100 lines, and 1 ms a rank."""
+    """Parses each text once, however many ranks run it: about 1 ms per 100 lines."""
 
     def __init__(self) -> None:
         self._parsed: dict[str, Source | None] = {}

@@ -50,7 +50,7 @@ def _look(pid: int, path: str, ranks: Sequence[int]) -> PolledFile | None:
     asked: tuple[tuple[Told, Callable[[], int | None]], ...] = (
         ("locked", lambda: filelocks.owner(about)),
         ("written", lambda: _written(here, about.st_size) if is_lock else None),
-        ("open", lambda: _open(path, (rank for rank in ranks if rank != pid)) if is_lock else None),
+        ("open", lambda: _open(path, ranks) if is_lock else None),
     )
     for how, find in asked:
         holder = find()
@@ -74,7 +74,6 @@ def _written(here: str, size: int) -> int | None:
 
 
 def _open(path: str, ranks: Iterable[int]) -> int | None:
-    """A rank that has it open, by the name that its own file system has for it."""
-    return next(
-        (rank for rank in ranks for fd in procfs.descriptors(rank) if procfs.descriptor(rank, fd) == path), None
-    )
+    """The one rank that has it open, by the name that its own file system has for it: who tries to lock it has it open, too."""
+    having = [rank for rank in ranks if any(procfs.descriptor(rank, fd) == path for fd in procfs.descriptors(rank))]
+    return having[0] if len(having) == 1 else None

@@ -22,7 +22,7 @@ def rule(case: Case) -> list[Hit]:
     records = [r for v in case.views if isinstance(r := v.evidence.collectives, RankCollectives)]
     hits = [_hit(case, f) for f in _compared(case, records)] if records else []
     hits = [h for h in hits if not only_elsewhere(case, h.ranks)]  # the rule for other hosts knows better
-    hits = [h for h in hits if not _told_by_peers(case, h)]
+    hits = [h for h in hits if not (_told_by_peers(case, h) or _wait_themselves(case, h))]
     moving = {v.rank for v in case.roles("moving")}
     return [h for h in hits if h.finding.code in _CONCLUSIVE or (case.overdue and not moving & set(h.ranks))]
 
@@ -32,6 +32,13 @@ def _told_by_peers(case: Case, hit: Hit) -> bool:
     views = [case.by_rank[rank] for rank in hit.ranks if rank in case.by_rank]
     in_ring = hit.finding.code == "collective_order" and all(peer_of(v) is not None for v in views)
     return in_ring and bool(views) and case.overdue
+
+
+def _wait_themselves(case: Case, hit: Hit) -> bool:
+    """Whether all whom it blames for a missing call wait in a send or receive that is in no record: none of them is the reason."""
+    views = [case.by_rank[rank] for rank in hit.ranks if rank in case.by_rank]
+    unrecorded = all(v.role == "waiting" and v.now.kind == "peer" and v.pending is None for v in views)
+    return hit.finding.code == "collective_not_issued" and bool(views) and unrecorded
 
 
 def _compared(case: Case, records: Sequence[RankCollectives]) -> list[Finding]:

@@ -1,5 +1,5 @@
 """What is different on one rank alone: a variable that has one value on every other rank, and by its source nothing to do with which rank
-it is. In a job whose ranks wait for each other, with nothing that tells what they used to do, that rank has gone another way.
+it is. In a job whose ranks wait for each other, with nothing that tells what they used to do, that rank may well have gone another way.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _ring_cause(views: Sequence[View], odd: int | None) -> str:
     if odd is not None:
         return text(
             "Each waits for a transfer to which its peer comes only after its own. Rank {odd} alone has a value that has nothing to do "
-            "with which rank it is, and is another one than on all others: it leads to another order, or number, of transfers.",
+            "with which rank it is, and is another one than on all others: it may lead to another order, or number, of transfers.",
             odd=odd,
         )
     if _alike(views):
@@ -138,7 +138,7 @@ def _ring_cause(views: Sequence[View], odd: int | None) -> str:
 def _ring_step(views: Sequence[View], odd: int | None, blamed: View) -> str:
     if odd is not None:
         return text(
-            "See why rank {odd} comes to {at} with that value, and give all ranks the same one (broadcast it).",
+            "See whether rank {odd} comes to {at} because of that value; if it does, give all ranks the same one (broadcast it).",
             odd=odd,
             at=short_place(blamed.now.frame),
         )

@@ -6,13 +6,23 @@ import dataclasses
 from typing import Any
 
 from cases import each
-from hang_evidence import MAIN, TORCH, TRAIN, job, rank, stuck, thread, user, waiting
+from hang_evidence import MAIN, NOW_S, TORCH, TRAIN, job, rank, stuck, thread, user, waiting
 from standing import thing, value
 
 from jupyter_traindbg.diagnose.hang.case import build
 from jupyter_traindbg.diagnose.hang.differing import alone, difference_words
 from jupyter_traindbg.diagnose.running import diagnose
-from jupyter_traindbg.model import Finding, Frame, RankEvidence, Value, Variable, Wait
+from jupyter_traindbg.model import (
+    Collective,
+    Finding,
+    Frame,
+    Group,
+    RankCollectives,
+    RankEvidence,
+    Value,
+    Variable,
+    Wait,
+)
 
 
 def variable(name: str, held: Any, origin: str = "program", owner: str = "main") -> Variable:
@@ -157,3 +167,19 @@ def test_a_rank_that_goes_its_own_way_has_what_is_different_there_in_the_evidenc
     finding = verdict(*(waiting(n, variables=[flag(False)]) for n in (0, 1, 3)), asleep)
     assert (finding.code, list(finding.who)) == ("python_wait", ["rank 2"])
     assert finding.evidence[-1] == "rank 2 alone has validate = True at train.py:90 main; the others have False"
+
+
+def test_a_rank_that_waits_for_a_peer_itself_is_not_blamed_for_what_it_did_not_send() -> None:
+    """A server that waits for one of its workers; which one nothing tells, and no record has it."""
+    call = Collective("0", 37, "recv", p2p=True, peer=0, issued_s=NOW_S - 30)
+    group = Group("0", "default_pg", "gloo", (0, 1, 2, 3), 36, 36)
+
+    def worker(number: int) -> RankEvidence:
+        found = RankCollectives(number, 1000 + number, "agent", (group,), (call,), waiting_s=30.0)
+        return dataclasses.replace(exchanging(number, "recv", 0), collectives=found)
+
+    server = rank(0, [thread(user(37, "collect"), Wait("peer", "irecv"))])
+    late = rank(3, [dataclasses.replace(thread(user(61, "push"), Wait("peer", "isend")), peer=0)])
+    found = diagnose(job(server, worker(1), worker(2), late))
+    assert found.state == "stuck"
+    assert [f.code for f in found.findings] == ["hang_unexplained"]

@@ -113,6 +113,20 @@ def test_who_has_it_locked_or_open_is_its_holder(tmp_path: Path, how: str) -> No
         taker.communicate(timeout=20)
 
 
+def test_of_several_that_have_it_open_nobody_is_the_holder(tmp_path: Path) -> None:
+    path = tmp_path / "cache.lock"
+    command = [sys.executable, "-c", TAKES, str(path), "open"]
+    takers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for taker in takers:
+            assert taker.stdout is not None
+            assert taker.stdout.readline() == b"taken\n"
+        assert look(path, *(taker.pid for taker in takers)) == PolledFile(str(path))
+    finally:
+        for taker in takers:
+            taker.communicate(timeout=20)
+
+
 def test_a_lock_is_found_by_device_and_inode() -> None:
     about = os.stat_result((0o100644, 99, os.makedev(0, 0x2A), 1, 0, 0, 0, 0, 0, 0))
     others = "1: POSIX  ADVISORY  READ  899 00:1c:99 128 128", "2: -> FLOCK  ADVISORY  WRITE 5001 00:2a:99 0 EOF"
