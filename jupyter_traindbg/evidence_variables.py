@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .frames.whose import frames_of
-from .model import Scope, Value
+from .model import Key, Scope, Value
 from .redact import redact
 from .redact.names import is_secret, secret_kind
 
@@ -44,10 +44,10 @@ def _value(told: Any, name: str = "") -> Value:
     if kind == "text":
         return HIDDEN if _hides(told["words"], name) else Value("text", about, told["words"], size=told.get("size"))
     if kind == "items":
-        parts: dict[str | int, Value] = {i: _value(part, name) for i, part in enumerate(told["of"])}
+        parts: dict[Key, Value] = {i: _value(part, name) for i, part in enumerate(told["of"])}
         return Value("items", about, parts=parts, size=told["size"])
     if kind in ("pairs", "object"):
-        pairs: dict[str | int, Value] = {key: _value(part, str(key)) for key, part in told["of"]}
+        pairs: dict[Key, Value] = {_key(key): _value(part, str(key)) for key, part in told["of"]}
         return Value(kind, about, parts=pairs, size=told.get("size"), file=told.get("file"))
     if kind == "event":
         return Value("event", about, plain=told["set"])
@@ -62,6 +62,10 @@ def _value(told: Any, name: str = "") -> Value:
         tag=told.get("tag"),
         ident=told.get("id", 0),
     )
+
+
+def _key(told: Any) -> Key:
+    return tuple(told) if isinstance(told, list) else told
 
 
 def _plain(value: Any, name: str) -> Value:

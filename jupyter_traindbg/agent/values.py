@@ -12,6 +12,7 @@ import argparse
 import collections
 import datetime
 import enum
+import io
 import math
 import pathlib
 import sys
@@ -32,6 +33,7 @@ SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 SPACES = (argparse.Namespace, types.SimpleNamespace)
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_BUFFERED = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 PATHS = (pathlib.PosixPath, pathlib.PurePosixPath)
 LARGEST_INT = 2**63
 PLAIN = (int, float, bool, str, type(None))
@@ -65,9 +67,7 @@ class Teller:
         cls = type(value)
         about: Dict[str, Any] = {"type": cls.__name__, "size": cls.__len__(value)}
         if cls in DICTS:
-            pairs = (
-                [pair for pair in _first(dict.items(value)) if type(pair[0]) in (str, int, bool)] if depth > 0 else []
-            )
+            pairs = [pair for pair in _first(dict.items(value)) if _is_key(pair[0])] if depth > 0 else []
             return {"is": "pairs", **about, "of": [(key, self.told(held, depth - 1)) for key, held in pairs]}
         items = _first(cls.__iter__(value)) if depth > 0 else []
         return {"is": "items", **about, "of": [self.told(held, depth - 1) for held in items]}
@@ -96,6 +96,13 @@ def _first(values: Any) -> List[Any]:
     return found
 
 
+def _is_key(value: Any) -> bool:
+    """Whether it can be told as a key: a small value, or a few in a tuple."""
+    if type(value) is tuple:
+        return len(value) <= MOST_ITEMS and all(type(one) in (str, int, bool) for one in value)
+    return type(value) in (str, int, bool)
+
+
 def _known(value: Any) -> Optional[Dict[str, Any]]:
     """What a value is whose class says so; None of any other."""
     cls = type(value)
@@ -115,7 +122,17 @@ def _known(value: Any) -> Optional[Dict[str, Any]]:
         return _text(value, str(value))
     if cls in (datetime.timedelta, datetime.datetime, datetime.date, range):
         return _other(value, str(value))
-    return _of_torch(value, about) or _to_wait_for(value, about) or _of_an_enum(value, about)
+    return _of_torch(value, about) or _to_wait_for(value, about) or _file(value, about) or _of_an_enum(value, about)
+
+
+def _file(value: Any, about: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """An open file by its name. Only what Python itself has made is asked for what is below it."""
+    if type(value) not in (io.TextIOWrapper, *_BUFFERED):
+        return None
+    raw = value.buffer if type(value) is io.TextIOWrapper else value
+    raw = raw.raw if type(raw) in _BUFFERED else raw
+    name = attributes(raw).get("name") if type(raw) is io.FileIO else None
+    return _text(value, name) if type(name) is str else _other(value, about["type"])
 
 
 def _of_an_enum(value: Any, about: Dict[str, Any]) -> Optional[Dict[str, Any]]:

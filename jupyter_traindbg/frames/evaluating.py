@@ -6,9 +6,9 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
-from ..model import NOTHING, Plain, Scope, Value
+from ..model import NOTHING, Key, Plain, Scope, Value
 
-__all__ = ["evaluate", "key_of", "plain_of"]
+__all__ = ["evaluate", "key_of", "keys_words", "plain_of", "truth"]
 
 _COMPUTED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -45,8 +45,9 @@ def evaluate(node: ast.expr, scope: Scope) -> Value | None:  # noqa: PLR0911 - o
         return _plain(-number) if isinstance(number, int) else None
     if isinstance(node, (ast.List, ast.Tuple)):
         parts = [evaluate(part, scope) for part in node.elts]
-        known: dict[str | int, Value] = {i: part for i, part in enumerate(parts) if part is not None}
-        return Value("items", "list", parts=known, size=len(parts)) if len(known) == len(parts) else None
+        known: dict[Key, Value] = {i: part for i, part in enumerate(parts) if part is not None}
+        name = "tuple" if isinstance(node, ast.Tuple) else "list"
+        return Value("items", name, parts=known, size=len(parts)) if len(known) == len(parts) else None
     if isinstance(node, ast.JoinedStr):
         return _joined(node, scope)
     if isinstance(node, ast.IfExp):
@@ -60,12 +61,12 @@ def truth(node: ast.expr, scope: Scope) -> bool | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = truth(node.operand, scope)
         return None if inner is None else not inner
+    if isinstance(node, ast.BoolOp):
+        decides = isinstance(node.op, ast.Or)
+        held = {truth(part, scope) for part in node.values}
+        return decides if decides in held else None if None in held else not decides
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        one, other = evaluate(node.left, scope), evaluate(node.comparators[0], scope)
-        if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and other == NOTHING and one is not None:
-            return (one == NOTHING) == isinstance(node.ops[0], ast.Is)
-        left, right, compare = plain_of(one), plain_of(other), _COMPARED.get(type(node.ops[0]))
-        return compare(left, right) if compare and isinstance(left, int) and isinstance(right, int) else None
+        return _compared(node, scope)
     value = evaluate(node, scope)
     if value is None:
         return None
@@ -74,21 +75,41 @@ def truth(node: ast.expr, scope: Scope) -> bool | None:
     return bool(value.size) if value.kind in ("items", "pairs") else None
 
 
+def _compared(node: ast.Compare, scope: Scope) -> bool | None:
+    one, other = evaluate(node.left, scope), evaluate(node.comparators[0], scope)
+    if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and other == NOTHING and one is not None:
+        return (one == NOTHING) == isinstance(node.ops[0], ast.Is)
+    left, right, compare = plain_of(one), plain_of(other), _COMPARED.get(type(node.ops[0]))
+    return compare(left, right) if compare and isinstance(left, int) and isinstance(right, int) else None
+
+
 def plain_of(value: Value | None) -> Plain:
     """A small value itself; None, too, where it is no such or not known."""
     return value.plain if value is not None and value.kind == "plain" else None
 
 
-def key_of(value: Value | None) -> str | int | None:
+def key_of(value: Value | None) -> Key | None:
+    """What is under which key: a small value, or some in a tuple."""
+    if value is not None and value.kind == "items" and value.type == "tuple":
+        parts = [key_of(part) for part in value.parts.values()]
+        known = tuple(part for part in parts if isinstance(part, (str, int)))
+        return known if len(known) == value.size else None
     found = plain_of(value)
     return found if isinstance(found, (str, int)) else None
+
+
+def keys_words(value: Value | None) -> str:
+    """``epoch-17``, ``a, b``; empty where they are not known."""
+    parts = list(value.parts.values()) if value is not None and value.kind == "items" else [value]
+    words = [part.plain for part in parts if part is not None and isinstance(part.plain, str)]
+    return ", ".join(words) if len(words) == len(parts) else ""
 
 
 def _plain(value: Plain) -> Value:
     return Value("plain", type(value).__name__, plain=value)
 
 
-def _part(value: Value | None, key: str | int | None) -> Value | None:
+def _part(value: Value | None, key: Key | None) -> Value | None:
     if value is None or key is None:
         return None
     if value.kind == "items" and isinstance(key, int) and key < 0:

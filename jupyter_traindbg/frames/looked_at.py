@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..model import NOTHING, Scope, Value, Variable
-from .evaluating import evaluate
-from .syntax import Source
+from .evaluating import evaluate, keys_words, plain_of
+from .syntax import Source, last_name
 
-__all__ = ["looked_at"]
+__all__ = ["locked", "looked_at"]
 
 MOST = 6
+_LOCKS = ("flock", "lockf")
 _TELLS_NOTHING = ("function", "module", "other", "object", "hidden", "store", "work", "exchange")
 
 
@@ -19,6 +21,25 @@ def looked_at(scope: Scope, source: Source) -> tuple[Variable, ...]:
     """The variables that decide when the line of `scope` goes on, as far as their values are known and tell anything: those of the loop's
     condition, then those of the line, then those of the rest of the loop.
     """
+    found: dict[str, Value] = {}
+    for part in _parts(scope, source):
+        for node in _names(part):
+            name = ast.unparse(node)
+            value = evaluate(node, scope)
+            if value is not None and name not in found and _tells(value):
+                found[name] = value
+        found |= {name: value for name, value in _stores(part, scope) if name not in found}
+    return tuple(Variable(name, scope.frame.function, scope.frame, value) for name, value in list(found.items())[:MOST])
+
+
+def locked(scope: Scope, source: Source) -> tuple[int, ...]:
+    """The numbers of the open files that the line, or the loop round it, tries to lock."""
+    calls = (node for part in _parts(scope, source) for node in ast.walk(part) if isinstance(node, ast.Call))
+    held = (plain_of(evaluate(call.args[0], scope)) for call in calls if last_name(call.func) in _LOCKS and call.args)
+    return tuple(dict.fromkeys(number for number in held if type(number) is int))
+
+
+def _parts(scope: Scope, source: Source) -> list[ast.AST]:
     line = scope.frame.line
     loop, statement = source.loop(line), source.statement(line)
     parts: list[ast.AST] = []
@@ -27,14 +48,17 @@ def looked_at(scope: Scope, source: Source) -> tuple[Variable, ...]:
     parts += [] if statement is None else _heads(statement)
     if isinstance(loop, ast.While):
         parts += loop.body
-    found: dict[str, Value] = {}
-    for part in parts:
-        for node in _names(part):
-            name = ast.unparse(node)
-            value = evaluate(node, scope)
-            if value is not None and name not in found and _tells(value):
-                found[name] = value
-    return tuple(Variable(name, scope.frame.function, scope.frame, value) for name, value in list(found.items())[:MOST])
+    return parts
+
+
+def _stores(part: ast.AST, scope: Scope) -> Iterator[tuple[str, Value]]:
+    """The stores of process groups that are asked there, and for which keys."""
+    for call in (node for node in ast.walk(part) if isinstance(node, ast.Call)):
+        method = call.func if isinstance(call.func, ast.Attribute) else None
+        on = evaluate(method.value, scope) if method is not None else None
+        if method is not None and on is not None and on.kind == "store":
+            keys = keys_words(evaluate(call.args[0], scope)) if call.args else ""
+            yield ast.unparse(method.value), replace(on, words=f"{on.type}, {keys!r}" if keys else on.type)
 
 
 def _heads(statement: ast.stmt) -> list[ast.AST]:

@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model import Origin, Scope, Variable
-from .syntax import FUNCTIONS, Function, Source, last_name, own
+from .syntax import FUNCTIONS, Function, Source, assigned, binds, last_name, own, parameters, targets
 
 __all__ = ["variables"]
 
-_OF_A_RANK = re.compile(
-    r"(?:^|_)(?:rank|ranks|first|last|leader|master|chief|main|primary|local|device|host|hostname|pid|peer|prev|previous|next|above|below|"
-    r"up|down|seed|stage|shard|partition|worker|port|coord|coords|coordinate)(?:_|$|\d)",
-    re.IGNORECASE,
-)
-"""Names of what differs from rank to rank, or may."""
+_NOUNS = r"rank|ranks|leader|master|chief|device|host|hostname|pid|peer|seed|stage|shard|partition|worker|port|coord|coords|coordinate"
+_ADJECTIVES = r"first|last|main|primary|local|prev|previous|next|above|below|up|down"
+_OF_A_RANK = re.compile(rf"(?:^|_)(?:{_NOUNS}|{_ADJECTIVES})(?:_|$|\d)", re.IGNORECASE)
+_CONSTANT_OF_A_RANK = re.compile(rf"(?:^|_)(?:{_NOUNS.upper()})(?:_|$|\d)")
+"""Names of what differs from rank to rank, or may. ``FIRST_TAG`` is no such."""
 _COUNTS = re.compile(
     r"(?:^|_)(?:step|steps|epoch|epochs|iter|iters|iteration|iterations|idx|index|count|counter|seen|done|time|elapsed)(?:_|$|\d)",
     re.IGNORECASE,
@@ -71,7 +70,7 @@ class _Reading:
         self._of_attributes: dict[str, Origin] = {}
 
     def origin(self, name: str, scope: int, left: int = MOST_STEPS) -> Origin:
-        if _OF_A_RANK.search(name):
+        if _is_called_so(name):
             return "rank"
         frame = self._scopes[scope].frame
         source = self._sources.get(frame.file)
@@ -89,7 +88,7 @@ class _Reading:
             self._of_attributes[name] = "not known"  # it may be made of itself
             bindings = [b for source in self._sources.values() for b in _of_attribute(source, name)]
             self._of_attributes[name] = (
-                "rank" if _OF_A_RANK.search(name) else self._judged(name, bindings, None, MOST_STEPS)
+                "rank" if _is_called_so(name) else self._judged(name, bindings, None, MOST_STEPS)
             )
         return self._of_attributes[name]
 
@@ -118,7 +117,7 @@ class _Reading:
             word = last_name(part)
             if not word:
                 continue
-            if _OF_A_RANK.search(word):
+            if _is_called_so(word):
                 return True
             if scope is None or left == 0 or word == name or not isinstance(part, ast.Name):
                 continue
@@ -127,17 +126,21 @@ class _Reading:
         return False
 
 
+def _is_called_so(name: str) -> bool:
+    return bool((_CONSTANT_OF_A_RANK if name.isupper() else _OF_A_RANK).search(name))
+
+
 def _of_name(function: Function, name: str, source: Source) -> Iterator[_Binding]:
     for node in own(function):
-        if isinstance(node, (ast.For, ast.AsyncFor)) and _binds(node.target, name):
+        if isinstance(node, (ast.For, ast.AsyncFor)) and binds(node.target, name):
             yield _Binding(node.iter, tuple(source.tests(node)), counts=True)
-        elif isinstance(node, ast.AugAssign) and _binds(node.target, name):
+        elif isinstance(node, ast.AugAssign) and binds(node.target, name):
             yield _Binding(node.value, tuple(source.tests(node)), counts=not _within_an_if(node, source))
         else:
-            for target, value in _assigned(node):
-                if _binds(target, name):
+            for target, value in assigned(node):
+                if binds(target, name):
                     yield _Binding(value, tuple(source.tests(node)), given=_is_given(value, function))
-    if isinstance(function, FUNCTIONS) and name in _parameters(function):
+    if isinstance(function, FUNCTIONS) and name in parameters(function):
         yield _Binding(None, ())
 
 
@@ -150,46 +153,15 @@ def _of_attribute(source: Source, name: str) -> Iterator[_Binding]:
                 given = _is_given(keyword.value, source.function(node.lineno))
                 yield _Binding(keyword.value, tuple(source.tests(node)), given=given)
         else:
-            for target, value in _assigned(node):
-                if any(isinstance(t, ast.Attribute) and t.attr == name for t in _targets(target)):
+            for target, value in assigned(node):
+                if any(isinstance(t, ast.Attribute) and t.attr == name for t in targets(target)):
                     given = _is_given(value, source.function(value.lineno))
                     yield _Binding(value, tuple(source.tests(node)), given=given)
 
 
-def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What a statement assigns, and to what."""
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            pairs = (
-                isinstance(target, ast.Tuple)
-                and isinstance(node.value, ast.Tuple)
-                and len(target.elts) == len(node.value.elts)
-            )
-            if pairs and isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                yield from zip(target.elts, node.value.elts, strict=True)
-            else:
-                yield target, node.value
-    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-        yield node.target, node.value
-    elif isinstance(node, (ast.With, ast.AsyncWith)):
-        yield from ((item.optional_vars, item.context_expr) for item in node.items if item.optional_vars is not None)
-
-
-def _targets(target: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        for part in target.elts:
-            yield from _targets(part)
-    else:
-        yield target.value if isinstance(target, ast.Starred) else target
-
-
-def _binds(target: ast.expr, name: str) -> bool:
-    return any(isinstance(t, ast.Name) and t.id == name for t in _targets(target))
-
-
 def _is_given(value: ast.expr, function: Function) -> bool:
     """Whether `value` is made of a parameter, and not by a call that may make anything of it."""
-    return isinstance(function, FUNCTIONS) and bool(_direct(value) & (_parameters(function) - {"self", "cls"}))
+    return isinstance(function, FUNCTIONS) and bool(_direct(value) & (parameters(function) - {"self", "cls"}))
 
 
 def _direct(node: ast.AST) -> set[str]:
@@ -199,13 +171,6 @@ def _direct(node: ast.AST) -> set[str]:
     if isinstance(node, (ast.Call, ast.Compare)):
         return set()
     return {name for child in ast.iter_child_nodes(node) for name in _direct(child)}
-
-
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    every = function.args
-    return {
-        a.arg for a in (*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg)))
-    }
 
 
 def _within_an_if(node: ast.AST, source: Source) -> bool:

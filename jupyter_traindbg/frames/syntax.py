@@ -5,8 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import TypeGuard
 
-__all__ = ["FUNCTIONS", "Function", "Source", "around", "last_name", "own", "parsed"]
+__all__ = [
+    "FUNCTIONS",
+    "Function",
+    "Source",
+    "around",
+    "assigned",
+    "binds",
+    "last_name",
+    "own",
+    "parameters",
+    "parsed",
+    "targets",
+]
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
@@ -63,13 +76,64 @@ class Source:
         """What each node is directly in."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
+    def within(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What goes round `node` in its function, from the inside out."""
+        while node in self.parents and not isinstance(node, (*FUNCTIONS, ast.Lambda)):
+            node = self.parents[node]
+            yield node
+
     def tests(self, node: ast.AST) -> Iterator[ast.expr]:
         """The conditions under which `node` is reached within its function."""
-        while node in self.parents and not isinstance(node, (*FUNCTIONS, ast.Lambda)):
-            outer = self.parents[node]
+        for outer in self.within(node):
             if isinstance(outer, (ast.If, ast.IfExp, ast.While)) and node is not outer.test:
                 yield outer.test
             node = outer
+
+    def conditions(self, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+        """The tests of every ``if`` by which `node` is reached, and what they come to then: of those around it, and of those before it that
+        leave its block.
+        """
+        for outer in self.within(node):
+            for block in (getattr(outer, name, None) for name in ("body", "orelse", "finalbody")):
+                if isinstance(block, list) and node in block:
+                    yield from ((one.test, False) for one in block[: block.index(node)] if _leaves(one))
+                    if isinstance(outer, ast.If):
+                        yield outer.test, block is outer.body
+            node = outer
+
+    def loops(self, node: ast.AST) -> list[ast.While | ast.For]:
+        """Those around `node` in its function, the innermost first."""
+        return [outer for outer in self.within(node) if isinstance(outer, (ast.While, ast.For))]
+
+    @cached_property
+    def _functions(self) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+        found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, FUNCTIONS):
+                found.setdefault(node.name, []).append(node)
+        return found
+
+    def functions(self, name: str) -> Sequence[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """All of that name, methods too."""
+        return self._functions.get(name, ())
+
+    def class_of(self, function: Function) -> str:
+        """The name of the class that `function` is a method of; empty of any other."""
+        outer = self.parents.get(function)
+        return outer.name if isinstance(outer, ast.ClassDef) else ""
+
+    @cached_property
+    def _naming(self) -> dict[str, list[ast.stmt | ast.Call]]:
+        found: dict[str, list[ast.stmt | ast.Call]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.stmt, ast.Call)):
+                for name in dict.fromkeys(_attributes_of(node)):
+                    found.setdefault(name, []).append(node)
+        return found
+
+    def naming(self, attribute: str) -> Sequence[ast.stmt | ast.Call]:
+        """The statements that set an attribute of that name, or something in it, and the calls of its methods."""
+        return self._naming.get(attribute, ())
 
 
 def parsed(text: str) -> ast.Module | None:
@@ -108,6 +172,66 @@ def last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """To what a statement assigns what."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if (
+                isinstance(target, ast.Tuple)
+                and isinstance(node.value, ast.Tuple)
+                and len(target.elts) == len(node.value.elts)
+            ):
+                yield from zip(target.elts, node.value.elts, strict=True)
+            else:
+                yield target, node.value
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        yield from ((item.optional_vars, item.context_expr) for item in node.items if item.optional_vars is not None)
+
+
+def targets(target: ast.expr) -> Iterator[ast.expr]:
+    """The single ones of what is unpacked to."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from targets(part)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
+def binds(target: ast.expr, name: str) -> bool:
+    """Whether what is assigned to `target` gives `name` a value."""
+    return any(isinstance(t, ast.Name) and t.id == name for t in targets(target))
+
+
+def parameters(function: ast.AST) -> set[str]:
+    """The names of all parameters of a function; of anything else none."""
+    if not isinstance(function, FUNCTIONS):
+        return set()
+    every = function.args
+    return {
+        a.arg for a in (*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg)))
+    }
+
+
+def _leaves(statement: ast.stmt) -> TypeGuard[ast.If]:
+    """Whether nothing after it in its block is reached where its condition holds."""
+    ends = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+    return isinstance(statement, ast.If) and isinstance(statement.body[-1], ends)
+
+
+def _attributes_of(node: ast.stmt | ast.Call) -> Iterator[str]:
+    set_here = [t for to, _ in assigned(node) for t in targets(to)]
+    if isinstance(node, ast.AugAssign):
+        set_here.append(node.target)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        set_here.append(node.func.value)
+    for target in set_here:
+        of = target.value if isinstance(target, ast.Subscript) else target
+        if isinstance(of, ast.Attribute):
+            yield of.attr
 
 
 def _reach(node: ast.expr) -> tuple[int | None, ...]:

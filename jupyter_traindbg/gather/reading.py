@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..frames.awaited import Awaited, awaited
-from ..frames.looked_at import looked_at
+from ..frames.looked_at import locked, looked_at
 from ..frames.origins import variables
 from ..frames.syntax import Source, parsed
 from ..model import Look, ProcessStacks, Scope, Thread, Variable
+from ..outside import procfs
 
 __all__ = ["NOTHING_READ", "Read", "Reader", "polled_paths", "refined"]
 
@@ -23,11 +24,14 @@ MOST_FILES = 8
 
 @dataclass(frozen=True)
 class Read:
-    """Of one rank. ``top``: the innermost function, of which `awaited` tells."""
+    """Of one rank. ``top``: the innermost function, of which `awaited` tells. ``locked``: the numbers of the open files that a line tries
+    to lock.
+    """
 
     top: Scope | None = None
     awaited: Awaited | None = None
     looks_at: Sequence[Variable] = ()
+    locked: Sequence[int] = ()
     variables: Sequence[Variable] = ()
 
 
@@ -51,11 +55,12 @@ class Reader:
         }
         own = next((s for s in scopes if not s.frame.library and s.frame.file in sources), None)
         seen = () if own is None else looked_at(own, sources[own.frame.file])
+        tried = () if own is None else locked(own, sources[own.frame.file])
         within = [
             Variable(n, s.frame.function, s.frame, v) for s in scopes if s.frame.library for n, v in s.variables.items()
         ]
         programs = [s for s in scopes if not s.frame.library]
-        return Read(scopes[0], awaited(scopes, sources), (*within, *seen), variables(programs, sources))
+        return Read(scopes[0], awaited(scopes, sources), (*within, *seen), tried, variables(programs, sources))
 
     def _source(self, text: str | None) -> Source | None:
         if text is None:
@@ -76,7 +81,9 @@ def polled_paths(read: Read, looks: Sequence[Look], pid: int) -> list[str]:
         for v in read.looks_at
         if v.value.kind in ("plain", "text")
     ]
-    return [value for value in values if isinstance(value, str) and _PATH.fullmatch(value)]
+    named = [value for value in values if isinstance(value, str) and _PATH.fullmatch(value)]
+    opened = (procfs.descriptor(pid, number) for number in read.locked)
+    return named + [path for path in opened if path is not None and path.startswith("/")]
 
 
 def refined(looks: Sequence[Look], pid: int, read: Read) -> tuple[Look, ...]:

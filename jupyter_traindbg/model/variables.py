@@ -8,9 +8,11 @@ from typing import Literal
 
 from .observed import Frame
 
-__all__ = ["NOTHING", "Origin", "Plain", "Scope", "Value", "ValueKind", "Variable"]
+__all__ = ["NOTHING", "Key", "Origin", "Plain", "Scope", "Value", "ValueKind", "Variable"]
 
 Plain = int | float | str | bool | None
+Key = str | int | tuple[str | int, ...]
+"""Of a dict, an index, or the name of an attribute."""
 ValueKind = Literal[
     "plain",
     "text",
@@ -45,7 +47,7 @@ class Value:
     type: str = ""
     words: str = ""
     plain: Plain = None
-    parts: Mapping[str | int, Value] = field(default_factory=dict)
+    parts: Mapping[Key, Value] = field(default_factory=dict)
     size: int | None = None
     most: int | None = None
     op: str = ""

@@ -36,7 +36,7 @@ def look(pid: int, paths: Iterable[str], ranks: Sequence[int]) -> tuple[PolledFi
 
 
 def _look(pid: int, path: str, ranks: Sequence[int]) -> PolledFile | None:
-    """None of what is no plain file, and of a name that is no path at all."""
+    """None of what is neither file nor folder, and of a name that is no path at all."""
     here = f"/proc/{pid}/root{path}" if path.startswith("/") else f"/proc/{pid}/cwd/{path}"
     try:
         about = os.stat(here)
@@ -44,6 +44,8 @@ def _look(pid: int, path: str, ranks: Sequence[int]) -> PolledFile | None:
         return PolledFile(path, there=False) if "/" in path and os.path.isdir(os.path.dirname(here)) else None
     except (OSError, ValueError):
         return None
+    if stat.S_ISDIR(about.st_mode):
+        return PolledFile(path)
     if not stat.S_ISREG(about.st_mode):
         return None
     is_lock = "lock" in os.path.basename(path).lower()

@@ -62,24 +62,28 @@ def _told(depth: int, frame: FrameType, local: Dict[str, Any]) -> Dict[str, Any]
         "function": getattr(code, "co_qualname", None) or code.co_name,
         "depth": depth,
         "reach": _reach(code, frame.f_lasti),
-        "variables": _variables(local),
-        "globals": _variables({n: frame.f_globals[n] for n in code.co_names if n in frame.f_globals})
+        "variables": _variables(local, outputs=bool(of_function)),
+        "globals": _variables({n: frame.f_globals[n] for n in code.co_names if n in frame.f_globals}, outputs=False)
         if of_function
         else [],
     }
 
 
-def _variables(namespace: Dict[str, Any]) -> Variables:
-    """Small values first. Without modules, functions that were defined there, and what IPython keeps of the outputs of its cells."""
+def _variables(namespace: Dict[str, Any], *, outputs: bool) -> Variables:
+    """Small values first. Without modules, functions that were defined there, and, but for `outputs`, the names under which IPython keeps
+    the outputs of its cells.
+    """
     teller = values.Teller()
-    shown = [pair for pair in list(namespace.items()) if _is_shown(pair[0])]
+    shown = [pair for pair in list(namespace.items()) if _is_shown(pair[0], outputs)]
     shown.sort(key=lambda pair: type(pair[1]) not in values.PLAIN)
     told = ((name, teller.told(value)) for name, value in shown)
     return list(itertools.islice((pair for pair in told if not _is_called_so(*pair)), MOST_VARIABLES))
 
 
-def _is_shown(name: Any) -> bool:
-    return type(name) is str and not name.startswith("__") and name not in _HIDDEN and not OUTPUT.fullmatch(name)
+def _is_shown(name: Any, outputs: bool) -> bool:
+    if type(name) is not str or name.startswith("__") or name in _HIDDEN:
+        return False
+    return outputs or not OUTPUT.fullmatch(name)
 
 
 def _is_called_so(name: str, told: Any) -> bool:

@@ -51,10 +51,10 @@ def _hit(case: Case, groups: Sequence[Sequence[View]]) -> Hit:
     title = text(
         "{ranks} {does} at {at}, and {rest} {does2} at {at2}: they are not in the same call",
         ranks=ranks_words(v.rank for v in odd[0]).capitalize(),
-        does=_does(odd[0]),
+        does=phrase(odd[0][0].now, len(odd[0])),
         at=short_place(odd[0][0].now.frame),
         rest=ranks_words(v.rank for v in most),
-        does2=_does(most),
+        does2=phrase(most[0].now, len(most)),
         at2=short_place(most[0].now.frame),
         ranks2=ranks_words(v.rank for v in odd[0]),
     )
@@ -86,11 +86,6 @@ def _hit(case: Case, groups: Sequence[Sequence[View]]) -> Hit:
     return Hit(finding, ranks)
 
 
-def _does(same: Sequence[View]) -> str:
-    words = phrase(same[0].now)
-    return words if len(same) == 1 else words.replace("waits", "wait", 1)  # in English, which alone has the word
-
-
 def _stands(case: Case, same: Sequence[View]) -> str:
     ranks = ranks_words(v.rank for v in same)
-    return text("{ranks}: {does} at {at}", ranks=ranks, does=_does(same), at=case.at(same[0].now))
+    return text("{ranks}: {does} at {at}", ranks=ranks, does=phrase(same[0].now, len(same)), at=case.at(same[0].now))

@@ -7,15 +7,16 @@ job has not got over as long a one before: `Case.overdue`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
-from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine
+from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine, Wait
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
-from .doing import Doing, phrase
+from .doing import Doing, phrase, plural
 from .motion import started_for
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
@@ -23,6 +24,7 @@ from .words import alike, short_place
 
 __all__ = ["Case", "Hit", "Role", "View", "build", "joins_ray", "training_thread"]
 
+LOOKS_FOR_A_LOCK = Wait("lock", "lock_file")
 STARTED_S = 2.0
 """So long before the others wait for it may a rank have started a program."""
 GATHERING_S = 300.0
@@ -153,6 +155,9 @@ def build(evidence: JobEvidence) -> Case:
     if progress.pause_s is not None:
         views = tuple(_with_programs(v, progress.pause_s) for v in views)
         progress = judge(views, once=once)
+    at_work = frozenset(v.pid for v in views if v.role == "moving")
+    if at_work:
+        views = tuple(_with_ranks(v, at_work) for v in views)
     return Case(evidence, views, progress, {v.rank: v for v in views})
 
 
@@ -162,6 +167,18 @@ def _with_programs(seen: View, pause_s: float) -> View:
         return seen
     served = started_for(seen.evidence.children, pause_s + STARTED_S)
     return replace(seen, role="moving", served=served) if served else seen
+
+
+def _with_ranks(seen: View, at_work: AbstractSet[int]) -> View:
+    """One that looks for a file, or for a key of a process group's store, waits for the ranks that are at work, as far as is known: a lock
+    that another one holds is not theirs to give.
+    """
+    if seen.role != "still" or seen.holder is not None:
+        return seen
+    holders = {file.holder.pid for file in seen.evidence.polled if file.holder is not None}
+    looks = bool(seen.evidence.polled) or any(one.value.kind == "store" for one in seen.evidence.looks_at)
+    for_them = (seen.now.kind == "sleep" or seen.now.wait == LOOKS_FOR_A_LOCK) and looks and holders <= at_work
+    return replace(seen, role="waiting") if for_them or seen.now.kind == "store" else seen
 
 
 # --- words ---------------------------------------------------------------------------------------------------------
@@ -180,7 +197,7 @@ def _wait_words(same: Sequence[View]) -> str:
         group = _group_name(first, call)
         what = text("waits in {name} ({group})", name=name, group=group)
     if len(same) > 1:
-        what = what.replace("waits", "wait", 1)  # in English, which alone has the word
+        what = plural(what)
     longest = max((v.waiting_s for v in same if v.waiting_s is not None), default=None)
     since = "" if longest is None else text(", for {longest}", longest=time_words(longest))
     at = short_place(first.now.frame)

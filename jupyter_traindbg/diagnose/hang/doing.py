@@ -15,7 +15,7 @@ from ...language import later, text
 from ...model import Frame, NotAvailable, SourceLine, Thread, Wait, WaitKind
 from ...words.waits import awaited
 
-__all__ = ["FOR_OTHER_RANKS", "Doing", "Kind", "doing", "kind_of", "phrase"]
+__all__ = ["FOR_OTHER_RANKS", "Doing", "Kind", "doing", "kind_of", "phrase", "plural"]
 
 Kind = WaitKind | Literal["computing", "signal", "unknown"]
 """``signal``: it is stopped by one."""
@@ -84,8 +84,19 @@ def _by_source(wait: Wait, line: SourceLine | None) -> Wait:
     return Wait("terminal", "read") if wait.kind != "native" and "input(" in line.text else wait
 
 
-def phrase(seen: Doing) -> str:
-    """``waits for the collective all_reduce``, ``sleeps``, ``computes``."""
+def phrase(seen: Doing, many: int = 1) -> str:
+    """``waits for the collective all_reduce``, ``sleeps``, ``computes``; of `many` ``wait for ...``."""
+    words = _phrase(seen)
+    return words if many == 1 else plural(words)
+
+
+def plural(words: str) -> str:
+    """What several do, of whom one ``waits ...``; in English, as Chinese has one form."""
+    first, comma, rest = words.partition(" ")
+    return first.removesuffix("s") + comma + rest if first in ("waits", "sleeps", "computes") else words
+
+
+def _phrase(seen: Doing) -> str:
     if seen.kind == "idle" and seen.users is not None:
         return text("waits in its event loop")
     if seen.kind in _PHRASES:

@@ -186,7 +186,11 @@ def _what_to_do(held: Held, at: str) -> list[str]:
             at=at,
         )
     )
-    last = text(
-        "Removing {path} lets the others go on, where what it guards is as they expect it.", path=held.file.path
+    last = (
+        text("The kernel gives the lock back as soon as {owner} closes the file, or ends.", owner=held.who)
+        if held.file.how == "locked"
+        else text(
+            "Removing {path} lets the others go on, where what it guards is as they expect it.", path=held.file.path
+        )
     )
     return [first, last]

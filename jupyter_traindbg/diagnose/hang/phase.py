@@ -11,8 +11,9 @@ from ...model import Finding, rank_subjects
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .doing import Doing, phrase
+from .doing import FOR_OTHER_RANKS, Doing, phrase
 from .motion import work_words
+from .polls import looks_at
 from .words import alike, place, short_place
 
 __all__ = ["EXPLAINS", "in_phase", "rule"]
@@ -72,21 +73,43 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
         ),
         rank_subjects(ranks),
         place(view.now.frame),
-        [*(words for v in same[:4] for words in _seen(v)), *case.others_wait(ranks)],
-        text(
-            "A long piece of work on some ranks only. The others wait for it in a collective, and their "
-            "patience ends with the time-out of the process group (NCCL: 10 minutes by default, gloo: 30)."
-        ),
+        [*(words for v in same[:4] for words in _seen(v)), *case.others_wait(ranks), *_polls(case)],
+        _cause(case),
         [
             text("Wait; look again later: `traindbg stacks` shows whether it gets on.")
             + ("" if waited is None else text(" The others have waited for {time} so far.", time=time_words(waited))),
-            text(
-                "If it takes longer than the time-out: do the work before the job and read its result on all "
-                "ranks, share it out, or raise init_process_group(timeout=...)."
-            ),
+            _what_to_change(case),
         ],
     )
     return Hit(finding, ranks)
+
+
+def _polls(case: Case) -> list[str]:
+    """What those go by that look now and then for what comes of the work."""
+    polling = [v for v in case.waiting if v.now.kind not in FOR_OTHER_RANKS]
+    return [line for v in polling[:2] for line in looks_at(v)]
+
+
+def _all_poll(case: Case) -> bool:
+    return all(v.now.kind not in FOR_OTHER_RANKS for v in case.waiting)
+
+
+def _cause(case: Case) -> str:
+    if _all_poll(case):
+        return text("A long piece of work on some ranks only; the others look now and then for what comes of it.")
+    return text(
+        "A long piece of work on some ranks only. The others wait for it in a collective, and their "
+        "patience ends with the time-out of the process group (NCCL: 10 minutes by default, gloo: 30)."
+    )
+
+
+def _what_to_change(case: Case) -> str:
+    if _all_poll(case):
+        return text("If it takes too long: do the work before the job, or share it out among the ranks.")
+    return text(
+        "If it takes longer than the time-out: do the work before the job and read its result on all "
+        "ranks, share it out, or raise init_process_group(timeout=...)."
+    )
 
 
 def _at_work(case: Case, same: Sequence[View], does: str) -> Hit:

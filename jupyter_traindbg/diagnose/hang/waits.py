@@ -8,7 +8,6 @@ from typing import Literal
 from ...language import text
 from ...model import Finding, Frame, Subject, Thread, rank_subjects
 from ...words.ranks import ranks_words
-from ...words.values import variable_words
 from . import why
 from .below import below
 from .case import Case, Hit, View
@@ -16,6 +15,7 @@ from .coroutines import awaited
 from .doing import Doing, Kind, doing, phrase
 from .file_locks import polled_lock
 from .onward import Onward
+from .polls import looks_at
 from .words import alike, place, short_place
 
 EXPLAINS = {
@@ -56,7 +56,7 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
         place(onward.frame or seen.frame),
         [
             *(_words(case, v) for v in views[:4]),
-            *(line for v in views[:4] for line in _looks_at(v)),
+            *(line for v in views[:4] for line in looks_at(v)),
             *(line for _, o in same[:4] for line in o.evidence),
             *([] if onward.evidence else _threads(case, view)),
             *case.others_wait(ranks),
@@ -70,7 +70,7 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
 
 def _title(case: Case, same: Sequence[View], onward: Onward) -> str:
     ranks, seen = ranks_words(v.rank for v in same), same[0].now
-    verb, at = _verb(seen, len(same)), short_place(seen.frame)
+    verb, at = phrase(seen, len(same)), short_place(seen.frame)
     if onward.words:
         return text(
             "{ranks} {verb} at {at}, and {onward}",
@@ -95,14 +95,6 @@ def _title(case: Case, same: Sequence[View], onward: Onward) -> str:
     )
 
 
-def _verb(seen: Doing, many: int) -> str:
-    words = phrase(seen)
-    first, _, rest = words.partition(" ")
-    if many == 1 or first not in ("waits", "waits,", "sleeps"):
-        return words
-    return " ".join(filter(None, (first.rstrip(",").removesuffix("s"), rest)))
-
-
 def _confidence(case: Case, seen: Doing) -> Literal["high", "medium", "low"]:
     if seen.kind in ("native", "unknown") or seen.users is None:
         return "low"
@@ -123,19 +115,6 @@ def _words(case: Case, view: View) -> str:
             window_s=activity.window_s,
         )
     return words
-
-
-def _looks_at(view: View) -> list[str]:
-    """What decides when the line goes on: the variables in it, and the files that they name."""
-    variables, missing = view.evidence.looks_at, [file.path for file in view.evidence.polled if not file.there]
-    told = (
-        [text("rank {rank} goes by {variables} there", rank=view.rank, variables=variable_words(variables))]
-        if variables
-        else []
-    )
-    return told + [
-        text("{path} does not exist, as rank {rank} sees it", path=path, rank=view.rank) for path in missing[:1]
-    ]
 
 
 def _threads(case: Case, view: View) -> list[str]:
