@@ -39,6 +39,10 @@ def told(value: Any, name: str = "x") -> Value:
             Value("pairs", "dict", parts={"a": NOTHING}, size=1),
         ),
         (
+            {"is": "pairs", "type": "dict", "size": 1, "of": [[[1, "bias"], None]]},
+            Value("pairs", "dict", parts={(1, "bias"): NOTHING}, size=1),
+        ),
+        (
             {"is": "object", "type": "A", "file": "/a.py", "of": [["b", None]]},
             Value("object", "A", parts={"b": NOTHING}, file="/a.py"),
         ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import textwrap
+from pathlib import Path
 
 from hang_evidence import thread
 from standing import FILE, standing, thing, value, work
@@ -88,6 +90,16 @@ def test_a_line_that_sleeps_names_the_files_that_it_looks_at() -> None:
     assert polled_paths(seen, [look(thread(frames, Wait("lock", "lock_file")))], PID) == ["/tmp/a.lock"]
     assert polled_paths(seen, [look(thread(frames, Wait("network", "read")))], PID) == []
     assert polled_paths(seen, [], PID) == []
+
+
+def test_a_descriptor_that_is_tried_to_be_locked_names_its_file(tmp_path: Path) -> None:
+    text = "def acquire(fd):\n    while not free(fcntl.flock(fd, 6)):\n        time.sleep(1)  # 0\n"
+    with (tmp_path / "a.lock").open("w") as file:
+        scopes, _ = standing(text, {"fd": file.fileno()})
+        seen = read(scopes, text)
+        asleep = [look(dataclasses.replace(thread([scopes[0].frame], Wait("sleep"))))]
+        mine = [Look(0.0, tuple(dataclasses.replace(p, pid=os.getpid()) for p in asleep[0].processes[:1]))]
+        assert polled_paths(seen, mine, os.getpid()) == [str(tmp_path / "a.lock")]
 
 
 def test_what_filelock_waits_for_is_told_by_its_own_frame() -> None:

@@ -6,8 +6,10 @@ import argparse
 import collections
 import datetime
 import enum
+import io
 import json
 import math
+import os
 import queue
 import sys
 import threading
@@ -60,6 +62,14 @@ class Trap:
     __class__ = property(lambda self: 1 / 0)  # type: ignore[assignment]
 
 
+class OwnBuffer(io.BytesIO):
+    @property
+    def raw(self) -> Any:
+        raise AssertionError("asked")
+
+    name = raw
+
+
 class Engine:
     def __init__(self) -> None:
         self.args = argparse.Namespace(micro=4)
@@ -91,6 +101,7 @@ def test_a_small_value_is_itself(value: Any) -> None:
         ({"uid-17"}, {"is": "items", "type": "set", "size": 1, "of": ["uid-17"]}),
         (collections.deque([1]), {"is": "items", "type": "deque", "size": 1, "of": [1]}),
         ({"a": 1, 2: None}, {"is": "pairs", "type": "dict", "size": 2, "of": [("a", 1), (2, None)]}),
+        ({(1, "bias"): 2, (Engine,): 3}, {"is": "pairs", "type": "dict", "size": 2, "of": [((1, "bias"), 2)]}),
         (math.nan, {"is": "other", "type": "float", "words": "nan"}),
         (2**70, {"is": "other", "type": "int", "words": "a large number"}),
         (told, {"is": "function", "type": "function", "words": "told"}),
@@ -109,6 +120,24 @@ def test_a_small_value_is_itself(value: Any) -> None:
 )
 def test_anything_else_says_what_it_is(value: Any, expected: dict[str, Any]) -> None:
     assert told(value) == expected
+
+
+@each("mode", ["w", "a+", "rb", "r+b", "wb"])
+def test_an_open_file_is_told_by_its_name(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "manifest.txt"
+    path.touch()
+    with path.open(mode) as file:
+        assert told(file) == {"is": "text", "type": type(file).__name__, "words": str(path)}
+    assert told(file)["words"] == str(path), "closed"
+
+
+def test_a_file_of_the_programs_own_making_is_not_asked() -> None:
+    file = io.TextIOWrapper(OwnBuffer())
+    assert told(file) == {"is": "other", "type": "TextIOWrapper", "words": "TextIOWrapper"}
+    file.detach()
+    assert told(file)["is"] == "other"
+    with os.fdopen(os.dup(0), "rb") as numbered:
+        assert told(numbered)["is"] == "other", "it has a number and no name"
 
 
 def test_no_code_of_a_value_runs() -> None:
@@ -197,6 +226,16 @@ def outer(there: threading.Event, release: threading.Event) -> None:
     engine = Engine()
     poll(there, release)
     del engine
+
+
+def test_a_name_of_ipythons_outputs_is_a_plain_variable_in_a_function(standing: Standing) -> None:
+    def popping(there: threading.Event, release: threading.Event) -> None:
+        _, last = (1, "bias"), 2
+        there.set()
+        release.wait(20)
+        del last
+
+    assert dict(standing(popping)["frames"][0]["variables"])["_"]["of"] == [1, "bias"]
 
 
 def test_each_function_of_the_program_tells_its_variables(standing: Standing) -> None:

@@ -67,6 +67,41 @@ def test_where_the_holder_works_or_is_stuck_itself_that_is_what_is_said() -> Non
     assert "does not get on itself: it waits for data from a socket at train.py:70 upload" in asleep.findings[0].cause
 
 
+def test_who_looks_for_a_file_while_a_rank_works_waits_for_that_rank() -> None:
+    missing = PolledFile("/data/index.json", there=False)
+    found = verdict(polling(0, missing), computing(1), polling(2, missing), polling(3, PolledFile("/data")))
+    (finding,) = found.findings
+    assert (found.state, finding.code, list(finding.who)) == ("progressing", "cpu_phase", ["rank 1"])
+    assert "ranks 0, 2, 3 sleep, at train.py:32 acquire" in finding.evidence
+    assert "/data/index.json does not exist, as rank 0 sees it" in finding.evidence
+    assert "look now and then" in finding.cause
+    assert "init_process_group" not in " ".join(finding.next_steps)
+    with_victims = verdict(polling(0, missing), computing(1), waiting(2)).findings[0]
+    assert (with_victims.code, list(with_victims.who)) == ("cpu_phase", ["rank 1"])
+    assert "init_process_group" in with_victims.next_steps[-1]
+    still = verdict(polling(0, missing), waiting(1), waiting(2))
+    assert [(f.code, list(f.who)) for f in still.findings] == [("python_wait", ["rank 0"])]
+
+
+def test_who_asks_a_store_while_a_rank_works_waits_for_that_rank() -> None:
+    store = Variable("store", "meet", SLEEPS, Value("store", "TCPStore", "TCPStore, 'vocabulary'"))
+    asking = stuck(0, SLEEPS, Wait("sleep"), looks_at=(store,))
+    blocked = stuck(2, user(40, "load"), Wait("store", "wait", "vocabulary"))
+    found = verdict(asking, computing(1), blocked)
+    assert (found.state, [(f.code, list(f.who)) for f in found.findings]) == (
+        "progressing",
+        [("cpu_phase", ["rank 1"])],
+    )
+    assert "rank 0 goes by store = TCPStore, 'vocabulary' there" in found.findings[0].evidence
+
+
+def test_a_lock_that_the_kernel_knows_is_not_let_go_by_removing_its_file() -> None:
+    (finding,) = verdict(
+        polling(0, held(1001, how="locked")), waiting(1), polling(2, held(1001, how="locked"))
+    ).findings
+    assert finding.next_steps[-1] == "The kernel gives the lock back as soon as rank 1 closes the file, or ends."
+
+
 def test_what_a_polling_line_goes_by_is_evidence() -> None:
     here = Frame(TRAIN, 32, "acquire")
     seen = [

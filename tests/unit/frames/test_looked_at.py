@@ -7,7 +7,7 @@ from typing import Any
 from cases import each
 from standing import FILE, standing, thing
 
-from jupyter_traindbg.frames.looked_at import looked_at
+from jupyter_traindbg.frames.looked_at import locked, looked_at
 from jupyter_traindbg.model import Value
 
 LOCK = """
@@ -64,3 +64,28 @@ def test_what_tells_nothing_is_left_out() -> None:
         PENDING, {"pending": {"uid-17": 1}, "results": opaque, "time": Value("module", "module")}
     )
     assert [v.name for v in looked_at(scopes[0], sources[FILE])] == ["pending"]
+
+
+def test_a_store_that_is_asked_is_told_with_its_key() -> None:
+    text = """
+        def meet(self, name):
+            while not self.store.check([f"ready/{name}"]):
+                time.sleep(0.1)  # 0
+    """
+    scopes, sources = standing(text, {"self": thing("Meeting", store=Value("store", "TCPStore")), "name": "vocabulary"})
+    told = {v.name: v.value for v in looked_at(scopes[0], sources[FILE])}
+    assert told["self.store"] == Value("store", "TCPStore", "TCPStore, 'ready/vocabulary'")
+
+
+@each("call", ["fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)", "fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)"])
+def test_the_descriptor_that_is_to_be_locked_is_told(call: str) -> None:
+    text = f"""
+        def acquire(self, fd, other):
+            while True:
+                try:
+                    return {call}
+                except OSError:
+                    time.sleep(other)  # 0
+    """
+    scopes, sources = standing(text, {"self": thing("Lock", fd=7), "fd": 7, "other": 9})
+    assert locked(scopes[0], sources[FILE]) == (7,)

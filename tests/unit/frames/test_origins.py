@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cases import each
-from standing import standing, thing
+from standing import standing, thing, value
 
 from jupyter_traindbg.frames.origins import variables
 
@@ -103,3 +105,10 @@ def test_an_object_under_several_names_of_one_class_is_told_by_its_class() -> No
 def test_without_its_source_nothing_is_known_of_a_variable() -> None:
     scopes, _ = standing(MAIN, {"validate": True})
     assert [v.origin for v in variables(scopes, {})] == ["not known"]
+
+
+@each("name, origin", [("FIRST_TAG", "program"), ("LOCAL_RANK", "rank"), ("first", "rank"), ("WORKER", "rank")])
+def test_an_adjective_makes_no_constant_a_matter_of_the_rank(name: str, origin: str) -> None:
+    scopes, sources = standing("FIRST_TAG = LOCAL_RANK = first = WORKER = 3\n\ndef f():\n    g()  # 0\n", {})
+    outer = [replace(scopes[0], outer={name: value(3)})]
+    assert [v.origin for v in variables(outer, sources)] == [origin]

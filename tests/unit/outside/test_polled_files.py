@@ -37,10 +37,14 @@ def test_a_file_that_is_not_there_is_told_where_its_directory_is(tmp_path: Path)
     assert look("not.a.path") is None
 
 
+def test_a_folder_may_be_looked_into(tmp_path: Path) -> None:
+    assert look(tmp_path) == PolledFile(str(tmp_path))
+    assert look("/dev/null") is None
+
+
 def test_a_plain_file_has_no_holder(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text(f"{ME}")
     assert look(tmp_path / "metrics.json") == PolledFile(str(tmp_path / "metrics.json"))
-    assert look(tmp_path) is None
 
 
 def test_a_file_is_found_by_a_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
