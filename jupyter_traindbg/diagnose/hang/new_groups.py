@@ -72,7 +72,7 @@ def _known_otherwise(case: Case, makers: Sequence[Maker], among: Collection[str]
     told = _known_as(differ[number])[:3]
     return _hit(
         case,
-        _at_odds(differ),
+        _at_odds({**_left_alone(case, makers), **differ}),
         [*(rank for sides in differ.values() for ranks in sides.values() for rank in ranks), *_ranks(makers)],
         text(
             "The ranks do not make the same process groups in the same order: process group {number} is {told}",
@@ -81,6 +81,16 @@ def _known_otherwise(case: Case, makers: Sequence[Maker], among: Collection[str]
         ),
         [_making(same) for same in alike(makers, lambda m: (m.name, m.members))],
     )
+
+
+def _left_alone(case: Case, makers: Sequence[Maker]) -> Mapping[int, Mapping[Members, Sequence[int]]]:
+    """By the number of each group that is in the making its makers, and as strangers its members that wait for something else by now."""
+    elsewhere = {v.rank for v in case.waiting} - set(_ranks(makers))
+    groups = alike([m for m in makers if m.name.isdigit()], lambda m: (m.name, m.members))
+    return {
+        int(same[0].name): {same[0].members: _ranks(same), (): sorted(elsewhere.intersection(same[0].members))}
+        for same in groups
+    }
 
 
 def _waited_on(case: Case) -> set[str]:

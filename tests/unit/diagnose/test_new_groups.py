@@ -70,6 +70,15 @@ def test_who_has_passed_a_number_by_is_a_witness_against_who_takes_it_for_a_memb
     assert judged(*sizes, making(2, "2", (2, 3)), making(3, "1", ALL)).findings[0].who == ("rank 3",)
 
 
+def test_a_member_that_is_past_the_making_of_groups_is_a_witness_against_itself() -> None:
+    """Under number 2 it is one against one; rank 0 waits for rank 1 under number 3, of which that one made none."""
+    past = {1: {"2": (1,)}, 2: {"1": (0, 2), "4": (2, 3)}, 3: {"2": (1, 3), "4": (2, 3)}}
+    rest = [with_groups(waiting(n, "barrier"), made) for n, made in past.items()]
+    found = judged(making(0, "3", (0, 1), {"1": (0, 2)}), *rest).findings[0]
+    assert (found.code, found.who) == ("collective_order", ("rank 1",))
+    assert "process group 2 is that of rank 1 for rank 1, but that of ranks 1, 3 for rank 3" in found.title
+
+
 def test_as_many_on_each_side_are_all_named() -> None:
     pairs = [making(n, "1", (0, 1)) for n in (0, 1)] + [making(n, "1", (2, 3)) for n in (2, 3)]
     assert first(judged(*pairs)).who == ("rank 0", "rank 1", "rank 2", "rank 3")
