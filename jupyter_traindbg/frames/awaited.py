@@ -46,15 +46,20 @@ class Awaited:
     tag: int | None = None
 
 
-def awaited(scopes: Sequence[Scope], sources: Mapping[str, Source]) -> Awaited | None:
-    """What the innermost of `scopes` waits for, which is the innermost function of its thread; None where it is neither work nor store."""
+def awaited(
+    scopes: Sequence[Scope], sources: Mapping[str, Source], seat: Mapping[str, int] | None = None
+) -> Awaited | None:
+    """What the innermost of `scopes` waits for, which is the innermost function of its thread; None where it is neither work nor store.
+
+    ``seat``: what torch's functions of these names return in that process: ``get_rank``, ``get_world_size``.
+    """
     source = sources.get(scopes[0].frame.file) if scopes and scopes[0].depth == 0 else None
     if source is None:
         return None
     call = source.call(scopes[0].frame.line, scopes[0].reach, _WAITS)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr not in _WAITS:
         return None
-    code = Code(scopes, sources)
+    code = Code(scopes, sources, seat or {})
     place = code.live(0)
     return None if place is None else _told(call, call.func, code, place)
 

@@ -1,14 +1,17 @@
-"""What an expression of a source file comes to, by the variables that an agent has told. Nothing is called: what needs it is not known."""
+"""What an expression of a source file comes to, by the variables that an agent has told. Nothing is executed: what a call comes to is known
+where somebody has read that from the source.
+"""
 
 from __future__ import annotations
 
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from ..model import NOTHING, Key, Plain, Scope, Value
 
-__all__ = ["evaluate", "key_of", "keys_words", "plain_of", "truth"]
+__all__ = ["Names", "evaluate", "key_of", "keys_words", "plain_of", "truth"]
 
 _COMPUTED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -16,6 +19,7 @@ _COMPUTED: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
+    ast.BitXor: operator.xor,
 }
 _COMPARED: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.Eq: operator.eq,
@@ -28,7 +32,15 @@ _COMPARED: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
 LARGEST = 2**31
 
 
-def evaluate(node: ast.expr, scope: Scope) -> Value | None:  # noqa: PLR0911 - one line a kind of expression
+@dataclass(frozen=True)
+class Names:
+    """What the names in an expression are, and what its calls come to."""
+
+    value: Callable[[str], Value | None]
+    called: Callable[[ast.Call], Value | None]
+
+
+def evaluate(node: ast.expr, scope: Scope | Names) -> Value | None:  # noqa: PLR0911 - one line a kind of expression
     """The value of `node` in `scope`; None where that is not known."""
     if isinstance(node, ast.Constant):
         return _plain(node.value) if isinstance(node.value, (int, float, str, bool, type(None))) else None
@@ -53,10 +65,10 @@ def evaluate(node: ast.expr, scope: Scope) -> Value | None:  # noqa: PLR0911 - o
     if isinstance(node, ast.IfExp):
         decided = truth(node.test, scope)
         return None if decided is None else evaluate(node.body if decided else node.orelse, scope)
-    return None
+    return _called(node, scope) if isinstance(node, ast.Call) else None
 
 
-def truth(node: ast.expr, scope: Scope) -> bool | None:
+def truth(node: ast.expr, scope: Scope | Names) -> bool | None:
     """Whether a condition holds; None where that is not known."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = truth(node.operand, scope)
@@ -75,11 +87,13 @@ def truth(node: ast.expr, scope: Scope) -> bool | None:
     return bool(value.size) if value.kind in ("items", "pairs") else None
 
 
-def _compared(node: ast.Compare, scope: Scope) -> bool | None:
+def _compared(node: ast.Compare, scope: Scope | Names) -> bool | None:
     one, other = evaluate(node.left, scope), evaluate(node.comparators[0], scope)
     if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and other == NOTHING and one is not None:
         return (one == NOTHING) == isinstance(node.ops[0], ast.Is)
     left, right, compare = plain_of(one), plain_of(other), _COMPARED.get(type(node.ops[0]))
+    if isinstance(left, str) and isinstance(right, str) and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        return (left == right) == isinstance(node.ops[0], ast.Eq)
     return compare(left, right) if compare and isinstance(left, int) and isinstance(right, int) else None
 
 
@@ -117,7 +131,24 @@ def _part(value: Value | None, key: Key | None) -> Value | None:
     return value.parts.get(key)
 
 
-def _computed(node: ast.BinOp, scope: Scope) -> Value | None:
+def _called(node: ast.Call, scope: Scope | Names) -> Value | None:
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    if name in ("len", "int") and len(node.args) == 1:
+        given = evaluate(node.args[0], scope)
+        found = None if given is None else given.size if name == "len" else plain_of(given)
+        return _plain(found) if isinstance(found, int) else None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "index" and len(node.args) == 1:
+        return _index(evaluate(node.func.value, scope), evaluate(node.args[0], scope))
+    return scope.called(node) if isinstance(scope, Names) else None
+
+
+def _index(held: Value | None, value: Value | None) -> Value | None:
+    parts = held.parts if held is not None and held.kind == "items" else {}
+    found = next((at for at, part in parts.items() if part == value), None)
+    return _plain(found) if isinstance(found, int) and value is not None and value.kind == "plain" else None
+
+
+def _computed(node: ast.BinOp, scope: Scope | Names) -> Value | None:
     one, other = plain_of(evaluate(node.left, scope)), plain_of(evaluate(node.right, scope))
     if isinstance(one, str) and isinstance(other, str) and isinstance(node.op, ast.Add):
         return _plain(one + other)
@@ -130,7 +161,7 @@ def _computed(node: ast.BinOp, scope: Scope) -> Value | None:
         return None
 
 
-def _joined(node: ast.JoinedStr, scope: Scope) -> Value | None:
+def _joined(node: ast.JoinedStr, scope: Scope | Names) -> Value | None:
     """``f"epoch-{epoch}"`` of plain numbers and texts."""
     words = ""
     for part in node.values:

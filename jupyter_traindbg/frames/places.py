@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ..model import Frame, Scope, Value
-from .evaluating import evaluate, truth
+from .evaluating import Names, evaluate, truth
 from .syntax import FUNCTIONS, Function, Source, assigned, binds, last_name, own, parameters
 
 __all__ = ["At", "Code", "Place", "unified"]
@@ -73,18 +73,38 @@ class Place:
 
     def value(self, node: ast.expr, since: ast.AST, bound: Mapping[str, Value], left: int = MOST_STEPS) -> Value | None:
         """What `node` came to when `since` was under way, as far as its variables are still what they were then."""
-        return evaluate(node, self._then(node, since, bound, left))
+        return evaluate(node, self._then(since, bound, left))
 
     def truth(self, test: ast.expr, since: ast.AST, bound: Mapping[str, Value]) -> bool | None:
         """Whether a condition held then; None where that is not known."""
-        return truth(test, self._then(test, since, bound, MOST_STEPS))
+        return truth(test, self._then(since, bound, MOST_STEPS))
 
-    def _then(self, node: ast.expr, since: ast.AST, bound: Mapping[str, Value], left: int) -> Scope:
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        known = {n: v for n in names if (v := bound.get(n) or self._named(n, since, left)) is not None}
-        return Scope(self.scope.frame, 0, None, known)
+    def _then(self, since: ast.AST, bound: Mapping[str, Value], left: int) -> Names:
+        return Names(
+            lambda name: bound.get(name) or self._named(name, since, left),
+            lambda call: self._returned(At(call, self, bound), left - 1) if left > 0 else None,
+        )
+
+    def _returned(self, at: At, left: int) -> Value | None:
+        """What a call of a function of the program comes to: the one ``return`` that may have ended it."""
+        assert isinstance(at.node, ast.Call)
+        known = self.code.seat.get(last_name(at.node.func)) if not at.node.args else None
+        if known is not None:
+            return Value("plain", "int", plain=known)
+        place = self.code.entered(at)
+        ends = [] if place is None else [n for n in place.nodes if isinstance(n, ast.Return) and place.may_reach(n, {})]
+        if place is None or len(ends) != 1 or ends[0].value is None:
+            return None
+        return place.value(ends[0].value, ends[0], {}, left)
+
+    def may_reach(self, statement: ast.AST, bound: Mapping[str, Value]) -> bool:
+        """Whether nothing tells that `statement` was left out."""
+        told = ((self.truth(test, statement, bound), then) for test, then in self.source.conditions(statement))
+        return all(held is None or held is then for held, then in told)
 
     def _named(self, name: str, since: ast.AST, left: int) -> Value | None:
+        if self._is_comprehended(name, since):
+            return None
         if self.line is not None:
             return None if self._has_changed(name, since, self.line) else self.scope.value(name)
         values = [v for node in self.nodes for target, v in _set_by(node) if binds(target, name)]
@@ -96,12 +116,17 @@ class Place:
         made = None if len(values) > 1 or values[0] is None or left == 0 else self.value(values[0], since, {}, left - 1)
         return None if made is None or made.kind in ("items", "pairs") else made  # more may have been put into it
 
+    def _is_comprehended(self, name: str, node: ast.AST) -> bool:
+        """Whether the name is, at `node`, one that a comprehension around it runs through something with."""
+        around = (one for outer in self.source.within(node) for one in getattr(outer, "generators", ()))
+        return any(binds(one.target, name) for one in around)
+
     def _has_changed(self, name: str, since: ast.AST, line: int) -> bool:
         """Whether the variable may have got another value: by its loop, or by a line between that one and the one under way."""
         then = getattr(since, "lineno", line)
         for node in self.nodes:
-            if isinstance(node, (ast.comprehension, ast.For)) and binds(node.target, name):
-                within = isinstance(node, ast.For) and node.lineno <= line <= (node.end_lineno or line)
+            if isinstance(node, ast.For) and binds(node.target, name):
+                within = node.lineno <= line <= (node.end_lineno or line)
                 if not within or then > line:
                     return True
             elif any(binds(target, name) for target, _ in _set_by(node)) and not line >= then >= getattr(
@@ -114,8 +139,9 @@ class Place:
 class Code:
     """A stack and its sources: the places there are."""
 
-    def __init__(self, scopes: Sequence[Scope], sources: Mapping[str, Source]) -> None:
-        self._scopes, self._sources = scopes, sources
+    def __init__(self, scopes: Sequence[Scope], sources: Mapping[str, Source], seat: Mapping[str, int]) -> None:
+        """``seat``: what torch's functions of these names return there: ``get_rank``, ``get_world_size``."""
+        self._scopes, self._sources, self.seat = scopes, sources, seat
         self._places: dict[int, Place] = {}
 
     def live(self, index: int) -> Place | None:
@@ -194,7 +220,7 @@ class Code:
 
 def _set_by(node: ast.AST) -> list[tuple[ast.expr, ast.expr | None]]:
     """What a statement sets, and to what; None where that is a part of something, or another at each round."""
-    if isinstance(node, (ast.AugAssign, ast.For, ast.comprehension)):
+    if isinstance(node, (ast.AugAssign, ast.For)):
         return [(node.target, None)]
     return [(target, None if isinstance(target, ast.Tuple) else value) for target, value in assigned(node)]
 

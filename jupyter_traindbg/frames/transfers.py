@@ -112,7 +112,7 @@ class _Following:
     def _of_binding(self, node: ast.AST, at: At, is_it: _IsIt, way: _Way, left: int) -> Iterator[Transfer]:
         for target, value, each in _bindings(node):
             steps = _to(is_it, at._replace(node=target))
-            if steps is not None and self._may_be(node, at):
+            if steps is not None and at.place.may_reach(node, at.bound):
                 yield from self.follow(at._replace(node=value), ((ANY,) if each else ()) + steps + way, left)
 
     def _attribute(self, at: At, way: _Way, left: int) -> Iterator[Transfer]:
@@ -165,7 +165,7 @@ class _Following:
         if not way or not isinstance(way[0], _Item):
             return
         item, rest = way[0], way[1:]
-        for put in self._at_index([p for p in puts if self._may_be(p.statement, p.at)], item):
+        for put in self._at_index([p for p in puts if p.at.place.may_reach(p.statement, p.at.bound)], item):
             bound = {} if put.key is None else unified(put.key, item.key)
             if bound is not None:
                 into = put.at._replace(bound={**put.at.bound, **bound})
@@ -195,16 +195,9 @@ class _Following:
             bound = unified(loop.target, one) or {}
             for put in puts:
                 into = put.at._replace(bound={**put.at.bound, **bound})
-                if self._may_be(put.statement, into):
+                if into.place.may_reach(put.statement, into.bound):
                     found.append(put._replace(at=into))
         return found
-
-    def _may_be(self, statement: ast.AST, at: At) -> bool:
-        """Whether nothing tells that `statement` was left out."""
-        told = (
-            (at.place.truth(test, statement, at.bound), then) for test, then in at.place.source.conditions(statement)
-        )
-        return all(held is None or held is then for held, then in told)
 
     # --- containers that are written out
 
@@ -306,7 +299,7 @@ class _Following:
                 for target, value in assigned(node):
                     if isinstance(target, ast.Attribute) and target.attr == way[0].name:
                         yield from self.follow(At(value, place), way[1:], left)
-            elif isinstance(node, ast.Return) and node.value is not None and self._may_be(node, At(node.value, place)):
+            elif isinstance(node, ast.Return) and node.value is not None and place.may_reach(node, {}):
                 yield from self.follow(At(node.value, place), way, left)
             elif isinstance(node, ast.Yield) and node.value is not None and way:
                 yield from self.follow(At(node.value, place), way[1:], left)
@@ -349,7 +342,9 @@ def _by_method(on: At, name: str, call: ast.Call, way: _Way) -> tuple[At, _Way] 
         return on, (_Item(_first_beside(way[0])), *way[1:])
     if name in _TAKES:
         key = on.place.value(call.args[0], call, on.bound) if call.args else None
-        by_place = key is None or (name == "pop" and isinstance(plain_of(key), int))
+        held = on.place.value(on.node, call, on.bound)
+        of_dict = held is not None and held.kind == "pairs"
+        by_place = key is None or (name == "pop" and isinstance(plain_of(key), int) and not of_dict)
         return on, (ANY if by_place else _Item(key), *way)
     return None
 
@@ -420,6 +415,13 @@ def _puts(node: ast.AST, at: At, is_it: _IsIt) -> Iterator[_Put]:
             yield _Put(at._replace(node=node.args[1]), node, node.args[0])
 
 
+_VIEWS: Mapping[str, Callable[[object, Value], Value]] = {
+    "keys": lambda key, _: _value_of(key),
+    "values": lambda _, part: part,
+    "items": lambda key, part: Value("items", "tuple", parts={0: _value_of(key), 1: part}, size=2),
+}
+
+
 def _runs_through(at: At) -> Iterator[Value]:
     """What a loop over `at` runs through, where that is known."""
     node = at.node
@@ -429,13 +431,23 @@ def _runs_through(at: At) -> Iterator[Value]:
         if len(bounds) == len(given):
             yield from map(_value_of, list(range(*bounds))[:MOST_ROUNDS])
         return
-    if isinstance(node, ast.Call) and last_name(node.func) == "enumerate" and len(node.args) == 1:
-        for i, one in enumerate(_runs_through(at._replace(node=node.args[0]))):
-            yield Value("items", "tuple", parts={0: _value_of(i), 1: one}, size=2)
+    if isinstance(node, ast.Call) and node.args and last_name(node.func) in ("enumerate", "zip"):
+        over = [list(_runs_through(at._replace(node=arg))) for arg in node.args]
+        rows = (
+            zip(map(_value_of, range(len(over[0]))), over[0], strict=True)
+            if len(over) == 1
+            else zip(*over, strict=False)
+        )
+        yield from (Value("items", "tuple", parts=dict(enumerate(row)), size=len(row)) for row in rows)
+        return
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
+        held = at.place.value(node.func.value, node, at.bound)
+        if held is not None and held.kind == "pairs" and held.size == len(held.parts):
+            yield from (_VIEWS[node.func.attr](key, part) for key, part in held.parts.items())
         return
     held = at.place.value(node, node, at.bound)
-    if held is not None and held.kind == "items" and held.size == len(held.parts):
-        yield from held.parts.values()
+    if held is not None and held.kind in ("items", "pairs") and held.size == len(held.parts):
+        yield from held.parts.values() if held.kind == "items" else map(_value_of, held.parts)
 
 
 def _value_of(key: object) -> Value:

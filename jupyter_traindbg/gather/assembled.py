@@ -145,7 +145,10 @@ def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
 def _read(watched: Sequence[Watched]) -> Mapping[int, Read]:
     """By the pid of each rank."""
     reader = Reader()
-    return {one.link.pid: reader.read(one.scopes, partial(_text, one)) for one in watched}
+    return {
+        one.link.pid: reader.read(one.scopes, partial(_text, one), one.link.rank, one.link.world_size)
+        for one in watched
+    }
 
 
 def _polled(watched: Sequence[Watched], read: Mapping[int, Read]) -> Mapping[int, Sequence[PolledFile]]:

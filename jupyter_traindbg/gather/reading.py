@@ -45,14 +45,15 @@ class Reader:
     def __init__(self) -> None:
         self._parsed: dict[str, Source | None] = {}
 
-    def read(self, scopes: Sequence[Scope], text_of: Callable[[str], str | None]) -> Read:
-        """What `scopes` come to, by the texts of their files; nothing where there are none."""
+    def read(self, scopes: Sequence[Scope], text_of: Callable[[str], str | None], rank: int, world_size: int) -> Read:
+        """What `scopes` of that rank come to, by the texts of their files; nothing where there are none."""
         if not scopes:
             return NOTHING_READ
         files = [s.frame.file for s in scopes] + [v.file for s in scopes for v in s.variables.values() if v.file]
         sources = {
             file: source for file in list(dict.fromkeys(files))[:MOST_FILES] if (source := self._source(text_of(file)))
         }
+        seat = {"get_rank": rank, "get_world_size": world_size}
         own = next((s for s in scopes if not s.frame.library and s.frame.file in sources), None)
         seen = () if own is None else looked_at(own, sources[own.frame.file])
         tried = () if own is None else locked(own, sources[own.frame.file])
@@ -60,7 +61,7 @@ class Reader:
             Variable(n, s.frame.function, s.frame, v) for s in scopes if s.frame.library for n, v in s.variables.items()
         ]
         programs = [s for s in scopes if not s.frame.library]
-        return Read(scopes[0], awaited(scopes, sources), (*within, *seen), tried, variables(programs, sources))
+        return Read(scopes[0], awaited(scopes, sources, seat), (*within, *seen), tried, variables(programs, sources))
 
     def _source(self, text: str | None) -> Source | None:
         if text is None:

@@ -177,12 +177,17 @@ class LockHolder(Worded):
 class PolledFile:
     """A file that a loop looks at while it sleeps. ``there``: whether it exists. ``holder``: who holds it, where it is a lock, and ``how``
     that is known: by the kernel's list of locks, by the pid that is written in it, or because a rank has it open.
+
+    ``unmade``: its name, or that of one in it where it is a folder, where it is the only one of its kind that is not there: each rank but
+    one has made one with its number in the name. ``unmade_by``: the rank that has not.
     """
 
     path: str
     there: bool = True
     holder: LockHolder | None = None
     how: Literal["locked", "written", "open"] | None = None
+    unmade: str = ""
+    unmade_by: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ whoever made it often has it open.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import socket
@@ -19,10 +20,13 @@ from . import filelocks, procfs
 
 __all__ = ["look"]
 
-MOST_FILES = 4
+MOST_FILES, MOST_NAMES = 4, 4096
+FEWEST_RANKS = 3
+"""Of two ranks, one file is no kind that the other should have made, too."""
 LARGEST_BYTES = 4096
 """Of a file that has its holder's pid in it."""
 Told = Literal["locked", "written", "open"]
+_NUMBER = re.compile(r"\d{1,6}")
 _PID = re.compile(r"\s*(?:pid\D{0,3})?(\d{1,10})\b(?:[\s:@,]+([\w.-]+))?", re.IGNORECASE)
 
 
@@ -41,11 +45,13 @@ def _look(pid: int, path: str, ranks: Sequence[int]) -> PolledFile | None:
     try:
         about = os.stat(here)
     except FileNotFoundError:
-        return PolledFile(path, there=False) if "/" in path and os.path.isdir(os.path.dirname(here)) else None
+        return _missing(path, os.path.dirname(here), len(ranks)) if "/" in path else None
     except (OSError, ValueError):
         return None
     if stat.S_ISDIR(about.st_mode):
-        return PolledFile(path)
+        left_out = _left_out(here, len(ranks))
+        agreed = len({rank for _, rank in left_out}) == 1
+        return PolledFile(path, unmade=left_out[0][0], unmade_by=left_out[0][1]) if agreed else PolledFile(path)
     if not stat.S_ISREG(about.st_mode):
         return None
     is_lock = "lock" in os.path.basename(path).lower()
@@ -59,6 +65,37 @@ def _look(pid: int, path: str, ranks: Sequence[int]) -> PolledFile | None:
         if holder is not None and holder != pid:
             return PolledFile(path, holder=filelocks.named(holder), how=how)
     return PolledFile(path)
+
+
+def _missing(path: str, folder: str, world: int) -> PolledFile | None:
+    if not os.path.isdir(folder):
+        return None
+    name = os.path.basename(path)
+    rank = dict(_left_out(folder, world)).get(name)
+    return PolledFile(path, there=False, unmade="" if rank is None else name, unmade_by=rank)
+
+
+def _left_out(folder: str, world: int) -> list[tuple[str, int]]:
+    """The names that are missing, with their numbers, where files are called alike but for a number, and all numbers of ranks but one are
+    there. In the order of the names.
+    """
+    numbered: dict[tuple[str, str], dict[int, int]] = {}
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in itertools.islice(entries, MOST_NAMES))
+    except OSError:
+        return []
+    for name in names:
+        for found in _NUMBER.finditer(name):
+            around = name[: found.start()], name[found.end() :]
+            numbered.setdefault(around, {})[int(found[0])] = len(found[0])
+    ranks = set(range(world))
+    return [
+        (f"{before}{rank:0{min(widths.values())}}{after}", rank)
+        for (before, after), widths in numbered.items()
+        if world >= FEWEST_RANKS and len(widths) == world - 1 and set(widths) < ranks
+        for rank in ranks - set(widths)
+    ]
 
 
 def _written(here: str, size: int) -> int | None:

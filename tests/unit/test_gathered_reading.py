@@ -29,7 +29,7 @@ def look(one: Thread) -> Look:
 
 
 def read(scopes: list[Scope] = HERE, text: str | None = TEXT) -> Read:
-    return Reader().read(scopes, lambda file: text if file == FILE else None)
+    return Reader().read(scopes, lambda file: text if file == FILE else None, 2, 4)
 
 
 def test_a_wait_in_c_code_gets_its_meaning_in_every_look_at_that_line() -> None:
@@ -69,7 +69,7 @@ def test_a_text_is_parsed_once() -> None:
         asked.append(file)
         return TEXT
 
-    assert reader.read(HERE, text_of) == reader.read(HERE, text_of)
+    assert reader.read(HERE, text_of, 2, 4) == reader.read(HERE, text_of, 2, 4)
     assert asked == [FILE, FILE]
     assert len(reader._parsed) == 1
 

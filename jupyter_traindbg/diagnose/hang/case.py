@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
-from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine, Wait
+from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase, plural
 from .motion import started_for
+from .polls import left_out_by, looks
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
 from .words import alike, short_place
 
 __all__ = ["Case", "Hit", "Role", "View", "build", "joins_ray", "training_thread"]
 
-LOOKS_FOR_A_LOCK = Wait("lock", "lock_file")
 STARTED_S = 2.0
 """So long before the others wait for it may a rank have started a program."""
 GATHERING_S = 300.0
@@ -47,6 +47,8 @@ class Case:
     views: Sequence[View]
     progress: Progress
     by_rank: Mapping[int, View]
+    left_out: Mapping[int, int] = field(default_factory=dict)
+    """By the rank that looks for something again and again, the one that has left it out."""
 
     @property
     def overdue(self) -> bool:
@@ -155,10 +157,10 @@ def build(evidence: JobEvidence) -> Case:
     if progress.pause_s is not None:
         views = tuple(_with_programs(v, progress.pause_s) for v in views)
         progress = judge(views, once=once)
+    left_out = left_out_by(views)
     at_work = frozenset(v.pid for v in views if v.role == "moving")
-    if at_work:
-        views = tuple(_with_ranks(v, at_work) for v in views)
-    return Case(evidence, views, progress, {v.rank: v for v in views})
+    views = tuple(_for_others(v, left_out, at_work) for v in views)
+    return Case(evidence, views, progress, {v.rank: v for v in views}, left_out)
 
 
 def _with_programs(seen: View, pause_s: float) -> View:
@@ -169,16 +171,14 @@ def _with_programs(seen: View, pause_s: float) -> View:
     return replace(seen, role="moving", served=served) if served else seen
 
 
-def _with_ranks(seen: View, at_work: AbstractSet[int]) -> View:
-    """One that looks for a file, or for a key of a process group's store, waits for the ranks that are at work, as far as is known: a lock
-    that another one holds is not theirs to give.
+def _for_others(seen: View, left_out: Mapping[int, int], at_work: AbstractSet[int]) -> View:
+    """One that looks for what another rank has left out waits for that one. For the ranks that are at work waits, as far as is known, who
+    looks for a file, or for a key of a store: a lock that somebody else holds is not theirs to give.
     """
-    if seen.role != "still" or seen.holder is not None:
-        return seen
+    if seen.rank in left_out:
+        return replace(seen, role="waiting")
     holders = {file.holder.pid for file in seen.evidence.polled if file.holder is not None}
-    looks = bool(seen.evidence.polled) or any(one.value.kind == "store" for one in seen.evidence.looks_at)
-    for_them = (seen.now.kind == "sleep" or seen.now.wait == LOOKS_FOR_A_LOCK) and looks and holders <= at_work
-    return replace(seen, role="waiting") if for_them or seen.now.kind == "store" else seen
+    return replace(seen, role="waiting") if at_work and looks(seen) and holders <= at_work else seen
 
 
 # --- words ---------------------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...language import text
-from ...model import Finding, Value, Variable
+from ...model import Finding, Value, Variable, rank_subjects
 from ...words.values import value_words
 from .case import Case
 from .words import short_place
 
-__all__ = ["Difference", "alone", "difference_words", "told"]
+__all__ = ["FEWEST_RANKS", "Difference", "alone", "difference_words", "told"]
 
 FEWEST_RANKS = 3
 """Of two ranks, nobody knows which is the odd one."""
@@ -51,11 +51,34 @@ def alone(case: Case) -> Mapping[int, list[Difference]]:
 
 
 def told(case: Case, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, and in the evidence of those that blame one rank for not doing what the others do, what is different there."""
-    if not any(_may_lead_to(f) for f in findings):
+    """The findings, and in the evidence of those that blame one rank for not doing what the others do, what is different there. Of those
+    that know nobody to blame, as all do the same, the one rank that is different is.
+    """
+    nobody = [f for f in findings if _blames_nobody(case, f)]
+    if not nobody and not any(_may_lead_to(f) for f in findings):
         return list(findings)
     differ = alone(case)
+    if len(differ) == 1:
+        (rank, told), *_ = differ.items()
+        findings = [_blaming(f, rank, told) if f in nobody else f for f in findings]
     return [_with(f, differ.get(f.ranks[0], [])) if _may_lead_to(f) else f for f in findings]
+
+
+def _blames_nobody(case: Case, finding: Finding) -> bool:
+    """Whether all ranks stand at the same place, or wait for each other, and nothing tells why."""
+    if finding.code == "hang_unexplained":
+        return not finding.ranks and finding.confidence == "low"
+    return finding.code == "python_wait" and len(case.views) >= FEWEST_RANKS and len(finding.ranks) == len(case.views)
+
+
+def _blaming(finding: Finding, rank: int, told: Sequence[Difference]) -> Finding:
+    return dataclasses.replace(
+        finding,
+        title=text("{title}; rank {rank} alone is not like the others", title=finding.title, rank=rank),
+        who=rank_subjects([rank]),
+        evidence=(*map(difference_words, told), *finding.evidence),
+        confidence="low",
+    )
 
 
 def _may_lead_to(finding: Finding) -> bool:

@@ -5,13 +5,15 @@ NCCL's recorder knows these calls, gloo's does not; the agent reads the peer fro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...language import text
 from ...model import Finding, rank_subjects
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .differing import Difference, alone, difference_words
+from .differing import FEWEST_RANKS, Difference, alone, difference_words
 from .words import place, short_place
 
 __all__ = ["chain", "peer_of", "rule"]
@@ -57,7 +59,8 @@ def chain(start: int, peers: Mapping[int, int]) -> tuple[list[int], int]:
 def _ring(case: Case, ring: Sequence[int], alone_have: Mapping[int, list[Difference]]) -> Hit:
     views = [case.by_rank[rank] for rank in ring]
     differ = {rank: told for rank, told in alone_have.items() if rank in ring}
-    odd = next(iter(differ)) if len(differ) == 1 else None
+    tag = _odd_tag(case, ring)
+    odd = tag.rank if tag is not None else next(iter(differ)) if len(differ) == 1 else None
     blamed = case.by_rank[ring[0] if odd is None else odd]
     finding = Finding(
         "collective_order" if odd is None else "collective_mismatch",
@@ -66,12 +69,13 @@ def _ring(case: Case, ring: Sequence[int], alone_have: Mapping[int, list[Differe
         rank_subjects(ring if odd is None else [odd]),
         place(blamed.now.frame),
         [
+            *([] if tag is None else [_tag_words(tag)]),
             *(difference_words(one) for told in differ.values() for one in told),
             *(_waits(case, v) for v in views[:6]),
             *case.others_wait(ring),
         ],
-        _ring_cause(views, odd),
-        [_ring_step(views, odd, blamed)],
+        _ring_cause(views, odd, tag),
+        [_ring_step(views, odd, tag, blamed)],
         confidence="high" if odd is None and _alike(views) else "medium",
     )
     return Hit(finding, ring)
@@ -111,13 +115,42 @@ def _tags(views: Sequence[View]) -> list[int]:
     return tags if len(set(tags)) == 2 else []
 
 
-def _ring_cause(views: Sequence[View], odd: int | None) -> str:
+class _Tag(NamedTuple):
+    """The one rank that is at a `tag`, where all others are at the `usual` one."""
+
+    rank: int
+    tag: int
+    usual: int
+
+
+def _odd_tag(case: Case, ring: Sequence[int]) -> _Tag | None:
+    at = {v.rank: v.now.thread.tag for v in case.waiting if peer_of(v) is not None and v.now.thread is not None}
+    tags = {rank: tag for rank, tag in at.items() if tag is not None}
+    counts = Counter(tags.values()).most_common()
+    if len(tags) < FEWEST_RANKS or len(counts) != 2 or counts[1][1] != 1:
+        return None
+    rank = next(rank for rank, tag in tags.items() if tag == counts[1][0])
+    return _Tag(rank, counts[1][0], counts[0][0]) if rank in ring else None
+
+
+def _tag_words(odd: _Tag) -> str:
+    return text(
+        "rank {rank} alone is at tag {tag}; the others are at tag {usual}", rank=odd.rank, tag=odd.tag, usual=odd.usual
+    )
+
+
+def _ring_cause(views: Sequence[View], odd: int | None, tag: _Tag | None) -> str:
     if tags := _tags(views):
         return text(
             "What is sent has the tag {one}, and what is received {other}: a message is taken by the receive with its own tag alone, "
             "and the two sides go through their tags in different order.",
             one=tags[views[0].now.operation.endswith("recv")],
             other=tags[views[0].now.operation.endswith("send")],
+        )
+    if tag is not None:
+        return text(
+            "A message is taken by the receive with its own tag alone, and the tags of rank {rank} are other ones than those of its peers.",
+            rank=tag.rank,
         )
     if odd is not None:
         return text(
@@ -135,7 +168,13 @@ def _ring_cause(views: Sequence[View], odd: int | None) -> str:
     )
 
 
-def _ring_step(views: Sequence[View], odd: int | None, blamed: View) -> str:
+def _ring_step(views: Sequence[View], odd: int | None, tag: _Tag | None, blamed: View) -> str:
+    if tag is not None:
+        return text(
+            "See what rank {rank} computes its tags from at {at}, and what that comes to on the others.",
+            rank=tag.rank,
+            at=short_place(blamed.now.frame),
+        )
     if odd is not None:
         return text(
             "See whether rank {odd} comes to {at} because of that value; if it does, give all ranks the same one (broadcast it).",

@@ -43,8 +43,8 @@ class Place:
 
 def rule(case: Case) -> list[Hit]:
     """One verdict at most, on a job that stands still with its ranks waiting for each other at different places."""
-    if not case.overdue or case.suspects or case.roles("ended"):
-        return []  # somebody else is waited for
+    if not case.overdue or case.suspects or case.left_out or case.roles("ended"):
+        return []  # somebody else is waited for, or something else
     if any(v.now.kind == "peer" for v in case.waiting) or out_of_order(case):
         return []  # who waits for a send or a receive is told by `peers`, and for a group that is being made by `new_groups`
     waiting = [v for v in case.waiting if v.now.thread is not None]

@@ -15,7 +15,7 @@ from .coroutines import awaited
 from .doing import Doing, Kind, doing, phrase
 from .file_locks import polled_lock
 from .onward import Onward
-from .polls import looks_at
+from .polls import looks, looks_at
 from .words import alike, place, short_place
 
 EXPLAINS = {
@@ -25,6 +25,7 @@ EXPLAINS = {
 _IO: frozenset[Kind] = frozenset({"file", "network", "pipe", "device"})
 _ELSEWHERE: frozenset[Kind] = frozenset({"loader", "lock", "computing", "gil", "gpu"})
 """Kinds with a rule of their own."""
+_POOL = "concurrent/futures/thread.py"
 NOWHERE = Onward("", ())
 
 
@@ -32,7 +33,8 @@ def rule(case: Case) -> list[Hit]:
     """One finding for all ranks that wait for the same at the same line."""
     at_ray = case.at_ray
     blocked = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE and v not in at_ray]
-    free = [v for v in blocked if polled_lock(case, v) is None]
+    told = {v.rank for v in blocked if v.rank in case.left_out.values() and looks(v)}
+    free = [v for v in blocked if v.rank not in told and polled_lock(case, v) is None]
     leaving = [v for v in free if _shutting_down(v)]
     hits = [_cannot_end(case, v) for v in leaving]
     others = [(v, below(case, v) or awaited(case, v) or NOWHERE) for v in free if v not in leaving]
@@ -127,8 +129,17 @@ def _threads(case: Case, view: View) -> list[str]:
         for t, d in others
         if d.users is not None
     ]
+    pools = [t for t, d in others if d.users is None and _works_for_a_pool(t)]
+    told += [
+        text("its thread {name} is in a call that a pool was given, outside of the program's own code", name=t.name)
+        for t in pools
+    ]
     none = text("no other thread of this rank runs code of the user: who should have delivered has ended")
     return told[:4] or ([] if view.now.kind == "idle" else [none])
+
+
+def _works_for_a_pool(thread: Thread) -> bool:
+    return any(f.file.endswith(_POOL) and f.function.rpartition(".")[2] == "run" for f in thread.frames)
 
 
 def _bound(seen: Doing, source: str) -> str:
