@@ -5,6 +5,7 @@ are known by the call that led there.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -247,14 +248,30 @@ def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) 
     return given if spread else {**{n: d for n, d in defaults.items() if n not in given}, **given}
 
 
+def _unified_text(pattern: ast.JoinedStr, value: Value) -> dict[str, Value] | None:
+    """``f"recv-{side}"`` with what that came to."""
+    if value.kind != "plain" or not isinstance(value.plain, str):
+        return {}
+    parts = [p.value if isinstance(p, ast.FormattedValue) else p for p in pattern.values]
+    form = "".join(re.escape(str(p.value)) if isinstance(p, ast.Constant) else "(.+)" for p in parts)
+    found = re.fullmatch(form, value.plain)
+    if found is None:
+        return None
+    names = [p for p in parts if not isinstance(p, ast.Constant)]
+    if len(names) != 1 or not isinstance(names[0], ast.Name):
+        return {}
+    plain = int(found[1]) if found[1].isdecimal() else found[1]
+    return {names[0].id: Value("plain", type(plain).__name__, plain=plain)}
+
+
 def unified(pattern: ast.expr, value: Value | None) -> dict[str, Value] | None:
     """What the names of `pattern` must be for it to come to `value`, as far as that is seen; None where it cannot."""
-    if value is None:
-        return {}
-    if isinstance(pattern, ast.Name):
-        return {pattern.id: value}
+    if value is None or isinstance(pattern, ast.Name):
+        return {} if value is None or not isinstance(pattern, ast.Name) else {pattern.id: value}
     if isinstance(pattern, ast.Constant):
         return {} if value.kind != "plain" or value.plain == pattern.value else None
+    if isinstance(pattern, ast.JoinedStr):
+        return _unified_text(pattern, value)
     if isinstance(pattern, ast.Tuple) and value.kind == "items" and len(pattern.elts) == value.size:
         found: dict[str, Value] = {}
         for i, part in enumerate(pattern.elts):

@@ -28,6 +28,10 @@ SELECTED = {
     "lock_file_kept": 2,
     "store_key": 2,
     "answer_pending": 2,
+    "marker_missing": 3,
+    "key_not_set": 3,
+    "tags_of_its_own": 4,
+    "index_awaited": 2,
     "fsdp_evaluating": 3,
     "healthy": 2,
 }

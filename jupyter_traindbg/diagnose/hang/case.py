@@ -18,7 +18,7 @@ from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase, plural
 from .motion import started_for
-from .polls import left_out_by, looks
+from .polls import LeftOut, left_out_of, looks
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
 from .words import alike, short_place
@@ -47,8 +47,8 @@ class Case:
     views: Sequence[View]
     progress: Progress
     by_rank: Mapping[int, View]
-    left_out: Mapping[int, int] = field(default_factory=dict)
-    """By the rank that looks for something again and again, the one that has left it out."""
+    left_out: Mapping[int, LeftOut] = field(default_factory=dict)
+    """By the rank that looks for something again and again, what that is, and who has left it out."""
 
     @property
     def overdue(self) -> bool:
@@ -157,7 +157,7 @@ def build(evidence: JobEvidence) -> Case:
     if progress.pause_s is not None:
         views = tuple(_with_programs(v, progress.pause_s) for v in views)
         progress = judge(views, once=once)
-    left_out = left_out_by(views)
+    left_out = left_out_of(views)
     at_work = frozenset(v.pid for v in views if v.role == "moving")
     views = tuple(_for_others(v, left_out, at_work) for v in views)
     return Case(evidence, views, progress, {v.rank: v for v in views}, left_out)
@@ -171,7 +171,7 @@ def _with_programs(seen: View, pause_s: float) -> View:
     return replace(seen, role="moving", served=served) if served else seen
 
 
-def _for_others(seen: View, left_out: Mapping[int, int], at_work: AbstractSet[int]) -> View:
+def _for_others(seen: View, left_out: Mapping[int, LeftOut], at_work: AbstractSet[int]) -> View:
     """One that looks for what another rank has left out waits for that one. For the ranks that are at work waits, as far as is known, who
     looks for a file, or for a key of a store: a lock that somebody else holds is not theirs to give.
     """

@@ -8,7 +8,7 @@ from ...language import counted, text
 from ...model import Finding, rank_subjects
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .polls import looks, looks_at, wanted
+from .polls import Sought, looks, looks_at
 from .words import place, short_place
 
 __all__ = ["rule"]
@@ -18,14 +18,14 @@ def rule(case: Case) -> list[Hit]:
     """Nothing of a rank that still works, or is held up by something of its own."""
     if not case.overdue:
         return []
-    blamed = [v for v in case.views if v.rank in set(case.left_out.values())]
+    blamed = [v for v in case.views if v.rank in {missed.by for missed in case.left_out.values()}]
     return [_hit(case, v) for v in blamed if v.role == "waiting" or looks(v)]
 
 
 def _hit(case: Case, blamed: View) -> Hit:
-    looking = [v for v in case.views if case.left_out.get(v.rank) == blamed.rank]
+    looking = [v for v in case.views if v.rank in case.left_out and case.left_out[v.rank].by == blamed.rank]
     first, ranks = looking[0], [v.rank for v in looking]
-    what, at = wanted(first), short_place(first.now.frame)
+    what, at = _words(case.left_out[first.rank].what), short_place(first.now.frame)
     own = any(file.unmade for file in first.evidence.polled)
     finding = Finding(
         "python_wait",
@@ -63,3 +63,9 @@ def _hit(case: Case, blamed: View) -> Hit:
         confidence="high" if own else "medium",
     )
     return Hit(finding, [blamed.rank, *ranks])
+
+
+def _words(what: Sought) -> str:
+    if what.kind == "file":
+        return text("the file {path}", path=what.name)
+    return text("the key {key} of the process group's store", key=what.name)

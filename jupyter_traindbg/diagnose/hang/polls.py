@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from ...language import text
 from ...model import Wait
@@ -10,7 +11,7 @@ from ...words.values import variable_words
 from .ranks import View
 from .words import alike
 
-__all__ = ["left_out_by", "looks", "looks_at", "wanted"]
+__all__ = ["LeftOut", "Sought", "left_out_of", "looks", "looks_at"]
 
 _POLLS = (Wait("sleep"), Wait("lock", "lock_file"))
 FEWEST = 2
@@ -24,28 +25,44 @@ def looks(view: View) -> bool:
     return view.now.kind == "store" or (view.now.wait in _POLLS and bool(view.evidence.polled or _keys(view)))
 
 
-def wanted(view: View) -> str:
-    """What it looks for, in words; empty where that is a lock, or not known."""
+class Sought(NamedTuple):
+    """What a rank looks for: the path of a file, or the key of a store."""
+
+    kind: Literal["file", "key"]
+    name: str
+
+
+class LeftOut(NamedTuple):
+    """What a rank looks for, and the rank ``by`` which it was left out."""
+
+    by: int
+    what: Sought
+
+
+def _sought(view: View) -> Sought | None:
+    """None where that is a lock, or not known."""
     missing = [file for file in view.evidence.polled if file.holder is None and (file.unmade or not file.there)]
     if missing:
         file = missing[0]
         folder = file.path if file.there else file.path.rpartition("/")[0]
-        return text("the file {path}", path=f"{folder}/{file.unmade}" if file.unmade else file.path)
-    on = view.now.wait.on if view.now.kind == "store" and view.now.wait is not None else "".join(_keys(view)[:1])
-    return text("the key {key} of the process group's store", key=on) if on else ""
+        return Sought("file", f"{folder}/{file.unmade}" if file.unmade else file.path)
+    blocked_on = view.now.wait.on if view.now.kind == "store" and view.now.wait is not None else ""
+    key = blocked_on or next(iter(_keys(view)), "")
+    return Sought("key", key) if key else None
 
 
-def left_out_by(views: Sequence[View]) -> Mapping[int, int]:
-    """By the rank that looks for something the one that has left it out: whose file alone is missing among those of all ranks, or who alone
-    does not look for it and waits for the others by now.
+def left_out_of(views: Sequence[View]) -> Mapping[int, LeftOut]:
+    """By the rank that looks for something who has left it out: the one whose file alone is missing among those of all ranks, or the one
+    that alone does not look for it, and waits for the others by now.
     """
-    looking = [v for v in views if looks(v) and wanted(v)]
-    found = {v.rank: by for v in looking if (by := _unmade_by(v)) is not None and by != v.rank}
-    for same in alike([v for v in looking if _unmade_by(v) is None], wanted):
-        ranks = {v.rank for v in same}
+    looking = [(v, what) for v in views if looks(v) and (what := _sought(v)) is not None]
+    unmade = {v.rank: _unmade_by(v) for v, _ in looking}
+    found = {v.rank: LeftOut(by, what) for v, what in looking if (by := unmade[v.rank]) is not None and by != v.rank}
+    for same in alike([one for one in looking if unmade[one[0].rank] is None], lambda one: one[1]):
+        ranks = {v.rank for v, _ in same}
         others = [v for v in views if v.rank not in ranks]
         if len(same) >= FEWEST and len(others) == 1 and others[0].role == "waiting":
-            found.update(dict.fromkeys(ranks, others[0].rank))
+            found.update((v.rank, LeftOut(others[0].rank, what)) for v, what in same)
     return found
 
 

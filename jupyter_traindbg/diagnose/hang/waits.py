@@ -33,7 +33,7 @@ def rule(case: Case) -> list[Hit]:
     """One finding for all ranks that wait for the same at the same line."""
     at_ray = case.at_ray
     blocked = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE and v not in at_ray]
-    told = {v.rank for v in blocked if v.rank in case.left_out.values() and looks(v)}
+    told = {v.rank for v in blocked if v.rank in {one.by for one in case.left_out.values()} and looks(v)}
     free = [v for v in blocked if v.rank not in told and polled_lock(case, v) is None]
     leaving = [v for v in free if _shutting_down(v)]
     hits = [_cannot_end(case, v) for v in leaving]

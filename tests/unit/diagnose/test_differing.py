@@ -162,6 +162,35 @@ def test_a_send_and_a_receive_that_face_each_other_have_different_tags() -> None
     assert "tag" not in same.cause
 
 
+def test_the_rank_of_a_ring_that_is_at_another_tag_than_all_others_is_blamed() -> None:
+    ranks = [exchanging(0, "isend", 3, tag=4), exchanging(1, "isend", 2, tag=4), exchanging(2, "isend", 1, tag=9)]
+    finding = verdict(*ranks, exchanging(3, "isend", 2, tag=4))
+    assert (finding.code, list(finding.who), finding.confidence) == ("collective_mismatch", ["rank 2"], "medium")
+    assert finding.evidence[0] == "rank 2 alone is at tag 9; the others are at tag 4"
+    assert "with its own tag alone" in finding.cause
+    outside = verdict(*ranks[:2], exchanging(2, "isend", 1, tag=4), exchanging(3, "isend", 2, tag=9))
+    assert list(outside.who) == ["rank 1", "rank 2"], "it is not in the ring"
+
+
+def test_where_all_stand_alike_the_one_that_differs_is_blamed() -> None:
+    asleep = [stuck(n, user(24, "wait_for_all"), Wait("sleep"), variables=[flag(n == 2)]) for n in range(4)]
+    finding = verdict(*asleep)
+    assert (finding.code, list(finding.who), finding.confidence) == ("python_wait", ["rank 2"], "low")
+    assert finding.title == "Ranks 0-3 sleep at train.py:24 wait_for_all; rank 2 alone is not like the others"
+    assert finding.evidence[0] == "rank 2 alone has validate = True at train.py:90 main; the others have False"
+    plain = verdict(*(dataclasses.replace(one, variables=[flag(False)]) for one in asleep))
+    assert (len(plain.who), "alone" in plain.title) == (4, False)
+
+
+def test_where_all_wait_for_each_other_the_one_that_differs_is_blamed() -> None:
+    waits = [rank(n, [thread(user(30, "pass_on"), Wait("peer", "irecv"))], variables=[flag(n == 1)]) for n in range(4)]
+    finding = verdict(*waits)
+    assert (finding.code, list(finding.who), finding.confidence) == ("hang_unexplained", ["rank 1"], "low")
+    assert finding.title.endswith("; rank 1 alone is not like the others")
+    agreed = verdict(*(waiting(n, variables=[flag(n == 1)]) for n in range(4)))
+    assert (agreed.code, list(agreed.who)) == ("hang_unexplained", []), "they agree on the call"
+
+
 def test_a_rank_that_goes_its_own_way_has_what_is_different_there_in_the_evidence() -> None:
     asleep = stuck(2, user(50, "upload"), Wait("sleep"), variables=[flag(True)])
     finding = verdict(*(waiting(n, variables=[flag(False)]) for n in (0, 1, 3)), asleep)

@@ -109,6 +109,17 @@ def test_locks_of_a_common_name_in_different_files_are_not_the_same() -> None:
     assert "cannot be seen" in only(judged(*OTHERS, in_threads(holder), sources=lines)).evidence[1]
 
 
+def test_a_pool_that_works_on_something_is_not_said_to_have_ended() -> None:
+    main = thread(user(48, "finish"), Wait("future"))
+    pool = (Frame("/usr/lib/python3.11/concurrent/futures/thread.py", 58, "_WorkItem.run", library=True),)
+    busy = only(judged(*OTHERS, rank(2, [main, thread(pool, Wait("native"), name="ring_0", tid=7)])))
+    assert "its thread ring_0 is in a call that a pool was given, outside of the program's own code" in busy.evidence
+    assert not any("has ended" in line for line in busy.evidence)
+    waits = (Frame("/usr/lib/python3.11/concurrent/futures/thread.py", 81, "_worker", library=True),)
+    idle = only(judged(*OTHERS, rank(2, [main, thread(waits, Wait("queue"), name="ring_0", tid=7)])))
+    assert any("who should have delivered has ended" in line for line in idle.evidence)
+
+
 def test_cells_of_one_kernel_are_one_module() -> None:
     waits, holds = "/tmp/ipykernel_9/27.py", "/tmp/ipykernel_9/31.py"
     lines = source(7, "with lock:", takes=["lock"], file=waits) | source(6, "work()", within=["lock"], file=holds)

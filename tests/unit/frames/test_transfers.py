@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from cases import each
-from standing import standing, thing, work
+from standing import standing, thing, value, work
 
 from jupyter_traindbg.frames.awaited import Awaited, awaited
 from jupyter_traindbg.model import Value, Wait
@@ -139,6 +140,47 @@ EXTENDED = """
         for work in works:
             work.wait()  # 0
 """
+ASKED = """
+    def peer(self, offset):
+        if offset > 10:
+            return None
+        return (dist.get_rank() + offset) % dist.get_world_size()
+
+    def step(self, x):
+        work = dist.isend(x, dst=self.peer(1))
+        work.wait()  # 0
+"""
+BY_KEY = """
+    def tag(self, side):
+        return 10 * self.level + SIDES.index(side)
+
+    def post(self, x):
+        works = {}
+        for side, peer in self.peers.items():
+            works[f"recv-{side}"] = dist.irecv(x, src=peer, tag=self.tag(side))
+            works[f"send-{side}"] = dist.isend(x, dst=peer, tag=self.tag(side))
+        return works
+
+    def step(self, x):
+        works = self.post(x)
+        for name in sorted(works):
+            works[name].wait()  # 0
+"""
+FILLED = """
+    def listen(self):
+        for worker, buffer in self.inbox.items():
+            self.pushes[worker] = dist.irecv(buffer, src=worker)
+
+    def collect(self):
+        for worker in list(self.pushes):
+            self.pushes.pop(worker).wait()  # 0
+"""
+ZIPPED = """
+    def step(xs, peers):
+        works = [dist.isend(x, peer) for x, peer in zip(xs, peers)]
+        for work in works:
+            work.wait()  # 0
+"""
 CHOSEN = """
     def ends(x, n, last):
         work = dist.isend(x, n - 1) if last else dist.isend(x, n + 1)
@@ -193,6 +235,8 @@ CHOSEN = """
         (BATCH_BUILT, [{"nxt": 2, "prv": 0, "work": RECV}], "irecv", 0),
         (EXTENDED, [{"self": thing("Stage", before=1, downstream=[3]), "work": RECV}], "irecv", 1),
         (CHOSEN, [{"n": 3, "last": True, "work": SEND}], "isend", 2),
+        (FILLED, [{"self": thing("Server", inbox={}, pushes={}), "worker": 3}], "irecv", 3),
+        (ZIPPED, [{"xs": [7, 8], "peers": [2, 3], "works": [OTHER_SEND, SEND], "work": SEND}], "isend", 3),
     ],
 )
 def test_the_peer_is_found(text: str, variables: list[dict[str, Any]], op: str, peer: int) -> None:
@@ -265,3 +309,19 @@ def test_what_may_be_another_is_not_told(text: str, variables: dict[str, Any], t
 def test_a_work_of_another_class_is_not_taken_for_this_one() -> None:
     told = awaited(*standing(KEPT, {"self": thing("Stage", pending={}), "number": 4, "work": RECV}))
     assert told == Awaited(Wait("peer", "irecv"), None, 0), "its own peer is not known, and 9 is the other's"
+
+
+def test_what_functions_return_is_read_from_their_source() -> None:
+    seat = {"get_rank": 3, "get_world_size": 4}
+    told = awaited(*standing(ASKED, {"self": thing("Pipe"), "work": SEND}), seat)
+    assert told == Awaited(Wait("peer", "isend"), 0, 0)
+    assert awaited(*standing(ASKED, {"self": thing("Pipe"), "work": SEND})) == Awaited(Wait("peer", "isend"), None, 0)
+
+
+def test_a_key_tells_the_round_in_which_it_was_set() -> None:
+    halo = thing("Halo", level=2, peers={"before": 1, "after": 3})
+    scopes, sources = standing(
+        BY_KEY, {"self": halo, "name": "send-after", "works": {"recv-before": RECV, "send-after": SEND}}
+    )
+    scopes = [dataclasses.replace(scopes[0], outer={"SIDES": value(("before", "after"))})]
+    assert awaited(scopes, sources) == Awaited(Wait("peer", "isend"), 3, 21)

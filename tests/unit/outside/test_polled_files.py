@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -40,6 +41,51 @@ def test_a_file_that_is_not_there_is_told_where_its_directory_is(tmp_path: Path)
 def test_a_folder_may_be_looked_into(tmp_path: Path) -> None:
     assert look(tmp_path) == PolledFile(str(tmp_path))
     assert look("/dev/null") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (
+            [
+                "part-00000.done",
+                "part-00001.done",
+                "part-00003.done",
+                "part-00000.txt",
+                "part-00001.txt",
+                "part-00003.txt",
+            ],
+            "part-00002.done",
+        ),
+        (["epoch3-rank0", "epoch3-rank1", "epoch3-rank2"], "epoch3-rank3"),
+        (["1.ok", "2.ok", "3.ok", "notes.txt", "run-2025"], "0.ok"),
+    ],
+)
+def test_the_one_file_that_is_missing_of_its_kind_is_told(tmp_path: Path, names: list[str], missing: str) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    number = int(re.findall(r"\d+", missing)[-1])
+    four = (1, 2, 3)  # and this one
+    assert look(tmp_path, *four) == PolledFile(str(tmp_path), unmade=missing, unmade_by=number)
+    path = str(tmp_path / missing)
+    assert look(path, *four) == PolledFile(path, there=False, unmade=missing, unmade_by=number)
+    other = str(tmp_path / "ready-7")
+    assert look(other, *four) == PolledFile(other, there=False)
+    assert look(tmp_path, *four, 4) == PolledFile(str(tmp_path)), "two of five are missing"
+
+
+@pytest.mark.parametrize(
+    "names", [["a0", "a1", "a2", "a3"], ["a0", "a1"], ["a0", "a1", "a2", "b1", "b2", "b3"], ["a1", "a2", "a4"]]
+)
+def test_where_none_or_several_are_missing_nothing_is_told(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    assert look(tmp_path, 1, 2, 3) == PolledFile(str(tmp_path))
+
+
+def test_of_two_ranks_one_file_is_no_kind(tmp_path: Path) -> None:
+    (tmp_path / "a0").touch()
+    assert look(tmp_path, 1) == PolledFile(str(tmp_path))
 
 
 def test_a_plain_file_has_no_holder(tmp_path: Path) -> None:
