@@ -107,15 +107,20 @@ class Place:
         if self._is_comprehended(name, since):
             return None
         if self.line is not None:
-            return None if self._has_changed(name, since, self.line) else self.scope.value(name)
+            return None if self._has_changed(name, since, self.line) else self._told(name)
         values = [v for node in self.nodes for target, v in _set_by(node) if binds(target, name)]
         given = self.given.get(name)
         if given is not None:
             return None if values or left == 0 else given.place.value(given.node, given.node, given.bound, left - 1)
         if not values:
-            return None if name in parameters(self.function) - set(self.scope.variables) else self.scope.value(name)
+            return None if name in parameters(self.function) - set(self.scope.variables) else self._told(name)
         made = None if len(values) > 1 or values[0] is None or left == 0 else self.value(values[0], since, {}, left - 1)
         return None if made is None or made.kind in ("items", "pairs") else made  # more may have been put into it
+
+    def _told(self, name: str) -> Value | None:
+        """As the agent has told it; else as its module has it for good."""
+        found, constant = self.scope.value(name), self.source.constant(name)
+        return evaluate(constant, self.scope) if found is None and constant is not None else found
 
     def _is_comprehended(self, name: str, node: ast.AST) -> bool:
         """Whether the name is, at `node`, one that a comprehension around it runs through something with."""

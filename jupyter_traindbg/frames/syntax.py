@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TypeGuard
@@ -117,6 +118,18 @@ class Source:
         """All of that name, methods too."""
         return self._functions.get(name, ())
 
+    @cached_property
+    def _constants(self) -> dict[str, ast.expr]:
+        """A name that is given several values, or that a function may change, is none."""
+        given = [(to.id, value) for node in self.tree.body for to, value in assigned(node) if isinstance(to, ast.Name)]
+        changed = {name for node in ast.walk(self.tree) if isinstance(node, ast.Global) for name in node.names}
+        counts = Counter(name for name, _ in given)
+        return {n: v for n, v in given if counts[n] == 1 and n not in changed and _is_literal(v)}
+
+    def constant(self, name: str) -> ast.expr | None:
+        """What a variable of the module always is: a number, a text, or several in a tuple."""
+        return self._constants.get(name)
+
     def class_of(self, function: Function) -> str:
         """The name of the class that `function` is a method of; empty of any other."""
         outer = self.parents.get(function)
@@ -214,6 +227,12 @@ def parameters(function: ast.AST) -> set[str]:
     return {
         a.arg for a in (*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg)))
     }
+
+
+def _is_literal(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_literal, node.elts))
+    return isinstance(node, ast.Constant)
 
 
 def _leaves(statement: ast.stmt) -> TypeGuard[ast.If]:

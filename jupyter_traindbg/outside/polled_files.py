@@ -13,7 +13,7 @@ import re
 import socket
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..model import PolledFile
 from . import filelocks, procfs
@@ -27,6 +27,7 @@ LARGEST_BYTES = 4096
 """Of a file that has its holder's pid in it."""
 Told = Literal["locked", "written", "open"]
 _NUMBER = re.compile(r"\d{1,6}")
+_OF_RANKS = re.compile(r"(?:rank|worker|proc|process|replica)\W?_?$", re.IGNORECASE)
 _PID = re.compile(r"\s*(?:pid\D{0,3})?(\d{1,10})\b(?:[\s:@,]+([\w.-]+))?", re.IGNORECASE)
 
 
@@ -49,9 +50,9 @@ def _look(pid: int, path: str, ranks: Sequence[int]) -> PolledFile | None:
     except (OSError, ValueError):
         return None
     if stat.S_ISDIR(about.st_mode):
-        left_out = _left_out(here, len(ranks))
-        agreed = len({rank for _, rank in left_out}) == 1
-        return PolledFile(path, unmade=left_out[0][0], unmade_by=left_out[0][1]) if agreed else PolledFile(path)
+        gaps = [gap for gap in _gaps(here, len(ranks)) if not (gap.may_be_first or gap.may_be_next)]
+        agreed = len({gap.rank for gap in gaps}) == 1
+        return PolledFile(path, unmade=gaps[0].name, unmade_by=gaps[0].rank) if agreed else PolledFile(path)
     if not stat.S_ISREG(about.st_mode):
         return None
     is_lock = "lock" in os.path.basename(path).lower()
@@ -71,14 +72,23 @@ def _missing(path: str, folder: str, world: int) -> PolledFile | None:
     if not os.path.isdir(folder):
         return None
     name = os.path.basename(path)
-    rank = dict(_left_out(folder, world)).get(name)
+    rank = next((one.rank for one in _gaps(folder, world) if one.name == name and not one.may_be_next), None)
     return PolledFile(path, there=False, unmade="" if rank is None else name, unmade_by=rank)
 
 
-def _left_out(folder: str, world: int) -> list[tuple[str, int]]:
-    """The names that are missing, with their numbers, where files are called alike but for a number, and all numbers of ranks but one are
-    there. In the order of the names.
+class _Gap(NamedTuple):
+    """The name of a file that alone is missing of its kind, and its number. ``may_be_first``, ``may_be_next``: such files may as well be
+    numbered by steps, from 1 on or up to now.
     """
+
+    name: str
+    rank: int
+    may_be_first: bool
+    may_be_next: bool
+
+
+def _gaps(folder: str, world: int) -> list[_Gap]:
+    """Where files are called alike but for a number, and all numbers of ranks but one are there. In the order of the names."""
     numbered: dict[tuple[str, str], dict[int, int]] = {}
     try:
         with os.scandir(folder) as entries:
@@ -87,15 +97,19 @@ def _left_out(folder: str, world: int) -> list[tuple[str, int]]:
         return []
     for name in names:
         for found in _NUMBER.finditer(name):
-            around = name[: found.start()], name[found.end() :]
-            numbered.setdefault(around, {})[int(found[0])] = len(found[0])
+            numbered.setdefault((name[: found.start()], name[found.end() :]), {})[int(found[0])] = len(found[0])
     ranks = set(range(world))
     return [
-        (f"{before}{rank:0{min(widths.values())}}{after}", rank)
+        _gap(before, after, rank, min(widths.values()), world)
         for (before, after), widths in numbered.items()
         if world >= FEWEST_RANKS and len(widths) == world - 1 and set(widths) < ranks
         for rank in ranks - set(widths)
     ]
+
+
+def _gap(before: str, after: str, rank: int, width: int, world: int) -> _Gap:
+    of_ranks = _OF_RANKS.search(before) is not None
+    return _Gap(f"{before}{rank:0{width}}{after}", rank, rank == 0 and not of_ranks, rank == world - 1 and not of_ranks)
 
 
 def _written(here: str, size: int) -> int | None:

@@ -15,8 +15,8 @@ __all__ = ["rule"]
 
 
 def rule(case: Case) -> list[Hit]:
-    """Nothing of a rank that still works, or is held up by something of its own."""
-    if not case.overdue:
+    """Nothing where a rank still works, or of one that is held up by something of its own."""
+    if not case.overdue or case.roles("moving"):
         return []
     blamed = [v for v in case.views if v.rank in {missed.by for missed in case.left_out.values()}]
     return [_hit(case, v) for v in blamed if v.role == "waiting" or looks(v)]

@@ -8,14 +8,13 @@ from collections import Counter
 import torch.distributed as dist
 from parts import LIFE_S, Run, train_step
 
-EXPECTED = {"code": None, "state": ("progressing", "slow"), "also": ("cpu_phase",)}
+EXPECTED = {"code": "cpu_phase", "ranks": "culprit", "where": "count_words", "state": ("progressing", "slow")}
 
 
 def count_words(path, for_s):
     words, ends = Counter(), time.monotonic() + for_s
     while time.monotonic() < ends:
-        for n in range(1000):
-            words[f"word-{n * n % 997}"] += 1
+        words.update(["to", "be", "or", "not", "to", "be"] * 1000)  # HERE
     with open(f"{path}.part", "w") as file:
         json.dump(words, file)
     os.replace(f"{path}.part", path)

@@ -60,6 +60,8 @@ def test_a_rank_that_works_or_is_stuck_itself_is_told_by_that() -> None:
     others = [looking(n, FOLDER) for n in (0, 1, 3)]
     working = verdict(*others, computing(2))
     assert (working.state, blamed(working)) == ("progressing", [("cpu_phase", ["rank 2"])])
+    another = verdict(*(looking(n, FOLDER) for n in (0, 2, 3)), computing(1))
+    assert (another.state, blamed(another)) == ("progressing", [("cpu_phase", ["rank 1"])])
     reading = verdict(*others, stuck(2, user(70, "load"), Wait("network", "read")))
     assert (reading.state, blamed(reading)) == ("stuck", [("io_wait", ["rank 2"])])
 

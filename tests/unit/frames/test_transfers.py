@@ -325,3 +325,21 @@ def test_a_key_tells_the_round_in_which_it_was_set() -> None:
     )
     scopes = [dataclasses.replace(scopes[0], outer={"SIDES": value(("before", "after"))})]
     assert awaited(scopes, sources) == Awaited(Wait("peer", "isend"), 3, 21)
+
+
+def test_a_constant_of_the_module_needs_not_be_told() -> None:
+    text = """
+        SIDES, SERVER = ("before", "after"), 3
+        CHANGED = 4
+
+        def change():
+            global CHANGED
+            CHANGED = 5
+
+        def step(x):
+            work = dist.isend(x, dst=SERVER, tag=len(SIDES))
+            other = dist.isend(x, dst=SERVER, tag=CHANGED)
+            {}.wait()  # 0
+    """
+    assert awaited(*standing(text.format("work"), {"work": SEND})) == Awaited(Wait("peer", "isend"), 3, 2)
+    assert awaited(*standing(text.format("other"), {"other": SEND})) == Awaited(Wait("peer", "isend"), 3, None)

@@ -58,7 +58,7 @@ def test_a_folder_may_be_looked_into(tmp_path: Path) -> None:
             "part-00002.done",
         ),
         (["epoch3-rank0", "epoch3-rank1", "epoch3-rank2"], "epoch3-rank3"),
-        (["1.ok", "2.ok", "3.ok", "notes.txt", "run-2025"], "0.ok"),
+        (["0.ok", "2.ok", "3.ok", "notes.txt", "run-2025"], "1.ok"),
     ],
 )
 def test_the_one_file_that_is_missing_of_its_kind_is_told(tmp_path: Path, names: list[str], missing: str) -> None:
@@ -81,6 +81,16 @@ def test_where_none_or_several_are_missing_nothing_is_told(tmp_path: Path, names
     for name in names:
         (tmp_path / name).touch()
     assert look(tmp_path, 1, 2, 3) == PolledFile(str(tmp_path))
+
+
+def test_what_may_be_numbered_by_steps_is_told_of_no_rank(tmp_path: Path) -> None:
+    for name in ("words-0.json", "words-1.json", "words-2.json", "epoch-1", "epoch-2", "epoch-3"):
+        (tmp_path / name).touch()
+    assert look(tmp_path, 1, 2, 3) == PolledFile(str(tmp_path))
+    step = str(tmp_path / "words-3.json")
+    assert look(step, 1, 2, 3) == PolledFile(step, there=False)
+    first = str(tmp_path / "epoch-0")
+    assert look(first, 1, 2, 3) == PolledFile(first, there=False, unmade="epoch-0", unmade_by=0)
 
 
 def test_of_two_ranks_one_file_is_no_kind(tmp_path: Path) -> None:
