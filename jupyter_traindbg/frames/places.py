@@ -17,8 +17,8 @@ from .syntax import FUNCTIONS, Function, Source, assigned, binds, last_name, own
 
 __all__ = ["At", "Code", "Place", "unified"]
 
-MOST_STEPS = 12
-"""So far a value is followed back."""
+MOST_STEPS, MOST_CALLS = 12, 500
+"""So far a value is followed back, and into so many calls."""
 
 
 class At(NamedTuple):
@@ -76,9 +76,9 @@ class Place:
         """What `node` came to when `since` was under way, as far as its variables are still what they were then."""
         return evaluate(node, self._then(since, bound, left))
 
-    def truth(self, test: ast.expr, since: ast.AST, bound: Mapping[str, Value]) -> bool | None:
+    def truth(self, test: ast.expr, since: ast.AST, bound: Mapping[str, Value], left: int = MOST_STEPS) -> bool | None:
         """Whether a condition held then; None where that is not known."""
-        return truth(test, self._then(since, bound, MOST_STEPS))
+        return truth(test, self._then(since, bound, left))
 
     def _then(self, since: ast.AST, bound: Mapping[str, Value], left: int) -> Names:
         return Names(
@@ -92,15 +92,16 @@ class Place:
         known = self.code.seat.get(last_name(at.node.func)) if not at.node.args else None
         if known is not None:
             return Value("plain", "int", plain=known)
-        place = self.code.entered(at)
-        ends = [] if place is None else [n for n in place.nodes if isinstance(n, ast.Return) and place.may_reach(n, {})]
+        place = self.code.entered(at) if self.code.has_time() else None
+        nodes = () if place is None else place.nodes
+        ends = [n for n in nodes if isinstance(n, ast.Return) and place is not None and place.may_reach(n, {}, left)]
         if place is None or len(ends) != 1 or ends[0].value is None:
             return None
         return place.value(ends[0].value, ends[0], {}, left)
 
-    def may_reach(self, statement: ast.AST, bound: Mapping[str, Value]) -> bool:
+    def may_reach(self, statement: ast.AST, bound: Mapping[str, Value], left: int = MOST_STEPS) -> bool:
         """Whether nothing tells that `statement` was left out."""
-        told = ((self.truth(test, statement, bound), then) for test, then in self.source.conditions(statement))
+        told = ((self.truth(test, statement, bound, left), then) for test, then in self.source.conditions(statement))
         return all(held is None or held is then for held, then in told)
 
     def _named(self, name: str, since: ast.AST, left: int) -> Value | None:
@@ -149,6 +150,12 @@ class Code:
         """``seat``: what torch's functions of these names return there: ``get_rank``, ``get_world_size``."""
         self._scopes, self._sources, self.seat = scopes, sources, seat
         self._places: dict[int, Place] = {}
+        self._calls_left = MOST_CALLS
+
+    def has_time(self) -> bool:
+        """Whether one more call may be followed for what it returns."""
+        self._calls_left -= 1
+        return self._calls_left > 0
 
     def live(self, index: int) -> Place | None:
         """The place of the scope with that index, 0 the innermost; None without its source."""

@@ -343,3 +343,22 @@ def test_a_constant_of_the_module_needs_not_be_told() -> None:
     """
     assert awaited(*standing(text.format("work"), {"work": SEND})) == Awaited(Wait("peer", "isend"), 3, 2)
     assert awaited(*standing(text.format("other"), {"other": SEND})) == Awaited(Wait("peer", "isend"), 3, None)
+
+
+def test_functions_that_call_each_other_are_given_up() -> None:
+    text = """
+        def one(n):
+            if other(n) > other(n - 1):
+                return other(n) + other(n + 1)
+            return other(n)
+
+        def other(n):
+            if one(n) > one(n - 1):
+                return one(n) + one(n + 1)
+            return one(n)
+
+        def step(x):
+            work = dist.isend(x, dst=one(3))
+            work.wait()  # 0
+    """
+    assert awaited(*standing(text, {"work": SEND})) == Awaited(Wait("peer", "isend"), None, 0)
