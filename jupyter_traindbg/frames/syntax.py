@@ -237,7 +237,7 @@ def _is_literal(node: ast.expr) -> bool:
 
 def _leaves(statement: ast.stmt) -> TypeGuard[ast.If]:
     """Whether nothing after it in its block is reached where its condition holds."""
-    ends = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+    ends = (ast.Continue, ast.Return, ast.Raise)  # a loop that was left has been round before
     return isinstance(statement, ast.If) and isinstance(statement.body[-1], ends)
 
 

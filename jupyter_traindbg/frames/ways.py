@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 MOST_ROUNDS = 64
-"""Of a loop that fills a list."""
+"""Of a loop that fills a list: what went round more often is not followed."""
 
 
 class Attribute(NamedTuple):
@@ -188,16 +188,14 @@ def runs_through(at: At) -> Iterator[Value]:
     if isinstance(node, ast.Call) and last_name(node.func) == "range" and not node.keywords:
         given = [plain_of(at.place.value(arg, arg, at.bound)) for arg in node.args]
         bounds = [n for n in given if type(n) is int]
-        if len(bounds) == len(given):
-            yield from map(value_of, list(range(*bounds))[:MOST_ROUNDS])
+        if len(bounds) == len(given) and len(range(*bounds)) <= MOST_ROUNDS:
+            yield from map(value_of, range(*bounds))
         return
     if isinstance(node, ast.Call) and node.args and last_name(node.func) in ("enumerate", "zip"):
         over = [list(runs_through(at._replace(node=arg))) for arg in node.args]
-        rows = (
-            zip(map(value_of, range(len(over[0]))), over[0], strict=True)
-            if len(over) == 1
-            else zip(*over, strict=False)
-        )
+        if last_name(node.func) == "enumerate":
+            over = [list(map(value_of, range(len(over[0])))), *over]
+        rows = zip(*over, strict=False)
         yield from (Value("items", "tuple", parts=dict(enumerate(row)), size=len(row)) for row in rows)
         return
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:

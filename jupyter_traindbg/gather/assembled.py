@@ -159,7 +159,7 @@ def _polled(watched: Sequence[Watched], read: Mapping[int, Read]) -> Mapping[int
         for one in watched
         if one.link.pid in read
     }
-    return {pid: polled_files.look(pid, paths, ranks) for pid, paths in named.items() if paths}
+    return polled_files.look({pid: paths for pid, paths in named.items() if paths}, ranks)
 
 
 def _text(one: Watched, file: str) -> str | None:

@@ -92,8 +92,8 @@ def phrase(seen: Doing, many: int = 1) -> str:
 
 def plural(words: str) -> str:
     """What several do, of whom one ``waits ...``; in English, as Chinese has one form."""
-    first, comma, rest = words.partition(" ")
-    return first.removesuffix("s") + comma + rest if first in ("waits", "sleeps", "computes") else words
+    first, space, rest = words.partition(" ")
+    return first.removesuffix("s") + space + rest if first in ("waits", "sleeps", "computes") else words
 
 
 def _phrase(seen: Doing) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cases import each
-from hang_evidence import TRAIN, computing, job, stuck, user, waiting
+from hang_evidence import TRAIN, computing, ended, job, stuck, user, waiting
 
 from jupyter_traindbg.diagnose.running import diagnose
 from jupyter_traindbg.model import Diagnosis, PolledFile, RankEvidence, Value, Variable, Wait
@@ -62,6 +62,8 @@ def test_a_rank_that_works_or_is_stuck_itself_is_told_by_that() -> None:
     assert (working.state, blamed(working)) == ("progressing", [("cpu_phase", ["rank 2"])])
     another = verdict(*(looking(n, FOLDER) for n in (0, 2, 3)), computing(1))
     assert (another.state, blamed(another)) == ("progressing", [("cpu_phase", ["rank 1"])])
+    left = verdict(*others, ended(2, exit_code=0))
+    assert (left.state, blamed(left)) == ("failed", [("rank_ended", ["rank 2"])])
     reading = verdict(*others, stuck(2, user(70, "load"), Wait("network", "read")))
     assert (reading.state, blamed(reading)) == ("stuck", [("io_wait", ["rank 2"])])
 

@@ -181,6 +181,17 @@ ZIPPED = """
         for work in works:
             work.wait()  # 0
 """
+LEFT = """
+    def step(self, x):
+        works = []
+        while True:
+            if self.done:
+                break
+            works.append(dist.isend(x, self.after))
+            self.done = True
+        for work in works:
+            work.wait()  # 0
+"""
 CHOSEN = """
     def ends(x, n, last):
         work = dist.isend(x, n - 1) if last else dist.isend(x, n + 1)
@@ -235,6 +246,7 @@ CHOSEN = """
         (BATCH_BUILT, [{"nxt": 2, "prv": 0, "work": RECV}], "irecv", 0),
         (EXTENDED, [{"self": thing("Stage", before=1, downstream=[3]), "work": RECV}], "irecv", 1),
         (CHOSEN, [{"n": 3, "last": True, "work": SEND}], "isend", 2),
+        (LEFT, [{"self": thing("S", done=True, after=2), "works": [SEND], "work": SEND}], "isend", 2),
         (FILLED, [{"self": thing("Server", inbox={}, pushes={}), "worker": 3}], "irecv", 3),
         (ZIPPED, [{"xs": [7, 8], "peers": [2, 3], "works": [OTHER_SEND, SEND], "work": SEND}], "isend", 3),
     ],
@@ -280,6 +292,14 @@ LATER = """
             work = dist.isend(x, to)
         return work
 """
+LONG = """
+    def step(x):
+        works = []
+        for i in range(100):
+            works.append(dist.isend(x, dst=i))
+        for work in works:
+            work.wait()  # 0
+"""
 ITSELF = """
     def step(works):
         works = works + [works[0]]
@@ -295,6 +315,11 @@ ITSELF = """
         (
             LATER,
             {"handle": SEND, "self": thing("S", pipe=thing("P", all=[1, 2]))},
+            Awaited(Wait("peer", "isend"), None, 0),
+        ),
+        (
+            LONG,
+            {"works": Value("items", "list", parts={1: SEND}, size=100), "work": SEND},
             Awaited(Wait("peer", "isend"), None, 0),
         ),
         (ITSELF, {"works": [SEND]}, Awaited(Wait("peer", "isend"))),

@@ -28,7 +28,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def look(path: Path | str, *ranks: int) -> PolledFile | None:
-    found = polled_files.look(ME, [str(path)], (ME, *ranks))
+    found = polled_files.look({ME: [str(path)]}, (ME, *ranks))[ME]
     return found[0] if found else None
 
 
@@ -96,6 +96,19 @@ def test_what_may_be_numbered_by_steps_is_told_of_no_rank(tmp_path: Path) -> Non
 def test_of_two_ranks_one_file_is_no_kind(tmp_path: Path) -> None:
     (tmp_path / "a0").touch()
     assert look(tmp_path, 1) == PolledFile(str(tmp_path))
+
+
+def test_a_folder_is_read_once_for_all_who_look_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").symlink_to(tmp_path)
+    for name in ("rank0", "rank1", "rank3"):
+        (tmp_path / name).touch()
+    read: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: read.append(path) or scandir(path))
+    paths = [str(tmp_path), str(tmp_path / "here"), str(tmp_path / "rank2")]
+    found = polled_files.look({ME: paths, os.getppid(): paths}, (ME, 1, 2, 3))
+    assert [[file.unmade for file in files] for files in found.values()] == [["rank2"] * 3] * 2
+    assert len(read) == 1
 
 
 def test_a_plain_file_has_no_holder(tmp_path: Path) -> None:
