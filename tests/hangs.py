@@ -59,6 +59,10 @@ class Scene:
     launcher: str
     worlds: Sequence[int] | None
     doubt: bool
+    beside: tuple[str, ...] = ()
+    """What the processes are called that the same file runs as beside the job, started before it."""
+    names: tuple[str, ...] = ()
+    """Which of these the first finding has to name."""
 
     @property
     def path(self) -> Path:
@@ -97,6 +101,8 @@ def scene(name: str) -> Scene:
         launcher=expected.get("launcher", "torchrun"),
         worlds=expected.get("worlds"),
         doubt=expected.get("doubt", False),
+        beside=_several(expected.get("beside")),
+        names=_several(expected.get("names")),
     )
 
 
@@ -126,10 +132,12 @@ class Hang(Program):
         process: subprocess.Popen[bytes],
         log: Path,
         scarce: contextlib.ExitStack | None = None,
+        *,
+        beside: Mapping[str, Program] | None = None,
     ) -> None:
-        """``scarce`` is what the scene runs short of; it is taken away when the scene has stopped."""
+        """``scarce`` is what the scene runs short of; it is taken away when the scene has stopped. ``beside``: its other processes."""
         super().__init__(process, log)
-        self.scene, self.world = of, world
+        self.scene, self.world, self.beside = of, world, beside or {}
         self._scarce = scarce or contextlib.ExitStack()
 
     @property
@@ -170,6 +178,7 @@ def launch(of: Scene, folder: Path, *, world: int, seed: int = 0, launcher: str 
     disks = _small_disks(launcher, folder)
     with contextlib.ExitStack() as scarce, log.open("wb") as out:
         memory = _little_memory(launcher, folder, scarce)
+        beside = {role: _start_beside(of, role, folder, seed, scarce) for role in of.beside}
         process = subprocess.Popen(
             [*(IN_OWN_MOUNTS if disks else ()), sys.executable, "-u", *_LAUNCHERS[launcher], *words],
             stdout=out,
@@ -185,7 +194,24 @@ def launch(of: Scene, folder: Path, *, world: int, seed: int = 0, launcher: str 
             },
             start_new_session=True,
         )
-        return Hang(of, world, process, log, scarce.pop_all())
+        return Hang(of, world, process, log, scarce.pop_all(), beside=beside)
+
+
+def _start_beside(of: Scene, role: str, folder: Path, seed: int, running: contextlib.ExitStack) -> Program:
+    """The scene's file as a process of its own, which is none of the job's; stopped with `running`."""
+    log = folder / f"{of.name}-{role}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-u", str(of.path), "--seed", str(seed)],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "SCENE_FOLDER": str(folder), "BESIDE": role},
+            start_new_session=True,
+        )
+    program = Program(process, log)
+    running.callback(program.stop)
+    return program
 
 
 def _small_disks(launcher: str, folder: Path) -> dict[str, str]:
@@ -248,7 +274,7 @@ def judge(hang: Hang, answer: Mapping[str, Any]) -> Judged:
     if not of.codes:
         return Judged(not alarms, None, None, state, alarms, said)
     cause = first is not None and first["code"] in of.codes
-    rank = first is not None and _right_ranks(hang, first["who"])
+    rank = first is not None and _right_ranks(hang, first["who"]) and _names_beside(hang, first["who"])
     place = (first is not None and _right_place(of, first["where"])) if of.functions else None
     return Judged(cause, rank, place, state, alarms if cause else (), said)
 
@@ -257,6 +283,10 @@ def _right_ranks(hang: Hang, who: Sequence[str]) -> bool:
     named = {int(rank) for text in who for rank in _RANK.findall(text)}
     blamed = hang.scene.blamed(hang.culprit, hang.world)
     return named == blamed or (hang.scene.doubt and hang.world == 2 and blamed <= named)
+
+
+def _names_beside(hang: Hang, who: Sequence[str]) -> bool:
+    return all(any(f"pid {hang.beside[role].pid}" == text for text in who) for role in hang.scene.names)
 
 
 def _right_place(of: Scene, where: str | None) -> bool:

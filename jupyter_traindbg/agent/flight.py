@@ -25,13 +25,16 @@ Place = Callable[[Any], Optional[str]]
 
 
 class Known(NamedTuple):
-    """A process group as the process has it. ``number`` counts its operations, 0 only where there was none; None: not known."""
+    """A process group as the process has it. ``number`` counts its operations, 0 only where there was none; None: not known. ``met_at``: the
+    store in which its members met, where that is not the default group's.
+    """
 
     name: str
     description: str
     backend: str
     ranks: Sequence[int]
     number: Optional[int] = None
+    met_at: str = ""
 
 
 class _Entry(NamedTuple):
@@ -154,6 +157,7 @@ def _group(shown: str, group: Known, library: str, entries: List[_Entry], told: 
         "ranks": list(group.ranks),
         "last_issued": issued,
         "last_completed": _completed(issued, entries, told, counts),
+        "met_at": group.met_at,
     }
 
 

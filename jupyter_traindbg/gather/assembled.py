@@ -34,7 +34,7 @@ from ..model import (
 from ..outside import blocks, meeting, polled_files, procfs, sources
 from ..outside.ending import Endings
 from ..tasks import Task
-from . import roster
+from . import partners, roster
 from .reading import NOTHING_READ, Read, Reader, polled_paths, refined
 from .watched import Watched
 
@@ -69,8 +69,9 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
     world_size = max((o.link.world_size for o in watched), default=told)
     nproc = min(nproc, world_size) if nproc else None  # a variable of another job may be left in the environment
     absent = roster.missing(places, world_size, nproc, parts.launcher_pid)
-    follows = _Follows(parts, places, absent)
+    follows = _Follows(parts, places, absent, ends)
     read = follows.read.in_time(ends) or {}
+    met = follows.partners.in_time(ends) or partners.Found()
     polled = Task(lambda: _polled(watched, read), "files").in_time(min(ends, time.monotonic() + POLLED_S)) or {}
     alive = [
         dataclasses.replace(
@@ -91,13 +92,15 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
         launcher_command=" ".join(command),
         nproc=nproc,
         silent=tuple(_silent(o) for o in watched if o.problem),
-        sources=follows.sources.in_time(ends) or {},
+        sources={**(follows.sources.in_time(ends) or {}), **_sources_beside(met, ends)},
         meeting=follows.meeting.in_time(ends) or (),
         blocks=follows.blocks.in_time(ends) or {},
         launcher=parts.launcher,
         launcher_activity=parts.launcher_activity,
         launcher_running_s=_running_s(parts.launcher_pid),
         ras=parts.ras,
+        channels=met.channels,
+        partners=met.partners,
         taken_s=time.monotonic() - began,
     )
 
@@ -105,7 +108,9 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
 class _Follows:
     """What is to be found out after the ranks were asked: all at once, as a disk or a name server may not answer."""
 
-    def __init__(self, parts: Parts, places: Sequence[roster.Place], absent: Sequence[roster.Missing]) -> None:
+    def __init__(
+        self, parts: Parts, places: Sequence[roster.Place], absent: Sequence[roster.Missing], ends: float
+    ) -> None:
         alive = [one.link.pid for one in parts.watched if one.link.ended() is None]
         noted = {one.link.pid: one.link.noted for one in parts.watched}
         self._endings = Endings(parts.launcher_pid, alive, parts.launcher, noted)
@@ -116,6 +121,7 @@ class _Follows:
         self.sources: Task[Mapping[str, SourceLine]] = Task(lambda: _sources(parts.watched), "sources")
         self.blocks: Task[Mapping[str, Sequence[Block]]] = Task(lambda: _blocks(parts.watched), "blocks")
         self.read: Task[Mapping[int, Read]] = Task(lambda: _read(parts.watched), "variables")
+        self.partners = Task(lambda: partners.look(parts.watched, parts.launcher_pid, ends), "partners")
         self.meeting: Task[Sequence[MeetingPoint]] = Task(lambda: _meeting(parts), "meeting")
 
     def _ask(self, pid: int, rank: int, local_rank: int) -> Task[Ending]:
@@ -140,6 +146,12 @@ def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
         (*stacks, *(_awaiting(one) for one in watched if one.coroutines)),
         lambda pid, file: by_pid[pid].cell(file) if pid in by_pid else None,
     )
+
+
+def _sources_beside(met: partners.Found, ends: float) -> Mapping[str, SourceLine]:
+    """The lines at which the processes beside the job stand."""
+    stacks = [partner.stacks for partner in met.partners.values() if partner.stacks is not None]
+    return Task(lambda: sources.read(stacks, lambda pid, file: None), "sources-beside").in_time(ends) or {}
 
 
 def _read(watched: Sequence[Watched]) -> Mapping[int, Read]:

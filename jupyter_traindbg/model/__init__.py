@@ -1,6 +1,6 @@
 """The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
 
-`base` has what all share, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it,
+`base` has what all share, `channels` what processes talk over, `finding` verdicts, `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it,
 `checkpoints` what is on disk, `coroutines` what runs in an event loop, `dumps` what was sent of a job, `hangs` what a hang is judged by,
 `joining` how ranks come together, `live` what is asked again and again, `logs` what was read of a log, `following` of one that is still
 being written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a
@@ -15,6 +15,7 @@ from __future__ import annotations
 from . import (
     base,
     changed,
+    channels,
     checkpoints,
     coroutines,
     dumps,
@@ -47,6 +48,7 @@ from . import (
 )
 from .base import *
 from .changed import *
+from .channels import *
 from .checkpoints import *
 from .coroutines import *
 from .dumps import *
@@ -80,6 +82,7 @@ from .waits import *
 __all__ = [
     *base.__all__,
     *changed.__all__,
+    *channels.__all__,
     *checkpoints.__all__,
     *coroutines.__all__,
     *dumps.__all__,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .base import Maybe, NotAvailable, Problem, Result, Silent, Worded
+from .channels import Channels, Partner
 from .coroutines import Coroutine
 from .finding import Excerpt, Finding
 from .joining import Joining, Making, MeetingPoint
@@ -72,6 +73,9 @@ class Collective:
 class Group:
     """A process group as one rank has it. ``ranks`` are global ranks, empty where not known; `last_issued` and `last_completed`
     are sequence numbers, 0 where there was none, None where not known.
+
+    ``met_at``: the store in which its members have met, ``127.0.0.1:41234``, where that is not the default group's. Others than the job's
+    ranks may be in it then, as an inference engine, and `ranks` are merely its own numbers.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Group:
     ranks: Sequence[int]
     last_issued: int | None
     last_completed: int | None
+    met_at: str = ""
 
 
 @dataclass(frozen=True)
@@ -413,6 +418,10 @@ class JobEvidence:
     """What the launcher does, where it has no ranks."""
     launcher_running_s: float | None = None
     ras: Maybe[RasReport] = _NOT_MEASURED
+    channels: Mapping[int, Channels] = field(default_factory=dict)
+    """What leads to other processes from the ranks that stand still, by pid."""
+    partners: Mapping[int, Partner] = field(default_factory=dict)
+    """The processes to which that leads, and those to which these are connected in turn, by pid."""
     motion_shows: Maybe[bool] = True
     """Whether what moves would be seen to: there was more than one look at each rank, or the CPU times between two moments. The reason why
     not, where each was seen once: then nothing tells whether the job stands still."""

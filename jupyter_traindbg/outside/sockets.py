@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ..model import Socket
 from . import procfs
 
-__all__ = ["named", "of", "polled", "table"]
+__all__ = ["named", "of", "polled", "rows", "table"]
 
 _STATES = {
     1: "ESTABLISHED", 2: "SYN_SENT", 3: "SYN_RECV", 4: "FIN_WAIT1", 5: "FIN_WAIT2", 6: "TIME_WAIT", 7: "CLOSE",
@@ -25,13 +25,13 @@ _POLLFD = struct.Struct("=ihh")
 
 def table(pid: int) -> dict[str, Socket]:
     """All TCP sockets of the network namespace of `pid`, by ``"socket:[inode]"``; empty where they cannot be read."""
-    found = {}
-    for name in ("tcp", "tcp6"):
-        for row in _lines(f"/proc/{pid}/net/{name}")[1:]:
-            fields = row.split()
-            if len(fields) > 9:
-                found[f"socket:[{fields[9]}]"] = _tcp(fields)
-    return found
+    return dict(rows(pid))
+
+
+def rows(pid: int) -> list[tuple[str, Socket]]:
+    """The same with those that nobody has: ``"socket:[0]"``, a connection that was not accepted, or that is over."""
+    lines = (line.split() for name in ("tcp", "tcp6") for line in _lines(f"/proc/{pid}/net/{name}")[1:])
+    return [(f"socket:[{fields[9]}]", _tcp(fields)) for fields in lines if len(fields) > 9]
 
 
 def of(pid: int, known: Mapping[str, Socket] | None = None) -> list[Socket]:

@@ -133,4 +133,5 @@ def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]])
 def _want_file_locks(evidence: JobEvidence) -> list[int]:
     """The processes of which a thread sits in a call that locks a file."""
     seen = [a for r in evidence.ranks for a in (r.activity, *r.children) if not isinstance(a, NotAvailable)]
+    seen += [partner.activity for partner in evidence.partners.values()]
     return [a.pid for a in seen if any(t.call in ("flock", "fcntl") for t in a.threads)]

@@ -59,6 +59,7 @@ MAY_IMPORT = {
     "words": ["language", "model"],  # pure: how data are said to people
     "frames": ["language", "model"],  # pure: what the frames of a stack mean
     "diagnose": [
+        "command_lines",
         "frames",
         "language",
         "model",

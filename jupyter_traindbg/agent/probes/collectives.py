@@ -50,13 +50,26 @@ def run(agent: Agent, last: int = flight.LAST) -> Dict[str, Any]:
 def _groups(world: Any) -> List[flight.Known]:
     """The process groups of which this process is a member. `world` is `torch.distributed.distributed_c10d._world`."""
     found = []
-    for group, (backend, _) in list(world.pg_map.items()):
+    of_the_job = _store_of(world.pg_map.get(world.default_pg, ("", None))[1])
+    for group, (backend, store) in list(world.pg_map.items()):
         by_group_rank = sorted((own, rank) for rank, own in dict(world.pg_group_ranks.get(group, {})).items())
         name = str(world.pg_names.get(group, ""))
         description = str(getattr(group, "group_desc", "") or "")
         ranks = [rank for _, rank in by_group_rank]
-        found.append(flight.Known(name, description, str(backend), ranks, _number(group)))
+        met_at = _store_of(store)
+        elsewhere = met_at if of_the_job and met_at != of_the_job else ""
+        found.append(flight.Known(name, description, str(backend), ranks, _number(group), elsewhere))
     return found
+
+
+def _store_of(store: Any) -> str:
+    """``127.0.0.1:29500``, or the file, of the store that lies under all prefixes; empty where this torch does not tell (before 2.0)."""
+    while getattr(store, "underlying_store", None) is not None:
+        store = store.underlying_store
+    try:
+        return str(store.path) if hasattr(store, "path") else f"{store.host}:{store.port}"
+    except AttributeError:  # none, or one of another kind
+        return ""
 
 
 def _number(group: Any) -> Optional[int]:

@@ -88,8 +88,8 @@ def join(ranks: Iterable[RankCollectives], world_size: int) -> list[Joined]:
     for record in ranks:
         by_group = _by_group(record.calls)
         for group in record.groups:
-            if group.name.startswith(UNNAMED):
-                continue
+            if group.name.startswith(UNNAMED) or group.met_at:
+                continue  # who else is in it no other record tells
             belonging = members_of(group, record.rank)
             key = group.name, id(belonging)
             about.setdefault(key, (group, belonging))

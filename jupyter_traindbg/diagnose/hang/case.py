@@ -18,6 +18,7 @@ from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase, plural
 from .motion import started_for
+from .partners import Chain, chains, seen_with
 from .polls import LeftOut, left_out_of, looks
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
@@ -49,6 +50,8 @@ class Case:
     by_rank: Mapping[int, View]
     left_out: Mapping[int, LeftOut] = field(default_factory=dict)
     """By the rank that looks for something again and again, what that is, and who has left it out."""
+    chains: Mapping[int, Chain] = field(default_factory=dict)
+    """By the rank that waits for a process outside of its job, or for another rank over a channel of the program's own, where that leads."""
 
     @property
     def overdue(self) -> bool:
@@ -160,7 +163,9 @@ def build(evidence: JobEvidence) -> Case:
     left_out = left_out_of(views)
     at_work = frozenset(v.pid for v in views if v.role == "moving")
     views = tuple(_for_others(v, left_out, at_work) for v in views)
-    return Case(evidence, views, progress, {v.rank: v for v in views}, left_out)
+    followed = chains(evidence, views)
+    views = tuple(seen_with(v, followed[v.rank]) if v.rank in followed else v for v in views)
+    return Case(evidence, views, progress, {v.rank: v for v in views}, left_out, followed)
 
 
 def _with_programs(seen: View, pause_s: float) -> View:

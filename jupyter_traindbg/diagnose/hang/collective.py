@@ -8,6 +8,7 @@ from ...model import Finding, RankCollectives
 from ..collectives import findings
 from .case import Case, Hit
 from .other_hosts import only_elsewhere
+from .partners import waits_outside
 from .peers import peer_of
 from .words import place
 
@@ -22,7 +23,7 @@ def rule(case: Case) -> list[Hit]:
     records = [r for v in case.views if isinstance(r := v.evidence.collectives, RankCollectives)]
     hits = [_hit(case, f) for f in _compared(case, records)] if records else []
     hits = [h for h in hits if not only_elsewhere(case, h.ranks)]  # the rule for other hosts knows better
-    hits = [h for h in hits if not (_told_by_peers(case, h) or _wait_themselves(case, h))]
+    hits = [h for h in hits if not (_told_by_peers(case, h) or _wait_themselves(case, h) or _wait_outside(case, h))]
     moving = {v.rank for v in case.roles("moving")}
     return [h for h in hits if h.finding.code in _CONCLUSIVE or (case.overdue and not moving & set(h.ranks))]
 
@@ -39,6 +40,13 @@ def _wait_themselves(case: Case, hit: Hit) -> bool:
     views = [case.by_rank[rank] for rank in hit.ranks if rank in case.by_rank]
     unrecorded = all(v.role == "waiting" and v.now.kind == "peer" and v.pending is None for v in views)
     return hit.finding.code == "collective_not_issued" and bool(views) and unrecorded
+
+
+def _wait_outside(case: Case, hit: Hit) -> bool:
+    """Whether all whom it blames wait for a process outside of the job: the rule for these knows which."""
+    chains = case.chains
+    known = [case.by_rank[rank] for rank in hit.ranks if rank in chains and rank in case.by_rank]
+    return bool(hit.ranks) and len(known) == len(hit.ranks) and all(waits_outside(v, chains[v.rank]) for v in known)
 
 
 def _compared(case: Case, records: Sequence[RankCollectives]) -> list[Finding]:

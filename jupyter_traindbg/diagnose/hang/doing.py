@@ -98,7 +98,7 @@ def plural(words: str) -> str:
 
 def _phrase(seen: Doing) -> str:
     if seen.kind == "idle" and seen.users is not None:
-        return text("waits in its event loop")
+        return text("waits in an event loop")
     if seen.kind in _PHRASES:
         return text(_PHRASES[seen.kind])
     if seen.wait is None and seen.thread is not None and isinstance(seen.thread.state, NotAvailable):

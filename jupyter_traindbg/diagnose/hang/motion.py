@@ -80,11 +80,11 @@ def thread_activity(activity: Activity | None, thread: Thread | None, pid: int) 
 class Work:
     """Something that gets on while a rank's training thread waits: a file that is written or read, a process below it, another thread.
 
-    ``name``: the path, the process's command, the thread's name. ``pid``: of that process. ``bytes``: by how much the position in the file
+    ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it. ``pid``: of that process. ``bytes``: by how much the position in the file
     moved during the look, and of one that is ``flushed`` what its disk was given; ``cpu_share``: of one CPU.
     """
 
-    kind: Literal["written", "in place", "read", "flushed", "process", "thread"]
+    kind: Literal["written", "in place", "read", "flushed", "process", "thread", "beside"]
     name: str
     pid: int = 0
     bytes: int = 0
@@ -237,6 +237,13 @@ def work_words(work: Work) -> str:
     if work.kind == "thread":
         return text("its thread {name} uses {share} of a CPU", name=work.name, share=share)
     command = command_words(work.name)
+    if work.kind == "beside":
+        return text(
+            "process {pid} (`{command}`), for which it waits, uses {share} of a CPU",
+            pid=work.pid,
+            command=command,
+            share=share,
+        )
     return text(
         "process {pid} (`{command}`) below it uses {share} of a CPU", pid=work.pid, command=command, share=share
     )

@@ -22,6 +22,7 @@ ROOT_FIRST = (
     "uninterruptible",
     "gil_held",
     "thread_deadlock",
+    "process_deadlock",
     "dataloader_worker_stuck",
     "swapping",
     "collective_unfinished",

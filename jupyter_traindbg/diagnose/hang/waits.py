@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from ...language import text
@@ -16,6 +17,7 @@ from .doing import Doing, Kind, doing, phrase
 from .file_locks import polled_lock
 from .onward import Onward
 from .polls import looks, looks_at
+from .ring import beside
 from .words import alike, place, short_place
 
 EXPLAINS = {
@@ -33,12 +35,22 @@ def rule(case: Case) -> list[Hit]:
     """One finding for all ranks that wait for the same at the same line."""
     at_ray = case.at_ray
     blocked = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE and v not in at_ray]
+    rings = {rank for rank, chain in case.chains.items() if chain.ring}
+    blocked = [v for v in blocked if v.rank not in rings]
     told = {v.rank for v in blocked if v.rank in {one.by for one in case.left_out.values()} and looks(v)}
     free = [v for v in blocked if v.rank not in told and polled_lock(case, v) is None]
     leaving = [v for v in free if _shutting_down(v)]
     hits = [_cannot_end(case, v) for v in leaving]
-    others = [(v, below(case, v) or awaited(case, v) or NOWHERE) for v in free if v not in leaving]
+    others = [(v, _onward(case, v)) for v in free if v not in leaving]
     return hits + [_hit(case, same) for same in alike(others, _alike)]
+
+
+def _onward(case: Case, view: View) -> Onward:
+    """Where its wait leads; what its coroutines await is told in any case."""
+    led, loop = beside(case, view) or below(case, view), awaited(case, view)
+    if led is None or loop is None:
+        return led or loop or NOWHERE
+    return replace(led, evidence=[*loop.evidence, *led.evidence])
 
 
 def _alike(one: tuple[View, Onward]) -> tuple[object, ...]:
@@ -54,7 +66,10 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
         "io_wait" if seen.kind in _IO else "python_wait",
         "critical",
         _title(case, views, onward),
-        (*rank_subjects(ranks), *(Subject("process", o.pid) for _, o in same if o.pid is not None)),
+        (
+            *rank_subjects(ranks),
+            *(Subject("process", pid) for pid in dict.fromkeys(o.pid for _, o in same) if pid is not None),
+        ),
         place(onward.frame or seen.frame),
         [
             *(_words(case, v) for v in views[:4]),

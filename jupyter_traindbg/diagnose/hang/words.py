@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
+from ...command_lines import program
 from ...frames import whose
 from ...language import text
 from ...model import Frame
 
-__all__ = ["alike", "and_list", "command_words", "place", "short_place"]
+__all__ = ["alike", "and_list", "command_words", "place", "program_words", "short_place"]
 
 LONGEST_COMMAND = 80
 T = TypeVar("T")
@@ -29,6 +30,14 @@ def command_words(command: str) -> str:
     """A command line within a sentence: on one line, and not too long."""
     words = " ".join(command.split())
     return words if len(words) <= LONGEST_COMMAND else f"{words[: LONGEST_COMMAND - 3]}..."
+
+
+def program_words(command: str) -> str:
+    """What a command line runs: ``engine.py``, ``vllm.entrypoints.openai.api_server``, ``gzip``."""
+    parts = command.split()
+    own = "".join(parts[:1]).rpartition("/")[2]
+    name = program(parts)[1].rpartition("/")[2] if own.startswith("python") else ""
+    return name or own or command
 
 
 def and_list(items: Sequence[str]) -> str:

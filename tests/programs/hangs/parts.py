@@ -7,6 +7,8 @@ import os
 import signal
 import tempfile
 import threading
+import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -89,6 +91,30 @@ class Run:
         dataset = dataset or Squares()
         sampler = DistributedSampler(dataset, self.world, self.rank, shuffle=False)
         return DataLoader(dataset, batch_size, sampler=sampler, num_workers=workers)
+
+
+def beside() -> str:
+    """Which of the processes beside the job this one is, of those in the scene's EXPECTED; empty in a rank. Such a one ends by itself, too."""
+    role = os.environ.get("BESIDE", "")
+    if role:
+        signal.alarm(LIFE_S)
+        torch.set_num_threads(1)
+    return role
+
+
+def publish(name: str, value: object) -> None:
+    """Tell the other processes of this scene something, as the port at which one listens."""
+    folder = Path(os.environ["SCENE_FOLDER"])
+    (folder / f".{name}").write_text(str(value))
+    (folder / f".{name}").rename(folder / name)
+
+
+def published(name: str) -> str:
+    """Wait until one of them has told it."""
+    told = Path(os.environ["SCENE_FOLDER"]) / name
+    while not told.exists():
+        time.sleep(0.02)
+    return told.read_text()
 
 
 def say(text: str) -> None:

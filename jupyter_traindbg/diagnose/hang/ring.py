@@ -1,0 +1,248 @@
+"""Processes that wait for each other in a ring, of which some are none of the job's: a trainer and an engine, a driver and its server.
+
+The ring has no beginning, so all who are in it are named, each with its line. And whom a rank waits for outside of its job, in words.
+"""
+
+from __future__ import annotations
+
+from ...language import counted, text
+from ...model import Channel, Finding, Subject
+from ...words.ranks import ranks_words
+from . import why
+from .case import Case, Hit, View
+from .doing import FOR_OTHER_RANKS, Doing, phrase
+from .onward import Onward
+from .partners import Chain, Stop, waits_outside
+from .words import and_list, command_words, place, program_words, short_place
+
+__all__ = ["EXPLAINS", "beside", "rule"]
+
+EXPLAINS = {
+    "process_deadlock": (
+        "io_wait",
+        "python_wait",
+        "unequal_steps",
+        "collective_not_issued",
+        "collective_order",
+        "straggler",
+    )
+}
+
+
+def rule(case: Case) -> list[Hit]:
+    """One finding for each ring; one for each rank that waits in a collective with a process that is not in it."""
+    if not case.overdue:
+        return []
+    hits = []
+    told: set[frozenset[int]] = set()
+    for rank, chain in case.chains.items():
+        view = case.by_rank[rank]
+        members = frozenset((view.pid, *(stop.pid for stop in chain.stops)))
+        if chain.ring and members not in told:
+            told.add(members)
+            hits.append(_ring(case, view, chain))
+        elif waits_outside(view, chain):
+            hits.append(_not_in_it(case, view, chain))
+    return hits
+
+
+def beside(case: Case, view: View) -> Onward | None:
+    """For whom outside of its job `view` waits; None where nobody is known."""
+    chain = case.chains.get(view.rank)
+    if chain is None or chain.ring or chain.last.rank is not None:
+        return None
+    last = chain.last
+    cause, step = _why(case, last)
+    return Onward(
+        text("{process} {does}", process=_named(last), does=_does(last) + _at(short_place(last.seen.frame), last)),
+        _way(case, view, chain),
+        cause,
+        step,
+        last.seen.users,
+        last.pid,
+    )
+
+
+# --- findings ------------------------------------------------------------------------------------------------------
+
+
+def _ring(case: Case, view: View, chain: Chain) -> Hit:
+    ranks = [view.rank, *(stop.rank for stop in chain.stops if stop.rank is not None)]
+    named = [ranks_words([view.rank]), *map(_named, chain.stops)]
+    whose = [ranks_words([view.rank]), *map(_short, chain.stops)]
+    at = [short_place(view.now.frame), *(short_place(stop.seen.frame) for stop in chain.stops)]
+    finding = Finding(
+        "process_deadlock",
+        "critical",
+        text(
+            "{names} wait for each other: {places}",
+            names=and_list(named).capitalize(),
+            places=", ".join(text("{who} at {at}", who=who, at=one) for who, one in zip(whose, at, strict=True)),
+        ),
+        _subjects(view, chain),
+        place(view.now.frame),
+        [*_way(case, view, chain), _back(view, chain), *case.others_wait(ranks)],
+        _ring_cause(chain),
+        _ring_steps(case, view, chain),
+        confidence="high" if chain.sure else "medium",
+    )
+    return Hit(finding, ranks)
+
+
+def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
+    last = chain.last
+    finding = Finding(
+        "collective_not_issued",
+        "critical",
+        text(
+            "{process} is not in the {operation} in which rank {rank} waits for it: it {does}",
+            process=_named(last).capitalize(),
+            operation=view.now.operation or text("collective"),
+            rank=view.rank,
+            does=_does(last) + _at(short_place(last.seen.frame), last),
+        ),
+        _subjects(view, chain),
+        place(view.now.frame),
+        [*_way(case, view, chain), *case.others_wait([view.rank])],
+        text(
+            "It was never told of that call, or refused it: the answer to the request that should announce it was not looked at."
+        ),
+        [
+            text(
+                "Look at the status of each answer before the call at {at}, and raise on an error.",
+                at=short_place(view.now.frame),
+            ),
+            text("See in the log of process {pid} what became of the last request.", pid=last.pid),
+        ],
+        confidence="medium",
+    )
+    return Hit(finding, [view.rank])
+
+
+def _subjects(view: View, chain: Chain) -> list[Subject]:
+    others = (Subject("process", s.pid) if s.rank is None else Subject("rank", s.rank) for s in chain.stops)
+    return [Subject("rank", view.rank), *(others if chain.ring else [Subject("process", chain.last.pid)])]
+
+
+def _ring_cause(chain: Chain) -> str:
+    if chain.speechless:
+        return text(
+            "Both ends of one connection wait for the other one: a message was lost or cut short, its length does not match, or both send "
+            "more than the connection holds while nobody reads."
+        )
+    return text(
+        "Each waits for what the next one gives only after it has got what it waits for itself: this never ends by itself."
+    )
+
+
+def _ring_steps(case: Case, view: View, chain: Chain) -> list[str]:
+    first, last = short_place(view.now.frame), short_place(chain.last.seen.frame)
+    if chain.speechless:
+        return [
+            text(
+                "Compare what is sent and what is expected at {first} and at {last}: the order, the lengths, and whether all is flushed.",
+                first=first,
+                last=last,
+            ),
+            text("Put a time-out on both waits, so that the next one says so itself."),
+        ]
+    return [
+        text(
+            "Bring the calls at {first} and {last} into one order: give what the other side waits for before waiting for its answer.",
+            first=first,
+            last=last,
+        ),
+        text("Put a time-out on both waits, so that the next one says so itself."),
+    ]
+
+
+# --- the way in words ----------------------------------------------------------------------------------------------
+
+
+def _way(case: Case, view: View, chain: Chain) -> list[str]:
+    """One line for each process, and how one comes there."""
+    said = []
+    before = ranks_words([view.rank])
+    for stop in chain.stops:
+        said.append(
+            text(
+                "{before} waits for {process}{over}; that one {does}{at}",
+                before=before,
+                process=_process(stop),
+                over=_over(stop),
+                does=_does(stop),
+                at=_at(case.at(stop.seen), stop),
+            )
+        )
+        before = _short(stop)
+    return said
+
+
+def _back(view: View, chain: Chain) -> str:
+    last = _short(chain.last)
+    if chain.speechless:
+        return text("{last} waits for rank {rank} at the other end of the same connection", last=last, rank=view.rank)
+    if chain.last.seen.kind in FOR_OTHER_RANKS:
+        return text(
+            "{last} waits in {operation} for rank {rank}",
+            last=last,
+            operation=chain.last.seen.operation or text("a collective"),
+            rank=view.rank,
+        )
+    return text("{last} waits for rank {rank}", last=last, rank=view.rank)
+
+
+def _over(stop: Stop) -> str:
+    if stop.over is None:
+        return text(", which it has started,") if stop.rank is None and stop.seen.kind != "lock" else ""
+    said = text(" over {channel}", channel=stop.over)
+    return said + _left(stop.over)
+
+
+def _left(channel: Channel) -> str:
+    if not channel.accepted:
+        return text(" (not accepted yet)")
+    if channel.unread_there_bytes:
+        return counted(" (1 byte lies there unread)", " ({n} bytes lie there unread)", channel.unread_there_bytes)
+    return ""
+
+
+def _short(stop: Stop) -> str:
+    return text("process {pid}", pid=stop.pid) if stop.rank is None else ranks_words([stop.rank])
+
+
+def _named(stop: Stop) -> str:
+    """With the name of its program, for titles."""
+    return f"{_short(stop)} ({program_words(stop.command)})" if stop.rank is None else _short(stop)
+
+
+def _process(stop: Stop) -> str:
+    """With its whole command line, for evidence."""
+    return f"{_short(stop)} (`{command_words(stop.command)}`)" if stop.rank is None else _short(stop)
+
+
+def _does(stop: Stop) -> str:
+    if stop.state == "stopped":
+        return phrase(Doing("signal"))
+    if stop.state == "asleep":
+        return text("is in uninterruptible sleep")
+    return text("has nothing to do") if stop.state == "idle" else phrase(stop.seen)
+
+
+def _at(at: str, stop: Stop) -> str:
+    return text(" at {at}", at=at) if stop.seen.frame is not None else ""
+
+
+def _why(case: Case, last: Stop) -> tuple[str, str]:
+    if last.state == "stopped":
+        return text("A process that it waits for was stopped by a signal or a debugger."), text(
+            "Let it go on: kill -CONT {pid}", pid=last.pid
+        )
+    if last.state == "idle":
+        return (
+            text(
+                "That process has nothing to do: the request was answered with less than is waited for, was lost, or never came to it."
+            ),
+            text("See in the log of process {pid} what became of the last request.", pid=last.pid),
+        )
+    return why.cause(last.seen, case.source_of(last.seen)), why.step(last.seen, None, last.pid)

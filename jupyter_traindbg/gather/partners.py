@@ -1,0 +1,135 @@
+"""The processes beside a job for which its ranks may be waiting: an engine, a server, a program at the other end of a pipe; and for whom
+those wait in turn. Seen from outside alone: nothing enters them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..model import Activity, Channel, Channels, Pace, Partner, ProcessStacks, RankCollectives, Thread
+from ..outside import activity, procfs
+from ..outside import stacks as outside
+from ..outside.channels import Ends
+from ..tasks import Task, each
+from .watched import Watched
+
+__all__ = ["Found", "look"]
+
+WINDOW_S = 0.5
+SETTLED_SHARE = 0.2
+"""Of the window, after which the stacks are taken."""
+MOST_SEEDS, MOST_PARTNERS, MOST_STEPS = 16, 24, 6
+MOST_OTHERS = 4
+"""A channel that leads to more than these says nothing of one of them."""
+STACKS_S = 2.0
+AT_ONCE = 8
+_FOR_OTHER_RANKS = ("collective", "peer", "init", "teardown", "backward")
+_OF_ITS_OWN = ("loader", "loader_end", "gpu", "terminal", "ray")
+
+
+@dataclass(frozen=True)
+class Found:
+    """``channels``: by the pid of each rank that was followed. ``partners``: by pid."""
+
+    channels: Mapping[int, Channels] = field(default_factory=dict)
+    partners: Mapping[int, Partner] = field(default_factory=dict)
+
+
+def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -> Found:
+    """Follow the ranks that stand still to whom they are connected with, and those on, and see what these do. Nothing where no rank
+    stands still; where nobody is found, some 3 us for each descriptor of each process of this host; else 0.6 s and 25 ms a process.
+    """
+    ranks = {one.link.pid for one in watched}
+    seeds = [one.link.pid for one in watched if _stands(one)][:MOST_SEEDS]
+    if not seeds:
+        return Found()
+    ends = Ends()
+    apart = {os.getpid(), os.getppid(), 1, launcher_pid or 0}
+    known, partners = _follow(ends, seeds, ranks, apart)
+    if not partners:
+        return Found({pid: known[pid] for pid in seeds})
+    seen = _seen(partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S))
+    return Found(
+        {pid: known[pid] for pid in known if pid in ranks},
+        {pid: Partner(about, known[pid], stacks, _trains(about)) for pid, (about, stacks) in seen.items()},
+    )
+
+
+# --- whom to follow ------------------------------------------------------------------------------------------------
+
+
+def _stands(one: Watched) -> bool:
+    """Whether a rank makes no step, and waits at the last look for what may be another process's to give."""
+    if (isinstance(one.pace, Pace) and one.pace.steps_in_window) or one.link.ended() is not None:
+        return False
+    thread = _training_thread(one)
+    wait = thread.waiting_for if thread is not None else None
+    if wait is None or wait.kind in _OF_ITS_OWN:
+        return False
+    if wait.kind not in _FOR_OTHER_RANKS:
+        return True
+    told = one.collectives
+    return isinstance(told, RankCollectives) and any(group.met_at for group in told.groups)
+
+
+def _training_thread(one: Watched) -> Thread | None:
+    own = [p for look in one.looks[-1:] for p in look.processes if p.pid == one.link.pid]
+    threads = own[0].threads if own else ()
+    return next((t for t in threads if t.training), None)
+
+
+def _follow(
+    ends: Ends, seeds: Iterable[int], ranks: Collection[int], apart: Collection[int]
+) -> tuple[dict[int, Channels], list[int]]:
+    """The channels of the ranks and of all processes on the way, and the pids of these, the nearest first."""
+    known = {pid: ends.of(pid) for pid in seeds}
+    partners: list[int] = []
+    frontier = list(known)
+    for _ in range(MOST_STEPS):
+        following = dict.fromkeys(pid for pid in _next(ends, known, frontier) if pid not in known and pid not in apart)
+        frontier = [pid for pid in following if pid not in ranks][: MOST_PARTNERS - len(partners)]
+        partners += frontier
+        known.update({pid: ends.of(pid) for pid in (*frontier, *(p for p in following if p in ranks))})
+        if not frontier:
+            break
+    return known, partners
+
+
+def _next(ends: Ends, known: Mapping[int, Channels], frontier: Sequence[int]) -> Iterator[int]:
+    """First those at whose channel somebody waits, then all others, then the children."""
+    for waited in (True, False):
+        for pid in frontier:
+            for channel in known[pid].open:
+                if _is_waited_at(known[pid], channel) is waited and len(channel.others) <= MOST_OTHERS:
+                    yield from channel.others
+    yield from (child.pid for child in procfs.children(frontier, ends.processes))
+
+
+def _is_waited_at(channels: Channels, channel: Channel) -> bool:
+    return any(channel.key in keys for keys in channels.at.values())
+
+
+# --- what they do --------------------------------------------------------------------------------------------------
+
+
+def _seen(pids: Sequence[int], ends_at: float) -> dict[int, tuple[Activity, ProcessStacks | None]]:
+    """What each does over one window that they share, and where it stands in the middle of it."""
+    began = time.monotonic()
+    stuck = set(procfs.uninterruptible(pids))
+    taken: dict[int, ProcessStacks] = {}
+
+    def take(pid: int) -> None:
+        time.sleep(max(0.0, began + SETTLED_SHARE * WINDOW_S - time.monotonic()))
+        taken[pid] = outside.dump(pid, deadline_s=max(0.1, ends_at - time.monotonic()), children=False)[0]
+
+    python = [pid for pid in pids if pid not in stuck and procfs.is_python(pid)]
+    watching = Task(lambda: activity.watch(pids, WINDOW_S, roles=dict.fromkeys(pids, "beside")), "partners")
+    each(python, take, STACKS_S, at_once=AT_ONCE)
+    return {pid: (about, taken.get(pid)) for pid, about in (watching.in_time(ends_at) or {}).items()}
+
+
+def _trains(about: Activity) -> bool:
+    return about.state != "D" and procfs.maps_library(about.pid, b"libtorch")

@@ -1,0 +1,66 @@
+"""What processes talk over, and the processes that the ranks of a job talk with and that are none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from .base import Worded
+from .observed import ProcessStacks
+
+if TYPE_CHECKING:
+    from .hangs import Activity
+
+__all__ = ["Channel", "Channels", "Partner"]
+
+
+@dataclass(frozen=True)
+class Channel(Worded):
+    """A connection, a pipe, a named pipe or a piece of shared memory, as one process has it. ``others`` have the other end, without the
+    process itself. ``str()`` of it is its name, as ``tcp 127.0.0.1:41234 -> 127.0.0.1:8000 ESTABLISHED`` or ``pipe 4711``.
+
+    ``key`` tells it from all others that the process has open. ``accepted`` is False where the others merely listen: they have not taken the
+    connection yet. ``unread_bytes`` have arrived here, ``unread_there_bytes`` at the other end, and nobody has read them.
+    """
+
+    kind: Literal["tcp", "unix", "pipe", "named pipe", "memory"]
+    key: str
+    name: str
+    others: Sequence[int] = ()
+    accepted: bool = True
+    unread_bytes: int = 0
+    unread_there_bytes: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Those of one process that lead to others. ``at``: the keys of those at which a thread waits, by its tid."""
+
+    open: Sequence[Channel] = ()
+    at: Mapping[int, Sequence[str]] = field(default_factory=dict)
+
+    def waited_at(self, tid: int) -> list[Channel]:
+        """The channels at which thread `tid` waits."""
+        keys = set(self.at.get(tid, ()))
+        return [channel for channel in self.open if channel.key in keys]
+
+
+@dataclass(frozen=True)
+class Partner:
+    """A process that is no rank of the job, and that a rank has to do with, or that such a process has to do with.
+
+    ``stacks`` is None where it is no Python, or closed to us. ``trains``: it has loaded torch, and so may be a member of a process group.
+    """
+
+    activity: Activity
+    channels: Channels
+    stacks: ProcessStacks | None = None
+    trains: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.activity.pid

@@ -1,0 +1,174 @@
+"""Who has the other end of what a process has open: one walk over the descriptors of all processes, the kernel's tables of sockets beside it.
+
+Only what this user may see. The other end may also be on another host: then nobody has it here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ..model import Channel, Channels, Socket
+from . import procfs, sockets, unix_sockets
+
+__all__ = ["Ends"]
+
+_SHARED_MEMORY = re.compile(r"/dev/shm/(?!torch_|sem\.|__KMP)[^/]+( \(deleted\))?$")
+"""What a program has made to share, and no library for itself."""
+_OUTPUT = frozenset(("0", "1", "2"))
+"""Descriptors whose other end matters only to a thread that is at them."""
+_READING = frozenset(("read", "readv", "pread64", "recvfrom", "recvmsg"))
+_WRITING = frozenset(("write", "writev", "pwrite64", "sendto", "sendmsg"))
+_POLLING = frozenset(("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
+MOST_THREADS = 64
+
+
+@dataclass(frozen=True)
+class _Holder:
+    pid: int
+    fd: str
+
+
+@dataclass
+class _Tcp:
+    """The TCP sockets of one network namespace."""
+
+    by_key: dict[str, Socket] = field(default_factory=dict)
+    listeners: dict[int, list[str]] = field(default_factory=dict)
+    _by_ends: dict[tuple[str, int, str, int], tuple[str, Socket]] = field(default_factory=dict)
+
+    def add(self, key: str, one: Socket) -> None:
+        self.by_key[key] = one
+        if one.listens:
+            self.listeners.setdefault(one.local_port, []).append(key)
+        else:
+            self._by_ends[one.local_host, one.local_port, one.remote_host, one.remote_port] = key, one
+
+    def across(self, one: Socket) -> tuple[str, Socket] | None:
+        return self._by_ends.get((one.remote_host, one.remote_port, one.local_host, one.local_port))
+
+
+class Ends:
+    """Who has what open at this moment. Made once for one look at a job: some 3 us for each descriptor of each process."""
+
+    def __init__(self, table: Mapping[int, procfs.Process] | None = None) -> None:
+        self.processes = procfs.processes() if table is None else table
+        self._holders: dict[str, list[_Holder]] = {}
+        self._keys: dict[int, dict[str, str]] = {}
+        for pid in self.processes:
+            self._keys[pid] = own = {}
+            for fd in procfs.descriptors(pid):
+                key = procfs.descriptor(pid, fd)
+                if key is not None and _may_lead_on(key):
+                    own[fd] = key
+                    self._holders.setdefault(key, []).append(_Holder(pid, fd))
+        self._unix = unix_sockets.table()
+        self._askers = {inode: listener for listener, one in self._unix.items() for inode in one.asking}
+        self._tcp: dict[str, _Tcp] = {}
+
+    def of(self, pid: int) -> Channels:
+        """What leads from `pid` to other processes, and at which of it each of its threads waits."""
+        at = {t.tid: keys for t in procfs.threads(pid)[:MOST_THREADS] if (keys := self._at(pid, t.tid))}
+        waited = {key for keys in at.values() for key in keys}
+        found: dict[str, Channel] = {}
+        for fd, key in self._keys.get(pid, {}).items():
+            if key in found or (fd in _OUTPUT and key not in waited):
+                continue
+            channel = self._channel(pid, fd, key, waited=key in waited)
+            if channel is not None and channel.others:
+                found[key] = channel
+        return Channels(tuple(found.values()), {tid: keys for tid, keys in at.items() if any(k in found for k in keys)})
+
+    def _at(self, pid: int, tid: int) -> tuple[str, ...]:
+        call, arguments = procfs.raw_system_call(pid, tid)
+        if call in _READING or call in _WRITING or call == "connect":
+            key = procfs.descriptor(pid, arguments[0])
+            return () if key is None else (key,)
+        return tuple(sockets.polled(pid, call, arguments)) if call in _POLLING else ()
+
+    def _channel(self, pid: int, fd: str, key: str, *, waited: bool) -> Channel | None:
+        if key.startswith("pipe:"):
+            return Channel("pipe", key, f"pipe {_inode(key)}", self._beyond(pid, key))
+        if key.startswith("socket:"):
+            return self._tcp_channel(pid, key) or self._unix_channel(pid, key)
+        if _SHARED_MEMORY.match(key):
+            return Channel("memory", key, f"shared memory {key.removesuffix(' (deleted)')}", self._with(pid, [key]))
+        if waited and _is_named_pipe(pid, fd):
+            return Channel("named pipe", key, key, self._beyond(pid, key))
+        return None
+
+    def _tcp_channel(self, pid: int, key: str) -> Channel | None:
+        tcp = self._tcp_of(pid)
+        own = tcp.by_key.get(key)
+        if own is None or own.listens:
+            return None
+        channel = Channel("tcp", key, str(own), unread_bytes=own.unread_bytes)
+        across = tcp.across(own)
+        if across is None:
+            return channel
+        there, end = across
+        channel = replace(channel, unread_there_bytes=end.unread_bytes)
+        if _inode(there):
+            return replace(channel, others=self._with(pid, [there]))
+        return replace(channel, others=self._with(pid, tcp.listeners.get(own.remote_port, ())), accepted=False)
+
+    def _tcp_of(self, pid: int) -> _Tcp:
+        try:
+            namespace = os.readlink(f"/proc/{pid}/ns/net")
+        except OSError:
+            namespace = ""
+        if namespace not in self._tcp:
+            self._tcp[namespace] = found = _Tcp()
+            for key, one in sockets.rows(pid):
+                found.add(key, one)
+        return self._tcp[namespace]
+
+    def _unix_channel(self, pid: int, key: str) -> Channel | None:
+        own = self._unix.get(_inode(key))
+        if own is None:
+            return None
+        listener = self._askers.get(_inode(key))
+        there = self._unix.get(own.peer)
+        name = f"unix socket {own.name or (there.name if there is not None else '') or _inode(key)}"
+        channel = Channel("unix", key, name, unread_bytes=own.unread_bytes)
+        if listener is not None:
+            return replace(channel, others=self._with(pid, [f"socket:[{listener}]"]), accepted=False)
+        unread = 0 if there is None else there.unread_bytes
+        return replace(channel, others=self._with(pid, [f"socket:[{own.peer}]"]), unread_there_bytes=unread)
+
+    def _with(self, pid: int, keys: Iterable[str]) -> tuple[int, ...]:
+        """Who has one of these open, but `pid`."""
+        return tuple(sorted({one.pid for key in keys for one in self._holders.get(key, ())} - {pid}))
+
+    def _beyond(self, pid: int, key: str) -> tuple[int, ...]:
+        """Who has the other end of a pipe, but `pid`; of one that has both ends open, whoever has any."""
+        ways = [(one.pid, _direction(one.pid, one.fd)) for one in self._holders.get(key, ())]
+        own = {way for holder, way in ways if holder == pid}
+        return tuple(sorted({holder for holder, way in ways if holder != pid and (len(own) > 1 or way not in own)}))
+
+
+def _may_lead_on(key: str) -> bool:
+    if key.startswith(("socket:", "pipe:")):
+        return True
+    return key.startswith("/") and (not key.startswith(("/dev/", "/proc/", "/sys/")) or bool(_SHARED_MEMORY.match(key)))
+
+
+def _inode(key: str) -> int:
+    return int(key[key.index("[") + 1 : -1])
+
+
+def _direction(pid: int, fd: str) -> Literal["reads", "writes", "both"]:
+    flags = int(procfs.fields(f"/proc/{pid}/fdinfo/{fd}").get("flags", "0"), 8) & os.O_ACCMODE
+    return "reads" if flags == os.O_RDONLY else "writes" if flags == os.O_WRONLY else "both"
+
+
+def _is_named_pipe(pid: int, fd: str) -> bool:
+    """May wait for a file system that does not answer."""
+    with contextlib.suppress(OSError):
+        return stat.S_ISFIFO(os.stat(f"/proc/{pid}/fd/{fd}").st_mode)
+    return False
