@@ -5,11 +5,13 @@ those wait in turn. Seen from outside alone: nothing enters them.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..model import Activity, Channel, Channels, Pace, Partner, ProcessStacks, RankCollectives, Thread
+from ..command_lines import is_tracker
+from ..model import Activity, Channel, Channels, Pace, Partner, ProcessStacks, RankCollectives, Thread, Value
 from ..outside import activity, procfs
 from ..outside import stacks as outside
 from ..outside.channels import Ends
@@ -24,6 +26,8 @@ SETTLED_SHARE = 0.2
 MOST_SEEDS, MOST_PARTNERS, MOST_STEPS = 16, 24, 6
 MOST_OTHERS = 4
 """A channel that leads to more than these says nothing of one of them."""
+MOST_VALUES, LEAST_PORT, MOST_PORT = 500, 1024, 65535
+_AFTER_A_HOST = re.compile(r"[\w\]]:(\d{4,5})\b")
 STACKS_S = 2.0
 AT_ONCE = 8
 _FOR_OTHER_RANKS = ("collective", "peer", "init", "teardown", "backward")
@@ -48,7 +52,8 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
         return Found()
     ends = Ends()
     apart = {os.getpid(), os.getppid(), 1, launcher_pid or 0}
-    known, partners = _follow(ends, seeds, ranks, apart)
+    asked = {one.link.pid: _named_ports(one) for one in watched if one.link.pid in seeds}
+    known, partners = _follow(ends, asked, ranks, apart)
     if not partners:
         return Found({pid: known[pid] for pid in seeds})
     seen = _seen(partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S))
@@ -82,20 +87,46 @@ def _training_thread(one: Watched) -> Thread | None:
 
 
 def _follow(
-    ends: Ends, seeds: Iterable[int], ranks: Collection[int], apart: Collection[int]
+    ends: Ends, seeds: Mapping[int, Iterable[int]], ranks: Collection[int], apart: Collection[int]
 ) -> tuple[dict[int, Channels], list[int]]:
-    """The channels of the ranks and of all processes on the way, and the pids of these, the nearest first."""
-    known = {pid: ends.of(pid) for pid in seeds}
+    """The channels of the ranks and of all processes on the way, and the pids of these, the nearest first. `seeds`: the ranks, each with the
+    ports that its variables name.
+    """
+    known = {pid: _with_ports(ends, pid, ports) for pid, ports in seeds.items()}
     partners: list[int] = []
     frontier = list(known)
     for _ in range(MOST_STEPS):
         following = dict.fromkeys(pid for pid in _next(ends, known, frontier) if pid not in known and pid not in apart)
-        frontier = [pid for pid in following if pid not in ranks][: MOST_PARTNERS - len(partners)]
+        frontier = [pid for pid in following if pid not in ranks and not is_tracker(procfs.command(pid))][
+            : MOST_PARTNERS - len(partners)
+        ]
         partners += frontier
         known.update({pid: ends.of(pid) for pid in (*frontier, *(p for p in following if p in ranks))})
         if not frontier:
             break
     return known, partners
+
+
+def _with_ports(ends: Ends, pid: int, ports: Iterable[int]) -> Channels:
+    own = ends.of(pid)
+    named = [channel for port in ports if (channel := ends.listening(pid, port)) is not None]
+    return Channels((*own.open, *named), own.at)
+
+
+def _named_ports(one: Watched) -> list[int]:
+    """The numbers that may be ports among the variables of a rank that sleeps and looks again."""
+    thread = _training_thread(one)
+    if thread is None or thread.waiting_for is None or thread.waiting_for.kind != "sleep":
+        return []
+    values = [value for scope in one.scopes for value in scope.variables.values()]
+    values += [part for value in values if value.kind == "object" for part in value.parts.values()]
+    return list(dict.fromkeys(port for value in values[:MOST_VALUES] for port in _ports(value)))
+
+
+def _ports(value: Value) -> Iterator[int]:
+    said = value.plain if isinstance(value.plain, (int, str)) and not isinstance(value.plain, bool) else value.words
+    found = [str(said)] if isinstance(said, int) or said.isdigit() else _AFTER_A_HOST.findall(said)
+    yield from (int(port) for port in found if len(port) <= 5 and LEAST_PORT <= int(port) <= MOST_PORT)  # noqa: PLR2004
 
 
 def _next(ends: Ends, known: Mapping[int, Channels], frontier: Sequence[int]) -> Iterator[int]:

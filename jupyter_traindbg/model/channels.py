@@ -20,15 +20,18 @@ class Channel(Worded):
     """A connection, a pipe, a named pipe or a piece of shared memory, as one process has it. ``others`` have the other end, without the
     process itself. ``str()`` of it is its name, as ``tcp 127.0.0.1:41234 -> 127.0.0.1:8000 ESTABLISHED`` or ``pipe 4711``.
 
+    A ``port`` is one that a variable names, at which the others listen: a program that asks now and then may have no connection just then.
+
     ``key`` tells it from all others that the process has open. ``accepted`` is False where the others merely listen: they have not taken the
-    connection yet. ``unread_bytes`` have arrived here, ``unread_there_bytes`` at the other end, and nobody has read them.
+    connection yet; ``answers`` is True where this process has accepted it, so that the others ask. ``unread_bytes`` have arrived here, ``unread_there_bytes`` at the other end, and nobody has read them.
     """
 
-    kind: Literal["tcp", "unix", "pipe", "named pipe", "memory"]
+    kind: Literal["tcp", "unix", "pipe", "named pipe", "memory", "port"]
     key: str
     name: str
     others: Sequence[int] = ()
     accepted: bool = True
+    answers: bool = False
     unread_bytes: int = 0
     unread_there_bytes: int = 0
 

@@ -84,6 +84,11 @@ class Ends:
                 found[key] = channel
         return Channels(tuple(found.values()), {tid: keys for tid, keys in at.items() if any(k in found for k in keys)})
 
+    def listening(self, pid: int, port: int) -> Channel | None:
+        """The port of this host, as `pid` sees it, where another process listens at it."""
+        others = self._with(pid, self._tcp_of(pid).listeners.get(port, ()))
+        return Channel("port", f"port {port}", f"port {port}", others) if others else None
+
     def _at(self, pid: int, tid: int) -> tuple[str, ...]:
         call, arguments = procfs.raw_system_call(pid, tid)
         if call in _READING or call in _WRITING or call == "connect":
@@ -107,7 +112,8 @@ class Ends:
         own = tcp.by_key.get(key)
         if own is None or own.listens:
             return None
-        channel = Channel("tcp", key, str(own), unread_bytes=own.unread_bytes)
+        answers = own.local_port in tcp.listeners
+        channel = Channel("tcp", key, str(own), answers=answers, unread_bytes=own.unread_bytes)
         across = tcp.across(own)
         if across is None:
             return channel
@@ -135,7 +141,7 @@ class Ends:
         listener = self._askers.get(_inode(key))
         there = self._unix.get(own.peer)
         name = f"unix socket {own.name or (there.name if there is not None else '') or _inode(key)}"
-        channel = Channel("unix", key, name, unread_bytes=own.unread_bytes)
+        channel = Channel("unix", key, name, answers=bool(own.name), unread_bytes=own.unread_bytes)
         if listener is not None:
             return replace(channel, others=self._with(pid, [f"socket:[{listener}]"]), accepted=False)
         unread = 0 if there is None else there.unread_bytes

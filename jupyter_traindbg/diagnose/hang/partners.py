@@ -13,6 +13,7 @@ from typing import Literal
 
 from ...frames.waits import waiting_for
 from ...model import Channel, Channels, JobEvidence, Partner, ThreadActivity
+from ..collectives.joined import UNNAMED
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
 from .motion import Work, busy, flows, thread_activity
 from .ranks import View
@@ -24,6 +25,8 @@ MOST_OTHERS = 4
 """A channel that leads to more than these says nothing of one of them."""
 _WITHIN: frozenset[Kind] = frozenset({"idle", "native", "queue", "thread", "future", "lock", "sleep", "unknown"})
 """Waits whose end does not show at a channel; it may come from another process all the same."""
+_TELLING: Sequence[str] = ("port", "tcp", "unix", "named pipe", "memory", "pipe")
+"""Kinds of channels, those first that a program has most likely made to ask for something."""
 _POLLING = ("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2", "select", "pselect6")
 _ACCEPTING = ("accept", "accept4")
 _WORKS: frozenset[Kind] = frozenset({"computing", "unknown", "native", "backward"})
@@ -73,7 +76,7 @@ def chains(evidence: JobEvidence, views: Sequence[View]) -> dict[int, Chain]:
     if not evidence.partners and not any(c.at for c in evidence.channels.values()):
         return {}
     graph = _Graph(evidence, views)
-    standing = [v for v in views if v.role in ("still", "waiting") and v.pid in evidence.channels]
+    standing = [v for v in views if v.pid in evidence.channels and (v.role == "still" or _waits_beyond(v))]
     found = ((v.rank, graph.best(v)) for v in standing)
     return {rank: chain for rank, chain in found if chain is not None}
 
@@ -93,6 +96,14 @@ def seen_with(seen: View, chain: Chain) -> View:
 def waits_outside(seen: View, chain: Chain) -> bool:
     """Whether a rank waits in a collective for a process that is none of the job's."""
     return not chain.ring and seen.role == "waiting" and seen.now.kind in FOR_OTHER_RANKS and chain.last.rank is None
+
+
+def _waits_beyond(seen: View) -> bool:
+    """Whether what a rank waits in may be a call of a group of which others than the ranks of the job are members."""
+    if seen.role != "waiting" or seen.collectives is None:
+        return False
+    beyond = {group.name for group in seen.collectives.groups if group.met_at or group.name.startswith(UNNAMED)}
+    return seen.pending is None or seen.pending.group in beyond
 
 
 # --- the way -------------------------------------------------------------------------------------------------------
@@ -123,8 +134,11 @@ class _Graph:
         here = path[-1]
         for edge in self._edges(here):
             if edge.pid == view.pid:
-                if len(path) > 1:
-                    yield Chain(path[1:], ring=True)
+                if (
+                    len(path) > 1
+                ):  # who merely waits to be told something by a rank in a collective does not know of the call
+                    untold = view.now.kind in FOR_OTHER_RANKS and here.seen.kind not in FOR_OTHER_RANKS
+                    yield Chain(path[1:], ring=not untold)
                 continue
             if any(edge.pid == stop.pid for stop in path):
                 continue
@@ -137,7 +151,7 @@ class _Graph:
                 else:
                     further = list(self._ways(view, [*path, stop])) if len(path) < MOST_STEPS else []
                     yield from further
-                    if not further and _tells(here, stop):
+                    if not further and (_tells(here, stop) or self._is_asked(here, stop)):
                         yield chain
 
     def _at_a_rank(self, view: View, chain: Chain) -> Iterator[Chain]:
@@ -154,16 +168,33 @@ class _Graph:
         """Whether both are in a call on the same connection: each waits for the other."""
         if stop.over is None or not stop.sure or not stop.over.accepted or stop.rank is not None:
             return False
-        back = self._channels(stop.pid).waited_at(stop.tid)
-        return (
-            stop.state == "stands" and len(back) == 1 and here.pid in back[0].others and _ends_meet(stop.over, back[0])
-        )
+        return stop.state in ("stands", "idle") and self._at_the_other_end(here.pid, stop)
+
+    def _at_the_other_end(self, pid: int, stop: Stop) -> bool:
+        """Whether the thread is in a call on the connection by which one comes to it."""
+        back = self._channels(stop.pid).waited_at(stop.tid) if stop.seen.kind != "idle" else []
+        meet = stop.over is not None and len(back) == 1 and _ends_meet(stop.over, back[0])
+        return meet and pid in back[0].others
+
+    def _is_asked(self, here: Stop, stop: Stop) -> bool:
+        """Whether a rank that sleeps and looks again asks that process each time, and so wakes it."""
+        partner = self._partners.get(stop.pid)
+        if (
+            here.rank is None
+            or here.seen.kind != "sleep"
+            or stop.over is None
+            or partner is None
+            or partner.stacks is None
+        ):
+            return False
+        own = {thread.tid for thread in partner.stacks.threads}
+        return any(thread.switches for thread in partner.activity.threads if thread.tid in own)
 
     def _edges(self, here: Stop) -> Iterator[_Edge]:
         channels = self._channels(here.pid)
         at = channels.waited_at(here.tid)
-        if here.seen.kind == "idle" and len(at) > 1:  # an event loop, in which all its connections are
-            at = []
+        if here.state == "idle" or (here.seen.kind == "idle" and len(at) > 1):
+            at = []  # an event loop, in which all its connections are, or a server that waits for a client to ask
         sure = [
             _Edge(pid, channel, sure=True)
             for channel in at
@@ -181,19 +212,33 @@ class _Graph:
 
     def _unsure(self, here: Stop, channels: Channels, *, together: bool) -> Iterator[_Edge]:
         """To all with whom it is connected and who do not wait for it themselves; in a collective, to all who may be in it."""
-        for channel in channels.open:
-            if len(channel.others) > MOST_OTHERS:
-                continue
-            for pid in channel.others:
-                partner = self._partners.get(pid)
-                if partner is None:
-                    if pid in self._by_pid and here.rank is None and together:
-                        yield _Edge(pid, channel, sure=False)
-                elif partner.trains if together else not _waits_at(partner, channel, here.pid):
+        told: set[int] = set()
+        for channel in sorted(channels.open, key=lambda c: _TELLING.index(c.kind)):
+            for pid in channel.others if len(channel.others) <= MOST_OTHERS else ():
+                if pid not in told and self._may_be_asked(here, channel, pid, together=together):
+                    told.add(pid)
                     yield _Edge(pid, channel, sure=False)
         if not together:
-            below = [p for p in self._partners.values() if p.activity.parent_pid == here.pid]
-            yield from (_Edge(p.pid, None, sure=False) for p in below)
+            below = [p.pid for p in self._partners.values() if p.activity.parent_pid == here.pid]
+            yield from (_Edge(pid, None, sure=False) for pid in below if pid not in told)
+
+    def _may_be_asked(self, here: Stop, channel: Channel, pid: int, *, together: bool) -> bool:
+        partner = self._partners.get(pid)
+        if partner is None:
+            return together and here.rank is None and pid in self._by_pid
+        return partner.trains if together else not self._waits_at(partner, channel, here.pid)
+
+    def _waits_at(self, partner: Partner, channel: Channel, pid: int) -> bool:
+        """Whether a thread of its program waits for `pid` at the other end of `channel`: an event loop, or a thread of a library, does not."""
+        return any(
+            seen.kind != "idle"
+            and (seen.users or not partner.stacks)
+            and len(waited) == 1
+            and pid in waited[0].others
+            and _ends_meet(channel, waited[0])
+            for seen, thread in self._threads(partner)
+            for waited in [partner.channels.waited_at(thread.tid)]
+        )
 
     def _channels(self, pid: int) -> Channels:
         partner = self._partners.get(pid)
@@ -235,7 +280,13 @@ class _Graph:
         if working:
             return working[:1]
         standing = [stop for stop in found if stop.state in ("stands", "inward")]
-        return standing or found[:1]
+        listening = [stop for stop in found if self._at_the_other_end(before.pid, stop)]
+        apart = [s for s in standing if s.state == "stands" and s.seen.kind != "sleep" and not self._hears(s)]
+        return apart or listening or standing or found[:1]
+
+    def _hears(self, stop: Stop) -> bool:
+        """Whether the thread waits for a client to say something."""
+        return any(channel.answers for channel in self._channels(stop.pid).waited_at(stop.tid))
 
     def _threads(self, partner: Partner) -> Iterator[tuple[Doing, ThreadActivity]]:
         """Those of Python by their stacks, of others by the kernel; the main thread first."""
@@ -256,8 +307,8 @@ def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
     waited = partner.channels.waited_at(thread.tid)
     if seen.kind == "idle" or thread.call in _ACCEPTING or (thread.call in _POLLING and len(waited) != 1):
         return "idle"
-    if seen.users is None and partner.stacks is not None and not waited:
-        return "idle"
+    if seen.users is None and partner.stacks is not None:
+        return "idle"  # in a server's own code, between two requests
     if seen.kind == "queue" and seen.wait is not None and seen.wait.op != "put":
         return "idle"
     return "inward" if seen.kind in ("queue", "thread", "future") else "stands"
@@ -265,15 +316,6 @@ def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
 
 def _tid(view: View) -> int:
     return view.training.tid if view.training is not None else view.pid
-
-
-def _waits_at(partner: Partner, channel: Channel, pid: int) -> bool:
-    """Whether a thread of `partner` waits for `pid` at the other end of `channel`."""
-    return any(
-        len(waited) == 1 and pid in waited[0].others and _ends_meet(channel, waited[0])
-        for tid in partner.channels.at
-        for waited in [partner.channels.waited_at(tid)]
-    )
 
 
 def _ends_meet(one: Channel, other: Channel) -> bool:

@@ -52,7 +52,7 @@ def beside(case: Case, view: View) -> Onward | None:
     if chain is None or chain.ring or chain.last.rank is not None:
         return None
     last = chain.last
-    cause, step = _why(case, last)
+    cause, step = _why(case, view, last)
     return Onward(
         text("{process} {does}", process=_named(last), does=_does(last) + _at(short_place(last.seen.frame), last)),
         _way(case, view, chain),
@@ -68,16 +68,20 @@ def beside(case: Case, view: View) -> Onward | None:
 
 def _ring(case: Case, view: View, chain: Chain) -> Hit:
     ranks = [view.rank, *(stop.rank for stop in chain.stops if stop.rank is not None)]
-    named = [ranks_words([view.rank]), *map(_named, chain.stops)]
-    whose = [ranks_words([view.rank]), *map(_short, chain.stops)]
-    at = [short_place(view.now.frame), *(short_place(stop.seen.frame) for stop in chain.stops)]
+    first, last = ranks_words([view.rank]), chain.last
+    between = [_named(stop) for stop in chain.stops[:-1]]
     finding = Finding(
         "process_deadlock",
         "critical",
         text(
-            "{names} wait for each other: {places}",
-            names=and_list(named).capitalize(),
-            places=", ".join(text("{who} at {at}", who=who, at=one) for who, one in zip(whose, at, strict=True)),
+            "{first} and {last} wait for each other{between}: {first2} at {at}, {last2} at {at2}",
+            first=first.capitalize(),
+            last=_named(last),
+            between=text(", by way of {processes}", processes=and_list(between)) if between else "",
+            first2=first,
+            at=short_place(view.now.frame),
+            last2=_short(last),
+            at2=short_place(last.seen.frame),
         ),
         _subjects(view, chain),
         place(view.now.frame),
@@ -170,7 +174,7 @@ def _way(case: Case, view: View, chain: Chain) -> list[str]:
                 before=before,
                 process=_process(stop),
                 over=_over(stop),
-                does=_does(stop),
+                does=_does(stop, last=stop is chain.last and not chain.ring),
                 at=_at(case.at(stop.seen), stop),
             )
         )
@@ -221,22 +225,30 @@ def _process(stop: Stop) -> str:
     return f"{_short(stop)} (`{command_words(stop.command)}`)" if stop.rank is None else _short(stop)
 
 
-def _does(stop: Stop) -> str:
+def _does(stop: Stop, *, last: bool = True) -> str:
+    """`last`: nobody follows it, so that one without work is at the end of the way."""
     if stop.state == "stopped":
         return phrase(Doing("signal"))
     if stop.state == "asleep":
         return text("is in uninterruptible sleep")
-    return text("has nothing to do") if stop.state == "idle" else phrase(stop.seen)
+    return text("has nothing to do") if stop.state == "idle" and last else phrase(stop.seen)
 
 
 def _at(at: str, stop: Stop) -> str:
     return text(" at {at}", at=at) if stop.seen.frame is not None else ""
 
 
-def _why(case: Case, last: Stop) -> tuple[str, str]:
+def _why(case: Case, view: View, last: Stop) -> tuple[str, str]:
     if last.state == "stopped":
         return text("A process that it waits for was stopped by a signal or a debugger."), text(
             "Let it go on: kill -CONT {pid}", pid=last.pid
+        )
+    if last.state == "idle" and view.now.kind == "sleep":
+        return (
+            text(
+                "It asks again and again, and whoever is asked has nothing to do: what it waits for is not on its way any more."
+            ),
+            text("See in the log of process {pid} what became of the request, and give the loop an end.", pid=last.pid),
         )
     if last.state == "idle":
         return (

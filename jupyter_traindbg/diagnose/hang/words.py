@@ -36,8 +36,10 @@ def program_words(command: str) -> str:
     """What a command line runs: ``engine.py``, ``vllm.entrypoints.openai.api_server``, ``gzip``."""
     parts = command.split()
     own = "".join(parts[:1]).rpartition("/")[2]
-    name = program(parts)[1].rpartition("/")[2] if own.startswith("python") else ""
-    return name or own or command
+    if not own.startswith("python"):
+        return own or command
+    name = program(parts)[1].rpartition("/")[2]
+    return name or ("multiprocessing" if "multiprocessing" in command else own)
 
 
 def and_list(items: Sequence[str]) -> str:

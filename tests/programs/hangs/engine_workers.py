@@ -5,6 +5,7 @@ the broadcast of the next weight, for rank 0.
 
 import asyncio
 import http.client
+import itertools
 import json
 import multiprocessing
 import os
@@ -29,7 +30,9 @@ EXPECTED = {
 
 def group_with_the_trainer(rank, port):
     store = dist.PrefixStore("weights", dist.TCPStore("127.0.0.1", port, 2, rank == 0, timeout=timedelta(minutes=5)))
-    group, _ = c10d._new_process_group_helper(2, rank, [], "gloo", store, group_name="weights")
+    group, _ = c10d._new_process_group_helper(
+        2, rank, [], "gloo", store, group_name="weights", timeout=timedelta(minutes=30)
+    )
     c10d._world.pg_group_ranks[group] = {i: i for i in range(2)}
     return group
 
@@ -80,7 +83,7 @@ class Api:
         self.core, self.answers = context.socket(zmq.DEALER), context.socket(zmq.PULL)
         self.core.bind(address)
         self.answers.bind(address + "-answers")
-        self.waiting = {}
+        self.numbers, self.waiting = itertools.count(), {}
 
     async def collect(self):
         while True:
@@ -88,7 +91,7 @@ class Api:
             self.waiting.pop(number).set_result(answer)
 
     async def call(self, *call):
-        number = len(os.urandom(1)) + int.from_bytes(os.urandom(4), "big")
+        number = next(self.numbers)
         self.waiting[number] = asyncio.get_running_loop().create_future()
         await self.core.send_json([number, call])
         return await self.waiting[number]
