@@ -39,6 +39,7 @@ _WORST_FIRST: Sequence[State] = ("stopped", "asleep", "works", "stands", "inward
 class Stop:
     """A process on the way, and what one thread of it does. ``rank`` is None where it is none of the job's; ``over``: by which channel one
     comes there, None for a child and where all that is known is that it is below; ``sure``: whether the one before waits at that channel.
+    ``together``: it waits in a call that all members of a process group have to issue, or may do so.
     """
 
     pid: int
@@ -50,6 +51,7 @@ class Stop:
     over: Channel | None = None
     sure: bool = True
     cpu_share: float = 0.0
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def seen_with(seen: View, chain: Chain) -> View:
 
 def waits_outside(seen: View, chain: Chain) -> bool:
     """Whether a rank waits in a collective for a process that is none of the job's."""
-    return not chain.ring and seen.role == "waiting" and seen.now.kind in FOR_OTHER_RANKS and chain.last.rank is None
+    return not chain.ring and seen.role == "waiting" and chain.last.rank is None
 
 
 def _waits_beyond(seen: View) -> bool:
@@ -127,7 +129,7 @@ class _Graph:
 
     def best(self, view: View) -> Chain | None:
         """Of all ways from a rank the one that says most."""
-        start = Stop(view.pid, view.now, "stands", view.rank, tid=_tid(view))
+        start = Stop(view.pid, view.now, "stands", view.rank, tid=_tid(view), together=view.role == "waiting")
         return min(self._ways(view, [start]), key=_worth, default=None)
 
     def _ways(self, view: View, path: list[Stop]) -> Iterator[Chain]:
@@ -137,8 +139,7 @@ class _Graph:
                 if (
                     len(path) > 1
                 ):  # who merely waits to be told something by a rank in a collective does not know of the call
-                    untold = view.now.kind in FOR_OTHER_RANKS and here.seen.kind not in FOR_OTHER_RANKS
-                    yield Chain(path[1:], ring=not untold)
+                    yield Chain(path[1:], ring=not path[0].together or here.together)
                 continue
             if any(edge.pid == stop.pid for stop in path):
                 continue
@@ -206,27 +207,26 @@ class _Graph:
         sure += [_Edge(pid, None, sure=True) for pid in (waited, owner.pid if owner else None) if pid is not None]
         known = [e for e in sure if e.pid in self._partners or e.pid in self._by_pid]
         yield from known
-        together = here.seen.kind in FOR_OTHER_RANKS
-        if not sure and (together or here.seen.kind in _WITHIN or here.seen.kind in ("process", "network")):
-            yield from self._unsure(here, channels, together=together)
+        if not sure and (here.together or here.seen.kind in _WITHIN or here.seen.kind in ("process", "network")):
+            yield from self._unsure(here, channels)
 
-    def _unsure(self, here: Stop, channels: Channels, *, together: bool) -> Iterator[_Edge]:
+    def _unsure(self, here: Stop, channels: Channels) -> Iterator[_Edge]:
         """To all with whom it is connected and who do not wait for it themselves; in a collective, to all who may be in it."""
         told: set[int] = set()
         for channel in sorted(channels.open, key=lambda c: _TELLING.index(c.kind)):
             for pid in channel.others if len(channel.others) <= MOST_OTHERS else ():
-                if pid not in told and self._may_be_asked(here, channel, pid, together=together):
+                if pid not in told and self._may_be_asked(here, channel, pid):
                     told.add(pid)
                     yield _Edge(pid, channel, sure=False)
-        if not together:
+        if not here.together:
             below = [p.pid for p in self._partners.values() if p.activity.parent_pid == here.pid]
             yield from (_Edge(pid, None, sure=False) for pid in below if pid not in told)
 
-    def _may_be_asked(self, here: Stop, channel: Channel, pid: int, *, together: bool) -> bool:
+    def _may_be_asked(self, here: Stop, channel: Channel, pid: int) -> bool:
         partner = self._partners.get(pid)
         if partner is None:
-            return together and here.rank is None and pid in self._by_pid
-        return partner.trains if together else not self._waits_at(partner, channel, here.pid)
+            return here.together and here.rank is None and pid in self._by_pid
+        return partner.trains if here.together else not self._waits_at(partner, channel, here.pid)
 
     def _waits_at(self, partner: Partner, channel: Channel, pid: int) -> bool:
         """Whether a thread of its program waits for `pid` at the other end of `channel`: an event loop, or a thread of a library, does not."""
@@ -257,23 +257,13 @@ class _Graph:
         """What the process at the end of `edge` does: its threads that stand still in code of the user; else one that says what it does."""
         view = self._by_pid.get(edge.pid)
         if view is not None:
-            return [Stop(view.pid, view.now, "stands", view.rank, tid=_tid(view), over=edge.over, sure=edge.sure)]
+            together = view.role == "waiting"
+            return [
+                Stop(view.pid, view.now, "stands", view.rank, "", _tid(view), edge.over, edge.sure, together=together)
+            ]
         partner = self._partners[edge.pid]
-        about, command = partner.activity, partner.activity.command
-        found = [
-            Stop(
-                edge.pid,
-                seen,
-                _state(seen, thread, partner),
-                None,
-                command,
-                thread.tid,
-                edge.over,
-                edge.sure,
-                thread.cpu_share,
-            )
-            for seen, thread in self._threads(partner)
-        ]
+        about = partner.activity
+        found = [self._stop(edge, partner, seen, thread) for seen, thread in self._threads(partner)]
         if about.state in ("T", "t", "D"):
             return [replace(found[0], state="asleep" if about.state == "D" else "stopped")] if found else []
         working = [stop for stop in found if stop.state == "works"]
@@ -283,6 +273,20 @@ class _Graph:
         listening = [stop for stop in found if self._at_the_other_end(before.pid, stop)]
         apart = [s for s in standing if s.state == "stands" and s.seen.kind != "sleep" and not self._hears(s)]
         return apart or listening or standing or found[:1]
+
+    def _stop(self, edge: _Edge, partner: Partner, seen: Doing, thread: ThreadActivity) -> Stop:
+        return Stop(
+            partner.pid,
+            seen,
+            _state(seen, thread, partner),
+            command=partner.activity.command,
+            tid=thread.tid,
+            over=edge.over,
+            sure=edge.sure,
+            cpu_share=thread.cpu_share,
+            together=seen.kind in FOR_OTHER_RANKS
+            or (seen.kind == "native" and seen.users is not None and partner.trains),
+        )
 
     def _hears(self, stop: Stop) -> bool:
         """Whether the thread waits for a client to say something."""
@@ -332,7 +336,7 @@ def _tells(before: Stop, last: Stop) -> bool:
     """Whether it says something that a way ends there: whoever has nothing to do, or sleeps, may be no part of it unless somebody waits at
     his door, or in a collective with him.
     """
-    if last.sure or before.seen.kind in FOR_OTHER_RANKS:
+    if last.sure or before.together:
         return True
     return last.state not in ("idle", "inward") and last.seen.kind != "sleep"
 
