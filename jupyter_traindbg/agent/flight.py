@@ -25,8 +25,8 @@ Place = Callable[[Any], Optional[str]]
 
 
 class Known(NamedTuple):
-    """A process group as the process has it. ``number`` counts its operations, 0 only where there was none; None: not known. ``met_at``: the
-    store in which its members met, where that is not the default group's.
+    """A process group as the process has it. ``number`` counts its operations, 0 only where there was none; None: not known.
+    ``met_at``: the store in which its members met, where that is not the default group's.
     """
 
     name: str

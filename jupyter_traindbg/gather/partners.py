@@ -89,8 +89,8 @@ def _training_thread(one: Watched) -> Thread | None:
 def _follow(
     ends: Ends, seeds: Mapping[int, Iterable[int]], ranks: Collection[int], apart: Collection[int]
 ) -> tuple[dict[int, Channels], list[int]]:
-    """The channels of the ranks and of all processes on the way, and the pids of these, the nearest first. `seeds`: the ranks, each with the
-    ports that its variables name.
+    """The channels of the ranks and of all processes on the way, and the pids of these, the nearest first. `seeds`: the ranks, each with
+    the ports that its variables name.
     """
     known = {pid: _with_ports(ends, pid, ports) for pid, ports in seeds.items()}
     partners: list[int] = []
@@ -126,7 +126,7 @@ def _named_ports(one: Watched) -> list[int]:
 def _ports(value: Value) -> Iterator[int]:
     said = value.plain if isinstance(value.plain, (int, str)) and not isinstance(value.plain, bool) else value.words
     found = [str(said)] if isinstance(said, int) or said.isdigit() else _AFTER_A_HOST.findall(said)
-    yield from (int(port) for port in found if len(port) <= 5 and LEAST_PORT <= int(port) <= MOST_PORT)  # noqa: PLR2004
+    yield from (int(port) for port in found if len(port) <= 5 and LEAST_PORT <= int(port) <= MOST_PORT)
 
 
 def _next(ends: Ends, known: Mapping[int, Channels], frontier: Sequence[int]) -> Iterator[int]:

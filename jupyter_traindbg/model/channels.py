@@ -18,12 +18,13 @@ __all__ = ["Channel", "Channels", "Partner"]
 @dataclass(frozen=True)
 class Channel(Worded):
     """A connection, a pipe, a named pipe or a piece of shared memory, as one process has it. ``others`` have the other end, without the
-    process itself. ``str()`` of it is its name, as ``tcp 127.0.0.1:41234 -> 127.0.0.1:8000 ESTABLISHED`` or ``pipe 4711``.
+    process itself. ``str()`` is its name, as ``tcp 127.0.0.1:41234 -> 127.0.0.1:8000 ESTABLISHED`` or ``pipe 4711``.
 
-    A ``port`` is one that a variable names, at which the others listen: a program that asks now and then may have no connection just then.
+    A ``port`` is one that a variable names, at which the others listen: who asks now and then may have no connection just then.
 
-    ``key`` tells it from all others that the process has open. ``accepted`` is False where the others merely listen: they have not taken the
-    connection yet; ``answers`` is True where this process has accepted it, so that the others ask. ``unread_bytes`` have arrived here, ``unread_there_bytes`` at the other end, and nobody has read them.
+    ``key`` tells it from all others that the process has open. ``accepted`` is False where the others merely listen: they have not taken
+    the connection yet; ``answers`` is True where this process has accepted it, so that the others ask. ``unread_bytes`` have arrived here,
+    ``unread_there_bytes`` at the other end, and nobody has read them.
     """
 
     kind: Literal["tcp", "unix", "pipe", "named pipe", "memory", "port"]
@@ -37,6 +38,15 @@ class Channel(Worded):
 
     def __str__(self) -> str:
         return self.name
+
+    def meets(self, other: Channel) -> bool:
+        """Whether `other`, as the process at the other end has it, may be the same connection."""
+        if self.kind != other.kind or self.kind in ("memory", "port"):
+            return False
+        if self.kind != "tcp":
+            return self.key == other.key or self.kind == "unix"
+        near, _, far = self.name.removeprefix("tcp ").rpartition(" ")[0].partition(" -> ")
+        return other.name.startswith(f"tcp {far} -> {near} ")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who has the other end of what a process has open: one walk over the descriptors of all processes, the kernel's tables of sockets beside it.
+"""Who has the other end of what a process has open: one walk over the descriptors of all processes, and the kernel's tables of sockets.
 
 Only what this user may see. The other end may also be on another host: then nobody has it here.
 """
@@ -75,9 +75,11 @@ class Ends:
         """What leads from `pid` to other processes, and at which of it each of its threads waits."""
         at = {t.tid: keys for t in procfs.threads(pid)[:MOST_THREADS] if (keys := self._at(pid, t.tid))}
         waited = {key for keys in at.values() for key in keys}
+        keys = self._keys.get(pid, {})
+        output = {keys[fd] for fd in _OUTPUT if fd in keys} - waited
         found: dict[str, Channel] = {}
-        for fd, key in self._keys.get(pid, {}).items():
-            if key in found or (fd in _OUTPUT and key not in waited):
+        for fd, key in keys.items():
+            if key in found or key in output:
                 continue
             channel = self._channel(pid, fd, key, waited=key in waited)
             if channel is not None and channel.others:
@@ -139,7 +141,7 @@ class Ends:
         if own is None:
             return None
         listener = self._askers.get(_inode(key))
-        there = self._unix.get(own.peer)
+        there = self._unix.get(own.peer if listener is None else listener)
         name = f"unix socket {own.name or (there.name if there is not None else '') or _inode(key)}"
         channel = Channel("unix", key, name, answers=bool(own.name), unread_bytes=own.unread_bytes)
         if listener is not None:

@@ -1,4 +1,4 @@
-"""Which Unix sockets belong together. /proc does not tell; the kernel does over netlink (sock_diag(7), linux/unix_diag.h), as it does to ss."""
+"""Which Unix sockets belong together. /proc does not tell; the kernel does over netlink, as it does to ss (sock_diag(7), unix_diag.h)."""
 
 from __future__ import annotations
 

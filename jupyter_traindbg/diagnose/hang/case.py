@@ -51,7 +51,7 @@ class Case:
     left_out: Mapping[int, LeftOut] = field(default_factory=dict)
     """By the rank that looks for something again and again, what that is, and who has left it out."""
     chains: Mapping[int, Chain] = field(default_factory=dict)
-    """By the rank that waits for a process outside of its job, or for another rank over a channel of the program's own, where that leads."""
+    """By the rank that waits for a process outside of its job, or for another rank over a channel of its own, where that leads."""
 
     @property
     def overdue(self) -> bool:

@@ -80,8 +80,9 @@ def thread_activity(activity: Activity | None, thread: Thread | None, pid: int) 
 class Work:
     """Something that gets on while a rank's training thread waits: a file that is written or read, a process below it, another thread.
 
-    ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it. ``pid``: of that process. ``bytes``: by how much the position in the file
-    moved during the look, and of one that is ``flushed`` what its disk was given; ``cpu_share``: of one CPU.
+    ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it. ``pid``: of that process.
+    ``bytes``: by how much the position in the file moved during the look, and of one that is ``flushed`` what its disk was given;
+    ``cpu_share``: of one CPU.
     """
 
     kind: Literal["written", "in place", "read", "flushed", "process", "thread", "beside"]
@@ -233,10 +234,12 @@ def work_words(work: Work) -> str:
         return text("{amount} of {name} were read during the look", amount=amount, name=work.name)
     if work.kind == "flushed":
         return text("{amount} reached the disk below {name} during the look", amount=amount, name=work.name)
-    share = f"{work.cpu_share:.0%}"
+    return _share_words(work, f"{work.cpu_share:.0%}", command_words(work.name))
+
+
+def _share_words(work: Work, share: str, command: str) -> str:
     if work.kind == "thread":
         return text("its thread {name} uses {share} of a CPU", name=work.name, share=share)
-    command = command_words(work.name)
     if work.kind == "beside":
         return text(
             "process {pid} (`{command}`), for which it waits, uses {share} of a CPU",

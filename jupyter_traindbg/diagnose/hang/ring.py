@@ -8,11 +8,13 @@ from __future__ import annotations
 from ...language import counted, text
 from ...model import Channel, Finding, Subject
 from ...words.ranks import ranks_words
+from ..collectives.words import capital
 from . import why
 from .case import Case, Hit, View
 from .doing import FOR_OTHER_RANKS, Doing, phrase
 from .onward import Onward
-from .partners import Chain, Stop, waits_outside
+from .partners import Chain, waits_outside
+from .stops import Stop
 from .words import and_list, command_words, place, program_words, short_place
 
 __all__ = ["EXPLAINS", "beside", "rule"]
@@ -88,7 +90,7 @@ def _ring(case: Case, view: View, chain: Chain) -> Hit:
         [*_way(case, view, chain), _back(view, chain), *case.others_wait(ranks)],
         _ring_cause(chain),
         _ring_steps(case, view, chain),
-        confidence="high" if chain.sure else "medium",
+        confidence="medium" if chain.unsure else "high",
     )
     return Hit(finding, ranks)
 
@@ -100,7 +102,7 @@ def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
         "critical",
         text(
             "{process} is not in the {operation} in which rank {rank} waits for it: it {does}",
-            process=_named(last).capitalize(),
+            process=capital(_named(last)),
             operation=view.now.operation or text("collective"),
             rank=view.rank,
             does=_does(last) + _at(short_place(last.seen.frame), last),
@@ -123,9 +125,9 @@ def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
     return Hit(finding, [view.rank])
 
 
-def _subjects(view: View, chain: Chain) -> list[Subject]:
+def _subjects(view: View, chain: Chain) -> tuple[Subject, ...]:
     others = (Subject("process", s.pid) if s.rank is None else Subject("rank", s.rank) for s in chain.stops)
-    return [Subject("rank", view.rank), *(others if chain.ring else [Subject("process", chain.last.pid)])]
+    return (Subject("rank", view.rank), *(others if chain.ring else [Subject("process", chain.last.pid)]))
 
 
 def _ring_cause(chain: Chain) -> str:
@@ -165,21 +167,19 @@ def _ring_steps(case: Case, view: View, chain: Chain) -> list[str]:
 
 def _way(case: Case, view: View, chain: Chain) -> list[str]:
     """One line for each process, and how one comes there."""
-    said = []
-    before = ranks_words([view.rank])
-    for stop in chain.stops:
-        said.append(
-            text(
-                "{before} waits for {process}{over}; that one {does}{at}",
-                before=before,
-                process=_process(stop),
-                over=_over(stop),
-                does=_does(stop, last=stop is chain.last and not chain.ring),
-                at=_at(case.at(stop.seen), stop),
-            )
+    names = [ranks_words([view.rank]), *map(_short, chain.stops)]
+    waits = [view.now, *(stop.seen for stop in chain.stops)]
+    return [
+        text(
+            "{before} waits for {process}{over}; that one {does}{at}",
+            before=name,
+            process=_process(stop),
+            over=_over(wait, stop),
+            does=_does(stop, last=stop is chain.last and not chain.ring),
+            at=_at(case.at(stop.seen), stop),
         )
-        before = _short(stop)
-    return said
+        for name, wait, stop in zip(names, waits, chain.stops, strict=False)
+    ]
 
 
 def _back(view: View, chain: Chain) -> str:
@@ -196,11 +196,12 @@ def _back(view: View, chain: Chain) -> str:
     return text("{last} waits for rank {rank}", last=last, rank=view.rank)
 
 
-def _over(stop: Stop) -> str:
-    if stop.over is None:
-        return text(", which it has started,") if stop.rank is None and stop.seen.kind != "lock" else ""
-    said = text(" over {channel}", channel=stop.over)
-    return said + _left(stop.over)
+def _over(wait: Doing, stop: Stop) -> str:
+    """How the process before, which waits as in `wait`, comes to this one."""
+    over = stop.edge.over
+    if over is not None:
+        return text(" over {channel}", channel=over) + _left(over)
+    return text(" (which holds the lock)") if wait.kind == "lock" else text(" (which it has started)")
 
 
 def _left(channel: Channel) -> str:

@@ -28,7 +28,7 @@ class Weights(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, format, *args):
+    def log_message(self, *_):
         pass
 
 

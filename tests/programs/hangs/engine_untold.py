@@ -45,7 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.connection.close()
         dist.broadcast(torch.empty(asked["shape"]), 0, group=self.server.group)
 
-    def log_message(self, format, *args):
+    def log_message(self, *_):
         pass
 
 

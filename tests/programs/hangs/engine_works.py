@@ -24,7 +24,7 @@ class Generate(http.server.BaseHTTPRequestHandler):
                 hidden = torch.tanh(hidden @ weight)
         return str(hidden.sum().item())
 
-    def log_message(self, format, *args):
+    def log_message(self, *_):
         pass
 
 

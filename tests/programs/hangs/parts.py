@@ -94,7 +94,7 @@ class Run:
 
 
 def beside() -> str:
-    """Which of the processes beside the job this one is, of those in the scene's EXPECTED; empty in a rank. Such a one ends by itself, too."""
+    """Which process beside the job this one is, of those in the scene's EXPECTED; empty in a rank. Such a one ends by itself, too."""
     role = os.environ.get("BESIDE", "")
     if role:
         signal.alarm(LIFE_S)

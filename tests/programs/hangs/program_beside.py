@@ -1,5 +1,5 @@
-"""Samples come from a program that is no Python, over named pipes: one for what is asked, one for what is answered. Once it takes a question
-and falls asleep over it.
+"""Samples come from a program that is no Python, over named pipes: one for what is asked, one for what is answered. Once it takes a
+question and falls asleep over it.
 """
 
 import os
@@ -42,7 +42,7 @@ def main():
     model, optimizer = run.model()
     if run.is_culprit:
         published("sampler")
-        questions, answers = (pipe.open(mode) for pipe, mode in zip(pipes(), "wr"))
+        questions, answers = (pipe.open(mode) for pipe, mode in zip(pipes(), "wr", strict=True))
     for step, batch in enumerate(run.loader()):
         trouble = run.trouble(step)
         if run.is_culprit:

@@ -51,7 +51,7 @@ class Reward(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format, *args):
+    def log_message(self, *_):
         pass
 
 

@@ -6,6 +6,8 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,6 +116,26 @@ def test_a_group_that_was_destroyed_is_gone_and_a_new_one_starts_anew(agent: Age
         dist.destroy_process_group(other)
     answer = _settled(agent)
     assert ([g["description"] for g in answer["groups"]], answer["calls"]) == (["default_pg"], [])
+
+
+def test_a_group_that_met_elsewhere_says_where(agent: Agent, tmp_path: Path) -> None:
+    """As trainers make it that share one with an engine: with a store of its own, beside the default group."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'job'}", rank=0, world_size=1)
+    try:
+        dist.new_group([0])
+        store = dist.PrefixStore("weights", dist.FileStore(str(tmp_path / "engine"), 1))
+        group, _ = dist.distributed_c10d._new_process_group_helper(
+            1, 0, [], "gloo", store, group_name="weights", timeout=timedelta(minutes=1)
+        )
+        dist.distributed_c10d._world.pg_group_ranks[group] = {0: 0}
+        found = built(0, 1, collectives.run(agent))
+        assert [(g.name, g.met_at) for g in found.groups] == [
+            ("0", ""),
+            ("1", ""),
+            ("weights", str(tmp_path / "engine")),
+        ]
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_torch_without_recorder_still_tells_groups_and_counts(

@@ -29,7 +29,7 @@ def test_counts_and_states(library: str) -> None:
     recorder = Recorder(library, WORLD).call("all_reduce", times=3).call("barrier", done=False)
     summary = flight.summary([recorder.dump()], [Known("0", "default_pg", library, [0, 1])])
     assert group(summary) == {
-        "name": "0", "description": "default_pg", "backend": library, "ranks": [0, 1], "last_issued": 4, "last_completed": 3,
+        "name": "0", "description": "default_pg", "backend": library, "ranks": [0, 1], "last_issued": 4, "last_completed": 3, "met_at": "",
     }  # fmt: skip
     assert [r["state"] for r in rows(summary)] == ["completed"] * 3 + ["issued"]
     last = rows(summary)[-1]

@@ -1,4 +1,4 @@
-"""A rank that waits in its event loop: the coroutine at which the waits end is named. From hand-made evidence."""
+"""A rank that waits in an event loop: the coroutine at which the waits end is named. From hand-made evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_coroutine_is_named_for_which_the_others_wait() -> None:
     assert (found.code, found.who, found.where) == ("python_wait", ("rank 2",), f"{TRAIN}:12 reward")
     assert (
         found.title
-        == "Rank 2 waits in its event loop at train.py:50 main, and its coroutine rollout awaits a future at train.py:12 reward"
+        == "Rank 2 waits in an event loop at train.py:50 main, and its coroutine rollout awaits a future at train.py:12 reward"
     )
     assert "2 coroutines rollout await a future at train.py:12 reward: `return await answer`" in found.evidence
     assert "serve" not in " ".join(found.evidence)

@@ -224,7 +224,7 @@ def test_a_thread_or_a_program_works_for_an_event_loop_of_the_user() -> None:
     assert judged(in_threads(thread(user(5, "pack"), name="Writer", tid=7), 0.8, loop)).state == "progressing"
     assert judged(waits(loop, children=[program()])).state == "progressing"
     (finding,) = judged(waits(loop)).findings
-    assert finding.title == f"Rank 0 waits in its event loop at {PLACE} while the others wait"
+    assert finding.title == f"Rank 0 waits in an event loop at {PLACE} while the others wait"
     assert "coroutines" in finding.cause
 
 

@@ -1,0 +1,131 @@
+"""What a process beside the job does, as far as it matters to whoever waits for it: each of its threads in a word. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ...frames.waits import waiting_for
+from ...model import Channel, Channels, Partner, SourceLine, ThreadActivity
+from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
+from .motion import busy, flows, thread_activity
+from .ranks import View
+
+__all__ = ["WORST_FIRST", "Edge", "Stop", "meet", "of_partner", "of_rank", "threads"]
+
+_POLLING = ("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2", "select", "pselect6")
+_ACCEPTING = ("accept", "accept4")
+_WORKS: frozenset[Kind] = frozenset({"computing", "unknown", "native", "backward"})
+State = Literal["stopped", "asleep", "stands", "works", "inward", "idle"]
+"""``inward``: it waits for another thread of its own process."""
+WORST_FIRST: Sequence[State] = ("stopped", "asleep", "works", "stands", "inward", "idle")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A way from one process to another. ``over`` is None where the one has started the other, or waits for its lock. ``sure``: whether a
+    thread waits there.
+    """
+
+    pid: int
+    over: Channel | None = None
+    sure: bool = True
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A process on the way, the edge by which one comes there, and what one thread of it does. ``rank`` is None where it is none of the
+    job's. ``together``: it waits in a call that all members of a process group have to issue, or may do so.
+    """
+
+    pid: int
+    seen: Doing
+    state: State
+    edge: Edge
+    tid: int = 0
+    rank: int | None = None
+    command: str = ""
+    cpu_share: float = 0.0
+    together: bool = False
+
+
+def of_rank(view: View, edge: Edge) -> Stop:
+    """A rank, by its training thread."""
+    tid = view.training.tid if view.training is not None else view.pid
+    return Stop(view.pid, view.now, "stands", edge, tid, view.rank, together=view.role == "waiting")
+
+
+def of_partner(partner: Partner, edge: Edge, before_pid: int, sources: Mapping[str, SourceLine]) -> list[Stop]:
+    """What a process does for the one before it on the way: one that works; else those of its threads that stand still in code of the user,
+    without those that merely wait for a client to speak; else whoever listens to the one before; else its main thread.
+    """
+    found = [_stop(partner, edge, seen, thread) for seen, thread in threads(partner, sources)]
+    working = [stop for stop in found if stop.state in ("stopped", "asleep", "works")]
+    if working:
+        return working[:1]
+    standing = [stop for stop in found if stop.state in ("stands", "inward")]
+    listening = [stop for stop in found if edge.sure and meet(edge, before_pid, stop, partner.channels)]
+    apart = [
+        stop
+        for stop in standing
+        if stop.state == "stands"
+        and stop.seen.kind != "sleep"
+        and not any(channel.answers for channel in partner.channels.waited_at(stop.tid))
+    ]
+    return apart or listening or standing or found[:1]
+
+
+def meet(edge: Edge, before_pid: int, stop: Stop, channels: Channels) -> bool:
+    """Whether a thread is in a call on the very connection by which one comes to it."""
+    if edge.over is None or stop.seen.kind == "idle":
+        return False
+    back = channels.waited_at(stop.tid)
+    return len(back) == 1 and before_pid in back[0].others and edge.over.meets(back[0])
+
+
+def threads(partner: Partner, sources: Mapping[str, SourceLine]) -> Iterator[tuple[Doing, ThreadActivity]]:
+    """Those of Python by their stacks, the main thread first; of another process by the kernel."""
+    if partner.stacks is None:
+        for one in partner.activity.threads:
+            wait = waiting_for((), one.call or None, one.on)
+            yield Doing(wait.kind if wait is not None else "computing" if busy(one) else "unknown", wait), one
+        return
+    for thread in partner.stacks.threads:
+        seen = thread_activity(partner.activity, thread, partner.pid)
+        if seen is not None:
+            yield doing(thread, sources), seen
+
+
+def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity) -> Stop:
+    return Stop(
+        partner.pid,
+        seen,
+        _state(seen, thread, partner),
+        edge,
+        thread.tid,
+        command=partner.activity.command,
+        cpu_share=thread.cpu_share,
+        together=seen.kind in FOR_OTHER_RANKS or (seen.kind == "native" and seen.users is not None and partner.trains),
+    )
+
+
+def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
+    if partner.activity.state in ("T", "t"):
+        return "stopped"
+    if partner.activity.state == "D":
+        return "asleep"
+    if (busy(thread) and seen.kind in _WORKS) or flows(seen, partner.activity, thread):
+        return "works"
+    return (
+        "idle" if _idle(seen, thread, partner) else "inward" if seen.kind in ("queue", "thread", "future") else "stands"
+    )
+
+
+def _idle(seen: Doing, thread: ThreadActivity, partner: Partner) -> bool:
+    """Whether it waits for something to do: a client, an event, an item; or is in a library's own code, as between two requests."""
+    if seen.kind == "idle" or thread.call in _ACCEPTING or (seen.users is None and partner.stacks is not None):
+        return True
+    if thread.call in _POLLING and len(partner.channels.waited_at(thread.tid)) != 1:
+        return True
+    return seen.kind == "queue" and seen.wait is not None and seen.wait.op != "put"

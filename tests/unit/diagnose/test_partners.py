@@ -1,0 +1,298 @@
+"""For whom a rank waits outside of its job, and who waits for it in turn. From hand-made evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from hang_evidence import STD, TORCH, TRAIN, activity, computing, job, records, stuck, thread, user, waiting
+
+from jupyter_traindbg.diagnose import running
+from jupyter_traindbg.model import (
+    Channel,
+    Channels,
+    Diagnosis,
+    Frame,
+    Group,
+    LockHolder,
+    Partner,
+    ProcessStacks,
+    RankEvidence,
+    SourceLine,
+    Thread,
+    ThreadActivity,
+    Wait,
+)
+
+ENGINE, DATA, DRIVER = "/srv/engine.py", "/srv/data.py", "/srv/driver.py"
+ASKS = 1002
+"""The pid of the rank that waits outside."""
+SOCKET = Wait("network", "read")
+OTHERS = (waiting(0), waiting(1), waiting(3))
+ASKING = stuck(2, user(50, "rollout"), SOCKET)
+SERVE_FOREVER = (Frame(f"{STD}/socketserver.py", 232, "serve_forever", library=True), Frame(ENGINE, 90, "main"))
+HANDLER = (
+    Frame(f"{STD}/socket.py", 700, "readinto", library=True),
+    Frame(f"{STD}/http/server.py", 400, "handle", library=True),
+)
+EVENTS = (Frame(f"{STD}/asyncio/base_events.py", 607, "run_forever", library=True), Frame(ENGINE, 80, "serve"))
+C10D = Frame(f"{TORCH}/distributed/distributed_c10d.py", 3151, "broadcast", library=True)
+IN_A_BROADCAST = ((C10D, Frame(ENGINE, 52, "update")), Wait("collective", "broadcast"))
+
+
+def tcp(near: int, far: int, *others: int, **more: bool | int) -> Channel:
+    """The connection between two ports, as the process at `near` has it."""
+    name = f"tcp 127.0.0.1:{near} -> 127.0.0.1:{far} ESTABLISHED"
+    return Channel("tcp", f"socket:[{near}]", name, others, answers=near < 10000, **more)  # type: ignore[arg-type]
+
+
+def channels(*open_: Channel, at: dict[int, Channel] | None = None) -> Channels:
+    return Channels(open_, {tid: (channel.key,) for tid, channel in (at or {}).items()})
+
+
+def stands(frames: Sequence[Frame], wait: Wait | None, *, name: str = "MainThread", tid: int = 0) -> Thread:
+    return thread(frames, wait, name=name, tid=tid)
+
+
+def partner(
+    pid: int,
+    *threads: Thread,
+    cpu: float = 0.0,
+    state: str = "S",
+    trains: bool = False,
+    switches: int = 0,
+    **of: Channels,
+) -> Partner:
+    """A process of Python with these threads; its main thread has the number of the process."""
+    own = [dataclasses.replace(t, tid=pid) if t.name == "MainThread" else t for t in threads]
+    told = [
+        ThreadActivity(int(t.tid), t.name, state, cpu, switches, call="recvfrom") for t in own if isinstance(t.tid, int)
+    ]
+    about = dataclasses.replace(
+        activity(pid, cpu=cpu, state=state, threads=told), command=f"/usr/bin/python3 {ENGINE} --port 8000"
+    )
+    return Partner(about, of.get("has", Channels()), ProcessStacks(0, pid, "beside", "py-spy", tuple(own)), trains)
+
+
+def diagnosed(*partners: Partner, asking: RankEvidence = ASKING, has: Channels, **more: object) -> Diagnosis:
+    return running.diagnose(
+        job(*OTHERS, asking, channels={ASKS: has}, partners={p.pid: p for p in partners}, **more)  # type: ignore[arg-type]
+    )
+
+
+MINE, ITS = tcp(40001, 8000, 70), tcp(8000, 40001, ASKS)
+AT_IT = channels(MINE, at={ASKS: MINE})
+
+
+def test_a_process_that_stands_still_by_itself_is_the_place() -> None:
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("sleep")), has=channels(ITS))
+    found = diagnosed(engine, has=AT_IT, sources={f"{ENGINE}:12": SourceLine("time.sleep(60)")}).findings[0]
+    assert (found.code, found.who, found.where) == ("io_wait", ("rank 2", "pid 70"), f"{ENGINE}:12 answer")
+    assert (
+        found.title
+        == "Rank 2 waits for data from a socket at train.py:50 rollout, and process 70 (engine.py) sleeps at engine.py:12 answer"
+    )
+    way = f"rank 2 waits for process 70 (`/usr/bin/python3 /srv/engine.py --port 8000`) over {MINE}"
+    assert f"{way}; that one sleeps at engine.py:12 answer: `time.sleep(60)`" in found.evidence
+    assert found.confidence == "high"
+
+
+def test_a_process_that_works_is_no_hang() -> None:
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), None), cpu=0.9, has=channels(ITS))
+    found = diagnosed(engine, has=AT_IT)
+    assert (found.state, found.findings[0].code) == ("progressing", "cpu_phase")
+    assert "for which it waits, uses 90% of a CPU" in " ".join(found.findings[0].evidence)
+
+
+def test_one_that_is_stopped_is_to_be_continued() -> None:
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("sleep")), state="T", has=channels(ITS))
+    found = diagnosed(engine, has=AT_IT).findings[0]
+    assert found.title.endswith("and process 70 (engine.py) is stopped by a signal at engine.py:12 answer")
+    assert found.next_steps[0] == "Let it go on: kill -CONT 70"
+
+
+def test_a_chain_is_followed_to_its_end() -> None:
+    up, down = tcp(40002, 9000, 71), tcp(9000, 40002, 70)
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), SOCKET), has=channels(ITS, up, at={70: up}))
+    store = partner(71, stands((Frame(DATA, 7, "fetch"),), Wait("lock", "file")), has=channels(down))
+    held = {71: LockHolder(99, "python other.py")}
+    found = diagnosed(engine, store, has=AT_IT, lock_holders=held).findings[0]
+    assert (found.who, found.where) == (("rank 2", "pid 71"), f"{DATA}:7 fetch")
+    assert [line.partition(" waits for process ")[0] for line in found.evidence if " waits for process 7" in line] == [
+        "rank 2",
+        "process 70",
+    ]
+
+
+def test_a_ring_of_a_rank_and_a_process() -> None:
+    weights, taken = tcp(40009, 8001, 70), tcp(8001, 40009, ASKS)
+    engine = partner(70, stands((Frame(ENGINE, 26, "do_POST"),), SOCKET), has=channels(ITS, taken, at={70: taken}))
+    found = diagnosed(engine, has=channels(MINE, weights, at={ASKS: MINE})).findings[0]
+    assert (found.code, found.who, found.where) == ("process_deadlock", ("rank 2", "pid 70"), f"{TRAIN}:50 rollout")
+    assert found.title == (
+        "Rank 2 and process 70 (engine.py) wait for each other: rank 2 at train.py:50 rollout, process 70 at engine.py:26 do_POST"
+    )
+    assert "process 70 waits for rank 2" in found.evidence
+    assert found.confidence == "high"
+
+
+def test_both_at_one_connection_are_speechless() -> None:
+    engine = partner(70, stands((Frame(ENGINE, 26, "receive"),), SOCKET), has=channels(ITS, at={70: ITS}))
+    found = diagnosed(engine, has=AT_IT).findings[0]
+    assert found.code == "process_deadlock"
+    assert "process 70 waits for rank 2 at the other end of the same connection" in found.evidence
+    assert "its length does not match" in found.cause
+
+
+def test_who_hears_a_client_may_have_another_thread_that_is_the_reason() -> None:
+    reads = stands((Frame(ENGINE, 26, "receive"),), SOCKET, name="reader", tid=75)
+    works = stands((Frame(ENGINE, 40, "generate"),), Wait("lock"))
+    engine = partner(70, works, reads, has=channels(ITS, at={75: ITS}))
+    found = diagnosed(engine, has=AT_IT).findings[0]
+    assert (found.code, found.where) == ("io_wait", f"{ENGINE}:40 generate")
+
+
+def test_a_server_without_work_has_lost_the_request() -> None:
+    engine = partner(70, stands(SERVE_FOREVER, Wait("idle", "connections")), has=channels(ITS))
+    found = diagnosed(engine, has=AT_IT).findings[0]
+    assert found.title.endswith("and process 70 (engine.py) has nothing to do at engine.py:90 main")
+    assert "answered with less than is waited for" in found.cause
+
+
+def test_through_an_event_loop_to_a_worker_in_a_collective_for_the_rank() -> None:
+    inward, outward = (
+        Channel("unix", "socket:[5]", "unix socket /tmp/core", (71,)),
+        Channel("unix", "socket:[6]", "unix socket /tmp/core", (70,)),
+    )
+    gloo, back = tcp(41000, 50000, 71), tcp(50000, 41000, ASKS)
+    api = partner(70, stands(EVENTS, Wait("idle", "events")), has=channels(ITS, inward, at={70: ITS}))
+    worker = partner(71, stands(*IN_A_BROADCAST), trains=True, has=channels(outward, back))
+    found = diagnosed(api, worker, has=channels(MINE, gloo, at={ASKS: MINE})).findings[0]
+    assert (found.code, found.who, found.confidence) == ("process_deadlock", ("rank 2", "pid 70", "pid 71"), "medium")
+    assert "by way of process 70 (engine.py)" in found.title
+    assert "process 71 waits in broadcast for rank 2" in found.evidence
+    waits = [line for line in found.evidence if line.startswith("rank 2 waits for process 70")]
+    assert "that one waits in an event loop at engine.py:80 serve" in waits[0]
+
+
+def beyond(number: int) -> RankEvidence:
+    """A rank in a call of a group that it shares with others than the ranks of its job."""
+    found = records(number, waits="broadcast")
+    call = dataclasses.replace(found.calls[-1], group="weights")
+    group = Group("weights", "", "gloo", (0, 1), 1, 0, met_at="127.0.0.1:45231")
+    default = dataclasses.replace(found.groups[0], last_issued=20)
+    own = dataclasses.replace(found, groups=(default, group), calls=(*found.calls[:-1], call))
+    frames = (C10D, Frame(TRAIN, 60, "send_weights"))
+    return dataclasses.replace(stuck(number, frames, Wait("collective", "broadcast")), collectives=own)
+
+
+def test_an_engine_that_was_never_told_of_a_call() -> None:
+    gloo, back = tcp(41000, 50000, 70), tcp(50000, 41000, ASKS)
+    reads = stands(HANDLER, SOCKET, name="handler", tid=75)
+    engine = partner(
+        70,
+        stands(SERVE_FOREVER, Wait("idle", "connections")),
+        reads,
+        trains=True,
+        has=channels(ITS, back, at={75: ITS}),
+    )
+    found = diagnosed(engine, asking=beyond(2), has=channels(MINE, gloo)).findings[0]
+    assert (found.code, found.who, found.where) == (
+        "collective_not_issued",
+        ("rank 2", "pid 70"),
+        f"{TRAIN}:60 send_weights",
+    )
+    assert found.title == (
+        "Process 70 (engine.py) is not in the broadcast in which rank 2 waits for it: it has nothing to do at engine.py:90 main"
+    )
+
+
+def test_the_numbers_of_such_a_group_are_no_ranks_of_the_job() -> None:
+    found = diagnosed(asking=beyond(2), has=Channels()).findings[0]
+    assert (found.code, *found.who) == ("collective_not_issued", "rank 2")
+    assert "rank 0 " not in found.title
+
+
+def test_ranks_that_wait_for_their_own_job_are_not_followed() -> None:
+    engine = partner(
+        70, stands((Frame(ENGINE, 26, "receive"),), SOCKET), trains=True, has=channels(tcp(8000, 40003, 1000), at={})
+    )
+    mine = channels(tcp(40003, 8000, 70))
+    found = running.diagnose(
+        job(*OTHERS, ASKING, channels={1000: mine, ASKS: Channels()}, partners={70: engine})
+    ).findings
+    assert [f.who for f in found] == [("rank 2",)]
+
+
+def test_bystanders_are_not_followed_from_a_wait_of_the_ranks_own() -> None:
+    busy = partner(70, stands((Frame(ENGINE, 12, "count"),), None), cpu=0.9, has=channels(ITS))
+    for wait in (Wait("lock"), Wait("file", "read", "/data/x"), Wait("thread")):
+        alone = stuck(2, user(50, "rollout"), wait)
+        found = diagnosed(busy, asking=alone, has=channels(MINE))
+        assert found.state == "stuck", wait
+        assert "pid 70" not in found.findings[0].who
+
+
+def test_who_sleeps_and_asks_again_is_told_whom_it_asks() -> None:
+    sleeps = stuck(2, user(50, "rollout"), Wait("sleep"))
+    serves = stands(SERVE_FOREVER, Wait("idle", "connections"))
+    woken, left_alone = (partner(70, serves, switches=n, has=channels(ITS)) for n in (9, 0))
+    found = diagnosed(woken, asking=sleeps, has=channels(MINE)).findings[0]
+    assert (found.code, found.who) == ("python_wait", ("rank 2", "pid 70"))
+    assert "what it waits for is not on its way any more" in found.cause
+    assert diagnosed(left_alone, asking=sleeps, has=channels(MINE)).findings[0].who == ("rank 2",)
+
+
+def test_a_port_that_a_variable_names_leads_to_who_works_there() -> None:
+    sleeps = stuck(2, user(50, "rollout"), Wait("sleep"))
+    named = Channel("port", "port 8000", "port 8000", (70,))
+    loads = partner(70, stands((Frame(ENGINE, 12, "load"),), None), cpu=0.9, switches=9)
+    assert diagnosed(loads, asking=sleeps, has=channels(named)).state == "progressing"
+
+
+def test_a_rank_at_a_socket_of_one_that_waits_for_it_in_a_collective() -> None:
+    to_rank_0, back = tcp(40005, 9100, 1000), tcp(9100, 40005, ASKS)
+    found = running.diagnose(
+        job(*OTHERS, ASKING, channels={ASKS: channels(to_rank_0, at={ASKS: to_rank_0}), 1000: channels(back)})
+    ).findings
+    assert (found[0].code, found[0].who) == ("process_deadlock", ("rank 2", "rank 0"))
+
+
+def test_a_rank_at_a_socket_of_one_that_works_is_not_to_blame() -> None:
+    to_rank_0 = tcp(40005, 9100, 1000)
+    at_it = channels(to_rank_0, at={ASKS: to_rank_0})
+    found = running.diagnose(job(computing(0), waiting(1), ASKING, waiting(3), channels={ASKS: at_it}))
+    assert found.state == "progressing"
+    assert [state.state for state in found.ranks] == ["computing", "waiting", "waiting", "waiting"]
+
+
+def test_a_rank_that_waits_for_a_thread_of_its_own_which_waits_for_a_server() -> None:
+    fetches = thread((Frame(TRAIN, 71, "fetch"),), SOCKET, name="prefetch", tid=1999)
+    own = stuck(2, user(50, "next_batch"), Wait("queue", "get"))
+    looks = tuple(
+        dataclasses.replace(
+            look, processes=(dataclasses.replace(look.processes[0], threads=(*look.processes[0].threads, fetches)),)
+        )
+        for look in own.looks
+    )
+    asks = dataclasses.replace(own, looks=looks)
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("lock")), has=channels(ITS))
+    found = diagnosed(engine, asking=asks, has=channels(MINE, at={1999: MINE})).findings[0]
+    assert (found.code, found.who, found.where) == ("python_wait", ("rank 2", "pid 70"), f"{ENGINE}:12 answer")
+
+
+def test_many_processes_that_all_know_each_other_are_passed_once_each() -> None:
+    """All ways between twenty would be more than anybody can count."""
+    pids = range(70, 90)
+    known = {
+        pid: channels(
+            *(
+                tcp(20000 + pid * 100 + n, 20000 + other * 100 + n, other)
+                for n, other in enumerate(pids)
+                if other != pid
+            )
+        )
+        for pid in pids
+    }
+    crowd = [partner(pid, stands(EVENTS, Wait("idle", "events")), has=known[pid]) for pid in pids]
+    assert diagnosed(*crowd, has=AT_IT).findings[0].who == ("rank 2", "pid 70")

@@ -1,0 +1,127 @@
+"""Whom ranks that stand still are followed to, and what is seen of these: real processes, and ranks as `Watched` has them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hang_evidence import user
+from standing import standing, thing, value
+from support import until
+
+from jupyter_traindbg.gather import partners
+from jupyter_traindbg.model import Group, Look, Pace, ProcessStacks, RankCollectives, Thread, Wait
+from jupyter_traindbg.outside import procfs
+
+ME = os.getpid()
+PATIENCE_S = 20.0
+PROGRAM = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    connection, _ = server.accept()
+    connection.recv(1)  # HERE
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process of this user's that listens, and its port."""
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def watched(wait: Wait | None, **more: Any) -> Any:
+    """This process as a rank whose training thread waits so at the last look."""
+    own = Thread("MainThread", ME, "waiting", user(10, "step"), wait, training=True)
+    looks = [Look(0.0, (ProcessStacks(0, ME, "rank", "agent", (own,)),))]
+    link = SimpleNamespace(pid=ME, rank=0, ended=lambda: None)
+    return SimpleNamespace(**({"link": link, "looks": looks, "pace": None, "scopes": (), "collectives": None} | more))
+
+
+def look(one: Any, *, own_pid: int = 1) -> partners.Found:
+    """`own_pid` stands for the process of the debugger, which this one is not here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partners.os, "getpid", lambda: own_pid)
+        patch.setattr(partners.os, "getppid", lambda: own_pid)
+        return partners.look([one], None, time.monotonic() + PATIENCE_S)
+
+
+def test_the_process_at_the_other_end_is_looked_at(server: tuple[subprocess.Popen[str], int]) -> None:
+    process, port = server
+    with socket.create_connection(("127.0.0.1", port)):
+        until(lambda: procfs.raw_system_call(process.pid, process.pid)[0] == "recvfrom", PATIENCE_S)
+        found = look(watched(Wait("network", "read")))
+    partner = found.partners[process.pid]
+    assert (partner.activity.role, partner.trains) == ("beside", False)
+    assert partner.stacks is not None
+    assert partner.stacks.threads[0].waiting_for == Wait("network", "read")
+    assert [channel.others for channel in partner.channels.waited_at(process.pid)] == [(ME,)]
+    assert any(channel.others == (process.pid,) for channel in found.channels[ME].open)
+
+
+def test_a_program_that_is_no_python_has_no_stacks() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            until(lambda: procfs.raw_system_call(process.pid, process.pid)[0] == "read", PATIENCE_S)
+            partner = look(watched(Wait("pipe", "read"))).partners[process.pid]
+        finally:
+            process.kill()
+    assert partner.stacks is None
+    assert [thread.call for thread in partner.activity.threads] == ["read"]
+
+
+@pytest.mark.parametrize(
+    ("wait", "more"),
+    [
+        (None, {}),
+        (Wait("loader"), {}),
+        (Wait("collective", "all_reduce"), {}),
+        (Wait("network", "read"), {"pace": Pace(10, 10, 0.1, 0.1, steps_in_window=3)}),
+    ],
+)
+def test_ranks_that_wait_for_nobody_outside_are_not_followed(wait: Wait | None, more: dict[str, Any]) -> None:
+    assert look(watched(wait, **more)) == partners.Found()
+
+
+def test_in_a_collective_it_is_followed_where_a_group_met_elsewhere() -> None:
+    group = Group("weights", "", "gloo", (0, 1), 1, 0, met_at="127.0.0.1:4000")
+    told = RankCollectives(0, ME, "agent", (group,), ())
+    assert ME in look(watched(Wait("collective", "broadcast"), collectives=told)).channels
+
+
+def test_the_ports_that_the_variables_of_a_sleeping_rank_name(server: tuple[subprocess.Popen[str], int]) -> None:
+    process, port = server
+    text = "def wait():\n    time.sleep(1)  # 0\n"
+    given: Sequence[dict[str, Any]] = [
+        {"port": value(port)},
+        {"url": value(f"http://127.0.0.1:{port}/health")},
+        {"client": thing("Client", port=str(port))},
+    ]
+    for variables in given:
+        scopes = standing(text, variables)[0]
+        found = look(watched(Wait("sleep"), scopes=scopes))
+        assert process.pid in found.partners, variables
+        assert [c.others for c in found.channels[ME].open if c.kind == "port"] == [(process.pid,)]
+    elsewhere = standing(text, {"steps": value(port - 70000), "flag": value(True)})[0]
+    locked = standing(text, given[0])[0]
+    for found in (look(watched(Wait("sleep"), scopes=elsewhere)), look(watched(Wait("lock"), scopes=locked))):
+        assert not any(channel.kind == "port" for channel in found.channels[ME].open)
+
+
+def test_the_debugger_itself_is_left_out(server: tuple[subprocess.Popen[str], int]) -> None:
+    process, port = server
+    with socket.create_connection(("127.0.0.1", port)):
+        found = look(watched(Wait("network", "read")), own_pid=process.pid)
+    assert process.pid not in found.partners
