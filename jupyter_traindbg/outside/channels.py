@@ -75,10 +75,10 @@ class Ends:
         """What leads from `pid` to other processes, and at which of it each of its threads waits."""
         at = {t.tid: keys for t in procfs.threads(pid)[:MOST_THREADS] if (keys := self._at(pid, t.tid))}
         waited = {key for keys in at.values() for key in keys}
-        keys = self._keys.get(pid, {})
-        output = {keys[fd] for fd in _OUTPUT if fd in keys} - waited
+        targets = self._keys.get(pid, {})
+        output = {targets[fd] for fd in _OUTPUT if fd in targets} - waited
         found: dict[str, Channel] = {}
-        for fd, key in keys.items():
+        for fd, key in targets.items():
             if key in found or key in output:
                 continue
             channel = self._channel(pid, fd, key, waited=key in waited)

@@ -24,7 +24,7 @@ __all__ = ["over_time", "settles_in_s"]
 
 _REST_ON_WAITS = frozenset(
     {"cpu_phase", "dataloader_wait", "dataloader_worker_stuck", "gil_held", "hang_unexplained", "init_incomplete", "io_wait", "lock_wait",
-     "python_wait", "thread_deadlock", "uninterruptible"}
+     "process_deadlock", "python_wait", "thread_deadlock", "uninterruptible"}
 )  # fmt: skip
 """Findings that say no more than that something lasts; without a history, how long is too long is not known."""
 WITHOUT_HISTORY_S = 2.0

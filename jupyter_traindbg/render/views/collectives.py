@@ -265,11 +265,21 @@ def _group_row(family: str, members: Sequence[tuple[RankCollectives, Group]]) ->
     return [
         Span(f"{family_words(family)}{several}", "strong"),
         ", ".join(sorted({g.backend for _, g in members if g.backend})) or DASH,
-        compact_ranks([*{rank for g in groups.values() for rank in g.ranks}] or [r.rank for r, _ in members]),
+        _ranks_of(members),
         _range([g.last_issued for _, g in members]),
         _range([g.last_completed for _, g in members]),
         count(len(waiting)),
     ]
+
+
+def _ranks_of(members: Sequence[tuple[RankCollectives, Group]]) -> str:
+    """Of a group that met in a store of its own the ranks of this job, as others are in it."""
+    known = compact_ranks(rank.rank for rank, _ in members)
+    met_at = next((g.met_at for _, g in members if g.met_at), "")
+    if met_at:
+        return text("{ranks}, and whoever else met at {store}", ranks=known, store=met_at)
+    told = {rank for _, g in members for rank in g.ranks}
+    return compact_ranks(told) if told else known
 
 
 def _range(numbers: Sequence[int | None]) -> Inline:

@@ -26,6 +26,7 @@ from jupyter_traindbg.model import (
     Finding,
     Frame,
     GpuReport,
+    Group,
     NotAvailable,
     Problem,
     Rank,
@@ -421,3 +422,10 @@ def test_answers_in_chinese(result: Result, answer: str) -> None:
         patch.setenv("TRAINDBG_LANG", "zh")
         assert said(result) == answer
         assert not re.search(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])", said(result))
+
+
+def test_a_group_that_met_elsewhere_has_others_in_it() -> None:
+    first, *others = collectives(2).ranks
+    weights = Group("weights", "", "gloo", (0, 1), 17, 16, met_at="127.0.0.1:45231")
+    shared = replace(collectives(2), ranks=(replace(first, groups=(*first.groups, weights)), *others))
+    assert "rank 0, and whoever else met at 127.0.0.1:45231" in render.text(shared, 200)
