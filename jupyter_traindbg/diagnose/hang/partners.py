@@ -54,11 +54,18 @@ class Chain:
 
 
 def chains(evidence: JobEvidence, views: Sequence[View]) -> dict[int, Chain]:
-    """By the rank that stands still; without those that lead nowhere. Pure; linear in the connections of all processes, for each rank."""
+    """By the rank that stands still; without those that lead nowhere, or no further than to processes of its own (`hang.below` has these).
+    Pure; linear in the connections of all processes, for each rank.
+    """
     standing = [v for v in views if v.pid in evidence.channels and (v.role == "still" or _waits_beyond(v))]
     graph = _Graph(evidence, views)
-    found = ((v.rank, min(graph.chains_of(v), key=_worth, default=None)) for v in standing)
-    return {rank: chain for rank, chain in found if chain is not None}
+    found = ((v, min(graph.chains_of(v), key=_worth, default=None)) for v in standing)
+    return {v.rank: chain for v, chain in found if chain is not None and _leads_out(v, chain)}
+
+
+def _leads_out(seen: View, chain: Chain) -> bool:
+    below = {activity.pid for activity in seen.evidence.children}
+    return any(stop.pid not in below for stop in chain.stops)
 
 
 def seen_with(seen: View, chain: Chain) -> View:

@@ -281,6 +281,13 @@ def test_a_rank_that_waits_for_a_thread_of_its_own_which_waits_for_a_server() ->
     assert (found.code, found.who, found.where) == ("python_wait", ("rank 2", "pid 70"), f"{ENGINE}:12 answer")
 
 
+def test_processes_below_the_rank_are_told_of_as_such() -> None:
+    child = partner(70, stands((Frame(ENGINE, 26, "flush"),), SOCKET), has=channels(ITS, at={70: ITS}))
+    parent = dataclasses.replace(ASKING, children=(dataclasses.replace(child.activity, role="child"),))
+    found = diagnosed(child, asking=parent, has=AT_IT).findings[0]
+    assert (found.code, *found.who) == ("io_wait", "rank 2")
+
+
 def test_many_processes_that_all_know_each_other_are_passed_once_each() -> None:
     """All ways between twenty would be more than anybody can count."""
     pids = range(70, 90)
