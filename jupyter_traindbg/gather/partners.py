@@ -8,13 +8,14 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..command_lines import is_tracker
 from ..model import Activity, Channel, Channels, Pace, Partner, ProcessStacks, RankCollectives, Thread, Value
 from ..outside import activity, procfs
 from ..outside import stacks as outside
 from ..outside.channels import Ends
+from ..redact import redact
 from ..tasks import Task, each
 from .watched import Watched
 
@@ -59,8 +60,13 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
     seen = _seen(partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S))
     return Found(
         {pid: known[pid] for pid in known if pid in ranks},
-        {pid: Partner(about, known[pid], stacks, _trains(about)) for pid, (about, stacks) in seen.items()},
+        {pid: _partner(about, known[pid], stacks) for pid, (about, stacks) in seen.items()},
     )
+
+
+def _partner(about: Activity, channels: Channels, stacks: ProcessStacks | None) -> Partner:
+    """Its command line without secrets: it is somebody's server, of which the job's log need not tell the key."""
+    return Partner(replace(about, command=redact(about.command)), channels, stacks, _trains(about))
 
 
 # --- whom to follow ------------------------------------------------------------------------------------------------

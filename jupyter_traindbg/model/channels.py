@@ -22,15 +22,16 @@ class Channel(Worded):
 
     A ``port`` is one that a variable names, at which the others listen: who asks now and then may have no connection just then.
 
-    ``key`` tells it from all others that the process has open. ``accepted`` is False where the others merely listen: they have not taken
-    the connection yet; ``answers`` is True where this process has accepted it, so that the others ask. ``unread_bytes`` have arrived here,
-    ``unread_there_bytes`` at the other end, and nobody has read them.
+    ``key`` tells it from all others that the process has open; ``far`` is that of the other end there. ``accepted`` is False where the
+    others merely listen: they have not taken the connection yet; ``answers`` is True where this process has accepted it, so that the
+    others ask. ``unread_bytes`` have arrived here, ``unread_there_bytes`` at the other end, and nobody has read them.
     """
 
     kind: Literal["tcp", "unix", "pipe", "named pipe", "memory", "port"]
     key: str
     name: str
     others: Sequence[int] = ()
+    far: str = ""
     accepted: bool = True
     answers: bool = False
     unread_bytes: int = 0
@@ -40,13 +41,8 @@ class Channel(Worded):
         return self.name
 
     def meets(self, other: Channel) -> bool:
-        """Whether `other`, as the process at the other end has it, may be the same connection."""
-        if self.kind != other.kind or self.kind in ("memory", "port"):
-            return False
-        if self.kind != "tcp":
-            return self.key == other.key or self.kind == "unix"
-        near, _, far = self.name.removeprefix("tcp ").rpartition(" ")[0].partition(" -> ")
-        return other.name.startswith(f"tcp {far} -> {near} ")
+        """Whether `other`, as the process at the other end has it, is the same one."""
+        return bool(self.far) and self.far == other.key
 
 
 @dataclass(frozen=True)

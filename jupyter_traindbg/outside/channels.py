@@ -100,13 +100,13 @@ class Ends:
 
     def _channel(self, pid: int, fd: str, key: str, *, waited: bool) -> Channel | None:
         if key.startswith("pipe:"):
-            return Channel("pipe", key, f"pipe {_inode(key)}", self._beyond(pid, key))
+            return Channel("pipe", key, f"pipe {_inode(key)}", self._beyond(pid, key), far=key)
         if key.startswith("socket:"):
             return self._tcp_channel(pid, key) or self._unix_channel(pid, key)
         if _SHARED_MEMORY.match(key):
             return Channel("memory", key, f"shared memory {key.removesuffix(' (deleted)')}", self._with(pid, [key]))
         if waited and _is_named_pipe(pid, fd):
-            return Channel("named pipe", key, key, self._beyond(pid, key))
+            return Channel("named pipe", key, key, self._beyond(pid, key), far=key)
         return None
 
     def _tcp_channel(self, pid: int, key: str) -> Channel | None:
@@ -122,7 +122,7 @@ class Ends:
         there, end = across
         channel = replace(channel, unread_there_bytes=end.unread_bytes)
         if _inode(there):
-            return replace(channel, others=self._with(pid, [there]))
+            return replace(channel, others=self._with(pid, [there]), far=there)
         return replace(channel, others=self._with(pid, tcp.listeners.get(own.remote_port, ())), accepted=False)
 
     def _tcp_of(self, pid: int) -> _Tcp:
@@ -146,8 +146,8 @@ class Ends:
         channel = Channel("unix", key, name, answers=bool(own.name), unread_bytes=own.unread_bytes)
         if listener is not None:
             return replace(channel, others=self._with(pid, [f"socket:[{listener}]"]), accepted=False)
-        unread = 0 if there is None else there.unread_bytes
-        return replace(channel, others=self._with(pid, [f"socket:[{own.peer}]"]), unread_there_bytes=unread)
+        unread, far = 0 if there is None else there.unread_bytes, f"socket:[{own.peer}]"
+        return replace(channel, others=self._with(pid, [far]), far=far, unread_there_bytes=unread)
 
     def _with(self, pid: int, keys: Iterable[str]) -> tuple[int, ...]:
         """Who has one of these open, but `pid`."""

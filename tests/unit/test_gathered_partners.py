@@ -22,6 +22,7 @@ from jupyter_traindbg.outside import procfs
 
 ME = os.getpid()
 PATIENCE_S = 20.0
+KEY = "sk-" + "a1B2" * 10
 PROGRAM = """
 import socket, sys
 with socket.create_server(("127.0.0.1", 0)) as server:
@@ -34,7 +35,9 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 @pytest.fixture
 def server() -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process of this user's that listens, and its port."""
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "--api-key", KEY], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             yield process, int(process.stdout.readline())
@@ -65,6 +68,8 @@ def test_the_process_at_the_other_end_is_looked_at(server: tuple[subprocess.Pope
         found = look(watched(Wait("network", "read")))
     partner = found.partners[process.pid]
     assert (partner.activity.role, partner.trains) == ("beside", False)
+    assert "--api-key" in partner.activity.command
+    assert KEY not in partner.activity.command
     assert partner.stacks is not None
     assert partner.stacks.threads[0].waiting_for == Wait("network", "read")
     assert [channel.others for channel in partner.channels.waited_at(process.pid)] == [(ME,)]

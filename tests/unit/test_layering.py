@@ -110,6 +110,7 @@ MAY_IMPORT = {
         *DATA,
     ],  # asks a job by the questions that it is given
     "gather": [
+        "redact",
         "attach",
         "evidence",
         "evidence_collectives",

@@ -6,6 +6,7 @@ line, where there is one: ``with self.lock`` or ``work.wait()``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -74,6 +75,10 @@ def kind_of(thread: Thread) -> Kind:
     return "signal" if thread.state in ("stopped by a signal", "stopped by a debugger") else "unknown"
 
 
+_GETS = re.compile(r"\.get\((\)|block|timeout|True)")
+"""``inbox.get()`` of a `SimpleQueue`, which is C code: a dict's has an argument, and waits for nothing."""
+
+
 def _by_source(wait: Wait, line: SourceLine | None) -> Wait:
     if line is None:
         return wait
@@ -81,6 +86,8 @@ def _by_source(wait: Wait, line: SourceLine | None) -> Wait:
         return Wait("lock")
     if wait.kind == "native" and ".join(" in line.text:
         return Wait("thread", "join")
+    if wait.kind == "native" and _GETS.search(line.text):
+        return Wait("queue", "get")
     return Wait("terminal", "read") if wait.kind != "native" and "input(" in line.text else wait
 
 

@@ -178,7 +178,11 @@ class _Graph:
         if self._speechless(stops):
             return [replace(chain, ring=True, speechless=True)]
         telling = last.state not in ("idle", "inward") and last.seen.kind != "sleep"
-        return [chain] if last.edge.sure or before.together or telling or self._is_asked(before, last.pid) else []
+        return (
+            [chain]
+            if last.edge.sure or before.together or telling or self._is_asked(before, last.pid, last.edge.over)
+            else []
+        )
 
     def _at_a_rank(self, view: View, chain: Chain) -> list[Chain]:
         """Another rank of the job that waits for others waits for the first one, where that alone keeps them waiting."""
@@ -193,13 +197,16 @@ class _Graph:
             return [of_rank(view, edge)]
         return of_partner(self._partners[edge.pid], edge, before.pid, self._evidence.sources)
 
-    def _is_asked(self, here: Stop, pid: int) -> bool:
-        """Whether a rank that sleeps and looks again wakes a thread of that process, as it does who asks each time."""
+    def _is_asked(self, here: Stop, pid: int, over: Channel | None) -> bool:
+        """Whether a rank that sleeps and looks again asks that process each time: its thread at the other end woke up."""
         partner = self._partners.get(pid)
-        if here.rank is None or here.seen.kind != "sleep" or partner is None or partner.stacks is None:
+        if here.rank is None or here.seen.kind != "sleep" or partner is None or over is None:
             return False
-        own = {thread.tid for thread in partner.stacks.threads}
-        return any(thread.switches for thread in partner.activity.threads if thread.tid in own)
+        if over.kind == "port":  # who serves it takes a new connection each time
+            told = threads(partner, self._evidence.sources)
+            return any(thread.switches for seen, thread in told if seen.kind in ("idle", "process", "network"))
+        hears = {tid for tid, keys in partner.channels.at.items() if over.far in keys}
+        return any(thread.switches for thread in partner.activity.threads if thread.tid in hears)
 
     # --- from one process to the next
 
@@ -234,13 +241,16 @@ class _Graph:
             yield from (Edge(pid, sure=False) for pid in below if pid not in told)
 
     def _may_be_asked(self, here: Stop, channel: Channel, pid: int) -> bool:
+        """A rank may have all kinds of connections that have nothing to do with its wait: what it asks again and again, or waits at."""
         partner = self._partners.get(pid)
         if partner is None:
             return here.together and here.rank is None and pid in self._by_pid
         if here.together:
             return partner.trains
-        if here.rank is not None and here.seen.kind == "sleep" and channel.kind not in ("port", "memory"):
-            return self._is_asked(here, pid)
+        if here.rank is not None and here.seen.kind == "sleep":
+            return channel.kind == "memory" or self._is_asked(here, pid, channel)
+        if here.rank is not None and not any(channel.key in keys for keys in self._channels(here.pid).at.values()):
+            return False
         return not self._waits_at(partner, channel, here.pid)
 
     def _waits_at(self, partner: Partner, channel: Channel, pid: int) -> bool:

@@ -60,7 +60,7 @@ def of_partner(partner: Partner, edge: Edge, before_pid: int, sources: Mapping[s
     """What a process does for the one before it on the way: one that works; else those of its threads that stand still in code of the user,
     without those that merely wait for a client to speak; else whoever listens to the one before; else its main thread.
     """
-    found = [_stop(partner, edge, seen, thread) for seen, thread in threads(partner, sources)]
+    found = [_stop(partner, edge, seen, thread, sources) for seen, thread in threads(partner, sources)]
     working = [stop for stop in found if stop.state in ("stopped", "asleep", "works")]
     if working:
         return working[:1]
@@ -97,7 +97,7 @@ def threads(partner: Partner, sources: Mapping[str, SourceLine]) -> Iterator[tup
             yield doing(thread, sources), seen
 
 
-def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity) -> Stop:
+def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity, sources: Mapping[str, SourceLine]) -> Stop:
     return Stop(
         partner.pid,
         seen,
@@ -106,8 +106,15 @@ def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity) -> 
         thread.tid,
         command=partner.activity.command,
         cpu_share=thread.cpu_share,
-        together=seen.kind in FOR_OTHER_RANKS or (seen.kind == "native" and seen.users is not None and partner.trains),
+        together=seen.kind in FOR_OTHER_RANKS or (partner.trains and _awaits_work(seen, sources)),
     )
+
+
+def _awaits_work(seen: Doing, sources: Mapping[str, SourceLine]) -> bool:
+    """Whether it is in C code at a line as ``work.wait()``: that of a collective has no frame."""
+    at = seen.users
+    line = sources.get(f"{at.file}:{at.line}") if at is not None and seen.kind == "native" else None
+    return line is not None and ".wait(" in line.text
 
 
 def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:

@@ -43,7 +43,7 @@ IN_A_BROADCAST = ((C10D, Frame(ENGINE, 52, "update")), Wait("collective", "broad
 def tcp(near: int, far: int, *others: int, **more: bool | int) -> Channel:
     """The connection between two ports, as the process at `near` has it."""
     name = f"tcp 127.0.0.1:{near} -> 127.0.0.1:{far} ESTABLISHED"
-    return Channel("tcp", f"socket:[{near}]", name, others, answers=near < 10000, **more)  # type: ignore[arg-type]
+    return Channel("tcp", f"socket:[{near}]", name, others, f"socket:[{far}]", answers=near < 10000, **more)  # type: ignore[arg-type]
 
 
 def channels(*open_: Channel, at: dict[int, Channel] | None = None) -> Channels:
@@ -236,17 +236,45 @@ def test_bystanders_are_not_followed_from_a_wait_of_the_ranks_own() -> None:
 def test_who_sleeps_and_asks_again_is_told_whom_it_asks() -> None:
     sleeps = stuck(2, user(50, "rollout"), Wait("sleep"))
     serves = stands(SERVE_FOREVER, Wait("idle", "connections"))
-    woken, left_alone = (partner(70, serves, switches=n, has=channels(ITS)) for n in (9, 0))
+    woken, left_alone = (partner(70, serves, switches=n, has=channels(ITS, at={70: ITS})) for n in (9, 0))
     found = diagnosed(woken, asking=sleeps, has=channels(MINE)).findings[0]
     assert (found.code, found.who) == ("python_wait", ("rank 2", "pid 70"))
     assert "what it waits for is not on its way any more" in found.cause
     assert diagnosed(left_alone, asking=sleeps, has=channels(MINE)).findings[0].who == ("rank 2",)
 
 
+def test_a_server_that_works_for_others_does_not_excuse_who_sleeps() -> None:
+    sleeps = stuck(2, user(50, "rollout"), Wait("sleep"))
+    hears = stands(HANDLER, SOCKET, name="handler", tid=75)
+    busy = partner(70, stands((Frame(ENGINE, 12, "count"),), None), cpu=0.9, switches=9, has=channels(ITS))
+    told = [
+        dataclasses.replace(t, switches=0, cpu_share=0.0) if t.tid == 75 else t
+        for t in partner(70, hears).activity.threads
+    ]
+    quiet = dataclasses.replace(
+        busy, activity=dataclasses.replace(busy.activity, threads=(*busy.activity.threads, *told))
+    )
+    found = diagnosed(
+        dataclasses.replace(quiet, channels=channels(ITS, at={75: ITS})), asking=sleeps, has=channels(MINE)
+    )
+    assert (found.state, found.findings[0].who) == ("stuck", ("rank 2",))
+
+
+def test_an_innocent_connection_of_a_rank_that_waits_elsewhere() -> None:
+    """As a client of zmq: its library's thread is at the connection on which it asks, and nobody at that of its metrics."""
+    polls = stuck(2, user(50, "rollout"), Wait("network", "poll"))
+    metrics, its = tcp(40020, 9999, 71), tcp(9999, 40020, ASKS)
+    busy = partner(71, stands((Frame(DATA, 12, "plot"),), None), cpu=0.9, has=channels(its))
+    asked = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("lock")), has=channels(ITS))
+    found = diagnosed(busy, asked, asking=polls, has=channels(MINE, metrics, at={1777: MINE}))
+    assert (found.state, found.findings[0].who) == ("stuck", ("rank 2", "pid 70"))
+
+
 def test_a_port_that_a_variable_names_leads_to_who_works_there() -> None:
     sleeps = stuck(2, user(50, "rollout"), Wait("sleep"))
     named = Channel("port", "port 8000", "port 8000", (70,))
-    loads = partner(70, stands((Frame(ENGINE, 12, "load"),), None), cpu=0.9, switches=9)
+    serves = stands(SERVE_FOREVER, Wait("idle", "connections"), name="http", tid=75)
+    loads = partner(70, stands((Frame(ENGINE, 12, "load"),), None), serves, cpu=0.9, switches=9)
     assert diagnosed(loads, asking=sleeps, has=channels(named)).state == "progressing"
 
 
