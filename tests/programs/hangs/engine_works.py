@@ -6,7 +6,7 @@ import urllib.request
 import torch
 from parts import WIDTH, Run, beside, publish, published, train_step
 
-EXPECTED = {"code": None, "state": ("progressing", "healthy", "slow"), "also": "cpu_phase", "beside": "engine"}
+EXPECTED = {"code": "cpu_phase", "ranks": [0], "where": "rollout", "state": "progressing", "beside": "engine"}
 
 
 class Generate(http.server.BaseHTTPRequestHandler):
@@ -35,7 +35,7 @@ def engine():
 
 
 def rollout(tokens):
-    with urllib.request.urlopen(f"http://127.0.0.1:{published('engine')}/generate/{tokens}") as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{published('engine')}/generate/{tokens}") as answer:  # HERE
         return float(answer.read())
 
 
