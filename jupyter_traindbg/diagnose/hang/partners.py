@@ -24,6 +24,8 @@ __all__ = ["Chain", "chains", "seen_with", "waits_outside"]
 MOST_STEPS, PAIR = 6, 2
 MOST_OTHERS = 4
 """A channel that leads to more than these says nothing of one of them."""
+_STORE = "pt_tcpstore"
+"""How torch calls the thread that serves its store."""
 _TELLING = ("port", "tcp", "unix", "named pipe", "memory", "pipe")
 """Kinds of channels, those first that a program has most likely made to ask for something."""
 _OUTSIDE: frozenset[Kind] = frozenset({"idle", "network", "process", "sleep"})
@@ -214,14 +216,25 @@ class _Graph:
         channels = self._channels(here.pid)
         sure = [Edge(pid, one) for one in self._at(here, view, channels) for pid in one.others if _few(one)]
         sure += [Edge(pid) for pid in (self._waited_child(here), self._lock_holder(here)) if pid is not None]
-        yield from (edge for edge in sure if edge.pid in self._partners or edge.pid in self._by_pid)
+        yield from (edge for edge in sure if self._answers_itself(edge))
         if not sure and (here.together or here.seen.kind in (_WITHIN if here.rank is None else _OUTSIDE)):
             yield from self._unsure(here, channels)
 
+    def _answers_itself(self, edge: Edge) -> bool:
+        """Whether an edge leads to a known process whose program would answer: torch's store is served by a thread of torch's."""
+        view, partner = self._by_pid.get(edge.pid), self._partners.get(edge.pid)
+        at = {} if edge.over is None else self._channels(edge.pid).at
+        serving = [tid for tid, keys in at.items() if edge.over is not None and edge.over.far in keys]
+        if partner is not None:
+            return not any(t.name.startswith(_STORE) for t in partner.activity.threads if t.tid in serving)
+        return view is not None and set(serving) <= {thread.tid for thread in view.threads}
+
     def _at(self, here: Stop, view: View, channels: Channels) -> list[Channel]:
-        """The channels at which it waits. Not those of an event loop, which has all in one, or of a server that waits to be asked."""
+        """The channels at which it waits. Not those of an event loop, which has all in one, or of a server that waits to be asked; nor that
+        of torch's store, which gives what another rank has set.
+        """
         at = channels.waited_at(here.tid)
-        if here.state == "idle" or (here.seen.kind == "idle" and len(at) > 1):
+        if here.seen.kind == "store" or here.state == "idle" or (here.seen.kind == "idle" and len(at) > 1):
             return []
         if here.rank is None or here.seen.kind not in _FOR_ANOTHER_THREAD:
             return at

@@ -286,6 +286,23 @@ def test_a_rank_at_a_socket_of_one_that_waits_for_it_in_a_collective() -> None:
     assert (found[0].code, found[0].who) == ("process_deadlock", ("rank 2", "rank 0"))
 
 
+def test_who_waits_for_a_key_of_the_store_does_not_wait_for_the_rank_that_serves_it() -> None:
+    """A thread of torch's, which is none of Python, is at the other end."""
+    to_rank_0, back = tcp(40005, 29500, 1000), tcp(29500, 40005, ASKS)
+    for wait in (Wait("store", "get"), Wait("native"), SOCKET):
+        asks = stuck(2, user(50, "rollout"), wait)
+        served = {ASKS: channels(to_rank_0, at={ASKS: to_rank_0}), 1000: channels(back, at={1700: back})}
+        found = running.diagnose(job(*OTHERS, asks, channels=served)).findings
+        assert [f.code for f in found if "rank 0" in f.who] == [], wait
+        assert found[0].who == ("rank 2",)
+
+
+def test_nor_for_another_process_that_serves_it() -> None:
+    serves = dataclasses.replace(stands((), None, tid=75), name="pt_tcpstore_uv")
+    launcher = partner(70, stands(SERVE_FOREVER, Wait("idle", "connections")), serves, has=channels(ITS, at={75: ITS}))
+    assert diagnosed(launcher, has=AT_IT).findings[0].who == ("rank 2",)
+
+
 def test_a_rank_at_a_socket_of_one_that_works_is_not_to_blame() -> None:
     to_rank_0 = tcp(40005, 9100, 1000)
     at_it = channels(to_rank_0, at={ASKS: to_rank_0})
