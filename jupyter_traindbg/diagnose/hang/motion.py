@@ -22,6 +22,7 @@ __all__ = [
     "Work",
     "busy",
     "flows",
+    "moved_bytes",
     "started_for",
     "thread_activity",
     "work_for",
@@ -223,6 +224,13 @@ _SOURCES: Mapping[Kind, Sequence[_Source]] = {
 """By what the training thread waits for, what may be working on that. ``idle``: in the user's event loop."""
 
 
+def moved_bytes(seen: Activity) -> int:
+    """By how much a process has read or written its files during the look; 0 where that is too little to tell. Logs do not count."""
+    read = sum(f.moved for f in seen.files if f.mode == "read")
+    written = sum(f.moved for f in seen.files if f.mode == "write")
+    return (read if read >= READ_BYTES else 0) + (written if written >= GROWN_BYTES else 0)
+
+
 def work_words(work: Work) -> str:
     """``/ckpt/step-100.pt grew by 3.1 MiB during the look``, ``process 4711 (`gzip -dc shard.gz`) uses 98% of a CPU``: for evidence."""
     amount = f"{work.bytes / 2**20:.1f} MiB" if work.bytes >= 2**17 else f"{work.bytes / 2**10:.0f} KiB"
@@ -240,6 +248,13 @@ def work_words(work: Work) -> str:
 def _share_words(work: Work, share: str, command: str) -> str:
     if work.kind == "thread":
         return text("its thread {name} uses {share} of a CPU", name=work.name, share=share)
+    if work.kind == "beside" and work.bytes:
+        return text(
+            "process {pid} (`{command}`), for which it waits, has read or written {amount} of its files during the look",
+            pid=work.pid,
+            command=command,
+            amount=f"{work.bytes / 2**10:.0f} KiB",
+        )
     if work.kind == "beside":
         return text(
             "process {pid} (`{command}`), for which it waits, uses {share} of a CPU",

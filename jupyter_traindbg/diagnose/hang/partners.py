@@ -79,7 +79,8 @@ def seen_with(seen: View, chain: Chain) -> View:
         return replace(seen, role="waiting")
     if last.state != "works":
         return seen
-    return replace(seen, role="moving", served=(Work("beside", last.command, pid=last.pid, cpu_share=last.cpu_share),))
+    work = Work("beside", last.command, pid=last.pid, bytes=last.bytes, cpu_share=last.cpu_share)
+    return replace(seen, role="moving", served=(work,))
 
 
 def waits_outside(seen: View, chain: Chain) -> bool:

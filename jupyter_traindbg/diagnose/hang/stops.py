@@ -9,7 +9,7 @@ from typing import Literal
 from ...frames.waits import waiting_for
 from ...model import Channel, Channels, Partner, SourceLine, ThreadActivity
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
-from .motion import busy, flows, thread_activity
+from .motion import busy, flows, moved_bytes, thread_activity
 from .ranks import View
 
 __all__ = ["WORST_FIRST", "Edge", "Stop", "meet", "of_partner", "of_rank", "threads"]
@@ -47,6 +47,7 @@ class Stop:
     rank: int | None = None
     command: str = ""
     cpu_share: float = 0.0
+    bytes: int = 0
     together: bool = False
 
 
@@ -106,6 +107,7 @@ def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity, sou
         thread.tid,
         command=partner.activity.command,
         cpu_share=thread.cpu_share,
+        bytes=0 if busy(thread) else moved_bytes(partner.activity),
         together=seen.kind in FOR_OTHER_RANKS or (partner.trains and _awaits_work(seen, sources)),
     )
 
@@ -122,7 +124,8 @@ def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
         return "stopped"
     if partner.activity.state == "D":
         return "asleep"
-    if (busy(thread) and seen.kind in _WORKS) or flows(seen, partner.activity, thread):
+    gets_on = seen.users is not None and moved_bytes(partner.activity) > 0
+    if (busy(thread) and seen.kind in _WORKS) or flows(seen, partner.activity, thread) or gets_on:
         return "works"
     return (
         "idle" if _idle(seen, thread, partner) else "inward" if seen.kind in ("queue", "thread", "future") else "stands"

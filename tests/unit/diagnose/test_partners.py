@@ -15,6 +15,7 @@ from jupyter_traindbg.model import (
     Frame,
     Group,
     LockHolder,
+    OpenFile,
     Partner,
     ProcessStacks,
     RankEvidence,
@@ -102,6 +103,16 @@ def test_a_process_that_works_is_no_hang() -> None:
     found = diagnosed(engine, has=AT_IT)
     assert (found.state, found.findings[0].code) == ("progressing", "cpu_phase")
     assert "for which it waits, uses 90% of a CPU" in " ".join(found.findings[0].evidence)
+
+
+def test_one_that_reads_its_files_on_gets_on_too() -> None:
+    loads = partner(70, stands((Frame(ENGINE, 12, "load"),), Wait("sleep")), has=channels(ITS))
+    for moved, state in ((2**20, "progressing"), (100, "stuck")):
+        read = dataclasses.replace(loads.activity, files=(OpenFile("/ckpt/model.bin", "read", 0, moved),))
+        found = diagnosed(dataclasses.replace(loads, activity=read), has=AT_IT)
+        assert found.state == state
+    log = dataclasses.replace(loads.activity, files=(OpenFile("/var/log/engine", "append", 0, 2**20),))
+    assert diagnosed(dataclasses.replace(loads, activity=log), has=AT_IT).state == "stuck"
 
 
 def test_one_that_is_stopped_is_to_be_continued() -> None:
