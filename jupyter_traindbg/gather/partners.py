@@ -103,14 +103,18 @@ def _follow(
     frontier = list(known)
     for _ in range(MOST_STEPS):
         following = dict.fromkeys(pid for pid in _next(ends, known, frontier) if pid not in known and pid not in apart)
-        frontier = [pid for pid in following if pid not in ranks and not is_tracker(procfs.command(pid))][
-            : MOST_PARTNERS - len(partners)
-        ]
+        leading = [pid for pid in following if pid not in ranks and not _merely_tracks(ends, pid)]
+        frontier = leading[: MOST_PARTNERS - len(partners)]
         partners += frontier
         known.update({pid: ends.of(pid) for pid in (*frontier, *(p for p in following if p in ranks))})
         if not frontier:
             break
     return known, partners
+
+
+def _merely_tracks(ends: Ends, pid: int) -> bool:
+    process = ends.processes.get(pid)  # the command line of one in uninterruptible sleep might not come
+    return process is not None and process.state != "D" and is_tracker(procfs.command(pid))
 
 
 def _with_ports(ends: Ends, pid: int, ports: Iterable[int]) -> Channels:

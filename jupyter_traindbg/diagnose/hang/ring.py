@@ -57,7 +57,7 @@ def beside(case: Case, view: View) -> Onward | None:
     cause, step = _why(case, view, last)
     return Onward(
         text("{process} {does}", process=_named(last), does=_does(last) + _at(short_place(last.seen.frame), last)),
-        _way(case, view, chain),
+        [*_way(case, view, chain), *_held(case, last)],
         cause,
         step,
         last.seen.users,
@@ -180,6 +180,11 @@ def _way(case: Case, view: View, chain: Chain) -> list[str]:
         )
         for name, wait, stop in zip(names, waits, chain.stops, strict=False)
     ]
+
+
+def _held(case: Case, last: Stop) -> list[str]:
+    owner = case.evidence.lock_holders.get(last.pid)
+    return [] if owner is None else [text("that lock is held by {owner}", owner=owner)]
 
 
 def _back(view: View, chain: Chain) -> str:

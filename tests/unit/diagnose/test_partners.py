@@ -129,6 +129,7 @@ def test_a_chain_is_followed_to_its_end() -> None:
     held = {71: LockHolder(99, "python other.py")}
     found = diagnosed(engine, store, has=AT_IT, lock_holders=held).findings[0]
     assert (found.who, found.where) == (("rank 2", "pid 71"), f"{DATA}:7 fetch")
+    assert "that lock is held by process 99: python other.py" in found.evidence
     assert [line.partition(" waits for process ")[0] for line in found.evidence if " waits for process 7" in line] == [
         "rank 2",
         "process 70",
