@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..command_lines import is_tracker
-from ..model import Activity, Channel, Channels, Pace, Partner, ProcessStacks, RankCollectives, Thread, Value
+from ..model import Activity, Channels, Pace, Partner, ProcessStacks, RankCollectives, Thread, Value
 from ..outside import activity, procfs
 from ..outside import stacks as outside
 from ..outside.channels import Ends
@@ -25,8 +25,6 @@ WINDOW_S = 0.5
 SETTLED_SHARE = 0.2
 """Of the window, after which the stacks are taken."""
 MOST_SEEDS, MOST_PARTNERS, MOST_STEPS = 16, 24, 6
-MOST_OTHERS = 4
-"""A channel that leads to more than these says nothing of one of them."""
 MOST_VALUES, LEAST_PORT, MOST_PORT = 500, 1024, 65535
 _AFTER_A_HOST = re.compile(r"[\w\]]:(\d{4,5})\b")
 STACKS_S = 2.0
@@ -144,13 +142,9 @@ def _next(ends: Ends, known: Mapping[int, Channels], frontier: Sequence[int]) ->
     for waited in (True, False):
         for pid in frontier:
             for channel in known[pid].open:
-                if _is_waited_at(known[pid], channel) is waited and len(channel.others) <= MOST_OTHERS:
+                if channel.tells and known[pid].is_waited_at(channel) is waited:
                     yield from channel.others
     yield from (child.pid for child in procfs.children(frontier, ends.processes))
-
-
-def _is_waited_at(channels: Channels, channel: Channel) -> bool:
-    return any(channel.key in keys for keys in channels.at.values())
 
 
 # --- what they do --------------------------------------------------------------------------------------------------

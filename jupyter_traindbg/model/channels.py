@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel", "Channels", "Partner"]
 
+MOST_OTHERS = 4
+
 
 @dataclass(frozen=True)
 class Channel(Worded):
@@ -40,6 +42,11 @@ class Channel(Worded):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def tells(self) -> bool:
+        """Whether it leads to few enough to say something of one of them."""
+        return len(self.others) <= MOST_OTHERS
+
     def meets(self, other: Channel) -> bool:
         """Whether `other`, as the process at the other end has it, is the same one."""
         return bool(self.far) and self.far == other.key
@@ -51,6 +58,10 @@ class Channels:
 
     open: Sequence[Channel] = ()
     at: Mapping[int, Sequence[str]] = field(default_factory=dict)
+
+    def is_waited_at(self, channel: Channel) -> bool:
+        """Whether any thread of the process waits there, also one of a library."""
+        return any(channel.key in keys for keys in self.at.values())
 
     def waited_at(self, tid: int) -> list[Channel]:
         """The channels at which thread `tid` waits."""

@@ -25,7 +25,8 @@ _OUTPUT = frozenset(("0", "1", "2"))
 _READING = frozenset(("read", "readv", "pread64", "recvfrom", "recvmsg"))
 _WRITING = frozenset(("write", "writev", "pwrite64", "sendto", "sendmsg"))
 _POLLING = frozenset(("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
-MOST_THREADS = 64
+MOST_THREADS = 1024
+"""Those of libraries come first, on a large machine hundreds of them."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class UnixSocket(NamedTuple):
 def table() -> dict[int, UnixSocket]:
     """All Unix sockets by inode, 1 us each; empty where the kernel does not tell."""
     found: dict[int, UnixSocket] = {}
-    with contextlib.suppress(OSError):  # it does not speak netlink, or does not know the question
+    with contextlib.suppress(OSError, struct.error):  # it does not speak netlink, or answers otherwise
         found.update(_asked())
     return found
 

@@ -62,8 +62,12 @@ def flows(seen: Doing, activity: Activity | None, thread: ThreadActivity | None)
 
 
 def _moves_bytes(activity: Activity | None) -> bool:
-    rates = [] if activity is None else [activity.read_bytes_per_s, activity.written_bytes_per_s]
-    return sum(rate for rate in rates if not isinstance(rate, NotAvailable)) > FLOWING_BYTES_PER_S
+    return activity is not None and _bytes_per_s(activity) > FLOWING_BYTES_PER_S
+
+
+def _bytes_per_s(activity: Activity) -> float:
+    rates = (activity.read_bytes_per_s, activity.written_bytes_per_s)
+    return sum(rate for rate in rates if not isinstance(rate, NotAvailable))
 
 
 def thread_activity(activity: Activity | None, thread: Thread | None, pid: int) -> ThreadActivity | None:
@@ -225,10 +229,14 @@ _SOURCES: Mapping[Kind, Sequence[_Source]] = {
 
 
 def moved_bytes(seen: Activity) -> int:
-    """By how much a process has read or written its files during the look; 0 where that is too little to tell. Logs do not count."""
+    """How much a process has read and written during the look: of its files, else of anything; 0 where that is too little to tell. Logs do
+    not count.
+    """
     read = sum(f.moved for f in seen.files if f.mode == "read")
     written = sum(f.moved for f in seen.files if f.mode == "write")
-    return (read if read >= READ_BYTES else 0) + (written if written >= GROWN_BYTES else 0)
+    of_files = (read if read >= READ_BYTES else 0) + (written if written >= GROWN_BYTES else 0)
+    rate = _bytes_per_s(seen)
+    return of_files or (int(rate * seen.window_s) if rate > FLOWING_BYTES_PER_S else 0)
 
 
 def work_words(work: Work) -> str:
@@ -250,7 +258,7 @@ def _share_words(work: Work, share: str, command: str) -> str:
         return text("its thread {name} uses {share} of a CPU", name=work.name, share=share)
     if work.kind == "beside" and work.bytes:
         return text(
-            "process {pid} (`{command}`), for which it waits, has read or written {amount} of its files during the look",
+            "process {pid} (`{command}`), for which it waits, has read or written {amount} during the look",
             pid=work.pid,
             command=command,
             amount=f"{work.bytes / 2**10:.0f} KiB",

@@ -22,8 +22,6 @@ from .stops import WORST_FIRST, Edge, Stop, meet, of_partner, of_rank, threads
 __all__ = ["Chain", "chains", "seen_with", "waits_outside"]
 
 MOST_STEPS, PAIR = 6, 2
-MOST_OTHERS = 4
-"""A channel that leads to more than these says nothing of one of them."""
 _STORE = "pt_tcpstore"
 """How torch calls the thread that serves its store."""
 _TELLING = ("port", "tcp", "unix", "named pipe", "memory", "pipe")
@@ -44,6 +42,8 @@ class Chain:
     stops: Sequence[Stop]
     ring: bool = False
     speechless: bool = False
+    guessed: bool = False
+    """Whether that the last one waits for the first is not sure."""
 
     @property
     def last(self) -> Stop:
@@ -52,7 +52,7 @@ class Chain:
     @property
     def unsure(self) -> int:
         """How many steps of it are not sure."""
-        return sum(not stop.edge.sure for stop in self.stops)
+        return self.guessed + sum(not stop.edge.sure for stop in self.stops)
 
 
 def chains(evidence: JobEvidence, views: Sequence[View]) -> dict[int, Chain]:
@@ -102,6 +102,12 @@ def _worth(chain: Chain) -> tuple[object, ...]:
     return ends_idle, chain.unsure, not chain.ring, WORST_FIRST.index(chain.last.state), len(chain.stops)
 
 
+def _in_one_call(first: Stop, other: Stop) -> bool:
+    """Whether both may be in the same call of a group: they wait for a third one then, and not for each other."""
+    calls = {first.seen.operation, other.seen.operation} - {""}
+    return first.together and other.together and len(calls) < PAIR
+
+
 # --- the search ----------------------------------------------------------------------------------------------------
 
 
@@ -142,9 +148,11 @@ class _Graph:
             passed.append(way)
             for edge in self._edges(here, view):
                 if edge.pid == view.pid:
-                    found += self._closed(way)
+                    found += self._closed(way, edge)
                 elif way.length < MOST_STEPS and all(edge.pid != stop.pid for stop in way.stops):
                     for stop in self._stops(edge, here):
+                        if _in_one_call(start, stop):
+                            continue
                         more = _Way(
                             way.unsure + (not edge.sure), way.length + 1, next(numbers), [*way.stops, stop], way
                         )
@@ -156,14 +164,14 @@ class _Graph:
                 way.before.fruitful |= way.fruitful or bool(ends)
         return found
 
-    def _closed(self, way: _Way) -> list[Chain]:
+    def _closed(self, way: _Way, edge: Edge) -> list[Chain]:
         """A way that leads back to its rank. Who merely waits for a rank in a collective to speak does not know of that call."""
         if way.length == 1:
             return []
         way.fruitful = True
         last = way.stops[-1]
         told = not way.stops[0].together or last.together
-        return [Chain(way.stops[1:], ring=told, speechless=self._speechless(way.stops))]
+        return [Chain(way.stops[1:], told, self._speechless(way.stops), guessed=told and not edge.sure)]
 
     def _speechless(self, stops: Sequence[Stop]) -> bool:
         """Whether these are a rank and a process of which both are in a call on one connection."""
@@ -180,12 +188,11 @@ class _Graph:
             return self._at_a_rank(view, chain)
         if self._speechless(stops):
             return [replace(chain, ring=True, speechless=True)]
+        if before.together and last.seen.thread is None:
+            return []  # where it stands cannot be seen: it may be in that call
         telling = last.state not in ("idle", "inward") and last.seen.kind != "sleep"
-        return (
-            [chain]
-            if last.edge.sure or before.together or telling or self._is_asked(before, last.pid, last.edge.over)
-            else []
-        )
+        asked = self._is_asked(before, last.pid, last.edge.over)
+        return [chain] if last.edge.sure or before.together or telling or asked else []
 
     def _at_a_rank(self, view: View, chain: Chain) -> list[Chain]:
         """Another rank of the job that waits for others waits for the first one, where that alone keeps them waiting."""
@@ -215,7 +222,7 @@ class _Graph:
 
     def _edges(self, here: Stop, view: View) -> Iterator[Edge]:
         channels = self._channels(here.pid)
-        sure = [Edge(pid, one) for one in self._at(here, view, channels) for pid in one.others if _few(one)]
+        sure = [Edge(pid, one) for one in self._at(here, view, channels) for pid in one.others if one.tells]
         sure += [Edge(pid) for pid in (self._waited_child(here), self._lock_holder(here)) if pid is not None]
         yield from (edge for edge in sure if self._answers_itself(edge))
         if not sure and (here.together or here.seen.kind in (_WITHIN if here.rank is None else _OUTSIDE)):
@@ -246,7 +253,7 @@ class _Graph:
         """To all with whom it is connected and who do not wait for it themselves; in a collective, to all who may be in it."""
         told: set[int] = set()
         for channel in sorted(channels.open, key=lambda c: _TELLING.index(c.kind)):
-            for pid in channel.others if _few(channel) else ():
+            for pid in channel.others if channel.tells else ():
                 if pid not in told and self._may_be_asked(here, channel, pid):
                     told.add(pid)
                     yield Edge(pid, channel, sure=False)
@@ -263,7 +270,7 @@ class _Graph:
             return partner.trains
         if here.rank is not None and here.seen.kind == "sleep":
             return channel.kind == "memory" or self._is_asked(here, pid, channel)
-        if here.rank is not None and not any(channel.key in keys for keys in self._channels(here.pid).at.values()):
+        if here.rank is not None and not self._channels(here.pid).is_waited_at(channel):
             return False
         return not self._waits_at(partner, channel, here.pid)
 
@@ -289,7 +296,3 @@ class _Graph:
     def _lock_holder(self, here: Stop) -> int | None:
         holder = self._evidence.lock_holders.get(here.pid)
         return holder.pid if holder is not None and here.seen.kind == "lock" else None
-
-
-def _few(channel: Channel) -> bool:
-    return len(channel.others) <= MOST_OTHERS

@@ -127,9 +127,9 @@ def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
     gets_on = seen.users is not None and moved_bytes(partner.activity) > 0
     if (busy(thread) and seen.kind in _WORKS) or flows(seen, partner.activity, thread) or gets_on:
         return "works"
-    return (
-        "idle" if _idle(seen, thread, partner) else "inward" if seen.kind in ("queue", "thread", "future") else "stands"
-    )
+    if _idle(seen, thread, partner):
+        return "idle"
+    return "inward" if seen.kind in ("queue", "thread", "future") else "stands"
 
 
 def _idle(seen: Doing, thread: ThreadActivity, partner: Partner) -> bool:

@@ -6,12 +6,10 @@ import http.server
 import json
 import urllib.error
 import urllib.request
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from parts import Run, beside, publish, published, train_step
-from torch.distributed import distributed_c10d as c10d
+from parts import Run, beside, group_beside, publish, published, train_step
 
 EXPECTED = {
     "code": ("python_wait", "io_wait", "collective_not_issued"),
@@ -20,17 +18,6 @@ EXPECTED = {
     "beside": "engine",
     "names": "engine",
 }
-
-
-def group_with_the_engine(rank, port):
-    """As the trainers for language models make it: beside the default group, which holds the trainers alone."""
-    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0, timeout=timedelta(minutes=5))
-    store = dist.PrefixStore("weights", store)
-    group, _ = c10d._new_process_group_helper(
-        2, rank, [], "gloo", store, group_name="weights", timeout=timedelta(minutes=30)
-    )
-    c10d._world.pg_group_ranks[group] = {i: i for i in range(2)}
-    return group
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -53,19 +40,13 @@ def engine():
     dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1, store=None)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     publish("engine", server.server_port)
-    server.group = group_with_the_engine(1, int(published("store")))
+    server.group = group_beside(1)
     server.serve_forever()
 
 
 class Weights:
     def __init__(self):
-        import socket
-
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        publish("store", port)
-        self.group = group_with_the_engine(0, port)
+        self.group = group_beside(0)
         self.url = f"http://127.0.0.1:{published('engine')}/update_weights"
 
     def announce(self, tensor, dtype):

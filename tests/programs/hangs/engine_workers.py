@@ -11,14 +11,12 @@ import multiprocessing
 import os
 import queue
 import threading
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 import zmq
 import zmq.asyncio
-from parts import LIFE_S, Run, beside, publish, published, train_step
-from torch.distributed import distributed_c10d as c10d
+from parts import LIFE_S, Run, beside, group_beside, publish, published, train_step
 
 EXPECTED = {
     "code": "process_deadlock",
@@ -28,21 +26,12 @@ EXPECTED = {
 }
 
 
-def group_with_the_trainer(rank, port):
-    store = dist.PrefixStore("weights", dist.TCPStore("127.0.0.1", port, 2, rank == 0, timeout=timedelta(minutes=5)))
-    group, _ = c10d._new_process_group_helper(
-        2, rank, [], "gloo", store, group_name="weights", timeout=timedelta(minutes=30)
-    )
-    c10d._world.pg_group_ranks[group] = {i: i for i in range(2)}
-    return group
-
-
 class Worker:
     """In a process of its own; what it is to do comes by a pipe."""
 
     def __init__(self, calls):
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        self.group = group_with_the_trainer(1, int(published("store")))
+        self.group = group_beside(1)
         while True:
             method, *arguments = calls.recv()
             calls.send(getattr(self, method)(*arguments))
@@ -128,13 +117,7 @@ def engine():
 
 class Engine:
     def __init__(self):
-        import socket
-
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        publish("store", port)
-        self.group = group_with_the_trainer(0, port)
+        self.group = group_beside(0)
         self.http = http.client.HTTPConnection("127.0.0.1", int(published("engine")))
 
     def ask(self, *call):

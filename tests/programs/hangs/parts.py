@@ -8,11 +8,13 @@ import signal
 import tempfile
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
@@ -115,6 +117,22 @@ def published(name: str) -> str:
     while not told.exists():
         time.sleep(0.02)
     return told.read_text()
+
+
+def group_beside(rank: int):
+    """A process group of two, a rank of the job (0) and a process beside it (1), over a store of their own: as the trainers of language
+    models make it for the weights, beside the default group.
+    """
+    minutes = timedelta(minutes=30)
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, 2, True, timeout=minutes, wait_for_workers=False)
+        publish("weights-store", store.port)
+    else:
+        store = dist.TCPStore("127.0.0.1", int(published("weights-store")), 2, False, timeout=minutes)
+    store = dist.PrefixStore("weights", store)
+    group, _ = c10d._new_process_group_helper(2, rank, [], "gloo", store, group_name="weights", timeout=minutes)
+    c10d._world.pg_group_ranks[group] = {i: i for i in range(2)}
+    return group
 
 
 def say(text: str) -> None:

@@ -111,6 +111,8 @@ def test_one_that_reads_its_files_on_gets_on_too() -> None:
         read = dataclasses.replace(loads.activity, files=(OpenFile("/ckpt/model.bin", "read", 0, moved),))
         found = diagnosed(dataclasses.replace(loads, activity=read), has=AT_IT)
         assert found.state == state
+    much = dataclasses.replace(loads.activity, read_bytes_per_s=5e7)  # of a file that it reads round and round
+    assert diagnosed(dataclasses.replace(loads, activity=much), has=AT_IT).state == "progressing"
     log = dataclasses.replace(loads.activity, files=(OpenFile("/var/log/engine", "append", 0, 2**20),))
     assert diagnosed(dataclasses.replace(loads, activity=log), has=AT_IT).state == "stuck"
 
@@ -217,6 +219,41 @@ def test_an_engine_that_was_never_told_of_a_call() -> None:
     assert found.title == (
         "Process 70 (engine.py) is not in the broadcast in which rank 2 waits for it: it has nothing to do at engine.py:90 main"
     )
+
+
+def test_members_of_one_call_wait_for_the_third_and_not_for_each_other() -> None:
+    to_one, to_other = tcp(41000, 50000, 70), tcp(41001, 50001, 71)
+    back, beside = tcp(50000, 41000, ASKS), tcp(50001, 41001, ASKS)
+    there = partner(70, stands(*IN_A_BROADCAST), trains=True, has=channels(back))
+    missing = partner(71, stands((Frame(DATA, 7, "load"),), Wait("lock")), trains=True, has=channels(beside))
+    found = diagnosed(there, missing, asking=beyond(2), has=channels(to_one, to_other)).findings[0]
+    assert (found.code, found.who) == ("collective_not_issued", ("rank 2", "pid 71"))
+    alone = diagnosed(there, asking=beyond(2), has=channels(to_one)).findings[0]
+    assert "pid 70" not in alone.who
+
+
+def test_another_call_of_the_engine_may_be_for_its_own_workers() -> None:
+    """Who stands still by himself is nearer to the root than a ring that is closed by a guess."""
+    to_one, to_other = tcp(41000, 50000, 70), tcp(41001, 50001, 71)
+    back, beside = tcp(50000, 41000, ASKS), tcp(50001, 41001, ASKS)
+    reduces = stands(
+        (dataclasses.replace(C10D, function="all_reduce"), Frame(ENGINE, 52, "forward")),
+        Wait("collective", "all_reduce"),
+    )
+    one = partner(70, reduces, trains=True, has=channels(back))
+    other = partner(71, stands((Frame(DATA, 7, "load"),), Wait("lock")), trains=True, has=channels(beside))
+    assert diagnosed(one, other, asking=beyond(2), has=channels(to_one, to_other)).findings[0].who == (
+        "rank 2",
+        "pid 71",
+    )
+    assert diagnosed(one, asking=beyond(2), has=channels(to_one)).findings[0].code == "process_deadlock"
+
+
+def test_a_process_that_cannot_be_seen_into_is_not_said_to_be_elsewhere() -> None:
+    unseen = dataclasses.replace(
+        partner(70, stands((), None), trains=True, has=channels(tcp(50000, 41000, ASKS))), stacks=None
+    )
+    assert "pid 70" not in diagnosed(unseen, asking=beyond(2), has=channels(tcp(41000, 50000, 70))).findings[0].who
 
 
 def test_the_numbers_of_such_a_group_are_no_ranks_of_the_job() -> None:
