@@ -11,11 +11,14 @@ import hang_evidence as hangs
 from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.diagnose.hang.case import Case, build
 from jupyter_traindbg.model import (
+    CallSite,
+    CallSites,
     Diagnosis,
     Finding,
     Frame,
     FullCollections,
     GradStat,
+    NotAvailable,
     OptimizerGroup,
     OptimizerLr,
     Pace,
@@ -105,6 +108,10 @@ def sound(rank: int = 0, **more: Any) -> Soundness:
     return Soundness(WINDOW_S, known.pop("steps_in_window", 30), known.pop("backwards", 30), **known)
 
 
+CALLS = CallSites((CallSite("all_reduce", hangs.ALL_REDUCE),), {"0": dict.fromkeys(range(1, 41), 0)})
+"""All ranks issue them at one line."""
+
+
 def ranks(*seen: Any, **more: Any) -> list[RankEvidence]:
     """A rank for each of `seen`, that makes steps."""
     return [
@@ -112,6 +119,8 @@ def ranks(*seen: Any, **more: Any) -> list[RankEvidence]:
             hangs.stepping(n),
             world_size=len(seen),
             soundness=one,
+            collectives=hangs.records(n, issued=40),
+            call_sites=one if isinstance(one, NotAvailable) else CALLS,
             pace=Pace(40, 1040, 0.01, STEP_S, steps_in_window=30),
             **more,
         )

@@ -22,6 +22,7 @@ UNNAMED = "#"
 
 _OPERATION = re.compile(r"(?:(\w+):)?(\S+)(?: (\d+)(->|<-)(\d+))?$")
 Place = Callable[[Any], Optional[str]]
+FramePlace = Callable[[Dict[str, Any]], List[Any]]
 
 
 class Known(NamedTuple):
@@ -55,6 +56,8 @@ class _Entry(NamedTuple):
     peer: Optional[int]
     issued_s: Optional[float]
     at: Optional[str]
+    frames: Sequence[Dict[str, Any]]
+    """The stack that issued it, innermost first, as torch wrote it; empty where none was dumped."""
 
 
 class _Counts(NamedTuple):
@@ -96,7 +99,7 @@ def summary(
     entries = [e for dump in dumps for e in _entries(dump, place)]
     groups = {g.name: g for dump in dumps for g in _configured(dump)}
     groups.update({g.name: g for g in known})
-    fresh = {g.name for g in groups.values() if g.number == 0 and libraries(g.backend) == ["gloo"]}
+    fresh = {g.name for g in groups.values() if _is_fresh(g)}
     # A process that tells its groups has been asked for all calls, and counts them itself.
     files = [] if known else dumps
     pending_only = any(map(_pending_only, files))
@@ -105,6 +108,67 @@ def summary(
         told.counts.update(_status(dump))
         told.numbers.update(_numbers(dump))
     return _summary([e for e in _current(entries) if e.name not in fresh], groups, told, last)
+
+
+def call_sites(dumps: Iterable[Dict[str, Any]], known: Sequence[Known], place: FramePlace) -> Dict[str, Any]:
+    """From where the collectives in `dumps` were issued: ``sites``, each ``[op, stack]`` (a stack is places, innermost first), and ``at``:
+    by group, ``[number, index into sites]`` of each call.
+
+    `place` is asked once for each of the frames, which equal stacks share. Sends and receives, and calls without a stack, are left out;
+    of those that were issued as one, the first counts. About 5 us an entry.
+    """
+    dumps = list(dumps)  # they are kept: frames are told apart by their identity
+    by_key: Dict[Tuple[str, str], List[_Entry]] = {
+        (g.name, one): [] for g in known for one in libraries(g.backend) or [""]
+    }
+    alive = {g.name for g in known if not _is_fresh(g)}
+    for entry in _current([e for dump in dumps for e in _entries(dump, no_place)]):
+        if entry.name in alive:
+            by_key.setdefault((entry.name, entry.library), []).append(entry)
+    mixed = _with_several_libraries(by_key)
+    sites = _Sites(place)
+    at: Dict[str, List[List[int]]] = {}
+    for (name, library), entries in by_key.items():
+        numbers: Dict[int, int] = {}
+        for entry in entries:
+            if entry.frames and not entry.p2p and entry.sequence not in numbers:
+                numbers[entry.sequence] = sites.index(entry)
+        if numbers:
+            at[f"{name}/{library}" if name in mixed else name] = [[n, site] for n, site in sorted(numbers.items())]
+    return {"sites": sites.told, "at": at}
+
+
+def _is_fresh(group: Known) -> bool:
+    """Whether it has issued nothing yet: what gloo's recorder has under its name is of an earlier one."""
+    return group.number == 0 and libraries(group.backend) == ["gloo"]
+
+
+class _Sites:
+    """The different stacks of calls. torch writes equal frames as one object, so that their identities tell stacks apart."""
+
+    def __init__(self, place: FramePlace) -> None:
+        self._place = place
+        self._places: Dict[int, Any] = {}
+        self._by_frames: Dict[Tuple[Any, ...], int] = {}
+        self._by_places: Dict[Tuple[Any, ...], int] = {}
+        self.told: List[List[Any]] = []
+
+    def index(self, entry: _Entry) -> int:
+        key = (entry.op, *map(id, entry.frames))
+        found = self._by_frames.get(key)
+        if found is None:
+            stack = [self._of(frame) for frame in entry.frames]
+            found = self._by_places.setdefault((entry.op, *map(tuple, stack)), len(self.told))
+            if found == len(self.told):
+                self.told.append([entry.op, stack])
+            self._by_frames[key] = found
+        return found
+
+    def _of(self, frame: Dict[str, Any]) -> Any:
+        found = self._places.get(id(frame))
+        if found is None:
+            found = self._places[id(frame)] = self._place(frame)
+        return found
 
 
 def libraries(backend: str) -> List[str]:
@@ -233,7 +297,12 @@ def _entry(raw: Dict[str, Any], number: int, place: Place) -> _Entry:
         peer=peer,
         issued_s=seconds(raw),
         at=place(raw.get("frames")),
+        frames=_frames(raw.get("frames")),
     )
+
+
+def _frames(raw: Any) -> Sequence[Dict[str, Any]]:
+    return raw if isinstance(raw, list) and all(isinstance(f, dict) for f in raw) else ()
 
 
 def _operation(name: Any) -> Tuple[str, str, Optional[int]]:
@@ -366,4 +435,4 @@ def _sizes(value: Any) -> List[List[int]]:
     return [[_integer(n) for n in shape[:MOST_DIMENSIONS]] for shape in shapes]
 
 
-__all__ = ["FIELDS", "LAST", "UNNAMED", "Known", "libraries", "no_place", "seconds", "summary"]
+__all__ = ["FIELDS", "LAST", "UNNAMED", "Known", "call_sites", "libraries", "no_place", "seconds", "summary"]

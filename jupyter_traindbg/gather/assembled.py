@@ -13,7 +13,10 @@ from typing import Any
 from ..model import (
     Activity,
     Block,
+    CallSites,
     Ending,
+    Fork,
+    ForkAt,
     HostFacts,
     JobEvidence,
     Joining,
@@ -34,7 +37,7 @@ from ..model import (
 from ..outside import blocks, meeting, polled_files, procfs, sources
 from ..outside.ending import Endings
 from ..tasks import Task
-from . import partners, roster
+from . import call_sites, partners, roster
 from .reading import NOTHING_READ, Read, Reader, polled_paths, refined
 from .watched import Watched
 
@@ -95,6 +98,7 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
         sources={**(follows.sources.in_time(ends) or {}), **_sources_beside(met, ends)},
         meeting=follows.meeting.in_time(ends) or (),
         blocks=follows.blocks.in_time(ends) or {},
+        forks=follows.forks.in_time(ends) or {},
         launcher=parts.launcher,
         launcher_activity=parts.launcher_activity,
         launcher_running_s=_running_s(parts.launcher_pid),
@@ -120,6 +124,7 @@ class _Follows:
         self._missing = {m: self._ask(*about) for m, about in lost.items()}
         self.sources: Task[Mapping[str, SourceLine]] = Task(lambda: _sources(parts.watched), "sources")
         self.blocks: Task[Mapping[str, Sequence[Block]]] = Task(lambda: _blocks(parts.watched), "blocks")
+        self.forks: Task[Mapping[ForkAt, Fork]] = Task(lambda: _forks(parts.watched), "forks")
         self.read: Task[Mapping[int, Read]] = Task(lambda: _read(parts.watched), "variables")
         self.partners = Task(lambda: partners.look(parts.watched, parts.launcher_pid, ends), "partners")
         self.meeting: Task[Sequence[MeetingPoint]] = Task(lambda: _meeting(parts), "meeting")
@@ -202,6 +207,11 @@ def _blocks(watched: Sequence[Watched]) -> Mapping[str, Sequence[Block]]:
     )
 
 
+def _forks(watched: Sequence[Watched]) -> Mapping[ForkAt, Fork]:
+    ranks = [(one, one.call_sites) for one in watched if isinstance(one.call_sites, CallSites)]
+    return call_sites.forks([sites for _, sites in ranks], lambda file: _text(ranks[0][0], file))
+
+
 def _meeting(parts: Parts) -> Sequence[MeetingPoint]:
     """Where ranks are to meet that are still joining; where there is none, where their launchers are to."""
     told = [(one.link.pid, one.joining) for one in parts.watched if isinstance(one.joining, Joining)]
@@ -246,6 +256,7 @@ def _present(
         children=tuple(dataclasses.replace(a, role=roles.get(a.pid, a.role)) for a in doing if a.pid != pid),
         pace=one.pace,
         collectives=one.collectives,
+        call_sites=one.call_sites,
         calls_in_window=one.calls_in_window,
         environ=one.environ,
         ending=ended,
@@ -275,6 +286,7 @@ def _absent(one: roster.Missing, world_size: int, ended: Ending | None) -> RankE
         activity=nothing,
         pace=nothing,
         collectives=nothing,
+        call_sites=nothing,
         calls_in_window=nothing,
         environ=nothing,
         joining=nothing,

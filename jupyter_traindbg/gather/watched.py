@@ -17,6 +17,7 @@ from ..attach.base import Link
 from ..errors import DeadlineExceeded, GilHeld, TraindbgError
 from ..frames.whose import cells_of
 from ..model import (
+    CallSites,
     Coroutine,
     Joining,
     Look,
@@ -79,6 +80,7 @@ class Watched:
         self.looks: list[Look] = []
         self.pace: Maybe[Pace] = NotAvailable("not asked in time")
         self.collectives: Maybe[RankCollectives] = NotAvailable("not asked in time")
+        self.call_sites: Maybe[CallSites] = NotAvailable("not asked in time")
         self.calls_in_window: Maybe[int] = NotAvailable("not asked in time")
         self.joining: Maybe[Joining] = NotAvailable("not asked in time")
         self.making: Maybe[Making] = NotAvailable("not asked in time")
@@ -134,6 +136,7 @@ class Watched:
         self._plan.sleep_to(1.0)
         self.pace = self._pace(pace_before)
         self.collectives = self._collectives()
+        self.call_sites = self._ask("call_sites", {}, evidence_collectives.call_sites)
         self.calls_in_window = _new_calls(calls_before, self.collectives)
         self.joining, self.making = self._joining()
         self._look(children=True)

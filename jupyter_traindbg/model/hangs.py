@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .base import Maybe, NotAvailable, Problem, Result, Silent, Worded
+from .call_sites import CallSites, Fork, ForkAt
 from .channels import Channels, Partner
 from .coroutines import Coroutine
 from .finding import Excerpt, Finding
@@ -298,6 +299,7 @@ class RankEvidence:
     children: Sequence[Activity] = ()
     pace: Maybe[Pace] = _NOT_MEASURED
     collectives: Maybe[RankCollectives] = _NOT_MEASURED
+    call_sites: Maybe[CallSites] = _NOT_MEASURED
     calls_in_window: Maybe[int] = _NOT_MEASURED
     """How many collectives it issued, over all its groups, while the evidence was being taken."""
     environ: Mapping[str, str] | NotAvailable = _NOT_MEASURED
@@ -410,6 +412,8 @@ class JobEvidence:
     """Where ranks that are still joining are to meet; more than one where they were told different places."""
     blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     """Of source files in which ranks are at different lines of the same function."""
+    forks: Mapping[ForkAt, Fork] = field(default_factory=dict)
+    """Of functions in which collectives of the same number were issued at different lines."""
     lock_holders: Mapping[int, LockHolder] = field(default_factory=dict)
     """Who holds the file lock that a process waits for, by the pid of that process."""
     launcher: Look | None = None

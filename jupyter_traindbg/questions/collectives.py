@@ -6,15 +6,20 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from .. import evidence, evidence_collectives
 from ..attach.base import Link, ask_all
 from ..diagnose import collectives as rules
 from ..diagnose.at_source import at_source
+from ..diagnose.collectives import mispaired
 from ..frames.whose import full_place, user_frame
+from ..gather import call_sites
 from ..gather import stacks as gathered
-from ..model import Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives
+from ..model import CallSites, Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives
+from ..outside import sources
 from ..outside import stacks as outside
+from ..tasks import Task
 from .base import DEADLINE_S, InReport, Ranks, Whom
 
 WHOM = Whom.TOGETHER
@@ -53,6 +58,7 @@ class _Answer:
     record: RankCollectives
     stacks: ProcessStacks
     running: bool
+    sites: CallSites | None
 
 
 def _look(links: list[Link], timeout: float) -> Collectives:
@@ -63,6 +69,8 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     world_size = max(link.world_size for link in links)
     missing = sorted(set(range(world_size)) - {link.rank for link in links})
     records = [a.record for a in answers]
+    sites = {a.record.rank: a.sites for a in answers if a.sites is not None}
+    reading = Task(lambda: call_sites.forks(sites.values(), partial(_text, links)), "forks")
     verdict = rules.findings(
         records,
         world_size=world_size,
@@ -76,7 +84,14 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     here = {link.rank for link in links if link.here}
     seen = [a.stacks for a in answers if a.record.rank in here]
     lines = gathered.lines(seen, ends) if kept else {}
+    kept += mispaired.findings(records, world_size, sites, reading.in_time(ends) or {})
     return Collectives(noted, asked.silent, tuple(missing), world_size, tuple(at_source(kept, lines)))
+
+
+def _text(links: Sequence[Link], file: str) -> str | None:
+    """A file of the program, as the first rank on this host sees it; None where none is here, or it is a notebook's cell."""
+    here = next((link for link in links if link.here), None)
+    return None if here is None else sources.text_of(here.pid, file)
 
 
 def _without_busy(
@@ -96,7 +111,9 @@ def _ask(link: Link, ends: float) -> _Answer:
     stacks = evidence.stacks(link.rank, link.pid, link.call("stacks", {}, max(0.1, ends - time.monotonic())))
     running = any(t.training and t.state == "running" for t in stacks.threads)
     where = _place([stacks])
-    return _Answer(evidence_collectives.collectives(link.rank, link.pid, answer, where=where), stacks, running)
+    told = evidence_collectives.call_sites(link.call("call_sites", {}, max(0.1, ends - time.monotonic())))
+    sites = told if isinstance(told, CallSites) else None
+    return _Answer(evidence_collectives.collectives(link.rank, link.pid, answer, where=where), stacks, running, sites)
 
 
 def _places_from_outside(links: list[Link]) -> dict[int, str]:

@@ -73,7 +73,7 @@ MAY_IMPORT = {
     "evidence": ["frames", "language", "model", "outside"],
     "evidence_growth": ["frames", "model"],
     "evidence_variables": ["frames", "model", "redact"],
-    "evidence_collectives": ["evidence", "model", "outside"],
+    "evidence_collectives": ["evidence", "frames", "model", "outside"],
     "evidence_profile": ["evidence_slow", "frames", "model", "traces"],
     "evidence_slow": ["evidence_soundness", "frames", "model", "outside"],
     "evidence_soundness": ["frames", "model", "outside"],

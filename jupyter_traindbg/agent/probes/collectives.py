@@ -1,6 +1,6 @@
 """The collectives that this process has issued, by torch's flight recorder, and its process groups with their ranks and counts.
 
-No stacks: recording their names takes seconds the first time. No tensor is touched. A blocking send or receive over gloo, which its
+No stacks (`call_sites` has them), and no tensor is touched. A blocking send or receive over gloo, which its
 recorder leaves out, is a call under way whose ``sequence`` counts all operations of its group, and whose time is that of our first look.
 """
 
@@ -10,7 +10,7 @@ import pickle
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from .. import exchanges, flight
 
@@ -29,11 +29,10 @@ def run(agent: Agent, last: int = flight.LAST) -> Dict[str, Any]:
     """What `flight.summary` says, with ``now_s`` (Unix time) and ``note``: why there is less than there could be."""
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     world = getattr(c10d, "_world", None)
-    known = [] if world is None else _groups(world)
+    known = [] if world is None else groups(world)
     if not known:
         return {**flight.summary([]), "now_s": time.time(), "note": NOT_IN_USE}
-    names = sorted({library for group in known for library in flight.libraries(group.backend)})
-    dumps, notes = _dumps(sys.modules.get("torch._C._distributed_c10d"), "nccl" in names)
+    dumps, notes = _dumps(known)
     answer = flight.summary(dumps, known, last)
     answer["calls"] += _exchange(agent, world, known)
     answer["groups"] = [g for g in answer["groups"] if _alive(g, known, answer["calls"])]
@@ -47,7 +46,7 @@ def run(agent: Agent, last: int = flight.LAST) -> Dict[str, Any]:
     return {**answer, "now_s": time.time(), "note": "; ".join(notes)}
 
 
-def _groups(world: Any) -> List[flight.Known]:
+def groups(world: Any) -> List[flight.Known]:
     """The process groups of which this process is a member. `world` is `torch.distributed.distributed_c10d._world`."""
     found = []
     of_the_job = _store_of(world.pg_map.get(world.default_pg, ("", None))[1])
@@ -96,13 +95,9 @@ def _alive(group: Dict[str, Any], known: List[flight.Known], calls: List[Any]) -
     return any(row[0] == name and row[6] != "completed" for row in calls)
 
 
-def _dumps(native: Any, nccl: bool) -> Tuple[List[Dict[str, Any]], List[str]]:
-    """torch keeps two recorders: one for NCCL (since 2.2), one for the others, gloo among them (2.8)."""
+def _dumps(known: List[flight.Known]) -> Tuple[List[Dict[str, Any]], List[str]]:
     found, notes = [], []
-    for kind, wanted in (("nccl", nccl), ("fr", True)):
-        if not wanted:
-            continue
-        content = dump(native, kind)
+    for kind, content in dumps(known):
         if content is None:
             what = "NCCL" if kind == "nccl" else "gloo"
             notes.append(f"this torch has no flight recorder for {what}")
@@ -111,16 +106,26 @@ def _dumps(native: Any, nccl: bool) -> Tuple[List[Dict[str, Any]], List[str]]:
     return found, notes
 
 
-def dump(native: Any, kind: str) -> Optional[Dict[str, Any]]:
+def dumps(known: List[flight.Known], stacks: bool = False) -> Iterator[Tuple[str, Optional[Dict[str, Any]]]]:
+    """What `dump` gives of each recorder that these groups may be in: torch keeps one for NCCL (since 2.2), and one for the others, gloo
+    among them (2.8).
+    """
+    native = sys.modules.get("torch._C._distributed_c10d")
+    nccl = any("nccl" in flight.libraries(group.backend) for group in known)
+    for kind in ("nccl", "fr") if nccl else ("fr",):
+        yield kind, dump(native, kind, stacks)
+
+
+def dump(native: Any, kind: str, stacks: bool = False) -> Optional[Dict[str, Any]]:
     """What the recorder of this kind has; None where this torch has none.
 
-    As a pickle, which torch has just made here, of numbers and texts: twice as fast as its JSON.
+    As a pickle, which torch has just made here, of numbers and texts: twice as fast as its JSON. With `stacks`, of those that issued calls.
     """
     recorded = getattr(native, f"_dump_{kind}_trace", None)
     if recorded is None:
         return None
-    content = pickle.loads(recorded(True, False, False))
+    content = pickle.loads(recorded(True, stacks, False))
     return content if isinstance(content, dict) else {"entries": content}
 
 
-__all__ = ["COST", "dump", "run"]
+__all__ = ["COST", "dump", "dumps", "groups", "run"]

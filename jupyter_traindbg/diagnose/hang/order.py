@@ -38,6 +38,7 @@ ROOT_FIRST = (
     "collective_not_issued",
     "cpu_phase",
     "hang_unexplained",
+    "collective_mispaired",
     "lr_implausible",
     "lr_differs",
     "nonfinite_loss",

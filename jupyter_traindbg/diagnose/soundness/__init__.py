@@ -17,12 +17,12 @@ from ...language import text
 from ...model import Check, Finding, NotAvailable
 from ...words.ranks import ranks_words
 from ..hang.case import Case, Hit
-from . import memory
+from . import memory, pairing
 from .seen import seen
 
 __all__ = ["CODES", "SLOWS", "UNSOUND", "blamed", "checks", "rules", "settles_in_s", "topics"]
 
-ORDER = ("loss", "gradients", "learning_rate", "scaler", "memory", "data", "waiting", "collections")
+ORDER = ("loss", "gradients", "learning_rate", "scaler", "pairing", "memory", "data", "waiting", "collections")
 SLOWS = frozenset({"data_wait", "host_wait", "full_collections"})
 """Findings that say why a training is slow."""
 UNSOUND = frozenset(
@@ -30,7 +30,7 @@ UNSOUND = frozenset(
      "scaler_skips", "zero_gradients"}
 )  # fmt: skip
 """Findings that say that what a training makes is worth nothing, however well it gets on."""
-CODES = SLOWS | UNSOUND | memory.CODES
+CODES = SLOWS | UNSOUND | memory.CODES | pairing.CODES
 
 
 def topics() -> list[ModuleType]:

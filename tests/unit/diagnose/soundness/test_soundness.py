@@ -58,13 +58,14 @@ def test_a_sound_training_is_healthy_and_tells_what_was_looked_at() -> None:
     assert told["gradients"] == ("fine", "2, all finite, norm 1 at the step", "grads")
     assert told["learning rate"] == ("fine", "0.001, the same on all ranks", "lr")
     assert told["gradient scaler"] == ("fine", "none in use", "steps")
+    assert told["pairing of collectives"] == ("fine", "40 calls of ranks 0, 1 compared, line by line", "nccl-check")
     assert told["memory"][0] == "not known"
     assert "too early to tell" in told["memory"][1]
     assert told["data"] == ("fine", "2% of a step is waiting for it (1 ms)", "slow")
 
 
 def test_what_could_not_be_looked_at_is_told_with_the_reason() -> None:
-    found = judged(NotAvailable("ptrace is not permitted"))
+    found = judged(*[NotAvailable("ptrace is not permitted")] * 2)
     assert {c.state for c in found.checks} == {"not known"}
     assert {c.words for c in found.checks} == {"ptrace is not permitted"}
 
