@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ..core import Agent
 
 COST = "about 25 ms for a full recorder (2000 calls), half of them with the GIL; 1 ms for 100 calls"
+COMPILER = "_inductor"
+"""torch asks it what compiled code stands for, and imports it where no optimizer, or DDP, has: a second, and 70 MiB of somebody else's."""
+NOT_IMPORTED = "not read: torch would import its compiler into the training for it"
 WITH_C_STACKS = ("TORCH_FR_CPP_STACK", "TORCH_NCCL_TRACE_CPP_STACK")
 """Set, the recorder keeps C++ frames, too, and looks up their names in torch's libraries when it is dumped: seconds."""
 NOT_WITH_C_STACKS = "not read: {} is set, and the names of C++ frames would be looked up for seconds"
@@ -30,6 +33,8 @@ def run(agent: Agent) -> Dict[str, Any]:
     )
     if slow is not None:
         return _nothing(NOT_WITH_C_STACKS.format(slow))
+    if COMPILER not in vars(sys.modules["torch"]):  # it is there once it has been imported whole
+        return _nothing(NOT_IMPORTED)
     cells = notebook.cells()
 
     def place(frame: Dict[str, Any]) -> List[Any]:

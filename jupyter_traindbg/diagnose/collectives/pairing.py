@@ -181,7 +181,7 @@ class _Two:
 
     def _told(self, wrong: Sequence[int], kind: Kind, names: tuple[str, str] | None) -> Mispaired:
         first = wrong[0]
-        swap, sure = self._blamed(first, kind)
+        swap, sure = self._blamed(wrong, kind)
         if not sure:
             swap = min(self._most.ranks) < min(self._own.ranks)
         behind = self._behind_now(early=kind == "left out")
@@ -205,15 +205,19 @@ class _Two:
             names=names[::-1] if swap and names is not None else names,
         )
 
-    def _blamed(self, first: int, kind: Kind) -> tuple[bool, bool]:
-        """Whether it is the others that are to blame, and whether one side is for sure: the fewer, else those that make a call that the
-        others never make, or that do something else than what they always did.
+    def _blamed(self, wrong: Sequence[int], kind: Kind) -> tuple[bool, bool]:
+        """Whether it is the others that are to blame, and whether one side is for sure: the fewer, else those that alone make a call that
+        the others never make, or that do something else than what they always did.
         """
         if 2 * len(self._most.ranks) > sum(len(alike.ranks) for alike in self._window.ranks):
             return False, True
         if kind == "names":
             return False, False
-        ours, theirs = self._ours[first] in self._our_own, self._theirs[first] in self._their_own
+        first = wrong[0]
+        ours, theirs = (
+            any(places[i] in own for i in wrong)
+            for places, own in ((self._ours, self._our_own), (self._theirs, self._their_own))
+        )
         if ours is theirs:
             ours, theirs = (departed(places[: first + 1]) for places in (self._ours, self._theirs))
         return theirs and not ours, ours is not theirs

@@ -23,6 +23,8 @@ from jupyter_traindbg.model import CallSites, NotAvailable  # noqa: E402
 
 @pytest.fixture
 def alone() -> Iterator[None]:
+    """A process group of this process only, in which an optimizer has made a step."""
+    assert torch._inductor
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         yield
@@ -61,6 +63,9 @@ def test_why_there_is_nothing(agent: Agent, monkeypatch: pytest.MonkeyPatch, alo
     assert (empty["sites"], empty["at"]) == ([], {})
     assert isinstance(built(empty), NotAvailable)
     _reduced()
+    with monkeypatch.context() as changed:
+        changed.delattr(torch, "_inductor")
+        assert agent.call("call_sites", {})["note"] == call_sites.NOT_IMPORTED
     monkeypatch.setenv("TORCH_FR_CPP_STACK", "1")
     assert "TORCH_FR_CPP_STACK is set" in agent.call("call_sites", {})["note"]
 
