@@ -43,11 +43,13 @@ def _followers(history: Sequence[T]) -> Counter[T]:
     return Counter()
 
 
-def departed(history: Sequence[T], last: int = 1) -> bool:
-    """Whether one of the `last` items never followed those before it, and another one did. Costs `LONGEST` walks for each of them."""
+def departed(history: Sequence[T], last: int = 1, *, least: int = 1) -> bool:
+    """Whether one of the `last` items never followed those before it, and another one did, at least so often. Costs `LONGEST` walks for
+    each of them.
+    """
     recent = history[-RECENT:]
     places = range(max(1, len(recent) - last), len(recent))
-    return any(_in_whose_place(recent[:i], recent[i]) is not None for i in places)
+    return any(_in_whose_place(recent[:i], recent[i], least) is not None for i in places)
 
 
 def left_out(history: Sequence[T], item: T, since: int) -> int | None:
@@ -59,7 +61,8 @@ def left_out(history: Sequence[T], item: T, since: int) -> int | None:
     return next((i for i in places if _in_whose_place(history[first:i], history[i]) == item), None)
 
 
-def _in_whose_place(history: Sequence[T], came: T) -> T | None:
-    """What usually follows `history`, where `came` never did; None where that has followed before, or nothing is usual."""
+def _in_whose_place(history: Sequence[T], came: T, least: int = 1) -> T | None:
+    """What usually follows `history`, where `came` never did; None where that has followed before, or nothing has so often."""
     followers = _followers(history)
-    return None if came in followers else _usual(followers)
+    usual = None if came in followers else _usual(followers)
+    return usual if usual is not None and followers[usual] >= least else None

@@ -23,7 +23,7 @@ __all__ = ["Mispaired", "compared", "mispaired"]
 MOST_BEHIND = 8
 HORIZONS = (200, 40, 20, 12, 6)
 """Over so many calls a shift has to explain every one of them."""
-LEAST_ODD, OFTEN = 3, 3
+LEAST_ODD, OFTEN, A_HABIT = 3, 3, 3
 _BY_JOIN = "torch/distributed/algorithms/join.py"
 """torch's context for uneven inputs answers for ranks that have none left (torch.distributed.algorithms.Join)."""
 
@@ -148,10 +148,12 @@ class _Two:
     def _is_tail(self, run: range) -> bool:
         """Whether the ones have left a loop and answer the others until these have left it, too, and all go on together; or may yet."""
         ours, theirs = (set(places[run.start : run.stop]) for places in (self._ours, self._theirs))
-        if ours & theirs or (run.start == 0 and run.stop == len(self._verdicts)):
+        if ours & theirs or len(run) == len(self._verdicts):
             return False
+        if run.stop == len(self._verdicts):
+            return True
         before = {self._ours[run.start - 1]} if run.start else ours | theirs
-        after = {self._ours[run.stop]} if run.stop < len(self._verdicts) else ours | theirs
+        after = {self._ours[run.stop]}
         left = [one for one, other in ((ours, theirs), (theirs, ours)) if before & one and after & other]
         if not left:
             return False
@@ -219,7 +221,7 @@ class _Two:
             for places, own in ((self._ours, self._our_own), (self._theirs, self._their_own))
         )
         if ours is theirs:
-            ours, theirs = (departed(places[: first + 1]) for places in (self._ours, self._theirs))
+            ours, theirs = (departed(places[: first + 1], least=A_HABIT) for places in (self._ours, self._theirs))
         return theirs and not ours, ours is not theirs
 
     def _behind_now(self, *, early: bool) -> int | None:

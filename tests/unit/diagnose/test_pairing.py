@@ -74,7 +74,7 @@ LOOP = "BCD" * 10
         (("XAXAXAXAXABAXAXAXA"[1:], "XAXAXAXAXAXAXAXAXA"[1:]), [0], "extra", 10, 0),
         ((LOOP + "A" + LOOP + "CD" + LOOP, LOOP + LOOP + LOOP + LOOP[:3], LOOP * 3 + LOOP[:3]), [0], "extra", 31, 0),
         (("ABC" * 9, "BAC" * 9, "BAC" * 9), [0], "other order", 1, None),
-        (("ABC" * 9, "ABC" * 3 + "BAC" + "ABC" * 5), [1], "other order", 10, 0),
+        (("ABC" * 12, "ABC" * 6 + "BAC" + "ABC" * 5), [1], "other order", 19, 0),
     ],
 )
 def test_who_fell_out_of_step_and_how(
@@ -100,6 +100,7 @@ def test_who_fell_out_of_step_and_how(
         (("ABABABCDCD" * 3, "ABABCDCDCD" * 3), ()),
         (("AAAAAAAA", "AAAAABBB"), ()),  # and goes on answering
         (("AAAAAAAB", "AAAAAAAA"), ()),  # just now
+        (("SGGL" * 5 + "ABBCA" * 1 + "SGGLS", "SGGL" * 6 + "ASGGLA"[:6]), ()),
     ],
 )
 def test_what_is_meant_is_no_mistake(calls: Sequence[str], arms: Sequence[str]) -> None:
