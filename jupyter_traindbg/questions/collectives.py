@@ -84,7 +84,8 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     here = {link.rank for link in links if link.here}
     seen = [a.stacks for a in answers if a.record.rank in here]
     lines = gathered.lines(seen, ends) if kept else {}
-    kept += mispaired.findings(records, world_size, sites, reading.in_time(ends) or {})
+    known = reading.in_time(ends) or {}
+    kept = [*mispaired.findings(records, world_size, sites, known, stuck=bool(kept)), *kept]
     return Collectives(noted, asked.silent, tuple(missing), world_size, tuple(at_source(kept, lines)))
 
 

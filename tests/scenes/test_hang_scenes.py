@@ -41,6 +41,10 @@ SELECTED = {
     "speechless": 2,
     "program_beside": 2,
     "fsdp_evaluating": 3,
+    "mispaired_save": 4,
+    "mispaired_skip": 2,
+    "mispaired_names": 2,
+    "meant_branches": 4,
     "healthy": 2,
 }
 """Scenes by number of ranks. Those that need scarce memory or a full disk: test_hang_scarce.py."""

@@ -21,7 +21,7 @@ class Alike:
 
 @dataclass(frozen=True)
 class Window:
-    """The numbers of a group's calls of which every rank's place is known. ``ranks``: the most first."""
+    """The numbers of a group's calls that are done and of which every rank's place is known. ``ranks``: the most first."""
 
     group: Joined
     numbers: Sequence[int]
@@ -41,7 +41,7 @@ def _window(group: Joined, sites: Mapping[int, CallSites], interned: _Interned) 
     told = {rank: own for rank in group.members if rank in sites and (own := sites[rank].at.get(group.name))}
     if group.guessed or len(told) < 2:
         return None
-    low, high = max(min(own) for own in told.values()), min(max(own) for own in told.values())
+    low, high = max(min(own) for own in told.values()), min(_last_done(group, rank, own) for rank, own in told.items())
     numbers = {rank: tuple(n for n in own if low <= n <= high) for rank, own in told.items()}
     if len(set(numbers.values())) > 1 or not any(numbers.values()):
         return None
@@ -50,6 +50,12 @@ def _window(group: Joined, sites: Mapping[int, CallSites], interned: _Interned) 
         alike.setdefault(tuple(interned.number(rank, told[rank][n]) for n in same), []).append(rank)
     found = [Alike(sorted(ranks), [interned.sites[i] for i in places]) for places, ranks in alike.items()]
     return Window(group, next(iter(numbers.values())), sorted(found, key=lambda one: (-len(one.ranks), one.ranks)))
+
+
+def _last_done(group: Joined, rank: int, own: Mapping[int, int]) -> int:
+    """Calls that somebody waits in are what the rules of hangs compare."""
+    done = group.members[rank].last_completed
+    return max(own) if done is None else min(done, max(own))
 
 
 class _Interned:

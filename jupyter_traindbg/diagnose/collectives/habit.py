@@ -25,11 +25,11 @@ def _usual(followers: Counter[T]) -> T | None:
     return item if count >= MOST * followers.total() else None
 
 
-def _followers(history: Sequence[T]) -> Counter[T]:
+def _followers(history: Sequence[T], least: int = 1) -> Counter[T]:
     """What followed the last few items of `history` before.
 
-    The longest context that came before decides (prediction by partial matching, Cleary and Witten 1984, without its blending).
-    Costs `LONGEST` walks over the history.
+    The longest context that came before, `least` times, decides (prediction by partial matching, Cleary and Witten 1984, without its
+    blending). Costs `LONGEST` walks over the history.
     """
     for length in range(min(LONGEST, len(history) - 1), 0, -1):
         context = tuple(history[-length:])
@@ -38,14 +38,15 @@ def _followers(history: Sequence[T]) -> Counter[T]:
             for i in range(len(history) - length)
             if history[i] == context[0] and tuple(history[i : i + length]) == context
         )
-        if followers:
+        if followers.total() >= least:
             return followers
     return Counter()
 
 
 def departed(history: Sequence[T], last: int = 1, *, least: int = 1) -> bool:
-    """Whether one of the `last` items never followed those before it, and another one did, at least so often. Costs `LONGEST` walks for
-    each of them.
+    """Whether one of the `last` items never followed those before it, and another one did. Costs `LONGEST` walks for each of them.
+
+    ``least``: so often what came before it has to have come, for a habit.
     """
     recent = history[-RECENT:]
     places = range(max(1, len(recent) - last), len(recent))
@@ -62,7 +63,6 @@ def left_out(history: Sequence[T], item: T, since: int) -> int | None:
 
 
 def _in_whose_place(history: Sequence[T], came: T, least: int = 1) -> T | None:
-    """What usually follows `history`, where `came` never did; None where that has followed before, or nothing has so often."""
-    followers = _followers(history)
-    usual = None if came in followers else _usual(followers)
-    return usual if usual is not None and followers[usual] >= least else None
+    """What usually follows `history`, where `came` never did; None where that has followed before, or nothing is usual."""
+    followers = _followers(history, least)
+    return None if came in followers else _usual(followers)

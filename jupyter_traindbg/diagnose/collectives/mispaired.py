@@ -17,14 +17,19 @@ __all__ = ["count", "findings"]
 
 
 def findings(
-    records: Sequence[RankCollectives], world_size: int, sites: Mapping[int, CallSites], forks: Mapping[ForkAt, Fork]
+    records: Sequence[RankCollectives],
+    world_size: int,
+    sites: Mapping[int, CallSites],
+    forks: Mapping[ForkAt, Fork],
+    *,
+    stuck: bool = False,
 ) -> list[Finding]:
     """One for each group whose ranks answered each other with calls that do not belong together. Code: collective_mispaired.
 
     `sites` by rank, `forks` what the source says of functions in which their stacks part. Sound where ranks issue a call at different
-    lines on purpose. Linear in the number of calls: 10 ms for 2000 calls of 8 ranks.
+    lines on purpose. Critical in a job that is `stuck` with ranks that were not seen to be in step again. Linear in the number of calls: 10 ms for 2000 calls of 8 ranks.
     """
-    return [_finding(one) for one in mispaired(join(records, world_size), sites, forks)]
+    return [_finding(one, stuck=stuck) for one in mispaired(join(records, world_size), sites, forks)]
 
 
 def count(records: Sequence[RankCollectives], world_size: int, sites: Mapping[int, CallSites]) -> int:
@@ -32,13 +37,13 @@ def count(records: Sequence[RankCollectives], world_size: int, sites: Mapping[in
     return compared(join(records, world_size), sites)
 
 
-def _finding(one: Mispaired) -> Finding:
+def _finding(one: Mispaired, *, stuck: bool) -> Finding:
     ours, theirs = _frames(one)
     at = theirs if one.kind == "left out" else ours
     told = one.ranks if one.sure else sorted((*one.ranks, *one.others))
     return Finding(
         code="collective_mispaired",
-        severity="warning",
+        severity="critical" if stuck and one.behind != 0 and one.kind != "names" else "warning",
         title=text(
             "{ranks} issued #{n} of {group} at {ours}, and {others} at {theirs}: two calls that do not belong together",
             ranks=capital(ranks_words(one.ranks)),

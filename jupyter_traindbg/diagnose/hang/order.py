@@ -30,6 +30,7 @@ ROOT_FIRST = (
     "lock_wait",
     "io_wait",
     "dataloader_wait",
+    "collective_mispaired",
     "unequal_steps",
     "collective_mismatch",
     "collective_shape_mismatch",
@@ -38,7 +39,6 @@ ROOT_FIRST = (
     "collective_not_issued",
     "cpu_phase",
     "hang_unexplained",
-    "collective_mispaired",
     "lr_implausible",
     "lr_differs",
     "nonfinite_loss",
@@ -59,7 +59,7 @@ ROOT_FIRST = (
 )
 """The nearer to the root, the earlier: what stands behind its own symptom does not explain it. A code that is not listed comes last."""
 
-_NO_HANG = soundness.CODES | {"environment", "hang_unexplained", "straggler"}
+_NO_HANG = soundness.NO_HANG | {"environment", "hang_unexplained", "straggler"}
 """None of these says why a job stands still."""
 _WAITS = {"init_incomplete", "dataloader_wait", "rank_ended"}
 """These say so as warnings, too."""

@@ -20,7 +20,7 @@ from .words import place
 __all__ = ["rank_states", "state"]
 
 State = Literal["stuck", "failed", "unsound", "slow", "progressing", "healthy", "idle", "ended", "not known"]
-_NOT_STUCK = soundness.CODES | {
+_NOT_STUCK = soundness.NO_HANG | {
     "straggler",
     "cpu_phase",
     "swapping",

@@ -20,7 +20,7 @@ from ..hang.case import Case, Hit
 from . import memory, pairing
 from .seen import seen
 
-__all__ = ["CODES", "SLOWS", "UNSOUND", "blamed", "checks", "rules", "settles_in_s", "topics"]
+__all__ = ["CODES", "NO_HANG", "SLOWS", "UNSOUND", "blamed", "checks", "rules", "settles_in_s", "topics"]
 
 ORDER = ("loss", "gradients", "learning_rate", "scaler", "pairing", "memory", "data", "waiting", "collections")
 SLOWS = frozenset({"data_wait", "host_wait", "full_collections"})
@@ -30,7 +30,9 @@ UNSOUND = frozenset(
      "scaler_skips", "zero_gradients"}
 )  # fmt: skip
 """Findings that say that what a training makes is worth nothing, however well it gets on."""
-CODES = SLOWS | UNSOUND | memory.CODES | pairing.CODES
+NO_HANG = SLOWS | UNSOUND | memory.CODES
+"""None of these says why a job stands still."""
+CODES = NO_HANG | pairing.CODES
 
 
 def topics() -> list[ModuleType]:

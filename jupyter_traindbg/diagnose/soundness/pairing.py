@@ -8,16 +8,29 @@ from ...words.ranks import ranks_words
 from ..collectives import mispaired
 from ..hang.case import Case, Hit
 
-__all__ = ["CODES", "TOPIC", "VERB", "rule", "words"]
+__all__ = ["CODES", "EXPLAINS", "TOPIC", "VERB", "rule", "words"]
 
 TOPIC = later("pairing of collectives")
 VERB = "nccl-check"
 CODES = frozenset({"collective_mispaired"})
+EXPLAINS = {
+    "collective_mispaired": (
+        "unequal_steps",
+        "collective_mismatch",
+        "collective_shape_mismatch",
+        "collective_order",
+        "collective_not_issued",
+        "straggler",
+    )
+}
+"""Ranks that are out of step come to different ends, and who waits for whom at a collective means little."""
 
 
 def rule(case: Case) -> list[Hit]:
-    """The ranks that are out of step, of each group."""
-    found = mispaired.findings(_records(case), case.evidence.world_size, _sites(case), case.evidence.forks)
+    """The ranks that are out of step, of each group: in a job that stands still, the reason why they wait for different calls."""
+    stuck = bool(case.overdue and case.waiting)
+    records, world_size = _records(case), case.evidence.world_size
+    found = mispaired.findings(records, world_size, _sites(case), case.evidence.forks, stuck=stuck)
     return [Hit(finding, finding.ranks) for finding in found]
 
 
