@@ -27,7 +27,8 @@ def findings(
     """One for each group whose ranks answered each other with calls that do not belong together. Code: collective_mispaired.
 
     `sites` by rank, `forks` what the source says of functions in which their stacks part. Sound where ranks issue a call at different
-    lines on purpose. Critical in a job that is `stuck` with ranks that were not seen to be in step again. Linear in the number of calls: 10 ms for 2000 calls of 8 ranks.
+    lines on purpose. Critical in a job that is `stuck` with ranks that were not seen to be in step again. Linear in the number of calls:
+    0.4 s for 2000 calls of 300 ranks.
     """
     return [_finding(one, stuck=stuck) for one in mispaired(join(records, world_size), sites, forks)]
 
