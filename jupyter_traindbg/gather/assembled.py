@@ -15,8 +15,6 @@ from ..model import (
     Block,
     CallSites,
     Ending,
-    Fork,
-    ForkAt,
     HostFacts,
     JobEvidence,
     Joining,
@@ -75,6 +73,7 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
     follows = _Follows(parts, places, absent, ends)
     read = follows.read.in_time(ends) or {}
     met = follows.partners.in_time(ends) or partners.Found()
+    calls = follows.calls.in_time(ends) or call_sites.Read()
     polled = Task(lambda: _polled(watched, read), "files").in_time(min(ends, time.monotonic() + POLLED_S)) or {}
     alive = [
         dataclasses.replace(
@@ -95,10 +94,10 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
         launcher_command=" ".join(command),
         nproc=nproc,
         silent=tuple(_silent(o) for o in watched if o.problem),
-        sources={**(follows.sources.in_time(ends) or {}), **_sources_beside(met, ends)},
+        sources={**calls.sources, **(follows.sources.in_time(ends) or {}), **_sources_beside(met, ends)},
         meeting=follows.meeting.in_time(ends) or (),
         blocks=follows.blocks.in_time(ends) or {},
-        forks=follows.forks.in_time(ends) or {},
+        forks=calls.forks,
         launcher=parts.launcher,
         launcher_activity=parts.launcher_activity,
         launcher_running_s=_running_s(parts.launcher_pid),
@@ -124,7 +123,7 @@ class _Follows:
         self._missing = {m: self._ask(*about) for m, about in lost.items()}
         self.sources: Task[Mapping[str, SourceLine]] = Task(lambda: _sources(parts.watched), "sources")
         self.blocks: Task[Mapping[str, Sequence[Block]]] = Task(lambda: _blocks(parts.watched), "blocks")
-        self.forks: Task[Mapping[ForkAt, Fork]] = Task(lambda: _forks(parts.watched), "forks")
+        self.calls: Task[call_sites.Read] = Task(lambda: _calls(parts.watched), "calls")
         self.read: Task[Mapping[int, Read]] = Task(lambda: _read(parts.watched), "variables")
         self.partners = Task(lambda: partners.look(parts.watched, parts.launcher_pid, ends), "partners")
         self.meeting: Task[Sequence[MeetingPoint]] = Task(lambda: _meeting(parts), "meeting")
@@ -207,9 +206,9 @@ def _blocks(watched: Sequence[Watched]) -> Mapping[str, Sequence[Block]]:
     )
 
 
-def _forks(watched: Sequence[Watched]) -> Mapping[ForkAt, Fork]:
+def _calls(watched: Sequence[Watched]) -> call_sites.Read:
     ranks = [(one, one.call_sites) for one in watched if isinstance(one.call_sites, CallSites)]
-    return call_sites.forks([sites for _, sites in ranks], lambda file: _text(ranks[0][0], file))
+    return call_sites.read([sites for _, sites in ranks], lambda file: _text(ranks[0][0], file))
 
 
 def _meeting(parts: Parts) -> Sequence[MeetingPoint]:

@@ -13,6 +13,7 @@ from ..attach.base import Link, ask_all
 from ..diagnose import collectives as rules
 from ..diagnose.at_source import at_source
 from ..diagnose.collectives import mispaired
+from ..errors import TraindbgError
 from ..frames.whose import full_place, user_frame
 from ..gather import call_sites
 from ..gather import stacks as gathered
@@ -70,7 +71,7 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     missing = sorted(set(range(world_size)) - {link.rank for link in links})
     records = [a.record for a in answers]
     sites = {a.record.rank: a.sites for a in answers if a.sites is not None}
-    reading = Task(lambda: call_sites.forks(sites.values(), partial(_text, links)), "forks")
+    reading = Task(lambda: call_sites.read(sites.values(), partial(_text, links)), "calls")
     verdict = rules.findings(
         records,
         world_size=world_size,
@@ -84,8 +85,9 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     here = {link.rank for link in links if link.here}
     seen = [a.stacks for a in answers if a.record.rank in here]
     lines = gathered.lines(seen, ends) if kept else {}
-    known = reading.in_time(ends) or {}
-    kept = [*mispaired.findings(records, world_size, sites, known, stuck=bool(kept)), *kept]
+    calls = reading.in_time(ends) or call_sites.Read()
+    kept = [*mispaired.findings(records, world_size, sites, calls.forks, stuck=bool(kept)), *kept]
+    lines = {**calls.sources, **lines}
     return Collectives(noted, asked.silent, tuple(missing), world_size, tuple(at_source(kept, lines)))
 
 
@@ -112,9 +114,17 @@ def _ask(link: Link, ends: float) -> _Answer:
     stacks = evidence.stacks(link.rank, link.pid, link.call("stacks", {}, max(0.1, ends - time.monotonic())))
     running = any(t.training and t.state == "running" for t in stacks.threads)
     where = _place([stacks])
-    told = evidence_collectives.call_sites(link.call("call_sites", {}, max(0.1, ends - time.monotonic())))
-    sites = told if isinstance(told, CallSites) else None
-    return _Answer(evidence_collectives.collectives(link.rank, link.pid, answer, where=where), stacks, running, sites)
+    record = evidence_collectives.collectives(link.rank, link.pid, answer, where=where)
+    return _Answer(record, stacks, running, _sites(link, ends))
+
+
+def _sites(link: Link, ends: float) -> CallSites | None:
+    """None where they cannot be read, or not in time: the calls themselves are known all the same."""
+    try:
+        told = evidence_collectives.call_sites(link.call("call_sites", {}, max(0.1, ends - time.monotonic())))
+    except TraindbgError:
+        return None
+    return told if isinstance(told, CallSites) else None
 
 
 def _places_from_outside(links: list[Link]) -> dict[int, str]:

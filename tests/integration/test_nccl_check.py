@@ -127,3 +127,30 @@ def test_ranks_that_all_receive_first(tmp_path: Path) -> None:
     assert finding.who == ["rank 0", "rank 1"]
     calls = [r.calls[-1] for r in seen.ranks]
     assert [(c.op, c.p2p, c.peer) for c in calls] == [("recv", True, 1), ("recv", True, 0)]
+
+
+def test_calls_that_answer_another_one_are_named_with_both_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running("mispaired_save", tmp_path, seed=1, launcher="patient") as hang:
+        hang.wait_for("ready")
+        status, live = nccl_check(hang.target, capsys=capsys)
+    assert status == 1
+    (found,) = live["findings"]
+    (line,) = hang.scene.lines
+    assert (found["code"], found["severity"], found["who"]) == (
+        "collective_mispaired",
+        "warning",
+        [f"rank {hang.culprit}"],
+    )
+    assert found["where"].endswith(f"mispaired_save.py:{line} save")
+    assert "mispaired_save.py:45 main" in found["title"]
+    source = found["source"]
+    assert "dist.all_reduce(total)" in source["lines"][source["line"] - source["first"]]
+
+
+def test_branches_that_are_meant_are_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running("meant_branches", tmp_path, seed=1, launcher="patient") as hang:
+        hang.wait_for("ready")
+        status, live = nccl_check(hang.target, capsys=capsys)
+    assert (status, live["findings"]) == (0, [])
