@@ -91,20 +91,20 @@ class _Two:
 
     def mispaired(self) -> Mispaired | None:
         runs = self._runs()
-        shifts = {run.start: _shift(self._ours, self._theirs, run.start) for run in runs}
         reordered = len(runs) >= OFTEN and all(self._same_calls(run) for run in runs)
-        proven = [run for run in runs if reordered or shifts[run.start] is not None]
-        plain = [run for run in runs if run not in proven and not self._is_tail(run)]
-        wrong = sorted(
-            [i for run in proven for i in run] + [i for run in plain for i in run if self._verdicts[i] == "odd"]
-        )
+        wrong: list[int] = []
+        for run in runs:
+            if reordered or _shift(self._ours, self._theirs, run.start) is not None:
+                wrong += run
+            elif not self._is_tail(run):
+                wrong += [i for i in run if self._verdicts[i] == "odd"]
         if not wrong:
             return self._named()
         unknown_start = wrong[0] == 0 and self._window.numbers[0] > 1
         if unknown_start and self._window.group.backend == "gloo":  # it may be merely counted differently (`windows`)
             return None
-        run = next(run for run in runs if wrong[0] in run)
-        return self._told(wrong, self._kind(run, shifts[run.start]), None)
+        end = next(run.stop for run in runs if wrong[0] in run)
+        return self._told(wrong, range(wrong[0], end), None)
 
     def _runs(self) -> list[range]:
         """Pairs next to each other that are not as they should be, or of which that is not known."""
@@ -163,13 +163,16 @@ class _Two:
 
     # --- what is told
 
-    def _kind(self, run: range, shift: int | None) -> Kind:
-        ours, theirs = self._ours[run.start], self._theirs[run.start]
+    def _kind(self, run: range, *, swap: bool) -> Kind:
+        """What those did who are to blame: of a shift in a loop of two calls, which both sides explain, that they left one out."""
+        ours, theirs = (self._theirs, self._ours) if swap else (self._ours, self._theirs)
+        our_own, their_own = (self._their_own, self._our_own) if swap else (self._our_own, self._their_own)
+        shift = _shift(ours, theirs, run.start)
         if self._same_calls(run) and len(run) > 1 and (shift is None or run.start == 0):
             return "other order"
-        if ours in self._our_own:
+        if ours[run.start] in our_own:
             return "extra"
-        if theirs in self._their_own:
+        if theirs[run.start] in their_own:
             return "left out"
         if shift is None:
             return "other order"
@@ -179,14 +182,16 @@ class _Two:
         wrong = [i for i, verdict in enumerate(self._verdicts) if verdict == "named"]
         if not wrong:
             return None
-        return self._told(wrong, "names", self._known[self._ours[wrong[0]], self._theirs[wrong[0]]][1])
+        names = self._known[self._ours[wrong[0]], self._theirs[wrong[0]]][1]
+        return self._told(wrong, range(wrong[0], wrong[0] + 1), names)
 
-    def _told(self, wrong: Sequence[int], kind: Kind, names: tuple[str, str] | None) -> Mispaired:
+    def _told(self, wrong: Sequence[int], run: range, names: tuple[str, str] | None) -> Mispaired:
         first = wrong[0]
-        swap, sure = self._blamed(wrong, kind)
+        swap, sure = self._blamed(wrong, named=names is not None)
         if not sure:
             swap = min(self._most.ranks) < min(self._own.ranks)
-        behind = self._behind_now(early=kind == "left out")
+        kind: Kind = "names" if names is not None else self._kind(run, swap=swap)
+        behind = self._behind_now(early=(kind == "left out") is not swap)
         ours, theirs = self._ours[first], self._theirs[first]
         every = {rank for alike in self._window.ranks for rank in alike.ranks}
         ranks = sorted(every - set(self._own.ranks)) if swap else list(self._own.ranks)
@@ -201,19 +206,19 @@ class _Two:
             last=self._window.numbers[wrong[-1]],
             count=len(wrong),
             total=len(self._verdicts),
-            kind=_OTHER_SIDE.get(kind, kind) if swap else kind,
+            kind=kind,
             behind=-behind if swap and behind is not None else behind,
             sure=sure,
             names=names[::-1] if swap and names is not None else names,
         )
 
-    def _blamed(self, wrong: Sequence[int], kind: Kind) -> tuple[bool, bool]:
+    def _blamed(self, wrong: Sequence[int], *, named: bool) -> tuple[bool, bool]:
         """Whether it is the others that are to blame, and whether one side is for sure: the fewer, else those that alone make a call that
         the others never make, or that do something else than what they always did.
         """
         if 2 * len(self._most.ranks) > sum(len(alike.ranks) for alike in self._window.ranks):
             return False, True
-        if kind == "names":
+        if named:
             return False, False
         first = wrong[0]
         ours, theirs = (
@@ -234,9 +239,6 @@ class _Two:
         latest = range(max(0, len(self._ours) - HORIZONS[-1]), len(self._ours))
         several = len({self._ours[i] for i in latest}) > 1
         return 0 if several and all(self._verdicts[i] in ("same", "meant") for i in latest) else None
-
-
-_OTHER_SIDE: Mapping[Kind, Kind] = {"extra": "left out", "left out": "extra"}
 
 
 def _shifts(*, early: bool = True) -> list[int]:

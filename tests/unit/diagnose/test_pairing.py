@@ -73,6 +73,8 @@ LOOP = "BCD" * 10
         (("BBBBBBBABBBBBBB", "BBBBBBBBBBBBBBB"), [0], "extra", 8, None),
         (("XAXAXAXAXABAXAXAXA"[1:], "XAXAXAXAXAXAXAXAXA"[1:]), [0], "extra", 10, 0),
         ((LOOP + "A" + LOOP + "CD" + LOOP, LOOP + LOOP + LOOP + LOOP[:3], LOOP * 3 + LOOP[:3]), [0], "extra", 31, 0),
+        (("FG" * 7 + "F" + "FG" * 9, "FG" * 17), [0], "left out", 16, -1),
+        (("FG" * 17, "FG" * 7 + "F" + "FG" * 9), [1], "left out", 16, -1),
         (("ABC" * 9, "BAC" * 9, "BAC" * 9), [0], "other order", 1, None),
         (("ABC" * 12, "ABC" * 6 + "BAC" + "ABC" * 5), [1], "other order", 19, 0),
     ],
