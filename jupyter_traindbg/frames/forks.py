@@ -72,12 +72,12 @@ def partings(ranks: Iterable[CallSites]) -> list[Parting]:
     return [one for one in dict.fromkeys(found) if one is not None]
 
 
-def fork(source: Source, parts: Parting) -> Fork:
-    """What the source of the function says of its two lines."""
+def fork(source: Source, parts: Parting) -> Fork | None:
+    """What the source of the function says of its two lines; None where they are of one statement, which may choose between them."""
     _, low, high = parts.at
     first, second = source.statement(low), source.statement(high)
-    if first is None or second is None:
-        return Fork(apart=False)
+    if first is None or second is None or (first is second and not hasattr(first, "body")):
+        return None
     apart = _exclude_each_other(source, first, second) or _in_other_arms(source, first, second)
     called = parts.calls[0] if parts.calls[0] == parts.calls[1] else ""
     return Fork(apart, _names(_call(first, called), _call(second, called)) if called else None)

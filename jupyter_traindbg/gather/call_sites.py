@@ -32,7 +32,8 @@ def read(ranks: Iterable[CallSites], text: Callable[[str], str | None]) -> Read:
     if not parts:
         return Read()
     texts = _Texts(text)
-    known = [(one, source) for one in parts if one.one_function and (source := texts.source(one.first.file))]
+    within = [one for one in parts if one.one_function]
+    told = {one.at: fork(source, one) for one in within if (source := texts.source(one.first.file)) is not None}
     frames = dict.fromkeys(f for one in ranks for site in one.sites for f in site.frames if not f.library)
     wanted: dict[tuple[str, int | None], list[int]] = {}
     for frame in list(frames)[:MOST_LINES]:
@@ -43,7 +44,7 @@ def read(ranks: Iterable[CallSites], text: Callable[[str], str | None]) -> Read:
         if (said := texts.text(file)) is not None
         for line, seen in source_lines(said, lines, file, cell).items()
     }
-    return Read({one.at: fork(source, one) for one, source in known}, sources)
+    return Read({at: known for at, known in told.items() if known is not None}, sources)
 
 
 class _Texts:

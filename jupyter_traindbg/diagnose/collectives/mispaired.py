@@ -27,7 +27,7 @@ def findings(
     """One for each group whose ranks answered each other with calls that do not belong together. Code: collective_mispaired.
 
     `sites` by rank, `forks` what the source says of functions in which their stacks part. Sound where ranks issue a call at different
-    lines on purpose. Critical in a job that is `stuck` with ranks that were not seen to be in step again. Linear in the number of calls:
+    lines on purpose. Critical in a job that is `stuck` with ranks that are out of step to the end. Linear in the number of calls:
     0.4 s for 2000 calls of 300 ranks.
     """
     return [_finding(one, stuck=stuck) for one in mispaired(join(records, world_size), sites, forks)]
@@ -44,7 +44,7 @@ def _finding(one: Mispaired, *, stuck: bool) -> Finding:
     told = one.ranks if one.sure else sorted((*one.ranks, *one.others))
     return Finding(
         code="collective_mispaired",
-        severity="critical" if stuck and one.behind != 0 and one.kind != "names" else "warning",
+        severity="critical" if stuck and one.lasts and one.kind != "names" else "warning",
         title=text(
             "{ranks} issued #{n} of {group} at {ours}, and {others} at {theirs}: two calls that do not belong together",
             ranks=capital(ranks_words(one.ranks)),
@@ -81,8 +81,8 @@ def _short(frame: Frame | None) -> str:
 
 
 def _evidence(ranks: Sequence[int], site: CallSite, frame: Frame | None, one: Mispaired) -> str:
-    by = next((f for f in (_parted(one, site),) if f is not None and f != frame), None)
-    way = "" if by is None else text(", on the way from {at}", at=short_place(by))
+    by = _parted(one, site)
+    way = "" if by is None or by == frame else text(", on the way from {at}", at=short_place(by))
     return text(
         "{ranks}: {op} #{n} at {at}{way}", ranks=ranks_words(ranks), op=site.op, n=one.number, at=_short(frame), way=way
     )

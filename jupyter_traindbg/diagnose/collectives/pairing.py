@@ -38,7 +38,8 @@ class Mispaired:
     As number ``number`` they issued ``ours``, and the others ``theirs``: the first pair that is wrong, ``before`` is whether calls were
     paired well before it; the last is ``last``, and in all ``count`` of ``total`` calls. ``names``: the texts with which both lines call
     the same function, where these are what is wrong. ``behind``: so many calls `ranks` are behind the others now (negative: ahead); 0
-    where they are in step again; None where that cannot be told. ``sure``: whether it is these ranks that do what the others do not.
+    where they are in step again; None where that cannot be told. ``lasts``: they are, or may be, out of step to the end of the record.
+    ``sure``: whether it is these ranks that do what the others do not.
     """
 
     group: Joined
@@ -53,6 +54,7 @@ class Mispaired:
     total: int
     kind: Kind
     behind: int | None
+    lasts: bool
     sure: bool
     names: tuple[str, str] | None = None
 
@@ -208,6 +210,7 @@ class _Two:
             total=len(self._verdicts),
             kind=kind,
             behind=-behind if swap and behind is not None else behind,
+            lasts=bool(behind) or (behind is None and wrong[-1] >= len(self._verdicts) - MOST_BEHIND),
             sure=sure,
             names=names[::-1] if swap and names is not None else names,
         )

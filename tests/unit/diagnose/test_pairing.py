@@ -190,3 +190,16 @@ def test_who_is_to_blame_is_left_open_where_nothing_tells() -> None:
     own = {rank: sites(one) for rank, one in enumerate(calls)}
     (finding,) = told.findings([record(r, 2, 27) for r in range(2)], 2, own, nowhere_apart(*calls))
     assert (list(finding.ranks), finding.confidence) == ([0, 1], "medium")
+
+
+def test_in_a_job_that_stands_still_it_is_the_reason_only_where_ranks_are_out_of_step_to_the_end() -> None:
+    def severity(*calls: str) -> str:
+        own = {rank: sites(one) for rank, one in enumerate(calls)}
+        records = [record(r, len(calls), len(calls[0])) for r in range(len(calls))]
+        (finding,) = told.findings(records, len(calls), own, nowhere_apart(*calls), stuck=True)
+        return finding.severity
+
+    assert severity(LOOP + "A" + LOOP, LOOP + LOOP + "B") == "critical"
+    assert severity(LOOP + "A" + "BB", LOOP + "B" + "BB") == "critical"  # a moment ago
+    assert severity("BBBA" + "B" * 20, "B" * 24) == "warning"  # long ago
+    assert severity(LOOP + "AB" + LOOP, LOOP + "BA" + LOOP) == "warning"

@@ -19,7 +19,7 @@ def site(*frames: tuple[str, int, str], op: str = "all_reduce") -> CallSite:
     return CallSite(op, tuple(Frame(file, line, function) for file, line, function in frames))
 
 
-def of(text: str, called: tuple[str, str] = ("all_reduce", "all_reduce")) -> Fork:
+def of(text: str, called: tuple[str, str] = ("all_reduce", "all_reduce")) -> Fork | None:
     """What the source says of its lines that end with ``# A`` and ``# B``."""
     text = textwrap.dedent(text)
     rows = text.splitlines()
@@ -151,6 +151,18 @@ def test_one_pass_comes_to_one_of_the_arms_of_a_branch(text: str, apart: bool) -
     assert of(text) == Fork(apart)
 
 
+def test_of_one_statement_nobody_knows() -> None:
+    chosen = """
+    def f(batch):
+        return (
+            real(batch)  # A
+            if batch is not None
+            else stand_in()  # B
+        )
+    """
+    assert of(chosen) is None
+
+
 def test_two_calls_of_one_function_differ_in_their_names() -> None:
     text = """
     def f(self, i, x):
@@ -163,12 +175,8 @@ def test_two_calls_of_one_function_differ_in_their_names() -> None:
     assert of(text, ("log", "reduce")) == Fork(apart=True)
     assert of(text.replace('"accuracy"', '"loss"'), ("log", "log")) == Fork(apart=True)
     assert of(text.replace('"accuracy"', "name"), ("log", "log")) == Fork(apart=True)
-    assert (
-        of(
-            text.replace("self.log(", "self.log(self.log(", 1).replace("True)  # A", "True))  # A"), ("log", "log")
-        ).names
-        is None
-    )
+    nested = text.replace("self.log(", "self.log(self.log(", 1).replace("True)  # A", "True))  # A")
+    assert of(nested, ("log", "log")) == Fork(apart=True)
 
 
 def test_stacks_part_at_the_outermost_frames_that_differ() -> None:
