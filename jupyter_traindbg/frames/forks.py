@@ -28,7 +28,8 @@ _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.NotEq: ast.Eq, ast.IsNo
 class Parting:
     """Where two stacks part, seen from outside: the first frames that differ, and the functions that are called there, ``""`` of none.
 
-    ``one_function``: these are two lines of one function. Else another function was called at the same line, or nothing is in common.
+    ``one_function``: these are two lines of functions of one name in one file, mostly of the same one. Else another function was called at
+    the same line, or nothing is in common.
     """
 
     first: Frame
@@ -73,10 +74,12 @@ def partings(ranks: Iterable[CallSites]) -> list[Parting]:
 
 
 def fork(source: Source, parts: Parting) -> Fork | None:
-    """What the source of the function says of its two lines; None where they are of one statement, which may choose between them."""
+    """What the source of the function says of its two lines. None where it does not tell: they are of one statement, which may choose
+    between them, or of two methods of one name, of which a program may have called either.
+    """
     _, low, high = parts.at
     first, second = source.statement(low), source.statement(high)
-    if first is None or second is None or (first is second and not hasattr(first, "body")):
+    if first is None or second is None or first is second or source.function(low) is not source.function(high):
         return None
     apart = _exclude_each_other(source, first, second) or _in_other_arms(source, first, second)
     called = parts.calls[0] if parts.calls[0] == parts.calls[1] else ""
@@ -147,10 +150,8 @@ def _atoms(test: ast.expr, value: bool) -> Iterator[_Atom]:
         yield _compared(test, value)
     else:
         yield _Atom(ast.dump(test), value)
-    if (
-        isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is value
-    ):  # each part of it, too: all hold, or none
-        for part in test.values:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is value:
+        for part in test.values:  # all of them hold, or none does
             yield from _atoms(part, value)
 
 

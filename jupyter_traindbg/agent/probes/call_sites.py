@@ -29,7 +29,7 @@ def run(agent: Agent) -> Dict[str, Any]:
     if not known:
         return _nothing(NOT_IN_USE)
     slow = next(
-        (name for name in WITH_C_STACKS if os.environ.get(name, "0").lower() in ("1", "true", "y", "yes")), None
+        (name for name in WITH_C_STACKS if os.environ.get(name, "0").lower() in ("1", "t", "true", "y", "yes")), None
     )
     if slow is not None:
         return _nothing(NOT_WITH_C_STACKS.format(slow))

@@ -153,19 +153,13 @@ def _cause(one: Mispaired) -> str:
             "The ranks come to these calls in different order, or one of them has left one out: each call was answered by "
             "another one, and as the sizes agree, nobody noticed. What they give is a mixture of two things."
         )
-    if one.kind == "extra":
+    if one.kind in ("extra", "left out"):
+        at, without = (ours, others) if one.kind == "extra" else (theirs, ranks)
         return text(
             "The call at {at} was not made by {others}, whose next one has answered it; as the sizes agree, nobody noticed. What both "
             "give is a mixture of two things.",
-            at=_short(ours),
-            others=others,
-        )
-    if one.kind == "left out":
-        return text(
-            "The call at {at} was not made by {others}, whose next one has answered it; as the sizes agree, nobody noticed. What both "
-            "give is a mixture of two things.",
-            at=_short(theirs),
-            others=ranks,
+            at=_short(at),
+            others=without,
         )
     return text(
         "{ranks} came to these calls in another order: each was answered by another one, and as the sizes agree, nobody noticed. What they "

@@ -24,6 +24,8 @@ MOST_BEHIND = 8
 HORIZONS = (200, 40, 20, 12, 6)
 """Over so many calls a shift has to explain every one of them."""
 LEAST_ODD, OFTEN, A_HABIT = 3, 3, 3
+MOST_CALLS = 0.5
+"""So many have to be odd where the source does not tell: tasks that ranks take in turns are one call of several in a step."""
 _BY_JOIN = "torch/distributed/algorithms/join.py"
 """torch's context for uneven inputs answers for ranks that have none left (torch.distributed.algorithms.Join)."""
 
@@ -96,7 +98,8 @@ class _Two:
         reordered = len(runs) >= OFTEN and all(self._same_calls(run) for run in runs)
         wrong: list[int] = []
         for run in runs:
-            if reordered or _shift(self._ours, self._theirs, run.start) is not None:
+            share = MOST_CALLS if all(self._verdicts[i] == "open" for i in run) else 0.0
+            if reordered or _shift(self._ours, self._theirs, run.start, share) is not None:
                 wrong += run
             elif not self._is_tail(run):
                 wrong += [i for i in run if self._verdicts[i] == "odd"]
@@ -249,14 +252,16 @@ def _shifts(*, early: bool = True) -> list[int]:
     return sorted((s for s in range(-MOST_BEHIND, MOST_BEHIND + 1) if s), key=lambda s: (abs(s), (s < 0) is not early))
 
 
-def _shift(ours: Places, theirs: Places, start: int) -> int | None:
+def _shift(ours: Places, theirs: Places, start: int, share: float = 0.0) -> int | None:
     """By how many calls `ours` is late from `start` on (negative: early), where that explains every call for long, and being in step does
-    not; None where no shift does.
+    not, at least of that share of them; None where no shift does.
     """
-    return next((s for s in _shifts() if any(_explains(ours, theirs, start, s, h) for h in HORIZONS)), None)
+    return next(
+        (s for s in _shifts() if any(_explains(ours, theirs, start, s, h, share=share) for h in HORIZONS)), None
+    )
 
 
-def _explains(ours: Places, theirs: Places, start: int, shift: int, horizon: int) -> bool:
+def _explains(ours: Places, theirs: Places, start: int, shift: int, horizon: int, *, share: float = 0.0) -> bool:
     stop = min(start + horizon, len(ours) - abs(shift))
     if stop - start < HORIZONS[-1]:
         return False
@@ -265,4 +270,4 @@ def _explains(ours: Places, theirs: Places, start: int, shift: int, horizon: int
     if not agree or len({id(ours[i + late]) for i in range(start, stop)}) < 2:
         return False
     odd = sum(ours[i] is not theirs[i] for i in range(start, stop))
-    return odd >= max(LEAST_ODD, abs(shift) + 1)
+    return odd >= max(LEAST_ODD, abs(shift) + 1, share * (stop - start))

@@ -111,4 +111,3 @@ def test_of_a_dump_the_collectives_with_a_stack() -> None:
     assert told["sites"] == [["all_reduce", at_step], ["all_gather", at_step], ["all_reduce", [["t.py", 9, "save"]]]]
     assert told["at"] == {"0": [[1, 0], [2, 0], [4, 1], [5, 1], [6, 2]]}
     assert seen == ["step", "step", "save"]  # each frame once, the copy by itself
-    assert call_sites.COST

@@ -163,6 +163,20 @@ def test_of_one_statement_nobody_knows() -> None:
     assert of(chosen) is None
 
 
+def test_methods_of_one_name_may_both_be_meant() -> None:
+    """torch's recorder does not know the class."""
+    methods = """
+    class Leader:
+        def f(self, x):
+            all_reduce(x)  # A
+
+    class Follower:
+        def f(self, x):
+            all_reduce(x)  # B
+    """
+    assert of(methods) is None
+
+
 def test_two_calls_of_one_function_differ_in_their_names() -> None:
     text = """
     def f(self, i, x):
