@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,16 +48,18 @@ def exit_status(pid: int) -> int | None:
 
 @dataclass
 class Noted:
-    """What is noted of a process while it can be seen, for when it is gone: the files behind its stderr and stdout, and its wait status,
-    which a zombie has until its parent takes note of it.
+    """What is noted of a process while it can be seen, for when it is gone: the files behind its stderr and stdout, when it began (see
+    `procfs.Process.start_ticks`), and its wait status, which a zombie has until its parent takes note of it.
     """
 
     logs: tuple[str, ...] = ()
+    began: int | None = None
     status: int | None = None
 
     def note(self, pid: int) -> None:
         """Look at it now. What was noted before stays where there is nothing to be seen any more. 0.1 ms."""
         self.logs = tuple(name for name, path in _logs_of(pid).items() if _same(name, path)) or self.logs
+        self.began = self.began or procfs.start_ticks(pid)
         if self.status is None:
             self.status = exit_status(pid)
 
@@ -121,8 +124,9 @@ class Endings:
         """How `rank` ended. `pid` is 0 where nothing is left of it. Milliseconds, and what the disk takes."""
         before = self._noted.get(pid)  # where it was looked at, another process may have its number by now
         status = before.status if before is not None else exit_status(pid) if pid else None
+        began = before.began if before is not None else procfs.start_ticks(pid) if pid else None
         said = self._launcher_said(pid, local_rank)
-        killed = self._killed(pid or (said.pid if said else 0))
+        killed = self._killed(pid or (said.pid if said else 0), began) if status in (None, signal.SIGKILL) else None
         evidence: list[str] = []
         code, sign = self._code(status, said, killed, evidence)
         lines, log = self._last_words(pid, rank, local_rank, evidence)
@@ -134,7 +138,7 @@ class Endings:
             out_of_memory=self._out_of_memory(sign, killed, evidence),
             last_lines=tuple(lines),
             log=log,
-            evidence=(*evidence, *(self._kernel_said(pid) if pid and killed is None else ())),
+            evidence=(*evidence, *(self._kernel_said(pid, began) if pid and killed is None else ())),
         )
 
     # --- exit status
@@ -186,17 +190,20 @@ class Endings:
         """None in a container as well: the kernel counts processes as the host does, and its words would be on somebody else's."""
         return kernel_log.read() if procfs.numbers_are_the_hosts() else None
 
-    def _killed(self, pid: int) -> kernel_log.Killed | None:
+    def _since(self, began: int | None) -> list[tuple[float, str]]:
+        """What the kernel has said since a process began, or since the launcher did: a number is given to many, one after another."""
+        if began is None and self._launcher:
+            began = procfs.start_ticks(self._launcher)
+        return kernel_log.since(began, self._messages or ())
+
+    def _killed(self, pid: int, began: int | None) -> kernel_log.Killed | None:
         """What the OOM killer has said of `pid`; of an unknown one, of a Python that it killed since the launcher began."""
-        victims = kernel_log.killed_for_memory(self._messages or ())
+        victims = kernel_log.killed_for_memory(self._since(began))
         if pid:
             return next((v for v in reversed(victims) if v.pid == pid), None)
-        launcher = procfs.stat(self._launcher) if self._launcher else None
-        if launcher is None:
+        if not (self._launcher and procfs.stat(self._launcher)):
             return None
-        began_s = launcher.start_ticks / os.sysconf("SC_CLK_TCK")
-        after = [v for v in victims if v.at_s > began_s and v.name.startswith(_NAMES) and not procfs.exists(v.pid)]
-        return after[-1] if after else None
+        return next((v for v in reversed(victims) if v.name.startswith(_NAMES) and not procfs.exists(v.pid)), None)
 
     def _out_of_memory(self, sign: Maybe[str], killed: kernel_log.Killed | None, evidence: list[str]) -> Maybe[bool]:
         if killed is not None:
@@ -215,8 +222,8 @@ class Endings:
             "counters tell"
         )
 
-    def _kernel_said(self, pid: int) -> tuple[str, ...]:
-        lines = kernel_log.about(pid, self._messages or ())
+    def _kernel_said(self, pid: int, began: int | None) -> tuple[str, ...]:
+        lines = kernel_log.about(pid, self._since(began))
         return tuple(text("the kernel's log: {line}", line=line) for line in lines[-3:])
 
     # --- its last words

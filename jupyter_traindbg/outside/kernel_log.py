@@ -6,16 +6,22 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Killed", "about", "killed_for_memory", "read"]
+__all__ = ["Killed", "about", "killed_for_memory", "read", "since"]
 
 _RECORDS = 100_000
 """More than the largest ring buffer holds."""
 _DMESG_S = 1.0
 _KILLED = re.compile(r"[Kk]illed process (\d+) \((.*?)\)")
 _STAMP = re.compile(r"^\[\s*(\d+\.\d+)\] ?")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_APART_S, _APART = 1.0, 2e-4
+"""How far the clock of the kernel's log may be from the one that processes are dated by: it is not steered, so it runs fast or slow by
+some 1e-4, and the last tick counts whole.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,19 @@ class Killed:
 def read() -> list[tuple[float, str]] | None:
     """The kernel's messages, each with its time in seconds since boot; None where they are closed to this user. Milliseconds."""
     return _from_device() or _from_dmesg()
+
+
+def since(start_ticks: int | None, messages: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The messages that are not older than a process (see `procfs.Process.start_ticks`); all of them where that is None.
+
+    The log's clock stands still while the machine sleeps, the one of processes does not.
+    """
+    if start_ticks is None:
+        return list(messages)
+    awake_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+    slept_s = time.clock_gettime(time.CLOCK_BOOTTIME) - awake_s
+    from_s = start_ticks / _TICKS_PER_S - slept_s - _APART_S - _APART * awake_s
+    return [(at_s, line) for at_s, line in messages if at_s >= from_s]
 
 
 def killed_for_memory(messages: Iterable[tuple[float, str]]) -> list[Killed]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cases import each
 
-from jupyter_traindbg.model import Frame, Look, NotAvailable, ProcessStacks, Thread
+from jupyter_traindbg.model import Ending, Frame, Look, NotAvailable, ProcessStacks, Thread
 from jupyter_traindbg.outside import ending, kernel_log, launcher_log, procfs
 from jupyter_traindbg.outside.launcher_log import Said
 from jupyter_traindbg.outside.rank_lines import lines_of
@@ -219,6 +219,33 @@ def test_the_kernels_words() -> None:
     ]
     assert kernel_log.about(79, messages) == [messages[2][1]]
     assert kernel_log.about(7, messages) == []
+
+
+def test_a_number_that_an_earlier_process_had(zombie: Leave, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel gives its numbers again: what it has said of another one before is not said of this process."""
+    monkeypatch.setattr(procfs, "numbers_are_the_hosts", lambda: True)
+    killed = zombie("import os; os.kill(os.getpid(), 9)")
+    crashed = zombie("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    began = procfs.start_ticks(killed)
+    assert began is not None
+    began_s = began / os.sysconf("SC_CLK_TCK")
+    said = "Out of memory: Killed process {} (python3)"
+
+    def ended(pid: int, at_s: float) -> Ending:
+        monkeypatch.setattr(kernel_log, "read", lambda: [(at_s, said.format(pid))])
+        return ending.Endings(None, []).of(pid, 0, 0)
+
+    assert ended(killed, began_s + 0.5).out_of_memory is True
+    for pid, at_s in ((killed, began_s / 2 - 10.0), (crashed, began_s / 2 - 10.0), (crashed, began_s + 0.5)):
+        before = ended(pid, at_s)
+        assert before.out_of_memory is False, (pid, at_s)
+    assert not ended(killed, began_s / 2 - 10.0).evidence[1:], "nor is it shown"
+    noted = ending.Noted()
+    noted.note(killed)
+    assert noted.began == began
+    monkeypatch.setattr(procfs, "start_ticks", lambda pid: None)  # gone by now
+    monkeypatch.setattr(kernel_log, "read", lambda: [(began_s / 2 - 10.0, said.format(killed))])
+    assert ending.Endings(None, [], noted={killed: noted}).of(killed, 0, 0).out_of_memory is False
 
 
 def test_the_oom_killer_of_this_kernel(zombie: Leave, monkeypatch: pytest.MonkeyPatch) -> None:
