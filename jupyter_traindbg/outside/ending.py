@@ -28,6 +28,8 @@ LINES = 20
 FEW_LOGS = 8
 TAIL_BYTES = 256 * 1024
 _NOT_KNOWN = NotAvailable("only its launcher was told, and wrote it nowhere")
+_OF_KILLED = (128 + signal.SIGKILL, 256 - signal.SIGKILL)
+"""What a shell, and Python's `sys.exit`, make of the status of a process that was killed below them."""
 _NOT_WATCHING = ("close", "_stop_workers", "_restart_workers", "_initialize_workers", "_rendezvous", "_exit_barrier")
 _TORCHRUNS_LOOP = ("torch/distributed/elastic/agent/server/api.py", "_invoke_run")
 _NAMES = ("python", "pt_main_thread")
@@ -126,7 +128,7 @@ class Endings:
         status = before.status if before is not None else exit_status(pid) if pid else None
         began = before.began if before is not None else procfs.start_ticks(pid) if pid else None
         said = self._launcher_said(pid, local_rank)
-        killed = self._killed(pid or (said.pid if said else 0), began) if status in (None, signal.SIGKILL) else None
+        killed = self._killed(pid or (said.pid if said else 0), began) if _may_be_killed(status, said) else None
         evidence: list[str] = []
         code, sign = self._code(status, said, killed, evidence)
         lines, log = self._last_words(pid, rank, local_rank, evidence)
@@ -190,18 +192,20 @@ class Endings:
         """None in a container as well: the kernel counts processes as the host does, and its words would be on somebody else's."""
         return kernel_log.read() if procfs.numbers_are_the_hosts() else None
 
+    @cached_property
+    def _launcher_began(self) -> int | None:
+        return procfs.start_ticks(self._launcher) if self._launcher else None
+
     def _since(self, began: int | None) -> list[tuple[float, str]]:
         """What the kernel has said since a process began, or since the launcher did: a number is given to many, one after another."""
-        if began is None and self._launcher:
-            began = procfs.start_ticks(self._launcher)
-        return kernel_log.since(began, self._messages or ())
+        return kernel_log.since(self._launcher_began if began is None else began, self._messages or ())
 
     def _killed(self, pid: int, began: int | None) -> kernel_log.Killed | None:
         """What the OOM killer has said of `pid`; of an unknown one, of a Python that it killed since the launcher began."""
         victims = kernel_log.killed_for_memory(self._since(began))
         if pid:
             return next((v for v in reversed(victims) if v.pid == pid), None)
-        if not (self._launcher and procfs.stat(self._launcher)):
+        if self._launcher_began is None:
             return None
         return next((v for v in reversed(victims) if v.name.startswith(_NAMES) and not procfs.exists(v.pid)), None)
 
@@ -263,6 +267,13 @@ def _is_watching(frames: Sequence[Frame]) -> bool:
     file, loop = _TORCHRUNS_LOOP
     at = next((i for i, f in enumerate(frames) if f.file.endswith(file) and f.function.endswith(loop)), None)
     return at is not None and not any(word in f.function for f in frames[:at] for word in _NOT_WATCHING)
+
+
+def _may_be_killed(status: int | None, said: Said | None) -> bool:
+    """Whether nothing that is known of its end speaks against SIGKILL."""
+    if status is not None:
+        return status == signal.SIGKILL
+    return said is None or said.signal == "SIGKILL" or said.exit_code in _OF_KILLED
 
 
 def _decoded(status: int) -> tuple[Maybe[int], Maybe[str]]:

@@ -272,6 +272,34 @@ def test_the_oom_killer_of_this_kernel(zombie: Leave, monkeypatch: pytest.Monkey
     assert not any("the kernel's log" in words for words in inside.evidence)
 
 
+def test_a_victim_without_a_number(launcher: tuple[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a rank that has left nothing, a Python killed since its launcher began; unless the launcher says that it ended otherwise."""
+    pid, log = launcher
+    began = procfs.start_ticks(pid)
+    assert began is not None
+    began_s = began / os.sysconf("SC_CLK_TCK")
+    monkeypatch.setattr(procfs, "numbers_are_the_hosts", lambda: True)
+
+    def ended(at_s: float, said: str = "") -> Ending:
+        log.write_text(said)
+        victim = (at_s, "Out of memory: Killed process 4194303 (pt_main_thread) total-vm:9kB")
+        monkeypatch.setattr(kernel_log, "read", lambda: [victim])
+        return ending.Endings(pid, []).of(0, 1, 1)
+
+    soon = ended(began_s + 0.5)
+    assert (soon.signal, soon.out_of_memory, soon.pid) == ("SIGKILL", True, 4194303)
+    before = ended(began_s / 2 - 10.0)
+    assert before.pid == 0
+    assert before.out_of_memory is not True, "somebody else's, of long ago"
+    words = "x] failed (exitcode: {}) local_rank: 1 (pid: {}) of binary: python\n"
+    for code in (-9, 137, 247):
+        assert ended(began_s + 0.5, words.format(code, 4194303)).out_of_memory is True, code
+    for code in (1, -11):
+        other = ended(began_s + 0.5, words.format(code, 4194303))
+        assert other.out_of_memory is not True, code
+    assert ended(began_s + 0.5, "srun: error: node7: task 1: Exited with exit code 1\n").out_of_memory is not True
+
+
 def test_without_witnesses_nothing_is_claimed(zombie: Leave, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_log, "read", lambda: None)
     monkeypatch.setattr(ending, "oom_kills", lambda pid: None)
