@@ -1,5 +1,5 @@
 """The processes beside a job for which its ranks may be waiting: an engine, a server, a program at the other end of a pipe; and for whom
-those wait in turn. Seen from outside alone: nothing enters them.
+those wait in turn; and whether anything comes or goes where they wait. Seen from outside alone: nothing enters them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..command_lines import is_tracker
-from ..model import Activity, Channels, Pace, Partner, ProcessStacks, RankCollectives, Thread, Value
+from ..model import Activity, Channel, Channels, Flow, Pace, Partner, ProcessStacks, RankCollectives, Thread, Value
 from ..outside import activity, procfs
 from ..outside import stacks as outside
 from ..outside.channels import Ends
+from ..outside.flows import Flows, Place
 from ..redact import redact
 from ..tasks import Task, each
 from .watched import Watched
@@ -22,6 +23,10 @@ from .watched import Watched
 __all__ = ["Found", "look"]
 
 WINDOW_S = 0.5
+MORE_S = 4.0
+"""So much longer does one look where something has come or gone just before, and might again: a stream with pauses."""
+GLANCE_S = 0.25
+RESERVE_S = 0.3
 SETTLED_SHARE = 0.2
 """Of the window, after which the stacks are taken."""
 MOST_SEEDS, MOST_PARTNERS, MOST_STEPS = 16, 24, 6
@@ -43,19 +48,21 @@ class Found:
 
 def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -> Found:
     """Follow the ranks that stand still to whom they are connected with, and those on, and see what these do. Nothing where no rank
-    stands still; where nobody is found, some 3 us for each descriptor of each process of this host; else 0.6 s and 25 ms a process.
+    stands still; where nobody is found, some 3 us for each descriptor of each process of this host; else 0.6 s and 25 ms a process, and
+    `MORE_S` more where a stream may merely pause.
     """
     ranks = {one.link.pid for one in watched}
-    seeds = [one.link.pid for one in watched if _stands(one)][:MOST_SEEDS]
+    seeds = [one for one in watched if _stands(one)][:MOST_SEEDS]
     if not seeds:
         return Found()
     ends = Ends()
     apart = {os.getpid(), os.getppid(), 1, launcher_pid or 0}
-    asked = {one.link.pid: _named_ports(one) for one in watched if one.link.pid in seeds}
-    known, partners = _follow(ends, asked, ranks, apart)
-    if not partners:
-        return Found({pid: known[pid] for pid in seeds})
-    seen = _seen(partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S))
+    known, partners = _follow(ends, {one.link.pid: _named_ports(one) for one in seeds}, ranks, apart)
+    places = [place for one in seeds for place in _places_of(one, known[one.link.pid])]
+    flows = Flows([*places, *(place for pid in partners for place in _places_beside(pid, known[pid]))])
+    seen = _seen(partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S)) if partners else {}
+    flowing = _what_flows(flows, {place.pid for place in places}, ends_at - RESERVE_S)
+    known = _with_flows(known, flowing, flows.silences())
     return Found(
         {pid: known[pid] for pid in known if pid in ranks},
         {pid: _partner(about, known[pid], stacks) for pid, (about, stacks) in seen.items()},
@@ -145,6 +152,54 @@ def _next(ends: Ends, known: Mapping[int, Channels], frontier: Sequence[int]) ->
                 if channel.tells and known[pid].is_waited_at(channel) is waited:
                     yield from channel.others
     yield from (child.pid for child in procfs.children(frontier, ends.processes))
+
+
+# --- where they wait, and what comes there --------------------------------------------------------------------------
+
+
+def _places_of(one: Watched, known: Channels) -> list[Place]:
+    """Where a rank waits for something to come: its training thread, or another with code of the user. A key of torch's store is set by
+    another rank.
+    """
+    thread = _training_thread(one)
+    if thread is None or (thread.waiting_for is not None and thread.waiting_for.kind == "store"):
+        return []
+    own = [p for look in one.looks[-1:] for p in look.processes if p.pid == one.link.pid]
+    tids = [t.tid for t in own[0].threads if isinstance(t.tid, int) and not all(f.library for f in t.frames)]
+    return _places(one.link.pid, tids, known)
+
+
+def _places_beside(pid: int, known: Channels) -> list[Place]:
+    """The same of a process beside the job: where a thread has asked somebody."""
+    return [place for place in _places(pid, known.at, known) if len(place.keys) == 1]
+
+
+def _places(pid: int, tids: Iterable[int], known: Channels) -> list[Place]:
+    """Without those at which it is asked itself."""
+    asking = {tid: [channel.key for channel in known.waited_at(tid) if not channel.answers] for tid in tids}
+    return [Place(pid, tid, keys) for tid, keys in asking.items() if keys]
+
+
+def _what_flows(flows: Flows, ranks: Collection[int], ends_at: float) -> Mapping[tuple[int, str], Flow]:
+    """Within the window; longer where something may come, up to when it has for all of `ranks`, those that wait somewhere."""
+    ends = min(ends_at, flows.began + WINDOW_S)
+    if flows.may_come:
+        ends = min(ends_at, ends + MORE_S)
+    while True:
+        now = flows.now()
+        left = ends - time.monotonic()
+        if left <= 0 or (ranks and {pid for pid, _ in now} >= set(ranks)):
+            return now
+        time.sleep(min(GLANCE_S, left))
+
+
+def _with_flows(
+    known: Mapping[int, Channels], flows: Mapping[tuple[int, str], Flow], silences: Mapping[tuple[int, str], float]
+) -> dict[int, Channels]:
+    def told(pid: int, one: Channel) -> Channel:
+        return replace(one, flow=flows.get((pid, one.key)), silent_s=silences.get((pid, one.key)))
+
+    return {pid: Channels(tuple(told(pid, one) for one in c.open), c.at) for pid, c in known.items()}
 
 
 # --- what they do --------------------------------------------------------------------------------------------------

@@ -6,15 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from .base import Worded
+from .base import Maybe, Worded
 from .observed import ProcessStacks
 
 if TYPE_CHECKING:
     from .hangs import Activity
 
-__all__ = ["Channel", "Channels", "Partner"]
+__all__ = ["Channel", "Channels", "Flow", "Partner"]
 
 MOST_OTHERS = 4
+
+
+@dataclass(frozen=True)
+class Flow:
+    """That something has come or gone within the last `within_s` seconds. ``bytes`` where the kernel counts them."""
+
+    within_s: float
+    bytes: Maybe[int]
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,9 @@ class Channel(Worded):
 
     ``key`` tells it from all others that the process has open; ``far`` is that of the other end there. ``accepted`` is False where the
     others merely listen: they have not taken the connection yet; ``answers`` is True where this process has accepted it, so that the
-    others ask. ``unread_bytes`` have arrived here, ``unread_there_bytes`` at the other end, and nobody has read them.
+    others ask. ``unread_bytes`` have arrived here, ``unread_there_bytes`` at the other end, and nobody has read them. ``flow``: what went
+    over it while a thread waited there; None where nothing did, or nobody looked. ``silent_s``: since when nothing has, where the kernel
+    tells.
     """
 
     kind: Literal["tcp", "unix", "pipe", "named pipe", "memory", "port"]
@@ -38,6 +48,8 @@ class Channel(Worded):
     answers: bool = False
     unread_bytes: int = 0
     unread_there_bytes: int = 0
+    flow: Flow | None = None
+    silent_s: float | None = None
 
     def __str__(self) -> str:
         return self.name

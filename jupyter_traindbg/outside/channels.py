@@ -22,8 +22,6 @@ _SHARED_MEMORY = re.compile(r"/dev/shm/(?!torch_|sem\.|__KMP)[^/]+( \(deleted\))
 """What a program has made to share, and no library for itself."""
 _OUTPUT = frozenset(("0", "1", "2"))
 """Descriptors whose other end matters only to a thread that is at them."""
-_READING = frozenset(("read", "readv", "pread64", "recvfrom", "recvmsg"))
-_WRITING = frozenset(("write", "writev", "pwrite64", "sendto", "sendmsg"))
 _POLLING = frozenset(("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
 MOST_THREADS = 1024
 """Those of libraries come first, on a large machine hundreds of them."""
@@ -73,7 +71,9 @@ class Ends:
         self._tcp: dict[str, _Tcp] = {}
 
     def of(self, pid: int) -> Channels:
-        """What leads from `pid` to other processes, and at which of it each of its threads waits."""
+        """What leads from `pid` to other processes, and at which of it each of its threads waits; also connections to other hosts at which
+        one does.
+        """
         at = {t.tid: keys for t in procfs.threads(pid)[:MOST_THREADS] if (keys := self._at(pid, t.tid))}
         waited = {key for keys in at.values() for key in keys}
         targets = self._keys.get(pid, {})
@@ -83,7 +83,7 @@ class Ends:
             if key in found or key in output:
                 continue
             channel = self._channel(pid, fd, key, waited=key in waited)
-            if channel is not None and channel.others:
+            if channel is not None and (channel.others or (channel.kind == "tcp" and key in waited)):
                 found[key] = channel
         return Channels(tuple(found.values()), {tid: keys for tid, keys in at.items() if any(k in found for k in keys)})
 
@@ -94,7 +94,7 @@ class Ends:
 
     def _at(self, pid: int, tid: int) -> tuple[str, ...]:
         call, arguments = procfs.raw_system_call(pid, tid)
-        if call in _READING or call in _WRITING or call == "connect":
+        if call in procfs.READING or call in procfs.WRITING or call == "connect":
             key = procfs.descriptor(pid, arguments[0])
             return () if key is None else (key,)
         return tuple(sockets.polled(pid, call, arguments)) if call in _POLLING else ()

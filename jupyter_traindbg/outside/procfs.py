@@ -21,6 +21,8 @@ from ..command_lines import is_of_a_fork_server, is_tracker
 from ..model import Maybe, NotAvailable, ThreadState
 
 __all__ = [
+    "READING",
+    "WRITING",
     "KernelThread",
     "Process",
     "SystemCall",
@@ -144,6 +146,8 @@ _AARCH64 = {
     291: "statx", 439: "faccessat2", 441: "epoll_pwait2", 449: "futex_waitv",
 }  # fmt: skip
 _NAMES: Mapping[int, str] = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), {})
+READING = frozenset(("read", "readv", "pread64", "recvfrom", "recvmsg"))
+WRITING = frozenset(("write", "writev", "pwrite64", "sendto", "sendmsg"))
 _ON_DESCRIPTOR = frozenset(
     {"read", "write", "ioctl", "pread64", "pwrite64", "readv", "writev", "connect", "accept", "accept4", "sendto"}
     | {"recvfrom", "sendmsg", "recvmsg", "fcntl", "flock", "fsync", "fdatasync", "getdents64"}

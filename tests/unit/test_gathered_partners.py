@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from standing import standing, thing, value
 from support import until
 
 from jupyter_traindbg.gather import partners
-from jupyter_traindbg.model import Group, Look, Pace, ProcessStacks, RankCollectives, Thread, Wait
+from jupyter_traindbg.model import Channels, Group, Look, Pace, ProcessStacks, RankCollectives, Thread, Wait
 from jupyter_traindbg.outside import procfs
 
 ME = os.getpid()
@@ -45,17 +46,18 @@ def server() -> Iterator[tuple[subprocess.Popen[str], int]]:
             process.kill()
 
 
-def watched(wait: Wait | None, **more: Any) -> Any:
-    """This process as a rank whose training thread waits so at the last look."""
-    own = Thread("MainThread", ME, "waiting", user(10, "step"), wait, training=True)
+def watched(wait: Wait | None, *, tid: int | None = ME, **more: Any) -> Any:
+    """This process as a rank whose training thread, `tid`, waits so at the last look."""
+    own = Thread("MainThread", tid, "waiting", user(10, "step"), wait, training=True)
     looks = [Look(0.0, (ProcessStacks(0, ME, "rank", "agent", (own,)),))]
     link = SimpleNamespace(pid=ME, rank=0, ended=lambda: None)
     return SimpleNamespace(**({"link": link, "looks": looks, "pace": None, "scopes": (), "collectives": None} | more))
 
 
-def look(one: Any, *, own_pid: int = 1) -> partners.Found:
-    """`own_pid` stands for the process of the debugger, which this one is not here."""
+def look(one: Any, *, own_pid: int = 1, more_s: float = 0.0) -> partners.Found:
+    """`own_pid` stands for the process of the debugger, which this one is not here. `more_s`: so much longer where a stream may pause."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partners, "MORE_S", more_s)
         patch.setattr(partners.os, "getpid", lambda: own_pid)
         patch.setattr(partners.os, "getppid", lambda: own_pid)
         return partners.look([one], None, time.monotonic() + PATIENCE_S)
@@ -130,3 +132,47 @@ def test_the_debugger_itself_is_left_out(server: tuple[subprocess.Popen[str], in
     with socket.create_connection(("127.0.0.1", port)):
         found = look(watched(Wait("network", "read")), own_pid=process.pid)
     assert process.pid not in found.partners
+
+
+STREAMS = """
+import socket, sys, time
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    connection, _ = server.accept()
+    sys.stdin.readline()
+    time.sleep(1)
+    connection.sendall(b"token")
+    time.sleep(600)
+"""
+
+
+def test_a_stream_that_pauses_is_waited_for() -> None:
+    """As long as the last piece of it is no longer ago, and no longer than until the next one has come."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STREAMS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as near:
+                reader = threading.Thread(target=near.recv, args=(64, socket.MSG_WAITALL))
+                reader.start()
+                until(lambda: procfs.raw_system_call(ME, reader.native_id or 0)[0] == "recvfrom", PATIENCE_S)
+                rank = watched(Wait("network", "read"), tid=reader.native_id)
+                (silent,) = look(rank).channels[ME].waited_at(reader.native_id or 0)
+                process.stdin.write("go on\n")
+                process.stdin.flush()
+                (speaks,) = look(rank, more_s=PATIENCE_S).channels[ME].waited_at(reader.native_id or 0)
+                near.shutdown(socket.SHUT_RDWR)
+                reader.join(PATIENCE_S)
+        finally:
+            process.kill()
+    assert silent.flow is None
+    assert silent.silent_s is not None
+    assert silent.others == (process.pid,)
+    assert speaks.flow is not None
+    assert speaks.flow.bytes == 5
+
+
+def test_who_reads_a_key_of_torchs_store_waits_for_no_stream() -> None:
+    assert partners._places_of(watched(Wait("store", "get")), Channels()) == []

@@ -18,7 +18,7 @@ from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase, plural
 from .motion import started_for
-from .partners import Chain, chains, seen_with
+from .partners import Chain, chains, seen_with, with_flow
 from .polls import LeftOut, left_out_of, looks
 from .ranks import Role, View, training_thread, view
 from .stuck import Progress, judge
@@ -163,6 +163,7 @@ def build(evidence: JobEvidence) -> Case:
     left_out = left_out_of(views)
     at_work = frozenset(v.pid for v in views if v.role == "moving")
     views = tuple(_for_others(v, left_out, at_work) for v in views)
+    views = tuple(with_flow(v, evidence.channels[v.pid]) if v.pid in evidence.channels else v for v in views)
     followed = chains(evidence, views)
     views = tuple(seen_with(v, followed[v.rank]) if v.rank in followed else v for v in views)
     return Case(evidence, views, progress, {v.rank: v for v in views}, left_out, followed)

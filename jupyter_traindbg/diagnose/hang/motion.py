@@ -12,7 +12,9 @@ from typing import Literal
 
 from ...frames.whose import user_frame
 from ...language import text
-from ...model import Activity, NotAvailable, OpenFile, Thread, ThreadActivity
+from ...model import Activity, Flow, NotAvailable, OpenFile, Thread, ThreadActivity
+from ...words.durations import time_words
+from ...words.sizes import size
 from .doing import Doing, Kind
 from .words import command_words
 
@@ -87,14 +89,16 @@ class Work:
 
     ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it. ``pid``: of that process.
     ``bytes``: by how much the position in the file moved during the look, and of one that is ``flushed`` what its disk was given;
-    ``cpu_share``: of one CPU.
+    ``cpu_share``: of one CPU. ``flow``: what has come or gone over the channel ``name`` of one that is a ``flow``, or between a process
+    ``beside`` and whoever waits for it.
     """
 
-    kind: Literal["written", "in place", "read", "flushed", "process", "thread", "beside"]
+    kind: Literal["written", "in place", "read", "flushed", "process", "thread", "beside", "flow"]
     name: str
     pid: int = 0
     bytes: int = 0
     cpu_share: float = 0.0
+    flow: Flow | None = None
 
 
 @dataclass(frozen=True)
@@ -250,7 +254,28 @@ def work_words(work: Work) -> str:
         return text("{amount} of {name} were read during the look", amount=amount, name=work.name)
     if work.kind == "flushed":
         return text("{amount} reached the disk below {name} during the look", amount=amount, name=work.name)
+    if work.flow is not None:
+        return _flow_words(work, work.flow)
     return _share_words(work, f"{work.cpu_share:.0%}", command_words(work.name))
+
+
+def _flow_words(work: Work, flow: Flow) -> str:
+    amount = text("something") if isinstance(flow.bytes, NotAvailable) else size(flow.bytes)
+    within = time_words(flow.within_s)
+    if work.kind == "beside":
+        return text(
+            "process {pid} (`{command}`), for which it waits, has sent or taken {amount} within {within}",
+            pid=work.pid,
+            command=command_words(work.name),
+            amount=amount,
+            within=within,
+        )
+    return text(
+        "over {name}, where it waits, {amount} came or went within {within}",
+        name=work.name,
+        amount=amount,
+        within=within,
+    )
 
 
 def _share_words(work: Work, share: str, command: str) -> str:

@@ -19,7 +19,7 @@ from .motion import Work
 from .ranks import View
 from .stops import WORST_FIRST, Edge, Stop, meet, of_partner, of_rank, threads
 
-__all__ = ["Chain", "chains", "seen_with", "waits_outside"]
+__all__ = ["Chain", "chains", "seen_with", "waits_outside", "with_flow"]
 
 MOST_STEPS, PAIR = 6, 2
 _STORE = "pt_tcpstore"
@@ -31,6 +31,8 @@ _OUTSIDE: frozenset[Kind] = frozenset({"idle", "network", "process", "sleep"})
 _WITHIN: frozenset[Kind] = _OUTSIDE | {"native", "queue", "thread", "future", "lock", "unknown"}
 """The same of a process that is itself waited for."""
 _FOR_ANOTHER_THREAD: frozenset[Kind] = frozenset({"queue", "thread", "future"})
+_FLOWING: frozenset[Kind] = _FOR_ANOTHER_THREAD | {"idle", "network", "pipe", "native", "process", "unknown"}
+"""Waits of a rank that may be for what comes over a channel."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,19 @@ def seen_with(seen: View, chain: Chain) -> View:
         return replace(seen, role="waiting")
     if last.state != "works":
         return seen
-    work = Work("beside", last.command, pid=last.pid, bytes=last.bytes, cpu_share=last.cpu_share)
+    work = Work("beside", last.command, pid=last.pid, bytes=last.bytes, cpu_share=last.cpu_share, flow=last.flow)
     return replace(seen, role="moving", served=(work,))
+
+
+def with_flow(seen: View, channels: Channels) -> View:
+    """One that waits where something comes or goes gets on, however little that is."""
+    if seen.role != "still" or seen.holder is not None or seen.now.kind not in _FLOWING:
+        return seen
+    threads = [t.tid for t in seen.threads if isinstance(t.tid, int) and any(not f.library for f in t.frames)]
+    tids = threads if seen.now.kind in _FOR_ANOTHER_THREAD else [seen.training.tid] if seen.training is not None else []
+    flowing = [one for tid in tids for one in channels.waited_at(tid) if one.flow is not None and not one.answers]
+    served = tuple(Work("flow", one.name, flow=one.flow) for one in flowing[:1])
+    return replace(seen, role="moving", served=served) if served else seen
 
 
 def waits_outside(seen: View, chain: Chain) -> bool:

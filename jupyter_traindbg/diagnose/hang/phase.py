@@ -11,7 +11,7 @@ from ...model import Finding, rank_subjects
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
-from .doing import FOR_OTHER_RANKS, Doing, phrase
+from .doing import Doing, Kind, phrase
 from .motion import work_words
 from .polls import looks_at
 from .words import alike, place, short_place
@@ -19,6 +19,8 @@ from .words import alike, place, short_place
 __all__ = ["EXPLAINS", "in_phase", "rule"]
 
 EXPLAINS = {"cpu_phase": ("unequal_steps", "collective_not_issued", "straggler")}
+_LOOKING: frozenset[Kind] = frozenset({"sleep", "store", "lock"})
+"""How a rank waits for others that looks now and then for what they give; DDP's backward pass is one call of theirs."""
 EXCUSED_S = 300.0
 """Half of the time-out of a process group of NCCL."""
 
@@ -86,12 +88,12 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
 
 def _polls(case: Case) -> list[str]:
     """What those go by that look now and then for what comes of the work."""
-    polling = [v for v in case.waiting if v.now.kind not in FOR_OTHER_RANKS]
+    polling = [v for v in case.waiting if v.now.kind in _LOOKING]
     return [line for v in polling[:2] for line in looks_at(v)]
 
 
 def _all_poll(case: Case) -> bool:
-    return all(v.now.kind not in FOR_OTHER_RANKS for v in case.waiting)
+    return all(v.now.kind in _LOOKING for v in case.waiting)
 
 
 def _cause(case: Case) -> str:

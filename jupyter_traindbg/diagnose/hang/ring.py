@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...language import counted, text
 from ...model import Channel, Finding, Subject
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from ..collectives.words import capital
 from . import why
@@ -214,6 +215,8 @@ def _left(channel: Channel) -> str:
         return text(" (not accepted yet)")
     if channel.unread_there_bytes:
         return counted(" (1 byte lies there unread)", " ({n} bytes lie there unread)", channel.unread_there_bytes)
+    if channel.silent_s is not None and channel.flow is None:
+        return text(" (silent for {time})", time=time_words(channel.silent_s))
     return ""
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...frames.waits import waiting_for
-from ...model import Channel, Channels, Partner, SourceLine, ThreadActivity
+from ...model import Channel, Channels, Flow, Partner, SourceLine, ThreadActivity
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
 from .motion import busy, flows, moved_bytes, thread_activity
 from .ranks import View
@@ -48,6 +48,8 @@ class Stop:
     command: str = ""
     cpu_share: float = 0.0
     bytes: int = 0
+    flow: Flow | None = None
+    """What it sends to the one before it, or takes from it, where that alone tells that it works."""
     together: bool = False
 
 
@@ -65,6 +67,9 @@ def of_partner(partner: Partner, edge: Edge, before_pid: int, sources: Mapping[s
     working = [stop for stop in found if stop.state in ("stopped", "asleep", "works")]
     if working:
         return working[:1]
+    flow = edge.over.flow if edge.over is not None and edge.sure else None
+    if flow is not None:  # it speaks, in however small pieces
+        return [replace(stop, state="works", flow=flow) for stop in found[:1]]
     standing = [stop for stop in found if stop.state in ("stands", "inward")]
     listening = [stop for stop in found if edge.sure and meet(edge, before_pid, stop, partner.channels)]
     apart = [

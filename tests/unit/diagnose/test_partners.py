@@ -12,9 +12,11 @@ from jupyter_traindbg.model import (
     Channel,
     Channels,
     Diagnosis,
+    Flow,
     Frame,
     Group,
     LockHolder,
+    NotAvailable,
     OpenFile,
     Partner,
     ProcessStacks,
@@ -115,6 +117,50 @@ def test_one_that_reads_its_files_on_gets_on_too() -> None:
     assert diagnosed(dataclasses.replace(loads, activity=much), has=AT_IT).state == "progressing"
     log = dataclasses.replace(loads.activity, files=(OpenFile("/var/log/engine", "append", 0, 2**20),))
     assert diagnosed(dataclasses.replace(loads, activity=log), has=AT_IT).state == "stuck"
+
+
+def test_one_that_speaks_in_small_pieces_gets_on() -> None:
+    """A stream of tokens, with pauses: the server sleeps at every look."""
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("sleep")), has=channels(ITS))
+    for flow, amount in ((Flow(2.0, 27), "27 B"), (Flow(2.0, NotAvailable("not counted")), "something")):
+        speaks = dataclasses.replace(MINE, flow=flow)
+        found = diagnosed(engine, has=channels(speaks, at={ASKS: speaks}))
+        assert (found.state, [f.code for f in found.findings]) == ("progressing", ["cpu_phase"])
+        assert f"over {MINE}, where it waits, {amount} came or went within 2.0 s" in found.findings[0].evidence
+    silent = dataclasses.replace(MINE, silent_s=90.0)
+    found = diagnosed(engine, has=channels(silent, at={ASKS: silent}))
+    assert found.state == "stuck"
+    assert f"over {MINE} (silent for 1 min 30 s); that one sleeps" in " ".join(found.findings[0].evidence)
+
+
+def test_what_others_ask_a_rank_is_not_what_it_waits_for() -> None:
+    """A picture of its metrics that somebody looks at."""
+    asked = dataclasses.replace(tcp(8000, 50001, 71), flow=Flow(2.0, 4096))
+    browser = partner(71, stands(EVENTS, Wait("idle", "events")), has=channels(tcp(50001, 8000, ASKS)))
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("sleep")), has=channels(ITS))
+    has = Channels((MINE, asked), {ASKS: (MINE.key, asked.key)})
+    loop = stuck(2, (*EVENTS, *user(50, "rollout")), Wait("idle", "events"))
+    assert diagnosed(engine, browser, asking=loop, has=has).state == "stuck"
+    speaks = dataclasses.replace(MINE, flow=Flow(2.0, 27))
+    has = Channels((speaks, asked), {ASKS: (MINE.key, asked.key)})
+    assert diagnosed(engine, browser, asking=loop, has=has).state == "progressing"
+
+
+def test_one_that_gathers_a_stream_before_it_answers_works() -> None:
+    up, down = dataclasses.replace(tcp(40002, 9000, 71), flow=Flow(2.0, 27)), tcp(9000, 40002, 70)
+    relay = partner(70, stands((Frame(ENGINE, 12, "gather"),), SOCKET), has=channels(ITS, up, at={70: up}))
+    origin = partner(71, stands((Frame(DATA, 7, "generate"),), Wait("sleep")), has=channels(down))
+    found = diagnosed(relay, origin, has=AT_IT)
+    assert found.state == "progressing"
+    said = "process 71 (`/usr/bin/python3 /srv/engine.py --port 8000`), for which it waits, has sent or taken 27 B within 2.0 s"
+    assert said in found.findings[0].evidence
+
+
+def test_a_stream_from_another_host_is_one_too() -> None:
+    there = Channel("tcp", "socket:[40001]", "tcp 10.0.0.1:40001 -> 10.0.0.9:8000 ESTABLISHED", flow=Flow(2.0, 27))
+    assert diagnosed(has=channels(there, at={ASKS: there})).state == "progressing"
+    silent = dataclasses.replace(there, flow=None)
+    assert diagnosed(has=channels(silent, at={ASKS: silent})).state == "stuck"
 
 
 def test_one_that_is_stopped_is_to_be_continued() -> None:
