@@ -75,7 +75,7 @@ class Flows:
         return found
 
     def silences(self) -> Mapping[tuple[int, str], float]:
-        """Since when nothing has come or gone over a connection, in seconds, by the same; without those of which the kernel does not tell."""
+        """Since when nothing has come or gone over a connection, in seconds, by the same; only those of which the kernel tells."""
         carried = tcp_counters.table() if self._places else {}
         waits = [(place.pid, key) for place in self._places for key in place.keys]
         return {(pid, key): one.silent_s for pid, key in waits if (one := carried.get(_inode(key))) is not None}
