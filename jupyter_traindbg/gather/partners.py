@@ -58,10 +58,10 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
     ends = Ends()
     apart = {os.getpid(), os.getppid(), 1, launcher_pid or 0}
     known, partners = _follow(ends, {one.link.pid: _named_ports(one) for one in seeds}, ranks, apart)
-    places = [place for one in seeds for place in _places_of(one, known[one.link.pid])]
-    flows = Flows([*places, *(place for pid in partners for place in _places_beside(pid, known[pid]))])
+    waits = [place for one in seeds for place in _places_of(one, known[one.link.pid])]
+    flows = Flows([*waits, *_places_beyond(waits, known, partners)])
     seen = _seen(partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S)) if partners else {}
-    flowing = _what_flows(flows, {place.pid for place in places}, ends_at - RESERVE_S)
+    flowing = _what_flows(flows, {place.pid for place in waits}, ends_at - RESERVE_S)
     known = _with_flows(known, flowing, flows.silences())
     return Found(
         {pid: known[pid] for pid in known if pid in ranks},
@@ -169,9 +169,19 @@ def _places_of(one: Watched, known: Channels) -> list[Place]:
     return _places(one.link.pid, tids, known)
 
 
-def _places_beside(pid: int, known: Channels) -> list[Place]:
-    """The same of a process beside the job: where a thread has asked somebody."""
-    return [place for place in _places(pid, known.at, known) if len(place.keys) == 1]
+def _places_beyond(waits: Sequence[Place], known: Mapping[int, Channels], partners: Sequence[int]) -> list[Place]:
+    """The same of the processes for which the ranks wait there, and so on: where a thread of theirs has asked somebody."""
+    found: list[Place] = []
+    ahead, passed = list(waits), set[int]()
+    while ahead:
+        place = ahead.pop()
+        open_ = {channel.key: channel.others for channel in known[place.pid].open}
+        following = {pid for key in place.keys for pid in open_[key] if pid in partners} - passed
+        passed |= following
+        more = [one for pid in following for one in _places(pid, known[pid].at, known[pid]) if len(one.keys) == 1]
+        found += more
+        ahead += more
+    return found
 
 
 def _places(pid: int, tids: Iterable[int], known: Channels) -> list[Place]:
@@ -182,13 +192,15 @@ def _places(pid: int, tids: Iterable[int], known: Channels) -> list[Place]:
 
 def _what_flows(flows: Flows, ranks: Collection[int], ends_at: float) -> Mapping[tuple[int, str], Flow]:
     """Within the window; longer where something may come, up to when it has for all of `ranks`, those that wait somewhere."""
+    if not ranks:
+        return {}
     ends = min(ends_at, flows.began + WINDOW_S)
     if flows.may_come:
         ends = min(ends_at, ends + MORE_S)
     while True:
         now = flows.now()
         left = ends - time.monotonic()
-        if left <= 0 or (ranks and {pid for pid, _ in now} >= set(ranks)):
+        if left <= 0 or {pid for pid, _ in now} >= set(ranks):
             return now
         time.sleep(min(GLANCE_S, left))
 
