@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..command_lines import is_tracker
 from ..model import Activity, Channel, Channels, Flow, Pace, Partner, ProcessStacks, RankCollectives, Thread, Value
-from ..outside import activity, procfs
+from ..outside import activity, filelocks, procfs
 from ..outside import stacks as outside
 from ..outside.channels import Ends
 from ..outside.flows import Flows, Place
@@ -145,13 +145,14 @@ def _ports(value: Value) -> Iterator[int]:
 
 
 def _next(ends: Ends, known: Mapping[int, Channels], frontier: Sequence[int]) -> Iterator[int]:
-    """First those at whose channel somebody waits, then all others, then the children."""
+    """First those at whose channel somebody waits, then all others, then the children, and who holds a file's lock for which one waits."""
     for waited in (True, False):
         for pid in frontier:
             for channel in known[pid].open:
                 if channel.tells and known[pid].is_waited_at(channel) is waited:
                     yield from channel.others
     yield from (child.pid for child in procfs.children(frontier, ends.processes))
+    yield from (holder.pid for holder in filelocks.holders(frontier).values())
 
 
 # --- where they wait, and what comes there --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -126,6 +128,30 @@ def test_the_ports_that_the_variables_of_a_sleeping_rank_name(server: tuple[subp
     locked = standing(text, given[0])[0]
     for found in (look(watched(Wait("sleep"), scopes=elsewhere)), look(watched(Wait("lock"), scopes=locked))):
         assert not any(channel.kind == "port" for channel in found.channels[ME].open)
+
+
+HOLDS = """
+import fcntl, sys, time
+with open(sys.argv[1], "a") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("has it", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_who_holds_the_lock_of_a_file_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "cache.lock"
+    with subprocess.Popen([sys.executable, "-c", HOLDS, path], stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == "has it\n"
+        with path.open("a") as file:
+            waits = threading.Thread(target=fcntl.flock, args=(file, fcntl.LOCK_EX))
+            waits.start()
+            until(lambda: procfs.raw_system_call(ME, waits.native_id or 0)[0] == "flock", PATIENCE_S)
+            found = look(watched(Wait("lock", "file"), tid=waits.native_id))
+            keeper.kill()
+            waits.join(PATIENCE_S)
+    assert keeper.pid in found.partners
 
 
 def test_the_debugger_itself_is_left_out(server: tuple[subprocess.Popen[str], int]) -> None:

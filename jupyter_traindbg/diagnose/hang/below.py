@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ...frames.waits import waiting_for
 from ...language import counted, text
 from ...model import Activity, Frame, NotAvailable, ProcessStacks
+from . import stop_words as say
 from . import why
 from .case import Case, View, training_thread
 from .doing import Doing, Kind, doing, phrase
@@ -140,7 +141,7 @@ def _at(case: Case, view: View, chain: Sequence[Child]) -> Onward:
     last = chain[-1]
     owner = case.evidence.lock_holders.get(last.pid)
     cause, step = _why(case, last)
-    held = [] if owner is None else [text("that lock is held by {owner}", owner=owner)]
+    held = say.held(case, last.pid)
     if owner is not None and owner.pid == view.pid:
         held = [text("that lock is held by rank {rank} itself: the two wait for each other", rank=view.rank)]
         cause = text(

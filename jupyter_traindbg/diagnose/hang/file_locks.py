@@ -12,6 +12,7 @@ from ...model import Finding, LockHolder, PolledFile, Subject, rank_subjects
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import Doing, phrase
+from .stop_words import holder_does
 from .words import alike, place, short_place
 
 __all__ = ["Held", "is_file_lock", "polled_lock", "rule"]
@@ -78,7 +79,9 @@ def _hit(case: Case, view: View) -> Hit:
         place(view.now.frame),
         [
             text("rank {rank} {phrase} at {at}", rank=view.rank, phrase=phrase(view.now), at=case.at(view.now)),
-            text("the kernel's list of locks names {owner}", owner=owner) if owner else _not_known(view),
+            text("the kernel's list of locks names {owner}{does}", owner=owner, does=holder_does(case, view.pid))
+            if owner
+            else _not_known(view),
             *case.others_wait([view.rank]),
         ],
         _cause(),

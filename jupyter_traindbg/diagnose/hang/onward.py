@@ -14,6 +14,7 @@ __all__ = ["Onward"]
 class Onward:
     """``words`` end a sentence, ``process 4711 below it sleeps at data.py:12 fetch``; empty where only `evidence` tells. ``frame``: the
     place, if that is the user's; ``cause`` and ``step`` are empty where the rank's own wait says as much. ``pid``: of that process.
+    ``unsure``: it may get on with something that does not show.
     """
 
     words: str
@@ -22,3 +23,4 @@ class Onward:
     step: str = ""
     frame: Frame | None = None
     pid: int | None = None
+    unsure: bool = False

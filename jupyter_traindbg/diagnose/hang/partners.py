@@ -17,7 +17,7 @@ from ..collectives.joined import UNNAMED
 from .doing import Kind
 from .motion import Work
 from .ranks import View
-from .stops import WORST_FIRST, Edge, Stop, meet, of_partner, of_rank, threads
+from .stops import ENDS, WORST_FIRST, Edge, Stop, meet, of_partner, of_rank, threads
 
 __all__ = ["Chain", "chains", "seen_with", "waits_outside", "with_flow"]
 
@@ -234,6 +234,8 @@ class _Graph:
     # --- from one process to the next
 
     def _edges(self, here: Stop, view: View) -> Iterator[Edge]:
+        if here.state in ENDS:
+            return
         channels = self._channels(here.pid)
         sure = [Edge(pid, one) for one in self._at(here, view, channels) for pid in one.others if one.tells]
         sure += [Edge(pid) for pid in (self._waited_child(here), self._lock_holder(here)) if pid is not None]

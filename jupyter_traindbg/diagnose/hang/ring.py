@@ -10,13 +10,14 @@ from ...model import Channel, Finding, Subject
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from ..collectives.words import capital
+from . import stop_words as say
 from . import why
 from .case import Case, Hit, View
-from .doing import FOR_OTHER_RANKS, Doing, phrase
+from .doing import FOR_OTHER_RANKS, Doing
 from .onward import Onward
 from .partners import Chain, waits_outside
 from .stops import Stop
-from .words import and_list, command_words, place, program_words, short_place
+from .words import and_list, place, short_place
 
 __all__ = ["EXPLAINS", "beside", "rule"]
 
@@ -57,12 +58,17 @@ def beside(case: Case, view: View) -> Onward | None:
     last = chain.last
     cause, step = _why(case, view, last)
     return Onward(
-        text("{process} {does}", process=_named(last), does=_does(last) + _at(short_place(last.seen.frame), last)),
-        [*_way(case, view, chain), *_held(case, last)],
+        text(
+            "{process} {does}",
+            process=say.named(last),
+            does=say.does(last) + say.at(short_place(last.seen.frame), last),
+        ),
+        [*_way(case, view, chain), *say.held(case, last.pid), *_wakes(last)],
         cause,
         step,
         last.seen.users,
         last.pid,
+        unsure=_comes_by(last),
     )
 
 
@@ -72,18 +78,18 @@ def beside(case: Case, view: View) -> Onward | None:
 def _ring(case: Case, view: View, chain: Chain) -> Hit:
     ranks = [view.rank, *(stop.rank for stop in chain.stops if stop.rank is not None)]
     first, last = ranks_words([view.rank]), chain.last
-    between = [_named(stop) for stop in chain.stops[:-1]]
+    between = [say.named(stop) for stop in chain.stops[:-1]]
     finding = Finding(
         "process_deadlock",
         "critical",
         text(
             "{first} and {last} wait for each other{between}: {first2} at {at}, {last2} at {at2}",
             first=first.capitalize(),
-            last=_named(last),
+            last=say.named(last),
             between=text(", by way of {processes}", processes=and_list(between)) if between else "",
             first2=first,
             at=short_place(view.now.frame),
-            last2=_short(last),
+            last2=say.short(last),
             at2=short_place(last.seen.frame),
         ),
         _subjects(view, chain),
@@ -103,10 +109,10 @@ def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
         "critical",
         text(
             "{process} is not in the {operation} in which rank {rank} waits for it: it {does}",
-            process=capital(_named(last)),
+            process=capital(say.named(last)),
             operation=view.now.operation or text("collective"),
             rank=view.rank,
-            does=_does(last) + _at(short_place(last.seen.frame), last),
+            does=say.does(last) + say.at(short_place(last.seen.frame), last),
         ),
         _subjects(view, chain),
         place(view.now.frame),
@@ -168,28 +174,39 @@ def _ring_steps(case: Case, view: View, chain: Chain) -> list[str]:
 
 def _way(case: Case, view: View, chain: Chain) -> list[str]:
     """One line for each process, and how one comes there."""
-    names = [ranks_words([view.rank]), *map(_short, chain.stops)]
+    names = [ranks_words([view.rank]), *map(say.short, chain.stops)]
     waits = [view.now, *(stop.seen for stop in chain.stops)]
     return [
         text(
             "{before} waits for {process}{over}; that one {does}{at}",
             before=name,
-            process=_process(stop),
+            process=say.process(stop),
             over=_over(wait, stop),
-            does=_does(stop, last=stop is chain.last and not chain.ring),
-            at=_at(case.at(stop.seen), stop),
+            does=say.does(stop, last=stop is chain.last and not chain.ring),
+            at=say.at(case.at(stop.seen), stop),
         )
         for name, wait, stop in zip(names, waits, chain.stops, strict=False)
     ]
 
 
-def _held(case: Case, last: Stop) -> list[str]:
-    owner = case.evidence.lock_holders.get(last.pid)
-    return [] if owner is None else [text("that lock is held by {owner}", owner=owner)]
+def _comes_by(last: Stop) -> bool:
+    """Whether it sleeps for a while only, and then does something."""
+    return last.seen.kind == "sleep" and last.wakes and last.state == "stands"
+
+
+def _wakes(last: Stop) -> list[str]:
+    if not _comes_by(last):
+        return []
+    return [
+        text(
+            "process {pid} wakes up now and then: whether it works in small pieces, or merely looks again, does not show from outside",
+            pid=last.pid,
+        )
+    ]
 
 
 def _back(view: View, chain: Chain) -> str:
-    last = _short(chain.last)
+    last = say.short(chain.last)
     if chain.speechless:
         return text("{last} waits for rank {rank} at the other end of the same connection", last=last, rank=view.rank)
     if chain.last.seen.kind in FOR_OTHER_RANKS:
@@ -218,33 +235,6 @@ def _left(channel: Channel) -> str:
     if channel.silent_s is not None and channel.flow is None:
         return text(" (silent for {time})", time=time_words(channel.silent_s))
     return ""
-
-
-def _short(stop: Stop) -> str:
-    return text("process {pid}", pid=stop.pid) if stop.rank is None else ranks_words([stop.rank])
-
-
-def _named(stop: Stop) -> str:
-    """With the name of its program, for titles."""
-    return f"{_short(stop)} ({program_words(stop.command)})" if stop.rank is None else _short(stop)
-
-
-def _process(stop: Stop) -> str:
-    """With its whole command line, for evidence."""
-    return f"{_short(stop)} (`{command_words(stop.command)}`)" if stop.rank is None else _short(stop)
-
-
-def _does(stop: Stop, *, last: bool = True) -> str:
-    """`last`: nobody follows it, so that one without work is at the end of the way."""
-    if stop.state == "stopped":
-        return phrase(Doing("signal"))
-    if stop.state == "asleep":
-        return text("is in uninterruptible sleep")
-    return text("has nothing to do") if stop.state == "idle" and last else phrase(stop.seen)
-
-
-def _at(at: str, stop: Stop) -> str:
-    return text(" at {at}", at=at) if stop.seen.frame is not None else ""
 
 
 def _why(case: Case, view: View, last: Stop) -> tuple[str, str]:

@@ -12,13 +12,15 @@ from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
 from .motion import busy, flows, moved_bytes, thread_activity
 from .ranks import View
 
-__all__ = ["WORST_FIRST", "Edge", "Stop", "meet", "of_partner", "of_rank", "threads"]
+__all__ = ["ENDS", "WORST_FIRST", "Edge", "Stop", "meet", "of_partner", "of_rank", "threads"]
 
 _POLLING = ("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2", "select", "pselect6")
 _ACCEPTING = ("accept", "accept4")
 _WORKS: frozenset[Kind] = frozenset({"computing", "unknown", "native", "backward"})
 State = Literal["stopped", "asleep", "stands", "works", "inward", "idle"]
 """``inward``: it waits for another thread of its own process."""
+ENDS: Sequence[State] = ("stopped", "asleep", "works")
+"""What a process does that waits for nobody."""
 WORST_FIRST: Sequence[State] = ("stopped", "asleep", "works", "stands", "inward", "idle")
 
 
@@ -51,6 +53,8 @@ class Stop:
     flow: Flow | None = None
     """What it sends to the one before it, or takes from it, where that alone tells that it works."""
     together: bool = False
+    wakes: bool = False
+    """Whether its thread was given a CPU during the look."""
 
 
 def of_rank(view: View, edge: Edge) -> Stop:
@@ -60,11 +64,14 @@ def of_rank(view: View, edge: Edge) -> Stop:
 
 
 def of_partner(partner: Partner, edge: Edge, before_pid: int, sources: Mapping[str, SourceLine]) -> list[Stop]:
-    """What a process does for the one before it on the way: one that works; else those of its threads that stand still in code of the user,
-    without those that merely wait for a client to speak; else whoever listens to the one before; else its main thread.
+    """What a process does for the one before it on the way: one that works; else those of its threads that stand still; else whoever
+    listens to the one before; else those that sleep, or wait within the process; else one in code of the user that waits for something to
+    do. Those that wait for another client to speak come after all of these, and a server's loop last.
     """
     found = [_stop(partner, edge, seen, thread, sources) for seen, thread in threads(partner, sources)]
-    working = [stop for stop in found if stop.state in ("stopped", "asleep", "works")]
+    hears = {s.tid for s in found if any(one.answers for one in partner.channels.waited_at(s.tid))}
+    found.sort(key=lambda stop: (stop.seen.kind == "idle" or stop.seen.users is None, stop.tid in hears))
+    working = [stop for stop in found if stop.state in ENDS]
     if working:
         return working[:1]
     flow = edge.over.flow if edge.over is not None and edge.sure else None
@@ -72,14 +79,10 @@ def of_partner(partner: Partner, edge: Edge, before_pid: int, sources: Mapping[s
         return [replace(stop, state="works", flow=flow) for stop in found[:1]]
     standing = [stop for stop in found if stop.state in ("stands", "inward")]
     listening = [stop for stop in found if edge.sure and meet(edge, before_pid, stop, partner.channels)]
-    apart = [
-        stop
-        for stop in standing
-        if stop.state == "stands"
-        and stop.seen.kind != "sleep"
-        and not any(channel.answers for channel in partner.channels.waited_at(stop.tid))
-    ]
-    return apart or listening or standing or found[:1]
+    answering = [stop for stop in standing if stop.tid not in hears]
+    apart = [stop for stop in answering if stop.state == "stands" and stop.seen.kind != "sleep"]
+    own = [stop for stop in found if stop.seen.kind != "idle" and stop.seen.users is not None and stop.tid not in hears]
+    return apart or listening or answering or own[:1] or standing or found[:1]
 
 
 def meet(edge: Edge, before_pid: int, stop: Stop, channels: Channels) -> bool:
@@ -114,6 +117,7 @@ def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity, sou
         cpu_share=thread.cpu_share,
         bytes=0 if busy(thread) else moved_bytes(partner.activity),
         together=seen.kind in FOR_OTHER_RANKS or (partner.trains and _awaits_work(seen, sources)),
+        wakes=thread.switches > 0,
     )
 
 

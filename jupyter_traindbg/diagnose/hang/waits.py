@@ -80,7 +80,7 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
         ],
         onward.cause or why.cause(seen, case.source_of(seen)),
         [onward.step or why.step(seen, on, view.pid), _bound(seen, case.source_of(seen))],
-        confidence=_confidence(case, seen),
+        confidence=_confidence(case, seen, onward),
     )
     return Hit(finding, ranks)
 
@@ -112,9 +112,11 @@ def _title(case: Case, same: Sequence[View], onward: Onward) -> str:
     )
 
 
-def _confidence(case: Case, seen: Doing) -> Literal["high", "medium", "low"]:
+def _confidence(case: Case, seen: Doing, onward: Onward) -> Literal["high", "medium", "low"]:
     if seen.kind in ("native", "unknown") or seen.users is None:
         return "low"
+    if onward.unsure:
+        return "medium"
     return "high" if case.waiting else "medium"  # alone, nothing shows that the wait is in anybody's way
 
 

@@ -184,6 +184,53 @@ def test_a_chain_is_followed_to_its_end() -> None:
     ]
 
 
+def test_who_holds_a_files_lock_is_followed_too() -> None:
+    """Whatever it does: one that works gives the lock back."""
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("lock", "file")), has=channels(ITS))
+    for cpu, wait, state in ((0.0, Wait("sleep"), "stuck"), (0.9, None, "progressing")):
+        keeper = partner(71, stands((Frame(DATA, 7, "keep"),), wait), cpu=cpu)
+        held = {70: LockHolder(71, "python other.py")}
+        found = diagnosed(engine, keeper, has=AT_IT, lock_holders=held)
+        assert found.state == state
+        if state == "stuck":
+            assert (found.findings[0].who, found.findings[0].where) == (("rank 2", "pid 71"), f"{DATA}:7 keep")
+    own = stuck(2, user(50, "cache"), Wait("lock", "file"))
+    waits = diagnosed(
+        partner(71, stands((Frame(DATA, 7, "keep"),), Wait("sleep"))),
+        asking=own,
+        has=Channels(),
+        lock_holders={ASKS: LockHolder(71, "python other.py")},
+    ).findings[0]
+    assert waits.code == "lock_wait"
+    said = "the kernel's list of locks names process 71: python other.py; that one sleeps at data.py:7 keep"
+    assert said in waits.evidence
+
+
+def test_what_a_server_waits_for_on_behalf_of_another_rank_is_no_ring() -> None:
+    """It serves each rank in a thread of its own; the one for rank 2 sleeps, that for rank 0 waits until it is asked again."""
+    theirs = tcp(8000, 40077, 1000)
+    asked = stands((*HANDLER, Frame(ENGINE, 25, "handle")), SOCKET, name="Thread-1", tid=75)
+    for mine in (Wait("sleep"), Wait("queue", "get")):
+        sleeps = stands((Frame(ENGINE, 39, "wait_for_quota"),), mine, name="Thread-2", tid=76)
+        main = stands(SERVE_FOREVER, Wait("idle", "connections"))
+        store = partner(70, main, asked, sleeps, has=channels(ITS, theirs, at={75: theirs}))
+        found = diagnosed(store, has=AT_IT).findings[0]
+        assert (*found.who, found.where) == ("rank 2", "pid 70", f"{ENGINE}:39 wait_for_quota")
+    stopped = partner(70, main, asked, sleeps, state="T", has=channels(ITS, theirs, at={75: theirs}))
+    found = diagnosed(stopped, has=AT_IT).findings[0]
+    assert (*found.who, found.where) == ("rank 2", "pid 70", f"{ENGINE}:39 wait_for_quota")
+
+
+def test_one_that_wakes_up_now_and_then_may_work() -> None:
+    """A poll of its own looks the same from outside as work in small pieces."""
+    for switches, confidence in ((0, "high"), (3, "medium")):
+        engine = partner(70, stands((Frame(ENGINE, 12, "work"),), Wait("sleep")), switches=switches, has=channels(ITS))
+        found = diagnosed(engine, has=AT_IT).findings[0]
+        assert (found.code, found.confidence) == ("io_wait", confidence)
+        said = [line for line in found.evidence if line.startswith("process 70 wakes up now and then")]
+        assert len(said) == (switches > 0)
+
+
 def test_a_ring_of_a_rank_and_a_process() -> None:
     weights, taken = tcp(40009, 8001, 70), tcp(8001, 40009, ASKS)
     engine = partner(70, stands((Frame(ENGINE, 26, "do_POST"),), SOCKET), has=channels(ITS, taken, at={70: taken}))
