@@ -13,7 +13,7 @@ EXPECTED = {"code": "cpu_phase", "ranks": "culprit", "where": "count_words", "st
 
 def count_words(path, for_s):
     words, ends = Counter(), time.monotonic() + for_s
-    while time.monotonic() < ends:
+    while time.monotonic() < ends:  # HERE
         words.update(["to", "be", "or", "not", "to", "be"] * 1000)  # HERE
     with open(f"{path}.part", "w") as file:
         json.dump(words, file)
