@@ -97,11 +97,23 @@ def _typed_as(file: str) -> int | None:
 
 
 def _nobodys(stack: Sequence[RawFrame], i: int) -> bool:
-    """Whether no person typed the ``<string>`` at `i`: the start of a child process, or a method that Python has written."""
-    if i and _STARTS.search(stack[i - 1][0]):
+    """Whether no person typed the ``<string>`` at `i`: the start of a child process, or a method that Python or a library has written, as
+    those of a manager's proxies, where a file of the user's calls it.
+    """
+    if _starts_a_child(stack, i):
         return True
     called_by = stack[i + 1][0] if i + 1 < len(stack) else "<string>"
-    return _WRITTEN_BY_PYTHON.match(bare(stack[i][2])) is not None and called_by != "<string>"
+    if _WRITTEN_BY_PYTHON.match(bare(stack[i][2])):
+        return called_by != "<string>"
+    typed = any(
+        file == "<string>" and function == "<module>" and not _starts_a_child(stack, n)
+        for n, (file, _, function) in enumerate(stack)
+    )
+    return not typed and not called_by.startswith("<") and not library_frame(called_by)
+
+
+def _starts_a_child(stack: Sequence[RawFrame], i: int) -> bool:
+    return i > 0 and _STARTS.search(stack[i - 1][0]) is not None
 
 
 def _named(function: str) -> str:

@@ -35,6 +35,7 @@ _AFTER_A_HOST = re.compile(r"[\w\]]:(\d{4,5})\b")
 STACKS_S = 2.0
 AT_ONCE = 8
 _FOR_OTHER_RANKS = ("collective", "peer", "init", "teardown", "backward")
+_FOR_NO_DATA = ("sleep", "store", "lock")
 _OF_ITS_OWN = ("loader", "loader_end", "gpu", "terminal", "ray")
 
 
@@ -58,8 +59,9 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
     ends = Ends()
     apart = {os.getpid(), os.getppid(), 1, launcher_pid or 0}
     known, partners = _follow(ends, {one.link.pid: _named_ports(one) for one in seeds}, ranks, apart)
-    waits = [place for one in seeds for place in _places_of(one, known[one.link.pid])]
-    flows = Flows([*waits, *_places_beyond(waits, known, partners)])
+    waiting = [one.link.pid for one in seeds if _may_be_sent_something(one)]
+    waits = [place for one in seeds if one.link.pid in waiting for place in _places_of(one, known[one.link.pid])]
+    flows = Flows([*waits, *_places_beyond(waiting, known, partners)])
     seen = _seen(partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S)) if partners else {}
     flowing = _what_flows(flows, {place.pid for place in waits}, ends_at - RESERVE_S)
     known = _with_flows(known, flowing, flows.silences())
@@ -158,31 +160,31 @@ def _next(ends: Ends, known: Mapping[int, Channels], frontier: Sequence[int]) ->
 # --- where they wait, and what comes there --------------------------------------------------------------------------
 
 
-def _places_of(one: Watched, known: Channels) -> list[Place]:
-    """Where a rank waits for something to come: its training thread, or another with code of the user. A key of torch's store is set by
-    another rank.
-    """
+def _may_be_sent_something(one: Watched) -> bool:
+    """Whether a rank waits for what may come over a channel; a key of torch's store is set by another rank."""
     thread = _training_thread(one)
-    if thread is None or (thread.waiting_for is not None and thread.waiting_for.kind == "store"):
-        return []
+    return thread is not None and thread.waiting_for is not None and thread.waiting_for.kind not in _FOR_NO_DATA
+
+
+def _places_of(one: Watched, known: Channels) -> list[Place]:
+    """Where it waits: its training thread, or another with code of the user."""
     own = [p for look in one.looks[-1:] for p in look.processes if p.pid == one.link.pid]
     tids = [t.tid for t in own[0].threads if isinstance(t.tid, int) and not all(f.library for f in t.frames)]
     return _places(one.link.pid, tids, known)
 
 
-def _places_beyond(waits: Sequence[Place], known: Mapping[int, Channels], partners: Sequence[int]) -> list[Place]:
-    """The same of the processes for which the ranks wait there, and so on: where a thread of theirs has asked somebody."""
-    found: list[Place] = []
-    ahead, passed = list(waits), set[int]()
+def _places_beyond(waiting: Sequence[int], known: Mapping[int, Channels], partners: Collection[int]) -> Iterator[Place]:
+    """The same of the processes that they have asked, if only by a thread of a library, and of those that these have asked."""
+    ahead, passed = list(waiting), set(waiting)
     while ahead:
-        place = ahead.pop()
-        open_ = {channel.key: channel.others for channel in known[place.pid].open}
-        following = {pid for key in place.keys for pid in open_[key] if pid in partners} - passed
+        own = known[ahead.pop()]
+        asked = {
+            pid for one in own.open if own.is_waited_at(one) and not one.answers and one.tells for pid in one.others
+        }
+        following = (asked & set(partners)) - passed
         passed |= following
-        more = [one for pid in following for one in _places(pid, known[pid].at, known[pid]) if len(one.keys) == 1]
-        found += more
-        ahead += more
-    return found
+        ahead += following
+        yield from (one for pid in following for one in _places(pid, known[pid].at, known[pid]) if len(one.keys) == 1)
 
 
 def _places(pid: int, tids: Iterable[int], known: Channels) -> list[Place]:
@@ -192,8 +194,8 @@ def _places(pid: int, tids: Iterable[int], known: Channels) -> list[Place]:
 
 
 def _what_flows(flows: Flows, ranks: Collection[int], ends_at: float) -> Mapping[tuple[int, str], Flow]:
-    """Within the window; longer where something may come, up to when it has for all of `ranks`, those that wait somewhere."""
-    if not ranks:
+    """Within the window; longer where something may come, up to when it has for all of `ranks`, those that wait at a place of their own."""
+    if not flows.places:
         return {}
     ends = min(ends_at, flows.began + WINDOW_S)
     if flows.may_come:
@@ -201,7 +203,7 @@ def _what_flows(flows: Flows, ranks: Collection[int], ends_at: float) -> Mapping
     while True:
         now = flows.now()
         left = ends - time.monotonic()
-        if left <= 0 or {pid for pid, _ in now} >= set(ranks):
+        if left <= 0 or (now and {pid for pid, _ in now} >= set(ranks)):
             return now
         time.sleep(min(GLANCE_S, left))
 

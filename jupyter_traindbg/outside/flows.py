@@ -47,7 +47,7 @@ class Flows:
     """What has come and gone since this was made, at some places. A reading takes some 4 ms, and 40 us for each place."""
 
     def __init__(self, places: Collection[Place]) -> None:
-        self._places = places
+        self.places = places
         self.began = time.monotonic()
         self._carried = tcp_counters.table() if places else {}
         self._seen = {place.tid: _look(place) for place in places}
@@ -56,14 +56,14 @@ class Flows:
     def may_come(self) -> bool:
         """Whether to wait for longer could show anything: something has come or gone at one of the places just before."""
         clocks = runs.Clocks()
-        return any(self._is_recent(place, clocks) for place in self._places)
+        return any(self._is_recent(place, clocks) for place in self.places)
 
     def now(self) -> Mapping[tuple[int, str], Flow]:
         """What came and went so far, by the pid and the key of its channel."""
         found: dict[tuple[int, str], Flow] = {}
-        carried = tcp_counters.table() if self._places else {}
+        carried = tcp_counters.table() if self.places else {}
         within_s = time.monotonic() - self.began
-        for place in self._places:
+        for place in self.places:
             for key in place.keys:
                 then, last = self._carried.get(_inode(key)), carried.get(_inode(key))
                 if then is not None and last is not None:
@@ -76,8 +76,8 @@ class Flows:
 
     def silences(self) -> Mapping[tuple[int, str], float]:
         """Since when nothing has come or gone over a connection, in seconds, by the same; only those of which the kernel tells."""
-        carried = tcp_counters.table() if self._places else {}
-        waits = [(place.pid, key) for place in self._places for key in place.keys]
+        carried = tcp_counters.table() if self.places else {}
+        waits = [(place.pid, key) for place in self.places for key in place.keys]
         return {(pid, key): one.silent_s for pid, key in waits if (one := carried.get(_inode(key))) is not None}
 
     def _is_recent(self, place: Place, clocks: runs.Clocks) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 from ...frames.waits import waiting_for
 from ...model import Channel, Channels, Flow, Partner, SourceLine, ThreadActivity
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
-from .motion import busy, flows, moved_bytes, thread_activity
+from .motion import BUSY_SHARE, busy, flows, moved_bytes, thread_activity
 from .ranks import View
 
 __all__ = ["ENDS", "WORST_FIRST", "Edge", "Stop", "meet", "of_partner", "of_rank", "threads"]
@@ -134,7 +134,8 @@ def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
     if partner.activity.state == "D":
         return "asleep"
     gets_on = seen.users is not None and moved_bytes(partner.activity) > 0
-    if (busy(thread) and seen.kind in _WORKS) or flows(seen, partner.activity, thread) or gets_on:
+    computes = busy(thread) if seen.kind in _WORKS else seen.kind == "sleep" and thread.cpu_share > BUSY_SHARE
+    if computes or flows(seen, partner.activity, thread) or gets_on:
         return "works"
     if _idle(seen, thread, partner):
         return "idle"

@@ -77,7 +77,9 @@ def test_a_graph_that_grows_though_its_tensor_is_another_one_at_each_step(agent:
     def keep(_: torch.Tensor, loss: torch.Tensor) -> None:
         state.total = 0.5 * state.total + loss
 
-    held = {row["kind"]: row for row in looked(ask_while, keep)["held"]}
+    answer = looked(ask_while, keep)
+    held = {row["kind"]: row for row in answer["held"]}
+    assert "graph" in held, answer
     assert held["graph"]["path"]["steps"][-1][1] == ".total"
     assert held["graph"]["lines"][0][1] == keep.__code__.co_firstlineno + 1
 

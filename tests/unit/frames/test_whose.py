@@ -218,3 +218,16 @@ def test_who_waits_for_a_forked_child_keeps_its_own_frames() -> None:
     )
     assert own_frames(joining) == joining
     assert user_frame(joining) == joining[-1]
+
+
+def test_what_a_library_has_generated_for_a_caller_of_the_users_is_nobodys() -> None:
+    """As the methods of a proxy of ``multiprocessing.managers``; what a program of ``python -c`` or of ``exec`` defines is its own."""
+    call = ("/usr/lib/python3.11/multiprocessing/managers.py", 822, "BaseProxy._callmethod")
+    proxy = ("<string>", 2, "pack")
+    assert [f.library for f in frames_of([call, proxy, USER])] == [True, True, False]
+    spawned = ("/usr/lib/python3.11/multiprocessing/spawn.py", 122, "spawn_main"), ("<string>", 1, "<module>")
+    assert [f.library for f in frames_of([call, proxy, USER, *spawned])] == [True, True, False, True, True]
+    assert [f.library for f in frames_of([proxy, USER, ("<string>", 9, "<module>")])] == [False, False, False]
+    assert [f.library for f in frames_of([proxy, ("<string>", 9, "<module>"), USER])] == [False, False, False]
+    called_back = ("/usr/lib/python3.11/threading.py", 982, "Thread.run")
+    assert [f.library for f in frames_of([proxy, called_back])] == [False, True]
