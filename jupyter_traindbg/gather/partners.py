@@ -184,13 +184,18 @@ def _places_beyond(waiting: Sequence[int], known: Mapping[int, Channels], partne
         following = (asked & set(partners)) - passed
         passed |= following
         ahead += following
-        yield from (one for pid in following for one in _places(pid, known[pid].at, known[pid]) if len(one.keys) == 1)
+        yield from (one for pid in following for one in _places(pid, _asking(known[pid]), known[pid]))
+
+
+def _asking(known: Channels) -> Iterator[int]:
+    """The threads of a process beside the job that wait at one channel alone, and not to be asked."""
+    waits = ((tid, known.waited_at(tid)) for tid in known.at)
+    return (tid for tid, at in waits if len(at) == 1 and not at[0].answers)
 
 
 def _places(pid: int, tids: Iterable[int], known: Channels) -> list[Place]:
-    """Without those at which it is asked itself."""
-    asking = {tid: [channel.key for channel in known.waited_at(tid) if not channel.answers] for tid in tids}
-    return [Place(pid, tid, keys) for tid, keys in asking.items() if keys]
+    found = ((tid, [channel.key for channel in known.waited_at(tid)]) for tid in tids)
+    return [Place(pid, tid, keys) for tid, keys in found if keys]
 
 
 def _what_flows(flows: Flows, ranks: Collection[int], ends_at: float) -> Mapping[tuple[int, str], Flow]:

@@ -163,7 +163,8 @@ def build(evidence: JobEvidence) -> Case:
     left_out = left_out_of(views)
     at_work = frozenset(v.pid for v in views if v.role == "moving")
     views = tuple(_for_others(v, left_out, at_work) for v in views)
-    views = tuple(with_flow(v, evidence.channels[v.pid]) if v.pid in evidence.channels else v for v in views)
+    channels = evidence.channels
+    views = tuple(with_flow(v, channels[v.pid], evidence.partners) if v.pid in channels else v for v in views)
     followed = chains(evidence, views)
     views = tuple(seen_with(v, followed[v.rank]) if v.rank in followed else v for v in views)
     return Case(evidence, views, progress, {v.rank: v for v in views}, left_out, followed)

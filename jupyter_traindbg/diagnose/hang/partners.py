@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...model import Channel, Channels, JobEvidence, Partner
@@ -85,15 +85,24 @@ def seen_with(seen: View, chain: Chain) -> View:
     return replace(seen, role="moving", served=(work,))
 
 
-def with_flow(seen: View, channels: Channels) -> View:
-    """One that waits where something comes or goes gets on, however little that is."""
+def with_flow(seen: View, channels: Channels, partners: Mapping[int, Partner]) -> View:
+    """One that waits where something comes or goes gets on, however little that is. Of several channels, what others ask of it is nothing
+    for which it waits.
+    """
     if seen.role != "still" or seen.holder is not None or seen.now.kind not in _FLOWING:
         return seen
     threads = [t.tid for t in seen.threads if isinstance(t.tid, int) and any(not f.library for f in t.frames)]
     tids = threads if seen.now.kind in _FOR_ANOTHER_THREAD else [seen.training.tid] if seen.training is not None else []
-    flowing = [one for tid in tids for one in channels.waited_at(tid) if one.flow is not None and not one.answers]
-    served = tuple(Work("flow", one.name, flow=one.flow) for one in flowing[:1])
-    return replace(seen, role="moving", served=served) if served else seen
+    waits = [channels.waited_at(tid) for tid in tids]
+    flowing = [one for at in waits for one in at if one.flow is not None and (len(at) == 1 or not one.answers)]
+    return replace(seen, role="moving", served=(_speaking(flowing[0], partners),)) if flowing else seen
+
+
+def _speaking(over: Channel, partners: Mapping[int, Partner]) -> Work:
+    """The process at the other end, where one alone has it on this host; else the channel."""
+    if len(over.others) == 1 and (partner := partners.get(over.others[0])) is not None:
+        return Work("beside", partner.activity.command, pid=partner.pid, flow=over.flow)
+    return Work("flow", over.name, flow=over.flow)
 
 
 def waits_outside(seen: View, chain: Chain) -> bool:

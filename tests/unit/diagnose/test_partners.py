@@ -126,7 +126,8 @@ def test_one_that_speaks_in_small_pieces_gets_on() -> None:
         speaks = dataclasses.replace(MINE, flow=flow)
         found = diagnosed(engine, has=channels(speaks, at={ASKS: speaks}))
         assert (found.state, [f.code for f in found.findings]) == ("progressing", ["cpu_phase"])
-        assert f"over {MINE}, where it waits, {amount} came or went within 2.0 s" in found.findings[0].evidence
+        said = "process 70 (`/usr/bin/python3 /srv/engine.py --port 8000`), for which it waits, has sent or taken"
+        assert f"{said} {amount} within 2.0 s" in found.findings[0].evidence
     silent = dataclasses.replace(MINE, silent_s=90.0)
     found = diagnosed(engine, has=channels(silent, at={ASKS: silent}))
     assert found.state == "stuck"
@@ -144,6 +145,7 @@ def test_what_others_ask_a_rank_is_not_what_it_waits_for() -> None:
     speaks = dataclasses.replace(MINE, flow=Flow(2.0, 27))
     has = Channels((speaks, asked), {ASKS: (MINE.key, asked.key)})
     assert diagnosed(engine, browser, asking=loop, has=has).state == "progressing"
+    assert diagnosed(browser, has=channels(asked, at={ASKS: asked})).state == "progressing", "it waits there alone"
 
 
 def test_one_that_gathers_a_stream_before_it_answers_works() -> None:
@@ -158,7 +160,9 @@ def test_one_that_gathers_a_stream_before_it_answers_works() -> None:
 
 def test_a_stream_from_another_host_is_one_too() -> None:
     there = Channel("tcp", "socket:[40001]", "tcp 10.0.0.1:40001 -> 10.0.0.9:8000 ESTABLISHED", flow=Flow(2.0, 27))
-    assert diagnosed(has=channels(there, at={ASKS: there})).state == "progressing"
+    found = diagnosed(has=channels(there, at={ASKS: there}))
+    assert found.state == "progressing"
+    assert f"over {there}, where it waits, 27 B came or went within 2.0 s" in found.findings[0].evidence
     silent = dataclasses.replace(there, flow=None)
     assert diagnosed(has=channels(silent, at={ASKS: silent})).state == "stuck"
 
