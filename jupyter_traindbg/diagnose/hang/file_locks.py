@@ -15,7 +15,7 @@ from .doing import Doing, phrase
 from .stop_words import holder_does
 from .words import alike, place, short_place
 
-__all__ = ["Held", "is_file_lock", "polled_lock", "rule"]
+__all__ = ["Held", "is_file_lock", "polled_lock", "rule", "what_it_does", "why_kept"]
 
 _KEEPS = ("waiting", "still", "ended")
 """What a rank does that will not give its lock back."""
@@ -84,9 +84,9 @@ def _hit(case: Case, view: View) -> Hit:
             else _not_known(view),
             *case.others_wait([view.rank]),
         ],
-        _cause(),
+        why_kept(),
         [
-            text("See what it does: `traindbg stacks {pid}`; if it is a leftover: kill {pid}", pid=owner.pid)
+            what_it_does(owner.pid)
             if owner is not None and owner.command
             else text("Find the owner: fuser -v {named}", named=named),
             text("Put a time-out on the lock at {at} (LOCK_NB in a loop, or filelock's timeout=).", at=at),
@@ -96,7 +96,13 @@ def _hit(case: Case, view: View) -> Hit:
     return Hit(finding, [view.rank])
 
 
-def _cause() -> str:
+def what_it_does(pid: int) -> str:
+    """What to do about a process that keeps a lock."""
+    return text("See what it does: `traindbg stacks {pid}`; if it is a leftover: kill {pid}", pid=pid)
+
+
+def why_kept() -> str:
+    """The cause, where somebody keeps the lock of a file."""
     return text(
         "Another process has locked the file and does not let go: one that was left behind, or that "
         "waits itself. On a network file system it may be on another host."
@@ -165,7 +171,7 @@ def _why_held(held: Held) -> str:
     if not held.owner.command or (held.keeper is not None and held.keeper.role == "ended"):
         return text("The process that made the lock file has ended without removing it, and nobody else will.")
     if held.keeper is None:
-        return _cause()
+        return why_kept()
     if held.keeper.role == "still":
         return text(
             "Rank {rank} has the lock and does not get on itself: it {phrase} at {at}.",
@@ -182,7 +188,7 @@ def _why_held(held: Held) -> str:
 def _what_to_do(held: Held, at: str) -> list[str]:
     stands = held.keeper is None or held.keeper.role == "still"
     first = (
-        text("See what it does: `traindbg stacks {pid}`; if it is a leftover: kill {pid}", pid=held.owner.pid)
+        what_it_does(held.owner.pid)
         if stands and held.owner.command
         else text(
             "Give the lock back on every way out (`with`, or try ... finally), and end the loop at {at} after a while.",

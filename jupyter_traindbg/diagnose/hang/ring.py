@@ -14,6 +14,7 @@ from . import stop_words as say
 from . import why
 from .case import Case, Hit, View
 from .doing import FOR_OTHER_RANKS, Doing
+from .file_locks import what_it_does, why_kept
 from .onward import Onward
 from .partners import Chain, waits_outside
 from .stops import Stop
@@ -56,13 +57,12 @@ def beside(case: Case, view: View) -> Onward | None:
     if chain is None or chain.ring or chain.last.rank is not None:
         return None
     last = chain.last
-    cause, step = _why(case, view, last)
+    cause, step = _why(case, view, chain)
+    does = say.does(last) + say.at(short_place(last.seen.frame), last)
     return Onward(
-        text(
-            "{process} {does}",
-            process=say.named(last),
-            does=say.does(last) + say.at(short_place(last.seen.frame), last),
-        ),
+        text("{process}, which holds the lock of a file, {does}", process=say.named(last), does=does)
+        if _keeps_a_lock(view, chain)
+        else text("{process} {does}", process=say.named(last), does=does),
         [*_way(case, view, chain), *say.held(case, last.pid), *_wakes(last)],
         cause,
         step,
@@ -237,7 +237,14 @@ def _left(channel: Channel) -> str:
     return ""
 
 
-def _why(case: Case, view: View, last: Stop) -> tuple[str, str]:
+def _keeps_a_lock(view: View, chain: Chain) -> bool:
+    """Whether one comes to the last one because it holds a lock, and not over a channel."""
+    before = chain.stops[-2].seen if len(chain.stops) > 1 else view.now
+    return before.kind == "lock" and chain.last.edge.over is None
+
+
+def _why(case: Case, view: View, chain: Chain) -> tuple[str, str]:
+    last = chain.last
     if last.state == "stopped":
         return text("A process that it waits for was stopped by a signal or a debugger."), text(
             "Let it go on: kill -CONT {pid}", pid=last.pid
@@ -256,4 +263,6 @@ def _why(case: Case, view: View, last: Stop) -> tuple[str, str]:
             ),
             text("See in the log of process {pid} what became of the last request.", pid=last.pid),
         )
+    if _keeps_a_lock(view, chain):
+        return why_kept(), what_it_does(last.pid)
     return why.cause(last.seen, case.source_of(last.seen)), why.step(last.seen, None, last.pid)

@@ -197,7 +197,11 @@ def test_who_holds_a_files_lock_is_followed_too() -> None:
         found = diagnosed(engine, keeper, has=AT_IT, lock_holders=held)
         assert found.state == state
         if state == "stuck":
-            assert (found.findings[0].who, found.findings[0].where) == (("rank 2", "pid 71"), f"{DATA}:7 keep")
+            first = found.findings[0]
+            assert (first.who, first.where) == (("rank 2", "pid 71"), f"{DATA}:7 keep")
+            assert "process 71 (engine.py), which holds the lock of a file, sleeps at data.py:7 keep" in first.title
+            assert "has locked the file and does not let go" in first.cause
+            assert first.next_steps[0].endswith("if it is a leftover: kill 71")
     own = stuck(2, user(50, "cache"), Wait("lock", "file"))
     waits = diagnosed(
         partner(71, stands((Frame(DATA, 7, "keep"),), Wait("sleep"))),
