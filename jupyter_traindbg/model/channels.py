@@ -80,6 +80,10 @@ class Channels:
         keys = set(self.at.get(tid, ()))
         return [channel for channel in self.open if channel.key in keys]
 
+    def waited_here(self, tid: int) -> list[Channel]:
+        """Those of them that lead to processes of this host."""
+        return [channel for channel in self.waited_at(tid) if channel.others]
+
 
 @dataclass(frozen=True)
 class Partner:

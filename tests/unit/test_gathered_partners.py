@@ -143,13 +143,15 @@ def test_who_holds_the_lock_of_a_file_is_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "cache.lock"
     with subprocess.Popen([sys.executable, "-c", HOLDS, path], stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdout is not None
-        assert keeper.stdout.readline() == "has it\n"
         with path.open("a") as file:
             waits = threading.Thread(target=fcntl.flock, args=(file, fcntl.LOCK_EX))
-            waits.start()
-            until(lambda: procfs.raw_system_call(ME, waits.native_id or 0)[0] == "flock", PATIENCE_S)
-            found = look(watched(Wait("lock", "file"), tid=waits.native_id))
-            keeper.kill()
+            try:
+                assert keeper.stdout.readline() == "has it\n"
+                waits.start()
+                until(lambda: procfs.raw_system_call(ME, waits.native_id or 0)[0] == "flock", PATIENCE_S)
+                found = look(watched(Wait("lock", "file"), tid=waits.native_id))
+            finally:
+                keeper.kill()
             waits.join(PATIENCE_S)
     assert keeper.pid in found.partners
 

@@ -301,7 +301,7 @@ class _Graph:
     def _waits_at(self, partner: Partner, channel: Channel, pid: int) -> bool:
         """Whether a thread of its program waits for `pid` at the other end: an event loop, or a thread of a library, does not."""
         for seen, thread in threads(partner, self._evidence.sources):
-            waited = partner.channels.waited_at(thread.tid)
+            waited = partner.channels.waited_here(thread.tid)
             if len(waited) == 1 and pid in waited[0].others and channel.meets(waited[0]):
                 return seen.kind != "idle" and (seen.users is not None or partner.stacks is None)
         return False

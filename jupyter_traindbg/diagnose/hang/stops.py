@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from ...frames.waits import waiting_for
@@ -51,7 +51,7 @@ class Stop:
     cpu_share: float = 0.0
     bytes: int = 0
     flow: Flow | None = None
-    """What it sends to the one before it, or takes from it, where that alone tells that it works."""
+    """What it is sent itself, or has taken from it, where it waits: a stream that it gathers, in however small pieces."""
     together: bool = False
     wakes: bool = False
     """Whether its thread was given a CPU during the look."""
@@ -74,9 +74,6 @@ def of_partner(partner: Partner, edge: Edge, before_pid: int, sources: Mapping[s
     working = [stop for stop in found if stop.state in ENDS]
     if working:
         return working[:1]
-    flow = edge.over.flow if edge.over is not None and edge.sure else None
-    if flow is not None:  # it speaks, in however small pieces
-        return [replace(stop, state="works", flow=flow) for stop in found[:1]]
     standing = [stop for stop in found if stop.state in ("stands", "inward")]
     listening = [stop for stop in found if edge.sure and meet(edge, before_pid, stop, partner.channels)]
     answering = [stop for stop in standing if stop.tid not in hears]
@@ -89,7 +86,7 @@ def meet(edge: Edge, before_pid: int, stop: Stop, channels: Channels) -> bool:
     """Whether a thread is in a call on the very connection by which one comes to it."""
     if edge.over is None or stop.seen.kind == "idle":
         return False
-    back = channels.waited_at(stop.tid)
+    back = channels.waited_here(stop.tid)
     return len(back) == 1 and before_pid in back[0].others and edge.over.meets(back[0])
 
 
@@ -116,9 +113,17 @@ def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity, sou
         command=partner.activity.command,
         cpu_share=thread.cpu_share,
         bytes=0 if busy(thread) else moved_bytes(partner.activity),
+        flow=_flow(seen, thread, partner),
         together=seen.kind in FOR_OTHER_RANKS or (partner.trains and _awaits_work(seen, sources)),
         wakes=thread.switches > 0,
     )
+
+
+def _flow(seen: Doing, thread: ThreadActivity, partner: Partner) -> Flow | None:
+    """Over the one channel at which a thread of the program waits, and not to be asked."""
+    at = partner.channels.waited_at(thread.tid)
+    its_own = seen.users is not None or partner.stacks is None
+    return at[0].flow if its_own and len(at) == 1 and not at[0].answers else None
 
 
 def _awaits_work(seen: Doing, sources: Mapping[str, SourceLine]) -> bool:
@@ -135,7 +140,7 @@ def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
         return "asleep"
     gets_on = seen.users is not None and moved_bytes(partner.activity) > 0
     computes = busy(thread) if seen.kind in _WORKS else seen.kind == "sleep" and thread.cpu_share > BUSY_SHARE
-    if computes or flows(seen, partner.activity, thread) or gets_on:
+    if computes or flows(seen, partner.activity, thread) or gets_on or _flow(seen, thread, partner) is not None:
         return "works"
     if _idle(seen, thread, partner):
         return "idle"
@@ -146,6 +151,6 @@ def _idle(seen: Doing, thread: ThreadActivity, partner: Partner) -> bool:
     """Whether it waits for something to do: a client, an event, an item; or is in a library's own code, as between two requests."""
     if seen.kind == "idle" or thread.call in _ACCEPTING or (seen.users is None and partner.stacks is not None):
         return True
-    if thread.call in _POLLING and len(partner.channels.waited_at(thread.tid)) != 1:
+    if thread.call in _POLLING and len(partner.channels.waited_here(thread.tid)) != 1:
         return True
     return seen.kind == "queue" and seen.wait is not None and seen.wait.op != "put"

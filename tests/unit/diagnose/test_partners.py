@@ -154,8 +154,15 @@ def test_one_that_gathers_a_stream_before_it_answers_works() -> None:
     origin = partner(71, stands((Frame(DATA, 7, "generate"),), Wait("sleep")), has=channels(down))
     found = diagnosed(relay, origin, has=AT_IT)
     assert found.state == "progressing"
-    said = "process 71 (`/usr/bin/python3 /srv/engine.py --port 8000`), for which it waits, has sent or taken 27 B within 2.0 s"
+    said = "process 70 (`/usr/bin/python3 /srv/engine.py --port 8000`), for which it waits, has sent or taken 27 B within 2.0 s"
     assert said in found.findings[0].evidence
+    far = Channel("tcp", "socket:[40002]", "tcp 10.0.0.1:40002 -> 10.0.0.9:443 ESTABLISHED", flow=Flow(2.0, 27))
+    relay = partner(70, stands((Frame(ENGINE, 12, "gather"),), SOCKET), has=channels(ITS, far, at={70: far}))
+    assert diagnosed(relay, has=AT_IT).state == "progressing", "from another host"
+    metrics = stands((Frame(f"{STD}/socket.py", 700, "readinto", library=True),), SOCKET, name="metrics", tid=75)
+    sleeps = stands((Frame(ENGINE, 12, "answer"),), Wait("sleep"))
+    other = partner(70, sleeps, metrics, has=channels(ITS, far, at={75: far}))
+    assert diagnosed(other, has=AT_IT).state == "stuck", "what a library is sent is nothing for the rank"
 
 
 def test_a_stream_from_another_host_is_one_too() -> None:
