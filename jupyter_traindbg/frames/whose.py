@@ -79,12 +79,15 @@ def frames_of(raw: Iterable[Sequence[Any]]) -> tuple[Frame, ...]:
     """A stack as Python, or an agent, tells it, with what is known of each frame from its neighbours, too."""
     told = list(raw)
     stack: list[RawFrame] = [(str(file), int(line), str(function)) for file, line, function, *_ in told]
+    typed = any(
+        f[0] == "<string>" and f[2] == "<module>" and not _starts_a_child(stack, n) for n, f in enumerate(stack)
+    )
     return tuple(
         Frame(
             file,
             line,
             _named(function),
-            library_frame(file) or (file == "<string>" and _nobodys(stack, i)),
+            library_frame(file) or (file == "<string>" and _nobodys(stack, i, typed=typed)),
             next(iter(told[i][3:]), _typed_as(file)),
         )
         for i, (file, line, function) in enumerate(stack)
@@ -96,19 +99,15 @@ def _typed_as(file: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _nobodys(stack: Sequence[RawFrame], i: int) -> bool:
+def _nobodys(stack: Sequence[RawFrame], i: int, *, typed: bool) -> bool:
     """Whether no person typed the ``<string>`` at `i`: the start of a child process, or a method that Python or a library has written, as
-    those of a manager's proxies, where a file of the user's calls it.
+    those of a manager's proxies, where a file of the user's calls it. `typed`: the program itself is a ``<string>``.
     """
     if _starts_a_child(stack, i):
         return True
     called_by = stack[i + 1][0] if i + 1 < len(stack) else "<string>"
     if _WRITTEN_BY_PYTHON.match(bare(stack[i][2])):
         return called_by != "<string>"
-    typed = any(
-        file == "<string>" and function == "<module>" and not _starts_a_child(stack, n)
-        for n, (file, _, function) in enumerate(stack)
-    )
     return not typed and not called_by.startswith("<") and not library_frame(called_by)
 
 

@@ -31,8 +31,8 @@ _OUTSIDE: frozenset[Kind] = frozenset({"idle", "network", "process", "sleep"})
 _WITHIN: frozenset[Kind] = _OUTSIDE | {"native", "queue", "thread", "future", "lock", "unknown"}
 """The same of a process that is itself waited for."""
 _FOR_ANOTHER_THREAD: frozenset[Kind] = frozenset({"queue", "thread", "future"})
-_FLOWING: frozenset[Kind] = _FOR_ANOTHER_THREAD | {"idle", "network", "pipe", "native", "process", "unknown"}
-"""Waits of a rank that may be for what comes over a channel."""
+_FLOWING: frozenset[Kind] = _FOR_ANOTHER_THREAD | {"idle", "network", "pipe", "file", "native", "process", "unknown"}
+"""Waits of a rank that may be for what comes over a channel; a named pipe is a file by its name."""
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ def _over(wait: Doing, stop: Stop) -> str:
     over = stop.edge.over
     if over is not None:
         return text(" over {channel}", channel=over) + _left(over)
-    return text(" (which holds the lock)") if wait.kind == "lock" else text(" (which it has started)")
+    return text(" (which holds the lock)") if _is_of_a_lock(wait, stop) else text(" (which it has started)")
 
 
 def _left(channel: Channel) -> str:
@@ -237,10 +237,13 @@ def _left(channel: Channel) -> str:
     return ""
 
 
+def _is_of_a_lock(wait: Doing, stop: Stop) -> bool:
+    """Whether one comes to a process because it holds a lock: neither over a channel, nor because it may have been started for this."""
+    return wait.kind == "lock" and stop.edge.over is None and stop.edge.sure
+
+
 def _keeps_a_lock(view: View, chain: Chain) -> bool:
-    """Whether one comes to the last one because it holds a lock, and not over a channel."""
-    before = chain.stops[-2].seen if len(chain.stops) > 1 else view.now
-    return before.kind == "lock" and chain.last.edge.over is None
+    return _is_of_a_lock(chain.stops[-2].seen if len(chain.stops) > 1 else view.now, chain.last)
 
 
 def _why(case: Case, view: View, chain: Chain) -> tuple[str, str]:

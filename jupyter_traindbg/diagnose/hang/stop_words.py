@@ -43,10 +43,8 @@ def at(place: str, stop: Stop) -> str:
 
 def held(case: Case, pid: int) -> list[str]:
     """Who holds the file lock for which a process waits, and what that one does."""
-    owner = case.evidence.lock_holders.get(pid)
-    return (
-        [] if owner is None else [text("that lock is held by {owner}{does}", owner=owner, does=holder_does(case, pid))]
-    )
+    owner, does_now = case.evidence.lock_holders.get(pid), holder_does(case, pid)
+    return [] if owner is None else [text("that lock is held by {owner}{does}", owner=owner, does=does_now)]
 
 
 def holder_does(case: Case, pid: int) -> str:
@@ -58,8 +56,9 @@ def holder_does(case: Case, pid: int) -> str:
 
 
 def _holder(case: Case, pid: int) -> Stop | None:
+    """None for one that holds it itself."""
     owner = case.evidence.lock_holders.get(pid)
-    partner = None if owner is None else case.evidence.partners.get(owner.pid)
+    partner = None if owner is None or owner.pid == pid else case.evidence.partners.get(owner.pid)
     if partner is None:
         return None
     return next(iter(of_partner(partner, Edge(partner.pid), pid, case.sources)), None)

@@ -113,7 +113,7 @@ def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity, sou
         command=partner.activity.command,
         cpu_share=thread.cpu_share,
         bytes=0 if busy(thread) else moved_bytes(partner.activity),
-        flow=_flow(seen, thread, partner),
+        flow=None if busy(thread) else _flow(seen, thread, partner),
         together=seen.kind in FOR_OTHER_RANKS or (partner.trains and _awaits_work(seen, sources)),
         wakes=thread.switches > 0,
     )

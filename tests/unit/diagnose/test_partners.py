@@ -3,88 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
-from hang_evidence import STD, TORCH, TRAIN, activity, computing, job, records, stuck, thread, user, waiting
+from hang_evidence import TRAIN, computing, job, records, stuck, thread, user, waiting
+from partner_evidence import (
+    ASKING,
+    ASKS,
+    AT_IT,
+    C10D,
+    DATA,
+    ENGINE,
+    EVENTS,
+    HANDLER,
+    IN_A_BROADCAST,
+    ITS,
+    MINE,
+    OTHERS,
+    SERVE_FOREVER,
+    SOCKET,
+    channels,
+    diagnosed,
+    partner,
+    stands,
+    tcp,
+)
 
 from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.model import (
     Channel,
     Channels,
-    Diagnosis,
-    Flow,
     Frame,
     Group,
     LockHolder,
-    NotAvailable,
     OpenFile,
-    Partner,
-    ProcessStacks,
     RankEvidence,
     SourceLine,
-    Thread,
-    ThreadActivity,
     Wait,
 )
-
-ENGINE, DATA, DRIVER = "/srv/engine.py", "/srv/data.py", "/srv/driver.py"
-ASKS = 1002
-"""The pid of the rank that waits outside."""
-SOCKET = Wait("network", "read")
-OTHERS = (waiting(0), waiting(1), waiting(3))
-ASKING = stuck(2, user(50, "rollout"), SOCKET)
-SERVE_FOREVER = (Frame(f"{STD}/socketserver.py", 232, "serve_forever", library=True), Frame(ENGINE, 90, "main"))
-HANDLER = (
-    Frame(f"{STD}/socket.py", 700, "readinto", library=True),
-    Frame(f"{STD}/http/server.py", 400, "handle", library=True),
-)
-EVENTS = (Frame(f"{STD}/asyncio/base_events.py", 607, "run_forever", library=True), Frame(ENGINE, 80, "serve"))
-C10D = Frame(f"{TORCH}/distributed/distributed_c10d.py", 3151, "broadcast", library=True)
-IN_A_BROADCAST = ((C10D, Frame(ENGINE, 52, "update")), Wait("collective", "broadcast"))
-
-
-def tcp(near: int, far: int, *others: int, **more: bool | int) -> Channel:
-    """The connection between two ports, as the process at `near` has it."""
-    name = f"tcp 127.0.0.1:{near} -> 127.0.0.1:{far} ESTABLISHED"
-    return Channel("tcp", f"socket:[{near}]", name, others, f"socket:[{far}]", answers=near < 10000, **more)  # type: ignore[arg-type]
-
-
-def channels(*open_: Channel, at: dict[int, Channel] | None = None) -> Channels:
-    return Channels(open_, {tid: (channel.key,) for tid, channel in (at or {}).items()})
-
-
-def stands(frames: Sequence[Frame], wait: Wait | None, *, name: str = "MainThread", tid: int = 0) -> Thread:
-    return thread(frames, wait, name=name, tid=tid)
-
-
-def partner(
-    pid: int,
-    *threads: Thread,
-    cpu: float = 0.0,
-    state: str = "S",
-    trains: bool = False,
-    switches: int = 0,
-    **of: Channels,
-) -> Partner:
-    """A process of Python with these threads; its main thread has the number of the process."""
-    own = [dataclasses.replace(t, tid=pid) if t.name == "MainThread" else t for t in threads]
-    told = [
-        ThreadActivity(int(t.tid), t.name, state, cpu, switches, call="recvfrom") for t in own if isinstance(t.tid, int)
-    ]
-    about = dataclasses.replace(
-        activity(pid, cpu=cpu, state=state, threads=told), command=f"/usr/bin/python3 {ENGINE} --port 8000"
-    )
-    return Partner(about, of.get("has", Channels()), ProcessStacks(0, pid, "beside", "py-spy", tuple(own)), trains)
-
-
-def diagnosed(*partners: Partner, asking: RankEvidence = ASKING, has: Channels, **more: object) -> Diagnosis:
-    return running.diagnose(
-        job(*OTHERS, asking, channels={ASKS: has}, partners={p.pid: p for p in partners}, **more)  # type: ignore[arg-type]
-    )
-
-
-MINE, ITS = tcp(40001, 8000, 70), tcp(8000, 40001, ASKS)
-AT_IT = channels(MINE, at={ASKS: MINE})
 
 
 def test_a_process_that_stands_still_by_itself_is_the_place() -> None:
@@ -117,61 +71,6 @@ def test_one_that_reads_its_files_on_gets_on_too() -> None:
     assert diagnosed(dataclasses.replace(loads, activity=much), has=AT_IT).state == "progressing"
     log = dataclasses.replace(loads.activity, files=(OpenFile("/var/log/engine", "append", 0, 2**20),))
     assert diagnosed(dataclasses.replace(loads, activity=log), has=AT_IT).state == "stuck"
-
-
-def test_one_that_speaks_in_small_pieces_gets_on() -> None:
-    """A stream of tokens, with pauses: the server sleeps at every look."""
-    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("sleep")), has=channels(ITS))
-    for flow, amount in ((Flow(2.0, 27), "27 B"), (Flow(2.0, NotAvailable("not counted")), "something")):
-        speaks = dataclasses.replace(MINE, flow=flow)
-        found = diagnosed(engine, has=channels(speaks, at={ASKS: speaks}))
-        assert (found.state, [f.code for f in found.findings]) == ("progressing", ["cpu_phase"])
-        said = "process 70 (`/usr/bin/python3 /srv/engine.py --port 8000`), for which it waits, has sent or taken"
-        assert f"{said} {amount} within 2.0 s" in found.findings[0].evidence
-    silent = dataclasses.replace(MINE, silent_s=90.0)
-    found = diagnosed(engine, has=channels(silent, at={ASKS: silent}))
-    assert found.state == "stuck"
-    assert f"over {MINE} (silent for 1 min 30 s); that one sleeps" in " ".join(found.findings[0].evidence)
-
-
-def test_what_others_ask_a_rank_is_not_what_it_waits_for() -> None:
-    """A picture of its metrics that somebody looks at."""
-    asked = dataclasses.replace(tcp(8000, 50001, 71), flow=Flow(2.0, 4096))
-    browser = partner(71, stands(EVENTS, Wait("idle", "events")), has=channels(tcp(50001, 8000, ASKS)))
-    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("sleep")), has=channels(ITS))
-    has = Channels((MINE, asked), {ASKS: (MINE.key, asked.key)})
-    loop = stuck(2, (*EVENTS, *user(50, "rollout")), Wait("idle", "events"))
-    assert diagnosed(engine, browser, asking=loop, has=has).state == "stuck"
-    speaks = dataclasses.replace(MINE, flow=Flow(2.0, 27))
-    has = Channels((speaks, asked), {ASKS: (MINE.key, asked.key)})
-    assert diagnosed(engine, browser, asking=loop, has=has).state == "progressing"
-    assert diagnosed(browser, has=channels(asked, at={ASKS: asked})).state == "progressing", "it waits there alone"
-
-
-def test_one_that_gathers_a_stream_before_it_answers_works() -> None:
-    up, down = dataclasses.replace(tcp(40002, 9000, 71), flow=Flow(2.0, 27)), tcp(9000, 40002, 70)
-    relay = partner(70, stands((Frame(ENGINE, 12, "gather"),), SOCKET), has=channels(ITS, up, at={70: up}))
-    origin = partner(71, stands((Frame(DATA, 7, "generate"),), Wait("sleep")), has=channels(down))
-    found = diagnosed(relay, origin, has=AT_IT)
-    assert found.state == "progressing"
-    said = "process 70 (`/usr/bin/python3 /srv/engine.py --port 8000`), for which it waits, has sent or taken 27 B within 2.0 s"
-    assert said in found.findings[0].evidence
-    far = Channel("tcp", "socket:[40002]", "tcp 10.0.0.1:40002 -> 10.0.0.9:443 ESTABLISHED", flow=Flow(2.0, 27))
-    relay = partner(70, stands((Frame(ENGINE, 12, "gather"),), SOCKET), has=channels(ITS, far, at={70: far}))
-    assert diagnosed(relay, has=AT_IT).state == "progressing", "from another host"
-    metrics = stands((Frame(f"{STD}/socket.py", 700, "readinto", library=True),), SOCKET, name="metrics", tid=75)
-    sleeps = stands((Frame(ENGINE, 12, "answer"),), Wait("sleep"))
-    other = partner(70, sleeps, metrics, has=channels(ITS, far, at={75: far}))
-    assert diagnosed(other, has=AT_IT).state == "stuck", "what a library is sent is nothing for the rank"
-
-
-def test_a_stream_from_another_host_is_one_too() -> None:
-    there = Channel("tcp", "socket:[40001]", "tcp 10.0.0.1:40001 -> 10.0.0.9:8000 ESTABLISHED", flow=Flow(2.0, 27))
-    found = diagnosed(has=channels(there, at={ASKS: there}))
-    assert found.state == "progressing"
-    assert f"over {there}, where it waits, 27 B came or went within 2.0 s" in found.findings[0].evidence
-    silent = dataclasses.replace(there, flow=None)
-    assert diagnosed(has=channels(silent, at={ASKS: silent})).state == "stuck"
 
 
 def test_one_that_is_stopped_is_to_be_continued() -> None:
@@ -219,6 +118,19 @@ def test_who_holds_a_files_lock_is_followed_too() -> None:
     assert waits.code == "lock_wait"
     said = "the kernel's list of locks names process 71: python other.py; that one sleeps at data.py:7 keep"
     assert said in waits.evidence
+
+
+def test_a_lock_within_a_process_is_not_held_by_its_child() -> None:
+    """Nor is what a process holds itself told as if another one did."""
+    engine = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("lock")), has=channels(ITS))
+    child = partner(71, stands((Frame(DATA, 7, "load"),), SOCKET))
+    started = dataclasses.replace(child, activity=dataclasses.replace(child.activity, parent_pid=70))
+    first = diagnosed(engine, started, has=AT_IT).findings[0]
+    assert "pid 71" in first.who
+    assert "holds the lock" not in " ".join((first.title, first.cause, *first.evidence))
+    twice = partner(70, stands((Frame(ENGINE, 12, "answer"),), Wait("lock", "file")), has=channels(ITS))
+    first = diagnosed(twice, has=AT_IT, lock_holders={70: LockHolder(70, "python engine.py")}).findings[0]
+    assert "that lock is held by process 70: python engine.py" in first.evidence
 
 
 def test_what_a_server_waits_for_on_behalf_of_another_rank_is_no_ring() -> None:
