@@ -199,16 +199,21 @@ class Moment:
     def _branch(self, place: int, value: Any) -> None:
         """Add the parts of a place that are worth to be looked at."""
         tree = self.tree
-        known, seen, kind = self._known, tree.seen, tree.kinds[place]
+        known, kind = self._known, tree.kinds[place]
         own_class = id(type(value)) if kind in (PLAIN, OTHER) else 0
         for label, child in self._parts(value, kind):
             about = self.class_of(child)
             if own_class and id(type(child)) == own_class and label[0] == ATTRIBUTE and child is not value:
                 tree.chains.append(Chain(place, label[1]))
-            if about.kind == LEAF or id(child) in seen:
+            if about.kind == LEAF or self._is_seen(child):
                 continue
-            seen[id(child)] = number = tree.add(place, label, about.kind)
+            tree.seen[id(child)] = number = tree.add(place, label, about.kind)
             known[number] = child
+
+    def _is_seen(self, child: Any) -> bool:
+        """Whether there is a place for it: where a step's tensor was at an earlier pause another object may be by now."""
+        place = self.tree.seen.get(id(child))
+        return place is not None and self.at(place) is child
 
     def _parts(self, value: Any, kind: int) -> List[Tuple[Label, Any]]:
         if kind == SPACE:
