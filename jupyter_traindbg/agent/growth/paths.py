@@ -95,7 +95,7 @@ class Search:
         if best is None:
             return None, self._kept[:]
         chain = [self._nodes[key] for key in _chain(best[1], self._child_of)]
-        place = _place(chain[0], moment)
+        place = moment.place_of(chain[0])
         if place is not None:
             return best[0], [moment.at(number) for number in moment.tree.way(place)[1:]] + chain[1:]
         if _is_module(chain[0]):
@@ -163,7 +163,7 @@ def named(chain: List[Any], root: Optional[Name]) -> Path:
 
 def _name(value: Any, child: Any, moment: Moment) -> Optional[Name]:
     """The name that ends the search where `value` is reached, which holds `child`; None where it goes on."""
-    place = _place(value, moment)
+    place = moment.place_of(value)
     if place is not None:
         way = moment.tree.way(place)
         return moment.name(way[1], moment.at(way[1])) if len(way) > 1 else None
@@ -171,12 +171,6 @@ def _name(value: Any, child: Any, moment: Moment) -> Optional[Name]:
         known = [key for key, one in variables(value) if one is child]
         return of_module(value)._replace(name=known[0]) if known else None
     return of_value(value)
-
-
-def _place(value: Any, moment: Moment) -> Optional[int]:
-    """Where it is among all that can be reached from the program's variables."""
-    place = moment.tree.seen.get(id(value))
-    return place if place is not None and moment.at(place) is value else None
 
 
 def _is_module(value: Any) -> bool:

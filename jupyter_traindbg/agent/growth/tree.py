@@ -143,6 +143,11 @@ class Moment:
             value = known[below] = self._below(value, below)
         return value
 
+    def place_of(self, value: Any) -> Optional[int]:
+        """None where the tree has none for it: at the address of a step's tensor another object may be by now."""
+        place = self.tree.seen.get(id(value))
+        return place if place is not None and self.at(place) is value else None
+
     def name(self, place: int, value: Any) -> Optional[Name]:
         """Of a variable of a function or of a module; None of other places."""
         tree = self.tree
@@ -205,15 +210,10 @@ class Moment:
             about = self.class_of(child)
             if own_class and id(type(child)) == own_class and label[0] == ATTRIBUTE and child is not value:
                 tree.chains.append(Chain(place, label[1]))
-            if about.kind == LEAF or self._is_seen(child):
+            if about.kind == LEAF or self.place_of(child) is not None:
                 continue
             tree.seen[id(child)] = number = tree.add(place, label, about.kind)
             known[number] = child
-
-    def _is_seen(self, child: Any) -> bool:
-        """Whether there is a place for it: where a step's tensor was at an earlier pause another object may be by now."""
-        place = self.tree.seen.get(id(child))
-        return place is not None and self.at(place) is child
 
     def _parts(self, value: Any, kind: int) -> List[Tuple[Label, Any]]:
         if kind == SPACE:

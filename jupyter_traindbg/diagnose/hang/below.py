@@ -152,7 +152,7 @@ def _at(case: Case, view: View, chain: Sequence[Child]) -> Onward:
         text(
             "process {pid} below it {does}",
             pid=last.pid,
-            does=_state(last) + _place(short_place(last.seen.frame), last),
+            does=_state(last) + say.at(short_place(last.seen.frame), last.seen),
         ),
         [*(_words(case, child) for child in chain), *held],
         cause,
@@ -204,12 +204,8 @@ def _state(child: Child) -> str:
     return text("is in uninterruptible sleep") if child.asleep else phrase(child.seen)
 
 
-def _place(at: str, child: Child) -> str:
-    return text(" at {at}", at=at) if child.seen.frame is not None else ""
-
-
 def _words(case: Case, child: Child) -> str:
-    doing_now, at = _state(child), _place(case.at(child.seen), child)
+    doing_now, at = _state(child), say.at(case.at(child.seen), child.seen)
     told = child.child_pid is not None or child.stopped or not child.on or child.on in doing_now
     return text(
         "process {pid} (`{command}`) {does}{at}{on}",

@@ -58,7 +58,7 @@ def beside(case: Case, view: View) -> Onward | None:
         return None
     last = chain.last
     cause, step = _why(case, view, chain)
-    does = say.does(last) + say.at(short_place(last.seen.frame), last)
+    does = say.does(last) + say.at(short_place(last.seen.frame), last.seen)
     return Onward(
         text("{process}, which holds the lock of a file, {does}", process=say.named(last), does=does)
         if _keeps_a_lock(view, chain)
@@ -112,7 +112,7 @@ def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
             process=capital(say.named(last)),
             operation=view.now.operation or text("collective"),
             rank=view.rank,
-            does=say.does(last) + say.at(short_place(last.seen.frame), last),
+            does=say.does(last) + say.at(short_place(last.seen.frame), last.seen),
         ),
         _subjects(view, chain),
         place(view.now.frame),
@@ -183,7 +183,7 @@ def _way(case: Case, view: View, chain: Chain) -> list[str]:
             process=say.process(stop),
             over=_over(wait, stop),
             does=say.does(stop, last=stop is chain.last and not chain.ring),
-            at=say.at(case.at(stop.seen), stop),
+            at=say.at(case.at(stop.seen), stop.seen),
         )
         for name, wait, stop in zip(names, waits, chain.stops, strict=False)
     ]

@@ -36,9 +36,9 @@ def does(stop: Stop, *, last: bool = True) -> str:
     return text("has nothing to do") if stop.state == "idle" and last else phrase(stop.seen)
 
 
-def at(place: str, stop: Stop) -> str:
+def at(place: str, seen: Doing) -> str:
     """`` at train.py:42 step``; empty where its stack is not known."""
-    return text(" at {at}", at=place) if stop.seen.frame is not None else ""
+    return text(" at {at}", at=place) if seen.frame is not None else ""
 
 
 def held(case: Case, pid: int) -> list[str]:
@@ -52,7 +52,7 @@ def holder_does(case: Case, pid: int) -> str:
     stop = _holder(case, pid)
     if stop is None:
         return ""
-    return text("; that one {does}{at}", does=does(stop), at=at(case.at(stop.seen), stop))
+    return text("; that one {does}{at}", does=does(stop), at=at(case.at(stop.seen), stop.seen))
 
 
 def _holder(case: Case, pid: int) -> Stop | None:
