@@ -374,28 +374,24 @@ def searched(target: object) -> paths.Path:
     return path
 
 
-class Made:
-    """Of one size, so that the next one is where the last one was."""
-
-
 def test_another_object_at_the_address_of_one_that_is_gone_has_a_place_of_its_own() -> None:
-    batch: Made | None = Made()
-    later: list[Made] = []
+    batch: list[int] | None = [1]
+    later: list[list[int]] = []
     growing = tree.Tree()
     tree.Moment(growing, names.Stacks(), 0.0).grow()  # the first pause is over after a few places
-    address = id(batch)
-    assert address in growing.seen
+    of_the_batch = growing.seen.pop(id(batch))
     assert not growing.whole
     batch = None
-    others: list[Made] = []
-    while not others or (id(others[-1]) != address and len(others) < 1000):
-        others.append(Made())
-    later.append(others.pop())
-    assert id(later[0]) == address
-    assert batch is None
+    later.append([2])
+    growing.seen[id(later[0])] = of_the_batch  # as where the allocator gives that address once more
     moment = tree.Moment(growing, names.Stacks(), time.perf_counter() + 30)
+    assert batch is None
+    assert moment.place_of(later[0]) is None
     moment.grow()
-    assert moment.at(growing.seen[address]) is later[0]
+    place = moment.place_of(later[0])
+    assert place is not None
+    assert place != of_the_batch
+    assert moment.at(growing.parents[place]) is later
 
 
 class Registry:
