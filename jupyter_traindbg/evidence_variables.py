@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from .frames.whose import frames_of
-from .model import Key, Scope, Value
+from .model import Handled, Key, Replica, Scope, Value
 from .redact import redact
 from .redact.names import is_secret, secret_kind
 
-__all__ = ["scopes"]
+__all__ = ["handled", "replicas", "scopes"]
 
 HIDDEN = Value("hidden", "str")
 SHORTEST_SECRET = 16
@@ -30,6 +30,31 @@ def scopes(answer: Mapping[str, Any]) -> tuple[Scope, ...]:
             _named(row["globals"]),
         )
         for frame, row in zip(frames, rows, strict=True)
+    )
+
+
+def handled(answer: Mapping[str, Any]) -> tuple[Handled, ...]:
+    """Innermost first."""
+    return tuple(map(_handled, answer["handled"]))
+
+
+def _handled(told: Mapping[str, Any]) -> Handled:
+    values = [_value(one) for one in told["args"]]
+    words = [str(value.plain) if value.kind == "plain" else value.words for value in values]
+    return Handled(told["type"], " ".join(filter(None, words)), frames_of([told["at"]])[0] if told["at"] else None)
+
+
+def replicas(answer: Mapping[str, Any]) -> tuple[Replica, ...]:
+    return tuple(
+        Replica(
+            one["class"],
+            one["parameters"],
+            tuple(one["without"]),
+            tuple(one["left_out"]),
+            synchronises=one["synchronises"],
+            finds_unused=one["finds_unused"],
+        )
+        for one in answer["models"]
     )
 
 

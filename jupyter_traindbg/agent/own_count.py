@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Dict, List, Optional
 
 from .recorder import OF_OPTIMIZER, OPTIMIZER_STEP, STEP, Recorder
 from .safepoint import SafePoints
 
-__all__ = ["latest_of_each", "next_count", "own_count"]
+__all__ = ["latest_of_each", "next_count", "own_count", "step_of"]
 
 
 def own_count(recorder: Recorder, step: int) -> Optional[int]:
@@ -23,6 +24,16 @@ def next_count(recorder: Recorder, safepoints: SafePoints) -> Optional[int]:
     if last is None or last[OPTIMIZER_STEP] is None or len(safepoints.optimizers) != 1:
         return None
     return int(last[OPTIMIZER_STEP]) + 1
+
+
+def step_of(optimizer: Any, parameter: Any) -> Optional[int]:
+    """How often `optimizer` has stepped that parameter, as it counts for each, like Adam; None where it does not, or counts on a GPU."""
+    step = (optimizer.state.get(parameter) or {}).get("step")
+    if isinstance(step, (int, float)):
+        return int(step)
+    if isinstance(step, sys.modules["torch"].Tensor) and not hasattr(step, "_local_tensor"):
+        return int(step.item()) if step.device.type == "cpu" else None
+    return None
 
 
 def latest_of_each(recorder: Recorder) -> Dict[Optional[int], List[Any]]:

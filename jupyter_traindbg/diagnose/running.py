@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..model import Diagnosis, JobEvidence
 from . import hang, soundness
 from .at_source import at_source
-from .hang import again, differing, once, order
+from .hang import again, differing, once, order, passed
 from .hang.again import over_time
 from .hang.case import Case, Hit, build
 from .hang.states import rank_states, state
@@ -22,7 +22,7 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
     """Judge a job by what was seen of it. Linear in the number of ranks; 0.1 ms a rank, and 2 ms for the memory of each that steps."""
     case = build(evidence)
     hits = _hits(case)
-    found = differing.told(case, once.weighed(case, order.findings(hits)))
+    found = passed.told(case, differing.told(case, once.weighed(case, order.findings(hits))))
     called, why = state(case, found)
     named = {rank for finding in found for rank in finding.ranks}  # that one of these is silent is told there
     ended = {view.rank for view in case.roles("ended")}  # and of these, in their state

@@ -10,7 +10,7 @@ from ..model import NOTHING, Scope, Value, Variable
 from .evaluating import evaluate, keys_words, plain_of
 from .syntax import Source, last_name
 
-__all__ = ["locked", "looked_at"]
+__all__ = ["locked", "looked_at", "names", "tells"]
 
 MOST = 6
 _LOCKS = ("flock", "lockf")
@@ -23,10 +23,10 @@ def looked_at(scope: Scope, source: Source) -> tuple[Variable, ...]:
     """
     found: dict[str, Value] = {}
     for part in _parts(scope, source):
-        for node in _names(part):
+        for node in names(part):
             name = ast.unparse(node)
             value = evaluate(node, scope)
-            if value is not None and name not in found and _tells(value):
+            if value is not None and name not in found and tells(value):
                 found[name] = value
         found |= {name: value for name, value in _stores(part, scope) if name not in found}
     return tuple(Variable(name, scope.frame.function, scope.frame, value) for name, value in list(found.items())[:MOST])
@@ -68,18 +68,18 @@ def _heads(statement: ast.stmt) -> list[ast.AST]:
     return [node for node in ast.iter_child_nodes(statement) if isinstance(node, (ast.expr, ast.withitem))]
 
 
-def _names(node: ast.AST) -> Iterator[ast.expr]:
+def names(node: ast.AST) -> Iterator[ast.expr]:
     """The longest names, ``self.pending`` and not ``self``, that are read in `node`; of ``self.queue.get()`` ``self.queue``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from _names(node.func.value)
+        yield from names(node.func.value)
         for child in (*node.args, *node.keywords):
-            yield from _names(child)
+            yield from names(child)
     elif isinstance(node, (ast.Name, ast.Attribute)) and _is_plain(node):
         if isinstance(node.ctx, ast.Load):
             yield node
     else:
         for child in ast.iter_child_nodes(node):
-            yield from _names(child)
+            yield from names(child)
 
 
 def _is_plain(node: ast.expr) -> bool:
@@ -88,9 +88,10 @@ def _is_plain(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _tells(value: Value) -> bool:
+def tells(value: Value) -> bool:
+    """Whether it says anything to a person."""
     if value.kind == "items":
-        return not value.parts or any(_tells(part) for part in value.parts.values())
+        return not value.parts or any(tells(part) for part in value.parts.values())
     return (
         value == NOTHING
         or value.kind not in _TELLS_NOTHING

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from ..model import (
@@ -22,6 +22,7 @@ from ..model import (
     Maybe,
     MeetingPoint,
     NotAvailable,
+    Past,
     PolledFile,
     ProcessStacks,
     RankCollectives,
@@ -35,7 +36,7 @@ from ..model import (
 from ..outside import blocks, meeting, polled_files, procfs, sources
 from ..outside.ending import Endings
 from ..tasks import Task
-from . import call_sites, partners, roster
+from . import call_sites, detours, partners, roster
 from .reading import NOTHING_READ, Read, Reader, polled_paths, refined
 from .watched import Watched
 
@@ -71,7 +72,7 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
     nproc = min(nproc, world_size) if nproc else None  # a variable of another job may be left in the environment
     absent = roster.missing(places, world_size, nproc, parts.launcher_pid)
     follows = _Follows(parts, places, absent, ends)
-    read = follows.read.in_time(ends) or {}
+    read, past = follows.read.in_time(ends) or ({}, ())
     met = follows.partners.in_time(ends) or partners.Found()
     calls = follows.calls.in_time(ends) or call_sites.Read()
     polled = Task(lambda: _polled(watched, read), "files").in_time(min(ends, time.monotonic() + POLLED_S)) or {}
@@ -98,6 +99,7 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
         meeting=follows.meeting.in_time(ends) or (),
         blocks=follows.blocks.in_time(ends) or {},
         forks=calls.forks,
+        past=past,
         launcher=parts.launcher,
         launcher_activity=parts.launcher_activity,
         launcher_running_s=_running_s(parts.launcher_pid),
@@ -124,7 +126,7 @@ class _Follows:
         self.sources: Task[Mapping[str, SourceLine]] = Task(lambda: _sources(parts.watched), "sources")
         self.blocks: Task[Mapping[str, Sequence[Block]]] = Task(lambda: _blocks(parts.watched), "blocks")
         self.calls: Task[call_sites.Read] = Task(lambda: _calls(parts.watched), "calls")
-        self.read: Task[Mapping[int, Read]] = Task(lambda: _read(parts.watched), "variables")
+        self.read = Task(lambda: _read(parts.watched), "variables")
         self.partners = Task(lambda: partners.look(parts.watched, parts.launcher_pid, ends), "partners")
         self.meeting: Task[Sequence[MeetingPoint]] = Task(lambda: _meeting(parts), "meeting")
 
@@ -158,13 +160,24 @@ def _sources_beside(met: partners.Found, ends: float) -> Mapping[str, SourceLine
     return Task(lambda: sources.read(stacks, lambda pid, file: None), "sources-beside").in_time(ends) or {}
 
 
-def _read(watched: Sequence[Watched]) -> Mapping[int, Read]:
-    """By the pid of each rank."""
+def _read(watched: Sequence[Watched]) -> tuple[Mapping[int, Read], Sequence[Past]]:
+    """By the pid of each rank, and of all of them who is past a line at which others are."""
     reader = Reader()
-    return {
+    read = {
         one.link.pid: reader.read(one.scopes, partial(_text, one), one.link.rank, one.link.world_size)
         for one in watched
     }
+    return read, detours.read([standing for one in watched if (standing := _standing(one, reader)) is not None])
+
+
+def _standing(one: Watched, reader: Reader) -> detours.Standing | None:
+    threads = [t for look in one.looks[-1:] for p in look.processes if p.pid == one.link.pid for t in p.threads]
+    training = next((t for t in threads if t.training), None)
+    if training is None:
+        return None
+    return detours.Standing(
+        one.link.rank, training.frames, one.scopes, cache(lambda file: reader.source(_text(one, file)))
+    )
 
 
 def _polled(watched: Sequence[Watched], read: Mapping[int, Read]) -> Mapping[int, Sequence[PolledFile]]:
@@ -262,6 +275,8 @@ def _present(
         joining=one.joining,
         making=one.making,
         coroutines=one.coroutines,
+        handled=one.handled,
+        replicas=one.replicas,
         problem=one.problem,
         shut_out=one.shut_out,
     )

@@ -51,7 +51,7 @@ class Reader:
             return NOTHING_READ
         files = [s.frame.file for s in scopes] + [v.file for s in scopes for v in s.variables.values() if v.file]
         sources = {
-            file: source for file in list(dict.fromkeys(files))[:MOST_FILES] if (source := self._source(text_of(file)))
+            file: source for file in list(dict.fromkeys(files))[:MOST_FILES] if (source := self.source(text_of(file)))
         }
         seat = {"get_rank": rank, "get_world_size": world_size}
         own = next((s for s in scopes if not s.frame.library and s.frame.file in sources), None)
@@ -63,7 +63,8 @@ class Reader:
         programs = [s for s in scopes if not s.frame.library]
         return Read(scopes[0], awaited(scopes, sources, seat), (*within, *seen), tried, variables(programs, sources))
 
-    def _source(self, text: str | None) -> Source | None:
+    def source(self, text: str | None) -> Source | None:
+        """None of a text that is not known, or that is no Python."""
         if text is None:
             return None
         if text not in self._parsed:

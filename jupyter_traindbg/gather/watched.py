@@ -19,6 +19,7 @@ from ..frames.whose import cells_of
 from ..model import (
     CallSites,
     Coroutine,
+    Handled,
     Joining,
     Look,
     Making,
@@ -28,6 +29,7 @@ from ..model import (
     ProcessStacks,
     Rank,
     RankCollectives,
+    Replica,
     Scope,
     Step,
 )
@@ -87,6 +89,8 @@ class Watched:
         self.coroutines: Sequence[Coroutine] = ()
         self.scopes: Sequence[Scope] = ()
         """The functions that its training thread is in, with their variables, where it made no step."""
+        self.handled: Sequence[Handled] = ()
+        self.replicas: Sequence[Replica] = ()
         self._closed = ""
         """Why it cannot be entered."""
         self._mute = ""
@@ -144,8 +148,14 @@ class Watched:
             told = self._ask("coroutines", {}, evidence.coroutines)
             self.coroutines = () if isinstance(told, NotAvailable) else told
         if isinstance(self.pace, NotAvailable) or self.pace.steps_in_window == 0:
-            scopes = self._ask("variables", {}, evidence_variables.scopes)
-            self.scopes = () if isinstance(scopes, NotAvailable) else scopes
+            self._where_it_stands()
+
+    def _where_it_stands(self) -> None:
+        told = self._ask("variables", {}, dict)
+        if not isinstance(told, NotAvailable):
+            self.scopes, self.handled = evidence_variables.scopes(told), evidence_variables.handled(told)
+        replicas = self._ask("ddp", {}, evidence_variables.replicas)
+        self.replicas = () if isinstance(replicas, NotAvailable) else replicas
 
     def cell(self, file: str) -> str | None:
         """The text of the cell that the process runs as `file`; None where it is none, or its agent does not tell in time."""

@@ -2,13 +2,13 @@
 
 `base` has what all share, `call_sites` from where collectives are issued, `channels` what processes talk over, `finding` verdicts,
 `observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it, `checkpoints` what is on disk, `coroutines`
-what runs in an event loop, `dumps` what was sent of a job, `hangs` what a hang is judged by, `joining` how ranks come together, `live` what
-is asked again and again, `logs` what was read of a log, `following` of one that is still being written, `memory` who holds it and what
-grows, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run, `profile` what a few steps consist of,
-`ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where steps go, `sockets` connections, `soundness`
-whether a training is sound, `sql` what a query gives, `target` how a job is named and `targets` what can be attached to, `threads` what
-each thread costs and waits for, `variables` what those of a program hold, `waits` what a thread does at one moment; `records` any result as
-a flat table.
+what runs in an event loop, `detours` what leads past a line, `dumps` what was sent of a job, `hangs` what a hang is judged by, `joining`
+how ranks come together, `live` what is asked again and again, `logs` what was read of a log, `following` of one that is still being
+written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
+`profile` what a few steps consist of, `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where steps go,
+`sockets` connections, `soundness` whether a training is sound, `sql` what a query gives, `target` how a job is named and `targets` what can
+be attached to, `threads` what each thread costs and waits for, `variables` what those of a program hold, `waits` what a thread does at one
+moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from . import (
     channels,
     checkpoints,
     coroutines,
+    detours,
     dumps,
     environ,
     finding,
@@ -54,6 +55,7 @@ from .changed import *
 from .channels import *
 from .checkpoints import *
 from .coroutines import *
+from .detours import *
 from .dumps import *
 from .environ import *
 from .finding import *
@@ -89,6 +91,7 @@ __all__ = [
     *channels.__all__,
     *checkpoints.__all__,
     *coroutines.__all__,
+    *detours.__all__,
     *dumps.__all__,
     *environ.__all__,
     *finding.__all__,

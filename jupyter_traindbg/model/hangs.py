@@ -10,6 +10,7 @@ from .base import Maybe, NotAvailable, Problem, Result, Silent, Worded
 from .call_sites import CallSites, Fork, ForkAt
 from .channels import Channels, Partner
 from .coroutines import Coroutine
+from .detours import Handled, Past, Replica
 from .finding import Excerpt, Finding
 from .joining import Joining, Making, MeetingPoint
 from .observed import ProcessStacks
@@ -318,6 +319,10 @@ class RankEvidence:
     """Of the files that such a line names, where it sleeps and looks again."""
     variables: Sequence[Variable] = ()
     """What the functions of its training thread hold, where it made no step during the look; without secrets."""
+    handled: Sequence[Handled] = ()
+    """The exceptions in whose handlers its training thread is, the innermost first, where it made no step during the look."""
+    replicas: Sequence[Replica] = ()
+    """Its models in DistributedDataParallel, likewise."""
     soundness: Maybe[Soundness] = _NOT_MEASURED
     problem: str = ""
     """Why its agent did not answer, in one line; empty where it did."""
@@ -414,6 +419,8 @@ class JobEvidence:
     """Of source files in which ranks are at different lines of the same function."""
     forks: Mapping[ForkAt, Fork] = field(default_factory=dict)
     """Of functions in which collectives of the same number were issued at different lines."""
+    past: Sequence[Past] = ()
+    """Which ranks are past a line at which others are, by the source."""
     lock_holders: Mapping[int, LockHolder] = field(default_factory=dict)
     """Who holds the file lock that a process waits for, by the pid of that process."""
     launcher: Look | None = None

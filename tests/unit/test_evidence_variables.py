@@ -6,8 +6,8 @@ from typing import Any
 
 from cases import each
 
-from jupyter_traindbg.evidence_variables import HIDDEN, scopes
-from jupyter_traindbg.model import NOTHING, Value
+from jupyter_traindbg.evidence_variables import HIDDEN, handled, replicas, scopes
+from jupyter_traindbg.model import NOTHING, Frame, Handled, Replica, Value
 
 
 def told(value: Any, name: str = "x") -> Value:
@@ -65,3 +65,26 @@ def test_secrets_are_hidden_by_their_names_and_shapes() -> None:
     inner = told({"is": "pairs", "type": "dict", "size": 1, "of": [["api_key", "0123456789abcdef0123"]]})
     assert inner.parts["api_key"] == HIDDEN
     assert told("/data/cache.lock", "path") == Value("plain", "str", plain="/data/cache.lock")
+
+
+def test_the_exceptions_that_are_handled_say_what_is_plain_and_no_secret() -> None:
+    at = ["/home/ada/train.py", 12, "forward"]
+    args = [
+        "out of memory",
+        3,
+        {"is": "object", "type": "A", "file": None, "of": []},
+        "Bearer sk-abcdefghijklmnopqrstuvwxyz0123",
+    ]
+    rows = [{"type": "OSError", "args": args, "at": at}, {"type": "ValueError", "args": [], "at": None}]
+    assert handled({"handled": rows}) == (
+        Handled("OSError", "out of memory 3", Frame("/home/ada/train.py", 12, "forward")),
+        Handled("ValueError", "", None),
+    )
+    assert handled({"handled": []}) == ()
+
+
+def test_a_model_in_distributed_data_parallel_is_read() -> None:
+    told = {
+        "class": "Model", "parameters": 4, "without": ["a"], "left_out": ["b"], "synchronises": False, "finds_unused": True,
+    }  # fmt: skip
+    assert replicas({"models": [told]}) == (Replica("Model", 4, ("a",), ("b",), synchronises=False, finds_unused=True),)

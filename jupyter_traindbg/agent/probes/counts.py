@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from .. import reachable
 from ..objects import inner_optimizers
+from ..own_count import step_of
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -26,14 +27,10 @@ def run(agent: Agent) -> Dict[str, Any]:
 
 def _own_step(optimizer: Any) -> Optional[int]:
     """The first parameter that has a state stands for all."""
-    tensor = sys.modules["torch"].Tensor
     for group in _listed(vars(optimizer).get("param_groups")):
         for parameter in _listed(group.get("params")):
-            step = (optimizer.state.get(parameter) or {}).get("step")
-            if isinstance(step, (int, float)):
-                return int(step)
-            if isinstance(step, tensor) and not hasattr(step, "_local_tensor"):
-                return int(step.item()) if step.device.type == "cpu" else None
+            if optimizer.state.get(parameter):
+                return step_of(optimizer, parameter)
     return None
 
 

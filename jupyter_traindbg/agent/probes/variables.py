@@ -5,12 +5,13 @@ different on one rank alone.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import values
-from ..attributes import is_library
+from ..attributes import class_name, is_library
 from ..reachable import CO_OPTIMIZED, OUTPUT, frames_of_others, look_at_stack
 
 if TYPE_CHECKING:
@@ -22,25 +23,59 @@ MOST_VARIABLES = 64
 """Of each function."""
 LOCK_FILE = "lock_filename"
 """What the package filelock calls the file that it waits for, in all of its versions."""
+MOST_ERRORS, MOST_ARGS = 3, 4
+"""So many exceptions, and of each so many arguments."""
+_args_of: Any = BaseException.__dict__["args"].__get__
+_traceback_of: Any = BaseException.__dict__["__traceback__"].__get__
+_context_of: Any = BaseException.__dict__["__context__"].__get__
+"""Past what a class of the program's own may have made of these."""
 _HIDDEN = ("In", "Out", "get_ipython", "exit", "quit")
 Variables = List[Tuple[str, Any]]
 
 
 def run(agent: Agent) -> Dict[str, Any]:
-    """``{"frames": [...]}`` of the program's own functions, and of filelock's: ``file``, ``line``, ``function``, and ``depth``, which
-    counts all frames from the innermost, 0, outwards.
+    """``{"frames": [...], "handled": ...}``, the frames of the program's own functions, and of filelock's: ``file``, ``line``,
+    ``function``, and ``depth``, which counts all frames from the innermost, 0, outwards.
 
     ``reach``: from which line and column to which the expression reaches that is under way there, as Python 3.11 and later know it, else
     None. ``variables`` are ``[name, value]`` by their names, with values as `values.Teller` has them; ``globals`` those variables of its
     module that the function names.
+
+    ``handled`` are the exceptions in whose ``except`` or ``finally`` the thread is, the innermost first, as far as Python 3.10 and later
+    know them: of each the name of its ``type``, what it was given as ``args``, and ``at`` where it was raised: file, line, function.
     """
     training = agent.safepoints.thread_id or threading.main_thread().ident
     innermost = frames_of_others().get(training) if training is not None else None
     if innermost is None:
-        return {"frames": []}
+        return {"frames": [], "handled": []}
     stack = enumerate(look_at_stack(innermost))
     wanted = ((depth, frame, local) for depth, (frame, local) in stack if _is_wanted(frame))
-    return {"frames": [_told(*one) for one in itertools.islice(wanted, MOST_FRAMES)]}
+    return {"frames": [_told(*one) for one in itertools.islice(wanted, MOST_FRAMES)], "handled": _handled(training)}
+
+
+def _handled(thread: Optional[int]) -> List[Dict[str, Any]]:
+    of_threads: Any = getattr(sys, "_current_exceptions", dict)
+    known = of_threads().get(thread)
+    error = known[1] if isinstance(known, tuple) else known  # a tuple until Python 3.11
+    told: List[Dict[str, Any]] = []
+    while error is not None and len(told) < MOST_ERRORS:
+        told.append(_error(error))
+        error = _context_of(error)
+    return told
+
+
+def _error(error: Any) -> Dict[str, Any]:
+    raised, teller = _traceback_of(error), values.Teller()
+    while raised is not None and raised.tb_next is not None:
+        raised = raised.tb_next
+    code = None if raised is None else raised.tb_frame.f_code
+    return {
+        "type": class_name(error),
+        "args": [teller.told(one) for one in _args_of(error)[:MOST_ARGS]],
+        "at": None
+        if code is None
+        else [code.co_filename, raised.tb_lineno, getattr(code, "co_qualname", code.co_name)],
+    }
 
 
 def _is_wanted(frame: FrameType) -> bool:

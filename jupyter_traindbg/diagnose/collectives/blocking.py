@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,12 +21,15 @@ MOST_ASKED, LATEST = 64, 32
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that the ranks' waits tell. ``where`` are the users' frames. ``patient``: nobody is accused by waits that are not odd."""
+    """Everything that the ranks' waits tell. ``where`` are the users' frames; ``past``: see `findings`.
+    ``patient``: nobody is accused by waits that are not odd.
+    """
 
     waits: Sequence[Wait]
     records: Mapping[int, RankCollectives]
     where: Mapping[int, str]
     blocked: Sequence[Blocked]
+    past: Collection[tuple[int, int]]
     patient: bool
 
     @cached_property
@@ -125,7 +128,7 @@ def _of_circle(case: Case, circle: Sequence[Blocked]) -> list[Finding]:
     """
     fewest_first = sorted((b for b in case.blocked if not b.call.p2p), key=lambda b: len(b.lacking))
     asked = itertools.islice(((b, rank) for b in fewest_first for rank in b.lacking), MOST_ASKED)
-    gone = [(b, rank) for b, rank in asked if _gone_past(case.records[rank], b.call)]
+    gone = [(b, rank) for b, rank in asked if _gone_past(case.records[rank], b.call) or _is_past(case, rank, b)]
     if len({rank for _, rank in gone}) == 1:
         skipped, rank = min(gone, key=lambda pair: pair[0].issued_s)
         others = [b for b in case.blocked if b is not skipped]
@@ -146,6 +149,11 @@ def _gone_past(record: RankCollectives, call: Collective) -> bool:
     since = max((i + 1 for i, (group, _) in enumerate(made) if group == call.group), default=0)
     at = left_out(made, (call.group, call.op), max(since, len(made) - LATEST))
     return at is not None and at < len(made) - 1
+
+
+def _is_past(case: Case, rank: int, one: Blocked) -> bool:
+    """Whether a rank is past the line of all who wait, by the source."""
+    return all((rank, wait.rank) in case.past for wait in one.waits)
 
 
 def _held_up(blocked_calls: Sequence[Blocked]) -> int:

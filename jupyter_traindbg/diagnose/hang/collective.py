@@ -10,6 +10,7 @@ from .case import Case, Hit
 from .other_hosts import only_elsewhere
 from .partners import waits_outside
 from .peers import peer_of
+from .this_round import made
 from .words import place
 
 _CONCLUSIVE = frozenset({"collective_mismatch", "collective_shape_mismatch", "collective_order"})
@@ -53,7 +54,12 @@ def _compared(case: Case, records: Sequence[RankCollectives]) -> list[Finding]:
     known = {r.rank for r in records}
     missing = [v.rank for v in case.views if v.rank not in known]
     where = {v.rank: at for v in case.views if (at := place(v.now.frame)) is not None}
-    return findings(records, world_size=case.evidence.world_size, missing=missing, where=where)
+    return findings(records, world_size=case.evidence.world_size, missing=missing, where=where, past=_past(case))
+
+
+def _past(case: Case) -> set[tuple[int, int]]:
+    told = [one for one in case.evidence.past if one.behind and made(case, one) is False]
+    return {(rank, other) for one in told for rank in one.ranks for other in one.others}
 
 
 def _hit(case: Case, finding: Finding) -> Hit:

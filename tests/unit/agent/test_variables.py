@@ -251,6 +251,41 @@ def test_each_function_of_the_program_tells_its_variables(standing: Standing) ->
     json.dumps(frames, allow_nan=False)
 
 
+class Unsayable(Exception):
+    args = property(lambda self: 1 / 0)  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        raise AssertionError("asked for its words")
+
+
+def retrying(there: threading.Event, release: threading.Event) -> None:
+    try:
+        raise Unsayable("CUDA out of memory", 3, Trap())
+    except Unsayable:
+        try:
+            {}["retry"]
+        except KeyError:
+            there.set()
+            release.wait(20)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="a thread's exception is told from Python 3.10 on")
+def test_the_exceptions_in_whose_handlers_it_is_are_told(standing: Standing) -> None:
+    inner, told = standing(retrying)["handled"]
+    assert (inner["type"], inner["args"]) == ("KeyError", ["retry"])
+    assert told["type"] == "Unsayable"
+    assert told["args"][:2] == ["CUDA out of memory", 3]
+    assert told["args"][2]["type"] == "Trap"
+    file, line, function = told["at"]
+    assert file == __file__
+    assert "raise Unsayable(" in Path(file).read_text().splitlines()[line - 1]
+    assert function.endswith("retrying")
+
+
+def test_where_it_handles_none_there_is_none(standing: Standing) -> None:
+    assert standing(poll)["handled"] == []
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="an instruction knows its columns from Python 3.11 on")
 def test_the_expression_under_way_is_told(standing: Standing) -> None:
     row = standing(poll)["frames"][0]
@@ -278,4 +313,4 @@ def test_nothing_is_kept_of_what_was_read(standing: Standing, agent: Agent) -> N
 
 def test_without_a_training_thread_that_runs_there_is_nothing(agent: Agent) -> None:
     agent.safepoints.thread_id = 1
-    assert variables.run(agent) == {"frames": []}
+    assert variables.run(agent) == {"frames": [], "handled": []}
