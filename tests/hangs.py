@@ -63,6 +63,8 @@ class Scene:
     """What the processes are called that the same file runs as beside the job, started before it."""
     names: tuple[str, ...] = ()
     """Which of these the first finding has to name."""
+    says: tuple[str, ...] = ()
+    """Regular expressions; the first finding has to say each somewhere."""
 
     @property
     def path(self) -> Path:
@@ -103,6 +105,7 @@ def scene(name: str) -> Scene:
         doubt=expected.get("doubt", False),
         beside=_several(expected.get("beside")),
         names=_several(expected.get("names")),
+        says=_several(expected.get("says")),
     )
 
 
@@ -273,7 +276,7 @@ def judge(hang: Hang, answer: Mapping[str, Any]) -> Judged:
     state = answer["state"] in of.states
     if not of.codes:
         return Judged(not alarms, None, None, state, alarms, said)
-    cause = first is not None and first["code"] in of.codes
+    cause = first is not None and first["code"] in of.codes and _says(of, first)
     rank = first is not None and _right_ranks(hang, first["who"]) and _names_beside(hang, first["who"])
     place = (first is not None and _right_place(of, first["where"])) if of.functions else None
     return Judged(cause, rank, place, state, alarms if cause else (), said)
@@ -283,6 +286,11 @@ def _right_ranks(hang: Hang, who: Sequence[str]) -> bool:
     named = {int(rank) for text in who for rank in _RANK.findall(text)}
     blamed = hang.scene.blamed(hang.culprit, hang.world)
     return named == blamed or (hang.scene.doubt and hang.world == 2 and blamed <= named)
+
+
+def _says(of: Scene, first: Mapping[str, Any]) -> bool:
+    words = "\n".join([first["title"], *first["evidence"], first["cause"]]) if of.says else ""
+    return all(re.search(pattern, words) for pattern in of.says)
 
 
 def _names_beside(hang: Hang, who: Sequence[str]) -> bool:

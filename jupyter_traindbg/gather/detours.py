@@ -105,14 +105,16 @@ def _deeper(there: Standing, frames: Sequence[Frame]) -> Iterator[Detour]:
             yield from (one.told(frame) for one in out_of(source, frame.line, reduces=there.reduces))
 
 
-def _rounds(there: Standing, callers: Sequence[Frame]) -> Iterator[Detour]:
-    """Ways past the calls that led there, to the next round of the innermost loop around them."""
+def _rounds(there: Standing, callers: Sequence[Frame]) -> list[Detour]:
+    """Ways past the calls that led there, to the next round of the innermost loop around them; none where they are in no loop."""
+    ways: list[Detour] = []
     for frame in reversed(callers):
         source = there.source(frame.file)
         found, ends = to_next_round(source, frame.line) if source is not None else ([], False)
-        yield from (one.told(frame) for one in found)
+        ways += [one.told(frame) for one in found]
         if ends:
-            return
+            return ways
+    return []
 
 
 def _judged(found: Found, frame: Frame, place: Place | None) -> Detour | None:

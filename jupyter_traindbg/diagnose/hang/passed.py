@@ -46,7 +46,7 @@ class _Why:
 def _with(case: Case, finding: Finding) -> Finding:
     own = [v for rank in finding.ranks if (v := case.by_rank.get(rank)) is not None]
     direct, others = _past(case, finding.ranks)
-    why = (direct and _went(case, direct)) or (others and _went(case, others, usually=False)) or _more_forward(own)
+    why = (direct and _went(case, direct)) or _makes_one_more(case, own, others)
     if why is None and direct is not None and finding.code in _OF_ROUNDS:
         why = _left_out(case, direct)
     why = why or _Why()
@@ -80,9 +80,18 @@ def _went(case: Case, past: Past, *, usually: bool = True) -> _Why | None:
         return None
     ways = taken or past.detours
     if not ways:
-        return _ran_it(case, past) if _in_backward(case, past) else None
+        return _ran_it(case, past) if past.behind and _in_backward(case, past) else None
     words = _words(case, past, ways)
     return _Why([words]) if len(ways) > 1 else _Why([words], _cause(past, ways[0]), [_step(ways[0])])
+
+
+def _makes_one_more(case: Case, own: Sequence[View], others: Past | None) -> _Why | None:
+    """Why ranks make a call that the others do not make; None where nothing tells that they do."""
+    went = None if others is None else _went(case, others, usually=False)
+    forward = _more_forward(own)
+    if went is None or forward is None:
+        return went or forward
+    return _Why([*went.evidence, *forward.evidence], went.cause or forward.cause, [*went.steps, *forward.steps])
 
 
 def _left_out(case: Case, past: Past) -> _Why:

@@ -8,12 +8,14 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from ...model import CallSites, Collective, Frame, Past
+from ...model import CallSites, Collective, Past
 from .case import Case, View
 
 __all__ = ["made"]
 
 Mark = Literal["there", "here", ""]
+Path = tuple[tuple[str, int], ...]
+"""The lines of the program that lead to a call."""
 
 
 def made(case: Case, past: Past, *, usually: bool = True) -> bool | None:
@@ -23,7 +25,9 @@ def made(case: Case, past: Past, *, usually: bool = True) -> bool | None:
     here, there = case.by_rank.get(past.ranks[0]), case.by_rank.get(past.others[0])
     if here is None or there is None or here.collectives is None or here.pending is None:
         return None
-    marks = list(_marks(here, past, there.pending))
+    if isinstance(here.evidence.call_sites, CallSites) is not isinstance(there.evidence.call_sites, CallSites):
+        return None
+    marks = list(_marks(here, there))
     before, last = _runs(marks)
     if last == 0:
         return None
@@ -43,32 +47,26 @@ def _runs(marks: Sequence[Mark]) -> tuple[list[int], int]:
     return before, last
 
 
-def _marks(view: View, past: Past, call: Collective | None) -> Iterator[Mark]:
-    """Of each call of a rank, the oldest first, whether it came from the line of the others, or from where it is itself. Calls whose place
-    no recorder knows, as those of autograd's own threads, are told by what they are.
-    """
-    assert view.collectives is not None
-    calls = [c for c in view.collectives.calls if not c.p2p]
-    sites = view.evidence.call_sites
+def _marks(here: View, there: View) -> Iterator[Mark]:
+    """Of each call of the one, the oldest first, whether it came the way by which the other one waits, or that of its own last one."""
+    assert here.collectives is not None
+    calls = [c for c in here.collectives.calls if not c.p2p]
+    theirs, own = _way(there, there.pending), _way(here, calls[-1])
     for one in calls:
-        frames = _frames(sites, one) if isinstance(sites, CallSites) else None
-        if frames is not None:
-            yield next((mark for f in frames if (mark := _at(f, past))), "")
-        else:
-            there, here = call is not None and _alike(one, call), _alike(one, calls[-1])
-            yield "" if there is here else "there" if there else "here"
+        way = _way(here, one)
+        is_there = _alike(one, there.pending) if way is theirs is None else way == theirs
+        is_here = _alike(one, calls[-1]) if way is own is None else way == own
+        yield "" if is_there is is_here else "there" if is_there else "here"
 
 
-def _frames(sites: CallSites, call: Collective) -> Sequence[Frame] | None:
-    index = sites.at.get(call.group, {}).get(call.sequence)
-    return None if index is None else sites.sites[index].frames
+def _way(view: View, call: Collective | None) -> Path | None:
+    """None of a call whose way no recorder knows, as of autograd's own threads. Such a one is told by what it is."""
+    sites = view.evidence.call_sites
+    index = sites.at.get(call.group, {}).get(call.sequence) if isinstance(sites, CallSites) and call else None
+    if index is None or not isinstance(sites, CallSites):
+        return None
+    return tuple((f.file, f.line) for f in sites.sites[index].frames if not f.library)
 
 
-def _at(frame: Frame, past: Past) -> Mark:
-    """The innermost one counts: a line may lead to the other."""
-    at = (frame.file, frame.line)
-    return "here" if at == (past.now.file, past.now.line) else "there" if at == (past.line.file, past.line.line) else ""
-
-
-def _alike(one: Collective, other: Collective) -> bool:
-    return (one.group, one.op) == (other.group, other.op)
+def _alike(one: Collective, other: Collective | None) -> bool:
+    return other is not None and (one.group, one.op) == (other.group, other.op)

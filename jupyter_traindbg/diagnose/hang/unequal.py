@@ -18,6 +18,7 @@ from ...words.ranks import ranks_words
 from ..collectives.habit import departed
 from .case import Case, Hit, View
 from .new_groups import out_of_order
+from .this_round import made
 from .words import alike, place, short_place
 
 __all__ = ["EXPLAINS", "rule"]
@@ -73,6 +74,8 @@ def _left_a_loop(case: Case, places: Sequence[Place]) -> Hit | None:
                 gone = [p for p in places if p not in still]
                 if _never_made(inside.views[0].pending, outside.views[0]):
                     return None  # it is that call, made in the loop by them alone, and no step too many
+                if _left_out_a_call(case, still, gone):
+                    return None  # it is that call, in the round that both are in
                 if not _wait_for_each_other(still, gone):
                     return None  # a loop within a step, and the ones past it are held up by one of themselves
                 if _further_round(inside, outside) and _did_what_is_new(still) and not _did_what_is_new(gone):
@@ -170,6 +173,13 @@ def _wait_for_each_other(still: Sequence[Place], gone: Sequence[Place]) -> bool:
     inside, outside = {r for p in still for r in p.ranks}, {r for p in gone for r in p.ranks}
     sides = [(v, outside) for p in still for v in p.views] + [(v, inside) for p in gone for v in p.views]
     return not any((members := _members(v)) and members.isdisjoint(others) for v, others in sides)
+
+
+def _left_out_a_call(case: Case, still: Sequence[Place], gone: Sequence[Place]) -> bool:
+    """Whether those in the loop are past the line of the others by the source, and have not made that call in this round."""
+    inside, outside = {r for p in still for r in p.ranks}, {r for p in gone for r in p.ranks}
+    past = [p for p in case.evidence.past if p.behind and inside & set(p.ranks) and outside & set(p.others)]
+    return any(made(case, one) is False for one in past)
 
 
 def _did_what_is_new(places: Sequence[Place]) -> bool:

@@ -163,9 +163,13 @@ def test_calls_are_told_apart_by_their_lines_where_these_are_known() -> None:
     )
     at = {"0": {n + 1: "AC".index(mark) for n, mark in enumerate(pattern)}}
     odd = dataclasses.replace(at_barrier(), collectives=made)
-    assert len(told(detour(), odd=odd, code="python_wait").evidence) == 1, "nothing tells the two apart"
+    others = [reducing(n) for n in OTHERS]
+    assert len(told(detour(), others=others, odd=odd, code="python_wait").evidence) == 1, "nothing tells the two apart"
     odd = dataclasses.replace(odd, call_sites=CallSites(sites, at))
-    assert len(told(detour(), odd=odd, code="python_wait").evidence) == 2
+    assert len(told(detour(), others=others, odd=odd, code="python_wait").evidence) == 1, "nobody knows theirs"
+    theirs = CallSites(sites, {"0": {21: 0}})
+    others = [dataclasses.replace(one, call_sites=theirs) for one in others]
+    assert len(told(detour(), others=others, odd=odd, code="python_wait").evidence) == 2
 
 
 @each("code", ["unequal_steps", "collective_mismatch"])
