@@ -17,7 +17,8 @@ MOST_WORDS = 80
 _IN_ORDER = ("body", "cases", "handlers", "orelse", "finalbody")
 """The blocks of a statement."""
 _TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
-_CHOICES = (ast.IfExp, ast.BoolOp, ast.comprehension, ast.Lambda)
+_CHOICES = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+"""In these a call is made now and then, or more than once."""
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 

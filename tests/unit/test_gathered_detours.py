@@ -88,3 +88,52 @@ def test_of_many_places_those_with_most_ranks_are_compared() -> None:
     scattered = [Standing(100 + n, (Frame(FILE, n, f"f{n}"),), (), lambda file: None) for n in range(MOST_PLACES * 2)]
     ranks = [place(r, "calls", {}) for r in (0, 1)] + [place(r, "reports", {}) for r in (2, 3)]
     assert len(read([*scattered, *ranks])) == 2
+
+
+TRAINER = """
+def loss(model, x):
+    return forward(model, x){forward}
+
+def step(model, x):
+    loss(model, x).backward(){step}
+
+def record(value):
+    gather(value){record}
+
+def safely(model, x):
+    try:
+        record(step(model, x)){safely}
+    except ValueError:
+        pass
+
+def fit(model, loader):
+    for x in loader:
+        safely(model, x){fit}
+"""
+
+
+def at(rank: int, *names: str) -> Standing:
+    """In these functions, the innermost first."""
+    lines = dict.fromkeys(("forward", "step", "record", "safely", "fit"), "")
+    lines |= {name: f"  # {n}" for n, name in enumerate(names)}
+    scopes, sources = standing(TRAINER.format(**lines), *({} for _ in names))
+    return Standing(rank, [s.frame for s in scopes], scopes, sources.get)
+
+
+def test_of_two_calls_in_one_statement_the_first_is_over() -> None:
+    others = [at(r, "step", "safely", "fit") for r in (0, 1)]
+    past = of(*others, at(2, "record", "safely", "fit"))[2,]
+    assert (past.behind, past.line.function, past.now.function, past.detours) == (True, "step", "record", ())
+
+
+def test_who_is_deeper_in_the_same_line_may_be_in_the_next_round() -> None:
+    """One handler leads there, which is in one of the functions that called it."""
+    others = [at(r, "step", "safely", "fit") for r in (0, 1)]
+    past = of(*others, at(2, "forward", "step", "safely", "fit"))[2,]
+    assert (past.behind, past.line.function, past.now.function) == (False, "step", "loss")
+    assert [(one.kind, one.words, one.at.function) for one in past.detours] == [("exception", "ValueError", "safely")]
+
+
+def test_without_a_loop_there_is_no_next_round() -> None:
+    told = of(at(0, "step", "safely"), at(2, "forward", "step", "safely"))
+    assert told[2,].detours == ()

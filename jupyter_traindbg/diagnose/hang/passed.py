@@ -23,7 +23,8 @@ _OF_CALLS = frozenset({"collective_mismatch", "collective_not_issued"})
 """Findings whose cause a way past the call is."""
 _OF_ROUNDS = _OF_CALLS | {"unequal_steps"}
 """Those that a round which was left out explains as well."""
-_ELSEWHERE = _OF_ROUNDS | {"collective_order", "lock_wait", "python_wait"}
+_OF_COLLECTIVES = _OF_ROUNDS | {"collective_order"}
+_ELSEWHERE = _OF_COLLECTIVES | {"lock_wait", "python_wait"}
 MOST_NAMES = 4
 
 
@@ -46,10 +47,11 @@ class _Why:
 def _with(case: Case, finding: Finding) -> Finding:
     own = [v for rank in finding.ranks if (v := case.by_rank.get(rank)) is not None]
     direct, others = _past(case, finding.ranks)
-    why = (direct and _went(case, direct)) or _makes_one_more(case, own, others)
-    if why is None and direct is not None and finding.code in _OF_ROUNDS:
-        why = _left_out(case, direct)
-    why = why or _Why()
+    why = None if direct is None else _went(case, direct)
+    if why is None:
+        one_more = _makes_one_more(case, own, others) if finding.code in _OF_COLLECTIVES else _Why()
+        before = _left_out(case, direct) if finding.code in _OF_ROUNDS else _Why()
+        why = _joined(one_more, before)
     found = dataclasses.replace(
         finding, evidence=tuple(dict.fromkeys((*finding.evidence, *why.evidence, *_handled(own))))
     )
@@ -76,28 +78,38 @@ def _went(case: Case, past: Past, *, usually: bool = True) -> _Why | None:
     if unused is not None:
         return unused
     taken = [one for one in past.detours if one.taken]
-    if not taken and made(case, past, usually=usually) is not False:
+    if not (_are_waited_for(case, past) and (taken or made(case, past, usually=usually) is False)):
         return None
     ways = taken or past.detours
     if not ways:
         return _ran_it(case, past) if past.behind and _in_backward(case, past) else None
-    words = _words(case, past, ways)
+    words = _words(case, past, [one for one in ways if one.kind != "loop"] or ways)
     return _Why([words]) if len(ways) > 1 else _Why([words], _cause(past, ways[0]), [_step(ways[0])])
 
 
-def _makes_one_more(case: Case, own: Sequence[View], others: Past | None) -> _Why | None:
-    """Why ranks make a call that the others do not make; None where nothing tells that they do."""
+def _are_waited_for(case: Case, past: Past) -> bool:
+    """Whether the ranks belong to the group in whose call the others wait, as far as that is known."""
+    view = case.by_rank.get(past.others[0])
+    if view is None or view.collectives is None or view.pending is None:
+        return True
+    members = next((g.ranks for g in view.collectives.groups if g.name == view.pending.group), ())
+    return not members or past.ranks[0] in members
+
+
+def _makes_one_more(case: Case, own: Sequence[View], others: Past | None) -> _Why:
+    """Why ranks make a call that the others do not make, where something tells that they do."""
     went = None if others is None else _went(case, others, usually=False)
-    forward = _more_forward(own)
-    if went is None or forward is None:
-        return went or forward
-    return _Why([*went.evidence, *forward.evidence], went.cause or forward.cause, [*went.steps, *forward.steps])
+    return _joined(went or _Why(), _more_forward(own))
 
 
-def _left_out(case: Case, past: Past) -> _Why:
+def _joined(one: _Why, other: _Why) -> _Why:
+    return _Why([*one.evidence, *other.evidence], one.cause or other.cause, [*one.steps, *other.steps])
+
+
+def _left_out(case: Case, past: Past | None) -> _Why:
     """Ways by which a round may have been left out before."""
-    ways = [one for one in (*past.detours, *past.skips) if one.kind != "loop"]
-    if not ways:
+    ways = [] if past is None else [one for one in (*past.detours, *past.skips) if one.kind != "loop"]
+    if past is None or not ways:
         return _Why()
     words = "; ".join(map(_detour_words, ways))
     said = text("{at} is left out in a round in which: {words}", at=_where_they_wait(case, past), words=words)
@@ -259,11 +271,11 @@ def _ran_it(case: Case, past: Past) -> _Why:
     )
 
 
-def _more_forward(views: Sequence[View]) -> _Why | None:
-    """Of ranks in a forward pass that begins with the broadcast of a model's buffers; None where they are in none."""
+def _more_forward(views: Sequence[View]) -> _Why:
+    """Of ranks in a forward pass that begins with the broadcast of a model's buffers."""
     inside = [v for v in views if v.now.thread is not None and any(map(_sends_buffers, v.now.thread.frames))]
     if not inside:
-        return None
+        return _Why()
     ranks, at = ranks_words(v.rank for v in inside), short_place(inside[0].now.frame)
     return _Why(
         [

@@ -23,11 +23,13 @@ def made(case: Case, past: Past, *, usually: bool = True) -> bool | None:
     else every time that they were where they are now without it counts.
     """
     here, there = case.by_rank.get(past.ranks[0]), case.by_rank.get(past.others[0])
-    if here is None or there is None or here.collectives is None or here.pending is None:
+    if here is None or there is None or here.collectives is None or here.pending is None or there.pending is None:
+        return None
+    if here.pending.p2p or there.pending.p2p:
         return None
     if isinstance(here.evidence.call_sites, CallSites) is not isinstance(there.evidence.call_sites, CallSites):
         return None
-    marks = list(_marks(here, there))
+    marks = list(_marks(here, here.collectives.calls, there, there.pending))
     before, last = _runs(marks)
     if last == 0:
         return None
@@ -47,26 +49,25 @@ def _runs(marks: Sequence[Mark]) -> tuple[list[int], int]:
     return before, last
 
 
-def _marks(here: View, there: View) -> Iterator[Mark]:
+def _marks(here: View, made_here: Sequence[Collective], there: View, waits: Collective) -> Iterator[Mark]:
     """Of each call of the one, the oldest first, whether it came the way by which the other one waits, or that of its own last one."""
-    assert here.collectives is not None
-    calls = [c for c in here.collectives.calls if not c.p2p]
-    theirs, own = _way(there, there.pending), _way(here, calls[-1])
+    calls = [c for c in made_here if not c.p2p]
+    theirs, own = _way(there, waits), _way(here, calls[-1])
     for one in calls:
         way = _way(here, one)
-        is_there = _alike(one, there.pending) if way is theirs is None else way == theirs
+        is_there = _alike(one, waits) if way is theirs is None else way == theirs
         is_here = _alike(one, calls[-1]) if way is own is None else way == own
         yield "" if is_there is is_here else "there" if is_there else "here"
 
 
-def _way(view: View, call: Collective | None) -> Path | None:
+def _way(view: View, call: Collective) -> Path | None:
     """None of a call whose way no recorder knows, as of autograd's own threads. Such a one is told by what it is."""
     sites = view.evidence.call_sites
-    index = sites.at.get(call.group, {}).get(call.sequence) if isinstance(sites, CallSites) and call else None
+    index = sites.at.get(call.group, {}).get(call.sequence) if isinstance(sites, CallSites) else None
     if index is None or not isinstance(sites, CallSites):
         return None
     return tuple((f.file, f.line) for f in sites.sites[index].frames if not f.library)
 
 
-def _alike(one: Collective, other: Collective | None) -> bool:
-    return other is not None and (one.group, one.op) == (other.group, other.op)
+def _alike(one: Collective, other: Collective) -> bool:
+    return (one.group, one.op) == (other.group, other.op)

@@ -23,6 +23,7 @@ from jupyter_traindbg.model import (
     Look,
     NotAvailable,
     Pace,
+    Past,
     ProcessStacks,
     RankCollectives,
     RankEvidence,
@@ -238,6 +239,23 @@ def test_one_rank_in_the_loop_has_made_more_steps() -> None:
     (hit,) = unequal_hits(*(standing(n, IN_EPOCH if n == 1 else BEHIND) for n in range(4)))
     assert list(hit.ranks) == [1]
     assert hit.finding.title.startswith("Rank 1 made more steps")
+
+
+@pytest.mark.parametrize("left_out", [True, False])
+def test_who_has_left_out_a_call_in_this_round_has_made_no_step_more(left_out: bool) -> None:
+    """Rank 1 is in a loop behind the line at which the others are, in the same round or in one before theirs."""
+    loops = (Block("for", 20, 40, "batch in loader"), Block("for", 32, 34, "callback in callbacks"))
+    others, odd = waits("all_reduce", (30, "main")), waits("all_gather", (33, "main"))
+    kinds = ["all_reduce", "all_gather"] * 3 + (["all_gather"] if left_out else ["all_reduce", "all_gather"])
+    calls = [Collective("0", n, op, state="completed") for n, op in enumerate(kinds, 1)]
+    calls[-1] = replace(calls[-1], state="issued")
+    recorded = RankCollectives(1, 101, "agent", (), tuple(calls), waiting_s=60.0)
+    theirs = replace(recorded, calls=(Collective("0", 7, "all_reduce"),))
+    ranks = [replace(standing(n, others), collectives=theirs) for n in range(4)]
+    ranks[1] = replace(standing(1, odd), collectives=recorded)
+    past = Past((1,), (0, 2, 3), Frame(FILE, 33, "main"), Frame(FILE, 30, "main"), True, ())
+    evidence = JobEvidence("torchrun:1", ranks, 4, blocks={FILE: loops}, past=(past,))
+    assert bool(unequal.rule(case.build(evidence))) is not left_out
 
 
 def test_a_loop_in_a_function_of_its_own() -> None:

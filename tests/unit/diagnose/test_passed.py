@@ -198,14 +198,24 @@ def test_of_other_findings_nothing_is_said() -> None:
     assert told(detour(), code="gil_held") == finding("gil_held")
 
 
-def test_who_alone_makes_a_call_is_told_what_leads_the_others_past_it() -> None:
+def extra_call(code: str, frames: Sequence[Frame] = ALL_REDUCE) -> Finding:
+    """Rank 2 alone makes it."""
     past = Past(OTHERS, (2,), NOW, AT, True, [detour(words="x.bad")])
     before = Past((2,), OTHERS, AT, NOW, False, [])
     ranks = [at_barrier(number=n) for n in OTHERS]
-    extra = rank(2, [thread(ALL_REDUCE, Wait("collective", "all_reduce"))], collectives=calls("xCxCxA"))
+    extra = rank(2, [thread(frames, Wait("collective", "all_reduce"))], collectives=calls("xCxCxA"))
     evidence = job(*sorted([*ranks, extra], key=lambda r: r.rank), past=(past, before))
-    (found,) = passed.told(build(evidence), [finding("collective_mismatch")])
+    (found,) = passed.told(build(evidence), [finding(code)])
+    return found
+
+
+def test_who_alone_makes_a_call_is_told_what_leads_the_others_past_it() -> None:
+    found = extra_call("collective_mismatch")
     assert "ranks 0, 1, 3 went past train.py:42 train_step, where rank 2 waits: `x.bad` at" in found.evidence[-1]
+
+
+def test_what_others_leave_out_does_not_say_why_one_waits_for_something_of_its_own() -> None:
+    assert extra_call("python_wait") == finding("python_wait")
 
 
 def test_the_exceptions_that_it_handles_are_told() -> None:
@@ -227,6 +237,7 @@ def replicas(without: Sequence[str], **more: Any) -> dict[str, Any]:
     return {"replicas": (Replica("Model", 6, tuple(without), **more),)}
 
 
+BUFFERS = Frame(f"{TORCH}/nn/parallel/distributed.py", 2100, "DistributedDataParallel._sync_buffers", library=True)
 CLEARED = [f"p{i}" for i in range(6)]
 """By ``zero_grad()``."""
 
@@ -286,13 +297,21 @@ def test_of_who_has_reduced_in_this_round_nothing_of_the_kind_is_said() -> None:
 
 
 def test_one_more_forward_pass_of_a_model_with_buffers() -> None:
-    inside = Frame(f"{TORCH}/nn/parallel/distributed.py", 2100, "DistributedDataParallel._sync_buffers", library=True)
-    odd = rank(2, [thread((inside, *user(44, "validate")), Wait("collective", "broadcast"))], collectives=calls("ACAC"))
+    odd = rank(
+        2, [thread((BUFFERS, *user(44, "validate")), Wait("collective", "broadcast"))], collectives=calls("ACAC")
+    )
     found = told(odd=odd, code="collective_mismatch")
     assert found.evidence[-1].startswith(
         "rank 2: a forward pass at train.py:44 validate, with which DistributedDataParallel"
     )
     assert "rank 2 made one more" in found.cause
+
+
+def test_what_leads_the_others_past_that_forward_pass_is_told_with_it() -> None:
+    found = extra_call("collective_mismatch", (BUFFERS, *user(42, "validate")))
+    assert [line.partition(":")[0] for line in found.evidence[1:]] == ["ranks 0, 1, 3 went past train.py", "rank 2"]
+    assert found.cause.startswith("The condition")
+    assert len(found.next_steps) == 2
 
 
 # --- records of calls ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import textwrap
 
 from cases import each
 
-from jupyter_traindbg.frames.detours import between, out_of
+from jupyter_traindbg.frames.detours import between, in_one_statement, out_of, to_next_round
 from jupyter_traindbg.frames.syntax import Source
 
 Ways = list[tuple[str, str, bool]]
@@ -291,12 +291,27 @@ def train(model, loader):
 """
 
 
+OWN = """
+@contextmanager
+def micro_batch(self):
+    with self.model.no_sync():
+        yield
+
+def train(model, loader):
+    for x in loader:
+        with self.micro_batch():
+            model(x).backward()  # A
+        report(x)  # B
+"""
+
+
 @each(
     "what, text, words",
     [
         ("around it", NO_SYNC, "model.no_sync()"),
         ("before it, by a name", BY_NAME, "self.model.no_sync()"),
         ("accelerate's", ACCELERATE, "accelerator.accumulate(model)"),
+        ("the program's own", OWN, "self.micro_batch()"),
     ],
 )
 def test_a_backward_pass_may_not_reduce(what: str, text: str, words: str) -> None:
@@ -305,3 +320,80 @@ def test_a_backward_pass_may_not_reduce(what: str, text: str, words: str) -> Non
     assert found is not None
     assert [(one.kind, one.words) for one in found.detours] == [("unsynchronised", words)]
     assert ways(text) == (True, []), "of a call that reduces no gradients it says nothing"
+
+
+def test_a_round_may_have_been_left_out_before() -> None:
+    source, at = source_of(NOT_REACHED)
+    found = between(source, at["A"], at["B"])
+    assert found is not None
+    assert [(one.kind, one.words) for one in found.skips] == [("condition", "not x.ok")]
+    for text in (BRANCH, STRAIGHT, LEFT_LOOP):
+        source, at = source_of(text)
+        found = between(source, at["A"], at["B"])
+        assert found is not None
+        assert not found.skips, text
+
+
+SAFELY = """
+def fit(self, loader):
+    for x in loader:
+        if x.empty:
+            break
+        if x.small:
+            continue
+        if self.training:
+            try:
+                self.step(x)  # A
+            except ValueError:
+                skipped()
+            except OSError:
+                return
+"""
+CALLED = """
+def safely(self, x):
+    try:
+        self.step(x)  # A
+    except ValueError:
+        return None
+"""
+
+
+def test_past_a_call_to_the_next_round_of_the_loop_around_it() -> None:
+    source, at = source_of(SAFELY)
+    found, in_a_loop = to_next_round(source, at["A"])
+    assert in_a_loop
+    assert [(one.kind, one.words, one.holds) for one in found] == [
+        ("exception", "ValueError", False),
+        ("condition", "self.training", False),
+        ("condition", "x.small", True),
+    ]
+    source, at = source_of(CALLED)
+    found, in_a_loop = to_next_round(source, at["A"])
+    assert not in_a_loop
+    assert [one.words for one in found] == ["ValueError"]
+
+
+@each(
+    "statement, behind",
+    [
+        ("log(step(x))", True),
+        ("log(a, step(x), b=2)", True),
+        ("step(x), log(x)", True),
+        ("result = step(x) + log(x)", True),
+        ("log(x), step(x)", False),
+        ("step(log(x))", False),
+        ("self.trainer.log(self.step(x))", True),
+        ("x and step(x), log(x)", None),
+        ("log(step(x) if x else 0)", None),
+        ("[step(y) for y in x], log(x)", None),
+        ("step(x), step(x), log(x)", None),
+        ("log(x)", None),
+    ],
+)
+def test_of_two_calls_in_one_statement_one_comes_first(statement: str, behind: bool | None) -> None:
+    found = in_one_statement(Source(ast.parse(statement)), 1, "step", "log")
+    assert (None if found is None else found.behind) is behind
+
+
+def test_the_head_of_a_block_is_not_one_statement() -> None:
+    assert in_one_statement(Source(ast.parse("while step(x):\n    log(x)")), 1, "step", "log") is None
