@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ..model import Detour, DetourKind, Frame
 from .syntax import Source, last_name, own
@@ -60,7 +61,9 @@ def between(source: Source, line: int, now: int, *, reduces: bool = False) -> Be
         return None
     chain = list(_arms(source, first))
     theirs = {id(arm.outer): arm for arm in _arms(source, second)}
-    depth, here = next((i, arm) for i, arm in enumerate(chain) if id(arm.outer) in theirs)
+    depth, here = next(((i, arm) for i, arm in enumerate(chain) if id(arm.outer) in theirs), (0, None))
+    if here is None:
+        return None
     there = theirs[id(here.outer)]
     either = _either_or(here, there)
     behind = not either and here.place < there.place
@@ -255,13 +258,15 @@ def _end(block: Sequence[ast.stmt]) -> _End:
 
 
 def _unsynchronised(source: Source, statement: ast.stmt) -> list[Found]:
-    """The context around it, else one before it in its function: whether gradients are reduced is decided in the forward pass."""
-    function = source.function(statement.lineno)
-    contexts = [n for n in own(function) if isinstance(n, (ast.With, ast.AsyncWith)) and n.lineno < statement.lineno]
-    told = [(n, words) for n in contexts if (words := _no_sync(source, function, n))]
-    outer = list(source.within(statement))
-    inside = [one for one in told if one[0] in outer]
-    return [Found("unsynchronised", node, node.lineno, words) for node, words in (inside or told)[-1:]]
+    """The context around it, else one that comes before it: whether gradients are reduced is decided in the forward pass."""
+    function, arms = source.function(statement.lineno), list(_arms(source, statement))
+    contexts = [arm.outer for arm in arms] + [one for arm in arms for one in reversed(arm.block[: arm.index])]
+    told = (
+        Found("unsynchronised", node, node.lineno, words)
+        for node in contexts
+        if isinstance(node, (ast.With, ast.AsyncWith)) and (words := _no_sync(source, function, node))
+    )
+    return list(islice(told, 1))
 
 
 def _no_sync(source: Source, function: ast.AST, node: ast.With | ast.AsyncWith) -> str:

@@ -11,7 +11,7 @@ from ..frames import phases
 from ..frames.detours import Between, Found, between, in_one_statement, out_of, to_next_round
 from ..frames.looked_at import names, tells
 from ..frames.places import Code, Place
-from ..frames.syntax import Source
+from ..frames.syntax import FUNCTIONS, Source
 from ..frames.whose import bare
 from ..model import Detour, Frame, Past, Scope, Variable
 
@@ -121,15 +121,28 @@ def _judged(found: Found, frame: Frame, place: Place | None) -> Detour | None:
     """With what the variables of the condition say; None where they rule it out."""
     if place is None or found.test is None:
         return found.told(frame)
-    came_to = place.truth(found.test, found.node, {})
+    lasting = all(_lasts(place, node, found) for node in names(found.test))
+    came_to = place.truth(found.test, found.node, {}) if lasting else None
     if came_to is not None and came_to is not found.holds and not found.stands:
         return None
     values: Mapping[str, Variable] = {
         ast.unparse(node): Variable(ast.unparse(node), frame.function, frame, value)
         for node in names(found.test)
-        if (value := place.value(node, found.node, {})) is not None and tells(value)
+        if (value := place.value(node, found.node, {})) is not None and tells(value) and _lasts(place, node, found)
     }
     return found.told(frame, taken=found.stands or came_to is found.holds, values=tuple(values.values()))
+
+
+def _lasts(place: Place, name: ast.expr, found: Found) -> bool:
+    """Whether it is surely what it was then: a plain value of which no attribute is set but in an ``__init__``."""
+    value = place.value(name, found.node, {})
+    attributes = [node.attr for node in ast.walk(name) if isinstance(node, ast.Attribute)]
+    set_by = [place.source.function(node.lineno) for attribute in attributes for node in place.source.naming(attribute)]
+    return (
+        value is not None
+        and value.kind == "plain"
+        and all(isinstance(function, FUNCTIONS) and function.name == "__init__" for function in set_by)
+    )
 
 
 def _place(one: Standing, frame: Frame, source: Source) -> Place | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from standing import FILE, standing
+from cases import each
+from standing import FILE, standing, thing
 
 from jupyter_traindbg.frames.syntax import Source
 from jupyter_traindbg.gather.detours import MOST_PLACES, Standing, read
@@ -68,6 +69,45 @@ def test_a_condition_is_judged_by_the_variables_of_who_went_past() -> None:
     )  # fmt: skip
     past = of(*others, place(2, "reports", {"done": 3, "limit": 4}))[2,]
     assert [one.words for one in past.detours] == ["not isfinite(loss)"], "it held there, and leads to the call"
+
+
+CHANGES = """
+class Trainer:
+    def __init__(self):
+        self.done, self.limit = 0, 4
+
+    def fit(self, loader, pending):
+        for x in loader:
+            if {test}:
+                reduce(x){reduce}
+            self.done += 1
+            pending.pop()
+            report(x){report}
+"""
+
+
+@each("test", ["self.done < 4", "not pending", "self.done < self.limit", "unknown(x)"])
+def test_what_may_have_changed_since_tells_nothing(test: str) -> None:
+    one, other = (
+        standing(
+            CHANGES.format(test=test, reduce=a, report=b), {"self": thing("Trainer", done=4, limit=4), "pending": [1]}
+        )
+        for a, b in (("", "  # 0"), ("  # 0", ""))
+    )
+    ranks = [
+        Standing(n, [s.frame for s in scopes], scopes, sources.get) for n, (scopes, sources) in enumerate((one, other))
+    ]
+    (way,) = of(*ranks)[0,].detours
+    assert (way.words, way.taken, [v.name for v in way.values if v.name != "self.limit"]) == (test, False, [])
+
+
+def test_an_attribute_that_only_init_sets_lasts() -> None:
+    held = {"self": thing("Trainer", done=4, limit=0)}
+    texts = (CHANGES.format(test="self.limit", reduce=a, report=b) for a, b in (("", "  # 0"), ("  # 0", "")))
+    made = [standing(text, held) for text in texts]
+    ranks = [Standing(n, [s.frame for s in scopes], scopes, sources.get) for n, (scopes, sources) in enumerate(made)]
+    (way,) = of(*ranks)[0,].detours
+    assert (way.taken, [(v.name, v.value.plain) for v in way.values]) == (True, [("self.limit", 0)])
 
 
 def test_where_all_are_at_one_place_nothing_is_said() -> None:

@@ -14,7 +14,7 @@ from ...model import Detour, Finding, Frame, Past, Replica
 from ...words.ranks import ranks_words
 from ...words.values import variable_words
 from .case import Case, View
-from .this_round import made
+from .this_round import made, made_fewer
 from .words import short_place
 
 __all__ = ["told"]
@@ -218,7 +218,9 @@ def _handled(views: Iterable[View]) -> list[str]:
 def _unused(case: Case, past: Past) -> _Why | None:
     """Of ranks that were in the backward pass that others wait in: the parameters for which no gradient came; None where that is not it."""
     here, there = _replica(case, past.ranks), _replica(case, past.others)
-    if not (past.behind and _in_backward(case, past)) or here is None or there is None or here.name != there.name:
+    if not (past.behind and _in_backward(case, past)) or made_fewer(case, past) is False:
+        return None
+    if here is None or there is None or here.name != there.name:
         return None
     cleared = len(here.without) == here.parameters  # by zero_grad(); the optimizer's counts tell what there was before
     without = [*_more(here.left_out, there.left_out)] if cleared else [*_more(here.without, there.without)]

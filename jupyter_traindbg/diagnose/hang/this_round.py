@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...model import CallSites, Collective, Past
 from .case import Case, View
 
-__all__ = ["made"]
+__all__ = ["made", "made_fewer"]
 
 Mark = Literal["there", "here", ""]
 Path = tuple[tuple[str, int], ...]
@@ -22,31 +22,48 @@ def made(case: Case, past: Past, *, usually: bool = True) -> bool | None:
     """Whether the ranks of `past` have; None where that is not known. ``usually``: they are the ones that may have done what they never do;
     else every time that they were where they are now without it counts.
     """
-    here, there = case.by_rank.get(past.ranks[0]), case.by_rank.get(past.others[0])
-    if here is None or there is None or here.collectives is None or here.pending is None or there.pending is None:
-        return None
-    if here.pending.p2p or there.pending.p2p:
-        return None
-    if isinstance(here.evidence.call_sites, CallSites) is not isinstance(there.evidence.call_sites, CallSites):
-        return None
-    marks = list(_marks(here, here.collectives.calls, there, there.pending))
-    before, last = _runs(marks)
-    if last == 0:
+    *before, last = _rounds(case, past) or [_Round()]
+    if last.here == 0:
         return None
     if not before:
-        return "there" in marks
-    return last <= (statistics.mode(before) if usually else 1)
+        return last.there > 0
+    return last.here <= (statistics.mode(one.here for one in before) if usually else 1)
 
 
-def _runs(marks: Sequence[Mark]) -> tuple[list[int], int]:
-    """How often they were here between two times there, and since the last one."""
-    before, last = [], 0
-    for mark in marks:
-        if mark == "there":
-            before += [last] if last else []
-            last = 0
-        last += mark == "here"
-    return before, last
+def made_fewer(case: Case, past: Past) -> bool | None:
+    """Whether the ranks of `past` have made fewer such calls in this round than in most before it, as where some of several buckets of
+    gradients are not reduced; None where that is not known.
+    """
+    *before, last = _rounds(case, past) or [_Round()]
+    if not before or last.here == 0:
+        return None
+    usual = _Round(statistics.mode(one.here for one in before), statistics.mode(one.there for one in before))
+    return last.here > usual.here or last.there < usual.there
+
+
+class _Round(NamedTuple):
+    """How often a rank was where it is now, after so many calls where the others wait."""
+
+    here: int = 0
+    there: int = 0
+
+
+def _rounds(case: Case, past: Past) -> list[_Round]:
+    """All that the recorder has, the last one under way; empty where nothing tells the calls apart."""
+    own, other = case.by_rank.get(past.ranks[0]), case.by_rank.get(past.others[0])
+    if own is None or other is None or own.collectives is None or own.pending is None or other.pending is None:
+        return []
+    if own.pending.p2p or other.pending.p2p:
+        return []
+    if isinstance(own.evidence.call_sites, CallSites) is not isinstance(other.evidence.call_sites, CallSites):
+        return []
+    rounds = [_Round()]
+    for mark in _marks(own, own.collectives.calls, other, other.pending):
+        if mark == "there" and rounds[-1].here:
+            rounds.append(_Round())
+        here, there = rounds[-1]
+        rounds[-1] = _Round(here + (mark == "here"), there + (mark == "there"))
+    return rounds
 
 
 def _marks(here: View, made_here: Sequence[Collective], there: View, waits: Collective) -> Iterator[Mark]:

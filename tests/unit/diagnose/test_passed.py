@@ -264,6 +264,13 @@ def test_after_zero_grad_the_optimizers_counts_tell_them() -> None:
     )
 
 
+@each("marks, told_of", [("AACAACAC", True), ("AACAACAAC", False), ("AC", True)])
+def test_who_has_reduced_as_much_as_ever_has_used_all_parameters(marks: str, told_of: bool) -> None:
+    others = [reducing(n, **replicas([])) for n in OTHERS]
+    found = told(others=others, odd=at_barrier(marks, **replicas(["generator.weight"])))
+    assert ("generator.weight" in found.evidence[-1]) is told_of
+
+
 def test_of_many_parameters_the_first_are_named() -> None:
     assert unused([f"p{i}" for i in range(5)]).evidence[-1].endswith("p0, p1, p2, p3 and 1 more")
 

@@ -305,6 +305,37 @@ def train(model, loader):
 """
 
 
+IN_THE_OTHER_ARM = """
+def train(model, loader):
+    for i, x in enumerate(loader):
+        if i % 4 < 3:
+            with model.no_sync():
+                model(x).backward()
+        else:
+            model(x).backward()  # A
+        report(x)  # B
+"""
+
+
+def test_a_context_in_another_branch_does_not_count() -> None:
+    source, at = source_of(IN_THE_OTHER_ARM)
+    found = between(source, at["A"], at["B"], reduces=True)
+    assert found is not None
+    assert [(one.kind, one.words, one.holds) for one in found.detours] == [("condition", "i % 4 < 3", True)]
+
+
+def test_at_the_head_of_a_function_nothing_is_known() -> None:
+    text = """
+    def outer(x):
+        @register(  # A
+            x)
+        def inner(y):
+            return y
+        barrier()  # B
+    """
+    assert ways(text) is None
+
+
 @each(
     "what, text, words",
     [
