@@ -208,8 +208,11 @@ def _of_arm(source: Source, arm: _Arm, leads: LeadsOn) -> Iterator[Found]:
 
 
 def _guards(arm: _Arm, leads: LeadsOn) -> Iterator[Found]:
-    """``if not loss.isfinite(): continue`` before it."""
+    """``if not loss.isfinite(): continue`` before it, or a handler that ends so."""
     for one in reversed(arm.block[: arm.index]):
+        if isinstance(one, _TRIES):
+            ends = [(handler, _end(handler.body)) for handler in one.handlers]
+            yield from (_handled(handler) for handler, end in ends if end is not None and leads(end))
         if isinstance(one, ast.If):
             for block, holds in ((one.body, True), (one.orelse, False)):
                 end = _end(block)

@@ -198,7 +198,11 @@ barrier()  # B
             "out of a loop, whose rounds may have been cut short",
             LEFT_LOOP,
             True,
-            [("condition", "x.bad", True), ("loop", "for i, x in enumerate(loader)", False)],
+            [
+                ("exception", "OSError", False),
+                ("condition", "x.bad", True),
+                ("loop", "for i, x in enumerate(loader)", False),
+            ],
         ),
         ("by a break", BROKEN_OFF, True, [("condition", "x is None", True), ("loop", "while True", False)]),
         ("a case", CASE, True, [("condition", "x.kind: case 'train'", False)]),
