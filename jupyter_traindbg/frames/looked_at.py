@@ -10,7 +10,7 @@ from ..model import NOTHING, Scope, Value, Variable
 from .evaluating import evaluate, keys_words, plain_of
 from .syntax import Source, last_name
 
-__all__ = ["locked", "looked_at", "names", "tells"]
+__all__ = ["locked", "looked_at", "names"]
 
 MOST = 6
 _LOCKS = ("flock", "lockf")
@@ -26,7 +26,7 @@ def looked_at(scope: Scope, source: Source) -> tuple[Variable, ...]:
         for node in names(part):
             name = ast.unparse(node)
             value = evaluate(node, scope)
-            if value is not None and name not in found and tells(value):
+            if value is not None and name not in found and _tells(value):
                 found[name] = value
         found |= {name: value for name, value in _stores(part, scope) if name not in found}
     return tuple(Variable(name, scope.frame.function, scope.frame, value) for name, value in list(found.items())[:MOST])
@@ -88,10 +88,9 @@ def _is_plain(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-def tells(value: Value) -> bool:
-    """Whether it says anything to a person."""
+def _tells(value: Value) -> bool:
     if value.kind == "items":
-        return not value.parts or any(tells(part) for part in value.parts.values())
+        return not value.parts or any(_tells(part) for part in value.parts.values())
     return (
         value == NOTHING
         or value.kind not in _TELLS_NOTHING

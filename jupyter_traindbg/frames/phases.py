@@ -13,7 +13,7 @@ from ..language import later, text
 from ..model import Frame, WaitKind
 from .whose import bare, own_frames, short_path
 
-__all__ = ["BACKWARD", "JOINING_RAY", "Phase", "phase_of", "phases_of", "telling"]
+__all__ = ["JOINING_RAY", "Phase", "in_backward", "phase_of", "phases_of", "telling"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ _SCORING = Phase(later("computing rewards"))
 _GENERATING = Phase(later("generating"))
 _EVALUATING = Phase(later("evaluating"))
 _PREPARING = Phase(later("preparing its dataset"), usual=False)
-BACKWARD = Phase(later("in its backward pass"), tells=False, waits=("backward",))
+_BACKWARD = Phase(later("in its backward pass"), tells=False, waits=("backward",))
 _FORWARD = Phase(later("in a forward pass"), tells=False)
 _CLIPPING = Phase(later("clipping its gradients"), tells=False)
 _OPTIMIZING = Phase(later("in its optimizer step"), tells=False)
@@ -114,8 +114,8 @@ _RULES: Sequence[tuple[Phase, str, str]] = (
     (_PREPARING, r"datasets/(arrow_dataset|dataset_dict)\.py", r"_?map|filter|shuffle|sort|flatten_|from_|_?save_to_disk|train_test_"),
     (_PREPARING, r"datasets/(builder|load|fingerprint|packaged_modules/.*)\.py", ""),
     (_PREPARING, r"torchvision/datasets/", r"__init__|make_dataset|find_classes|_check_integrity|_parse"),
-    (BACKWARD, r"torch/autograd/graph\.py", "_engine_run_backward"),
-    (BACKWARD, r"torch/(_tensor|autograd/__init__)\.py", "backward"),
+    (_BACKWARD, r"torch/autograd/graph\.py", "_engine_run_backward"),
+    (_BACKWARD, r"torch/(_tensor|autograd/__init__)\.py", "backward"),
     (_FORWARD, r"torch/nn/modules/module\.py", r"_call_impl|_wrapped_call_impl|_slow_forward"),
     (_CLIPPING, r"torch/nn/utils/clip_grad\.py", ""),
     (_TRAINING, _TRAINER + r"|" + _LIGHTNING + r"strategies/.*|megatron/training/training\.py", r"training_step|train_step"),
@@ -159,6 +159,11 @@ def phases_of(frames: Sequence[Frame]) -> list[Phase]:
     ordered = [phase for phase in _ORDER if phase in found]
     parts = [phase for phase in ordered if phase in _PARTS] if ordered[:1] and ordered[0] in _HAVE_PARTS else []
     return ordered[:1] + parts[:1]
+
+
+def in_backward(frames: Sequence[Frame]) -> bool:
+    """Whether a thread with this stack is in a backward pass, and in nothing rarer."""
+    return _BACKWARD in phases_of(frames)
 
 
 def telling(frames: Sequence[Frame]) -> list[Frame]:

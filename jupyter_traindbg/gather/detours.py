@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from ..frames import phases
 from ..frames.detours import Between, Found, between, in_one_statement, out_of, to_next_round
-from ..frames.looked_at import names, tells
+from ..frames.looked_at import names
+from ..frames.phases import in_backward
 from ..frames.places import Code, Place
 from ..frames.syntax import FUNCTIONS, Source
 from ..frames.whose import bare
-from ..model import Detour, Frame, Past, Scope, Variable
+from ..model import Detour, Frame, Past, Scope, Value, Variable
 
 __all__ = ["Standing", "read"]
 
@@ -40,7 +40,7 @@ class Standing:
     @property
     def reduces(self) -> bool:
         """Whether it is in a backward pass."""
-        return phases.BACKWARD in phases.phases_of(self.frames)
+        return in_backward(self.frames)
 
 
 def read(ranks: Sequence[Standing]) -> tuple[Past, ...]:
@@ -62,7 +62,7 @@ def _past(past: Sequence[Standing], others: Sequence[Standing]) -> Past | None:
     parts = next((i for i, (a, b) in enumerate(zip(here.own, there.own, strict=False)) if a != b), shorter)
     now, line = (one.own[min(parts, len(one.own) - 1)] for one in (here, there))
     found = _between(here, there, parts) if parts < shorter else Between(behind=False)
-    if found is None or parts == 0 == shorter:
+    if found is None:
         return None
     source = here.source(now.file)
     place = _place(here, now, source) if source is not None else None
@@ -121,28 +121,21 @@ def _judged(found: Found, frame: Frame, place: Place | None) -> Detour | None:
     """With what the variables of the condition say; None where they rule it out."""
     if place is None or found.test is None:
         return found.told(frame)
-    lasting = all(_lasts(place, node, found) for node in names(found.test))
-    came_to = place.truth(found.test, found.node, {}) if lasting else None
+    held = {ast.unparse(node): _lasting(place, node, found) for node in names(found.test)}
+    values = tuple(Variable(n, frame.function, frame, value) for n, value in held.items() if value is not None)
+    came_to = place.truth(found.test, found.node, {}) if len(values) == len(held) else None
     if came_to is not None and came_to is not found.holds and not found.stands:
         return None
-    values: Mapping[str, Variable] = {
-        ast.unparse(node): Variable(ast.unparse(node), frame.function, frame, value)
-        for node in names(found.test)
-        if (value := place.value(node, found.node, {})) is not None and tells(value) and _lasts(place, node, found)
-    }
-    return found.told(frame, taken=found.stands or came_to is found.holds, values=tuple(values.values()))
+    return found.told(frame, taken=found.stands or came_to is found.holds, values=values)
 
 
-def _lasts(place: Place, name: ast.expr, found: Found) -> bool:
-    """Whether it is surely what it was then: a plain value of which no attribute is set but in an ``__init__``."""
+def _lasting(place: Place, name: ast.expr, found: Found) -> Value | None:
+    """What it is, where it surely was so then: a plain value of which no attribute is set but in an ``__init__``."""
     value = place.value(name, found.node, {})
     attributes = [node.attr for node in ast.walk(name) if isinstance(node, ast.Attribute)]
     set_by = [place.source.function(node.lineno) for attribute in attributes for node in place.source.naming(attribute)]
-    return (
-        value is not None
-        and value.kind == "plain"
-        and all(isinstance(function, FUNCTIONS) and function.name == "__init__" for function in set_by)
-    )
+    first_only = all(isinstance(function, FUNCTIONS) and function.name == "__init__" for function in set_by)
+    return value if first_only and value is not None and value.kind == "plain" else None
 
 
 def _place(one: Standing, frame: Frame, source: Source) -> Place | None:

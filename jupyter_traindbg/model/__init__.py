@@ -5,10 +5,10 @@
 what runs in an event loop, `detours` what leads past a line, `dumps` what was sent of a job, `hangs` what a hang is judged by, `joining`
 how ranks come together, `live` what is asked again and again, `logs` what was read of a log, `following` of one that is still being
 written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
-`profile` what a few steps consist of, `ray` what a Ray cluster and its workers do, `picture` a figure of any of it, `slow` where steps go,
-`sockets` connections, `soundness` whether a training is sound, `sql` what a query gives, `target` how a job is named and `targets` what can
-be attached to, `threads` what each thread costs and waits for, `variables` what those of a program hold, `waits` what a thread does at one
-moment; `records` any result as a flat table.
+`profile` what a few steps consist of, `ras` what NCCL reports of itself, `ray` what a Ray cluster and its workers do, `picture` a figure of
+any of it, `slow` where steps go, `sockets` connections, `soundness` whether a training is sound, `sql` what a query gives, `target` how a
+job is named and `targets` what can be attached to, `threads` what each thread costs and waits for, `variables` what those of a program
+hold, `waits` what a thread does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from . import (
     plan,
     preflight,
     profile,
+    ras,
     ray,
     records,
     report,
@@ -71,6 +72,7 @@ from .picture import *
 from .plan import *
 from .preflight import *
 from .profile import *
+from .ras import *
 from .ray import *
 from .records import *
 from .report import *
@@ -107,6 +109,7 @@ __all__ = [
     *plan.__all__,
     *preflight.__all__,
     *profile.__all__,
+    *ras.__all__,
     *ray.__all__,
     *records.__all__,
     *report.__all__,

@@ -14,6 +14,7 @@ from .detours import Handled, Past, Replica
 from .finding import Excerpt, Finding
 from .joining import Joining, Making, MeetingPoint
 from .observed import ProcessStacks
+from .ras import RasReport
 from .sockets import Socket
 from .soundness import Soundness
 from .variables import Variable
@@ -37,9 +38,6 @@ __all__ = [
     "RankCollectives",
     "RankEvidence",
     "RankState",
-    "RasCommunicator",
-    "RasRank",
-    "RasReport",
     "SourceLine",
     "ThreadActivity",
 ]
@@ -363,38 +361,6 @@ class SourceLine:
     takes: Sequence[str] = ()
     within: Sequence[str] = ()
     excerpt: Excerpt | None = None
-
-
-@dataclass(frozen=True)
-class RasRank:
-    """One rank of a communicator as NCCL's RAS service has it; `counts` are the collectives that it has issued, by name.
-
-    ``state``: ``"silent"`` where its process does not answer the others, ``"dead"`` where they have given it up.
-    """
-
-    rank: int
-    host: str
-    pid: int
-    state: Literal["starting", "running", "ending", "failed", "aborted", "silent", "dead"]
-    counts: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class RasCommunicator:
-    """One NCCL communicator. Its ranks are numbered within it."""
-
-    name: str
-    size: int
-    ranks: Sequence[RasRank]
-
-
-@dataclass(frozen=True)
-class RasReport:
-    """What NCCL's RAS service says. Before NCCL 2.28 it has words only: ``text``, which is not to be trusted as such."""
-
-    nccl: str
-    communicators: Sequence[RasCommunicator]
-    text: str = ""
 
 
 @dataclass(frozen=True)

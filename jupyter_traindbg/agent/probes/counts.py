@@ -26,11 +26,12 @@ def run(agent: Agent) -> Dict[str, Any]:
 
 
 def _own_step(optimizer: Any) -> Optional[int]:
-    """The first parameter that has a state stands for all."""
+    """The first parameter that is counted stands for all."""
     for group in _listed(vars(optimizer).get("param_groups")):
         for parameter in _listed(group.get("params")):
-            if optimizer.state.get(parameter):
-                return step_of(optimizer, parameter)
+            step = step_of(optimizer, parameter)
+            if step is not None:
+                return step
     return None
 
 

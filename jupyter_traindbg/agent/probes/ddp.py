@@ -24,11 +24,11 @@ def run(agent: Agent) -> Dict[str, Any]:
     the CPU; ``synchronises``, False within ``no_sync()``; ``finds_unused``, as it was told.
     """
     wrapper = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", None)
-    if wrapper is None:
+    base = getattr(sys.modules.get("torch.optim.optimizer"), "Optimizer", None)
+    if wrapper is None or base is None:
         return {"models": []}
-    base = sys.modules["torch.optim.optimizer"].Optimizer
     found = {id(o): o for o in reachable.from_frames() if issubclass(type(o), (wrapper, base))}
-    models = (o for o in found.values() if issubclass(type(o), wrapper))
+    models = (o for o in found.values() if issubclass(type(o), wrapper) and "module" in vars(o).get("_modules", ()))
     optimizers = [o for o in found.values() if issubclass(type(o), base)]
     optimizers = [o for o in optimizers if not any(id(inner) in found for inner in inner_optimizers(o))]
     return {"models": [_told(model, optimizers) for model in itertools.islice(models, MOST_MODELS)]}

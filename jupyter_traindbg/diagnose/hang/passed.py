@@ -8,14 +8,14 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...frames import phases
+from ...frames.phases import in_backward
 from ...language import counted, text
 from ...model import Detour, Finding, Frame, Past, Replica
 from ...words.ranks import ranks_words
 from ...words.values import variable_words
 from .case import Case, View
 from .this_round import made, made_fewer
-from .words import short_place
+from .words import on_rank, short_place
 
 __all__ = ["told"]
 
@@ -55,9 +55,11 @@ def _with(case: Case, finding: Finding) -> Finding:
     found = dataclasses.replace(
         finding, evidence=tuple(dict.fromkeys((*finding.evidence, *why.evidence, *_handled(own))))
     )
-    if why.cause and finding.code in _OF_CALLS:
+    if not why.cause:
+        return dataclasses.replace(found, next_steps=(*why.steps, *found.next_steps))
+    if finding.code in _OF_CALLS:
         return dataclasses.replace(found, cause=why.cause, next_steps=tuple(why.steps))
-    return dataclasses.replace(found, next_steps=(*why.steps, *found.next_steps)) if not why.cause else found
+    return found  # it knows better
 
 
 def _past(case: Case, blamed: Sequence[int]) -> tuple[Past | None, Past | None]:
@@ -107,13 +109,19 @@ def _joined(one: _Why, other: _Why) -> _Why:
 
 
 def _left_out(case: Case, past: Past | None) -> _Why:
-    """Ways by which a round may have been left out before."""
-    ways = [] if past is None else [one for one in (*past.detours, *past.skips) if one.kind != "loop"]
+    """Ways by which a round may have been left out before, and were not to be."""
+    known = () if past is None else (*past.detours, *past.skips)
+    ways = [one for one in known if one.kind != "loop" and not _is_meant(one)]
     if past is None or not ways:
         return _Why()
     words = "; ".join(map(_detour_words, ways))
     said = text("{at} is left out in a round in which: {words}", at=_where_they_wait(case, past), words=words)
     return _Why([said], steps=[_step(ways[0])] if len(ways) == 1 else [])
+
+
+def _is_meant(one: Detour) -> bool:
+    """Whether it is a branch that is there to lead some ranks past it."""
+    return one.kind == "condition" and on_rank(one.words)
 
 
 def _where_they_wait(case: Case, past: Past) -> str:
@@ -159,6 +167,8 @@ def _detour_words(one: Detour) -> str:
 
 def _cause(past: Past, way: Detour) -> str:
     ranks = ranks_words(past.ranks)
+    if _is_meant(way):
+        return text("The call is in a branch that not every rank takes.")
     causes = {
         "condition": text(
             "The condition came out otherwise on {ranks} than on the others, and led past the call.", ranks=ranks
@@ -176,6 +186,10 @@ def _cause(past: Past, way: Detour) -> str:
 
 def _step(way: Detour) -> str:
     at = short_place(way.at)
+    if _is_meant(way):
+        return text(
+            "Let every rank come to the call: move it out of the branch at {at}, or into it on all ranks.", at=at
+        )
     steps = {
         "condition": text(
             "Have all ranks decide alike at {at}: all_reduce the flag (MIN or MAX) first, and go by what comes of it.",
@@ -311,7 +325,7 @@ def _sends_buffers(frame: Frame) -> bool:
 def _in_backward(case: Case, past: Past) -> bool:
     """Whether those who wait do so for the reduction of gradients."""
     threads = [v.now.thread for rank in past.others[:1] if (v := case.by_rank.get(rank)) is not None]
-    return any(t is not None and phases.BACKWARD in phases.phases_of(t.frames) for t in threads)
+    return any(t is not None and in_backward(t.frames) for t in threads)
 
 
 def _replica(case: Case, ranks: Sequence[int]) -> Replica | None:

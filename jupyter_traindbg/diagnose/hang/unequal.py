@@ -7,7 +7,6 @@ loop in which the others stand has run out of batches; who stands in the same lo
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from ..collectives.habit import departed
 from .case import Case, Hit, View
 from .new_groups import out_of_order
 from .this_round import made
-from .words import alike, place, short_place
+from .words import alike, on_rank, place, short_place
 
 __all__ = ["EXPLAINS", "rule"]
 
@@ -27,7 +26,6 @@ EXPLAINS = {"unequal_steps": ("collective_mismatch", "collective_not_issued")}
 REFERENCE = "https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html"
 LAST_CALLS, LATEST_CALLS, RANKS_ASKED = 400, 8, 64
 _MODULE = "/torch/nn/modules/module.py"
-_ON_RANK = re.compile(r"rank|is_main|is_master|is_global_zero|is_world_process_zero|primary", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def _only(case: Case, stack: Sequence[Frame], at: int, shared: Sequence[Block]) 
 
 
 def _branches_on_rank(case: Case, stack: Sequence[Frame]) -> bool:
-    return any(_ON_RANK.search(b.words) for frame in stack for b in _around(case, frame, "if"))
+    return any(on_rank(b.words) for frame in stack for b in _around(case, frame, "if"))
 
 
 def _around(case: Case, frame: Frame, *kinds: str) -> list[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
@@ -10,9 +11,10 @@ from ...frames import whose
 from ...language import text
 from ...model import Frame
 
-__all__ = ["alike", "and_list", "command_words", "place", "program_words", "short_place"]
+__all__ = ["alike", "and_list", "command_words", "on_rank", "place", "program_words", "short_place"]
 
 LONGEST_COMMAND = 80
+_ON_RANK = re.compile(r"rank|is_main|is_master|is_global_zero|is_world_process_zero|primary", re.IGNORECASE)
 T = TypeVar("T")
 
 
@@ -24,6 +26,11 @@ def place(frame: Frame | None) -> str | None:
 def short_place(frame: Frame | None) -> str:
     """``train.py:42 train_step``: how a sentence says it."""
     return whose.short_place(frame) if frame is not None else text("a place that could not be read")
+
+
+def on_rank(condition: str) -> bool:
+    """Whether a condition, as it is written, asks which rank this is."""
+    return _ON_RANK.search(condition) is not None
 
 
 def command_words(command: str) -> str:

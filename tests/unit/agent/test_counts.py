@@ -25,6 +25,15 @@ def test_an_optimizer_that_counts_tells_its_steps(agent: Agent) -> None:
     del plain
 
 
+def test_a_parameter_that_is_not_counted_does_not_stand_for_those_that_are(agent: Agent) -> None:
+    """As in optimizers that treat matrices in another way than the rest."""
+    optimizer = stepped(torch.optim.AdamW, 3)
+    other = torch.nn.Parameter(torch.ones(2))
+    optimizer.state[other] = {"momentum": torch.ones(2)}
+    optimizer.param_groups[0]["params"].insert(0, other)
+    assert agent.call("counts", {}) == {"steps": [3]}
+
+
 def test_the_inner_one_of_a_wrapper_counts_once(agent: Agent) -> None:
     class Wrapper(torch.optim.Optimizer):
         def __init__(self, inner: torch.optim.Optimizer) -> None:

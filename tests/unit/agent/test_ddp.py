@@ -56,6 +56,13 @@ def test_the_parameters_without_a_gradient_are_told(agent: Agent, group: None) -
     json.dumps(before)
 
 
+def test_a_wrapper_that_is_still_being_made_is_left_alone(agent: Agent, group: None) -> None:
+    half = DistributedDataParallel.__new__(DistributedDataParallel)
+    assert agent.call("ddp", {}) == {"models": []}
+    nn.Module.__init__(half)
+    assert agent.call("ddp", {}) == {"models": []}
+
+
 def test_without_such_a_model_there_is_none(agent: Agent) -> None:
     model = Model()
     assert agent.call("ddp", {}) == {"models": []}

@@ -184,6 +184,23 @@ def test_a_round_that_may_have_been_left_out_before_is_told_and_what_to_do(code:
     assert [step.partition(" ")[0] for step in found.next_steps] == ["Do", "look"]
 
 
+ON_RANK = "state.is_world_process_zero and state.step == 5"
+
+
+def test_a_branch_on_the_rank_is_told_as_one() -> None:
+    found = told(detour(words=ON_RANK))
+    assert found.cause == "The call is in a branch that not every rank takes."
+    assert found.next_steps[0].startswith("Let every rank come to the call: move it out of the branch at train.py:38")
+
+
+def test_a_branch_that_is_meant_leaves_no_round_out() -> None:
+    at_work = at_barrier("ACAC")
+    assert told(detour(words=ON_RANK), odd=at_work) == finding()
+    found = told(detour(words=ON_RANK), detour(), odd=at_work)
+    assert "isfinite" in found.evidence[-1]
+    assert "is_world_process_zero" not in found.evidence[-1]
+
+
 @each(
     "code, changed",
     [("collective_mismatch", True), ("collective_order", False), ("unequal_steps", False), ("python_wait", False)],
