@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hangs import HERE, Answer, Hang, ask, assert_right, judge, scene, scenes
+from hangs import HERE, Answer, Hang, ask, ask_all, assert_right, judge, scene, scenes
 
 SELECTED = {
     "loader_network": 4,
@@ -49,20 +48,9 @@ SELECTED = {
     "mispaired_skip": 2,
     "mispaired_names": 2,
     "meant_branches": 4,
-    "ddp_bare_module": 4,
-    "ddp_label_reported": 2,
-    "ddp_label_swallowed": 4,
-    "ddp_loss_not_finite": 2,
-    "ddp_modality_missing": 4,
-    "ddp_one_validates": 4,
-    "ddp_oom_handled": 2,
-    "ddp_own_counter": 4,
-    "ddp_second_view": 2,
     "healthy": 2,
 }
-"""Scenes by number of ranks. Those that need scarce memory or a full disk: test_hang_scarce.py."""
-AT_ONCE = 3
-"""They wait more than they work; but each rank costs two seconds of CPU to start."""
+"""Scenes by number of ranks. Those that need scarce memory or a full disk: test_hang_scarce.py; of DDP: test_ddp_scenes.py."""
 ALONE = "healthy"
 """With others that start beside it one of its ranks may well be slower than the other."""
 pytestmark = pytest.mark.timeout(300)  # the scenes all run within the first test
@@ -70,15 +58,9 @@ pytestmark = pytest.mark.timeout(300)  # the scenes all run within the first tes
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Answer]:
-    folders = {name: tmp_path_factory.mktemp(name) for name in SELECTED}
-
-    def of(name: str) -> Answer:
-        return ask(name, folders[name], world=SELECTED[name])
-
-    together = [name for name in SELECTED if name != ALONE]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = dict(zip(together, pool.map(of, together), strict=True))
-    return {**asked, ALONE: of(ALONE)}
+    together = {name: world for name, world in SELECTED.items() if name != ALONE}
+    asked = ask_all(together, tmp_path_factory.mktemp)
+    return {**asked, ALONE: ask(ALONE, tmp_path_factory.mktemp(ALONE), world=SELECTED[ALONE])}
 
 
 @pytest.mark.parametrize("name", SELECTED)
@@ -88,19 +70,6 @@ def test_the_first_finding_names_cause_rank_and_line(answers: Mapping[str, Answe
 
 def test_the_evidence_says_what_the_others_wait_in(answers: Mapping[str, Answer]) -> None:
     assert any("all_reduce" in line or "allreduce" in line for line in answers["loader_network"].first["evidence"])
-
-
-def test_a_finding_that_leaves_out_what_the_scene_wants_said_is_judged_wrong(
-    answers: Mapping[str, Answer], tmp_path: Path
-) -> None:
-    of, first = scene("ddp_modality_missing"), answers["ddp_modality_missing"].first
-    rank = first["who"][0].removeprefix("rank ")
-    (tmp_path / "log").write_text(f"culprit {rank}\n")
-    with subprocess.Popen(["true"], stdin=subprocess.PIPE) as process:
-        hang = Hang(of, 4, process, tmp_path / "log")
-        assert judge(hang, {"state": "stuck", "findings": [first]}).cause
-        silent = {**first, "evidence": [line for line in first["evidence"] if "image_tower" not in line]}
-        assert not judge(hang, {"state": "stuck", "findings": [silent]}).cause
 
 
 def test_a_killed_rank_is_named_with_its_signal(answers: Mapping[str, Answer]) -> None:
