@@ -33,11 +33,11 @@ _TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_trac
 _FORK_SERVER = "multiprocessing.forkserver"
 _HELPERS = (
     *_TRACKERS,
-    "compile_worker",
-    "py-spy",
+    "torch/_inductor/compile_worker/",
     "ray-dashboard-",
 )
 """Words in the command line of processes that only serve others."""
+_HELPING_PROGRAMS = ("py-spy",)
 _RAYS = (
     "ray/raylet/raylet",
     "ray/gcs/gcs_server",
@@ -52,6 +52,8 @@ _KERNEL_ID = re.compile(r"kernel-([^/]+)\.json$")
 
 def is_helper(command: Sequence[str]) -> bool:
     """Whether a process only serves others, as helpers of multiprocessing and of the compiler do."""
+    if any(os.path.basename(part) in _HELPING_PROGRAMS for part in command[:2]):
+        return True
     return any(word in part for part in command for word in _HELPERS)
 
 

@@ -89,3 +89,18 @@ def test_what_multiprocessing_starts_for_itself(code: str, tracker: bool, of_a_f
     command = ["/v/bin/python", "-B", "-c", code]
     assert is_tracker(command) is is_helper(command) is tracker
     assert is_of_a_fork_server(command) is of_a_fork_server
+
+
+@each(
+    ("command", "helper"),
+    [
+        (["python", "/v/torch/_inductor/compile_worker/__main__.py", "--workers=8", "--parent=17"], True),
+        (["py-spy", "dump", "-p", "17"], True),
+        (["/v/bin/python", "/v/bin/py-spy", "record", "-p", "17"], True),
+        (["ray-dashboard-MetricsHead"], True),
+        (["python", "compile_workers.py"], False),
+        (["python", "/home/me/py-spy-notes/train.py", "--profiler", "py-spy"], False),
+    ],
+)
+def test_a_helper_is_known_by_what_it_runs_and_not_by_a_word_in_its_arguments(command: list[str], helper: bool) -> None:
+    assert is_helper(command) is helper
