@@ -12,7 +12,7 @@ import re
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 FIELDS = (
-    "group", "sequence", "op", "input_sizes", "output_sizes", "dtypes", "state", "p2p", "peer", "issued_s", "at",
+    "group", "sequence", "op", "input_sizes", "output_sizes", "dtypes", "state", "p2p", "peer", "issued_s", "at", "timeout_s",
 )  # fmt: skip
 LAST = 200
 MOST_ENTRIES, MOST_TENSORS, MOST_DIMENSIONS, LONGEST_NAME = 100_000, 1024, 16, 300
@@ -55,6 +55,7 @@ class _Entry(NamedTuple):
     p2p: bool
     peer: Optional[int]
     issued_s: Optional[float]
+    timeout_s: Optional[float]
     at: Optional[str]
     frames: Sequence[Dict[str, Any]]
     """The stack that issued it, innermost first, as torch wrote it; empty where none was dumped."""
@@ -256,7 +257,7 @@ def _row(shown: str, entry: _Entry, ranks: Sequence[int]) -> List[Any]:
         peer = ranks[peer]
     values = (
         shown, entry.sequence, entry.op, entry.input_sizes, entry.output_sizes, entry.dtypes, entry.state, entry.p2p, peer,
-        entry.issued_s, entry.at,
+        entry.issued_s, entry.at, entry.timeout_s,
     )  # fmt: skip
     return list(values)
 
@@ -296,6 +297,7 @@ def _entry(raw: Dict[str, Any], number: int, place: Place) -> _Entry:
         p2p=p2p,
         peer=peer,
         issued_s=seconds(raw),
+        timeout_s=max(0, _integer(raw.get("timeout_ms"))) / 1000.0 or None,
         at=place(raw.get("frames")),
         frames=_frames(raw.get("frames")),
     )

@@ -9,6 +9,7 @@ from typing import Literal
 from .base import Maybe, NotAvailable, Problem, Result, Silent, Worded
 from .call_sites import CallSites, Fork, ForkAt
 from .channels import Channels, Partner
+from .compiling import Compilations
 from .coroutines import Coroutine
 from .detours import Handled, Past, Replica
 from .finding import Excerpt, Finding
@@ -67,6 +68,8 @@ class Collective:
     issued_s: Maybe[float] = _NOT_MEASURED
     """Unix time."""
     at: str | None = None
+    timeout_s: float | None = None
+    """For so long may it take, by what its group was told; None where the recorder does not say."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,8 @@ class PolledFile:
     how: Literal["locked", "written", "open"] | None = None
     unmade: str = ""
     unmade_by: int | None = None
+    age_s: float | None = field(default=None, compare=False)
+    """Since a file was last written."""
 
 
 @dataclass(frozen=True)
@@ -321,6 +326,7 @@ class RankEvidence:
     """The exceptions in whose handlers its training thread is, the innermost first, where it made no step during the look."""
     replicas: Sequence[Replica] = ()
     """Its models in DistributedDataParallel, likewise."""
+    compilations: Maybe[Compilations] = _NOT_MEASURED
     soundness: Maybe[Soundness] = _NOT_MEASURED
     problem: str = ""
     """Why its agent did not answer, in one line; empty where it did."""

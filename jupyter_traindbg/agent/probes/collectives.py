@@ -84,7 +84,7 @@ def _exchange(agent: Agent, world: Any, known: List[flight.Known]) -> List[List[
     found = exchanges.under_way(training, world, known)
     if found is None:
         return []
-    return [[found.group, found.number, found.op, [], [], [], "issued", True, found.peer, found.since_s, None]]
+    return [[found.group, found.number, found.op, [], [], [], "issued", True, found.peer, found.since_s, None, None]]
 
 
 def _alive(group: Dict[str, Any], known: List[flight.Known], calls: List[Any]) -> bool:

@@ -38,6 +38,13 @@ def test_counts_and_states(library: str) -> None:
     assert summary["overwritten"] is False
 
 
+def test_the_time_out_of_a_call_is_told_where_the_recorder_has_it() -> None:
+    dump = Recorder("nccl", WORLD).call("all_reduce", times=4).dump()
+    for entry, told in zip(dump["entries"], (45_000, "nonsense", -5, None), strict=True):
+        entry["timeout_ms"] = told
+    assert [row["timeout_s"] for row in rows(flight.summary([dump]))] == [45.0, None, None, None]
+
+
 def test_retired_is_not_done_with_nccl() -> None:
     """torch retires a call that has timed out."""
     recorder = Recorder("nccl", WORLD).call("all_reduce", done=False, retired=True)
