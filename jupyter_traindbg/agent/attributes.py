@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from typing import Any, Dict, Optional, Tuple
@@ -15,6 +16,8 @@ _namespace: Any = type.__dict__["__dict__"].__get__
 MISSING = object()
 OUR_THREADS = ("traindbg-agent", "traindbg-client")
 LIBRARIES = ("/site-packages/", "/dist-packages/")
+_COMPILED = re.compile(r"/([a-z2-7]{2})/c\1[a-z2-7]{49}\.py$")
+"""What TorchInductor writes into its cache: 51 letters of a SHA-256 in base 32, in a folder by the first two."""
 _STANDARD = types.__file__.rpartition("types.py")[0]
 
 
@@ -82,8 +85,9 @@ def full_name(cls: type) -> str:
 
 
 def is_library(file: str) -> bool:
-    """True for code that came with Python or was installed."""
-    return file.startswith((_STANDARD, "<frozen ")) or any(part in file for part in LIBRARIES)
+    """True for code that came with Python or was installed, or that torch.compile has written."""
+    known = file.startswith((_STANDARD, "<frozen ")) or any(part in file for part in LIBRARIES)
+    return known or _COMPILED.search(file) is not None
 
 
 def place(frame: types.FrameType) -> str:

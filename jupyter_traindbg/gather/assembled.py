@@ -277,6 +277,7 @@ def _present(
         coroutines=one.coroutines,
         handled=one.handled,
         replicas=one.replicas,
+        compilations=one.compilations,
         problem=one.problem,
         shut_out=one.shut_out,
     )
@@ -304,6 +305,7 @@ def _absent(one: roster.Missing, world_size: int, ended: Ending | None) -> RankE
         calls_in_window=nothing,
         environ=nothing,
         joining=nothing,
+        compilations=nothing,
         soundness=nothing,
         ending=ended,
         problem=nothing.reason,

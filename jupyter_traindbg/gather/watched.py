@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .. import evidence, evidence_collectives, evidence_variables
+from .. import evidence, evidence_collectives, evidence_compiling, evidence_variables
 from ..attach.base import Link
 from ..errors import DeadlineExceeded, GilHeld, TraindbgError
 from ..frames.whose import cells_of
 from ..model import (
     CallSites,
+    Compilations,
     Coroutine,
     Handled,
     Joining,
@@ -91,6 +92,7 @@ class Watched:
         """The functions that its training thread is in, with their variables, where it made no step."""
         self.handled: Sequence[Handled] = ()
         self.replicas: Sequence[Replica] = ()
+        self.compilations: Maybe[Compilations] = NotAvailable("not asked in time")
         self._closed = ""
         """Why it cannot be entered."""
         self._mute = ""
@@ -143,6 +145,7 @@ class Watched:
         self.call_sites = self._ask("call_sites", {}, evidence_collectives.call_sites)
         self.calls_in_window = _new_calls(calls_before, self.collectives)
         self.joining, self.making = self._joining()
+        self.compilations = self._ask("compiling", {}, evidence_compiling.compilations)
         self._look(children=True)
         if self._in_event_loop():
             told = self._ask("coroutines", {}, evidence.coroutines)

@@ -1,14 +1,14 @@
 """The data that everything else speaks: frozen dataclasses, no behaviour beyond reading them.
 
 `base` has what all share, `call_sites` from where collectives are issued, `channels` what processes talk over, `finding` verdicts,
-`observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it, `checkpoints` what is on disk, `coroutines`
-what runs in an event loop, `detours` what leads past a line, `dumps` what was sent of a job, `hangs` what a hang is judged by, `joining`
-how ranks come together, `live` what is asked again and again, `logs` what was read of a log, `following` of one that is still being
-written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job, `plan` what a configuration says of a run,
-`profile` what a few steps consist of, `ras` what NCCL reports of itself, `ray` what a Ray cluster and its workers do, `picture` a figure of
-any of it, `slow` where steps go, `sockets` connections, `soundness` whether a training is sound, `sql` what a query gives, `target` how a
-job is named and `targets` what can be attached to, `threads` what each thread costs and waits for, `variables` what those of a program
-hold, `waits` what a thread does at one moment; `records` any result as a flat table.
+`observed` what was seen in a job, `gradients` its gradients, `changed` what was done to it, `checkpoints` what is on disk, `compiling` what
+torch.compile does, `coroutines` what runs in an event loop, `detours` what leads past a line, `dumps` what was sent of a job, `hangs` what
+a hang is judged by, `joining` how ranks come together, `live` what is asked again and again, `logs` what was read of a log, `following` of
+one that is still being written, `memory` who holds it and what grows, `environ` and `preflight` what surrounds a job, `plan` what a
+configuration says of a run, `profile` what a few steps consist of, `ras` what NCCL reports of itself, `ray` what a Ray cluster and its
+workers do, `picture` a figure of any of it, `slow` where steps go, `sockets` connections, `soundness` whether a training is sound, `sql`
+what a query gives, `target` how a job is named and `targets` what can be attached to, `threads` what each thread costs and waits for,
+`variables` what those of a program hold, `waits` what a thread does at one moment; `records` any result as a flat table.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from . import (
     changed,
     channels,
     checkpoints,
+    compiling,
     coroutines,
     detours,
     dumps,
@@ -55,6 +56,7 @@ from .call_sites import *
 from .changed import *
 from .channels import *
 from .checkpoints import *
+from .compiling import *
 from .coroutines import *
 from .detours import *
 from .dumps import *
@@ -92,6 +94,7 @@ __all__ = [
     *changed.__all__,
     *channels.__all__,
     *checkpoints.__all__,
+    *compiling.__all__,
     *coroutines.__all__,
     *detours.__all__,
     *dumps.__all__,
