@@ -13,7 +13,18 @@ from ..language import later, text
 from ..model import Frame, WaitKind
 from .whose import bare, own_frames, short_path
 
-__all__ = ["JOINING_RAY", "Phase", "in_backward", "phase_of", "phases_of", "telling"]
+__all__ = [
+    "BUILDING_EXTENSION",
+    "COMPILING",
+    "EXPORTING",
+    "JOINING_RAY",
+    "Phase",
+    "calls",
+    "in_backward",
+    "phase_of",
+    "phases_of",
+    "telling",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +46,9 @@ class Phase:
 
 
 JOINING_RAY = Phase(later("starting Ray, or joining its cluster"), usual=False)
-_COMPILING = Phase(later("compiling"))
-_BUILDING_EXTENSION = Phase(later("building a C++ extension"), usual=False)
+COMPILING = Phase(later("compiling"))
+EXPORTING = Phase(later("exporting a model"), usual=False)
+BUILDING_EXTENSION = Phase(later("building a C++ extension"), usual=False)
 _SAVING = Phase(later("saving a checkpoint"))
 _LOADING = Phase(later("loading a checkpoint"))
 _LOADING_MODEL = Phase(later("loading its model"))
@@ -73,17 +85,20 @@ _SAVES, _LOADS = r"_?save", r"_?load"
 # expressions that match from the beginning.
 _RULES: Sequence[tuple[Phase, str, str]] = (
     (JOINING_RAY, r"ray/_private/worker\.py", "init$"),
-    (_COMPILING, r"torch/_dynamo/convert_frame\.py", "_compile$"),
-    (_COMPILING, r"torch/_dynamo/(symbolic_convert|output_graph)\.py", ""),
-    (_COMPILING, r"torch/_inductor/(compile_fx|codecache|async_compile|graph|scheduler)\.py", _RUNS),
-    (_COMPILING, r"torch/_functorch/_aot_autograd/(graph_c\w+|jit_compile_\w+|dispatch_and_compile_graph)\.py", ""),
-    (_COMPILING, r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", "get_or_compile"),
-    (_COMPILING, r"torch/_functorch/aot_autograd\.py", r"_?aot_|create_aot"),
-    (_COMPILING, r"torch/_inductor/runtime/triton_heuristics\.py", r"autotune|_?benchmark|bench|_?precompile|_make_launchers"),
-    (_COMPILING, r"triton/compiler/", r"compile|make_|parse|ast_to_ttir|_init_handles"),
-    (_COMPILING, r"triton/runtime/(autotuner|jit)\.py", r"_?bench|check_disk_cache|_?do_compile|compile|warmup"),
-    (_COMPILING, r"torch/jit/(_script|_trace|_recursive|frontend)\.py", r"_?(script|trace)|create_script|get_jit"),
-    (_BUILDING_EXTENSION, r"torch/utils/cpp_extension\.py", r"_jit_compile|_write_ninja|_run_ninja"),
+    (EXPORTING, r"torch/export/(__init__|_trace|exported_program)\.py", r"_?(draft_|strict_|non_strict_)?export|run_decomp"),
+    (EXPORTING, r"torch/onnx/", r"_?export"),
+    (EXPORTING, r"torch/_inductor/__init__\.py", r"aoti?_compile"),
+    (COMPILING, r"torch/_dynamo/convert_frame\.py", "_compile$"),
+    (COMPILING, r"torch/_dynamo/(symbolic_convert|output_graph)\.py", ""),
+    (COMPILING, r"torch/_inductor/(compile_fx|codecache|async_compile|graph|scheduler)\.py", _RUNS),
+    (COMPILING, r"torch/_functorch/_aot_autograd/(graph_c\w+|jit_compile_\w+|dispatch_and_compile_graph)\.py", ""),
+    (COMPILING, r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", "get_or_compile"),
+    (COMPILING, r"torch/_functorch/aot_autograd\.py", r"_?aot_|create_aot"),
+    (COMPILING, r"torch/_inductor/runtime/triton_heuristics\.py", r"autotune|_?benchmark|bench|_?precompile|_make_launchers"),
+    (COMPILING, r"triton/compiler/", r"compile|make_|parse|ast_to_ttir|_init_handles"),
+    (COMPILING, r"triton/runtime/(autotuner|jit)\.py", r"_?bench|check_disk_cache|_?do_compile|compile|warmup"),
+    (COMPILING, r"torch/jit/(_script|_trace|_recursive|frontend)\.py", r"_?(script|trace)|create_script|get_jit"),
+    (BUILDING_EXTENSION, r"torch/utils/cpp_extension\.py", r"_jit_compile|_write_ninja|_run_ninja"),
     (_SAVING, r"torch/(serialization|distributed/checkpoint/.*)\.py", _SAVES + r"|async_save|_?write|get_\w*state_dict"),
     (_SAVING, r"safetensors/|.*\bcheckpointing\.py|.*modeling_utils\.py|.*pipeline_utils\.py|peft/", _SAVES),
     (_SAVING, _TRAINER, _SAVES),
@@ -166,6 +181,13 @@ def in_backward(frames: Sequence[Frame]) -> bool:
     return _BACKWARD in phases_of(frames)
 
 
+def calls(frames: Sequence[Frame], phase: Phase) -> Frame | None:
+    """The user's frame that has called what is in `phase`, and not one that this calls in turn; None where there is none."""
+    own = list(own_frames(frames))
+    inside = next((i for i in reversed(range(len(own))) if own[i].library and _of_library(own[i]) is phase), len(own))
+    return next((frame for frame in own[inside + 1 :] if not frame.library), None)
+
+
 def telling(frames: Sequence[Frame]) -> list[Frame]:
     """The library's frames that tell a phase, the outermost of each, innermost first: ``Trainer.evaluate``, ``_save_checkpoint``."""
     outermost = {phase: frame for frame, phase in _seen(frames) if frame.library and phase.tells}
@@ -181,11 +203,15 @@ def _seen(frames: Sequence[Frame]) -> Iterator[tuple[Frame, Phase]]:
             importing = importing and frame.function == "<module>"
             phase = _by_users(bare(frame.function))
         else:
-            phase = _by_library(short_path(frame), bare(frame.function))
+            phase = _of_library(frame)
             if importing and frame.file.startswith("<frozen importlib") and _IMPORTS.match(bare(frame.function)):
                 phase = _IMPORTING
         if phase is not None:
             yield frame, phase
+
+
+def _of_library(frame: Frame) -> Phase | None:
+    return _by_library(short_path(frame), bare(frame.function))
 
 
 @lru_cache(maxsize=4096)

@@ -69,6 +69,7 @@ _RULES = (
     _Rule("socketserver.py", "serve_forever", "idle", "connections", last=True),
     _Rule("ssl.py", "read recv recv_into do_handshake", "network"),
     _Rule("filelock/_api.py", "acquire", "lock", "lock_file"),
+    _Rule("torch/utils/file_baton.py", "wait", "lock", "lock_file"),
     _Rule("filelock/_core/_acquire.py", "acquire _poll_until_acquired", "lock", "lock_file"),
     _Rule(_LOADER, "__next__ _next_data _get_data _try_get_data", "loader"),
     _Rule(_LOADER, "_shutdown_workers __del__", "loader_end"),

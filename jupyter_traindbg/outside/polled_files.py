@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -60,6 +61,7 @@ def _look(pid: int, path: str, ranks: Sequence[int], folders: _Folders) -> Polle
         return PolledFile(path, unmade=gaps[0].name, unmade_by=gaps[0].rank) if agreed else PolledFile(path)
     if not stat.S_ISREG(about.st_mode):
         return None
+    age_s = max(0.0, time.time() - about.st_mtime)
     is_lock = "lock" in os.path.basename(path).lower()
     asked: tuple[tuple[Told, Callable[[], int | None]], ...] = (
         ("locked", lambda: filelocks.owner(about)),
@@ -69,8 +71,8 @@ def _look(pid: int, path: str, ranks: Sequence[int], folders: _Folders) -> Polle
     for how, find in asked:
         holder = find()
         if holder is not None and holder != pid:
-            return PolledFile(path, holder=filelocks.named(holder), how=how)
-    return PolledFile(path)
+            return PolledFile(path, holder=filelocks.named(holder), how=how, age_s=age_s)
+    return PolledFile(path, age_s=age_s)
 
 
 def _missing(path: str, folder: str, folders: _Folders) -> PolledFile | None:

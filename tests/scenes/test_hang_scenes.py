@@ -50,7 +50,8 @@ SELECTED = {
     "meant_branches": 4,
     "healthy": 2,
 }
-"""Scenes by number of ranks. Those that need scarce memory or a full disk: test_hang_scarce.py; of DDP: test_ddp_scenes.py."""
+"""Scenes by number of ranks. Those that need scarce memory or a full disk: test_hang_scarce.py; of DDP: test_ddp_scenes.py;
+that compile: test_compile_scenes.py."""
 ALONE = "healthy"
 """With others that start beside it one of its ranks may well be slower than the other."""
 pytestmark = pytest.mark.timeout(300)  # the scenes all run within the first test

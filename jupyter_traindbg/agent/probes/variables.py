@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import values
-from ..attributes import class_name, is_library
+from ..attributes import attributes, class_name, is_library
 from ..reachable import CO_OPTIMIZED, OUTPUT, frames_of_others, look_at_stack
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ MOST_VARIABLES = 64
 """Of each function."""
 LOCK_FILE = "lock_filename"
 """What the package filelock calls the file that it waits for, in all of its versions."""
+BATON_FILE = "lock_file_path"
+"""And torch's FileBaton, as an attribute of itself."""
 MOST_ERRORS, MOST_ARGS = 3, 4
 """So many exceptions, and of each so many arguments."""
 _args_of: Any = BaseException.__dict__["args"].__get__
@@ -34,8 +36,8 @@ Variables = List[Tuple[str, Any]]
 
 
 def run(agent: Agent) -> Dict[str, Any]:
-    """``{"frames": [...], "handled": ...}``, the frames of the program's own functions, and of filelock's: ``file``, ``line``,
-    ``function``, and ``depth``, which counts all frames from the innermost, 0, outwards.
+    """``{"frames": [...], "handled": ...}``, the frames of the program's own functions, and of those that wait for a lock file: ``file``,
+    ``line``, ``function``, and ``depth``, which counts all frames from the innermost, 0, outwards.
 
     ``reach``: from which line and column to which the expression reaches that is under way there, as Python 3.11 and later know it, else
     None. ``variables`` are ``[name, value]`` by their names, with values as `values.Teller` has them; ``globals`` those variables of its
@@ -83,13 +85,22 @@ def _is_wanted(frame: FrameType) -> bool:
 
 
 def _waits_for_a_file(frame: FrameType) -> bool:
-    return LOCK_FILE in frame.f_code.co_varnames and str(frame.f_globals.get("__name__")).startswith("filelock")
+    home = str(frame.f_globals.get("__name__"))
+    if home == "torch.utils.file_baton":
+        return frame.f_code.co_name == "wait"
+    return LOCK_FILE in frame.f_code.co_varnames and home.startswith("filelock")
+
+
+def _lock_file(local: Dict[str, Any]) -> Dict[str, Any]:
+    if LOCK_FILE in local:
+        return {LOCK_FILE: local[LOCK_FILE]}
+    return {BATON_FILE: attributes(local.get("self")).get(BATON_FILE)}
 
 
 def _told(depth: int, frame: FrameType, local: Dict[str, Any]) -> Dict[str, Any]:
     code = frame.f_code
     if _waits_for_a_file(frame):
-        local = {LOCK_FILE: local.get(LOCK_FILE)}
+        local = _lock_file(local)
     of_function = code.co_flags & CO_OPTIMIZED or frame.f_locals is not frame.f_globals
     return {
         "file": code.co_filename,

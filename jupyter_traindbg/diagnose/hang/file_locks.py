@@ -4,11 +4,13 @@ loop that sleeps and looks again.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...language import counted, later, text
 from ...model import Finding, LockHolder, PolledFile, Subject, rank_subjects
+from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import Doing, phrase
@@ -54,9 +56,52 @@ def rule(case: Case) -> list[Hit]:
     free = [v for v in case.blocked if v.holder is None]
     polling = [(v, held) for v in free if (held := polled_lock(case, v)) is not None]
     ranks = {v.rank for v, _ in polling}
-    hits = [_hit(case, v) for v in free if is_file_lock(v.now) and v.rank not in ranks]
+    alone = [v for v in free if is_file_lock(v.now) and v.rank not in ranks]
+    hits = [_hit(case, v) if (file := _by_itself(v)) is None else _left(case, v, file) for v in alone]
     told = [one for one in polling if one[1].keeper is None or one[1].keeper.role in _KEEPS]
     return hits + [_polled(case, [v for v, _ in same], same[0][1]) for same in alike(told, lambda one: one[1].file)]
+
+
+def _by_itself(view: View) -> PolledFile | None:
+    """The lock file that it looks at, of which nobody here is known to hold it."""
+    return next((file for file in view.evidence.polled if file.there and file.age_s is not None), None)
+
+
+def _left(case: Case, view: View, file: PolledFile) -> Hit:
+    """One that is a lock by being there, or that another host holds."""
+    runs = view.activity.running_s if view.activity is not None else None
+    age = time_words(file.age_s or 0.0)
+    older = file.age_s is not None and isinstance(runs, float) and file.age_s > runs
+    finding = Finding(
+        "lock_wait",
+        "critical",
+        text("Rank {rank} waits for the lock file {path}, which nobody here holds", rank=view.rank, path=file.path),
+        rank_subjects([view.rank]),
+        place(view.now.frame),
+        [
+            text("rank {rank} {phrase} at {at}", rank=view.rank, phrase=phrase(view.now), at=case.at(view.now)),
+            text(
+                "{path} was written {age} ago, before rank {rank} was started", path=file.path, age=age, rank=view.rank
+            )
+            if older
+            else text("{path} was written {age} ago", path=file.path, age=age),
+            text(
+                "neither the kernel's list of locks nor its content tells who holds it, and no single rank has it open"
+            ),
+            *case.others_wait([view.rank]),
+        ],
+        text(
+            "Whoever made it has ended without removing it, as a build does that is killed; or it runs on another host."
+        ),
+        [
+            text("If nobody on any host is at what it guards, remove it: rm {path}", path=shlex.quote(file.path)),
+            text(
+                "Give each host a directory of its own for what is built or cached, so that one that is killed stops only itself."
+            ),
+        ],
+        confidence="high" if older else "medium",
+    )
+    return Hit(finding, [view.rank])
 
 
 def _not_known(view: View) -> str:

@@ -87,13 +87,14 @@ def thread_activity(activity: Activity | None, thread: Thread | None, pid: int) 
 class Work:
     """Something that gets on while a rank's training thread waits: a file that is written or read, a process below it, another thread.
 
-    ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it. ``pid``: of that process.
+    ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it, ``programs`` are those that
+    it had started and that have ended meanwhile, one after the other. ``pid``: of that process.
     ``bytes``: by how much the position in the file moved during the look, and of one that is ``flushed`` what its disk was given;
     ``cpu_share``: of one CPU. ``flow``: what has come or gone over the channel ``name`` of one that is a ``flow``, or between a process
     ``beside`` and whoever waits for it.
     """
 
-    kind: Literal["written", "in place", "read", "flushed", "process", "thread", "beside", "flow"]
+    kind: Literal["written", "in place", "read", "flushed", "process", "programs", "thread", "beside", "flow"]
     name: str
     pid: int = 0
     bytes: int = 0
@@ -177,7 +178,9 @@ def _programs(rank: _Rank) -> list[Activity]:
 
 
 def _computing(rank: _Rank) -> Iterable[Work]:
-    return (_process(a) for a in _programs(rank) if _computes(a))
+    yield from (_process(a) for a in _programs(rank) if _computes(a))
+    if rank.own is not None and rank.own.ended_cpu_share > BUSY_SHARE:
+        yield Work("programs", "", cpu_share=rank.own.ended_cpu_share)
 
 
 def _computes(seen: Activity) -> bool:
@@ -281,6 +284,8 @@ def _flow_words(work: Work, flow: Flow) -> str:
 def _share_words(work: Work, share: str, command: str) -> str:
     if work.kind == "thread":
         return text("its thread {name} uses {share} of a CPU", name=work.name, share=share)
+    if work.kind == "programs":
+        return text("programs that it had started and that ended during the look used {share} of a CPU", share=share)
     if work.kind == "beside" and work.bytes:
         return text(
             "process {pid} (`{command}`), for which it waits, has read or written {amount} during the look",

@@ -17,6 +17,7 @@ from ...model import Finding, Frame, NotAvailable, rank_subjects
 from ...words.durations import duration
 from ..soundness.seen import longest_at
 from .case import Case, Hit, View
+from .compiling import compiles_again, steps_against_it
 from .doing import FOR_OTHER_RANKS
 from .words import place
 
@@ -181,6 +182,7 @@ def _others(work: Mapping[int, float], slowest: int) -> float:
 def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
     at = _where(slow)
     part = _part(case, slow)
+    again = compiles_again(slow)
     finding = Finding(
         "straggler",
         "warning",
@@ -205,10 +207,11 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
             *_gain(slow, seen),
             *([] if part is None else [_part_words(case, slow, part)]),
             *([] if at is None else [text("seen at {line}", line=case.line(at))]),
+            *again,
         ],
-        _cause(part),
-        _next_steps(part, slow),
-        confidence="high" if part is not None else "medium",
+        text("What it has compiled does not fit what comes next, again and again.") if again else _cause(part),
+        steps_against_it() if again else _next_steps(part, slow),
+        confidence="high" if part is not None or again else "medium",
     )
     return Hit(finding, [slow.rank])
 

@@ -13,32 +13,48 @@ from ...words.ranks import ranks_words
 from .case import Case, Hit, View
 from .doing import Doing, Kind, phrase
 from .motion import work_words
+from .patience import patience
 from .polls import looks_at
 from .words import alike, place, short_place
 
-__all__ = ["EXPLAINS", "in_phase", "rule"]
+__all__ = ["EXPLAINS", "at_risk", "compiles", "in_phase", "others_polls", "rule", "seen_at", "waited_s"]
 
 EXPLAINS = {"cpu_phase": ("unequal_steps", "collective_not_issued", "straggler")}
 _LOOKING: frozenset[Kind] = frozenset({"sleep", "store", "lock"})
 """How a rank waits for others that looks now and then for what they give; DDP's backward pass is one call of theirs."""
+_COMPILE = (phases.EXPORTING, phases.COMPILING, phases.BUILDING_EXTENSION)
 EXCUSED_S = 300.0
 """Half of the time-out of a process group of NCCL."""
 
 
 def rule(case: Case) -> list[Hit]:
-    """Nothing for evaluating, saving, compiling and the training step itself, which others wait for in a healthy job, as long as that
-    does not put their time-out at risk.
+    """Nothing for evaluating, saving and the training step itself, which others wait for in a healthy job, as long as that does not put
+    their time-out at risk. What compiles has a rule of its own, where there was more than one look.
     """
     if not case.overdue or not case.waiting:
         return []
-    excused = (_waited_s(case) or 0.0) < EXCUSED_S
-    own = [v for v in case.roles("moving") if not (excused and any(_usual(d) for d in v.doings))]
+    excused = not at_risk(case)
+    compiling = [v for v in case.roles("moving") if compiles(v)]
+    own = [v for v in case.roles("moving") if v not in compiling and not (excused and any(map(_usual, v.doings)))]
+    own += compiling if case.seen_once else []
     return [
         _hit(case, same)
         for same in alike(
             [v for v in own if v.now.kind not in ("loader", "gpu")], lambda v: v.now.frame and v.now.frame.function
         )
     ]
+
+
+def at_risk(case: Case) -> bool:
+    """Whether the others have waited for so long that their time-out comes near: for half of it, or of NCCL's where it is not known."""
+    told = patience(case)
+    return (waited_s(case) or 0.0) >= EXCUSED_S or (told is not None and told.half_gone)
+
+
+def compiles(view: View) -> phases.Phase | None:
+    """That a rank is compiling, exporting or building, at most of the looks; None where it is not."""
+    seen = [_phase(d) for d in view.doings]
+    return next((phase for phase in _COMPILE if 2 * seen.count(phase) > len(seen)), None)
 
 
 def in_phase(view: View) -> str:
@@ -60,7 +76,7 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
     view, ranks = same[0], [v.rank for v in same]
     what, at = in_phase(view), short_place(view.now.frame)
     does = text("is {what}", what=what) if what else phrase(view.now)
-    waited = _waited_s(case)
+    waited = waited_s(case)
     if case.seen_once:
         return _at_work(case, same, does)
     finding = Finding(
@@ -75,7 +91,7 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
         ),
         rank_subjects(ranks),
         place(view.now.frame),
-        [*(words for v in same[:4] for words in _seen(v)), *case.others_wait(ranks), *_polls(case)],
+        [*(words for v in same[:4] for words in seen_at(v)), *case.others_wait(ranks), *others_polls(case)],
         _cause(case),
         [
             text("Wait; look again later: `traindbg stacks` shows whether it gets on.")
@@ -86,7 +102,7 @@ def _hit(case: Case, same: Sequence[View]) -> Hit:
     return Hit(finding, ranks)
 
 
-def _polls(case: Case) -> list[str]:
+def others_polls(case: Case) -> list[str]:
     """What those go by that look now and then for what comes of the work."""
     polling = [v for v in case.waiting if v.now.kind in _LOOKING]
     return [line for v in polling[:2] for line in looks_at(v)]
@@ -129,7 +145,7 @@ def _at_work(case: Case, same: Sequence[View], does: str) -> Hit:
         ),
         rank_subjects(ranks),
         place(view.now.frame),
-        [*(words for v in same[:4] for words in _seen(v)), *case.others_wait(ranks)],
+        [*(words for v in same[:4] for words in seen_at(v)), *case.others_wait(ranks)],
         text(
             "Only these ranks were at work at that moment. Whether they get on, or go round in a loop that does not end, "
             "one look does not tell."
@@ -143,12 +159,12 @@ def _at_work(case: Case, same: Sequence[View], does: str) -> Hit:
     return Hit(finding, ranks)
 
 
-def _waited_s(case: Case) -> float | None:
+def waited_s(case: Case) -> float | None:
     """How long the others have waited."""
     return max((v.waiting_s for v in case.waiting if v.waiting_s is not None), default=None)
 
 
-def _seen(view: View) -> list[str]:
+def seen_at(view: View) -> list[str]:
     if view.served:
         at, does = short_place(view.now.frame), phrase(view.now)
         waits = text("rank {rank} {does} at {at}", rank=view.rank, does=does, at=at)

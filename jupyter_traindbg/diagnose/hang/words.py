@@ -14,6 +14,7 @@ from ...model import Frame
 __all__ = ["alike", "and_list", "command_words", "on_rank", "place", "program_words", "short_place"]
 
 LONGEST_COMMAND = 80
+_END_OF_PATH = re.compile(r"^/.*/([^/]+/[^/]+)$")
 _ON_RANK = re.compile(r"rank|is_main|is_master|is_global_zero|is_world_process_zero|primary", re.IGNORECASE)
 T = TypeVar("T")
 
@@ -34,9 +35,16 @@ def on_rank(condition: str) -> bool:
 
 
 def command_words(command: str) -> str:
-    """A command line within a sentence: on one line, and not too long."""
-    words = " ".join(command.split())
-    return words if len(words) <= LONGEST_COMMAND else f"{words[: LONGEST_COMMAND - 3]}..."
+    """A command line within a sentence: on one line, and not too long. Of one that is too long, the program at least is told, without the
+    directories in which it lies.
+    """
+    words = command.split()
+    whole = " ".join(words)
+    if len(whole) <= LONGEST_COMMAND:
+        return whole
+    program_file = [_END_OF_PATH.sub(r"\1", word) for word in words[1:2]]
+    short = " ".join([words[0].rpartition("/")[2], *program_file, *words[2:]])
+    return short if len(short) <= LONGEST_COMMAND else f"{short[: LONGEST_COMMAND - 3]}..."
 
 
 def program_words(command: str) -> str:

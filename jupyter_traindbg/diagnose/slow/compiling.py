@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...frames.phases import phase_of
+from ...frames.phases import COMPILING, phase_of
 from ...language import later, text
 from ...model import Finding, SlowCause, rank_subjects
 from ..hang.words import place
@@ -61,7 +61,7 @@ def words(case: Case) -> str:
 
 
 def _compiling(view: View) -> list[Slice]:
-    return [one for one in view.slices if (phase := phase_of(one.frames)) is not None and phase.english == "compiling"]
+    return [one for one in view.slices if phase_of(one.frames) is COMPILING]
 
 
 def _shapes(view: View) -> list[str]:

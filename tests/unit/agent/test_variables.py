@@ -13,6 +13,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ import pytest
 import torch
 from cases import each
 from torch import nn
+from torch.utils.file_baton import FileBaton
 
 from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.agent.probes import variables
@@ -249,6 +251,23 @@ def test_each_function_of_the_program_tells_its_variables(standing: Standing) ->
     assert dict(frames[0]["globals"])["LIMIT"] == LIMIT
     assert dict(frames[1]["variables"])["engine"]["type"] == "Engine"
     json.dumps(frames, allow_nan=False)
+
+
+def test_the_file_that_torchs_baton_waits_for_is_told_with_its_own_frame(standing: Standing, tmp_path: Path) -> None:
+    baton = FileBaton(str(tmp_path / "lock"), wait_seconds=0.01)  # type: ignore[no-untyped-call]
+    assert baton.try_acquire()
+
+    def building(there: threading.Event, release: threading.Event) -> None:
+        there.set()
+        baton.wait()
+
+    try:
+        ends = time.monotonic() + 20
+        while not (told := [row for row in standing(building)["frames"] if row["function"].endswith("wait")]):
+            assert time.monotonic() < ends
+        assert dict(told[0]["variables"]) == {"lock_file_path": str(tmp_path / "lock")}
+    finally:
+        baton.release()
 
 
 class Unsayable(Exception):

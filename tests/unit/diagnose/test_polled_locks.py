@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hang_evidence import TRAIN, computing, ended, job, stuck, user, waiting
+from hang_evidence import TORCH, TRAIN, activity, computing, ended, job, stuck, user, waiting
 from standing import value
 
 from jupyter_traindbg.diagnose.running import diagnose
@@ -129,3 +129,32 @@ def test_a_secret_is_not_shown() -> None:
     seen = [Variable("api_key", "acquire", Frame(TRAIN, 32, "acquire"), Value("hidden", "str"))]
     (finding,) = verdict(stuck(0, SLEEPS, Wait("sleep"), looks_at=seen), waiting(1)).findings
     assert "rank 0 goes by api_key = a secret, not shown there" in finding.evidence
+
+
+BATON = Frame(f"{TORCH}/utils/file_baton.py", 58, "FileBaton.wait", library=True)
+
+
+def alone(file: PolledFile, **more: Any) -> RankEvidence:
+    return stuck(0, (BATON, *user(41, "setup")), Wait("lock", "lock_file"), polled=(file,), **more)
+
+
+def test_a_lock_file_that_nobody_is_known_to_hold_is_named_with_its_age() -> None:
+    """A build of torch's that was killed leaves such a file."""
+    (finding,) = verdict(alone(PolledFile("/cache/my ext/lock", age_s=90.0)), waiting(1)).findings
+    assert (finding.code, finding.severity, list(finding.who)) == ("lock_wait", "critical", ["rank 0"])
+    assert finding.title == "Rank 0 waits for the lock file /cache/my ext/lock, which nobody here holds"
+    assert "/cache/my ext/lock was written 1 min 30 s ago" in finding.evidence
+    assert finding.next_steps[0].endswith("rm '/cache/my ext/lock'")
+    assert finding.confidence == "medium"
+
+
+def test_one_that_is_older_than_the_job_was_left_behind() -> None:
+    file, job_is = PolledFile(PATH, age_s=9000.0), activity(1000, running_s=600.0)
+    (finding,) = verdict(alone(file, activity=job_is), waiting(1)).findings
+    assert f"{PATH} was written 2 h 30 min ago, before rank 0 was started" in finding.evidence
+    assert finding.confidence == "high"
+
+
+def test_of_a_lock_whose_file_is_not_known_the_owner_is_to_be_found() -> None:
+    (finding,) = verdict(alone(PolledFile(PATH, there=False)), waiting(1)).findings
+    assert (finding.code, finding.title) == ("lock_wait", "Rank 0 waits for the lock of a file")

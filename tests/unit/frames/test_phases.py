@@ -8,7 +8,7 @@ from typing import Any
 
 from cases import each
 
-from jupyter_traindbg.frames.phases import phase_of, phases_of, telling
+from jupyter_traindbg.frames.phases import COMPILING, EXPORTING, calls, phase_of, phases_of, telling
 from jupyter_traindbg.frames.whose import bare, frames_of
 from jupyter_traindbg.model import Frame
 
@@ -62,6 +62,10 @@ def test_real_stacks_of_every_kind_are_there() -> None:
         (["torch/_inductor/runtime/triton_heuristics.py CachingAutotuner.benchmark_all_configs", FORWARD, MAIN], "compiling"),
         (["torch/_inductor/compile_fx.py compile_fx_backward", BACKWARD, MAIN], "compiling"),
         (["triton/runtime/jit.py JITFunction.run", FORWARD, MAIN], "in a forward pass"),
+        (["torch/_inductor/async_compile.py AsyncCompile.wait", FORWARD, MAIN], "compiling"),
+        ([FORWARD, "torch/fx/experimental/proxy_tensor.py wrapped", "torch/export/_trace.py _export", MAIN], "exporting a model"),
+        (["torch/_dynamo/convert_frame.py _compile", "torch/export/__init__.py export", MAIN], "exporting a model"),
+        (["torch/export/__init__.py load", MAIN], ""),
         (["triton/compiler/compiler.py compile", "triton/runtime/jit.py JITFunction._do_compile", FORWARD, MAIN], "compiling"),
         (["torchvision/datasets/folder.py ImageFolder.__getitem__", "torch/utils/data/_utils/fetch.py fetch", MAIN], "reading its data"),
         (["torchvision/datasets/folder.py make_dataset", "torchvision/datasets/vision.py __init__", MAIN], "preparing its dataset"),
@@ -127,3 +131,16 @@ def test_what_tells_are_the_librarys_frames_from_the_inside_out() -> None:
         MAIN,
     )
     assert [f.function for f in telling(frames)] == ["Trainer.training_step"]
+
+
+def test_who_has_asked_for_it_is_outside_of_all_that_is_done_for_it() -> None:
+    """An export runs the model's own lines to trace them."""
+    traced = "/home/ann/model.py Net.forward"
+    frames = stack(
+        traced, "torch/export/_trace.py _export", "torch/export/__init__.py export", "/home/ann/a.py to_file", MAIN
+    )
+    asked = calls(frames, EXPORTING)
+    assert asked is not None
+    assert asked.function == "to_file"
+    assert calls(frames, COMPILING) is None
+    assert calls(stack(MAIN), EXPORTING) is None
