@@ -227,11 +227,10 @@ def _polled(pid: int, call: str, arguments: tuple[int, ...], known: Mapping[str,
 
 
 def _command(pid: int, careful: bool) -> str:
-    """The command line, or only the name where reading it could block."""
-    if careful:
-        process = procfs.stat(pid)
-        return process.comm if process is not None else ""
-    return " ".join(procfs.command(pid))
+    """The command line; only the name where reading it could block, or where none is left, as of one that has ended."""
+    line = "" if careful else " ".join(procfs.command(pid))
+    process = None if line else procfs.stat(pid)
+    return line if process is None else process.comm
 
 
 def _rate(then: int | None, now: int | None, window_s: float) -> Maybe[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+import subprocess
 import time
 from types import SimpleNamespace
 
@@ -109,3 +110,10 @@ def test_nothing_is_known_of_what_is_gone() -> None:
     assert sockets.of(2**22 + 1) == []
     assert sockets.polled(os.getpid(), "poll", (0, 5, 0)) == [], "no such address in our memory"
     assert sockets.named("pipe:[1]", {}) == "pipe:[1]"
+
+
+def test_a_process_that_has_ended_still_has_its_name() -> None:
+    """As a compiler has for which nobody has waited yet."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert activity.watch([ended.pid], 0.0)[ended.pid].command == "true"
