@@ -14,6 +14,7 @@ from ..model import Frame, WaitKind
 from .whose import bare, own_frames, short_path
 
 __all__ = [
+    "BACKWARD",
     "BUILDING_EXTENSION",
     "COMPILING",
     "EXPORTING",
@@ -21,6 +22,7 @@ __all__ = [
     "Phase",
     "calls",
     "in_backward",
+    "passes_through",
     "phase_of",
     "phases_of",
     "telling",
@@ -58,7 +60,7 @@ _SCORING = Phase(later("computing rewards"))
 _GENERATING = Phase(later("generating"))
 _EVALUATING = Phase(later("evaluating"))
 _PREPARING = Phase(later("preparing its dataset"), usual=False)
-_BACKWARD = Phase(later("in its backward pass"), tells=False, waits=("backward",))
+BACKWARD = Phase(later("in its backward pass"), tells=False, waits=("backward",))
 _FORWARD = Phase(later("in a forward pass"), tells=False)
 _CLIPPING = Phase(later("clipping its gradients"), tells=False)
 _OPTIMIZING = Phase(later("in its optimizer step"), tells=False)
@@ -90,6 +92,8 @@ _RULES: Sequence[tuple[Phase, str, str]] = (
     (EXPORTING, r"torch/_inductor/__init__\.py", r"aoti?_compile"),
     (COMPILING, r"torch/_dynamo/convert_frame\.py", "_compile$"),
     (COMPILING, r"torch/_dynamo/(symbolic_convert|output_graph)\.py", ""),
+    (COMPILING, r"torch/_dynamo/compiled_autograd\.py", r"(?!runtime_wrapper$|_?enable|_?disable|reset$)"),
+    (COMPILING, r"torch/fx/(experimental/proxy_tensor|_symbolic_trace)\.py", r"make_fx|dispatch_trace|_?trace|_trace_inner"),
     (COMPILING, r"torch/_inductor/(compile_fx|codecache|async_compile|graph|scheduler)\.py", _RUNS),
     (COMPILING, r"torch/_functorch/_aot_autograd/(graph_c\w+|jit_compile_\w+|dispatch_and_compile_graph)\.py", ""),
     (COMPILING, r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", "get_or_compile"),
@@ -129,8 +133,8 @@ _RULES: Sequence[tuple[Phase, str, str]] = (
     (_PREPARING, r"datasets/(arrow_dataset|dataset_dict)\.py", r"_?map|filter|shuffle|sort|flatten_|from_|_?save_to_disk|train_test_"),
     (_PREPARING, r"datasets/(builder|load|fingerprint|packaged_modules/.*)\.py", ""),
     (_PREPARING, r"torchvision/datasets/", r"__init__|make_dataset|find_classes|_check_integrity|_parse"),
-    (_BACKWARD, r"torch/autograd/graph\.py", "_engine_run_backward"),
-    (_BACKWARD, r"torch/(_tensor|autograd/__init__)\.py", "backward"),
+    (BACKWARD, r"torch/autograd/graph\.py", "_engine_run_backward"),
+    (BACKWARD, r"torch/(_tensor|autograd/__init__)\.py", "backward"),
     (_FORWARD, r"torch/nn/modules/module\.py", r"_call_impl|_wrapped_call_impl|_slow_forward"),
     (_CLIPPING, r"torch/nn/utils/clip_grad\.py", ""),
     (_TRAINING, _TRAINER + r"|" + _LIGHTNING + r"strategies/.*|megatron/training/training\.py", r"training_step|train_step"),
@@ -178,7 +182,12 @@ def phases_of(frames: Sequence[Frame]) -> list[Phase]:
 
 def in_backward(frames: Sequence[Frame]) -> bool:
     """Whether a thread with this stack is in a backward pass, and in nothing rarer."""
-    return _BACKWARD in phases_of(frames)
+    return BACKWARD in phases_of(frames)
+
+
+def passes_through(frames: Sequence[Frame], phase: Phase) -> bool:
+    """Whether any frame of a thread means that, whatever it is in within."""
+    return any(seen is phase for _, seen in _seen(frames))
 
 
 def calls(frames: Sequence[Frame], phase: Phase) -> Frame | None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 COST = "about 40 ms for a full recorder (2000 calls), 20 of them with the GIL; 0.5 ms for 15 calls"
 NOT_IN_USE = "torch.distributed is not in use in this process"
+_OF_TORCHS_OWN = "user:pt2_"
+"""Begins the tags of the groups in which torch.compile asks all ranks: ``user:pt2_guard_pg``, ``user:pt2_compile_pg``."""
 NAMELESS = (
     "under TORCH_DISTRIBUTED_DEBUG=DETAIL gloo's recorder gives no names to groups, and waits in the barrier that torch puts before"
     " every collective do not show: see the stacks"
@@ -54,6 +56,9 @@ def groups(world: Any) -> List[flight.Known]:
         by_group_rank = sorted((own, rank) for rank, own in dict(world.pg_group_ranks.get(group, {})).items())
         name = str(world.pg_names.get(group, ""))
         description = str(getattr(group, "group_desc", "") or "")
+        tag = str(getattr(world, "pg_to_tag", {}).get(group, ""))
+        if description in ("", "undefined") and tag.startswith(_OF_TORCHS_OWN):
+            description = tag.partition(":")[2]
         ranks = [rank for _, rank in by_group_rank]
         met_at = _store_of(store)
         elsewhere = met_at if of_the_job and met_at != of_the_job else ""

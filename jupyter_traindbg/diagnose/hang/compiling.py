@@ -35,8 +35,9 @@ def rule(case: Case) -> list[Hit]:
     if not case.overdue or not case.waiting or case.seen_once:
         return []
     at_it = [(v, phase) for v in case.roles("moving") if (phase := compiles(v)) is not None]
-    if not at_it or (not at_risk(case) and _merely_later(case, [v for v, _ in at_it])):
-        return []
+    compiling = [v for v, phase in at_it if phase is phases.COMPILING]
+    if compiling and not at_risk(case) and _merely_later(case, compiling):
+        at_it = [one for one in at_it if one[0] not in compiling]
     found = alike(at_it, lambda one: (one[1].english, _caller(*one)))
     return [_hit(case, same[0][1], [v for v, _ in same]) for same in found]
 
@@ -47,16 +48,16 @@ def _caller(view: View, phase: phases.Phase) -> Frame | None:
     return (phases.calls(thread.frames, phase) if thread is not None else None) or view.now.frame
 
 
-def _merely_later(case: Case, at_it: Sequence[View]) -> bool:
-    """Without a pause that the job has got over before: whether they have compiled for about as long as the others took for theirs."""
+def _merely_later(case: Case, compiling: Sequence[View]) -> bool:
+    """Without a pause that the job has got over before: whether they have compiled for about as long as the others took for theirs, or
+    that is not known.
+    """
     if case.progress.longest_s is not None:
         return False
     ours, others = (
-        [known.seconds for v in views if (known := _known(v)) is not None] for views in (at_it, case.waiting)
+        [known.seconds for v in views if (known := _known(v)) is not None] for views in (compiling, case.waiting)
     )
-    if len(ours) < len(at_it) or not others:
-        return any(compiles(v) is phases.COMPILING for v in at_it)
-    return max(ours) <= allowed_s(statistics.median(others))
+    return len(ours) < len(compiling) or not others or max(ours) <= allowed_s(statistics.median(others))
 
 
 def _known(view: View) -> Compilations | None:
@@ -71,13 +72,12 @@ def under_way(view: View) -> Compilation | None:
 
 
 def compiles_again(view: View) -> list[str]:
-    """That a rank has spent most of the last minute on compilations, for evidence; empty where it has not."""
+    """That a rank has spent most of its time, within the last minute, on compiling functions once more; empty where it has not."""
     known = _known(view)
-    lately = known.last(LATELY_S) if known is not None else []
+    lately = [] if known is None else [c for c in known.last(LATELY_S) if c.number is not None and c.number > 1]
     took, since = sum(c.seconds or 0.0 for c in lately), max((c.ago_s or 0.0 for c in lately), default=0.0)
     if len(lately) < SEVERAL or took < HALF * since:
         return []
-    reason = next((why for c in reversed(lately) if (why := _why(c))), "")
     told = text(
         "within the last {since}, rank {rank} has compiled {n} graphs, which took {took}",
         since=time_words(since),
@@ -85,7 +85,8 @@ def compiles_again(view: View) -> list[str]:
         n=len(lately),
         took=time_words(took),
     )
-    return [told + (f": {reason}" if reason else "")]
+    last = next((c for c in reversed(lately) if c.at is not None), lately[-1])
+    return [": ".join([told, *([short_place(last.at)] if last.at else []), *filter(None, [_why(last)])])]
 
 
 def steps_against_it() -> list[str]:
@@ -216,7 +217,9 @@ def _title(phase: phases.Phase, ranks: Sequence[int], at: Frame | None) -> str:
 def _what(view: View) -> list[str]:
     now = under_way(view)
     if now is None or now.at is None:
-        return []
+        backward = view.now.thread is not None and phases.passes_through(view.now.thread.frames, phases.BACKWARD)
+        words = text("rank {rank} compiles the graph of its backward pass", rank=view.rank)
+        return [words] if backward and compiles(view) is phases.COMPILING else []
     so_far = "" if now.seconds is None else text(", for {time} so far", time=time_words(now.seconds))
     function = now.wraps or short_place(now.at)
     if now.number is None or now.number < 2:

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...language import counted, later, text
-from ...model import Finding, LockHolder, PolledFile, Subject, rank_subjects
+from ...model import Finding, LockHolder, NotAvailable, PolledFile, Subject, rank_subjects
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
+from .below import below
 from .case import Case, Hit, View
-from .doing import Doing, phrase
+from .doing import Doing, phrase, plural
+from .onward import Onward
 from .stop_words import holder_does
 from .words import alike, place, short_place
 
@@ -56,8 +58,11 @@ def rule(case: Case) -> list[Hit]:
     free = [v for v in case.blocked if v.holder is None]
     polling = [(v, held) for v in free if (held := polled_lock(case, v)) is not None]
     ranks = {v.rank for v, _ in polling}
-    alone = [v for v in free if is_file_lock(v.now) and v.rank not in ranks]
-    hits = [_hit(case, v) if (file := _by_itself(v)) is None else _left(case, v, file) for v in alone]
+    alone = [(v, _by_itself(v)) for v in free if is_file_lock(v.now) and v.rank not in ranks]
+    hits = [_hit(case, v) for v, file in alone if file is None]
+    hits += [
+        _left(case, [v for v, _ in same], file) for same in alike(alone, lambda one: one[1]) if (file := same[0][1])
+    ]
     told = [one for one in polling if one[1].keeper is None or one[1].keeper.role in _KEEPS]
     return hits + [_polled(case, [v for v, _ in same], same[0][1]) for same in alike(told, lambda one: one[1].file)]
 
@@ -67,28 +72,36 @@ def _by_itself(view: View) -> PolledFile | None:
     return next((file for file in view.evidence.polled if file.there and file.age_s is not None), None)
 
 
-def _left(case: Case, view: View, file: PolledFile) -> Hit:
+def _left(case: Case, waiting: Sequence[View], file: PolledFile) -> Hit:
     """One that is a lock by being there, or that another host holds."""
-    runs = view.activity.running_s if view.activity is not None else None
+    ranks, first = [v.rank for v in waiting], waiting[0]
+    runs = [v.activity.running_s for v in waiting if v.activity is not None]
     age = time_words(file.age_s or 0.0)
-    older = file.age_s is not None and isinstance(runs, float) and file.age_s > runs
+    older = bool(runs) and all(not isinstance(s, NotAvailable) and (file.age_s or 0.0) > s for s in runs)
     finding = Finding(
         "lock_wait",
         "critical",
-        text("Rank {rank} waits for the lock file {path}, which nobody here holds", rank=view.rank, path=file.path),
-        rank_subjects([view.rank]),
-        place(view.now.frame),
+        counted(
+            "{ranks} waits for the lock file {path}, which nobody here holds",
+            "{ranks} wait for the lock file {path}, which nobody here holds",
+            len(ranks),
+            ranks=ranks_words(ranks).capitalize(),
+            ranks2=ranks_words(ranks),
+            path=file.path,
+        ),
+        rank_subjects(ranks),
+        place(first.now.frame),
         [
-            text("rank {rank} {phrase} at {at}", rank=view.rank, phrase=phrase(view.now), at=case.at(view.now)),
+            *_standing(case, waiting),
             text(
-                "{path} was written {age} ago, before rank {rank} was started", path=file.path, age=age, rank=view.rank
+                "{path} was written {age} ago, before {ranks} began", path=file.path, age=age, ranks=ranks_words(ranks)
             )
             if older
             else text("{path} was written {age} ago", path=file.path, age=age),
             text(
                 "neither the kernel's list of locks nor its content tells who holds it, and no single rank has it open"
             ),
-            *case.others_wait([view.rank]),
+            *case.others_wait(ranks),
         ],
         text(
             "Whoever made it has ended without removing it, as a build does that is killed; or it runs on another host."
@@ -101,7 +114,19 @@ def _left(case: Case, view: View, file: PolledFile) -> Hit:
         ],
         confidence="high" if older else "medium",
     )
-    return Hit(finding, [view.rank])
+    return Hit(finding, ranks)
+
+
+def _standing(case: Case, waiting: Sequence[View]) -> list[str]:
+    return [
+        text(
+            "{ranks} {phrase} at {at}",
+            ranks=ranks_words(v.rank for v in same),
+            phrase=phrase(same[0].now) if len(same) == 1 else plural(phrase(same[0].now)),
+            at=case.at(same[0].now),
+        )
+        for same in alike(waiting, lambda v: (v.now.kind, v.now.wait, v.now.frame))[:4]
+    ]
 
 
 def _not_known(view: View) -> str:
@@ -168,6 +193,7 @@ def _polled(case: Case, waiting: Sequence[View], held: Held) -> Hit:
     keeper, path, at = held.keeper, held.file.path, short_place(waiting[0].now.frame)
     ranks = [v.rank for v in waiting]
     blamed = [] if keeper is None else [keeper.rank]
+    onward = below(case, keeper) if keeper is not None and keeper.role == "still" else None
     finding = Finding(
         "lock_wait",
         "critical",
@@ -176,14 +202,12 @@ def _polled(case: Case, waiting: Sequence[View], held: Held) -> Hit:
         place((keeper or waiting[0]).now.frame),
         [
             text(_HOW[held.file.how or "locked"], owner=held.who, path=path),
-            *(
-                text("rank {rank} {phrase} at {at}", rank=v.rank, phrase=phrase(v.now), at=case.at(v.now))
-                for v in waiting[:4]
-            ),
+            *_standing(case, waiting),
+            *([] if onward is None else onward.evidence),
             *case.others_wait(ranks),
         ],
-        _why_held(held),
-        _what_to_do(held, at),
+        _why_held(held, onward),
+        _what_to_do(held, onward, at),
         confidence="medium" if held.file.how == "open" else "high",
     )
     return Hit(finding, [*ranks, *blamed])
@@ -212,17 +236,18 @@ def _held_title(held: Held, ranks: Sequence[int], at: str) -> str:
     )
 
 
-def _why_held(held: Held) -> str:
+def _why_held(held: Held, onward: Onward | None) -> str:
     if not held.owner.command or (held.keeper is not None and held.keeper.role == "ended"):
         return text("The process that made the lock file has ended without removing it, and nobody else will.")
     if held.keeper is None:
         return why_kept()
     if held.keeper.role == "still":
         return text(
-            "Rank {rank} has the lock and does not get on itself: it {phrase} at {at}.",
+            "Rank {rank} has the lock and does not get on itself: it {phrase} at {at}{onward}.",
             rank=held.keeper.rank,
             phrase=phrase(held.keeper.now),
             at=short_place(held.keeper.now.frame),
+            onward="" if onward is None or not onward.words else text(", and {onward}", onward=onward.words),
         )
     return text(
         "Rank {rank} has taken the lock and gone on without giving it back: it returned early, or an exception passed the release.",
@@ -230,16 +255,17 @@ def _why_held(held: Held) -> str:
     )
 
 
-def _what_to_do(held: Held, at: str) -> list[str]:
+def _what_to_do(held: Held, onward: Onward | None, at: str) -> list[str]:
     stands = held.keeper is None or held.keeper.role == "still"
-    first = (
-        what_it_does(held.owner.pid)
-        if stands and held.owner.command
-        else text(
+    if onward is not None and onward.pid is not None:
+        first = onward.step or what_it_does(onward.pid)
+    elif stands and held.owner.command:
+        first = what_it_does(held.owner.pid)
+    else:
+        first = text(
             "Give the lock back on every way out (`with`, or try ... finally), and end the loop at {at} after a while.",
             at=at,
         )
-    )
     last = (
         text("The kernel gives the lock back as soon as {owner} closes the file, or ends.", owner=held.who)
         if held.file.how == "locked"

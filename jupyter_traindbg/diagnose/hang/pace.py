@@ -66,9 +66,15 @@ def rule(case: Case) -> list[Hit]:
     if case.overdue or len(case.views) < 2:
         return []
     seen = arrivals(_issued(case.views))
-    if seen is None or not _matters(seen) or _starved(case, seen):
-        return []
-    return [_hit(case, case.by_rank[seen.slowest], seen)]
+    if seen is not None and _matters(seen) and not _starved(case, seen):
+        return [_hit(case, case.by_rank[seen.slowest], seen)]
+    return [_compiles(case, view) for view in _compiling_alone(case)]
+
+
+def _compiling_alone(case: Case) -> list[View]:
+    """At most one: the rank that compiles again and again while no other does. That tells before enough calls have come for a ratio."""
+    found = [view for view in case.views if compiles_again(view)]
+    return found if len(found) == 1 else []
 
 
 def _matters(seen: Arrivals) -> bool:
@@ -209,11 +215,30 @@ def _hit(case: Case, slow: View, seen: Arrivals) -> Hit:
             *([] if at is None else [text("seen at {line}", line=case.line(at))]),
             *again,
         ],
-        text("What it has compiled does not fit what comes next, again and again.") if again else _cause(part),
+        _unfit() if again else _cause(part),
         steps_against_it() if again else _next_steps(part, slow),
         confidence="high" if part is not None or again else "medium",
     )
     return Hit(finding, [slow.rank])
+
+
+def _compiles(case: Case, slow: View) -> Hit:
+    at = _where(slow)
+    finding = Finding(
+        "straggler",
+        "warning",
+        text("Rank {rank} compiles again and again, and the others wait for it", rank=slow.rank),
+        rank_subjects([slow.rank]),
+        place(at),
+        [*compiles_again(slow), *([] if at is None else [text("seen at {line}", line=case.line(at))])],
+        _unfit(),
+        steps_against_it(),
+    )
+    return Hit(finding, [slow.rank])
+
+
+def _unfit() -> str:
+    return text("What it has compiled does not fit what comes next, again and again.")
 
 
 def _where(slow: View) -> Frame | None:

@@ -118,6 +118,15 @@ def test_a_group_that_was_destroyed_is_gone_and_a_new_one_starts_anew(agent: Age
     assert ([g["description"] for g in answer["groups"]], answer["calls"]) == (["default_pg"], [])
 
 
+def test_the_group_in_which_compiled_code_asks_all_ranks_is_known(
+    agent: Agent, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_dynamo = pytest.importorskip("torch._dynamo.distributed")
+    monkeypatch.setattr(of_dynamo, "_GUARD_PG", None)
+    dist.all_reduce(torch.ones(1), group=of_dynamo.get_guard_pg())
+    assert [g["description"] for g in _settled(agent)["groups"]] == ["default_pg", "pt2_guard_pg"]
+
+
 def test_a_group_that_met_elsewhere_says_where(agent: Agent, tmp_path: Path) -> None:
     """As trainers make it that share one with an engine: with a store of its own, beside the default group."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'job'}", rank=0, world_size=1)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from cases import each
-from hang_evidence import MAIN, TORCH, TRAIN, activity, job, rank, stuck, thread, user, waiting
+from hang_evidence import BACKWARD, MAIN, TORCH, TRAIN, activity, job, rank, stepping, stuck, thread, user, waiting
 
 from jupyter_traindbg.diagnose.hang.compiling import compiles_again
 from jupyter_traindbg.diagnose.hang.ranks import view
@@ -175,6 +175,15 @@ def test_a_compiler_that_it_has_started_is_named_beside_what_it_does_itself() ->
     assert any("process 77 (`/usr/lib/gcc/cc1plus -quiet`) below it uses 90% of a CPU" in line for line in one.evidence)
 
 
+def test_of_a_backward_pass_no_function_is_compiled_but_its_graph() -> None:
+    capture = Frame(
+        f"{TORCH}/_dynamo/compiled_autograd.py", 377, "AutogradCompilerInstance.begin_capture", library=True
+    )
+    one = the(verdict(*others(), compiling(frames=(capture, *BACKWARD[:1], STEP, MAIN))))
+    assert one.title.startswith("Rank 2 is compiling at train.py:63 step")
+    assert one.evidence[0] == "rank 2 compiles the graph of its backward pass"
+
+
 def test_who_waits_while_it_compiles_is_stuck() -> None:
     """A backend of the user's that waits for a file, say."""
     found = verdict(*others(), stuck(2, (*user(12, "my_backend")[:1], COMPILE, STEP, MAIN), Wait("sleep")))
@@ -186,8 +195,26 @@ def test_a_rank_that_is_slow_because_it_compiles_at_each_step_says_so() -> None:
     lately = [Compilation(MODEL, 1.5, n, f"0/{n}: x differs", ago_s=2.0 * (8 - n)) for n in range(2, 7)]
     one = dataclasses.replace(rank(2, [thread((STEP, MAIN))]), compilations=Compilations(None, lately))
     (said,) = compiles_again(view(one, {}))
-    assert said == "within the last 12 s, rank 2 has compiled 5 graphs, which took 7.5 s: x differs"
+    assert (
+        said
+        == "within the last 12 s, rank 2 has compiled 5 graphs, which took 7.5 s: model.py:12 Policy.forward: x differs"
+    )
     seldom = [dataclasses.replace(c, seconds=0.1) for c in lately]
     long_ago = [dataclasses.replace(c, ago_s=100.0) for c in lately]
-    for none in (seldom, long_ago, lately[:2]):
+    first = [dataclasses.replace(c, number=1) for c in lately]
+    for none in (seldom, long_ago, first, lately[:2]):
         assert compiles_again(view(dataclasses.replace(one, compilations=Compilations(None, none)), {})) == []
+
+
+def test_a_job_that_gets_on_is_slow_where_one_rank_alone_compiles_in_every_step() -> None:
+    lately = [Compilation(MODEL, 1.5, n, "0/1: x differs", ago_s=2.0 * (8 - n)) for n in range(2, 7)]
+    ranks = [dataclasses.replace(stepping(n), compilations=Compilations(None)) for n in range(4)]
+    assert verdict(*ranks).state == "healthy"
+    ranks[2] = dataclasses.replace(ranks[2], compilations=Compilations(None, lately))
+    found = verdict(*ranks)
+    (one,) = found.findings
+    assert (found.state, one.code, list(one.who)) == ("slow", "straggler", ["rank 2"])
+    assert one.title == "Rank 2 compiles again and again, and the others wait for it"
+    assert "dynamic=True" in one.next_steps[0]
+    ranks[1] = dataclasses.replace(ranks[1], compilations=Compilations(None, lately))
+    assert verdict(*ranks).state == "healthy"

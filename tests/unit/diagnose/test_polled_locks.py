@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from hang_evidence import TORCH, TRAIN, activity, computing, ended, job, stuck, user, waiting
 from standing import value
 
 from jupyter_traindbg.diagnose.running import diagnose
-from jupyter_traindbg.model import Diagnosis, Frame, LockHolder, PolledFile, RankEvidence, Value, Variable, Wait
+from jupyter_traindbg.model import (
+    Activity,
+    Diagnosis,
+    Frame,
+    LockHolder,
+    PolledFile,
+    RankEvidence,
+    Value,
+    Variable,
+    Wait,
+)
 
 PATH = "/data/cache.lock"
 SLEEPS = user(32, "acquire")
@@ -40,6 +51,19 @@ def test_a_rank_that_went_on_with_the_lock_is_blamed() -> None:
     assert finding.evidence[0] == f"{PATH} has the pid of rank 2 written in it"
     assert "without giving it back" in finding.cause
     assert verdict(polling(0, held(1001, how="open")), waiting(1)).findings[0].confidence == "medium"
+
+
+def test_a_holder_that_waits_for_a_program_of_its_own_is_followed_there() -> None:
+    """A compiler, say, that waits for a licence while the rank holds the lock of a cache."""
+    gxx = Activity(77, "child", "sh /tools/g++ -o a.so", 1.5, "S", 0.0, (), parent_pid=1002, running_s=30.0)
+    calls = Frame("/usr/lib/python3.11/subprocess.py", 1200, "Popen.communicate", library=True)
+    keeper = stuck(2, (calls, *user(55, "train")), Wait("child", "program"), children=(gxx,))
+    (finding,) = verdict(polling(0, held(1002, how="locked")), polling(1, held(1002, how="locked")), keeper).findings
+    assert finding.title.startswith(f"Rank 2 holds the lock file {PATH}")
+    assert "Rank 2 has the lock and does not get on itself: it waits for a subprocess to end" in finding.cause
+    assert "and process 77 below it" in finding.cause
+    assert any("process 77 (`sh /tools/g++ -o a.so`)" in line for line in finding.evidence)
+    assert "traindbg stacks 77" in finding.next_steps[0]
 
 
 def test_a_holder_outside_of_the_job_is_named() -> None:
@@ -151,8 +175,12 @@ def test_a_lock_file_that_nobody_is_known_to_hold_is_named_with_its_age() -> Non
 def test_one_that_is_older_than_the_job_was_left_behind() -> None:
     file, job_is = PolledFile(PATH, age_s=9000.0), activity(1000, running_s=600.0)
     (finding,) = verdict(alone(file, activity=job_is), waiting(1)).findings
-    assert f"{PATH} was written 2 h 30 min ago, before rank 0 was started" in finding.evidence
+    assert f"{PATH} was written 2 h 30 min ago, before rank 0 began" in finding.evidence
     assert finding.confidence == "high"
+    both = (alone(file, activity=job_is), dataclasses.replace(alone(file), rank=1), waiting(2))
+    (finding,) = verdict(*both).findings
+    assert finding.title == f"Ranks 0, 1 wait for the lock file {PATH}, which nobody here holds"
+    assert finding.evidence[0] == "ranks 0, 1 wait for a lock file at train.py:41 setup"
 
 
 def test_of_a_lock_whose_file_is_not_known_the_owner_is_to_be_found() -> None:
