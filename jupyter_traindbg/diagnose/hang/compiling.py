@@ -243,7 +243,7 @@ def _programs(view: View) -> list[str]:
 
 def _before(view: View) -> list[str]:
     """What it has compiled before, as far as torch has kept it."""
-    known = _known(view)
+    known = _known(view) if compiles(view) is phases.COMPILING else None
     took = [] if known is None else [one.seconds for one in known.past if one.seconds is not None]
     if not took:
         return []
