@@ -36,17 +36,18 @@ def look(paths: Mapping[int, Iterable[str]], ranks: Sequence[int]) -> dict[int, 
     """What is known of `paths`, by the pid of the process that names them so; `ranks` are the pids of its job. A file system that hangs
     hangs this, too.
 
-    0.1 ms a path, and 5 us for each open file of the ranks where nothing else tells who holds one; 12 ms for each folder of 4,000 names.
+    0.1 ms a path, and 5 us for each open file of the ranks, then of this user's other processes, where nothing else tells who holds one;
+    12 ms for each folder of 4,000 names.
     """
-    folders = _Folders(len(ranks))
+    folders, beside = _Folders(len(ranks)), _Beside(ranks)
     found: dict[int, tuple[PolledFile, ...]] = {}
     for pid, named in paths.items():
-        told = (_look(pid, path, ranks, folders) for path in list(dict.fromkeys(named))[:MOST_FILES])
+        told = (_look(pid, path, ranks, folders, beside) for path in list(dict.fromkeys(named))[:MOST_FILES])
         found[pid] = tuple(one for one in told if one is not None)
     return found
 
 
-def _look(pid: int, path: str, ranks: Sequence[int], folders: _Folders) -> PolledFile | None:
+def _look(pid: int, path: str, ranks: Sequence[int], folders: _Folders, beside: _Beside) -> PolledFile | None:
     """None of what is neither file nor folder, and of a name that is no path at all."""
     here = f"/proc/{pid}/root{path}" if path.startswith("/") else f"/proc/{pid}/cwd/{path}"
     try:
@@ -67,6 +68,7 @@ def _look(pid: int, path: str, ranks: Sequence[int], folders: _Folders) -> Polle
         ("locked", lambda: filelocks.owner(about)),
         ("written", lambda: _written(here, about.st_size) if is_lock else None),
         ("open", lambda: _open(path, ranks) if is_lock else None),
+        ("open", lambda: beside.having_open(path) if is_lock else None),
     )
     for how, find in asked:
         holder = find()
@@ -112,6 +114,19 @@ class _Folders:
         return self._gaps[where]
 
 
+class _Beside:
+    """The processes of this host that are none of the job's: another one may build the same extension. Each path is looked for once."""
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self._ranks = {*ranks, os.getpid()}
+        self._known: dict[str, int | None] = {}
+
+    def having_open(self, path: str) -> int | None:
+        if path not in self._known:
+            self._known[path] = _open(path, procfs.processes().keys() - self._ranks)
+        return self._known[path]
+
+
 def _gaps(folder: str, world: int) -> list[_Gap]:
     """Where files are called alike but for a number, and all numbers of ranks but one are there. In the order of the names."""
     numbered: dict[tuple[str, str], dict[int, int]] = {}
@@ -151,7 +166,7 @@ def _written(here: str, size: int) -> int | None:
     return int(found[1])
 
 
-def _open(path: str, ranks: Iterable[int]) -> int | None:
-    """The one rank that has it open, by the name that its own file system has for it: who tries to lock it has it open, too."""
-    having = [rank for rank in ranks if any(procfs.descriptor(rank, fd) == path for fd in procfs.descriptors(rank))]
+def _open(path: str, pids: Iterable[int]) -> int | None:
+    """The one of these processes that has it open, by the name that its own file system has for it: who tries to lock it has it open, too."""
+    having = [pid for pid in pids if any(procfs.descriptor(pid, fd) == path for fd in procfs.descriptors(pid))]
     return having[0] if len(having) == 1 else None

@@ -68,7 +68,9 @@ def rule(case: Case) -> list[Hit]:
 
 
 def _by_itself(view: View) -> PolledFile | None:
-    """The lock file that it looks at, of which nobody here is known to hold it."""
+    """The lock file at which it looks now and then, and which nobody here is known to hold."""
+    if view.now.wait is None or view.now.wait.op != "lock_file":
+        return None
     return next((file for file in view.evidence.polled if file.there and file.age_s is not None), None)
 
 
@@ -99,7 +101,7 @@ def _left(case: Case, waiting: Sequence[View], file: PolledFile) -> Hit:
             if older
             else text("{path} was written {age} ago", path=file.path, age=age),
             text(
-                "neither the kernel's list of locks nor its content tells who holds it, and no single rank has it open"
+                "neither the kernel's list of locks nor its content tells who holds it, and no process alone has it open"
             ),
             *case.others_wait(ranks),
         ],
@@ -184,7 +186,7 @@ def why_kept() -> str:
 _HOW = {
     "locked": later("the kernel's list of locks names {owner} for {path}"),
     "written": later("{path} has the pid of {owner} written in it"),
-    "open": later("{path} is open in {owner}, and in no other rank"),
+    "open": later("{path} is open in {owner} alone"),
 }
 
 

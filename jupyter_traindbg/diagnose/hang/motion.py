@@ -285,7 +285,7 @@ def _share_words(work: Work, share: str, command: str) -> str:
     if work.kind == "thread":
         return text("its thread {name} uses {share} of a CPU", name=work.name, share=share)
     if work.kind == "programs":
-        return text("programs that it had started and that ended during the look used {share} of a CPU", share=share)
+        return text("programs that it had started have used a CPU, and ended during the look")
     if work.kind == "beside" and work.bytes:
         return text(
             "process {pid} (`{command}`), for which it waits, has read or written {amount} during the look",

@@ -65,10 +65,11 @@ def rule(case: Case) -> list[Hit]:
     """At most one: the slowest rank, where it costs the others much of their time. Not for a job that stands still."""
     if case.overdue or len(case.views) < 2:
         return []
-    seen = arrivals(_issued(case.views))
+    issued = _issued(case.views)
+    seen = arrivals(issued)
     if seen is not None and _matters(seen) and not _starved(case, seen):
         return [_hit(case, case.by_rank[seen.slowest], seen)]
-    return [_compiles(case, view) for view in _compiling_alone(case)]
+    return [_compiles(case, view) for view in _compiling_alone(case) if view.rank in issued and len(issued) > 1]
 
 
 def _compiling_alone(case: Case) -> list[View]:

@@ -177,6 +177,8 @@ def test_who_has_it_locked_or_open_is_its_holder(tmp_path: Path, how: str) -> No
         found = look(path, taker.pid)
         assert found is not None
         assert found.holder is not None
+        assert look(path) is not None, "another job's"
+        assert look(path).holder == found.holder  # type: ignore[union-attr]
         told = "locked" if how == "lock" and filelocks.owner(path.stat()) else "open"
         assert (found.how, found.holder.pid) == (told, taker.pid)
         if how == "lock":
