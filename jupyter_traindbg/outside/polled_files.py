@@ -167,6 +167,6 @@ def _written(here: str, size: int) -> int | None:
 
 
 def _open(path: str, pids: Iterable[int]) -> int | None:
-    """The one of these processes that has it open, by the name that its own file system has for it: who tries to lock it has it open, too."""
+    """The one of them that has it open, by the name that its own file system has for it: who tries to lock it has it open, too."""
     having = [pid for pid in pids if any(procfs.descriptor(pid, fd) == path for fd in procfs.descriptors(pid))]
     return having[0] if len(having) == 1 else None
