@@ -20,7 +20,7 @@ __all__ = [
     "EXPORTING",
     "JOINING_RAY",
     "Phase",
-    "calls",
+    "caller",
     "in_backward",
     "passes_through",
     "phase_of",
@@ -190,7 +190,7 @@ def passes_through(frames: Sequence[Frame], phase: Phase) -> bool:
     return any(seen is phase for _, seen in _seen(frames))
 
 
-def calls(frames: Sequence[Frame], phase: Phase) -> Frame | None:
+def caller(frames: Sequence[Frame], phase: Phase) -> Frame | None:
     """The user's frame that has called what is in `phase`, and not one that this calls in turn; None where there is none."""
     own = list(own_frames(frames))
     inside = next((i for i in reversed(range(len(own))) if own[i].library and _of_library(own[i]) is phase), len(own))

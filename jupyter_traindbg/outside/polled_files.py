@@ -13,7 +13,7 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ..model import PolledFile
@@ -24,6 +24,7 @@ __all__ = ["look"]
 MOST_FILES, MOST_NAMES = 4, 4096
 FEWEST_RANKS = 3
 """Of two ranks, one file is no kind that the other should have made, too."""
+BESIDE_S = 0.2
 LARGEST_BYTES = 4096
 """Of a file that has its holder's pid in it."""
 Told = Literal["locked", "written", "open"]
@@ -115,16 +116,25 @@ class _Folders:
 
 
 class _Beside:
-    """The processes of this host that are none of the job's: another one may build the same extension. Each path is looked for once."""
+    """The processes of this host that are none of the job's: another one may build the same extension. Each path is looked for once, all
+    together for `BESIDE_S`: what is known without is not to be lost on a host with many open files.
+    """
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self._ranks = {*ranks, os.getpid()}
+        self._ends = time.monotonic() + BESIDE_S
         self._known: dict[str, int | None] = {}
 
     def having_open(self, path: str) -> int | None:
+        """None, too, where the time did not suffice to look at all of them."""
         if path not in self._known:
-            self._known[path] = _open(path, procfs.processes().keys() - self._ranks)
+            found = _open(path, self._pids())
+            self._known[path] = found if time.monotonic() < self._ends else None
         return self._known[path]
+
+    def _pids(self) -> Iterator[int]:
+        pids = procfs.processes().keys() - self._ranks
+        return itertools.takewhile(lambda _: time.monotonic() < self._ends, sorted(pids))
 
 
 def _gaps(folder: str, world: int) -> list[_Gap]:

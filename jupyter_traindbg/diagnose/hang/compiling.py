@@ -23,7 +23,7 @@ from .phase import at_risk, compiles, others_polls, seen_at
 from .stuck import allowed_s
 from .words import alike, place, short_place
 
-__all__ = ["compiles_again", "rule", "steps_against_it", "under_way"]
+__all__ = ["compiles_again", "rule", "steps_against_it"]
 
 LATELY_S, SEVERAL = 60.0, 3
 HALF = 0.5
@@ -45,7 +45,7 @@ def rule(case: Case) -> list[Hit]:
 def _caller(view: View, phase: phases.Phase) -> Frame | None:
     """Where the program has asked for it: what is traced below that are its lines, too."""
     thread = view.now.thread
-    return (phases.calls(thread.frames, phase) if thread is not None else None) or view.now.frame
+    return (phases.caller(thread.frames, phase) if thread is not None else None) or view.now.frame
 
 
 def _merely_later(case: Case, compiling: Sequence[View]) -> bool:
@@ -65,7 +65,7 @@ def _known(view: View) -> Compilations | None:
     return None if isinstance(told, NotAvailable) else told
 
 
-def under_way(view: View) -> Compilation | None:
+def _under_way(view: View) -> Compilation | None:
     """What torch.compile is at work on in that rank, where it is that of a function."""
     known = _known(view)
     return known.now if known is not None and compiles(view) is phases.COMPILING else None
@@ -179,7 +179,7 @@ def _what_to_change(phase: phases.Phase, now: Compilation | None, others: _Other
 
 def _hit(case: Case, phase: phases.Phase, same: Sequence[View]) -> Hit:
     ranks = [v.rank for v in same]
-    now = next((one for v in same if (one := under_way(v)) is not None), None)
+    now = next((one for v in same if (one := _under_way(v)) is not None), None)
     others = None if now is None else _others(case, now)
     wait = patience(case)
     at = _caller(same[0], phase)
@@ -215,7 +215,7 @@ def _title(phase: phases.Phase, ranks: Sequence[int], at: Frame | None) -> str:
 
 
 def _what(view: View) -> list[str]:
-    now = under_way(view)
+    now = _under_way(view)
     if now is None or now.at is None:
         backward = view.now.thread is not None and phases.passes_through(view.now.thread.frames, phases.BACKWARD)
         words = text("rank {rank} compiles the graph of its backward pass", rank=view.rank)
@@ -242,15 +242,15 @@ def _programs(view: View) -> list[str]:
 
 
 def _before(view: View) -> list[str]:
-    """What it has compiled before, as far as torch has kept it."""
+    """What it has compiled before: torch keeps the last 64."""
     known = _known(view) if compiles(view) is phases.COMPILING else None
     took = [] if known is None else [one.seconds for one in known.past if one.seconds is not None]
     if not took:
         return []
     return [
         counted(
-            "before that, rank {rank} has compiled {n} graph, in {total}",
-            "before that, rank {rank} has compiled {n} graphs, in {total}; the longest took {longest}",
+            "before that, the last graph that rank {rank} compiled took {total}",
+            "before that, the last {n} graphs that rank {rank} compiled took {total}, the longest {longest}",
             len(took),
             rank=view.rank,
             total=time_words(sum(took)),

@@ -88,7 +88,7 @@ class Work:
     """Something that gets on while a rank's training thread waits: a file that is written or read, a process below it, another thread.
 
     ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it, ``programs`` are those that
-    it had started and that have ended meanwhile, one after the other. ``pid``: of that process.
+    the rank had started and that have ended meanwhile. ``pid``: of that process.
     ``bytes``: by how much the position in the file moved during the look, and of one that is ``flushed`` what its disk was given;
     ``cpu_share``: of one CPU. ``flow``: what has come or gone over the channel ``name`` of one that is a ``flow``, or between a process
     ``beside`` and whoever waits for it.
@@ -178,9 +178,13 @@ def _programs(rank: _Rank) -> list[Activity]:
 
 
 def _computing(rank: _Rank) -> Iterable[Work]:
-    yield from (_process(a) for a in _programs(rank) if _computes(a))
+    return (_process(a) for a in _programs(rank) if _computes(a))
+
+
+def _came_and_went(rank: _Rank) -> Iterable[Work]:
+    """Programs that the threads of a pool start, one after the other: each may last for less than the look."""
     if rank.own is not None and rank.own.ended_cpu_share > BUSY_SHARE:
-        yield Work("programs", "", cpu_share=rank.own.ended_cpu_share)
+        yield Work("programs", "")
 
 
 def _computes(seen: Activity) -> bool:
@@ -225,7 +229,7 @@ _SOURCES: Mapping[Kind, Sequence[_Source]] = {
     "lock": (_written, _flushed),
     "thread": _THREAD,
     "queue": _THREAD,
-    "future": (*_THREAD, _computing),
+    "future": (*_THREAD, _computing, _came_and_went),
     "pipe": _PROCESS,
     "process": _PROCESS,
     "child": _PROCESS,

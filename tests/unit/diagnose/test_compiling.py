@@ -73,7 +73,7 @@ def test_what_compiles_since_when_and_why_is_told_while_the_others_wait() -> Non
         "rank 2 compiles model.py:12 Policy.forward for the 2nd time, for 12 s so far: "
         "tensor 'x' size mismatch at index 0. expected 8, actual 32"
     )
-    assert "before that, rank 2 has compiled 1 graph, in 4.0 s" in one.evidence
+    assert "before that, the last graph that rank 2 compiled took 4.0 s" in one.evidence
     assert one.evidence[-1] == (
         "the wait of ranks 0, 1, 3 ends with the time-out of the process group after 10 min, of which 9 min 30 s are left"
     )
@@ -116,6 +116,13 @@ def test_it_becomes_a_warning_when_half_of_the_time_out_is_over() -> None:
     assert the(verdict(*others(timeout_s=50.0), compiling(now))).severity == "warning"
     assert the(verdict(*others(timeout_s=None, waiting_s=400.0), compiling(now))).severity == "warning"
     assert the(verdict(*others(timeout_s=None), compiling(now))).severity == "info"
+
+
+def test_what_is_usual_is_told_as_well_when_half_of_the_time_out_is_over() -> None:
+    saves = (Frame(f"{TORCH}/serialization.py", 900, "save", library=True), STEP, MAIN)
+    assert verdict(*others(timeout_s=600.0), compiling(frames=saves)).findings == ()
+    one = the(verdict(*others(timeout_s=50.0), compiling(frames=saves)))
+    assert one.title.startswith("Rank 2 is saving a checkpoint at train.py:63 step")
 
 
 def test_at_the_beginning_who_is_merely_done_later_is_no_finding() -> None:
@@ -167,6 +174,9 @@ def test_the_compilers_below_are_its_progress_also_where_they_come_and_go() -> N
     assert "programs that it had started have used a CPU, and ended during the look" in the(found).evidence
     still = verdict(*others(), rank(2, [waits]))
     assert (still.state, still.findings[0].code) == ("stuck", "python_wait")
+    joins = thread((COMPILE, STEP, MAIN), Wait("child", "program"))
+    monitored = verdict(*others(), rank(2, [joins], activity=own))
+    assert monitored.state == "stuck", "another thread may look at the machine by a program, again and again"
 
 
 def test_a_compiler_that_it_has_started_is_named_beside_what_it_does_itself() -> None:

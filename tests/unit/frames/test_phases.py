@@ -8,7 +8,7 @@ from typing import Any
 
 from cases import each
 
-from jupyter_traindbg.frames.phases import COMPILING, EXPORTING, calls, phase_of, phases_of, telling
+from jupyter_traindbg.frames.phases import COMPILING, EXPORTING, caller, phase_of, phases_of, telling
 from jupyter_traindbg.frames.whose import bare, frames_of
 from jupyter_traindbg.model import Frame
 
@@ -139,8 +139,8 @@ def test_who_has_asked_for_it_is_outside_of_all_that_is_done_for_it() -> None:
     frames = stack(
         traced, "torch/export/_trace.py _export", "torch/export/__init__.py export", "/home/ann/a.py to_file", MAIN
     )
-    asked = calls(frames, EXPORTING)
+    asked = caller(frames, EXPORTING)
     assert asked is not None
     assert asked.function == "to_file"
-    assert calls(frames, COMPILING) is None
-    assert calls(stack(MAIN), EXPORTING) is None
+    assert caller(frames, COMPILING) is None
+    assert caller(stack(MAIN), EXPORTING) is None
