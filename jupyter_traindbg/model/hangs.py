@@ -249,6 +249,8 @@ class Ending:
     log: str | None = None
     evidence: Sequence[str] = ()
     """How it is known, in words."""
+    failure: Finding | None = None
+    """What its last lines show, by what is known of failures in logs."""
 
 
 @dataclass(frozen=True)

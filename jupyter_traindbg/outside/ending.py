@@ -25,6 +25,8 @@ from .rank_lines import lines_of
 __all__ = ["Endings", "Noted", "clean_tail", "exit_status", "oom_kills"]
 
 LINES = 20
+LAST_WORDS = 200
+"""So many lines hold a traceback through the libraries and the one that it was raised from."""
 FEW_LOGS = 8
 TAIL_BYTES = 256 * 1024
 _NOT_KNOWN = NotAvailable("only its launcher was told, and wrote it nowhere")
@@ -241,16 +243,18 @@ class Endings:
                 evidence.append(text("its error file says: {error}", error=error))
             for name in _LOG_NAMES:
                 own = os.path.join(folder, name)
-                if lines := clean_tail(own):
+                if lines := clean_tail(own, LAST_WORDS):
                     return lines, own
         shared: tuple[list[str], str | None] = ([], None)
         logs = {name: name for name in self._noted.get(pid, Noted()).logs}
         logs |= {name: path for p in (*self._alive, self._launcher) if p for name, path in _logs_of(p).items()}
-        for name, path in logs.items():
+        of_others = {name for one in self._noted.values() for name in one.logs} - logs.keys()
+        for name, path in {**logs, **{name: name for name in sorted(of_others)[:FEW_LOGS]}}.items():
             own_lines, nobodys = lines_of(rank, local_rank, clean_tail(path, 2000))
             if own_lines:
-                return own_lines[-LINES:], name
-            shared = shared if shared[0] else (nobodys[-LINES:], name)
+                return own_lines[-LAST_WORDS:], name
+            if name in logs and not shared[0]:
+                shared = nobodys[-LAST_WORDS:], name
         return shared
 
     def _torchrun_folder(self, local_rank: int) -> str | None:

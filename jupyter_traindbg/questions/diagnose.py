@@ -17,6 +17,7 @@ from ..language import text
 from ..model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, RankMemory, Soundness, Step
 from ..outside import filelocks
 from .base import DEADLINE_S, Ranks, Whom
+from .jobless import log
 
 __all__ = ["ask", "judged", "of_ranks"]
 
@@ -71,7 +72,7 @@ def judged(
         later_s = time.monotonic() - began
         again = gather(name, links, launcher_pid, timeout - later_s)
         evidence = running.over_time(evidence, again, later_s=later_s)
-    evidence = _with_last_steps(evidence, known or {})
+    evidence = log.with_last_words(_with_last_steps(evidence, known or {}))
     lock_holders = filelocks.holders(_want_file_locks(evidence))
     diagnosis = running.diagnose(dataclasses.replace(evidence, lock_holders=lock_holders))
     diagnosis = _with_holders(diagnosis, links, _leaving(evidence), began + timeout)

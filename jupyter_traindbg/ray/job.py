@@ -34,6 +34,7 @@ from ..model import (
 )
 from ..outside.raystate import pick_job, read, resolve
 from ..progress import BytesBar
+from ..questions.jobless import log
 from .members import Placed
 from .merging import one_job, polled
 from .spread import ACTION_S, HOST_S, RELAY_S, SEVERAL, Spread
@@ -139,7 +140,7 @@ class RayJob(Spread):
         silent = [
             s for route, a in answers.items() if isinstance(a, TraindbgError) for s in self._silent(placed, route, a)
         ]
-        judged = running.diagnose(one_job(good, silent))
+        judged = running.diagnose(log.with_last_words(one_job(good, silent)))
         return dataclasses.replace(judged, taken_s=time.monotonic() - began)
 
     def poll(self, since: Mapping[int, int] | None, *, timeout: float = 1.0) -> list[NewSteps]:

@@ -213,6 +213,7 @@ MAY_IMPORT = {
         "job",
         "outside.raystate",
         "progress",
+        "questions.jobless.log",  # what the last words of ranks that have ended show
         "ray.diagnosing",
         "ray.members",
         "ray.merging",

@@ -33,7 +33,7 @@ def rule(case: Case) -> list[Hit]:
         told = [v for v in failed if _told(_ending(v))]
         if not told:
             return [_not_told(case, failed)]
-        failed = told
+        failed = told if not all(map(_lost_a_peer, told)) else failed
     own = [v for v in failed if not _was_ended(v)]
     roots = [v for v in own if not _lost_a_peer(v)] or own or failed
     victims = [v for v in failed if v not in roots]
@@ -89,6 +89,9 @@ def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
     how = _how(ending)
     evidence = [line for v in same[:4] for line in _evidence(v)]
     evidence += _of_victims(victims)
+    failure = _failure(ending)
+    if failure is not None:
+        evidence.append(text("its last lines show: {title}", title=failure.title))
     known = not (isinstance(ending.exit_code, NotAvailable) and isinstance(ending.signal, NotAvailable))
     name = _name(case, ranks)
     finding = Finding(
@@ -96,10 +99,10 @@ def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
         "critical",
         text("{name} ended: {how}", name=name, how=how),
         rank_subjects(ranks),
-        _where(ending),
+        _where(ending) or (failure.where if failure else None),
         [*evidence, *case.others_wait(ranks)],
-        _cause(ending, alone=case.over),
-        _next_steps(ending, alone=case.over),
+        (failure.cause if failure else "") or _cause(ending, alone=case.over),
+        _next_steps(ending, failure, alone=case.over),
         confidence="high" if known else "medium",
     )
     return Hit(finding, [*ranks, *(v.rank for v in victims)])
@@ -162,6 +165,12 @@ def _how(ending: Ending) -> str:
     if isinstance(ending.exit_code, int):
         return text("exit status {exit_code}", exit_code=ending.exit_code)
     return text("the process is gone")
+
+
+def _failure(ending: Ending) -> Finding | None:
+    """What is known of how it failed. A signal that the process did not give itself comes from somewhere else, whatever was printed."""
+    by_itself = not isinstance(ending.signal, str) or ending.signal == "SIGABRT"
+    return ending.failure if by_itself and ending.out_of_memory is not True else None
 
 
 def _evidence(view: View) -> list[str]:
@@ -245,7 +254,7 @@ def _look_at_log(ending: Ending) -> list[str]:
     return [text("`traindbg diagnose {log}` reads its whole log.", log=ending.log)]
 
 
-def _next_steps(ending: Ending, *, alone: bool) -> list[str]:
+def _next_steps(ending: Ending, failure: Finding | None, *, alone: bool) -> list[str]:
     if alone:
         look = _look_at_log(ending)[0]
         save = text(
@@ -256,6 +265,8 @@ def _next_steps(ending: Ending, *, alone: bool) -> list[str]:
         save = text(
             "The others are alive: `traindbg checkpoint TARGET DIR` saves what they hold before you stop the job."
         )
+    if failure is not None and failure.next_steps:
+        return [*failure.next_steps, look, save]
     if ending.out_of_memory is True or ending.signal == "SIGKILL":
         return [
             text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -11,15 +12,17 @@ from ...diagnose import log as rules
 from ...diagnose.at_source import at_source, places
 from ...errors import BadLog
 from ...language import text
-from ...model import Finding, LogDiagnosis, LogEvidence, SourceLine
+from ...model import Ending, Finding, JobEvidence, LogDiagnosis, LogEvidence, SourceLine
 from ...outside import logs, sources
 from ...tasks import Task
 
-__all__ = ["ask", "diagnose_log", "judged", "of_rest", "of_text"]
+__all__ = ["ask", "diagnose_log", "judged", "of_rest", "of_text", "with_last_words"]
 
 DEADLINE_S = 60.0
 """For a program that asks; a person at a terminal gives `--timeout`."""
 SOURCES_S = 1.0
+_NOTHING_MORE = frozenset({"uncaught_exception", "process_ended", "peer_lost"})
+"""What a log shows of any process that ended: that it did."""
 
 
 def diagnose_log(path_or_text: str | Path, timeout: float = DEADLINE_S) -> list[Finding]:
@@ -48,6 +51,20 @@ def judged(name: str, files: Sequence[logs.LogFile], *, timeout: float) -> tuple
 def of_rest(name: str, words: str) -> LogDiagnosis:
     """The verdict on what else stands in a text: a dump, for instance, that somebody has pasted between lines of a log."""
     return _judged(name, logs.read_text(words, anchors=rules.anchors(), name=name), time.monotonic())
+
+
+def with_last_words(job: JobEvidence) -> JobEvidence:
+    """The same, with what the last lines of each rank that has ended show. Some 0.3 s where there is one, else nothing."""
+    ranks = [dataclasses.replace(r, ending=_understood(r.ending)) if r.ending is not None else r for r in job.ranks]
+    return dataclasses.replace(job, ranks=tuple(ranks))
+
+
+def _understood(ending: Ending) -> Ending:
+    if not ending.last_lines:
+        return ending
+    found = of_rest(ending.log or "", "\n".join(ending.last_lines)).verdict
+    known = (f for f in found if f.severity == "critical" and f.code not in _NOTHING_MORE)
+    return dataclasses.replace(ending, failure=next(known, None))
 
 
 def of_text(text: str) -> LogDiagnosis:

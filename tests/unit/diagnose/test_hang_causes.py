@@ -254,6 +254,27 @@ def test_a_rank_that_died_of_an_exception() -> None:
     assert any("all_reduce #21" in line for line in finding.evidence)
 
 
+def test_what_the_last_lines_of_a_dead_rank_show_is_its_cause_and_the_way_on() -> None:
+    """As `traindbg diagnose LOG` would say it; not where a signal came from outside."""
+    log = [f'  File "{TRAIN}", line 90, in main', "[rank2]: RuntimeError: Expected to have finished reduction"]
+    known = Finding("rank_desync", "critical", "2 got no gradient", cause="2 took no part.", next_steps=["Freeze it."])
+    finding = only(judged(*OTHERS, ended(2, exit_code=1, last_lines=log, failure=known)))
+    assert (finding.code, finding.cause, finding.next_steps[0]) == ("rank_ended", "2 took no part.", "Freeze it.")
+    assert "its last lines show: 2 got no gradient" in finding.evidence
+    assert any("checkpoint" in step for step in finding.next_steps), "and the others can be saved"
+    killed = only(judged(*OTHERS, ended(2, signal="SIGKILL", last_lines=log, failure=known)))
+    assert "Somebody killed it outright" in killed.cause
+
+
+def test_where_all_lost_a_peer_the_one_of_which_nothing_is_known_is_to_blame() -> None:
+    unknown = NotAvailable("only its launcher was told")
+    lost = [f'  File "{TRAIN}", line 90, in main', "[rank0]: RuntimeError: Connection closed by peer [127.0.0.1]:4007."]
+    gave_up = [ended(n, exit_code=unknown, signal=unknown, last_lines=lost) for n in (0, 1, 3)]
+    finding = only(judged(*gave_up, ended(2, exit_code=unknown, signal=unknown)))
+    assert (finding.code, list(finding.who), finding.confidence) == ("rank_ended", ["rank 2"], "medium")
+    assert "ranks 0, 1, 3: lost the connection to a rank that had ended" in finding.evidence
+
+
 def test_the_oom_killer_is_named_and_those_that_the_launcher_ended_are_no_cause() -> None:
     killed = [ended(n, signal="SIGTERM") for n in (0, 3)]
     found = judged(

@@ -143,6 +143,16 @@ def test_the_launchers_log_and_the_ranks_own_lines(launcher: tuple[int, Path]) -
     assert "bad shard" not in str(other.last_lines), "and what other ranks said"
 
 
+def test_a_rank_that_was_never_seen_alive_has_its_lines_in_the_log_of_the_others(tmp_path: Path) -> None:
+    """Where the launcher is gone, too: only its own lines count, for whose the others are is not known."""
+    log = tmp_path / "all.log"
+    log.write_text("epoch 1\n[rank1]: ValueError: bad shard\n[rank0]: Connection closed by peer\n")
+    seen = {4194301: ending.Noted(logs=(str(log),))}
+    ended = ending.Endings(None, [], noted=seen)
+    assert (ended.of(0, 1, 1).last_lines, ended.of(0, 1, 1).log) == (("[rank1]: ValueError: bad shard",), str(log))
+    assert ended.of(0, 2, 2).last_lines == ()
+
+
 def test_whose_line_is_it() -> None:
     log = [
         "epoch 1",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import ANY
 
+import hang_evidence
 import pytest
 from cases import each
 from dumps import ALL_REDUCE, SLEEPS, py_spy
@@ -19,7 +20,7 @@ import traindbg
 from jupyter_traindbg import cli
 from jupyter_traindbg.errors import BadLog
 from jupyter_traindbg.magics.diagnose import is_log, is_ray
-from jupyter_traindbg.questions.jobless import log_follow
+from jupyter_traindbg.questions.jobless import log, log_follow
 
 OOM = (
     "epoch 1 begins\nTraceback (most recent call last):\n"
@@ -256,6 +257,26 @@ def test_what_is_there_and_no_socket_is_a_log(tmp_path: Path, monkeypatch: pytes
 def test_several_targets_can_only_be_logs(capsys: pytest.CaptureFixture[str]) -> None:
     assert diagnose("4711", "4712") == 2
     assert "one can be diagnosed at a time" in capsys.readouterr().err
+
+
+def test_the_last_words_of_ranks_that_have_ended_are_judged_as_a_log() -> None:
+    said = tuple(OOM.splitlines())
+    raised = (
+        "Traceback (most recent call last):",
+        '  File "/home/u/train.py", line 41, in step',
+        "ValueError: odd label",
+    )
+    job = hang_evidence.job(
+        hang_evidence.ended(0, exit_code=1, last_lines=said),
+        hang_evidence.ended(1, exit_code=1, last_lines=raised),
+        hang_evidence.ended(2, exit_code=1),
+        hang_evidence.waiting(3),
+    )
+    endings = [rank.ending for rank in log.with_last_words(job).ranks]
+    known = [None if ending is None or ending.failure is None else ending.failure.code for ending in endings]
+    assert known == ["cuda_oom", None, None, None], (
+        "an exception that only ended it says nothing more than its own line"
+    )
 
 
 def test_the_result_as_text_needs_no_terminal(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
