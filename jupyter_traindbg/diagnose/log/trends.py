@@ -9,9 +9,10 @@ from statistics import median
 
 from ...model import LogEvidence, LogLine, LogSeries
 
-__all__ = ["finite", "line_at", "medians", "noise", "plain", "quarters", "rising_share", "value_at"]
+__all__ = ["finite", "line_at", "medians", "noise", "plain", "quarters", "rising_share", "sure", "value_at"]
 
 Point = tuple[int, float]
+SURE = 8.0
 
 
 def finite(series: LogSeries) -> list[Point]:
@@ -43,6 +44,17 @@ def rising_share(points: Sequence[Point]) -> float:
     values = [v for _, v in points]
     ups = [b > a for a, b in itertools.pairwise(values)]
     return sum(ups) / len(ups) if ups else 0.0
+
+
+def sure(points: Sequence[Point]) -> bool:
+    """Whether the last quarter lies elsewhere than the first one, and that is no play of the noise: either they do not overlap, or their
+    medians differ by eight standard errors. (Of values with noise of a normal distribution the median of the differences is about one
+    standard deviation, and the standard error of a median of m values 1.25 deviations by the root of m.)
+    """
+    early, late = quarters(points)
+    error = 1.25 * noise(points) / math.sqrt(len(early))
+    apart = max(early) < min(late) or max(late) < min(early)
+    return apart or abs(median(late) - median(early)) > SURE * error
 
 
 def line_at(evidence: LogEvidence, source: int, number: int) -> LogLine | None:

@@ -20,8 +20,8 @@ _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[e
 """Bounded: a run of a thousand digits is no metric, and must not be looked at from each of them."""
 _VALUE = rf"(?:(?:tensor|np\.float\d+|np\.int\d+)\()?\s?['\"]?(?P<value>{_NUMBER})(?![\w:/]|\.\d|%\||-[a-z])"
 _NAMED = re.compile(
-    rf"(?<![\w/@.-])(?P<name>[a-z][\w/@.-]{{0,58}}(?: [a-z][\w/@.-]{{0,30}}){{0,2}})['\"]?\s{{0,9}}"
-    rf"(?:\([\w%/ ]{{1,12}}\)\s?)?[=:|]\s{{0,40}}{_VALUE}",
+    rf"(?<![\w/@.-])(?P<name>[a-z][\w/@.-]{{0,58}}(?: [a-z][\w/@.-]{{0,30}}){{0,2}})['\"]?\s{{0,24}}"
+    rf"(?:\([\w%/ ]{{1,12}}\)\s?)?(?:[=:|]|(?<=\s)is(?=\s))\s{{0,40}}{_VALUE}",
     re.IGNORECASE,
 )
 _BARE = re.compile(
@@ -30,6 +30,10 @@ _BARE = re.compile(
 )
 _COUNTED = re.compile(r"(?<![\w/])(?P<name>step|iter(?:ation)?) {1,3}(?P<value>\d{1,12}):", re.IGNORECASE)
 """``iter 100: loss 2.5``: what the line is about stands before a colon."""
+_METER = re.compile(
+    rf"(?<![\w/@.-])(?P<name>[a-z][\w@/-]{{0,24}}(?: (?:time|loss|norm))?) {{1,3}}{_VALUE} {{0,2}}\({_NUMBER}%?\)", re.IGNORECASE
+)
+"""``Data 0.336 (0.784)``: the value, and its mean so far."""
 _SPEED = re.compile(r"(?<![\d.])(?P<value>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>it/s|s/it)\b")
 _NO_METRICS = {
     *(
@@ -70,7 +74,7 @@ _LEADING = {"info", "warning", "error", "debug", "-", "at", "for", "of", "the", 
 def values(text: str) -> Iterator[tuple[str, float]]:
     """The names, in lower case as they are printed, and numbers in one line. A speed is ``it/s``, also where seconds are printed."""
     seen = set()
-    for match in (*_NAMED.finditer(text), *_BARE.finditer(text), *_COUNTED.finditer(text)):
+    for match in (*_NAMED.finditer(text), *_BARE.finditer(text), *_COUNTED.finditer(text), *_METER.finditer(text)):
         name = _name(match["name"])
         if name and name not in seen and name not in _NO_METRICS:
             seen.add(name)

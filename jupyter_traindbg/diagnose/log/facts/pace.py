@@ -8,8 +8,8 @@ A run is compared with its own beginning; the first tenth (compilation, caches) 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from statistics import median
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
 
 from ....model import LogEvidence, LogSeries
 from .. import trends
@@ -23,42 +23,51 @@ _RATE = re.compile(
 )
 _PERIOD = re.compile(
     r"(?:^|[/_ ])(?:step[_ ]time|time[_ ]per[_ ](?:step|iteration)|iter[_ ]time|elapsed time per iteration|batch[_ ]time"
-    r"|sec[_/ ](?:per_)?step|time_per_iteration)(?:[ _](?:\(?ms\)?|s))?$"
+    r"|sec[_/ ](?:per_)?step|time_per_iteration|(?<!data_)last_time)(?:[ _](?:\(?ms\)?|s))?$"
 )
 _DATA = re.compile(
-    r"(?:^|[/_ ])(?:data[_ ]?time|data[_ ]loading(?:[_ ]time)?|dataloader?[_ ]time|data[_ ]wait(?:[_ ]time)?|load[_ ]time|time/data)$"
+    r"(?:^|[/_ ])(?:data[_ ]?time|data[_ ]loading(?:[_ ]time)?|dataloader?[_ ]time|data[_ ]wait(?:[_ ]time)?|load[_ ]time|time/data)$|^data$"
 )
-_STEP = re.compile(r"(?:^|[/_ ])(?:time|step[_ ]time|batch[_ ]time|iter[_ ]time|total[_ ]time)$")
+_STEP = re.compile(r"(?:^|[/_ ])(?:time|step[_ ]time|batch[_ ]time|iter[_ ]time|total[_ ]time)$|^batch$")
 _UTILISATION = re.compile(r"(?:^|[/_ ])gpu[_ ]?util\w*$")
 _LENGTH = re.compile(
     r"response_length/mean|completions?/mean_length|mean_completion_length|completion_length$|num_tokens_per_step"
     r"|seq(?:uence)?_len\w*/mean|global_seqlen/mean"
 )
 
-FEWEST = 60
-SLOWER = 2.0
+_OF_ENGINE = re.compile(r"prompt|generation|cache")
+"""What an inference engine prints goes by its requests."""
+
+FEWEST, FEW = 60, 20
+"""Printed values from which on a figure says how it changes; and from which on one does whose end lies apart from its beginning."""
+SLOWER, SLOWER_OVERLAPPING = 1.5, 3.0
+"""How much slower, where the last quarter lies apart from the first one, and where they overlap."""
+LEAST, STALLS = 8, 3
+"""So many printed steps, and so many of them that were mostly waiting."""
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count >= FEWEST]
-    slow = [f for s in series for f in _slower(evidence, s)][:1]
+    slow = [f for s in evidence.series if s.count >= FEW for f in _slower(evidence, s)][:1]
     return [*slow, *_data(evidence), *_utilisation(evidence, series), *_longer(series)]
 
 
 def _slower(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
     rate, period = _RATE.search(series.name), _PERIOD.search(series.name)
-    if not rate and not period:
+    if not (rate or period) or _OF_ENGINE.search(series.name):
         return
     points = [p for p in trends.finite(series) if p[1] > 0]
     points = points[len(points) // 10 :]
-    if len(points) < FEWEST or (series.name == "it/s" and not _one_bar(evidence, series)):
+    bar = series.name == "it/s"
+    if len(points) < (FEWEST if bar else FEW) * 9 // 10 or (bar and not _one_bar(evidence, series)):
         return
     first, last = trends.medians(points)
     ratio = first / last if rate else last / first
     early, late = trends.quarters(points)
     apart = max(late) < min(early) if rate else min(late) > max(early)
     steady = trends.noise(points) < 0.5 * abs(first - last)
-    if ratio < SLOWER or not steady or not (apart or ratio > 3):
+    clear = ratio >= SLOWER if apart else ratio > SLOWER_OVERLAPPING and len(points) >= FEWEST * 9 // 10
+    if not (steady and clear):
         return
     values: dict[str, float | str] = {
         "name": series.name,
@@ -77,7 +86,9 @@ def _one_bar(evidence: LogEvidence, series: LogSeries) -> bool:
     numbers = {n for n, _ in series.points}
     texts = [x.text for x in evidence.lines if x.source == series.source and x.number in numbers]
     totals = {m[1] for t in texts if (m := re.search(r"\b\d+/(\d{1,9}) ?\[", t))}
-    return len(totals) == 1
+    counted = [int(m[1]) for t in texts if (m := re.search(r"^\s*(\d{1,12})it \[", t))]  # of an iterator without a length
+    endless = len(counted) == len(texts) and counted == sorted(counted)
+    return len(totals) == 1 or (not totals and endless)
 
 
 def _change(points: list[trends.Point], first: float, last: float) -> int:
@@ -88,13 +99,13 @@ def _change(points: list[trends.Point], first: float, last: float) -> int:
 
 def _data(evidence: LogEvidence) -> Iterator[Fact]:
     for data in evidence.series:
-        if not _DATA.search(data.name) or data.count < 20:
+        if not _DATA.search(data.name) or data.count < LEAST:
             continue
         for step in evidence.series:
-            if step.source != data.source or step.rank != data.rank or step is data or not _STEP.search(step.name):
+            if step.source != data.source or step.rank != data.rank or _DATA.search(step.name) or not _STEP.search(step.name):
                 continue
-            wait, whole = (median([v for _, v in trends.finite(s)[1:]] or [0.0]) for s in (data, step))
-            if whole > 0.02 and 0.5 < wait / whole <= 1:
+            stalls, wait, whole = _waits(trends.finite(data)[1:], trends.finite(step)[1:])
+            if whole > 0.02 and stalls >= STALLS and 0.5 < wait / whole <= 1:
                 values: dict[str, float | str] = {
                     "name": data.name,
                     "count": data.count,
@@ -106,6 +117,14 @@ def _data(evidence: LogEvidence) -> Iterator[Fact]:
                     "data_wait_dominates", trends.line_at(evidence, data.source, data.points[0][0]), values, data.rank
                 )
                 return
+
+
+def _waits(data: Sequence[trends.Point], step: Sequence[trends.Point]) -> tuple[int, float, float]:
+    """How many of the printed steps were mostly waiting for data; the mean wait, and the mean time of a step. The first step is left out."""
+    if len(data) != len(step) or not data or any(d > 1.05 * s for (_, d), (_, s) in zip(data, step, strict=True)):
+        return 0, 0.0, 0.0  # not two parts of one line, or no part of it
+    stalls = sum(d > 0.5 * s for (_, d), (_, s) in zip(data, step, strict=True))
+    return stalls, fmean(d for _, d in data), fmean(s for _, s in step)
 
 
 def _utilisation(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:

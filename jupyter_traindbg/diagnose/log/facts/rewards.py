@@ -1,6 +1,7 @@
-"""Reinforcement learning by its figures: reward flat or collapsed, KL out of range, entropy gone, all answers cut off.
+"""Reinforcement learning by its figures: reward flat, fallen or collapsed, KL out of range, entropy gone or exploded, all answers cut off.
 
-``reward_flat``, ``reward_collapsed``, ``kl_high``, ``kl_exploding``, ``entropy_collapsed``, ``responses_all_clipped``.
+``reward_flat``, ``reward_part_flat``, ``reward_collapsed``, ``reward_fell``, ``kl_high``, ``kl_exploding``, ``entropy_collapsed``,
+``entropy_exploded``, ``responses_all_clipped``.
 """
 
 from __future__ import annotations
@@ -16,26 +17,44 @@ from . import Fact
 __all__ = ["facts"]
 
 _REWARD = re.compile(
-    r"(?:^|[/_ ])(?:reward|rewards/mean|reward/mean|rewards|mean_reward|reward_mean|score/mean|episode_reward_mean|return)$"
+    r"(?:^|[/_ ])(?:reward|rewards/mean|reward/mean|rewards|mean_reward|reward_mean|score/mean|episode_reward_mean|returns?|rew_mean"
+    r"|(?:mean|avg|average|total|episode|episodic)[_ ](?:reward|return)s?(?:[_ ]score)?)$"
 )
+_PART = re.compile(
+    r"(?:^|[/_ ])(?:correct(?:ness)?|accuracy|answer|acc|exact_match)(?:_reward(?:_func)?)?(?:/mean)?$|success[_ ]rate$|solved?[_ ]rate$"
+)
+"""The part of a reward that is for being right, beside parts for the form."""
 _NOT_MEAN = re.compile(r"std|min|max|margin|chosen|rejected|kl|frac|norm|time|weight|/count")
 _KL = re.compile(r"(?:^|[/_ ])(?:kl|ppo_kl|approx_?kl|mean_kl|kl_mean|kl_loss|objective/kl|kl_divergence)(?:/mean)?$")
 _KL_SETTING = re.compile(r"coef|ctl|target|penalty_coef|beta|scale")
 _ENTROPY = re.compile(r"(?:^|[/_ ])entropy(?:/mean)?$")
+_EPISODES = re.compile(r"(?:^|[/_ ])(?:total_timesteps|timesteps_total|num_timesteps|env_steps)$")
 _CLIPPED = re.compile(r"clip_ratio|clipped_ratio|truncat\w*_(?:ratio|rate|frac\w*)|frac\w*_truncat")
 
-FEWEST = 20
-"""Printed values below which a trend says nothing."""
+FEWEST, FEW = 20, 8
+"""Printed values below which a trend says nothing; and one that leaves no doubt."""
+MANY_STEPS = 100_000
+"""Of environments: so many without any reward say something, however few values were printed."""
+LEFT = 0.25
+"""What is left of a reward that fell."""
+NEVER = 40
+"""So many printed values of a part of the reward that is always zero."""
 KL_LIMIT = 10.0
 """Nats a sequence (or token): no method works at such a distance from its reference."""
+FAR_KL, FAR_KL_TIMES = 2.0, 60
+"""So far from its reference, and so many times farther than in its first steps."""
+WILD_ENTROPY = 3.0
+"""Nats a token: a policy that answers in sentences has a tenth of it."""
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
-    series = [s for s in evidence.series if s.count >= FEWEST]
+    series = [s for s in evidence.series if s.count >= FEW]
+    whole = [f for s in series if (f := _reward(evidence, s)) is not None][:1]
     return [
-        *_one(_reward(evidence, s) for s in series),
+        *whole,
+        *([] if whole else _one(_part(evidence, s) for s in series)),
         *_one(_kl(evidence, s) for s in series),
-        *_entropy(series),
+        *_one(_entropy(evidence, s) for s in series),
         *_clipped(series),
     ]
 
@@ -48,13 +67,45 @@ def _reward(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     if not _REWARD.search(series.name) or _NOT_MEAN.search(series.name):
         return None
     points = trends.finite(series)
-    if len(points) < FEWEST:
+    if len(points) < FEW:
         return None
     first, last = trends.medians(points)
     values: dict[str, float | str] = {"name": series.name, "count": series.count, "first": first, "last": last}
-    if len({round(v, 6) for _, v in points}) <= max(1, len(points) // 20):
+    same = len({round(v, 6) for _, v in points}) <= max(1, len(points) // 20)
+    if same and (len(points) >= FEWEST or (last == 0 and _long(evidence, series))):
         return Fact("reward_flat", trends.line_at(evidence, series.source, points[0][0]), values, series.rank)
-    return _collapsed(evidence, series, points, values)
+    fell = _fell(evidence, series, points, values)
+    return fell or (_collapsed(evidence, series, points, values) if len(points) >= FEWEST else None)
+
+
+def _long(evidence: LogEvidence, series: LogSeries) -> bool:
+    """Whether the environments have made many steps by now."""
+    counts = [s for s in evidence.series if s.source == series.source and _EPISODES.search(s.name)]
+    return any(v >= MANY_STEPS for s in counts for _, v in s.points)
+
+
+def _fell(
+    evidence: LogEvidence, series: LogSeries, points: list[trends.Point], values: dict[str, float | str]
+) -> Fact | None:
+    """From the beginning on: hardly anything is left of what it was, beyond its noise."""
+    early, late = trends.quarters(points)
+    first, last = values["first"], values["last"]
+    assert isinstance(first, float) and isinstance(last, float)
+    if first <= 0 or last > LEFT * first or max(late) >= min(early) or not trends.sure(points):
+        return None
+    at = next(p for p in points if p[1] <= (first + last) / 2)
+    line = trends.line_at(evidence, series.source, at[0])
+    return Fact("reward_fell", line, values | {"at_line": at[0]}, series.rank)
+
+
+def _part(evidence: LogEvidence, series: LogSeries) -> Fact | None:
+    """No answer was ever right, while the reward as a whole moves by what is given for the form."""
+    if series.count < NEVER or not _PART.search(series.name) or any(v != 0 for _, v in series.points):
+        return None
+    if not any(_REWARD.search(s.name) for s in evidence.series if s.source == series.source):
+        return None
+    line = trends.line_at(evidence, series.source, series.points[0][0])
+    return Fact("reward_part_flat", line, {"name": series.name, "count": series.count}, series.rank)
 
 
 def _collapsed(
@@ -94,18 +145,25 @@ def _kl(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     line = trends.line_at(evidence, series.source, points[-1][0])
     if last > 1 and last > 20 * max(abs(first), 1e-3) and last > 5 * abs(typical):
         return Fact("kl_exploding", line, values, series.rank)
+    begin = median([abs(v) for _, v in points[:3]])
+    if last > FAR_KL and last > FAR_KL_TIMES * max(begin, 1e-3):
+        return Fact("kl_exploding", line, values | {"first": begin}, series.rank)
     whole_sequence = "objective" in series.name  # summed over a sequence: tens are usual
     return Fact("kl_high", line, values, series.rank) if last > KL_LIMIT * (10 if whole_sequence else 1) else None
 
 
-def _entropy(series: list[LogSeries]) -> Iterator[Fact]:
-    for s in series:
-        points = trends.finite(s)
-        if _ENTROPY.search(s.name) and len(points) >= FEWEST:
-            first, last = trends.medians(points)
-            if first > 0.05 and last < 0.1 * first:
-                yield Fact("entropy_collapsed", None, {"entropy_first": first, "entropy_last": last}, s.rank)
-                return
+def _entropy(evidence: LogEvidence, series: LogSeries) -> Fact | None:
+    points = trends.finite(series)
+    if not _ENTROPY.search(series.name) or len(points) < FEW:
+        return None
+    first, last = trends.medians(points)
+    values: dict[str, float | str] = {"entropy_first": first, "entropy_last": last}
+    if len(points) >= FEWEST and first > 0.05 and last < 0.1 * first:
+        return Fact("entropy_collapsed", None, values, series.rank)
+    if first > 0 and last > WILD_ENTROPY and last > 3 * first and trends.sure(points):
+        line = trends.line_at(evidence, series.source, points[-1][0])
+        return Fact("entropy_exploded", line, values | {"entropy_name": series.name}, series.rank)
+    return None
 
 
 def _clipped(series: list[LogSeries]) -> Iterator[Fact]:

@@ -1,8 +1,7 @@
-"""The loss as a series: NaN from which step on, rising, constant, learning rate zero.
+"""Whether the loss is a number: NaN from which step on, and what the run got over; a learning rate of zero.
 
 ``loss_is_nan``, ``loss_zero_grad_nan`` (a Trainer that prints 0.0 for NaN), ``loss_recovered``, ``loss_stays_finite``,
-``loss_rising``, ``loss_flat``, ``loss_constant``, ``learning_rate_zero``. What is not finite once and then is again was skipped by the
-run: ``loss_recovered`` only.
+``learning_rate_zero``. What is not finite once and then is again was skipped by the run: ``loss_recovered`` only.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from statistics import median
 
 from ....model import LogEvidence, LogSeries
 from .. import trends
+from ..metric_names import RATES, STEPS, is_main_loss
 from . import Fact
 
 __all__ = ["facts"]
@@ -24,34 +24,17 @@ _NOT_TRAINING = re.compile(
 )
 _EVALUATION = re.compile(r"^(?:e?val(?:id(?:ation)?)?|test)[_/ ]loss$")
 _GRADIENT = re.compile(r"(?:^|[/_ .])(?:grad(?:ient)?[_ ]?norm|gnorm)$")
-_PLAIN = {
-    "loss",
-    "train_loss",
-    "train loss",
-    "training loss",
-    "train/loss",
-    "lm loss",
-    "training_loss",
-    "total_loss",
-    "train.loss",
-}
-_REINFORCED = re.compile(r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|d_loss|g_loss|critic|discriminator")
-RATES = ("lr", "learning_rate", "learning rate", "lr_0", "lr-adamw")
-STEPS = ("global_step", "global step", "step", "iteration", "iter", "num_updates", "training/global_step")
-
-_EPOCH = re.compile(r"(?i)\bepoch\W{1,4}(\d{1,6})\b(?!\.\d)")
 _FIRST_STEPS = re.compile(
     r"(?<![\d/])[01]/\d{2,} ?\[\d+:\d\d|(?i:\bepoch[ =:]*0\b.*\b(?:iter|step|batch)\w*[ =:]*[01]\b)"
 )
 
-_QUALITY = re.compile(r"(?:^|[/_ .])(?:auc|acc(?:uracy)?\d?|bleu|map|f1)$")
 MOSTLY = 0.5
 RECOVERED = 3
 """So many finite values of a total loss, and a part of it that is not finite does no harm; so many at its end, and neither does what was
 not finite before.
 """
-LONG, SHORT = 300, 20
-"""Printed values from which on a plateau, and an exactly constant value, say something."""
+SHORT = 20
+"""Printed learning rates of zero from which on they say something."""
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
@@ -64,7 +47,6 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         *(gradient if not broken else ()),
         *recovered,
         *([] if broken or gradient else _finite(evidence, series)),
-        *_trends(evidence, series),
         *_rates(evidence, series),
     ]
 
@@ -94,10 +76,10 @@ def _lasting(series: LogSeries, share: float = 0.0) -> bool:
 
 def _harmless_part(evidence: LogEvidence, series: LogSeries) -> bool:
     """One part of a loss whose total stays finite: a mean over nothing, of a branch that is not in use."""
-    return series.name not in _PLAIN and any(
+    return not is_main_loss(series.name) and any(
         s.source == series.source
         and s.rank == series.rank
-        and s.name in _PLAIN
+        and is_main_loss(s.name)
         and not s.nonfinite
         and s.count >= RECOVERED
         for s in evidence.series
@@ -159,7 +141,7 @@ def _gradient_nan(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
         "from_start": 0 if any(n < first.number for n, _ in trends.finite(series)) else 1,
         "known_start": int(_shows_its_start(evidence, series.source)),
     }
-    losses = [s for s in evidence.series if s.source == series.source and s.name in _PLAIN]
+    losses = [s for s in evidence.series if s.source == series.source and is_main_loss(s.name)]
     hidden = any(v == 0.0 for s in losses for n, v in s.points if n >= first.number)
     yield Fact("loss_zero_grad_nan" if hidden else "loss_is_nan", first, values, series.rank)
 
@@ -181,110 +163,9 @@ def _recovered(series: list[LogSeries]) -> Iterator[Fact]:
 def _finite(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:
     """The training's own loss was printed, and was never anything but a number."""
     for s in series:
-        if s.name in _PLAIN and not s.nonfinite:
+        if is_main_loss(s.name) and not s.nonfinite:
             yield Fact("loss_stays_finite", trends.line_at(evidence, s.source, s.points[-1][0]), {}, s.rank)
             return
-
-
-def _trends(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:
-    """Only of plain losses: those of policies, critics and adversaries go up and down for good reasons."""
-    if any(_REINFORCED.search(s.name) for s in series):
-        return
-    for s in series:
-        points = trends.finite(s)
-        if s.name in _PLAIN and not s.nonfinite and len(points) >= SHORT:
-            points = _of_last_run(evidence, s.source, points)
-            if len(points) < SHORT:
-                continue
-            fact = _constant(evidence, s, points) or _rising(evidence, s, points) or _flat(evidence, s, points)
-            if fact is not None:
-                yield fact
-                return
-
-
-def _of_last_run(evidence: LogEvidence, source: int, points: list[trends.Point]) -> list[trends.Point]:
-    """The points since the epochs were last counted from the start: a search over settings trains many models in one log."""
-    begins = before = 0
-    for line in evidence.lines:
-        counted = _EPOCH.search(line.text) if line.source == source else None
-        if counted:
-            now = int(counted[1])
-            if now <= 1 < before:
-                begins = line.number
-            before = now
-    return [point for point in points if point[0] >= begins]
-
-
-def _shape(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> dict[str, float | str]:
-    lowest = min(points, key=lambda p: p[1])
-    first, last = trends.medians(points)
-    values: dict[str, float | str] = {
-        "name": series.name,
-        "count": series.count,
-        "first": first,
-        "last": last,
-        "lowest": lowest[1],
-        "lowest_line": lowest[0],
-        "noise": trends.noise(points),
-    }
-    rate = trends.value_at(evidence.series, RATES, series.source, points[-1][0])
-    return values | ({"lr": trends.plain(rate[1])} if rate else {})
-
-
-def _constant(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
-    if len({v for _, v in points}) > 1 or (points[0][1] == 0 and _quality_changes(evidence)):
-        return None
-    return Fact(
-        "loss_constant",
-        trends.line_at(evidence, series.source, points[0][0]),
-        _shape(evidence, series, points),
-        series.rank,
-    )
-
-
-def _quality_changes(evidence: LogEvidence) -> bool:
-    """Whether the model learns by another figure, beyond its noise: then a loss of 0 is one that is not computed at these steps."""
-    for series in evidence.series:
-        points = trends.finite(series) if _QUALITY.search(series.name) else []
-        if len(points) >= 2:
-            first, last = trends.medians(points)
-            if abs(last - first) > trends.noise(points):
-                return True
-    return False
-
-
-def _rising(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
-    """Far above its best, and above where it began, for the last quarter of 50 values or more."""
-    if len(points) < 50:
-        return None
-    shape = _shape(evidence, series, points)
-    windows = [median([v for _, v in points[i : i + 5]]) for i in range(len(points) - 5)]
-    first, last = trends.medians(points)
-    best = min(windows)
-    sudden = last > 1.5 * best and last > 1.15 * first and last - best > 6 * trends.noise(points)
-    if best <= 0 or not sudden:
-        return None
-    at = points[windows.index(best)]
-    shape |= {"lowest": best, "lowest_line": at[0]}
-    return Fact("loss_rising", trends.line_at(evidence, series.source, at[0]), shape, series.rank)
-
-
-def _flat(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
-    """From the very first steps on, for hundreds of values. A plateau in the middle of a long training is no failure."""
-    if len(points) < LONG:
-        return None
-    step = trends.value_at(evidence.series, STEPS, series.source, points[0][0])
-    if step is None or step[1] > len(points) / 20:
-        return None
-    first, last = trends.medians(points)
-    if first <= 0 or abs(last - first) > 0.5 * trends.noise(points) or last < 0.97 * first:
-        return None
-    return Fact(
-        "loss_flat",
-        trends.line_at(evidence, series.source, points[0][0]),
-        _shape(evidence, series, points),
-        series.rank,
-    )
 
 
 def _rates(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:

@@ -1,0 +1,49 @@
+"""What a printed metric is, by its name, which every framework writes in its own way. Names are in lower case. Pure."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["RATES", "STEPS", "is_accuracy", "is_evaluation_loss", "is_main_loss", "is_reinforced"]
+
+RATES = ("lr", "learning_rate", "learning rate", "lr_0", "lr-adamw")
+STEPS = (
+    "global_step",
+    "global step",
+    "step",
+    "total_step",
+    "iteration",
+    "iter",
+    "num_updates",
+    "training/global_step",
+    "total_timesteps",
+    "epoch",
+)
+
+_MAIN = re.compile(
+    r"(?:train(?:ing|er)?[ _/.])?(?:(?:avg|average|mean|running|epoch|total|task|lm|nll|ce|mlm|mle|sft|cross[ _]?entropy)[ _/]?)?"
+    r"loss(?:[ _/](?:avg|mean|total))?"
+)
+_EVALUATION = re.compile(r"(?:e?val(?:id(?:ation)?)?|dev|test)[ _/.](?:avg[ _])?(?:lm[ _])?loss")
+_ACCURACY = re.compile(r"(?:(?:train(?:ing)?|val(?:idation)?|eval|test|top[- ]?1)[ _/])?(?:acc(?:uracy)?|acc@1|top[- ]?1)")
+_REINFORCED = re.compile(r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|policy|(?:^|[/_ ])[dg]_loss|critic|discriminator")
+
+
+def is_main_loss(name: str) -> bool:
+    """Whether it is what the training minimises, or the part of it that is the task: ``loss``, ``lm loss``, ``train/total_loss``."""
+    return _MAIN.fullmatch(name) is not None
+
+
+def is_evaluation_loss(name: str) -> bool:
+    """``validation loss``, ``eval_loss``."""
+    return _EVALUATION.fullmatch(name) is not None
+
+
+def is_accuracy(name: str) -> bool:
+    """``acc``, ``training accuracy``."""
+    return _ACCURACY.fullmatch(name) is not None
+
+
+def is_reinforced(name: str) -> bool:
+    """Whether a log that has it is of reinforcement learning or of adversaries, whose losses go up and down for good reasons."""
+    return _REINFORCED.search(name) is not None
