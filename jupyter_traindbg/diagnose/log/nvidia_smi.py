@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from ...model import LogEvidence, LogLine
 
-__all__ = ["Table", "Used", "tables"]
+__all__ = ["Process", "Table", "Used", "processes", "tables"]
 
-_NAME = re.compile(r"^\|\s+(\d{1,2})\s+\S.*\|\s+[\dA-Fa-f]{8}:[\dA-Fa-f]{2}:")
-_USE = re.compile(r"\|\s*(\d+)MiB\s*/\s*(\d+)MiB\s*\|\s*(\d{1,3})%")
+_NAME = re.compile(r"^\|\s+(\d{1,2})\s+\S.*\|\s+[\dA-Fa-f]{4,8}:[\dA-Fa-f]{2}:")
+_USE = re.compile(r"(?:(\d+)W\s*/\s*(\d+)W\s*)?\|\s*(\d+)MiB\s*/\s*(\d+)MiB\s*\|\s*(\d{1,3})%")
+_CSV = re.compile(r"^\W{0,4}(?:[\w/: .-]{1,40}, )?(\d{1,3}) %, (\d+) MiB(?:, (\d+) MiB)?\s*$")
+_PROCESS = re.compile(r"^\|?\s+(\d{1,2})\s+(?:N/A\s+N/A\s+)?(\d{2,10})\s+C\s+(\S.*?)\s+(\d+)MiB \|")
 _BARE = re.compile(r"^\W{0,4}(\d+) ?MiB\s*/\s*(\d+) ?MiB\s*(?:\|\s*(\d{1,3}) ?%)?")
 
 
@@ -23,6 +25,19 @@ class Used:
     total_mib: int
     busy_percent: int | None
     """None where only the memory was printed."""
+    power_share: float | None
+    """Of its limit; None where that was not printed."""
+    line: LogLine
+
+
+@dataclass(frozen=True)
+class Process:
+    """A row of the list below the table."""
+
+    gpu: int
+    pid: int
+    program: str
+    used_mib: int
     line: LogLine
 
 
@@ -33,7 +48,14 @@ Table = Mapping[int, Used]
 def tables(evidence: LogEvidence) -> list[Table]:
     """Every table, in order; those of one GPU, too. A table ends where the index goes back."""
     whole = list(_whole(evidence.lines))
-    return whole or list(_bare(evidence.lines))
+    return whole or list(_queried(evidence.lines)) or list(_bare(evidence.lines))
+
+
+def processes(evidence: LogEvidence) -> list[Process]:
+    """The processes that compute, of all tables; one that is in several of them once."""
+    found = ((_PROCESS.search(line.text), line) for line in evidence.lines)
+    listed = (Process(int(m[1]), int(m[2]), m[3], int(m[4]), line) for m, line in found if m is not None)
+    return list({(p.gpu, p.pid): p for p in listed}.values())
 
 
 def _whole(lines: Sequence[LogLine]) -> Iterator[Table]:
@@ -46,10 +68,18 @@ def _whole(lines: Sequence[LogLine]) -> Iterator[Table]:
                 yield table
                 table = {}
         elif index is not None and (used := _USE.search(line.text)):
-            table[index] = Used(int(used[1]), int(used[2]), int(used[3]), line)
+            power = int(used[1]) / int(used[2]) if used[1] and int(used[2]) else None
+            table[index] = Used(int(used[3]), int(used[4]), int(used[5]), power, line)
             index = None
     if table:
         yield table
+
+
+def _queried(lines: Sequence[LogLine]) -> Iterator[Table]:
+    """``--query-gpu=utilization.gpu,memory.used --format=csv``, again and again: of one GPU."""
+    for line in lines:
+        if found := _CSV.search(line.text):
+            yield {0: Used(int(found[2]), int(found[3] or 0), int(found[1]), None, line)}
 
 
 def _bare(lines: Sequence[LogLine]) -> Iterator[Table]:
@@ -63,7 +93,7 @@ def _bare(lines: Sequence[LogLine]) -> Iterator[Table]:
         if table and line.number > before + 1:
             yield table
             table = {}
-        table[len(table)] = Used(int(found[1]), int(found[2]), int(found[3]) if found[3] else None, line)
+        table[len(table)] = Used(int(found[1]), int(found[2]), int(found[3]) if found[3] else None, None, line)
         before = line.number
     if len(table) > 1:
         yield table

@@ -53,7 +53,7 @@ _STOPPED_WELL = re.compile(rf"{_STOP}.{{0,300}}\"success\"")
 _REACHED = re.compile(r"max_(?:epochs|steps)=(?!.*reached)")
 _SUCCESS = re.compile(r"^\W*success\W*$")
 _STOPPED = re.compile(
-    r"\bKeyboardInterrupt\b|^\^C|[Cc]trl-[Cc] pressed"
+    r"\bKeyboardInterrupt\b|^\^C|\s\^C(?:Traceback|\s|$)|[Cc]trl-[Cc] pressed"
     r"|^INFO: +Shutting down\W*$|Application shutdown complete|Gracefully exiting|Draining requests and shutting down"
     r"|\bcore\.py:\d+\] Shutdown (?:initiated|complete)"
 )

@@ -9,7 +9,7 @@ from statistics import median
 
 from ...model import LogEvidence, LogLine, LogSeries
 
-__all__ = ["finite", "line_at", "medians", "noise", "plain", "quarters", "rising_share", "sure", "value_at"]
+__all__ = ["climbs", "finite", "line_at", "medians", "noise", "plain", "quarters", "rising_share", "sure", "value_at"]
 
 Point = tuple[int, float]
 SURE = 8.0
@@ -44,6 +44,11 @@ def rising_share(points: Sequence[Point]) -> float:
     values = [v for _, v in points]
     ups = [b > a for a, b in itertools.pairwise(values)]
     return sum(ups) / len(ups) if ups else 0.0
+
+
+def climbs(points: Sequence[Point]) -> bool:
+    """Whether each value is above the one before."""
+    return len(points) > 1 and all(b > a for (_, a), (_, b) in itertools.pairwise(points))
 
 
 def sure(points: Sequence[Point]) -> bool:

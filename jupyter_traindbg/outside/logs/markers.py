@@ -72,7 +72,10 @@ _METRICS = (
     "step time",
     "per iteration",
     "tflops",
-    "memory_allocated",
+    "memory",
+    "alloc",
+    "ram:",
+    "reader_cost",
 )
 _NONFINITES = (
     *("=nan", ": nan", " nan", ":nan", "(nan", "-nan", "[nan", "'nan", "|nan"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 from ...model import LogLine, LogSeries
+from .columns import Columns
 
 __all__ = ["SeriesBook", "values"]
 
@@ -18,10 +20,10 @@ _MOST_TOGETHER = 150_000
 
 _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|inf(?:inity)?)"
 """Bounded: a run of a thousand digits is no metric, and must not be looked at from each of them."""
-_VALUE = rf"(?:(?:tensor|np\.float\d+|np\.int\d+)\()?\s?['\"]?(?P<value>{_NUMBER})(?![\w:/]|\.\d|%\||-[a-z])"
+_VALUE = rf"(?:(?:tensor|array|np\.float\d+|np\.int\d+)\()?\[{{0,2}} {{0,8}}['\"]?(?P<value>{_NUMBER})(?![\w:/]|\.\d|%\||-[a-z])"
 _NAMED = re.compile(
     rf"(?<![\w/@.-])(?P<name>[a-z][\w/@.-]{{0,58}}(?: [a-z][\w/@.-]{{0,30}}){{0,2}})['\"]?\s{{0,24}}"
-    rf"(?:\([\w%/ ]{{1,12}}\)\s?)?(?:[=:|]|(?<=\s)is(?=\s))\s{{0,40}}{_VALUE}",
+    rf"(?:\([\w%/ ]{{1,12}}\)\s?)?(?:[=:|]|(?<=\s)is(?=\s)|(?<=B\))\s)\s{{0,40}}{_VALUE}",
     re.IGNORECASE,
 )
 _BARE = re.compile(
@@ -31,9 +33,13 @@ _BARE = re.compile(
 _COUNTED = re.compile(r"(?<![\w/])(?P<name>step|iter(?:ation)?) {1,3}(?P<value>\d{1,12}):", re.IGNORECASE)
 """``iter 100: loss 2.5``: what the line is about stands before a colon."""
 _METER = re.compile(
-    rf"(?<![\w/@.-])(?P<name>[a-z][\w@/-]{{0,24}}(?: (?:time|loss|norm))?) {{1,3}}{_VALUE} {{0,2}}\({_NUMBER}%?\)", re.IGNORECASE
+    rf"(?<![\w/@.-])(?P<name>[a-z][\w@/-]{{0,24}}(?: (?:time|loss|norm))?) {{1,3}}{_VALUE} {{0,2}}\((?P<mean>{_NUMBER})%?\)", re.IGNORECASE
 )
-"""``Data 0.336 (0.784)``: the value, and its mean so far."""
+"""``Data 0.336 (0.784)``: the value, and its mean so far, which is kept of times."""
+_TIMES = {"data", "time", "batch", "data_time", "batch_time", "data time", "batch time"}
+_VAGUE = {"current", "used", "in use", "alloc", "allocated", "reserved", "peak"}
+"""What says only beside "memory" in its line of what it is."""
+_QUOTES = str.maketrans("‘’“”", "''\"\"")
 _SPEED = re.compile(r"(?<![\d.])(?P<value>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>it/s|s/it)\b")
 _NO_METRICS = {
     *(
@@ -74,18 +80,23 @@ _LEADING = {"info", "warning", "error", "debug", "-", "at", "for", "of", "the", 
 def values(text: str) -> Iterator[tuple[str, float]]:
     """The names, in lower case as they are printed, and numbers in one line. A speed is ``it/s``, also where seconds are printed."""
     seen = set()
-    for match in (*_NAMED.finditer(text), *_BARE.finditer(text), *_COUNTED.finditer(text), *_METER.finditer(text)):
+    plain = text.translate(_QUOTES)
+    of_memory = "memory" in text.lower()
+    for match in (*_NAMED.finditer(plain), *_BARE.finditer(plain), *_COUNTED.finditer(plain), *_METER.finditer(plain)):
         name = _name(match["name"])
+        name = f"memory {name}" if of_memory and name in _VAGUE else name
         if name and name not in seen and name not in _NO_METRICS:
             seen.add(name)
             yield name, float(match["value"])
+            if match.re is _METER and name in _TIMES:
+                yield f"{name} mean", float(match["mean"])
     speed = _SPEED.search(text)
     if speed is not None and (number := float(speed["value"])) > 0:
         yield "it/s", number if speed["unit"] == "it/s" else 1 / number
 
 
 def _name(printed: str) -> str:
-    words = printed.lower().strip(" .-").split(" ")
+    words = printed.lower().rpartition(". ")[2].strip(" .-").split(" ")  # a sentence may end before it
     while words and words[0] in _LEADING:
         del words[0]
     name = " ".join(words)
@@ -132,11 +143,13 @@ class SeriesBook:
 
     def __init__(self) -> None:
         self._series: dict[tuple[int, int | None, str], _Series] = {}
+        self._columns: dict[tuple[int, str], Columns] = defaultdict(Columns)
         self._points = 0
 
     def add(self, line: LogLine) -> None:
         """The metrics in a line, which may have none."""
-        for name, value in values(line.text):
+        named = list(values(line.text)) or self._columns[line.source, line.who].read(line.text)
+        for name, value in named:
             key = (line.source, line.rank, name)
             series = self._series.get(key)
             if series is None:

@@ -10,10 +10,11 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from ...model.logs import LogStageName
 from .lines import LONGEST
+from .columns import is_row
 from .markers import FRAME, KEEP, NONFINITE, STAGE, TYPE, Automaton
 from .markers import metrics as metrics_automaton
 
@@ -36,6 +37,8 @@ _WIDE_RINGS, _MOST_RINGS = 400, 2000
 _CONTEXT_BYTES = 2**11
 _SAMPLE, _FIRST_SAMPLE = 16, 1000
 """So many lines with metrics are read of a block of a large log (more of its first ones), and every line with a nan that is new."""
+ROW_BYTES = 256
+"""So much of a line tells whether it is a row of numbers."""
 _RECENT = 4
 """Blocks that are kept until it is known which of their lines are among the last of a kind."""
 _STAGES_A_BLOCK = 40
@@ -242,7 +245,7 @@ class Scan:
         if which:
             groups.setdefault(which, []).append(begin)
         if whole:
-            return list(chain.from_iterable(groups.values()))
+            return list(_with_rows(flat, sorted(chain.from_iterable(groups.values()))))
         most = max(_SAMPLE, self._first_sample // self._blocks)
         each = max(2, most // max(1, len(groups)))
         return [b for same in groups.values() for b in same[:: -(-len(same) // each)]][: 2 * most]
@@ -359,6 +362,16 @@ def _after(flat: bytes, begin: int, lines: int) -> int:
             return min(len(flat), begin + _CONTEXT_BYTES)
         begin = end + 1
     return begin
+
+
+def _with_rows(flat: bytes, begins: Sequence[int]) -> Iterator[int]:
+    """Those, and the rows of numbers that follow below each of them: what they are named by may stand in it."""
+    for begin, following in pairwise([*begins, len(flat)]):
+        yield begin
+        row = _line_end(flat, begin) + 1
+        while row < following and is_row(flat[row : row + ROW_BYTES]):
+            yield row
+            row = _line_end(flat, row) + 1
 
 
 def _line_end(flat: bytes, begin: int, most: int = 2 * LONGEST) -> int:

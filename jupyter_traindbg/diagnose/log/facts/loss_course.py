@@ -23,16 +23,23 @@ _EPOCH = re.compile(r"(?i)\bepoch\W{1,4}(\d{1,6})\b(?!\.\d)")
 _QUALITY = re.compile(r"(?:^|[/_ .])(?:auc|acc(?:uracy)?\d?|bleu|map|f1)$")
 LONG, SHORT = 300, 20
 """Printed values from which on a plateau, and an exactly constant value, say something."""
+ZEROS = 5
+CHANCES, LATE = 8, 3
+BY_CHANCE, BY_CHANCE_LONG = 0.004, 0.01
+"""So many printed values, after so many epochs, that are all within so small a part of what chance gives (of many: the last half)."""
 EVALUATIONS = 8
 """So many evaluations that all give the same say something."""
 UNMOVED = 0.002
 """By so small a part of itself an evaluation's loss may move and stand still."""
-FEWEST, STAYS = 5, 4
+FEWEST, STAYS = 4, 4
 """Printed values from which on a jump says something; so many after it show that it stays."""
-JUMP, CLIMB = 1.5, 1.4
+JUMP, CLIMB, FAR_JUMP = 1.5, 1.4, 100.0
+"""To so many times of what was before; by steps; and so far that two values after it are enough."""
+RISES, SLOWLY, QUIET = 10, 1.08, 0.05
+"""Printed values from which on a rise says something that never was a fall, how far it has to go, and how much the values may jump."""
 FROZEN = 10
 """So many printed values at the end that are the same to the last digit, after others that were not."""
-MOST_CLASSES = 200_000
+MOST_CLASSES, FEW_CLASSES = 200_000, 20
 NEVER, LATE_STEP = 8, 10_000
 """So many printed accuracies of exactly zero, and so late."""
 FAR, TIMES = 1000, 3
@@ -53,7 +60,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
 def _of(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     points = _of_last_run(evidence, series.source, trends.finite(series))
     kinds: tuple[tuple[int, Callable[[LogEvidence, LogSeries, list[trends.Point]], Fact | None]], ...] = (
-        (SHORT, _constant), (FROZEN, _froze), (SHORT, _exploding), (SHORT, _rising), (FEWEST, _jumped), (LONG, _flat),
+        (ZEROS, _constant), (CHANCES, _at_chance), (FROZEN, _froze), (SHORT, _exploding), (RISES, _rising), (FEWEST, _jumped), (LONG, _flat),
     )  # fmt: skip
     tried = (look(evidence, series, points) for fewest, look in kinds if len(points) >= fewest)
     return next((fact for fact in tried if fact is not None), None)
@@ -94,6 +101,9 @@ def _told(
 
 
 def _constant(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
+    """The same at every step; exactly zero tells sooner."""
+    if len(points) < FROZEN and any(v != 0 for _, v in points):
+        return None
     if len({v for _, v in points}) > 1 or (points[0][1] == 0 and _quality_changes(evidence)):
         return None
     return _told("loss_constant", evidence, series, points, points[0])
@@ -108,6 +118,35 @@ def _quality_changes(evidence: LogEvidence) -> bool:
             if abs(last - first) > trends.noise(points):
                 return True
     return False
+
+
+def _at_chance(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
+    """The loss of a guess among equal classes, all the time and after some epochs; an accuracy that says the same settles it."""
+    late = points[len(points) // 2 :] if len(points) >= SHORT else points
+    usual = median(v for _, v in late)
+    classes = round(math.exp(min(max(usual, 0.0), 12.0)))
+    chance = math.log(classes) if classes >= 2 else 0.0
+    near = BY_CHANCE if len(points) < SHORT else BY_CHANCE_LONG
+    if not chance or any(abs(v - chance) > near * chance for _, v in late):
+        return None
+    guessed = [s for s in evidence.series if s.source == series.source and is_accuracy(s.name) and s.count >= CHANCES]
+    agree = any(_is_guess([v for _, v in s.points], classes) for s in guessed)
+    if not (agree or (classes <= FEW_CLASSES and not guessed)) or _epochs(evidence, series.source) < LATE:
+        return None
+    fact = _told("loss_froze", evidence, series, points, points[0])
+    told = {"same_count": len(late), "at_line": late[0][0], "classes": str(classes)}
+    return Fact(fact.name, fact.line, {**fact.values, **told}, fact.rank)
+
+
+def _is_guess(accuracies: Sequence[float], classes: int) -> bool:
+    """In parts of 1 or in percent."""
+    share = median(accuracies) * classes
+    return 0.7 < share < 1.4 or 0.7 < share / 100 < 1.4
+
+
+def _epochs(evidence: LogEvidence, source: int) -> int:
+    counted = (_EPOCH.search(line.text) for line in evidence.lines if line.source == source)
+    return max((int(found[1]) for found in counted if found), default=0)
 
 
 def _froze(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
@@ -142,18 +181,29 @@ def _rising(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]
     windows = [median([v for _, v in points[i : i + size]]) for i in range(len(points) - size + 1)]
     first, last = trends.medians(points)
     best = min(windows)
-    clear = trends.sure(points) and last - best > 2 * trends.noise(points)
-    if best <= 0 or last < JUMP * best or last < 1.15 * first or not clear:
+    if best <= 0 or not trends.sure(points) or last - best < 2 * trends.noise(points):
+        return None
+    far = len(points) >= SHORT and last > JUMP * best and last > 1.15 * first
+    quiet = trends.noise(points) < QUIET * first
+    if not far and not (quiet and last > SLOWLY * best and _every_third_higher(points)):
         return None
     at = points[windows.index(best)]
     fact = _told("loss_rising", evidence, series, points, at)
     return Fact(fact.name, fact.line, {**fact.values, "lowest": best, "lowest_line": at[0]}, fact.rank)
 
 
+def _every_third_higher(points: Sequence[trends.Point]) -> bool:
+    """From the beginning on, not only since its best."""
+    third = len(points) // 3
+    a, b, c = (median(v for _, v in part) for part in (points[:third], points[third : -third or None], points[-third:]))
+    return a < b < c and c - b > 0.3 * (b - a)
+
+
 def _jumped(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
     """From one printed value to the next to one and a half times of all before, and it stays there; or it climbs with each of them."""
     values = [v for _, v in points]
-    at = _jump(values) or (1 if _climbs(values) else 0)
+    climbs = trends.climbs(points) and values[-1] > CLIMB * values[0]
+    at = _jump(values) or (1 if climbs else 0)
     if not at or values[0] <= 0 or _begins_again(evidence, series.source, points[at - 1][0], points[at][0]):
         return None
     fact = _told("loss_jumped", evidence, series, points, points[at])
@@ -167,16 +217,12 @@ def _jump(values: Sequence[float]) -> int:
     for i in range(len(values) - 2, -1, -1):
         lowest_after[i] = min(values[i], lowest_after[i + 1])
     highest = values[0]
-    for i in range(1, len(values) - STAYS + 1):
-        if i >= 2 and highest > 0 and lowest_after[i] > JUMP * highest:
+    for i in range(1, len(values) - 1):
+        high = JUMP if len(values) - i >= STAYS else FAR_JUMP
+        if i >= 2 and lowest_after[i] > high * highest > 0:
             return i
         highest = max(highest, values[i])
     return 0
-
-
-def _climbs(values: Sequence[float]) -> bool:
-    rises = all(b > a for a, b in zip(values, values[1:], strict=False))
-    return rises and values[-1] > CLIMB * values[0] > 0
 
 
 def _begins_again(evidence: LogEvidence, source: int, before: int, after: int) -> bool:

@@ -132,7 +132,9 @@ def _learns_between(evidence: LogEvidence, overflows: Sequence[_Overflow]) -> bo
     at = [-math.inf, *(o.line.number for o in overflows), math.inf]
     between = [_losses(evidence, overflows[0].line.source, a, b) for a, b in itertools.pairwise(at)]
     ends = [losses[-1] for losses in between if losses]
-    return len(ends) >= GOOD and bool(between[-1]) and all(b < a for a, b in itertools.pairwise(ends))
+    last = next(losses for losses in reversed(between) if losses) if ends else []
+    late = sum(not losses for losses in between[len(between) - 1 - between[::-1].index(last) :]) if ends else 0
+    return len(ends) >= GOOD and late <= LEARNING and all(b < a for a, b in itertools.pairwise(ends))
 
 
 def _losses(evidence: LogEvidence, source: int, after: float, before: float) -> list[float]:

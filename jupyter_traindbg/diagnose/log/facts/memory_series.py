@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from ....model import LogEvidence, LogSeries
 from .. import trends
@@ -12,13 +14,14 @@ from . import Fact
 __all__ = ["facts"]
 
 _MEMORY = re.compile(
-    r"(?:^|[/_ ])(?:mem|memory|vram|rss)(?:[/_ ]|$)|mem(?:ory)?_(?:used|allocated|reserved)|allocated_(?:gb|mb)|peak_mem"
+    r"(?:^|[/_ ])(?:mem|memory|vram|rss)(?:[/_ ]|$)|mem(?:ory)?_(?:used|allocated|reserved)|allocated_(?:gb|mb)|peak_mem|(?:^|[/_ ])(?:ram|alloc(?:ated)?)$"
 )
 _PEAK = re.compile(r"max|peak|total|limit|capacity|util|percent|ratio|frac|free|avail")
 _HOST = re.compile(r"cpu|host|rss|ram\b|system")
 _UNITS = (("gb", 2**30), ("gib", 2**30), ("mb", 2**20), ("mib", 2**20), ("kb", 2**10), ("bytes", 1))
 
-FEWEST = 40
+FEWEST, FEW, RISES = 40, 6, 4
+"""Printed values from which on a trend with its ups and downs says something; fewer have to rise, and so often, without any fall."""
 RISING = 0.6
 GROWTH = 1.3
 """So much more at the end than after the warm-up."""
@@ -32,21 +35,13 @@ def facts(evidence: LogEvidence) -> list[Fact]:
 
 
 def _grows(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
-    if series.count < FEWEST or not _MEMORY.search(series.name) or _PEAK.search(series.name):
+    if series.count < FEW or not _MEMORY.search(series.name) or _PEAK.search(series.name):
         return
     points = trends.finite(series)
+    if not (_steadily(points) if len(points) < FEWEST else _by_thirds(points[len(points) // 5 :])):
+        return
     points = points[len(points) // 5 :]
-    if len(points) < FEWEST // 2 or points[0][1] <= 0:
-        return
-    thirds = [
-        points[: len(points) // 3],
-        points[len(points) // 3 : 2 * len(points) // 3],
-        points[2 * len(points) // 3 :],
-    ]
-    a, b, c = (sum(v for _, v in part) / len(part) for part in thirds)
     share = trends.rising_share(points)
-    if not (a < b < c and c - b > 0.4 * (b - a) and points[-1][1] > GROWTH * points[0][1] and share > RISING):
-        return
     factor = _bytes(series.name, points[-1][1])
     values: dict[str, float | str] = {
         "name": series.name,
@@ -58,6 +53,25 @@ def _grows(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
     }
     name = "host_memory_growing" if _HOST.search(series.name) else "gpu_memory_growing"
     yield Fact(name, trends.line_at(evidence, series.source, points[0][0]), values, series.rank)
+
+
+def _by_thirds(points: Sequence[trends.Point]) -> bool:
+    if len(points) < FEWEST // 2 or points[0][1] <= 0:
+        return False
+    third = len(points) // 3
+    a, b, c = (fmean(v for _, v in part) for part in (points[:third], points[third : 2 * third], points[2 * third :]))
+    grown = points[-1][1] > GROWTH * points[0][1]
+    return a < b < c and c - b > 0.4 * (b - a) and grown and trends.rising_share(points) > RISING
+
+
+def _steadily(points: Sequence[trends.Point]) -> bool:
+    """Few values that never fall, rise again and again, and by as much at the end as at the beginning."""
+    values = [v for _, v in points]
+    rises = [b - a for a, b in itertools.pairwise(values)]
+    if min(rises) < 0 or sum(r > 0 for r in rises) < RISES or values[-1] <= GROWTH * values[len(values) // 4]:
+        return False
+    half = len(rises) // 2
+    return sum(rises[half:]) > 0.5 * sum(rises[:half])
 
 
 def _bytes(name: str, value: float) -> float:

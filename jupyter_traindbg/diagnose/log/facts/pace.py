@@ -26,30 +26,32 @@ _PERIOD = re.compile(
     r"|sec[_/ ](?:per_)?step|time_per_iteration|(?<!data_)last_time)(?:[ _](?:\(?ms\)?|s))?$"
 )
 _DATA = re.compile(
-    r"(?:^|[/_ ])(?:data[_ ]?time|data[_ ]loading(?:[_ ]time)?|dataloader?[_ ]time|data[_ ]wait(?:[_ ]time)?|load[_ ]time|time/data)$|^data$"
+    r"(?:^|[/_ ])(?:data[_ ]?time|data[_ ]loading(?:[_ ]time)?|dataloader?[_ ]time|data[_ ]wait(?:[_ ]time)?|load[_ ]time|time/data|reader_cost)$|^data$"
 )
-_STEP = re.compile(r"(?:^|[/_ ])(?:time|step[_ ]time|batch[_ ]time|iter[_ ]time|total[_ ]time)$|^batch$")
+_STEP = re.compile(r"(?:^|[/_ ])(?:time|step[_ ]time|batch[_ ]time|iter[_ ]time|total[_ ]time|batch_cost)$|^batch$")
 _UTILISATION = re.compile(r"(?:^|[/_ ])gpu[_ ]?util\w*$")
 _LENGTH = re.compile(
     r"response_length/mean|completions?/mean_length|mean_completion_length|completion_length$|num_tokens_per_step"
     r"|seq(?:uence)?_len\w*/mean|global_seqlen/mean"
 )
 
-_OF_ENGINE = re.compile(r"prompt|generation|cache")
+_OF_ENGINE = re.compile(r"prompt|generation|cache|accepted|drafted")
 """What an inference engine prints goes by its requests."""
 
 FEWEST, FEW = 60, 20
 """Printed values from which on a figure says how it changes; and from which on one does whose end lies apart from its beginning."""
 SLOWER, SLOWER_OVERLAPPING = 1.5, 3.0
 """How much slower, where the last quarter lies apart from the first one, and where they overlap."""
-LEAST, STALLS = 8, 3
-"""So many printed steps, and so many of them that were mostly waiting."""
+FEWEST_WAITS, LEAST, STALLS = 4, 8, 3
+"""So many printed steps that were all mostly waiting; or so many, and so many of them that were."""
+ENOUGH_STEPS = 100
+_OF_EPOCH = re.compile(r"\[ {0,6}(\d{1,9})/ {0,6}\d{1,9}\]")
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count >= FEWEST]
     slow = [f for s in evidence.series if s.count >= FEW for f in _slower(evidence, s)][:1]
-    return [*slow, *_data(evidence), *_utilisation(evidence, series), *_longer(series)]
+    return [*slow, *(_waits_on_average(evidence) or _data(evidence)), *_utilisation(evidence, series), *_longer(series)]
 
 
 def _slower(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
@@ -97,34 +99,58 @@ def _change(points: list[trends.Point], first: float, last: float) -> int:
     return next((n for n, v in points if (v > middle) == (last > middle)), points[-1][0])
 
 
+def _waits_on_average(evidence: LogEvidence) -> list[Fact]:
+    """By the means that are printed beside the values, once they are over enough steps for the first ones not to count."""
+    for data in evidence.series:
+        kind = data.name.removesuffix(" mean")
+        if kind == data.name or not _DATA.search(kind):
+            continue
+        for step in evidence.series:
+            if step.source != data.source or step.rank != data.rank or step.name not in ("time mean", "batch mean", "batch time mean", "batch_time mean"):
+                continue
+            number, wait = data.points[-1]
+            whole = next((v for n, v in reversed(step.points) if n <= number), 0.0)
+            line = trends.line_at(evidence, data.source, number)
+            steps = _OF_EPOCH.search(line.text) if line is not None else None
+            if whole > 0.02 and 0.5 < wait / whole <= 1 and steps is not None and int(steps[1]) >= ENOUGH_STEPS:
+                return [_dominates(evidence, data, wait, whole)]
+    return []
+
+
+def _dominates(evidence: LogEvidence, data: LogSeries, wait: float, whole: float) -> Fact:
+    values: dict[str, float | str] = {
+        "name": data.name,
+        "count": data.count,
+        "data_wait": trends.plain(wait),
+        "step_time": trends.plain(whole),
+        "data_share": f"{wait / whole:.0%}",
+    }
+    return Fact("data_wait_dominates", trends.line_at(evidence, data.source, data.points[0][0]), values, data.rank)
+
+
 def _data(evidence: LogEvidence) -> Iterator[Fact]:
     for data in evidence.series:
-        if not _DATA.search(data.name) or data.count < LEAST:
+        if not _DATA.search(data.name) or data.count < FEWEST_WAITS:
             continue
         for step in evidence.series:
             if step.source != data.source or step.rank != data.rank or _DATA.search(step.name) or not _STEP.search(step.name):
                 continue
-            stalls, wait, whole = _waits(trends.finite(data)[1:], trends.finite(step)[1:])
-            if whole > 0.02 and stalls >= STALLS and 0.5 < wait / whole <= 1:
-                values: dict[str, float | str] = {
-                    "name": data.name,
-                    "count": data.count,
-                    "data_wait": trends.plain(wait),
-                    "step_time": trends.plain(whole),
-                    "data_share": f"{wait / whole:.0%}",
-                }
-                yield Fact(
-                    "data_wait_dominates", trends.line_at(evidence, data.source, data.points[0][0]), values, data.rank
-                )
+            stalls, wait, whole = _waits(trends.finite(data), trends.finite(step))
+            if whole > 0.02 and stalls and 0.5 < wait / whole <= 1:
+                yield _dominates(evidence, data, wait, whole)
                 return
 
 
-def _waits(data: Sequence[trends.Point], step: Sequence[trends.Point]) -> tuple[int, float, float]:
-    """How many of the printed steps were mostly waiting for data; the mean wait, and the mean time of a step. The first step is left out."""
-    if len(data) != len(step) or not data or any(d > 1.05 * s for (_, d), (_, s) in zip(data, step, strict=True)):
-        return 0, 0.0, 0.0  # not two parts of one line, or no part of it
-    stalls = sum(d > 0.5 * s for (_, d), (_, s) in zip(data, step, strict=True))
-    return stalls, fmean(d for _, d in data), fmean(s for _, s in step)
+def _waits(data: Sequence[trends.Point], step: Sequence[trends.Point]) -> tuple[bool, float, float]:
+    """Whether enough of the printed steps were mostly waiting for data; the mean wait, and the mean time of a step. The first one is left
+    out, unless they are few and all alike.
+    """
+    if len(data) != len(step) or any(d > 1.05 * s for (_, d), (_, s) in zip(data, step, strict=True)):
+        return False, 0.0, 0.0  # not two parts of one line, or no part of it
+    stalls = [d > 0.5 * s for (_, d), (_, s) in zip(data, step, strict=True)]
+    begin = 0 if all(stalls) else 1
+    enough = all(stalls) or (len(stalls) >= LEAST and sum(stalls[1:]) >= STALLS)
+    return enough, fmean(d for _, d in data[begin:]), fmean(s for _, s in step[begin:])
 
 
 def _utilisation(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:

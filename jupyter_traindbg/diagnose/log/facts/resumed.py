@@ -42,7 +42,7 @@ def _rate(evidence: LogEvidence, line: LogLine) -> list[Fact]:
         before, after = _sides(s, line)
         if s.source != line.source or s.name not in _RATE or len(before) < AROUND or len(after) < AROUND:
             continue
-        old, new = before[-1][1], after[0][1]
+        old, new = median([v for _, v in before[-3:]]), after[0][1]  # a setting may be printed between
         if old > 0 and not 0.3 < new / old < 3 and _goes_on(evidence, line):
             values: dict[str, float | str] = {
                 "lr_before": trends.plain(old),

@@ -20,12 +20,16 @@ _REWARD = re.compile(
     r"(?:^|[/_ ])(?:reward|rewards/mean|reward/mean|rewards|mean_reward|reward_mean|score/mean|episode_reward_mean|returns?|rew_mean"
     r"|(?:mean|avg|average|total|episode|episodic)[_ ](?:reward|return)s?(?:[_ ]score)?)$"
 )
+_OVER_EPISODES = re.compile(r"ep_rew_mean|episode|episodic")
+"""A mean over the last hundred episodes, say, which moves slowly."""
 _PART = re.compile(
     r"(?:^|[/_ ])(?:correct(?:ness)?|accuracy|answer|acc|exact_match)(?:_reward(?:_func)?)?(?:/mean)?$|success[_ ]rate$|solved?[_ ]rate$"
 )
 """The part of a reward that is for being right, beside parts for the form."""
 _NOT_MEAN = re.compile(r"std|min|max|margin|chosen|rejected|kl|frac|norm|time|weight|/count")
 _KL = re.compile(r"(?:^|[/_ ])(?:kl|ppo_kl|approx_?kl|mean_kl|kl_mean|kl_loss|objective/kl|kl_divergence)(?:/mean)?$")
+_OF_POLICY = re.compile(r"reward|rew_mean|return|advantage|polic|pol_|pg_|ppo|grpo|actor|entropy|completion|response")
+"""A KL beside none of these is that of a variational model."""
 _KL_SETTING = re.compile(r"coef|ctl|target|penalty_coef|beta|scale")
 _ENTROPY = re.compile(r"(?:^|[/_ ])entropy(?:/mean)?$")
 _EPISODES = re.compile(r"(?:^|[/_ ])(?:total_timesteps|timesteps_total|num_timesteps|env_steps)$")
@@ -33,6 +37,8 @@ _CLIPPED = re.compile(r"clip_ratio|clipped_ratio|truncat\w*_(?:ratio|rate|frac\w
 
 FEWEST, FEW = 20, 8
 """Printed values below which a trend says nothing; and one that leaves no doubt."""
+FEWEST_FLAT, FLAT = 6, 0.005
+"""A mean over sampled answers moves by more than so small a part of itself from step to step."""
 MANY_STEPS = 100_000
 """Of environments: so many without any reward say something, however few values were printed."""
 LEFT = 0.25
@@ -41,6 +47,8 @@ NEVER = 40
 """So many printed values of a part of the reward that is always zero."""
 KL_LIMIT = 10.0
 """Nats a sequence (or token): no method works at such a distance from its reference."""
+CLIMBING = 4
+"""So many printed values that all climb leave no doubt either."""
 FAR_KL, FAR_KL_TIMES = 2.0, 60
 """So far from its reference, and so many times farther than in its first steps."""
 WILD_ENTROPY = 3.0
@@ -49,11 +57,12 @@ WILD_ENTROPY = 3.0
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count >= FEW]
-    whole = [f for s in series if (f := _reward(evidence, s)) is not None][:1]
+    policy = any(_OF_POLICY.search(s.name) for s in evidence.series)
+    whole = [f for s in evidence.series if (f := _reward(evidence, s)) is not None][:1]
     return [
         *whole,
         *([] if whole else _one(_part(evidence, s) for s in series)),
-        *_one(_kl(evidence, s) for s in series),
+        *(_one(_kl(evidence, s) for s in evidence.series) if policy else ()),
         *_one(_entropy(evidence, s) for s in series),
         *_clipped(series),
     ]
@@ -67,10 +76,15 @@ def _reward(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     if not _REWARD.search(series.name) or _NOT_MEAN.search(series.name):
         return None
     points = trends.finite(series)
-    if len(points) < FEW:
+    if len(points) < FEWEST_FLAT:
         return None
     first, last = trends.medians(points)
     values: dict[str, float | str] = {"name": series.name, "count": series.count, "first": first, "last": last}
+    spread = max(v for _, v in points) - min(v for _, v in points)
+    if 0 < spread < FLAT * abs(last) and not _OVER_EPISODES.search(series.name):
+        return Fact("reward_flat", trends.line_at(evidence, series.source, points[0][0]), values, series.rank)
+    if len(points) < FEW:
+        return None
     same = len({round(v, 6) for _, v in points}) <= max(1, len(points) // 20)
     if same and (len(points) >= FEWEST or (last == 0 and _long(evidence, series))):
         return Fact("reward_flat", trends.line_at(evidence, series.source, points[0][0]), values, series.rank)
@@ -128,7 +142,7 @@ def _kl(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     if not _KL.search(series.name) or _KL_SETTING.search(series.name):
         return None
     points = trends.finite(series)
-    if len(points) < FEWEST:
+    if len(points) < (CLIMBING if trends.climbs(points) else FEW):
         return None
     first, last = trends.medians(points)
     typical = median([v for _, v in points])
@@ -145,7 +159,7 @@ def _kl(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     line = trends.line_at(evidence, series.source, points[-1][0])
     if last > 1 and last > 20 * max(abs(first), 1e-3) and last > 5 * abs(typical):
         return Fact("kl_exploding", line, values, series.rank)
-    begin = median([abs(v) for _, v in points[:3]])
+    begin = abs(points[0][1]) if trends.climbs(points) else median([abs(v) for _, v in points[:3]])
     if last > FAR_KL and last > FAR_KL_TIMES * max(begin, 1e-3):
         return Fact("kl_exploding", line, values | {"first": begin}, series.rank)
     whole_sequence = "objective" in series.name  # summed over a sequence: tens are usual

@@ -33,7 +33,7 @@ _GOT_OVER = re.compile(
 def facts(evidence: LogEvidence) -> list[Fact]:
     progress = progress_of(evidence)
     threads = {(x.source, x.number) for x in evidence.lines if x.text.lstrip().startswith(_THREAD)}
-    caught: set[tuple[str, str, str]] = set()
+    caught = _raised_again(evidence)
     found: dict[tuple[str, str], Fact] = {}
     for outermost in evidence.errors:
         links = list(outermost.chain())
@@ -60,6 +60,20 @@ def facts(evidence: LogEvidence) -> list[Fact]:
             fact = _fact(innermost)
             found.setdefault((fact.name, f"{innermost.type}{fact.values.get('file')}{fact.values.get('line')}"), fact)
     return list(found.values())[:MOST]
+
+
+def _raised_again(evidence: LogEvidence) -> set[tuple[str, str, str]]:
+    """What one and the same process has raised more than once: it got over it, for nobody ends twice."""
+    seen: set[tuple[str, tuple[str, str, str]]] = set()
+    again = set()
+    for error in evidence.errors:
+        innermost = list(error.chain())[-1]
+        if " pid " in error.line.who and innermost.frames:
+            key = error.line.who, _place(innermost)
+            if key in seen:
+                again.add(key[1])
+            seen.add(key)
+    return again
 
 
 def _at(error: LogError) -> Place:

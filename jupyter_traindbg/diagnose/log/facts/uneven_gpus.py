@@ -1,32 +1,80 @@
-"""How GPUs are used, by tables of nvidia-smi in the log: ``uneven_gpus``, ``uneven_memory``, ``gpu_utilisation_low``.
+"""How GPUs are used, by tables of nvidia-smi in the log: ``gpus_spin``, ``contexts_on_one``, ``uneven_gpus``, ``uneven_memory``, ``gpu_utilisation_low``.
 
 One table is a moment, and GPUs of a pipeline take turns: who idles while others work, and that all are little used, is told only by
-several tables that agree. Memory does not move so: one table tells that one GPU holds far more than the others.
+several tables that agree. Memory does not move so: one table tells that one GPU holds far more than the others. Nor is a GPU ever at 100 % with the
+power of an idle one while it computes: its kernel only waits.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
 
 from ....model import LogEvidence, Subject
-from ..nvidia_smi import Table, tables
+from ..nvidia_smi import Process, Table, Used, processes, tables
 from . import Fact
 
 __all__ = ["facts"]
 
-ANCHORS = ("MiB /", "MiB/")
+ANCHORS = ("mib",)
 BUSY, IDLE, LOW = 80, 3, 35
 """Percent."""
-TABLES, SAMPLES = 2, 4
+TABLES, SAMPLES, HELD_MIB = 2, 4, 400
 IN_USE_MIB, UNEVEN = 1024, 1.5
+CONTEXTS, CONTEXT_MIB = 3, 1500
+"""So many processes with so little on a GPU that another one of them works on."""
+SPINNING, IDLE_POWER = 99, 0.3
+"""Percent, and the share of its power limit: a kernel of a collective that polls for its peers."""
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     """`busy_gpus`, `idle_gpus` (as "0, 1") and their percentages; `full_gpu`, `full_mib`, `other_mib`; `utilisation`, `count`."""
     found = tables(evidence)
     several = [table for table in found if len(table) > 1]
-    return [*_idle_ones(several), *_memory(several), *_low(found)]
+    return [*_spin(several), *_contexts(evidence), *_idle_ones(several), *_memory(several), *_low(found)]
+
+
+def _spin(found: Sequence[Table]) -> Iterator[Fact]:
+    """In the last table all GPUs but one or a few are at 100 % with an idle one's power, and those do nothing."""
+    for table in found[-1:]:
+        in_use = {gpu: used for gpu, used in table.items() if used.used_mib >= IN_USE_MIB}
+        spinning = sorted(gpu for gpu, used in in_use.items() if _polls(used))
+        idle = sorted(gpu for gpu, used in in_use.items() if used.busy_percent is not None and used.busy_percent <= IDLE)
+        if not idle or len(spinning) < len(idle) or len(spinning) + len(idle) < len(in_use):
+            continue
+        power = max(in_use[gpu].power_share or 0.0 for gpu in spinning)
+        values: dict[str, float | str] = {
+            "spinning_gpus": ", ".join(map(str, spinning)),
+            "missing_gpus": ", ".join(map(str, idle)),
+            "power_share": f"{power:.0%}",
+        }
+        yield Fact("gpus_spin", in_use[idle[0]].line, values, who=tuple(Subject("gpu", gpu) for gpu in idle))
+
+
+def _polls(used: Used) -> bool:
+    busy, power = used.busy_percent, used.power_share
+    return busy is not None and busy >= SPINNING and power is not None and power < IDLE_POWER
+
+
+def _contexts(evidence: LogEvidence) -> Iterator[Fact]:
+    """On one GPU beside a process that works several of the same program that hold equally little: a context, and nothing in it."""
+    by_gpu: dict[int, list[Process]] = defaultdict(list)
+    for process in processes(evidence):
+        by_gpu[process.gpu].append(process)
+    for gpu, there in sorted(by_gpu.items()):
+        largest = max(there, key=lambda p: p.used_mib)
+        others = [p for p in there if p is not largest and p.program == largest.program]
+        sizes = {p.used_mib for p in others}
+        if len(others) >= CONTEXTS and max(sizes) <= CONTEXT_MIB < largest.used_mib and max(sizes) <= 1.1 * min(sizes):
+            values: dict[str, float | str] = {
+                "context_gpu": str(gpu),
+                "contexts_count": len(others),
+                "context_mib": str(max(sizes)),
+                "program": largest.program,
+            }
+            yield Fact("contexts_on_one", others[0].line, values, who=(Subject("gpu", gpu),))
+            return
 
 
 def _idle_ones(found: Sequence[Table]) -> Iterator[Fact]:
@@ -69,9 +117,9 @@ def _memory(found: Sequence[Table]) -> Iterator[Fact]:
 
 def _low(found: Sequence[Table]) -> Iterator[Fact]:
     """All GPUs that are in use have little to do, whenever somebody looked."""
-    samples = [u for table in found for u in table.values() if u.used_mib >= IN_USE_MIB and u.busy_percent is not None]
+    samples = [u for table in found for u in table.values() if u.used_mib >= HELD_MIB and u.busy_percent is not None]
     percents = [u.busy_percent for u in samples if u.busy_percent is not None]
-    if len(found) < SAMPLES or not percents or max(percents) >= BUSY or not 1 < median(percents) < LOW:
+    if len(found) < SAMPLES or not any(percents) or max(percents) >= BUSY or median(percents) >= LOW:
         return
     values: dict[str, float | str] = {"name": "GPU-Util", "count": len(percents), "utilisation": median(percents)}
     yield Fact("gpu_utilisation_low", samples[0].line, values)
