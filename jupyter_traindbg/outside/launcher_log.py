@@ -33,6 +33,8 @@ _WORDS = {
     "Hangup": "SIGHUP",
 }
 """strsignal(3), as srun and shells write it."""
+_OF_WINDOWS = {0xC0000005: "SIGSEGV", 0xC00000FD: "SIGSEGV", 0xC000001D: "SIGILL", 0xC0000094: "SIGFPE", 0xC0000409: "SIGABRT"}
+"""NTSTATUS codes as exit statuses: access violation, stack overflow, illegal instruction, division by zero, fast fail."""
 
 _CODE = r"(?P<code>-?\d+)"
 _SAID = rf"(?P<words>{'|'.join(_WORDS)})"
@@ -76,6 +78,8 @@ def said_in(line: str) -> Iterator[Said]:
         number = -code if code is not None and code < 0 else int(known.get("number") or 0)
         if number:
             code, name = None, signal_name(number)
+        elif code in _OF_WINDOWS:
+            code, name = None, _OF_WINDOWS[code]
         first = int(known["rank"]) if known.get("rank") else None
         last = int(known.get("last") or 0) if first is not None else 0
         for rank in range(first, max(first, last) + 1) if first is not None else (None,):

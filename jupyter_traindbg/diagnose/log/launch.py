@@ -19,7 +19,7 @@ _CRASHES = {
 """What faulthandler calls them. After "Aborted" it is the C++ code's own message that tells."""
 _LAUNCHERS_ERRORS = frozenset(("ChildFailedError", "ProcessExitedException"))
 _LAUNCHERS_FILES = re.compile(
-    r"accelerate/(?:commands|launchers)|deepspeed/launcher|bin/(?:accelerate|deepspeed|torchrun)$"
+    r"accelerate[/\\](?:commands|launchers)|deepspeed[/\\]launcher|bin/(?:accelerate|deepspeed|torchrun)$"
 )
 _RANK_IN_TEXT = re.compile(r"(?i)\[rank ?(\d{1,9})\]")
 _WORLD = re.compile(r"(?i)\b(?:world[_ ]size|nranks)\s*[:=]?\s*(\d{1,5})\b|\bMEMBER:\s*\d+/(\d{1,5})")

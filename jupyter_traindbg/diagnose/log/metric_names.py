@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["RATES", "STEPS", "is_accuracy", "is_evaluation_loss", "is_main_loss", "is_reinforced"]
+__all__ = ["RATES", "STEPS", "is_accuracy", "is_evaluation_loss", "is_main_loss", "is_reinforced", "of_training"]
 
 RATES = ("lr", "learning_rate", "learning rate", "lr_0", "lr-adamw")
 STEPS = (
@@ -26,6 +26,7 @@ _MAIN = re.compile(
 )
 _EVALUATION = re.compile(r"(?:e?val(?:id(?:ation)?)?|dev|test)[ _/.](?:avg[ _])?(?:lm[ _])?loss")
 _ACCURACY = re.compile(r"(?:(?:train(?:ing)?|val(?:idation)?|eval|test|top[- ]?1)[ _/])?(?:acc(?:uracy)?|acc@1|top[- ]?1)")
+_MEMORY = re.compile(r"memory|(?:^|[ _/])mem(?:$|[ _/])|alloc|reserved|fragmentation|(?:^|[ _/])(?:ram|rss)$")
 _REINFORCED = re.compile(r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|policy|(?:^|[/_ ])[dg]_loss|critic|discriminator")
 
 
@@ -47,3 +48,8 @@ def is_accuracy(name: str) -> bool:
 def is_reinforced(name: str) -> bool:
     """Whether a log that has it is of reinforcement learning or of adversaries, whose losses go up and down for good reasons."""
     return _REINFORCED.search(name) is not None
+
+
+def of_training(name: str) -> bool:
+    """Whether a further value of it shows that the training goes on. How much memory is in use is told of one that has failed, too."""
+    return _MEMORY.search(name) is None

@@ -17,6 +17,10 @@ _PROCESS = re.compile(r"^\|?\s+(\d{1,2})\s+(?:N/A\s+N/A\s+)?(\d{2,10})\s+C\s+(\S
 _BARE = re.compile(r"^\W{0,4}(\d+) ?MiB\s*/\s*(\d+) ?MiB\s*(?:\|\s*(\d{1,3}) ?%)?")
 
 
+HELD_UNKNOWN = -1
+"""In place of how much memory is in use, where that was not printed."""
+
+
 @dataclass(frozen=True)
 class Used:
     """One GPU at one moment."""
@@ -48,7 +52,7 @@ Table = Mapping[int, Used]
 def tables(evidence: LogEvidence) -> list[Table]:
     """Every table, in order; those of one GPU, too. A table ends where the index goes back."""
     whole = list(_whole(evidence.lines))
-    return whole or list(_queried(evidence.lines)) or list(_bare(evidence.lines))
+    return whole or list(_monitored(evidence.lines)) or list(_queried(evidence.lines)) or list(_bare(evidence.lines))
 
 
 def processes(evidence: LogEvidence) -> list[Process]:
@@ -73,6 +77,20 @@ def _whole(lines: Sequence[LogLine]) -> Iterator[Table]:
             index = None
     if table:
         yield table
+
+
+def _monitored(lines: Sequence[LogLine]) -> Iterator[Table]:
+    """``nvidia-smi dmon``: a row a second and GPU. It does not say how much memory is in use unless it is asked."""
+    names: list[str] = []
+    for line in lines:
+        cells = line.text.split()
+        if cells[:1] == ["gpu"] and "sm" in cells:  # its "# " is taken for a comment's
+            names = cells
+        elif "sm" in names and len(cells) == len(names) and all(c == "-" or c.isdigit() for c in cells):
+            row = dict(zip(names, cells, strict=True))
+            if row["sm"].isdigit():
+                used = int(row["fb"]) if row.get("fb", "").isdigit() else HELD_UNKNOWN
+                yield {int(row["gpu"]): Used(used, 0, int(row["sm"]), None, line)}
 
 
 def _queried(lines: Sequence[LogLine]) -> Iterator[Table]:

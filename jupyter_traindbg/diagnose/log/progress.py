@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ...model import LogEvidence, LogLine
 from . import signs
 from .exceptions import Place, in_program, unraisable
+from .metric_names import of_training
 
 __all__ = ["ON_PURPOSE", "Progress", "progress_of"]
 
@@ -104,7 +105,8 @@ class Progress:
             sources[line.source].read(line)
         for series in evidence.series:
             known = sources[series.source].marks[series.rank]
-            known += {number for number, _ in series.points} - set(known)
+            if of_training(series.name):
+                known += {number for number, _ in series.points} - set(known)
         for source in sources.values():
             source.marks = {rank: sorted(numbers) for rank, numbers in source.marks.items()}
             for numbers in (source.said, source.ends, source.unfinished):

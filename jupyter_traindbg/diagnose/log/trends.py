@@ -9,7 +9,7 @@ from statistics import median
 
 from ...model import LogEvidence, LogLine, LogSeries
 
-__all__ = ["climbs", "finite", "line_at", "medians", "noise", "plain", "quarters", "rising_share", "sure", "value_at"]
+__all__ = ["apart", "climbs", "finite", "line_at", "medians", "noise", "plain", "quarters", "rising_share", "sure", "value_at"]
 
 Point = tuple[int, float]
 SURE = 8.0
@@ -33,9 +33,9 @@ def medians(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def noise(points: Sequence[Point]) -> float:
-    """How much it jumps from one value to the next: the median of the absolute differences."""
+    """How much it jumps from one value to the next: the median of the absolute differences, without those of a bar that is drawn again."""
     values = [v for _, v in points]
-    steps = [abs(b - a) for a, b in itertools.pairwise(values)]
+    steps = [abs(b - a) for a, b in itertools.pairwise(values) if a != b]
     return median(steps) if steps else 0.0
 
 
@@ -51,6 +51,12 @@ def climbs(points: Sequence[Point]) -> bool:
     return len(points) > 1 and all(b > a for (_, a), (_, b) in itertools.pairwise(points))
 
 
+def apart(lower: Sequence[float], higher: Sequence[float]) -> bool:
+    """Whether all values of one lie below all of the other, an eighth of each at that end left out: single pauses and spikes."""
+    below = sorted(lower)[: len(lower) - len(lower) // 8]
+    return max(below) < min(sorted(higher)[len(higher) // 8 :])
+
+
 def sure(points: Sequence[Point]) -> bool:
     """Whether the last quarter lies elsewhere than the first one, and that is no play of the noise: either they do not overlap, or their
     medians differ by eight standard errors. (Of values with noise of a normal distribution the median of the differences is about one
@@ -58,8 +64,7 @@ def sure(points: Sequence[Point]) -> bool:
     """
     early, late = quarters(points)
     error = 1.25 * noise(points) / math.sqrt(len(early))
-    apart = max(early) < min(late) or max(late) < min(early)
-    return apart or abs(median(late) - median(early)) > SURE * error
+    return apart(early, late) or apart(late, early) or abs(median(late) - median(early)) > SURE * error
 
 
 def line_at(evidence: LogEvidence, source: int, number: int) -> LogLine | None:

@@ -75,6 +75,9 @@ _METRICS = (
     "memory",
     "alloc",
     "ram:",
+    "cpu:",
+    "epoch",
+    " avg,",
     "reader_cost",
 )
 _NONFINITES = (

@@ -20,7 +20,8 @@ _MOST_TOGETHER = 150_000
 
 _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|inf(?:inity)?)"
 """Bounded: a run of a thousand digits is no metric, and must not be looked at from each of them."""
-_VALUE = rf"(?:(?:tensor|array|np\.float\d+|np\.int\d+)\()?\[{{0,2}} {{0,8}}['\"]?(?P<value>{_NUMBER})(?![\w:/]|\.\d|%\||-[a-z])"
+_UNIT = r"(?:m?s|[GMK]i?B?)"
+_VALUE = rf"(?:(?:tensor|array|np\.float\d+|np\.int\d+)\()?\[{{0,2}} {{0,8}}['\"]?(?P<value>{_NUMBER})(?!(?!{_UNIT}\b)[\w:/]|\.\d|%\||-[a-z])(?:(?=\s?(?P<bytes>[GMK]i?B)\b))?"
 _NAMED = re.compile(
     rf"(?<![\w/@.-])(?P<name>[a-z][\w/@.-]{{0,58}}(?: [a-z][\w/@.-]{{0,30}}){{0,2}})['\"]?\s{{0,24}}"
     rf"(?:\([\w%/ ]{{1,12}}\)\s?)?(?:[=:|]|(?<=\s)is(?=\s)|(?<=B\))\s)\s{{0,40}}{_VALUE}",
@@ -39,6 +40,9 @@ _METER = re.compile(
 _TIMES = {"data", "time", "batch", "data_time", "batch_time", "data time", "batch time"}
 _VAGUE = {"current", "used", "in use", "alloc", "allocated", "reserved", "peak"}
 """What says only beside "memory" in its line of what it is."""
+_PLACES = {"cpu", "gpu", "host", "process", "device"}
+"""What has so many bytes of memory."""
+_DARKNET = re.compile(rf"^\s{{0,4}}\d{{1,9}}: (?P<value>{_NUMBER}), {_NUMBER} avg", re.IGNORECASE)
 _QUOTES = str.maketrans("‘’“”", "''\"\"")
 _SPEED = re.compile(r"(?<![\d.])(?P<value>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>it/s|s/it)\b")
 _NO_METRICS = {
@@ -84,12 +88,15 @@ def values(text: str) -> Iterator[tuple[str, float]]:
     of_memory = "memory" in text.lower()
     for match in (*_NAMED.finditer(plain), *_BARE.finditer(plain), *_COUNTED.finditer(plain), *_METER.finditer(plain)):
         name = _name(match["name"])
-        name = f"memory {name}" if of_memory and name in _VAGUE else name
+        if name in _PLACES if match.groupdict().get("bytes") else of_memory and name in _VAGUE:
+            name = f"memory {name}"
         if name and name not in seen and name not in _NO_METRICS:
             seen.add(name)
             yield name, float(match["value"])
             if match.re is _METER and name in _TIMES:
                 yield f"{name} mean", float(match["mean"])
+    if "loss" not in seen and (darknet := _DARKNET.search(plain)):
+        yield "loss", float(darknet["value"])
     speed = _SPEED.search(text)
     if speed is not None and (number := float(speed["value"])) > 0:
         yield "it/s", number if speed["unit"] == "it/s" else 1 / number

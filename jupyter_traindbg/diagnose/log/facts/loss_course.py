@@ -35,11 +35,17 @@ FEWEST, STAYS = 4, 4
 """Printed values from which on a jump says something; so many after it show that it stays."""
 JUMP, CLIMB, FAR_JUMP = 1.5, 1.4, 100.0
 """To so many times of what was before; by steps; and so far that two values after it are enough."""
+TURN = 1.25
+"""How far above its best one is that climbs again."""
 RISES, SLOWLY, QUIET = 10, 1.08, 0.05
 """Printed values from which on a rise says something that never was a fall, how far it has to go, and how much the values may jump."""
-FROZEN = 10
-"""So many printed values at the end that are the same to the last digit, after others that were not."""
+FROZEN, FROZEN_TOO = 10, 5
+"""So many printed values at the end that are the same to the last digit, after others that were not; and where an accuracy is, too."""
 MOST_CLASSES, FEW_CLASSES = 200_000, 20
+GUESSES, GUESSED = 6, 0.01
+"""So many printed accuracies that are all within so small a part of what a guess gives."""
+WORSE = 3.0
+"""By so many times evaluations become worse."""
 NEVER, LATE_STEP = 8, 10_000
 """So many printed accuracies of exactly zero, and so late."""
 FAR, TIMES = 1000, 3
@@ -49,18 +55,19 @@ FAR, TIMES = 1000, 3
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count]
     if any(is_reinforced(s.name) for s in series):
-        return []
-    found = (_of(evidence, s) for s in series if is_main_loss(s.name) and not s.nonfinite)
-    first = next((fact for fact in found if fact is not None), None)
+        return list(_all_zero(evidence, series))[:1]
+    own = (_of(evidence, s) for s in series if is_main_loss(s.name) and not s.nonfinite)
+    first = next((fact for fact in own if fact is not None), None)
     if first is not None:
         return [first]
-    return [*_evaluations(evidence, series), *_never_right(evidence, series)][:1]
+    found = (_evaluations, _never_right, _only_guesses, _evaluated_worse)
+    return [fact for look in found for fact in look(evidence, series)][:1]
 
 
 def _of(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     points = _of_last_run(evidence, series.source, trends.finite(series))
     kinds: tuple[tuple[int, Callable[[LogEvidence, LogSeries, list[trends.Point]], Fact | None]], ...] = (
-        (ZEROS, _constant), (CHANCES, _at_chance), (FROZEN, _froze), (SHORT, _exploding), (RISES, _rising), (FEWEST, _jumped), (LONG, _flat),
+        (ZEROS, _constant), (CHANCES, _at_chance), (FROZEN_TOO + 1, _froze), (SHORT, _exploding), (RISES, _rising), (FEWEST, _jumped), (LONG, _flat),
     )  # fmt: skip
     tried = (look(evidence, series, points) for fewest, look in kinds if len(points) >= fewest)
     return next((fact for fact in tried if fact is not None), None)
@@ -153,15 +160,24 @@ def _froze(evidence: LogEvidence, series: LogSeries, points: list[trends.Point])
     """At the end for at least a third of the log; 0 may be a loss that is not computed, or one that has been learnt."""
     last = points[-1][1]
     same = len(list(itertools.takewhile(lambda p: p[1] == last, reversed(points))))
-    if last == 0 or same < max(FROZEN, len(points) / 3) or same == len(points):
+    if last == 0 or same == len(points):
         return None
     at = points[-same]
+    also = same >= FROZEN_TOO and _accuracy_too(evidence, series.source, at[0])
+    if same < len(points) / 3 or not (same >= FROZEN or also):
+        return None
     values: dict[str, float | str] = {"last": last, "same_count": same, "at_line": at[0]}
     classes = round(math.exp(min(last, 20.0)))
     if 2 <= classes <= MOST_CLASSES and abs(math.log(classes) - last) < 1e-4:
         values["classes"] = str(classes)
     fact = _told("loss_froze", evidence, series, points, at)
     return Fact(fact.name, fact.line, {**fact.values, **values}, fact.rank)
+
+
+def _accuracy_too(evidence: LogEvidence, source: int, since: int) -> bool:
+    """Whether an accuracy does not move either."""
+    found = [[v for n, v in s.points if n >= since] for s in evidence.series if s.source == source and is_accuracy(s.name)]
+    return any(len(values) >= FROZEN_TOO and len(set(values)) == 1 for values in found)
 
 
 def _exploding(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]) -> Fact | None:
@@ -184,12 +200,24 @@ def _rising(evidence: LogEvidence, series: LogSeries, points: list[trends.Point]
     if best <= 0 or not trends.sure(points) or last - best < 2 * trends.noise(points):
         return None
     far = len(points) >= SHORT and last > JUMP * best and last > 1.15 * first
-    quiet = trends.noise(points) < QUIET * first
-    if not far and not (quiet and last > SLOWLY * best and _every_third_higher(points)):
+    slowly = trends.noise(points) < QUIET * first and last > SLOWLY * best and _every_third_higher(points)
+    if not far and not slowly and not _turned(points, windows.index(best), best, last):
         return None
     at = points[windows.index(best)]
     fact = _told("loss_rising", evidence, series, points, at)
     return Fact(fact.name, fact.line, {**fact.values, "lowest": best, "lowest_line": at[0]}, fact.rank)
+
+
+def _turned(points: Sequence[trends.Point], at: int, best: float, last: float) -> bool:
+    """It fell, and has climbed ever since, far beyond its noise."""
+    since = points[at:]
+    return (
+        len(points) // 10 < at < len(points) * 3 // 4
+        and len(since) >= SHORT
+        and last > TURN * best
+        and last - best > 4 * trends.noise(points)
+        and _every_third_higher(since)
+    )
 
 
 def _every_third_higher(points: Sequence[trends.Point]) -> bool:
@@ -268,3 +296,44 @@ def _never_right(evidence: LogEvidence, series: Sequence[LogSeries]) -> Iterator
         if step is not None and step[1] >= LATE_STEP:
             told: dict[str, float | str] = {"accuracy_name": s.name, "accuracy_count": s.count, "at_step": int(step[1])}
             yield Fact("accuracy_zero", trends.line_at(evidence, s.source, s.points[0][0]), told, s.rank)
+
+
+def _all_zero(evidence: LogEvidence, series: Sequence[LogSeries]) -> Iterator[Fact]:
+    """The losses of actor and critic alike, at every step: nothing is computed. One alone may be zero for good reasons."""
+    losses = [s for s in series if s.name.endswith("loss")]
+    if len(losses) > 1 and all(s.count >= ZEROS and all(v == 0 for _, v in s.points) for s in losses):
+        yield _told("loss_constant", evidence, losses[0], losses[0].points, losses[0].points[0])
+
+
+def _only_guesses(evidence: LogEvidence, series: Sequence[LogSeries]) -> Iterator[Fact]:
+    """All accuracies are exactly what one class for everything gives, epoch after epoch."""
+    rates = [s for s in series if is_accuracy(s.name) and s.count >= GUESSES]
+    for classes in range(2, FEW_CLASSES + 1):
+        at_chance = [s for s in rates if all(abs(v * classes - 1) < GUESSED for _, v in s.points)]
+        still = [s for s in at_chance if len({v for _, v in s.points}) == 1]
+        if len(rates) > 1 and len(at_chance) == len(rates) and still and _epochs(evidence, rates[0].source) >= LATE:
+            s = still[0]
+            told: dict[str, float | str] = {"accuracy_name": s.name, "accuracy_count": s.count, "classes": str(classes)}
+            told["guess"] = trends.plain(s.points[-1][1])
+            yield Fact("accuracy_of_a_guess", trends.line_at(evidence, s.source, s.points[0][0]), told, s.rank)
+            return
+
+
+def _evaluated_worse(evidence: LogEvidence, series: Sequence[LogSeries]) -> Iterator[Fact]:
+    """Evaluations give many times what they gave at first, and the training's own loss has not fallen meanwhile: that is no overfitting."""
+    for s in series:
+        points = trends.finite(s)
+        if not is_evaluation_loss(s.name) or len(points) < EVALUATIONS or points[0][1] <= 0:
+            continue
+        last = trends.medians(points)[1]
+        own = [trends.finite(t) for t in series if is_main_loss(t.name) and t.source == s.source and t.count >= EVALUATIONS]
+        stands = [part for train in own if (part := train[len(train) // 4 :]) and _does_not_fall(part)]
+        if stands and last > WORSE * points[0][1] and last > WORSE * min(v for _, v in points[: len(points) // 2]):
+            fact = _told("loss_rising", evidence, s, points, points[0])
+            yield Fact(fact.name, fact.line, {**fact.values, "last": last}, fact.rank)
+            return
+
+
+def _does_not_fall(points: Sequence[trends.Point]) -> bool:
+    first, last = trends.medians(points)
+    return last > 0.97 * first

@@ -23,7 +23,7 @@ _RATE = re.compile(
 )
 _PERIOD = re.compile(
     r"(?:^|[/_ ])(?:step[_ ]time|time[_ ]per[_ ](?:step|iteration)|iter[_ ]time|elapsed time per iteration|batch[_ ]time"
-    r"|sec[_/ ](?:per_)?step|time_per_iteration|(?<!data_)last_time)(?:[ _](?:\(?ms\)?|s))?$"
+    r"|sec[_/ ](?:per_)?step|time_per_iteration|(?<!data_)last_time|^time|(?:time|seconds)[_ /](?:this|per)?[_ ]?epoch|epoch[_ ]time)(?:[ _](?:\(?ms\)?|s))?$"
 )
 _DATA = re.compile(
     r"(?:^|[/_ ])(?:data[_ ]?time|data[_ ]loading(?:[_ ]time)?|dataloader?[_ ]time|data[_ ]wait(?:[_ ]time)?|load[_ ]time|time/data|reader_cost)$|^data$"
@@ -38,10 +38,15 @@ _LENGTH = re.compile(
 _OF_ENGINE = re.compile(r"prompt|generation|cache|accepted|drafted")
 """What an inference engine prints goes by its requests."""
 
-FEWEST, FEW = 60, 20
-"""Printed values from which on a figure says how it changes; and from which on one does whose end lies apart from its beginning."""
-SLOWER, SLOWER_OVERLAPPING = 1.5, 3.0
-"""How much slower, where the last quarter lies apart from the first one, and where they overlap."""
+FEWEST, FEW, FEW_EPOCHS = 60, 20, 9
+"""Printed values from which on a figure says how it changes; from which on one does whose end lies apart from its beginning; and where each
+is of a whole epoch.
+"""
+SLOWER, SLOWER_OVERLAPPING, SLOWER_EPOCHS = 1.5, 3.0, 1.3
+"""How much slower, where the last quarter lies apart from the beginning, where they overlap, and of whole epochs."""
+FEWEST_EARLY = 6
+CUMULATIVE = 0.9
+"""The share of rises from which on a time is one since the beginning."""
 FEWEST_WAITS, LEAST, STALLS = 4, 8, 3
 """So many printed steps that were all mostly waiting; or so many, and so many of them that were."""
 ENOUGH_STEPS = 100
@@ -50,7 +55,7 @@ _OF_EPOCH = re.compile(r"\[ {0,6}(\d{1,9})/ {0,6}\d{1,9}\]")
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count >= FEWEST]
-    slow = [f for s in evidence.series if s.count >= FEW for f in _slower(evidence, s)][:1]
+    slow = [f for s in evidence.series if s.count >= FEW_EPOCHS for f in _slower(evidence, s)][:1]
     return [*slow, *(_waits_on_average(evidence) or _data(evidence)), *_utilisation(evidence, series), *_longer(series)]
 
 
@@ -60,15 +65,19 @@ def _slower(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
         return
     points = [p for p in trends.finite(series) if p[1] > 0]
     points = points[len(points) // 10 :]
-    bar = series.name == "it/s"
-    if len(points) < (FEWEST if bar else FEW) * 9 // 10 or (bar and not _one_bar(evidence, series)):
+    if series.name == "time" and trends.rising_share(points) > CUMULATIVE:
         return
-    first, last = trends.medians(points)
+    bar = series.name == "it/s"
+    fewest = FEWEST if bar else FEW_EPOCHS if "epoch" in series.name else FEW
+    if len(points) < fewest * 9 // 10 or (bar and not _one_bar(evidence, series)):
+        return
+    early = [v for _, v in points[: max(min(FEWEST_EARLY, len(points) // 4), len(points) // 6)]]
+    late = trends.quarters(points)[1]
+    first, last = median(early), median(late)
     ratio = first / last if rate else last / first
-    early, late = trends.quarters(points)
-    apart = max(late) < min(early) if rate else min(late) > max(early)
+    apart = trends.apart(late, early) if rate else trends.apart(early, late)
     steady = trends.noise(points) < 0.5 * abs(first - last)
-    clear = ratio >= SLOWER if apart else ratio > SLOWER_OVERLAPPING and len(points) >= FEWEST * 9 // 10
+    clear = ratio >= (SLOWER_EPOCHS if fewest == FEW_EPOCHS else SLOWER) if apart else ratio > SLOWER_OVERLAPPING and len(points) >= FEWEST * 9 // 10
     if not (steady and clear):
         return
     values: dict[str, float | str] = {

@@ -24,6 +24,7 @@ _OVER_EPISODES = re.compile(r"ep_rew_mean|episode|episodic")
 """A mean over the last hundred episodes, say, which moves slowly."""
 _PART = re.compile(
     r"(?:^|[/_ ])(?:correct(?:ness)?|accuracy|answer|acc|exact_match)(?:_reward(?:_func)?)?(?:/mean)?$|success[_ ]rate$|solved?[_ ]rate$"
+    r"|^rewards/(?:equation|math|solution|task|result)\w{0,12}_reward(?:_func)?(?:/mean)?$"
 )
 """The part of a reward that is for being right, beside parts for the form."""
 _NOT_MEAN = re.compile(r"std|min|max|margin|chosen|rejected|kl|frac|norm|time|weight|/count")
@@ -39,12 +40,13 @@ FEWEST, FEW = 20, 8
 """Printed values below which a trend says nothing; and one that leaves no doubt."""
 FEWEST_FLAT, FLAT = 6, 0.005
 """A mean over sampled answers moves by more than so small a part of itself from step to step."""
-MANY_STEPS = 100_000
-"""Of environments: so many without any reward say something, however few values were printed."""
+MANY_STEPS, NOTHING = 100_000, 0.05
+"""Of environments: so many with hardly any reward say something, however few values were printed."""
+SELDOM = 0.2
 LEFT = 0.25
 """What is left of a reward that fell."""
-NEVER = 40
-"""So many printed values of a part of the reward that is always zero."""
+NEVER, NEVER_OF_SEVERAL, HARDLY_EVER = 40, 10, 0.02
+"""So many printed values of a part of the reward that is zero, but for so few; fewer where each is a mean over several steps, as in TRL."""
 KL_LIMIT = 10.0
 """Nats a sequence (or token): no method works at such a distance from its reference."""
 CLIMBING = 4
@@ -84,9 +86,9 @@ def _reward(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     if 0 < spread < FLAT * abs(last) and not _OVER_EPISODES.search(series.name):
         return Fact("reward_flat", trends.line_at(evidence, series.source, points[0][0]), values, series.rank)
     if len(points) < FEW:
-        return None
+        return _sinks(evidence, series, points, values)
     same = len({round(v, 6) for _, v in points}) <= max(1, len(points) // 20)
-    if same and (len(points) >= FEWEST or (last == 0 and _long(evidence, series))):
+    if same and (len(points) >= FEWEST or (abs(last) < NOTHING and _long(evidence, series))):
         return Fact("reward_flat", trends.line_at(evidence, series.source, points[0][0]), values, series.rank)
     fell = _fell(evidence, series, points, values)
     return fell or (_collapsed(evidence, series, points, values) if len(points) >= FEWEST else None)
@@ -112,9 +114,22 @@ def _fell(
     return Fact("reward_fell", line, values | {"at_line": at[0]}, series.rank)
 
 
+def _sinks(
+    evidence: LogEvidence, series: LogSeries, points: list[trends.Point], values: dict[str, float | str]
+) -> Fact | None:
+    """Few values, of which hardly one is above the one before: from a reward to a loss."""
+    rises = trends.rising_share(points)
+    if points[0][1] <= 0 or points[-1][1] >= 0 or rises > SELDOM or abs(points[-1][1]) < points[0][1]:
+        return None
+    values |= {"first": points[0][1], "last": points[-1][1], "at_line": next(n for n, v in points if v < 0)}
+    return Fact("reward_fell", trends.line_at(evidence, series.source, points[0][0]), values, series.rank)
+
+
 def _part(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     """No answer was ever right, while the reward as a whole moves by what is given for the form."""
-    if series.count < NEVER or not _PART.search(series.name) or any(v != 0 for _, v in series.points):
+    if series.count < (NEVER_OF_SEVERAL if series.name.startswith("rewards/") else NEVER) or not _PART.search(series.name):
+        return None
+    if sum(v != 0 for _, v in series.points) > HARDLY_EVER * len(series.points):
         return None
     if not any(_REWARD.search(s.name) for s in evidence.series if s.source == series.source):
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from ....model import LogEvidence, Subject
-from ..nvidia_smi import Process, Table, Used, processes, tables
+from ..nvidia_smi import HELD_UNKNOWN, Process, Table, Used, processes, tables
 from . import Fact
 
 __all__ = ["facts"]
@@ -31,8 +31,18 @@ SPINNING, IDLE_POWER = 99, 0.3
 def facts(evidence: LogEvidence) -> list[Fact]:
     """`busy_gpus`, `idle_gpus` (as "0, 1") and their percentages; `full_gpu`, `full_mib`, `other_mib`; `utilisation`, `count`."""
     found = tables(evidence)
-    several = [table for table in found if len(table) > 1]
+    several = [table for table in found if len(table) > 1] or list(_by_processes(evidence))
     return [*_spin(several), *_contexts(evidence), *_idle_ones(several), *_memory(several), *_low(found)]
+
+
+def _by_processes(evidence: LogEvidence) -> Iterator[Table]:
+    """Where only the list of processes was printed."""
+    table: dict[int, Used] = {}
+    for one in processes(evidence):
+        before = table[one.gpu].used_mib if one.gpu in table else 0
+        table[one.gpu] = Used(before + one.used_mib, 0, None, None, one.line)
+    if len(table) > 1:
+        yield table
 
 
 def _spin(found: Sequence[Table]) -> Iterator[Fact]:
@@ -117,7 +127,8 @@ def _memory(found: Sequence[Table]) -> Iterator[Fact]:
 
 def _low(found: Sequence[Table]) -> Iterator[Fact]:
     """All GPUs that are in use have little to do, whenever somebody looked."""
-    samples = [u for table in found for u in table.values() if u.used_mib >= HELD_MIB and u.busy_percent is not None]
+    held = (u for table in found for u in table.values() if u.used_mib >= HELD_MIB or u.used_mib == HELD_UNKNOWN)
+    samples = [used for used in held if used.busy_percent is not None]
     percents = [u.busy_percent for u in samples if u.busy_percent is not None]
     if len(found) < SAMPLES or not any(percents) or max(percents) >= BUSY or median(percents) >= LOW:
         return
