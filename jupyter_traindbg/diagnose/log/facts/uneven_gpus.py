@@ -21,6 +21,8 @@ ANCHORS = ("mib",)
 BUSY, IDLE, LOW = 80, 3, 35
 """Percent."""
 TABLES, SAMPLES, HELD_MIB = 2, 4, 400
+AT_TIMES = 0.1
+"""The share of moments at which one that is little used may be busy."""
 IN_USE_MIB, UNEVEN = 1024, 1.5
 CONTEXTS, CONTEXT_MIB = 3, 1500
 """So many processes with so little on a GPU that another one of them works on."""
@@ -130,7 +132,8 @@ def _low(found: Sequence[Table]) -> Iterator[Fact]:
     held = (u for table in found for u in table.values() if u.used_mib >= HELD_MIB or u.used_mib == HELD_UNKNOWN)
     samples = [used for used in held if used.busy_percent is not None]
     percents = [u.busy_percent for u in samples if u.busy_percent is not None]
-    if len(found) < SAMPLES or not any(percents) or max(percents) >= BUSY or median(percents) >= LOW:
+    busy = sum(percent >= BUSY for percent in percents)
+    if len(found) < SAMPLES or not any(percents) or busy > AT_TIMES * len(percents) or median(percents) >= LOW:
         return
     values: dict[str, float | str] = {"name": "GPU-Util", "count": len(percents), "utilisation": median(percents)}
     yield Fact("gpu_utilisation_low", samples[0].line, values)
