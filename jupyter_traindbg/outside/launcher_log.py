@@ -33,7 +33,13 @@ _WORDS = {
     "Hangup": "SIGHUP",
 }
 """strsignal(3), as srun and shells write it."""
-_OF_WINDOWS = {0xC0000005: "SIGSEGV", 0xC00000FD: "SIGSEGV", 0xC000001D: "SIGILL", 0xC0000094: "SIGFPE", 0xC0000409: "SIGABRT"}
+_OF_WINDOWS = {
+    0xC0000005: "SIGSEGV",
+    0xC00000FD: "SIGSEGV",
+    0xC000001D: "SIGILL",
+    0xC0000094: "SIGFPE",
+    0xC0000409: "SIGABRT",
+}
 """NTSTATUS codes as exit statuses: access violation, stack overflow, illegal instruction, division by zero, fast fail."""
 
 _CODE = r"(?P<code>-?\d+)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,7 +63,7 @@ class Loss:
                     return True
         return False
 
-    def told(self, name: str, at: trends.Point, more: Mapping[str, float | str] | None = None) -> Fact:
+    def told(self, name: str, at: trends.Point, more: dict[str, float | str] | None = None) -> Fact:
         """The fact `name`, which shows first at the point `at`, with what the texts of its family need."""
         lowest = min(self.points, key=lambda p: p[1])
         first, last = trends.medians(self.points)

@@ -25,9 +25,13 @@ _MAIN = re.compile(
     r"loss(?:[ _/](?:avg|mean|total))?"
 )
 _EVALUATION = re.compile(r"(?:e?val(?:id(?:ation)?)?|dev|test)[ _/.](?:avg[ _])?(?:lm[ _])?loss")
-_ACCURACY = re.compile(r"(?:(?:train(?:ing)?|val(?:idation)?|eval|test|top[- ]?1)[ _/])?(?:acc(?:uracy)?|acc@1|top[- ]?1)")
+_ACCURACY = re.compile(
+    r"(?:(?:train(?:ing)?|val(?:idation)?|eval|test|top[- ]?1)[ _/])?(?:acc(?:uracy)?|acc@1|top[- ]?1)"
+)
 _MEMORY = re.compile(r"memory|(?:^|[ _/])mem(?:$|[ _/])|alloc|reserved|fragmentation|(?:^|[ _/])(?:ram|rss)$")
-_REINFORCED = re.compile(r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|policy|(?:^|[/_ ])[dg]_loss|critic|discriminator")
+_REINFORCED = re.compile(
+    r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|policy|(?:^|[/_ ])[dg]_loss|critic|discriminator"
+)
 
 
 def is_main_loss(name: str) -> bool:

@@ -9,7 +9,19 @@ from statistics import median
 
 from ...model import LogEvidence, LogLine, LogSeries
 
-__all__ = ["apart", "climbs", "finite", "line_at", "medians", "noise", "plain", "quarters", "rising_share", "sure", "value_at"]
+__all__ = [
+    "apart",
+    "climbs",
+    "finite",
+    "line_at",
+    "medians",
+    "noise",
+    "plain",
+    "quarters",
+    "rising_share",
+    "sure",
+    "value_at",
+]
 
 Point = tuple[int, float]
 SURE = 8.0
@@ -33,10 +45,13 @@ def medians(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def noise(points: Sequence[Point]) -> float:
-    """How much it jumps from one value to the next: the median of the absolute differences, without those of a bar that is drawn again."""
+    """How much it jumps from one value to the next: the median of the absolute differences. A bar that is drawn again and again repeats its
+    values, as a rule half of them: those do not count. What hardly ever moves has no noise.
+    """
     values = [v for _, v in points]
-    steps = [abs(b - a) for a, b in itertools.pairwise(values) if a != b]
-    return median(steps) if steps else 0.0
+    steps = [abs(b - a) for a, b in itertools.pairwise(values)]
+    moves = [step for step in steps if step]
+    return median(moves if len(moves) > len(steps) / 4 else steps) if steps else 0.0
 
 
 def rising_share(points: Sequence[Point]) -> float:

@@ -20,8 +20,12 @@ _MOST_TOGETHER = 150_000
 
 _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|inf(?:inity)?)"
 """Bounded: a run of a thousand digits is no metric, and must not be looked at from each of them."""
-_UNIT = r"(?:m?s|[GMK]i?B?)"
-_VALUE = rf"(?:(?:tensor|array|np\.float\d+|np\.int\d+)\()?\[{{0,2}} {{0,8}}['\"]?(?P<value>{_NUMBER})(?!(?!{_UNIT}\b)[\w:/]|\.\d|%\||-[a-z])(?:(?=\s?(?P<bytes>[GMK]i?B)\b))?"
+_AFTER = r"(?!(?!(?:m?s|[GMK]i?B?)\b)[\w:/]|\.\d|%\||-[a-z])"
+"""What may not follow a number that is the value of a metric: more of a word, but for a unit; a time of day; a version; a bar."""
+_VALUE = (
+    rf"(?:(?:tensor|array|np\.float\d+|np\.int\d+)\()?\[{{0,2}} {{0,8}}['\"]?(?P<value>{_NUMBER}){_AFTER}"
+    r"(?:(?=\s?(?P<bytes>[GMK]i?B)\b))?"
+)
 _NAMED = re.compile(
     rf"(?<![\w/@.-])(?P<name>[a-z][\w/@.-]{{0,58}}(?: [a-z][\w/@.-]{{0,30}}){{0,2}})['\"]?\s{{0,24}}"
     rf"(?:\([\w%/ ]{{1,12}}\)\s?)?(?:[=:|]|(?<=\s)is(?=\s)|(?<=B\))\s)\s{{0,40}}{_VALUE}",
@@ -34,7 +38,8 @@ _BARE = re.compile(
 _COUNTED = re.compile(r"(?<![\w/])(?P<name>step|iter(?:ation)?) {1,3}(?P<value>\d{1,12}):", re.IGNORECASE)
 """``iter 100: loss 2.5``: what the line is about stands before a colon."""
 _METER = re.compile(
-    rf"(?<![\w/@.-])(?P<name>[a-z][\w@/-]{{0,24}}(?: (?:time|loss|norm))?) {{1,3}}{_VALUE} {{0,2}}\((?P<mean>{_NUMBER})%?\)", re.IGNORECASE
+    rf"(?<![\w/@.-])(?P<name>[a-z][\w@/-]{{0,24}}(?: (?:time|loss|norm))?) {{1,3}}{_VALUE} {{0,2}}\((?P<mean>{_NUMBER})%?\)",
+    re.IGNORECASE,
 )
 """``Data 0.336 (0.784)``: the value, and its mean so far, which is kept of times."""
 _TIMES = {"data", "time", "batch", "data_time", "batch_time", "data time", "batch time"}
@@ -88,7 +93,8 @@ def values(text: str) -> Iterator[tuple[str, float]]:
     of_memory = "memory" in text.lower()
     for match in (*_NAMED.finditer(plain), *_BARE.finditer(plain), *_COUNTED.finditer(plain), *_METER.finditer(plain)):
         name = _name(match["name"])
-        if name in _PLACES if match.groupdict().get("bytes") else of_memory and name in _VAGUE:
+        in_bytes = bool(match.groupdict().get("bytes"))
+        if (in_bytes and name in _PLACES) or (of_memory and name in _VAGUE):
             name = f"memory {name}"
         if name and name not in seen and name not in _NO_METRICS:
             seen.add(name)

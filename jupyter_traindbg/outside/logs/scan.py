@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 
 from ...model.logs import LogStageName
-from .lines import LONGEST
 from .columns import is_row
+from .lines import LONGEST
 from .markers import FRAME, KEEP, NONFINITE, STAGE, TYPE, Automaton
 from .markers import metrics as metrics_automaton
 

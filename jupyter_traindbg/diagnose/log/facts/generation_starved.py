@@ -1,5 +1,5 @@
-"""Generation that got slower since the engine's KV cache is full, by the engine's own statistics (vLLM's "Avg generation throughput"); or one
-that never begins, as a prompt fills the cache, is thrown out, and begins again.
+"""Generation by an engine's own statistics (vLLM's "Avg generation throughput"): slower since the KV cache is full, or one that never
+begins, as a prompt fills the cache, is thrown out, and begins again.
 
 Preemption as such is normal under load and no failure; it is told only where throughput has fallen to less than half of what it was.
 """

@@ -46,12 +46,12 @@ def _exploding(loss: Loss) -> Fact | None:
     far = [p for p in loss.points if abs(p[1]) > FAR * usual]
     if not usual or len(far) < TIMES:
         return None
-    more = {"usual": usual, "highest": max(v for _, v in far), "far_count": len(far)}
+    more: dict[str, float | str] = {"usual": usual, "highest": max(v for _, v in far), "far_count": len(far)}
     return loss.told("loss_exploding", far[0], more)
 
 
 def _rising(loss: Loss) -> Fact | None:
-    """Above its best for the last quarter: far, and above where it began; or little by little, and from the beginning on; or since it turned."""
+    """Above its best in the last quarter: far above it and its beginning; or little by little from the beginning on; or since it turned."""
     points, values = loss.points, loss.values
     size = max(5, len(points) // 10)
     windows = [median(values[i : i + size]) for i in range(len(points) - size + 1)]
@@ -93,7 +93,7 @@ def _jumped(loss: Loss) -> Fact | None:
     at = _jump(values) or (1 if climbs else 0)
     if not at or values[0] <= 0 or loss.begins_again(points[at - 1][0], points[at][0]):
         return None
-    more = {"before": values[at - 1], "after": median(values[at:]), "at_line": points[at][0]}
+    more: dict[str, float | str] = {"before": values[at - 1], "after": median(values[at:]), "at_line": points[at][0]}
     return loss.told("loss_jumped", points[at], more)
 
 

@@ -78,7 +78,12 @@ def _at_chance(loss: Loss) -> Fact | None:
     rates = [s for s in _accuracies(loss) if s.count >= CHANCES]
     if not (any(_is_guess(s, classes) for s in rates) or (classes <= FEW_CLASSES and not rates)):
         return None
-    more = {"still": late[-1][1], "same_count": len(late), "still_line": late[0][0], "classes": str(classes)}
+    more: dict[str, float | str] = {
+        "still": late[-1][1],
+        "same_count": len(late),
+        "still_line": late[0][0],
+        "classes": str(classes),
+    }
     return loss.told("loss_froze", loss.points[0], more)
 
 

@@ -14,7 +14,8 @@ from . import Fact
 __all__ = ["facts"]
 
 _MEMORY = re.compile(
-    r"(?:^|[/_ ])(?:mem|memory|vram|rss)(?:[/_ ]|$)|mem(?:ory)?_(?:used|allocated|reserved)|allocated_(?:gb|mb)|peak_mem|(?:^|[/_ ])(?:ram|alloc(?:ated)?)$"
+    r"(?:^|[/_ ])(?:mem|memory|vram|rss)(?:[/_ ]|$)|mem(?:ory)?_(?:used|allocated|reserved)|allocated_(?:gb|mb)|peak_mem"
+    r"|(?:^|[/_ ])(?:ram|alloc(?:ated)?)$"
 )
 _PEAK = re.compile(r"max|peak|total|limit|capacity|util|percent|ratio|frac|free|avail")
 _HOST = re.compile(r"cpu|host|rss|ram\b|system")

@@ -1,15 +1,16 @@
 """How fast the run goes, by its own figures.
 
-``steps_per_second_falling``, ``data_wait_dominates``, ``gpu_utilisation_low``, ``sequences_longer``.
+``steps_per_second_falling``, ``gpu_utilisation_low``, ``sequences_longer``.
 
 A run is compared with its own beginning; the first tenth (compilation, caches) is left out.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
-from statistics import fmean, median
+from collections.abc import Iterator
+from statistics import median
 
 from ....model import LogEvidence, LogSeries
 from .. import trends
@@ -23,12 +24,9 @@ _RATE = re.compile(
 )
 _PERIOD = re.compile(
     r"(?:^|[/_ ])(?:step[_ ]time|time[_ ]per[_ ](?:step|iteration)|iter[_ ]time|elapsed time per iteration|batch[_ ]time"
-    r"|sec[_/ ](?:per_)?step|time_per_iteration|(?<!data_)last_time|^time|(?:time|seconds)[_ /](?:this|per)?[_ ]?epoch|epoch[_ ]time)(?:[ _](?:\(?ms\)?|s))?$"
+    r"|sec[_/ ](?:per_)?step|time_per_iteration|(?<!data_)last_time|^time|(?:time|seconds)[_ /](?:this|per)?[_ ]?epoch"
+    r"|epoch[_ ]time)(?:[ _](?:\(?ms\)?|s))?$"
 )
-_DATA = re.compile(
-    r"(?:^|[/_ ])(?:data[_ ]?time|data[_ ]loading(?:[_ ]time)?|dataloader?[_ ]time|data[_ ]wait(?:[_ ]time)?|load[_ ]time|time/data|reader_cost)$|^data$"
-)
-_STEP = re.compile(r"(?:^|[/_ ])(?:time|step[_ ]time|batch[_ ]time|iter[_ ]time|total[_ ]time|batch_cost)$|^batch$")
 _UTILISATION = re.compile(r"(?:^|[/_ ])gpu[_ ]?util\w*$")
 _LENGTH = re.compile(
     r"response_length/mean|completions?/mean_length|mean_completion_length|completion_length$|num_tokens_per_step"
@@ -47,16 +45,12 @@ SLOWER, SLOWER_OVERLAPPING, SLOWER_EPOCHS = 1.5, 3.0, 1.3
 FEWEST_EARLY = 6
 CUMULATIVE = 0.9
 """The share of rises from which on a time is one since the beginning."""
-FEWEST_WAITS, LEAST, STALLS = 4, 8, 3
-"""So many printed steps that were all mostly waiting; or so many, and so many of them that were."""
-ENOUGH_STEPS = 100
-_OF_EPOCH = re.compile(r"\[ {0,6}(\d{1,9})/ {0,6}\d{1,9}\]")
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count >= FEWEST]
     slow = [f for s in evidence.series if s.count >= FEW_EPOCHS for f in _slower(evidence, s)][:1]
-    return [*slow, *(_waits_on_average(evidence) or _data(evidence)), *_utilisation(evidence, series), *_longer(series)]
+    return [*slow, *_utilisation(evidence, series), *_longer(series)]
 
 
 def _slower(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
@@ -65,20 +59,18 @@ def _slower(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
         return
     points = [p for p in trends.finite(series) if p[1] > 0]
     points = points[len(points) // 10 :]
-    if series.name == "time" and trends.rising_share(points) > CUMULATIVE:
-        return
-    bar = series.name == "it/s"
-    fewest = FEWEST if bar else FEW_EPOCHS if "epoch" in series.name else FEW
-    if len(points) < fewest * 9 // 10 or (bar and not _one_bar(evidence, series)):
+    bar, epochs = series.name == "it/s", "epoch" in series.name
+    fewest, slower = (FEWEST, SLOWER) if bar else (FEW_EPOCHS, SLOWER_EPOCHS) if epochs else (FEW, SLOWER)
+    since_begin = series.name == "time" and trends.rising_share(points) > CUMULATIVE
+    if len(points) < fewest * 9 // 10 or since_begin or (bar and not _one_bar(evidence, series)):
         return
     early = [v for _, v in points[: max(min(FEWEST_EARLY, len(points) // 4), len(points) // 6)]]
     late = trends.quarters(points)[1]
     first, last = median(early), median(late)
     ratio = first / last if rate else last / first
-    apart = trends.apart(late, early) if rate else trends.apart(early, late)
-    steady = trends.noise(points) < 0.5 * abs(first - last)
-    clear = ratio >= (SLOWER_EPOCHS if fewest == FEW_EPOCHS else SLOWER) if apart else ratio > SLOWER_OVERLAPPING and len(points) >= FEWEST * 9 // 10
-    if not (steady and clear):
+    if not (trends.apart(late, early) if rate else trends.apart(early, late)):
+        slower = SLOWER_OVERLAPPING if len(points) >= FEWEST * 9 // 10 else math.inf
+    if ratio < slower or trends.noise(points) >= 0.5 * abs(first - last):
         return
     values: dict[str, float | str] = {
         "name": series.name,
@@ -97,7 +89,7 @@ def _one_bar(evidence: LogEvidence, series: LogSeries) -> bool:
     numbers = {n for n, _ in series.points}
     texts = [x.text for x in evidence.lines if x.source == series.source and x.number in numbers]
     totals = {m[1] for t in texts if (m := re.search(r"\b\d+/(\d{1,9}) ?\[", t))}
-    counted = [int(m[1]) for t in texts if (m := re.search(r"^\s*(\d{1,12})it \[", t))]  # of an iterator without a length
+    counted = [int(m[1]) for t in texts if (m := re.search(r"^\s*(\d{1,12})it \[", t))]  # without a length
     endless = len(counted) == len(texts) and counted == sorted(counted)
     return len(totals) == 1 or (not totals and endless)
 
@@ -106,60 +98,6 @@ def _change(points: list[trends.Point], first: float, last: float) -> int:
     """The first line from which on the value is nearer to the end's than to the start's."""
     middle = (first + last) / 2
     return next((n for n, v in points if (v > middle) == (last > middle)), points[-1][0])
-
-
-def _waits_on_average(evidence: LogEvidence) -> list[Fact]:
-    """By the means that are printed beside the values, once they are over enough steps for the first ones not to count."""
-    for data in evidence.series:
-        kind = data.name.removesuffix(" mean")
-        if kind == data.name or not _DATA.search(kind):
-            continue
-        for step in evidence.series:
-            if step.source != data.source or step.rank != data.rank or step.name not in ("time mean", "batch mean", "batch time mean", "batch_time mean"):
-                continue
-            number, wait = data.points[-1]
-            whole = next((v for n, v in reversed(step.points) if n <= number), 0.0)
-            line = trends.line_at(evidence, data.source, number)
-            steps = _OF_EPOCH.search(line.text) if line is not None else None
-            if whole > 0.02 and 0.5 < wait / whole <= 1 and steps is not None and int(steps[1]) >= ENOUGH_STEPS:
-                return [_dominates(evidence, data, wait, whole)]
-    return []
-
-
-def _dominates(evidence: LogEvidence, data: LogSeries, wait: float, whole: float) -> Fact:
-    values: dict[str, float | str] = {
-        "name": data.name,
-        "count": data.count,
-        "data_wait": trends.plain(wait),
-        "step_time": trends.plain(whole),
-        "data_share": f"{wait / whole:.0%}",
-    }
-    return Fact("data_wait_dominates", trends.line_at(evidence, data.source, data.points[0][0]), values, data.rank)
-
-
-def _data(evidence: LogEvidence) -> Iterator[Fact]:
-    for data in evidence.series:
-        if not _DATA.search(data.name) or data.count < FEWEST_WAITS:
-            continue
-        for step in evidence.series:
-            if step.source != data.source or step.rank != data.rank or _DATA.search(step.name) or not _STEP.search(step.name):
-                continue
-            stalls, wait, whole = _waits(trends.finite(data), trends.finite(step))
-            if whole > 0.02 and stalls and 0.5 < wait / whole <= 1:
-                yield _dominates(evidence, data, wait, whole)
-                return
-
-
-def _waits(data: Sequence[trends.Point], step: Sequence[trends.Point]) -> tuple[bool, float, float]:
-    """Whether enough of the printed steps were mostly waiting for data; the mean wait, and the mean time of a step. The first one is left
-    out, unless they are few and all alike.
-    """
-    if len(data) != len(step) or any(d > 1.05 * s for (_, d), (_, s) in zip(data, step, strict=True)):
-        return False, 0.0, 0.0  # not two parts of one line, or no part of it
-    stalls = [d > 0.5 * s for (_, d), (_, s) in zip(data, step, strict=True)]
-    begin = 0 if all(stalls) else 1
-    enough = all(stalls) or (len(stalls) >= LEAST and sum(stalls[1:]) >= STALLS)
-    return enough, fmean(d for _, d in data[begin:]), fmean(s for _, s in step[begin:])
 
 
 def _utilisation(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:

@@ -106,7 +106,8 @@ def _fell(
     """From the beginning on: hardly anything is left of what it was, beyond its noise."""
     early, late = trends.quarters(points)
     first, last = values["first"], values["last"]
-    assert isinstance(first, float) and isinstance(last, float)
+    assert isinstance(first, float)
+    assert isinstance(last, float)
     if first <= 0 or last > LEFT * first or max(late) >= min(early) or not trends.sure(points):
         return None
     at = next(p for p in points if p[1] <= (first + last) / 2)
@@ -127,7 +128,9 @@ def _sinks(
 
 def _part(evidence: LogEvidence, series: LogSeries) -> Fact | None:
     """No answer was ever right, while the reward as a whole moves by what is given for the form."""
-    if series.count < (NEVER_OF_SEVERAL if series.name.startswith("rewards/") else NEVER) or not _PART.search(series.name):
+    if series.count < (NEVER_OF_SEVERAL if series.name.startswith("rewards/") else NEVER) or not _PART.search(
+        series.name
+    ):
         return None
     if sum(v != 0 for _, v in series.points) > HARDLY_EVER * len(series.points):
         return None

@@ -1,8 +1,9 @@
-"""How GPUs are used, by tables of nvidia-smi in the log: ``gpus_spin``, ``contexts_on_one``, ``uneven_gpus``, ``uneven_memory``, ``gpu_utilisation_low``.
+"""How GPUs are used, by what nvidia-smi printed into the log: ``gpus_spin``, ``contexts_on_one``, ``uneven_gpus``, ``uneven_memory``,
+``gpu_utilisation_low``.
 
-One table is a moment, and GPUs of a pipeline take turns: who idles while others work, and that all are little used, is told only by
-several tables that agree. Memory does not move so: one table tells that one GPU holds far more than the others. Nor is a GPU ever at 100 % with the
-power of an idle one while it computes: its kernel only waits.
+One table is a moment, and GPUs of a pipeline take turns: who idles while others work, and that all are little used, is told only by several
+tables that agree. Memory does not move so: one table tells that one GPU holds far more than the others. Nor is a GPU ever at 100 % with
+the power of an idle one while it computes: its kernel only waits.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def _spin(found: Sequence[Table]) -> Iterator[Fact]:
     for table in found[-1:]:
         in_use = {gpu: used for gpu, used in table.items() if used.used_mib >= IN_USE_MIB}
         spinning = sorted(gpu for gpu, used in in_use.items() if _polls(used))
-        idle = sorted(gpu for gpu, used in in_use.items() if used.busy_percent is not None and used.busy_percent <= IDLE)
+        idle = sorted(
+            gpu for gpu, used in in_use.items() if used.busy_percent is not None and used.busy_percent <= IDLE
+        )
         if not idle or len(spinning) < len(idle) or len(spinning) + len(idle) < len(in_use):
             continue
         power = max(in_use[gpu].power_share or 0.0 for gpu in spinning)

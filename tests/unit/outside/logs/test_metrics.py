@@ -27,8 +27,14 @@ from jupyter_traindbg.outside.logs.metrics import MOST_POINTS, SeriesBook, value
         ),
         ("|    ep_rew_mean | 12.5 |", {"ep_rew_mean": 12.5}),
         ("|    ep_rew_mean          | -1.68        |", {"ep_rew_mean": -1.68}),
-        ("Test: [10/1814] Data 0.336 (0.784) Batch 0.474 (1.756).", {"data": 0.336, "data mean": 0.784, "batch": 0.474, "batch mean": 1.756}),
-        ("Epoch: [0][20/500] Time 0.12 (0.3) Loss 6.9e+00 (7.0e+00) Acc@1 1.5 ( 0.4)", {"epoch": 0, "time": 0.12, "time mean": 0.3, "loss": 6.9}),
+        (
+            "Test: [10/1814] Data 0.336 (0.784) Batch 0.474 (1.756).",
+            {"data": 0.336, "data mean": 0.784, "batch": 0.474, "batch mean": 1.756},
+        ),
+        (
+            "Epoch: [0][20/500] Time 0.12 (0.3) Loss 6.9e+00 (7.0e+00) Acc@1 1.5 ( 0.4)",
+            {"epoch": 0, "time": 0.12, "time mean": 0.3, "loss": 6.9},
+        ),
         ("step:3 - actor/pg_loss:-0.1 - reward/mean:0.25", {"step": 3, "actor/pg_loss": -0.1, "reward/mean": 0.25}),
         ("INFO train loss=tensor(0.5, device='cuda:0')", {"train loss": 0.5}),
         ("acc: 45% reward=np.float64(1.5)", {"acc": 45.0, "reward": 1.5}),
