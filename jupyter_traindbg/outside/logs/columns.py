@@ -9,12 +9,13 @@ import re
 
 __all__ = ["Columns", "is_row"]
 
-_ROW = re.compile(rb"[\s|]{0,40}(?:[-+]?\.?\d[\d.eE+/%:-]{0,24}[GMKkiB]{0,3}[\s|,]{1,60}){2}")
+_ROW = re.compile(rb"(?:\[[A-Za-z]{0,20}\d{1,5}\]: ?)?[\s|]{0,40}(?:[-+]?\.?\d[\d.eE+/%:-]{0,24}[GMKkiB]{0,3}[\s|,]{1,60}){2}")
 _NAME = re.compile(r"[A-Za-z][\w@/.()%-]{0,40}(?: [\w()%-]{1,20}){0,2}")
 _TELLING = re.compile(r"(?i)loss|(?:^|[/_])kl$|rew(?:ard)?|return|acc|err|ppl|entrop|^ent$|auc|score|map")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|inf)")
 _OTHER = re.compile(r"\d+/\d+|[\d.]+[GMKkiB]{1,3}|[\d.]+%|\d+:\d\d(?::\d\d)?|-")
 """What stands in a column and is no metric: 3/100, 2.25G, 00:12."""
+_PROSE = {"a", "and", "as", "at", "for", "in", "is", "of", "the", "this", "to", "was", "we", "with"}
 _BAR = re.compile(r":?\s{1,4}\d{1,3}%\|.*$")
 _WIDE = re.compile(r"\t+|\s{2,}")
 FEWEST, MOST = 3, 40
@@ -53,5 +54,6 @@ def _cells(text: str) -> list[str]:
 
 
 def _names(cells: list[str]) -> list[str]:
-    named = all(_NAME.fullmatch(cell) for cell in cells) and any(_TELLING.search(cell) for cell in cells)
-    return [cell.lower() for cell in cells] if named and len(set(cells)) == len(cells) else []
+    low = [cell.lower() for cell in cells]
+    named = all(map(_NAME.fullmatch, cells)) and any(map(_TELLING.search, cells)) and _PROSE.isdisjoint(low)
+    return low if named and len(set(low)) == len(low) else []

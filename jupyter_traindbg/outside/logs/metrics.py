@@ -35,8 +35,8 @@ _BARE = re.compile(
     rf"(?<![\w/])(?P<name>(?:[\w/]{{1,40}}_)?(?:loss|grad_norm|gnorm|reward|kl|ppl|perplexity|lr|acc|accuracy|loss_scale|entropy|step))\s{{1,9}}{_VALUE}",
     re.IGNORECASE,
 )
-_COUNTED = re.compile(r"(?<![\w/])(?P<name>step|iter(?:ation)?) {1,3}(?P<value>\d{1,12}):", re.IGNORECASE)
-"""``iter 100: loss 2.5``: what the line is about stands before a colon."""
+_COUNTED = re.compile(r"(?<![\w/])(?P<name>step|iter(?:ation)?) {1,9}(?P<value>\d{1,12})(?::|/ {0,6}\d)", re.IGNORECASE)
+"""``iter 100: loss 2.5``, ``iteration   100/ 5000 |``: what the line is about stands first."""
 _METER = re.compile(
     rf"(?<![\w/@.-])(?P<name>[a-z][\w@/-]{{0,24}}(?: (?:time|loss|norm))?) {{1,3}}{_VALUE} {{0,2}}\((?P<mean>{_NUMBER})%?\)",
     re.IGNORECASE,
@@ -48,6 +48,7 @@ _VAGUE = {"current", "used", "in use", "alloc", "allocated", "reserved", "peak"}
 _PLACES = {"cpu", "gpu", "host", "process", "device"}
 """What has so many bytes of memory."""
 _DARKNET = re.compile(rf"^\s{{0,4}}\d{{1,9}}: (?P<value>{_NUMBER}), {_NUMBER} avg", re.IGNORECASE)
+_BAR = "it/s"
 _QUOTES = str.maketrans("‘’“”", "''\"\"")
 _SPEED = re.compile(r"(?<![\d.])(?P<value>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>it/s|s/it)\b")
 _NO_METRICS = {
@@ -105,7 +106,7 @@ def values(text: str) -> Iterator[tuple[str, float]]:
         yield "loss", float(darknet["value"])
     speed = _SPEED.search(text)
     if speed is not None and (number := float(speed["value"])) > 0:
-        yield "it/s", number if speed["unit"] == "it/s" else 1 / number
+        yield _BAR, number if speed["unit"] == "it/s" else 1 / number
 
 
 def _name(printed: str) -> str:
@@ -161,7 +162,9 @@ class SeriesBook:
 
     def add(self, line: LogLine) -> None:
         """The metrics in a line, which may have none."""
-        named = list(values(line.text)) or self._columns[line.source, line.who].read(line.text)
+        named = list(values(line.text))
+        if all(name == _BAR for name, _ in named):
+            named += self._columns[line.source, line.who].read(line.text)
         for name, value in named:
             key = (line.source, line.rank, name)
             series = self._series.get(key)

@@ -85,7 +85,7 @@ def _contexts(evidence: LogEvidence) -> Iterator[Fact]:
             values: dict[str, float | str] = {
                 "context_gpu": str(gpu),
                 "contexts_count": len(others),
-                "context_mib": str(max(sizes)),
+                "context_mib": max(sizes),
                 "program": largest.program,
             }
             yield Fact("contexts_on_one", others[0].line, values, who=(Subject("gpu", gpu),))
@@ -124,8 +124,8 @@ def _memory(found: Sequence[Table]) -> Iterator[Fact]:
             continue
         values: dict[str, float | str] = {
             "full_gpu": str(by_use[-1]),
-            "full_mib": f"{fullest.used_mib:,}",
-            "other_mib": f"{second.used_mib:,}",
+            "full_mib": fullest.used_mib,
+            "other_mib": second.used_mib,
         }
         yield Fact("uneven_memory", fullest.line, values, who=(Subject("gpu", by_use[-1]),))
 

@@ -23,10 +23,19 @@ from jupyter_traindbg.outside.logs.metrics import MOST_POINTS, SeriesBook, value
         ("step 7 | loss 2.5 | lr 1.0e-5", {"step": 7, "loss": 2.5, "lr": 1e-5}),
         (
             "iteration 5/ 100 | lm loss: 6.5E+00 | loss scale: 1.0 | grad norm: 0.5 |",
-            {"lm loss": 6.5, "loss scale": 1.0, "grad norm": 0.5},
+            {"iteration": 5, "lm loss": 6.5, "loss scale": 1.0, "grad norm": 0.5},
         ),
         ("|    ep_rew_mean | 12.5 |", {"ep_rew_mean": 12.5}),
         ("|    ep_rew_mean          | -1.68        |", {"ep_rew_mean": -1.68}),
+        ("Pass 0, batch 100, loss [9.2125  9.2083 9.0877]", {"loss": 9.2125}),
+        ("{‘loss’: 1.453, “epoch”: 0.19}", {"loss": 1.453, "epoch": 0.19}),
+        ("total loss is 47.09 , training accuracy is 0.000000,", {"total loss": 47.09, "training accuracy": 0}),
+        ("Epoch[2] done. Loss: 0.500 (Base: 0.250)", {"loss": 0.5, "base": 0.25}),
+        (" iteration     7000/  159576 | lm loss: 6.44E+00 |", {"iteration": 7000, "lm loss": 6.44}),
+        ("Batch 50/15000 | Time: 21.7s | CPU: 766.81 MB", {"time": 21.7, "memory cpu": 766.81}),
+        ("Memory info of GPU:0: current: 0.18, peak: 2.55", {"memory current": 0.18, "memory peak": 2.55}),
+        ("nvidia-smi GPU-0 memory (MB) 2796", {"nvidia-smi gpu-0 memory": 2796}),
+        (" 1013: 66390.5, 6639.1 avg, 0.001000 rate, 64 images", {"loss": 66390.5}),
         (
             "Test: [10/1814] Data 0.336 (0.784) Batch 0.474 (1.756).",
             {"data": 0.336, "data mean": 0.784, "batch": 0.474, "batch mean": 1.756},
@@ -52,6 +61,7 @@ def test_the_numbers_of_a_line(line: str, expected: dict[str, float]) -> None:
 
 
 def test_nan_and_infinity_are_values() -> None:
+    assert math.isnan(dict(values("iter: 20, loss: [nan]"))["loss"])
     seen = dict(values("loss=nan, grad_norm: inf, lr=-inf, info: nano"))
     assert math.isnan(seen["loss"])
     assert (seen["grad_norm"], seen["lr"]) == (math.inf, -math.inf)
