@@ -9,7 +9,9 @@ import re
 
 __all__ = ["Columns", "is_row"]
 
-_ROW = re.compile(rb"(?:\[[A-Za-z]{0,20}\d{1,5}\]: ?)?[\s|]{0,40}(?:[-+]?\.?\d[\d.eE+/%:-]{0,24}[GMKkiB]{0,3}[\s|,]{1,60}){2}")
+_ROW = re.compile(
+    rb"(?:\[[A-Za-z]{0,20}\d{1,5}\]: ?)?[\s|]{0,40}(?:[-+]?\.?\d[\d.eE+/%:-]{0,24}[GMKkiB]{0,3}[\s|,]{1,60}){2}"
+)
 _NAME = re.compile(r"[A-Za-z][\w@/.()%-]{0,40}(?: [\w()%-]{1,20}){0,2}")
 _TELLING = re.compile(r"(?i)loss|(?:^|[/_])kl$|rew(?:ard)?|return|acc|err|ppl|entrop|^ent$|auc|score|map")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|inf)")

@@ -7,7 +7,9 @@ from cases import each
 from jupyter_traindbg.outside.logs import read_text
 from jupyter_traindbg.outside.logs.columns import Columns, is_row
 
-FASTAI = "epoch     train_loss  valid_loss  accuracy  time\n0         0.91        0.72        0.61      00:12\n1         0.55        0.60        0.70      00:12"
+FASTAI = """epoch     train_loss  valid_loss  accuracy  time
+0         0.91        0.72        0.61      00:12
+1         0.55        0.60        0.70      00:12"""
 BAR_BELOW = """      Epoch    GPU_mem   box_loss   cls_loss  Instances       Size
       1/100      2.25G      1.512      3.201         12        640: 100%|##########| 8/8 [00:03<00:00,  2.61it/s]
       2/100      2.25G      1.402      2.801         14        640: 100%|##########| 8/8 [00:03<00:00,  2.61it/s]"""
