@@ -84,8 +84,8 @@ def said_in(line: str) -> Iterator[Said]:
         number = -code if code is not None and code < 0 else int(known.get("number") or 0)
         if number:
             code, name = None, signal_name(number)
-        elif code in _OF_WINDOWS:
-            code, name = None, _OF_WINDOWS[code]
+        elif code is not None and code in _OF_WINDOWS:
+            name, code = _OF_WINDOWS[code], None
         first = int(known["rank"]) if known.get("rank") else None
         last = int(known.get("last") or 0) if first is not None else 0
         for rank in range(first, max(first, last) + 1) if first is not None else (None,):

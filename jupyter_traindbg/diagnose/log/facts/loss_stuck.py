@@ -1,4 +1,4 @@
-"""A loss that does not move, while it is a number: ``loss_constant``, ``loss_froze``, ``loss_flat``."""
+"""A loss that does not move, while it is a number: ``loss_constant``, ``loss_at_chance``, ``loss_froze``, ``loss_flat``."""
 
 from __future__ import annotations
 
@@ -79,12 +79,11 @@ def _at_chance(loss: Loss) -> Fact | None:
     if not (any(_is_guess(s, classes) for s in rates) or (classes <= FEW_CLASSES and not rates)):
         return None
     more: dict[str, float | str] = {
-        "still": late[-1][1],
-        "same_count": len(late),
-        "still_line": late[0][0],
+        "chance": trends.plain(chance),
         "classes": str(classes),
+        "at_chance_count": len(late),
     }
-    return loss.told("loss_froze", loss.points[0], more)
+    return loss.told("loss_at_chance", late[0], more)
 
 
 def _accuracies(loss: Loss) -> Sequence[LogSeries]:
@@ -107,7 +106,7 @@ def _froze(loss: Loss) -> Fact | None:
         return None
     if same < FROZEN and not (same >= FROZEN_TOO and any(_stands(s, since) for s in _accuracies(loss))):
         return None
-    more: dict[str, float | str] = {"still": still, "same_count": same, "still_line": since}
+    more: dict[str, float | str] = {"still": f"{still:.10g}", "same_count": same, "still_line": since}
     classes = round(math.exp(min(still, 20.0)))
     if 2 <= classes <= MOST_CLASSES and abs(math.log(classes) - still) < 1e-4:
         more["classes"] = str(classes)

@@ -66,7 +66,7 @@ WRONG = {
     "a loss that explodes again and again": ("loss_not_converging", lines(STEP, [3.1, 2.9, 2.8, 9.1e6, 3.0, 2.7] * 5), "explodes"),
     "a loss that climbs again": ("loss_not_converging", lines(STEP, FALLS_AND_CLIMBS), "rises"),
     "a loss that creeps up": ("loss_not_converging", "\n".join(f"{{‘loss’: {v:.4f}, ‘epoch’: {i / 10}}}" for i, v in enumerate(jumping(12, 1.40, 1.60, 0.01))), "rises"),
-    "the loss of a guess": ("loss_not_converging", epochs(ROUND_CHANCE, ROUND_CHANCE, [0.5] * 10), "ln 2"),
+    "the loss of a guess": ("loss_not_converging", epochs(ROUND_CHANCE, ROUND_CHANCE, [0.5] * 10), "a guess among 2"),
     "a loss that stands still after it moved": ("loss_not_converging", lines(STEP, [4.2, 3.1, 7.9, 2.5, *([2.3026] * 12)]), "ln 10"),
     "a loss of exactly zero": ("loss_not_converging", lines("epoch {i} avr_loss={v}", [0.0] * 6), "exactly 0"),
     "the losses of actor and critic": ("loss_not_converging", lines("update {i}: actor_loss: {v} critic_loss: {v} mean reward: 3.{i}", [0.0] * 6), "exactly 0"),
