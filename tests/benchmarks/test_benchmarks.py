@@ -39,7 +39,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
     scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py", "watch.py")
-    scripts += ("bounds.py", "deadlines.py", "faults.py", "slow.py", "leaks.py", "step_cost.py", "profile.py")
+    scripts += ("bounds.py", "deadlines.py", "faults.py", "slow.py", "leaks.py", "step_cost.py", "profiling.py")
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():  # those that nobody waited for end the trainings that they have started
@@ -177,7 +177,7 @@ def test_leaks_prints_who_was_found_and_how_long_the_training_paused(quick: Quic
 
 
 def test_profiling_is_compared_with_what_people_write_into_their_loop(quick: Quick) -> None:
-    guide, lean, nothing = table(quick("profile.py"))
+    guide, lean, nothing = table(quick("profiling.py"))
     assert "shapes, memory, stacks" in guide[0]
     assert "operators alone" in lean[0]
     assert float(guide[2]) > 0
