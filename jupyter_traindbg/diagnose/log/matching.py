@@ -37,6 +37,9 @@ BEFORE, AFTER, NEXT = 600, 2000, 600
 the time that some patterns take grows with the square of its length."""
 _QUOTED = re.compile(r"^[\s>#|*`]+")
 _DEBUG = re.compile(r".{0,60}?\bDEBUG\b[\s:\]|]")
+_WARNING = re.compile(r"\bWARN(?:ING)?\b")
+LEVEL = 80
+"""Within so many characters a line says that it is a warning."""
 _OPTIONS = re.compile(r".{0,80}?\bNamespace\(")
 MANY_OPTIONS = 20
 """So many, and it is a list of them whose beginning another rank has overwritten."""
@@ -60,6 +63,11 @@ class Hit:
     """The run went on well after it."""
     over: bool = False
     """The work was over before it, if the signal asks that."""
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether its line calls itself one: what the run got over before does no harm at its end either."""
+        return self.line is not None and bool(_WARNING.search(self.line.text[:LEVEL]))
 
 
 class _Text:
@@ -206,8 +214,10 @@ def _of_fact(family: Family, signal: Signal, fact: Fact, progress: Progress) -> 
 def _standing(of_family: Sequence[Hit]) -> Iterator[Hit]:
     """The hits of one family that nothing refutes."""
     refuted = _Refuted(of_family)
+    got_over = {hit.signal.id for hit in of_family if hit.survived and hit.is_warning}
     for hit in of_family:
-        harmless = hit.over or (hit.signal.unless_progress and hit.survived)
+        before = hit.is_warning and hit.signal.id in got_over
+        harmless = hit.over or (hit.signal.unless_progress and (hit.survived or before))
         if not (isinstance(hit.signal, Refute) or harmless or refuted(hit)):
             yield hit
 

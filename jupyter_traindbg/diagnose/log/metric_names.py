@@ -22,7 +22,7 @@ STEPS = (
 
 _MAIN = re.compile(
     r"(?:train(?:ing|er)?[ _/.])?(?:(?:avg|avr|average|mean|running|epoch|total|task|lm|nll|ce|mlm|mle|sft|cross[ _]?entropy)[ _/]?)?"
-    r"loss(?:[ _/](?:avg|mean|total))?"
+    r"(?:train(?:ing)?[ _/])?loss(?:[ _/](?:avg|mean|total))?"
 )
 _EVALUATION = re.compile(r"(?:e?val(?:id(?:ation)?)?|dev|test)[ _/.](?:avg[ _])?(?:lm[ _])?loss")
 _ACCURACY = re.compile(

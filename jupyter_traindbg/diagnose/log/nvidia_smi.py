@@ -17,6 +17,8 @@ _PROCESS = re.compile(r"^\|?\s+(\d{1,2})\s+(?:N/A\s+N/A\s+)?(\d{2,10})\s+C\s+(\S
 _BARE = re.compile(r"^\W{0,4}(\d+) ?MiB\s*/\s*(\d+) ?MiB\s*(?:\|\s*(\d{1,3}) ?%)?")
 
 
+MOST_GPUS = 16
+"""More rows below one row of names are one GPU's over time."""
 HELD_UNKNOWN = -1
 """In place of how much memory is in use, where that was not printed."""
 
@@ -82,22 +84,44 @@ def _whole(lines: Sequence[LogLine]) -> Iterator[Table]:
 def _monitored(lines: Sequence[LogLine]) -> Iterator[Table]:
     """``nvidia-smi dmon``: a row a second and GPU. It does not say how much memory is in use unless it is asked."""
     names: list[str] = []
+    table: dict[int, Used] = {}
     for line in lines:
         cells = line.text.split()
         if cells[:1] == ["gpu"] and "sm" in cells:  # its "# " is taken for a comment's
             names = cells
         elif "sm" in names and len(cells) == len(names) and all(c == "-" or c.isdigit() for c in cells):
             row = dict(zip(names, cells, strict=True))
-            if row["sm"].isdigit():
+            if row["gpu"].isdigit() and row["sm"].isdigit():
+                gpu = int(row["gpu"])
+                if table and gpu <= max(table):
+                    yield table
+                    table = {}
                 used = int(row["fb"]) if row.get("fb", "").isdigit() else HELD_UNKNOWN
-                yield {int(row["gpu"]): Used(used, 0, int(row["sm"]), None, line)}
+                table[gpu] = Used(used, 0, int(row["sm"]), None, line)
+    if table:
+        yield table
 
 
 def _queried(lines: Sequence[LogLine]) -> Iterator[Table]:
-    """``--query-gpu=utilization.gpu,memory.used --format=csv``, again and again: of one GPU."""
+    """``--query-gpu=utilization.gpu,memory.used --format=csv``: again and again of one GPU, or once of several, below its row of names."""
+    below: dict[int, Used] = {}
+    names: list[str] = []
     for line in lines:
-        if found := _CSV.search(line.text):
+        if "memory.used [MiB]" in line.text:
+            names = [name.strip() for name in line.text.split(",")]
+        elif names and len(cells := [cell.strip() for cell in line.text.split(",")]) == len(names):
+            row = dict(zip(names, cells, strict=True))
+            used, busy = _number(row["memory.used [MiB]"]), _number(row.get("utilization.gpu [%]", ""))
+            below[len(below)] = Used(used or 0, 0, busy, None, line)
+        elif found := _CSV.search(line.text):
             yield {0: Used(int(found[2]), int(found[3] or 0), int(found[1]), None, line)}
+    if 1 < len(below) <= MOST_GPUS:
+        yield below
+
+
+def _number(cell: str) -> int | None:
+    number = cell.partition(" ")[0]
+    return int(number) if number.isdigit() else None
 
 
 def _bare(lines: Sequence[LogLine]) -> Iterator[Table]:

@@ -79,6 +79,8 @@ _METRICS = (
     "epoch",
     " avg,",
     "reader_cost",
+    "speed",
+    "tensor(",
 )
 _NONFINITES = (
     *("=nan", ": nan", " nan", ":nan", "(nan", "-nan", "[nan", "'nan", "|nan"),

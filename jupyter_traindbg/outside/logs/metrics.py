@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from ...model import LogLine, LogSeries
 from .columns import Columns
 
-__all__ = ["SeriesBook", "values"]
+__all__ = ["ALONE", "SeriesBook", "values"]
+
+ALONE = "tensor"
+"""The name of a value that is printed without one."""
 
 MOST_POINTS = 2000
 _MOST_SERIES = 2000
@@ -32,7 +35,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _BARE = re.compile(
-    rf"(?<![\w/])(?P<name>(?:[\w/]{{1,40}}_)?(?:loss|grad_norm|gnorm|reward|kl|ppl|perplexity|lr|acc|accuracy|loss_scale|entropy|step))\s{{1,9}}{_VALUE}",
+    rf"(?<![\w/])(?P<name>(?:[\w/]{{1,40}}_)?(?:loss|grad_norm|gnorm|reward|kl|ppl|perplexity|lr|acc|accuracy|loss_scale|entropy|speed|fps|step))\s{{1,9}}{_VALUE}",
     re.IGNORECASE,
 )
 _COUNTED = re.compile(r"(?<![\w/])(?P<name>step|iter(?:ation)?) {1,9}(?P<value>\d{1,12})(?::|/ {0,6}\d)", re.IGNORECASE)
@@ -48,6 +51,8 @@ _VAGUE = {"current", "used", "in use", "alloc", "allocated", "reserved", "peak"}
 _PLACES = {"cpu", "gpu", "host", "process", "device"}
 """What has so many bytes of memory."""
 _DARKNET = re.compile(rf"^\s{{0,4}}\d{{1,9}}: (?P<value>{_NUMBER}), {_NUMBER} avg", re.IGNORECASE)
+_ALONE = re.compile(rf"^\s{{0,4}}tensor\((?P<value>{_NUMBER})[,)]", re.IGNORECASE)
+"""``print(loss)``."""
 _BAR = "it/s"
 _QUOTES = str.maketrans("‘’“”", "''\"\"")
 _SPEED = re.compile(r"(?<![\d.])(?P<value>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>it/s|s/it)\b")
@@ -104,6 +109,8 @@ def values(text: str) -> Iterator[tuple[str, float]]:
                 yield f"{name} mean", float(match["mean"])
     if "loss" not in seen and (darknet := _DARKNET.search(plain)):
         yield "loss", float(darknet["value"])
+    if not seen and (alone := _ALONE.search(plain)):
+        yield ALONE, float(alone["value"])
     speed = _SPEED.search(text)
     if speed is not None and (number := float(speed["value"])) > 0:
         yield _BAR, number if speed["unit"] == "it/s" else 1 / number

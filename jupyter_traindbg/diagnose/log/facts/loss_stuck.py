@@ -17,15 +17,21 @@ from . import Fact
 __all__ = ["facts"]
 
 _QUALITY = re.compile(r"(?:^|[/_ .])(?:auc|acc(?:uracy)?\d?|bleu|map|f1)$")
-LONG, SHORT = 300, 20
-"""Printed values from which on a plateau says something; and from which on the last half is judged alone."""
-ZEROS = 5
-"""So many printed values that are all exactly zero."""
+LONG, EPOCHS, SHORT = 300, 12, 20
+"""Printed values, and values of whole epochs, from which on a plateau says something; and from which on the last half is judged alone."""
+MANY_STEPS, HARDLY = 1000, 0.01
+"""After so many steps the loss has moved by more than so small a part of itself."""
+FEWEST, ZEROS = 4, 5
+"""So many printed values that are all as wrong as can be, or exactly zero."""
+SATURATED = 87.3365
+"""The logarithm of the smallest float32, with its sign turned: what a softmax loss gives that is as wrong as it can be."""
 FROZEN, FROZEN_TOO = 10, 5
 """So many printed values that are the same to the last digit; and where an accuracy is, too."""
 CHANCES, LATE = 8, 3
-BY_CHANCE, BY_CHANCE_LONG = 0.004, 0.01
-"""So many printed values, after so many epochs, that are all within so small a part of what chance gives (of many: the last half)."""
+BY_CHANCE, BY_CHANCE_LATE = 0.004, 0.012
+"""So many printed values, after so many epochs, that are all within so small a part of what chance gives; of many, or where an accuracy
+says the same, the last half.
+"""
 MOST_CLASSES, FEW_CLASSES = 200_000, 20
 EVALUATIONS, UNMOVED = 8, 0.002
 """So many evaluations that stand still, which may move by so small a part of themselves."""
@@ -33,10 +39,10 @@ EVALUATIONS, UNMOVED = 8, 0.002
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     rules: tuple[tuple[int, Callable[[Loss], Fact | None]], ...] = (
-        (ZEROS, _constant),
+        (FEWEST, _constant),
         (CHANCES, _at_chance),
         (FROZEN_TOO + 1, _froze),
-        (LONG, _flat),
+        (EPOCHS, _flat),
     )
     found = [rule(loss) for loss in losses.own(evidence) for fewest, rule in rules if len(loss.points) >= fewest]
     found += [_unmoved(loss) for loss in losses.evaluations(evidence)]
@@ -47,9 +53,10 @@ def facts(evidence: LogEvidence) -> list[Fact]:
 def _constant(loss: Loss) -> Fact | None:
     """The same at every step; exactly zero tells sooner."""
     values = loss.values
-    if len(set(values)) > 1 or (values[0] != 0 and len(values) < FROZEN):
+    saturated = abs(values[0] - SATURATED) < 1e-3
+    if len(set(values)) > 1 or (values[0] != 0 and not saturated and len(values) < FROZEN):
         return None
-    if values[0] == 0 and _quality_changes(loss.evidence):
+    if values[0] == 0 and (len(values) < ZEROS or _quality_changes(loss.evidence)):
         return None
     return loss.told("loss_constant", loss.points[0])
 
@@ -67,23 +74,23 @@ def _quality_changes(evidence: LogEvidence) -> bool:
 
 def _at_chance(loss: Loss) -> Fact | None:
     """The loss of a guess among equal classes, all the time and after some epochs; an accuracy that says the same settles it."""
-    long = len(loss.points) >= SHORT
-    late = loss.points[len(loss.points) // 2 :] if long else loss.points
+    late = loss.points[len(loss.points) // 2 :]
     usual = median(v for _, v in late)
     classes = round(math.exp(min(max(usual, 0.0), 12.0)))
     chance = math.log(classes) if classes >= 2 else 0.0
-    near = BY_CHANCE_LONG if long else BY_CHANCE
-    if not chance or any(abs(v - chance) > near * chance for _, v in late) or loss.epochs < LATE:
-        return None
     rates = [s for s in _accuracies(loss) if s.count >= CHANCES]
-    if not (any(_is_guess(s, classes) for s in rates) or (classes <= FEW_CLASSES and not rates)):
+    agree = any(_is_guess(s, classes) for s in rates)
+    if not chance or loss.epochs < LATE or (rates and not agree) or (not rates and classes > FEW_CLASSES):
+        return None
+    judged, near = (late, BY_CHANCE_LATE) if agree or len(loss.points) >= SHORT else (loss.points, BY_CHANCE)
+    if any(abs(v - chance) > near * chance for _, v in judged):
         return None
     more: dict[str, float | str] = {
         "chance": trends.plain(chance),
         "classes": str(classes),
-        "at_chance_count": len(late),
+        "at_chance_count": len(judged),
     }
-    return loss.told("loss_at_chance", late[0], more)
+    return loss.told("loss_at_chance", judged[0], more)
 
 
 def _accuracies(loss: Loss) -> Sequence[LogSeries]:
@@ -119,15 +126,27 @@ def _stands(accuracy: LogSeries, since: int) -> bool:
 
 
 def _flat(loss: Loss) -> Fact | None:
-    """From the very first steps on, for hundreds of values. A plateau in the middle of a long training is no failure."""
-    points = loss.points
-    step = loss.step_at(points[0][0])
-    if step is None or step > len(points) / 20:
-        return None
+    """From the very first steps on, for hundreds of values or a dozen epochs; or all values within a hundredth, after a thousand steps.
+    A plateau in the middle of a long training is no failure.
+    """
+    points, values = loss.points, loss.values
+    step, last_step = loss.step_at(points[0][0]), loss.step_at(points[-1][0])
     first, last = trends.medians(points)
-    if first <= 0 or abs(last - first) > 0.5 * trends.noise(points) or last < 0.97 * first:
+    each_epoch = EPOCHS <= len(points) <= 2 * loss.epochs and len(points) == len(loss.series.points)
+    from_start = step is not None and step <= len(points) / 20
+    if first <= 0 or (len(points) < LONG and not each_epoch and not _early(step, last_step)):
+        return None
+    unmoved = _early(step, last_step) and max(values) - min(values) < HARDLY * first
+    if not unmoved and not (
+        (from_start or each_epoch) and abs(last - first) <= 0.5 * trends.noise(points) and last >= 0.97 * first
+    ):
         return None
     return loss.told("loss_flat", points[0])
+
+
+def _early(step: float | None, last_step: float | None) -> bool:
+    """Whether the log shows nearly the whole training so far, and a thousand steps of it."""
+    return step is not None and last_step is not None and last_step >= MANY_STEPS and step <= 0.05 * last_step
 
 
 def _unmoved(loss: Loss) -> Fact | None:

@@ -24,8 +24,8 @@ _UNITS = (("gb", 2**30), ("gib", 2**30), ("mb", 2**20), ("mib", 2**20), ("kb", 2
 FEWEST, FEW, RISES = 40, 6, 4
 """Printed values from which on a trend with its ups and downs says something; fewer have to rise, and so often, without any fall."""
 RISING = 0.6
-GROWTH = 1.3
-"""So much more at the end than after the warm-up."""
+GROWTH, STEADY_GROWTH = 1.15, 1.02
+"""So much more at the end than after the warm-up; and of what never falls."""
 
 
 def facts(evidence: LogEvidence) -> list[Fact]:
@@ -39,7 +39,7 @@ def _grows(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
     if series.count < FEW or not _MEMORY.search(series.name) or _PEAK.search(series.name):
         return
     points = trends.finite(series)
-    if not (_steadily(points) if len(points) < FEWEST else _by_thirds(points[len(points) // 5 :])):
+    if not (_steadily(points) or (len(points) >= FEWEST // 2 and _by_thirds(points[len(points) // 5 :]))):
         return
     points = points[len(points) // 5 :]
     share = trends.rising_share(points)
@@ -57,7 +57,7 @@ def _grows(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
 
 
 def _by_thirds(points: Sequence[trends.Point]) -> bool:
-    if len(points) < FEWEST // 2 or points[0][1] <= 0:
+    if points[0][1] <= 0:
         return False
     third = len(points) // 3
     a, b, c = (fmean(v for _, v in part) for part in (points[:third], points[third : 2 * third], points[2 * third :]))
@@ -69,7 +69,7 @@ def _steadily(points: Sequence[trends.Point]) -> bool:
     """Few values that never fall, rise again and again, and by as much at the end as at the beginning."""
     values = [v for _, v in points]
     rises = [b - a for a, b in itertools.pairwise(values)]
-    if min(rises) < 0 or sum(r > 0 for r in rises) < RISES or values[-1] <= GROWTH * values[len(values) // 4]:
+    if min(rises) < 0 or sum(r > 0 for r in rises) < RISES or values[-1] <= STEADY_GROWTH * values[len(values) // 4]:
         return False
     half = len(rises) // 2
     return sum(rises[half:]) > 0.5 * sum(rises[:half])

@@ -20,7 +20,7 @@ __all__ = ["facts"]
 
 _RATE = re.compile(
     r"(?:^|[/_ ])(?:it/s|steps?[_/ ](?:per_|/ ?)?s(?:ec(?:ond)?)?|iterations?/s|(?:samples|tokens)?[_ ]per[_ ]sec(?:ond)?"
-    r"|throughput|samplespersec|tokens/s|wps|ups)$"
+    r"|throughput|samplespersec|tokens/s|wps|ups|speed|fps)$"
 )
 _PERIOD = re.compile(
     r"(?:^|[/_ ])(?:step[_ ]time|time[_ ]per[_ ](?:step|iteration)|iter[_ ]time|elapsed time per iteration|batch[_ ]time"
@@ -42,6 +42,8 @@ is of a whole epoch.
 """
 SLOWER, SLOWER_OVERLAPPING, SLOWER_EPOCHS = 1.5, 3.0, 1.3
 """How much slower, where the last quarter lies apart from the beginning, where they overlap, and of whole epochs."""
+FEWEST_CLEAR, SLOWER_CLEAR = 6, 2.0
+"""Fewer of a rate, which is a mean over many steps, have to be apart all the same, and so much slower."""
 FEWEST_EARLY = 6
 CUMULATIVE = 0.9
 """The share of rises from which on a time is one since the beginning."""
@@ -49,7 +51,7 @@ CUMULATIVE = 0.9
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count >= FEWEST]
-    slow = [f for s in evidence.series if s.count >= FEW_EPOCHS for f in _slower(evidence, s)][:1]
+    slow = [f for s in evidence.series if s.count >= FEWEST_CLEAR for f in _slower(evidence, s)][:1]
     return [*slow, *_utilisation(evidence, series), *_longer(series)]
 
 
@@ -61,6 +63,8 @@ def _slower(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
     points = points[len(points) // 10 :]
     bar, epochs = series.name == "it/s", "epoch" in series.name
     fewest, slower = (FEWEST, SLOWER) if bar else (FEW_EPOCHS, SLOWER_EPOCHS) if epochs else (FEW, SLOWER)
+    if rate and not bar and not epochs and len(points) < FEW * 9 // 10:
+        fewest, slower = FEWEST_CLEAR, SLOWER_CLEAR
     since_begin = series.name == "time" and trends.rising_share(points) > CUMULATIVE
     if len(points) < fewest * 9 // 10 or since_begin or (bar and not _one_bar(evidence, series)):
         return

@@ -23,6 +23,9 @@ _NOT_TRAINING = re.compile(
     r"\b(?:e?val(?:id(?:ation)?)?|test|best|dev)(?:[\b_/ .-]|$)|loss[_ ]scal|scale|aux|balanc|router|z_?loss|count|weight|coef"
 )
 _EVALUATION = re.compile(r"^(?:e?val(?:id(?:ation)?)?|test)[_/ ]loss$")
+_ALONE = "tensor"
+"""A value that is printed alone, as a loss is by those who print nothing else."""
+_OF_MODEL = re.compile(r"(?:^|/)(?:logps|logits)(?:/|_|$)")
 _GRADIENT = re.compile(r"(?:^|[/_ .])(?:grad(?:ient)?[_ ]?norm|gnorm)$")
 _FIRST_STEPS = re.compile(
     r"(?<![\d/])[01]/\d{2,} ?\[\d+:\d\d|(?i:\bepoch[ =:]*0\b.*\b(?:iter|step|batch)\w*[ =:]*[01]\b)"
@@ -39,9 +42,10 @@ SHORT = 20
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count]
-    broken = [f for s in series if _is_loss(s) for f in _nan(evidence, s)]
+    broken = [f for s in series if _is_loss(s) and not _harmless_part(evidence, s) for f in _nan(evidence, s)]
     gradient = [f for s in series if _GRADIENT.search(s.name) for f in _gradient_nan(evidence, s)]
     recovered = [] if broken or gradient else list(_recovered(series))
+    broken += [] if broken or gradient else _of_model(evidence, series)
     return [
         *_earliest(broken),
         *(gradient if not broken else ()),
@@ -52,7 +56,7 @@ def facts(evidence: LogEvidence) -> list[Fact]:
 
 
 def _is_loss(series: LogSeries) -> bool:
-    return bool(_LOSS.search(series.name)) and not _NOT_TRAINING.search(series.name)
+    return series.name == _ALONE or (bool(_LOSS.search(series.name)) and not _NOT_TRAINING.search(series.name))
 
 
 def _earliest(found: list[Fact]) -> list[Fact]:
@@ -87,7 +91,7 @@ def _harmless_part(evidence: LogEvidence, series: LogSeries) -> bool:
 
 
 def _nan(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
-    if not _lasting(series) or series.first_nonfinite is None or _harmless_part(evidence, series):
+    if not _lasting(series) or series.first_nonfinite is None:
         return
     first = series.first_nonfinite
     good = [p for p in trends.finite(series) if p[0] < first.number]
@@ -144,6 +148,12 @@ def _gradient_nan(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
     losses = [s for s in evidence.series if s.source == series.source and is_main_loss(s.name)]
     hidden = any(v == 0.0 for s in losses for n, v in s.points if n >= first.number)
     yield Fact("loss_zero_grad_nan" if hidden else "loss_is_nan", first, values, series.rank)
+
+
+def _of_model(evidence: LogEvidence, series: list[LogSeries]) -> list[Fact]:
+    """What the model itself says is never a number, as in DPO whose loss is printed as 0 then."""
+    found = [s for s in series if _OF_MODEL.search(s.name) and s.count > 1 and s.nonfinite == s.count]
+    return [fact for s in found for fact in _nan(evidence, s)] if len(found) > 1 else []
 
 
 def _evaluates_to_nan(evidence: LogEvidence, series: LogSeries) -> bool:

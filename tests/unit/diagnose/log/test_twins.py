@@ -38,6 +38,8 @@ subprocess.CalledProcessError: Command '['C:\\env\\python.exe', 'train.py']' ret
 LAUNCH = "Traceback (most recent call last):\n" + WINDOWS
 UPDATE = 'INFO: 127.0.0.1:18 - "POST /update_weights_from_tensor HTTP/1.1" 200 OK\n[10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):\n  File "/opt/sglang/srt/managers/scheduler.py", line 29, in run'
 
+TOKENIZER = "WARNING 12-15 13:10:53 [tokenizer.py:284] No tokenizer found in /stub-path, using another one. (Exception: Repo id must use alphanumeric chars: '/stub-path'.)"
+
 SCENES = {
     "a new head, and the training goes on": (f"{MISMATCH}\n{GOES_ON}", ""),
     "a new head that was not meant": (LOADING, "checkpoint_missing_keys"),
@@ -55,6 +57,9 @@ SCENES = {
     "an access violation on Windows": (LAUNCH.format(status=3221225477), "process_ended"),
     "a scheduler that fails as weights come in": (UPDATE, "engine_weight_sync"),
     "a port that HCCL cannot have": ("[ERROR] HCCL socket type[1], listen on ip[10.1.1.9] and specific port[16666] fail. Please check the port status and whether the port is been using by other process.\n[ERROR] wait socket establish timeout, role[1] rank[12] timeout[120]\nEI0006: Getting socket times out.", "nccl_system_error"),
+    "a warning that the run got over before": (f"{TOKENIZER}\n{GOES_ON}\n{TOKENIZER}", ""),
+    "the same at the end alone": (f"{GOES_ON}\n{TOKENIZER}", "checkpoint_not_found_or_corrupt"),
+    "requests that are computed again": ("WARNING scheduler.py:9] Sequence group 7 is preempted by\nPreemptionMode.RECOMPUTE mode because there is not enough KV cache\nspace.", ""),
     "workers of another framework": ("RuntimeError: DataLoader 4 workers exit unexpectedly, pids: 5695, 5696", "dataloader_worker_died"),
     "a file that torch cannot open": ('Traceback (most recent call last):\n  File "/app/train.py", line 22, in train\n    torch.save(state, path)\nRuntimeError: File out/run/1.pt cannot be opened.', "checkpoint_disk_full"),
     "a build that crashes": ("./install.sh: line 196: 10132 Segmentation fault (core dumped) python setup.py bdist_wheel\nFail to install acme", "install_failed"),
