@@ -43,7 +43,7 @@ _NCCL = re.compile(r"^(?P<node>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>-?\d+)\] (?=N
 _PDSH = re.compile(r"^(?P<node>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w-]{0,40}\d[\w.-]{0,40}): ?(?=\[|\d{4}-|" + _ERROR + ")")
 
 _RANK_WITHIN = re.compile(
-    r"(?i)^\W{0,4}rank[ :=#]{0,2}(\d+)\b|\[(?:PG [^\]]*)?rank[ :=]?(\d+)\]|\(rank (\d+)\)|\brank=(\d+)\b"
+    r"(?i)^\W{0,4}rank[ :=#]{0,2}(\d+)\b|\[(?:PG [^\]]*)?rank[ :=]?(\d+)\]|\(rank (\d+)\)|\brank=(\d+)\b|\bRankID[:=] ?(\d+)\b"
 )
 
 

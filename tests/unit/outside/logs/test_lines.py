@@ -21,6 +21,7 @@ MARCH_4 = 1772582400.0
         ('[rank12]:   File "a.py", line 3', '  File "a.py", line 3', 12, "rank 12"),
         ("[rank2]:[E606 09:09:08.170 ProcessGroup.cpp:27] [PG ID 0 Rank 2] stuck", None, 2, "rank 2"),
         ("[default5]:loss 1", "loss 1", 5, "rank 5"),
+        ("[ERROR] 2031-04-08 (PID:129, Device:1, RankID:6) ERR01100 OPS call acl api failed.", None, 6, "rank 6"),
         ("[trainer1]: loss 1", "loss 1", 1, "rank 1"),
         ("[4]: hello", "hello", 4, "rank 4"),
         ("3: Traceback (most recent call last):", "Traceback (most recent call last):", 3, "rank 3"),
