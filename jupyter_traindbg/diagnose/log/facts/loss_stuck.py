@@ -22,7 +22,7 @@ LONG, EPOCHS, SHORT = 300, 12, 20
 MANY_STEPS, HARDLY = 1000, 0.01
 """After so many steps the loss has moved by more than so small a part of itself."""
 FEWEST, ZEROS = 4, 5
-"""So many printed values that are all as wrong as can be, or exactly zero."""
+"""So many printed values that are all as wrong as can be; and so many epochs of exactly zero."""
 SATURATED = 87.3365
 """The logarithm of the smallest float32, with its sign turned: what a softmax loss gives that is as wrong as it can be."""
 FROZEN, FROZEN_TOO = 10, 5
@@ -51,12 +51,17 @@ def facts(evidence: LogEvidence) -> list[Fact]:
 
 
 def _constant(loss: Loss) -> Fact | None:
-    """The same at every step; exactly zero tells sooner."""
+    """The same at every step. Exactly zero may be a small loss that was rounded: steps have to be more, epochs need not."""
     values = loss.values
-    saturated = abs(values[0] - SATURATED) < 1e-3
-    if len(set(values)) > 1 or (values[0] != 0 and not saturated and len(values) < FROZEN):
+    if len(set(values)) > 1:
         return None
-    if values[0] == 0 and (len(values) < ZEROS or _quality_changes(loss.evidence)):
+    if abs(values[0] - SATURATED) < 1e-3:
+        fewest = FEWEST
+    elif values[0] != 0:
+        fewest = FROZEN
+    else:
+        fewest = ZEROS if loss.epochs >= ZEROS else SHORT
+    if len(values) < fewest or (values[0] == 0 and _quality_changes(loss.evidence)):
         return None
     return loss.told("loss_constant", loss.points[0])
 
@@ -162,6 +167,6 @@ def _all_zero(evidence: LogEvidence) -> Fact | None:
     """The losses of actor and critic alike, at every step: nothing is computed. One alone may be zero for good reasons."""
     printed = [s for s in evidence.series if s.count and s.name.endswith("loss")]
     nothing = all(s.count >= ZEROS and all(v == 0 for _, v in s.points) for s in printed)
-    if len(printed) < 2 or not nothing or not losses.reinforced(evidence):
+    if len(printed) < 2 or not nothing or max(s.count for s in printed) < FROZEN or not losses.reinforced(evidence):
         return None
     return Loss(evidence, printed[0]).told("loss_constant", printed[0].points[0])

@@ -69,7 +69,7 @@ WRONG = {
     "the loss of a guess": ("loss_not_converging", epochs(ROUND_CHANCE, ROUND_CHANCE, [0.5] * 10), "a guess among 2"),
     "a loss that stands still after it moved": ("loss_not_converging", lines(STEP, [4.2, 3.1, 7.9, 2.5, *([2.3026] * 12)]), "ln 10"),
     "a loss of exactly zero": ("loss_not_converging", lines("epoch {i} avr_loss={v}", [0.0] * 6), "exactly 0"),
-    "the losses of actor and critic": ("loss_not_converging", lines("update {i}: actor_loss: {v} critic_loss: {v} mean reward: 3.{i}", [0.0] * 6), "exactly 0"),
+    "the losses of actor and critic": ("loss_not_converging", lines("update {i}: actor_loss: {v} critic_loss: {v} mean reward: 3.{i}", [0.0] * 12), "exactly 0"),
     "evaluations that never move": ("loss_not_converging", lines("step: {i} validation loss: {v:.4f}", jumping(10, 11.864, 11.857, 0.001)), "11.86"),
     "evaluations that get worse while nothing is learnt": ("loss_not_converging", epochs([1.03, *jumping(15, 0.82, 0.83, 0.005)], [0.66, 0.83, 0.69, *jumping(13, 2.5, 14.0, 1.0)], jumping(16, 0.78, 0.3, 0.02)), "rises"),
     "one answer for everything": ("loss_not_converging", "\n".join(f"epoch {170 + i} train loss: {1 + (i * 7 % 5) / 3:.3f}; train acc: 0.500{i % 3} val acc: 0.5000" for i in range(9)), "one answer"),
@@ -122,6 +122,7 @@ def test_figures_that_go_wrong_are_told_without_a_word_of_error(what: str, code:
 SOUND = {
     "a spike that comes back": megatron([2.71, 2.70, 2.69, 5.10, 3.02, 2.75, 2.69, 2.66]),
     "another run in the same log": megatron([2.71, 2.70, 2.69]) + "\n" + megatron([9.1, 8.2, 7.5, 7.0], start=0),
+    "a small loss, rounded": lines("step {i} loss {v:.4f}", [0.0] * 8),
     "a noisy loss": lines(STEP, jumping(80, 2.0, 1.9, 0.6)),
     "batches in the order of their length": lines("Epoch: [11][{i}/48]\tTime 0.5 (1.2)\tData 0.002 (0.004)\tLoss {v:.4f} (37.0)", jumping(12, 3.2, 9.0, 4.0)),
     "a bar that is drawn twice": "\n".join(f"Epoch 12: 1%| | {i}/2455 [00:07<08:55, 4.5it/s, loss={v:.4f}]\nEpoch 12: 1%| | {i + 1}/2455 [00:07<08:55, 4.5it/s, loss={v:.4f}]" for i, v in enumerate(jumping(40, 0.15, 0.16, 0.12))),
