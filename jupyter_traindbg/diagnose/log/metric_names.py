@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["RATES", "STEPS", "is_accuracy", "is_evaluation_loss", "is_main_loss", "is_reinforced", "of_training"]
+__all__ = [
+    "RATES",
+    "STEPS",
+    "is_accuracy",
+    "is_evaluation_loss",
+    "is_learning_rate",
+    "is_main_loss",
+    "is_reinforced",
+    "of_training",
+]
 
 RATES = ("lr", "learning_rate", "learning rate", "lr_0", "lr-adamw")
 STEPS = (
@@ -32,6 +41,11 @@ _MEMORY = re.compile(r"memory|(?:^|[ _/])mem(?:$|[ _/])|alloc|reserved|fragmenta
 _REINFORCED = re.compile(
     r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|policy|(?:^|[/_ ])[dg]_loss|critic|discriminator"
 )
+
+
+def is_learning_rate(name: str) -> bool:
+    """``lr``, ``train/learning_rate``."""
+    return name.rpartition("/")[2] in RATES
 
 
 def is_main_loss(name: str) -> bool:

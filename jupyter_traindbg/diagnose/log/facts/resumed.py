@@ -8,6 +8,7 @@ from statistics import median
 
 from ....model import LogEvidence, LogLine, LogSeries
 from .. import trends
+from ..metric_names import is_learning_rate, is_main_loss
 from . import Fact
 
 __all__ = ["facts"]
@@ -18,8 +19,6 @@ _RESUME = re.compile(
 )
 _WORDS = ("esum", "heckpoint", "ontinuing")
 """One of them is in whatever matches; looked for first because that is fast."""
-_LOSS = {"loss", "train_loss", "training loss", "lm loss", "train/loss", "total_loss"}
-_RATE = {"lr", "learning_rate", "learning rate", "train/learning_rate"}
 AROUND = 5
 
 
@@ -40,7 +39,7 @@ def _sides(series: LogSeries, line: LogLine) -> tuple[list[trends.Point], list[t
 def _rate(evidence: LogEvidence, line: LogLine) -> list[Fact]:
     for s in evidence.series:
         before, after = _sides(s, line)
-        if s.source != line.source or s.name not in _RATE or len(before) < AROUND or len(after) < AROUND:
+        if s.source != line.source or not is_learning_rate(s.name) or len(before) < AROUND or len(after) < AROUND:
             continue
         old, new = median([v for _, v in before[-3:]]), after[0][1]  # a setting may be printed between
         if old > 0 and not 0.3 < new / old < 3 and _goes_on(evidence, line):
@@ -56,7 +55,7 @@ def _rate(evidence: LogEvidence, line: LogLine) -> list[Fact]:
 def _loss(evidence: LogEvidence, line: LogLine) -> list[Fact]:
     for s in evidence.series:
         before, after = _sides(s, line)
-        if s.source != line.source or s.name not in _LOSS or len(before) < AROUND or len(after) < AROUND:
+        if s.source != line.source or not is_main_loss(s.name) or len(before) < AROUND or len(after) < AROUND:
             continue
         old, new = (median([v for _, v in part[:AROUND]]) for part in (before[-AROUND:], after))
         if old > 0 and new > 1.3 * old and new - old > 5 * trends.noise(before) and _goes_on(evidence, line):

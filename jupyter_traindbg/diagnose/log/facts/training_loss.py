@@ -13,7 +13,7 @@ from statistics import median
 
 from ....model import LogEvidence, LogSeries
 from .. import trends
-from ..metric_names import RATES, STEPS, is_main_loss
+from ..metric_names import RATES, STEPS, is_learning_rate, is_main_loss
 from . import Fact
 
 __all__ = ["facts"]
@@ -180,8 +180,7 @@ def _finite(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:
 
 def _rates(evidence: LogEvidence, series: list[LogSeries]) -> Iterator[Fact]:
     for s in series:
-        name = s.name.rpartition("/")[2]
-        if name in RATES and s.count >= SHORT and all(v == 0 for _, v in s.points):
+        if is_learning_rate(s.name) and s.count >= SHORT and all(v == 0 for _, v in s.points):
             line = trends.line_at(evidence, s.source, s.points[0][0])
             yield Fact("learning_rate_zero", line, {"lr_name": s.name, "lr_count": s.count}, s.rank)
             return
