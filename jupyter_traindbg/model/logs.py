@@ -14,6 +14,7 @@ from .base import Result
 from .finding import Finding
 
 __all__ = [
+    "UNNAMED_SERIES",
     "LogCourse",
     "LogDiagnosis",
     "LogEnd",
@@ -100,12 +101,15 @@ class LogError:
             error = error.inner
 
 
+UNNAMED_SERIES = "tensor"
+
+
 @dataclass(frozen=True)
 class LogSeries:
     """A metric over the log. `points` are (line number, value), at most 2,000: first, last and extremes are always among them."""
 
     name: str
-    """As printed, in lower case: ``"loss"``, ``"actor/grad_norm"``."""
+    """As printed, in lower case: ``"loss"``, ``"actor/grad_norm"``; `UNNAMED_SERIES` of a tensor that is printed alone."""
     rank: int | None
     points: Sequence[tuple[int, float]]
     count: int

@@ -34,11 +34,11 @@ class Loss:
             before = epoch
         return [point for point in trends.finite(self.series) if point[0] >= begins]
 
-    @property
+    @cached_property
     def values(self) -> list[float]:
         return [value for _, value in self.points]
 
-    @property
+    @cached_property
     def epochs(self) -> int:
         """The highest epoch that the log names."""
         return max((epoch for _, epoch in self._epochs()), default=0)

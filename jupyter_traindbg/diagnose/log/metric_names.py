@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 
+from ...model import UNNAMED_SERIES
+
 __all__ = [
     "RATES",
     "STEPS",
     "is_accuracy",
     "is_evaluation_loss",
     "is_learning_rate",
+    "is_loss",
     "is_main_loss",
     "is_reinforced",
+    "is_score",
     "of_training",
 ]
 
@@ -33,10 +37,15 @@ _MAIN = re.compile(
     r"(?:train(?:ing|er)?[ _/.])?(?:(?:avg|avr|average|mean|running|epoch|total|task|lm|nll|ce|mlm|mle|sft|cross[ _]?entropy)[ _/]?)?"
     r"(?:train(?:ing)?[ _/])?loss(?:[ _/](?:avg|mean|total))?"
 )
+_LOSS = re.compile(r"(?:^|[\w/ .-])loss(?:_?[a-z\d]{0,12})?$|loss$")
+_NO_LOSS = re.compile(
+    r"\b(?:e?val(?:id(?:ation)?)?|test|best|dev)(?:[\b_/ .-]|$)|loss[_ ]scal|scale|aux|balanc|router|z_?loss|count|weight|coef"
+)
 _EVALUATION = re.compile(r"(?:e?val(?:id(?:ation)?)?|dev|test)[ _/.](?:avg[ _])?(?:lm[ _])?loss")
 _ACCURACY = re.compile(
     r"(?:(?:train(?:ing)?|val(?:idation)?|eval|test|top[- ]?1)[ _/])?(?:acc(?:uracy)?|acc@1|top[- ]?1)"
 )
+_SCORE = re.compile(r"(?:^|[/_ .])(?:auc|acc(?:uracy)?\d?|bleu|map|f1)$")
 _MEMORY = re.compile(r"memory|(?:^|[ _/])mem(?:$|[ _/])|alloc|reserved|fragmentation|(?:^|[ _/])(?:ram|rss)$")
 _REINFORCED = re.compile(
     r"reward|advantage|(?:^|[/_])kl(?:$|[/_])|pg_loss|ppo|policy|(?:^|[/_ ])[dg]_loss|critic|discriminator"
@@ -53,6 +62,11 @@ def is_main_loss(name: str) -> bool:
     return _MAIN.fullmatch(name) is not None
 
 
+def is_loss(name: str) -> bool:
+    """Whether it is a loss of the training, a part of one too (``loss_bbox``), or a value that is printed alone, as by ``print(loss)``."""
+    return name == UNNAMED_SERIES or (_LOSS.search(name) is not None and _NO_LOSS.search(name) is None)
+
+
 def is_evaluation_loss(name: str) -> bool:
     """``validation loss``, ``eval_loss``."""
     return _EVALUATION.fullmatch(name) is not None
@@ -61,6 +75,11 @@ def is_evaluation_loss(name: str) -> bool:
 def is_accuracy(name: str) -> bool:
     """``acc``, ``training accuracy``."""
     return _ACCURACY.fullmatch(name) is not None
+
+
+def is_score(name: str) -> bool:
+    """What is higher for a better model: ``acc5``, ``val_auc``, ``bleu``."""
+    return _SCORE.search(name) is not None
 
 
 def is_reinforced(name: str) -> bool:

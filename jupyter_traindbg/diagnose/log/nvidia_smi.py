@@ -107,9 +107,10 @@ def _queried(lines: Sequence[LogLine]) -> Iterator[Table]:
     below: dict[int, Used] = {}
     names: list[str] = []
     for line in lines:
-        if "memory.used [MiB]" in line.text:
-            names = [name.strip() for name in line.text.split(",")]
-        elif names and len(cells := [cell.strip() for cell in line.text.split(",")]) == len(names):
+        cells = [cell.strip() for cell in line.text.split(",")]
+        if "memory.used [MiB]" in cells:
+            names = cells
+        elif names and len(cells) == len(names):
             row = dict(zip(names, cells, strict=True))
             used, busy = _number(row["memory.used [MiB]"]), _number(row.get("utilization.gpu [%]", ""))
             below[len(below)] = Used(used or 0, 0, busy, None, line)

@@ -7,13 +7,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...model import LogLine, LogSeries
+from ...model import UNNAMED_SERIES, LogLine, LogSeries
 from .columns import Columns
 
-__all__ = ["ALONE", "SeriesBook", "values"]
-
-ALONE = "tensor"
-"""The name of a value that is printed without one."""
+__all__ = ["SeriesBook", "values"]
 
 MOST_POINTS = 2000
 _MOST_SERIES = 2000
@@ -110,7 +107,7 @@ def values(text: str) -> Iterator[tuple[str, float]]:
     if "loss" not in seen and (darknet := _DARKNET.search(plain)):
         yield "loss", float(darknet["value"])
     if not seen and (alone := _ALONE.search(plain)):
-        yield ALONE, float(alone["value"])
+        yield UNNAMED_SERIES, float(alone["value"])
     speed = _SPEED.search(text)
     if speed is not None and (number := float(speed["value"])) > 0:
         yield _BAR, number if speed["unit"] == "it/s" else 1 / number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ....model import LogEvidence, LogSeries
@@ -28,7 +29,12 @@ def _never_right(evidence: LogEvidence, rates: Sequence[LogSeries]) -> Iterator[
     """Exactly 0 after thousands of steps."""
     for s in rates:
         step = trends.value_at(evidence.series, STEPS, s.source, s.points[-1][0])
-        if s.count >= NEVER and not any(v for _, v in s.points) and step is not None and step[1] >= LATE_STEP:
+        if (
+            s.count >= NEVER
+            and not any(v for _, v in s.points)
+            and step is not None
+            and LATE_STEP <= step[1] < math.inf
+        ):
             yield _told("accuracy_zero", evidence, s, {"at_step": int(step[1])})
 
 

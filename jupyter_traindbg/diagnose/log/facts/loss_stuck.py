@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Callable, Sequence
 from statistics import median
 
 from ....model import LogEvidence, LogSeries
 from .. import losses, trends
 from ..losses import Loss
-from ..metric_names import is_accuracy
+from ..metric_names import is_accuracy, is_score
 from . import Fact
 
 __all__ = ["facts"]
 
-_QUALITY = re.compile(r"(?:^|[/_ .])(?:auc|acc(?:uracy)?\d?|bleu|map|f1)$")
 LONG, EPOCHS, SHORT = 300, 12, 20
 """Printed values, and values of whole epochs, from which on a plateau says something; and from which on the last half is judged alone."""
 MANY_STEPS, HARDLY = 1000, 0.01
@@ -69,7 +67,7 @@ def _constant(loss: Loss) -> Fact | None:
 def _quality_changes(evidence: LogEvidence) -> bool:
     """Whether the model learns by another figure, beyond its noise: then a loss of 0 is one that is not computed at these steps."""
     for series in evidence.series:
-        points = trends.finite(series) if _QUALITY.search(series.name) else []
+        points = trends.finite(series) if is_score(series.name) else []
         if len(points) >= 2:
             first, last = trends.medians(points)
             if abs(last - first) > trends.noise(points):
@@ -169,4 +167,5 @@ def _all_zero(evidence: LogEvidence) -> Fact | None:
     nothing = all(s.count >= ZEROS and all(v == 0 for _, v in s.points) for s in printed)
     if len(printed) < 2 or not nothing or max(s.count for s in printed) < FROZEN or not losses.reinforced(evidence):
         return None
-    return Loss(evidence, printed[0]).told("loss_constant", printed[0].points[0])
+    loss = Loss(evidence, printed[0])
+    return loss.told("loss_constant", loss.points[0]) if loss.points else None

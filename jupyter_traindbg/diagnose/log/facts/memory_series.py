@@ -36,10 +36,11 @@ def facts(evidence: LogEvidence) -> list[Fact]:
 
 
 def _grows(evidence: LogEvidence, series: LogSeries) -> Iterator[Fact]:
-    if series.count < FEW or not _MEMORY.search(series.name) or _PEAK.search(series.name):
+    if not _MEMORY.search(series.name) or _PEAK.search(series.name):
         return
     points = trends.finite(series)
-    if not (_steadily(points) or (len(points) >= FEWEST // 2 and _by_thirds(points[len(points) // 5 :]))):
+    by_thirds = len(points) >= FEWEST // 2 and _by_thirds(points[len(points) // 5 :])
+    if len(points) < FEW or not (by_thirds or _steadily(points)):
         return
     points = points[len(points) // 5 :]
     share = trends.rising_share(points)

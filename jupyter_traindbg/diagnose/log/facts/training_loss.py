@@ -13,18 +13,11 @@ from statistics import median
 
 from ....model import LogEvidence, LogSeries
 from .. import trends
-from ..metric_names import RATES, STEPS, is_learning_rate, is_main_loss
+from ..metric_names import RATES, STEPS, is_evaluation_loss, is_learning_rate, is_loss, is_main_loss
 from . import Fact
 
 __all__ = ["facts"]
 
-_LOSS = re.compile(r"(?:^|[\w/ .-])loss(?:_?[a-z\d]{0,12})?$|loss$")
-_NOT_TRAINING = re.compile(
-    r"\b(?:e?val(?:id(?:ation)?)?|test|best|dev)(?:[\b_/ .-]|$)|loss[_ ]scal|scale|aux|balanc|router|z_?loss|count|weight|coef"
-)
-_EVALUATION = re.compile(r"^(?:e?val(?:id(?:ation)?)?|test)[_/ ]loss$")
-_ALONE = "tensor"
-"""A value that is printed alone, as a loss is by those who print nothing else."""
 _OF_MODEL = re.compile(r"(?:^|/)(?:logps|logits)(?:/|_|$)")
 _GRADIENT = re.compile(r"(?:^|[/_ .])(?:grad(?:ient)?[_ ]?norm|gnorm)$")
 _FIRST_STEPS = re.compile(
@@ -42,7 +35,7 @@ SHORT = 20
 
 def facts(evidence: LogEvidence) -> list[Fact]:
     series = [s for s in evidence.series if s.count]
-    broken = [f for s in series if _is_loss(s) and not _harmless_part(evidence, s) for f in _nan(evidence, s)]
+    broken = [f for s in series if is_loss(s.name) and not _harmless_part(evidence, s) for f in _nan(evidence, s)]
     gradient = [f for s in series if _GRADIENT.search(s.name) for f in _gradient_nan(evidence, s)]
     recovered = [] if broken or gradient else list(_recovered(series))
     broken += [] if broken or gradient else _of_model(evidence, series)
@@ -53,10 +46,6 @@ def facts(evidence: LogEvidence) -> list[Fact]:
         *([] if broken or gradient else _finite(evidence, series)),
         *_rates(evidence, series),
     ]
-
-
-def _is_loss(series: LogSeries) -> bool:
-    return series.name == _ALONE or (bool(_LOSS.search(series.name)) and not _NOT_TRAINING.search(series.name))
 
 
 def _earliest(found: list[Fact]) -> list[Fact]:
@@ -158,14 +147,14 @@ def _of_model(evidence: LogEvidence, series: list[LogSeries]) -> list[Fact]:
 
 def _evaluates_to_nan(evidence: LogEvidence, series: LogSeries) -> bool:
     of_evaluation = [
-        s for s in evidence.series if s.source == series.source and _EVALUATION.search(s.name) and s.points
+        s for s in evidence.series if s.source == series.source and is_evaluation_loss(s.name) and s.points
     ]
     return any(math.isnan(s.points[-1][1]) for s in of_evaluation)
 
 
 def _recovered(series: list[LogSeries]) -> Iterator[Fact]:
     for s in series:
-        if s.nonfinite and (_is_loss(s) or _GRADIENT.search(s.name)) and s.first_nonfinite is not None:
+        if s.nonfinite and (is_loss(s.name) or _GRADIENT.search(s.name)) and s.first_nonfinite is not None:
             yield Fact("loss_recovered", s.first_nonfinite, {"name": s.name, "bad_count": s.nonfinite})
             return
 

@@ -148,6 +148,10 @@ SOUND = {
     "GPUs that share": smi(m0=43000),
     "a GPU that computes at full power": smi(p0=390, u0=100, p1=385, u1=100),
     "one moment of rest": smi(u0=12, u1=9),
+    "memory of which nothing is known": lines("step {i} memory: {v} GB", [math.nan] * 10),
+    "losses that were printed before the epochs began again": lines("Epoch {i}: critic_loss: {v} actor_loss: {v}", [0.0] * 12) + "\nEpoch 0 begins",
+    "the names of a query in a sentence": "I asked for utilization.gpu [%] and memory.used [MiB] here, of each GPU\nstep 5, done",
+    "a step that is no number": lines("step: {v} accuracy: 0.0", [math.inf] * 12),
     "processes of one GPU each": "\n".join(f"|    {i}   N/A  N/A   {2690 + i}      C   python train.py      26167MiB |" for i in range(4)),
 }  # fmt: skip
 
