@@ -353,12 +353,12 @@ def broker(folder: Path) -> Iterator[list[Question]]:
     asked = Broker("10.0.0.1:6379")
 
     def killed_while_asked() -> float:
-        asked.call("jupyter_traindbg.outside.procfs:exists", 1, timeout=30)
+        asked.call("jupyter_traindbg.outside.procfs:exists", 1, deadline_s=30)
         (child,) = [
             p.pid for p in procfs.children([os.getpid()], procfs.processes()) if MODULE in procfs.command(p.pid)
         ]
         look = "jupyter_traindbg.outside.standing:look"
-        return since_killed(child, refused(TargetGone, lambda: asked.call(look, [os.getpid()], 3600.0, timeout=20)))
+        return since_killed(child, refused(TargetGone, lambda: asked.call(look, [os.getpid()], 3600.0, deadline_s=20)))
 
     try:
         yield [Question("the broker of a Ray cluster killed in mid-request, since then", 20, killed_while_asked, 5.0)]

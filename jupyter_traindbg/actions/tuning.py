@@ -166,10 +166,10 @@ def _agreed(links: list[Link], wanted: Change, ends: float) -> tuple[list[RankCh
     by_number = wanted["optimizers"] is not None
     left = max(0.5, ends - time.monotonic())
     agreed = agree(links, METHOD, {"change": wanted}, left, check=check, by_number=by_number)
-    outcomes = {outcome.pid: outcome for outcome in agreed.ranks}
+    outcomes = {(outcome.rank, outcome.pid): outcome for outcome in agreed.ranks}  # on two hosts two may have one pid
     left = max(AS_MUCH_AS_A_STEP_S, ends - time.monotonic())
-    alive = [link for link in links if not outcomes[link.pid].problem]
-    told = ask_all(alive, lambda link: _rank(link, outcomes[link.pid], left), left + REPORT_S)
+    alive = [link for link in links if not outcomes[link.rank, link.pid].problem]
+    told = ask_all(alive, lambda link: _rank(link, outcomes[link.rank, link.pid], left), left + REPORT_S)
     silent = [
         Silent(o.rank, o.pid, text("it had agreed, but then: {what}", what=o.problem))
         for o in agreed.ranks
@@ -183,7 +183,7 @@ def _at_once(link: Link, wanted: Change, ends: float) -> RankChange | None:
     pace = link.call("pace", {}, REPORT_S)
     since, usual = pace["since_last_step_s"], pace["usual_step_s"] or 0.0
     moving = since is not None and since < max(STILL_S, SLOWER_THAN_USUAL * usual)
-    if moving and link.pid != os.getpid():  # this very thread may be the one that trains, and it is here
+    if moving and not (link.here and link.pid == os.getpid()):  # this very thread may be the one that trains, and it is here
         return None
     try:
         # the optimizers are looked for among all objects: on a host without a free core that takes seconds

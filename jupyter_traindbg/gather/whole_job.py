@@ -12,6 +12,7 @@ time, and what it does not say is `NotAvailable` with the reason. At the deadlin
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from functools import partial
 from ..attach.base import Link, introduce
 from ..errors import TraindbgError
 from ..model import Activity, JobEvidence, Look, NotAvailable, named_launcher
-from ..outside import activity, host, procfs, ras
+from ..outside import activity, filelocks, host, procfs, ras
 from ..outside import stacks as outside
 from ..tasks import Task
 from . import roster, soundness
@@ -111,7 +112,15 @@ def _gather(
         soundness=sound,
         ras=_LATE if (said := asked_ras.in_time(asked_until)) is None else said,
     )
-    return assemble(parts, began, ends)
+    evidence = assemble(parts, began, ends)
+    return dataclasses.replace(evidence, lock_holders=filelocks.holders(_want_file_locks(evidence)))
+
+
+def _want_file_locks(evidence: JobEvidence) -> list[int]:
+    """The processes of which a thread sits in a call that locks a file."""
+    seen = [a for r in evidence.ranks for a in (r.activity, *r.children) if not isinstance(a, NotAvailable)]
+    seen += [partner.activity for partner in evidence.partners.values()]
+    return [a.pid for a in seen if any(t.call in ("flock", "fcntl") for t in a.threads)]
 
 
 def _launcher(job_name: str, links: Sequence[Link]) -> int | None:

@@ -1,20 +1,35 @@
-"""List what can be attached to on this host: pid, rank, framework, age, whether an agent answers, and why not where not."""
+"""List what can be attached to, here or on hosts that ssh reaches: pid, rank, framework, age, whether an agent answers, and why not where not."""
 
 from __future__ import annotations
 
 import argparse
 
-from ..model import Result, Targets
+from ..errors import UsageError
+from ..language import text
+from ..model import Result, Targets, parse_target
 from .base import Session
 
-EXAMPLES = (("", "all of this machine"),)
+EXAMPLES = (
+    ("", "all of this machine"),
+    ("ssh:node1,node2", "what runs on two other machines"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments."""
+    """The hosts."""
+    parser.add_argument("hosts", nargs="?", metavar="ssh:HOST,HOST", help="hosts that ssh reaches; none: this machine")
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
     from ..attach.discover import targets
 
-    return Targets(tuple(targets()))
+    if args.hosts is None:
+        return Targets(tuple(targets()))
+    from ..spread.ssh import targets_on
+
+    named = parse_target(args.hosts)
+    if named is None or named.kind != "ssh" or named.id:
+        raise UsageError(
+            text("{hosts!r} names no hosts", hosts=args.hosts), text("write `traindbg targets ssh:HOST,HOST`")
+        )
+    return targets_on(named, args.timeout)

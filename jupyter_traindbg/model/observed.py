@@ -56,6 +56,8 @@ class Rank:
     note: str = ""
     worker: str = ""
     """What a Ray cluster calls it; empty outside of one."""
+    host: str = ""
+    """The host that it is on, as it was named; empty for this machine, and for a node of a Ray cluster."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,11 @@
     torchrun:4711           all ranks of a launcher, by the launcher's pid
     ray:JOB@ADDRESS         a Ray job, by its id or its submission's; ray:JOB, ray:@ADDRESS and ray:ADDRESS for short
     ray://HOST:PORT         the only job of a Ray cluster, by its client server; http://HOST:PORT, by its dashboard
+    ssh:HOST,HOST:TARGET    a job on hosts that ssh reaches: torchrun (the only one there is), torchrun:4711, or a pid; none: the only one there is
     a/path                  the socket of an agent
 
+A HOST is what ``ssh`` takes: a name of its configuration, a name or an address of the network, USER@ before it where need be; an IPv6
+address stands in brackets, and ``node[01-16]`` is sixteen of them.
 An ADDRESS is ``auto`` (``$RAY_ADDRESS``, else the only cluster of this machine), ``host:port`` of the GCS, or one of the last two URLs.
 Nothing here looks whether there is such a thing.
 """
@@ -21,6 +24,7 @@ from typing import Literal
 
 __all__ = [
     "TargetName",
+    "hosts_named",
     "is_cluster",
     "may_mean_a_target",
     "named_launcher",
@@ -28,16 +32,22 @@ __all__ = [
     "parse_target",
 ]
 
-Kind = Literal["self", "process", "kernel", "launcher", "ray", "socket"]
+Kind = Literal["self", "process", "kernel", "launcher", "ray", "socket", "ssh"]
 
 AUTO = "auto"
 _PREFIXES: Mapping[Kind, str] = {"kernel": "kernel:", "launcher": "torchrun:"}
-_SELF, _RAY = "self", "ray:"
+_SELF, _RAY, _SSH = "self", "ray:", "ssh:"
 _PID = re.compile(r"[1-9]\d{0,6}")
 """The kernel's greatest is 4194304. Eight digits are the id of a Ray job."""
 _URL = re.compile(r"(?:ray|https?)://.*", re.DOTALL)
 _SUBMISSION = re.compile(r"raysubmit_\w+")
 _HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):\d{1,5}")
+_HOSTS = re.compile(r"(?:\[[^\]]*\]|[^:\[\]])*")
+_BETWEEN_HOSTS = re.compile(r",(?![^\[]*\])")
+_HOST = re.compile(r"(?!-)(?:[^\s:@/,\[\]-][^\s:@/,\[\]]*@)?[0-9A-Za-z_:][0-9A-Za-z_.:%-]*")
+"""Nothing that ssh could take for an option of its own."""
+_MANY = re.compile(r"(?P<before>[^\[\]]*)\[(?P<numbers>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\](?P<after>[^\[\]]*)")
+MOST_HOSTS = 1024
 _IN_PLACE_OF_AN_ADDRESS = re.compile(r"auto|[a-z]+://.*|(?:\[.+\]|[^@:]+):\d+", re.DOTALL)
 """Behind ``ray:``, what is no job; be it an address that can be none, so that it is refused as one."""
 
@@ -48,9 +58,11 @@ class TargetName:
 
     kind: Kind
     id: str = ""
-    """The pid; what a kernel is called; a Ray job or submission, empty for the only one; the socket's path."""
+    """The pid; what a kernel is called; a Ray job or submission, empty for the only one; the socket's path; on hosts that ssh reaches, the
+    target there.
+    """
     address: str = ""
-    """Of the Ray cluster, as it was given; `AUTO` where none was."""
+    """Of the Ray cluster, as it was given; `AUTO` where none was. The hosts that ssh reaches, as they were given."""
 
     @property
     def pid(self) -> int | None:
@@ -62,6 +74,8 @@ class TargetName:
             if self.address in ("", AUTO):
                 return _RAY + (self.id or AUTO)
             return f"{_RAY}{self.id}@{self.address}"
+        if self.kind == "ssh":
+            return _SSH + self.address + (f":{self.id}" if self.id else "")
         return _SELF if self.kind == "self" else _PREFIXES.get(self.kind, "") + self.id
 
 
@@ -73,10 +87,47 @@ def parse_target(text: str) -> TargetName | None:
     for kind, prefix in _PREFIXES.items():
         if text.startswith(prefix):
             return TargetName(kind, text.removeprefix(prefix))
+    if text.startswith(_SSH):
+        return _on_hosts(text.removeprefix(_SSH))
     if text.startswith(_RAY) or _URL.fullmatch(text):
         return parse_cluster(text)
     folder, slash, _ = text.partition("/")
     return TargetName("socket", text) if slash and ":" not in folder else None
+
+
+def _on_hosts(text: str) -> TargetName:
+    hosts = _HOSTS.match(text)
+    assert hosts is not None  # it takes nothing, too
+    return TargetName("ssh", text[hosts.end() :].removeprefix(":").strip(), hosts[0].strip())
+
+
+def hosts_named(text: str) -> list[str] | None:
+    """The hosts that `text` lists, as ssh takes them: ``me@a,node[08-10]`` are ``me@a``, ``node08``, ``node09`` and ``node10``, each once.
+
+    None where one of them can be no host, or there are none, or thousands.
+    """
+    found: list[str] = []
+    for word in _BETWEEN_HOSTS.split(text):
+        spelled = _spelled_out(word.strip())
+        if not spelled or len(found) + len(spelled) > MOST_HOSTS or not all(map(_HOST.fullmatch, spelled)):
+            return None
+        found += spelled
+    return list(dict.fromkeys(found))
+
+
+def _spelled_out(word: str) -> list[str]:
+    """All that ``node[1,3-5]`` stands for; an address in brackets without them."""
+    many = _MANY.fullmatch(word)
+    if many is None:
+        return [re.sub(r"\[(.*)\]", r"\1", word)]
+    found = []
+    for piece in many["numbers"].split(","):
+        first, _, last = piece.partition("-")
+        if int(last or first) - int(first) >= MOST_HOSTS:
+            return []
+        numbers = range(int(first), int(last or first) + 1)
+        found += [f"{many['before']}{number:0{len(first)}d}{many['after']}" for number in numbers]
+    return found
 
 
 def parse_cluster(text: str) -> TargetName:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .base import Maybe, Result
+from .base import Maybe, Result, Silent
 from .target import TargetName, parse_target
 
 __all__ = ["Target", "Targets", "names_to_type"]
@@ -50,8 +50,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Targets(Result):
+    """Of this host, or of `hosts` that ssh reaches."""
+
     _rows = "targets"
     targets: Sequence[Target]
+    hosts: Sequence[str] = ()
+    silent: Sequence[Silent] = ()
 
 
 def names_to_type(targets: Sequence[Target]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..attach.base import Link
 from ..diagnose import growth as verdicts
@@ -15,11 +15,10 @@ from ..gather import growth
 from ..gather.whole_job import gather
 from ..language import text
 from ..model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, RankMemory, Soundness, Step
-from ..outside import filelocks
 from .base import DEADLINE_S, Ranks, Whom
 from .jobless import log
 
-__all__ = ["ask", "judged", "of_ranks"]
+__all__ = ["ask", "judged", "of_ranks", "settled"]
 
 WHOM = Whom.TOGETHER
 LAST_STEPS = 256
@@ -65,18 +64,23 @@ def judged(
     With no links, what became of the ranks of the launcher `launcher_pid`. `known`: by pid, the last steps of processes that have ended.
     """
     began = time.monotonic()
-    evidence = gather(name, links, launcher_pid, timeout)
-    wait_s = running.settles_in_s(evidence)
-    if wait_s is not None and time.monotonic() - began + wait_s + AGAIN_S < timeout:
-        time.sleep(wait_s)
-        later_s = time.monotonic() - began
-        again = gather(name, links, launcher_pid, timeout - later_s)
-        evidence = running.over_time(evidence, again, later_s=later_s)
+    evidence = settled(lambda left_s: gather(name, links, launcher_pid, left_s), timeout)
     evidence = log.with_last_words(_with_last_steps(evidence, known or {}))
-    lock_holders = filelocks.holders(_want_file_locks(evidence))
-    diagnosis = running.diagnose(dataclasses.replace(evidence, lock_holders=lock_holders))
+    diagnosis = running.diagnose(evidence)
     diagnosis = _with_holders(diagnosis, links, _leaving(evidence), began + timeout)
     return dataclasses.replace(diagnosis, taken_s=time.monotonic() - began)
+
+
+def settled(look: Callable[[float], JobEvidence], timeout: float) -> JobEvidence:
+    """What `look`, given the seconds it has, sees: once, or once more where that does not tell slow from stuck."""
+    began = time.monotonic()
+    evidence = look(timeout)
+    wait_s = running.settles_in_s(evidence)
+    if wait_s is None or time.monotonic() - began + wait_s + AGAIN_S >= timeout:
+        return evidence
+    time.sleep(wait_s)
+    later_s = time.monotonic() - began
+    return running.over_time(evidence, look(timeout - later_s), later_s=later_s)
 
 
 def _leaving(evidence: JobEvidence) -> set[int]:
@@ -129,10 +133,3 @@ def _with_last_steps(evidence: JobEvidence, known: Mapping[int, Sequence[Step]])
         return dataclasses.replace(rank, soundness=sound)
 
     return dataclasses.replace(evidence, ranks=tuple(map(left, evidence.ranks)))
-
-
-def _want_file_locks(evidence: JobEvidence) -> list[int]:
-    """The processes of which a thread sits in a call that locks a file."""
-    seen = [a for r in evidence.ranks for a in (r.activity, *r.children) if not isinstance(a, NotAvailable)]
-    seen += [partner.activity for partner in evidence.partners.values()]
-    return [a.pid for a in seen if any(t.call in ("flock", "fcntl") for t in a.threads)]

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ..model import NotAvailable, RayCluster, RayJobInfo, RayTrainWorker
-from .part import Member
+from ..spread.part import Member
+from ..spread.placed import Placed, numbered
 from .workers.facts import RAYS_OWN
 from .workers.naming import names
 
-__all__ = ["Placed", "members", "numbered"]
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A process, and the node that it is on."""
-
-    node_id: str
-    member: Member
-
-    def ranked(self, rank: int, world_size: int) -> Placed:
-        """As a trainer of that rank."""
-        member = dataclasses.replace(self.member, rank=rank, world_size=world_size, trainer=True)
-        return dataclasses.replace(self, member=member)
+__all__ = ["members"]
 
 
 def members(cluster: RayCluster, job: RayJobInfo) -> list[Placed]:
@@ -64,21 +50,3 @@ def _node_at(cluster: RayCluster, ip: str) -> str | None:
     """The living node at `ip`, where there is one only."""
     there = [node.node_id for node in cluster.nodes if node.alive and node.ip == ip]
     return there[0] if len(there) == 1 else None
-
-
-def numbered(placed: Iterable[Placed]) -> list[Placed]:
-    """With a number for each that tells it from all others: trainers keep their rank where it is known and theirs alone."""
-    placed = list(placed)
-    trainers = sorted((p for p in placed if p.member.trainer), key=lambda p: (p.member.rank, p.member.pid))
-    ranks = [p.member.rank for p in trainers]
-    if -1 in ranks or len(set(ranks)) < len(ranks):
-        ranks = list(range(len(trainers)))
-    others = [p for p in placed if not p.member.trainer]
-    first = max(ranks, default=-1) + 1
-    total = first + len(others)
-    done = [_with(p, rank, p.member.world_size) for p, rank in zip(trainers, ranks, strict=True)]
-    return done + [_with(p, first + n, total) for n, p in enumerate(others)]
-
-
-def _with(placed: Placed, rank: int, world_size: int) -> Placed:
-    return dataclasses.replace(placed, member=dataclasses.replace(placed.member, rank=rank, world_size=world_size))

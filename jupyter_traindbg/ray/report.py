@@ -16,7 +16,7 @@ from .workers.facts import Facts
 from .workers.words import known
 
 if TYPE_CHECKING:
-    from ..attach.ray.hosts import Hosts
+    from ..attach.ray.hosts import RayHosts
 
 __all__ = ["gather"]
 
@@ -110,7 +110,7 @@ class _Look:
         finally:
             hosts.close()
 
-    def _look_for_coming(self, hosts: Hosts) -> None:
+    def _look_for_coming(self, hosts: RayHosts) -> None:
         """The processes that are on their way, of which Ray says nothing, and what their environments are built by."""
         if not any(row.state == "starting" and not row.pid for row in self.rows):
             return
@@ -123,7 +123,7 @@ class _Look:
             coming, builds = ([one for answer in good for one in answer[part]] for part in (0, 1))
             self.rows = starting.with_coming(starting.with_builds(self.facts, self.rows, builds), coming)
 
-    def _look_at_stacks(self, hosts: Hosts) -> None:
+    def _look_at_stacks(self, hosts: RayHosts) -> None:
         """Those first that may need it most: where time runs out, it is the others that lack a stack."""
         wanted: defaultdict[str, list[int]] = defaultdict(list)
         for row in sorted(self.rows, key=lambda row: (row.state != "in __init__", -known(row.since_s))):
@@ -142,7 +142,7 @@ class _Look:
         self._keep_silence(row, answer)
         return replace(row, where=NotAvailable(answer.cause))
 
-    def _ask_agents(self, hosts: Hosts, questions: Mapping[Key, Questions]) -> None:
+    def _ask_agents(self, hosts: RayHosts, questions: Mapping[Key, Questions]) -> None:
         by_node: defaultdict[str, dict[int, Questions]] = defaultdict(dict)
         for (node, pid), asked in questions.items():
             by_node[node][pid] = asked

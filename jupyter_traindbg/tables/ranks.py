@@ -30,14 +30,14 @@ _NO_STEP = later("no step has been seen since the attach")
 
 
 def rows(attached: Attached, info: Told) -> Iterator[Row]:
-    told = {pid: answer for _, pid, answer in info.answers}
-    silent = {one.pid: one.reason for one in info.silent}
+    told = {(rank, pid): answer for rank, pid, answer in info.answers}
+    silent = {(one.rank, one.pid): one.reason for one in info.silent}
     for rank in attached.ranks:
         row = fields(rank, "rank", "world_size", "pid", "way", "python", "torch", "frameworks")
         row["worker"] = rank.worker or None
-        answer = told.get(rank.pid)
+        answer = told.get((rank.rank, rank.pid))
         if answer is None:
-            gone = NotAvailable(silent.get(rank.pid) or rank.note or info.problem or text("it was not asked"))
+            gone = NotAvailable(silent.get((rank.rank, rank.pid)) or rank.note or info.problem or text("it was not asked"))
             yield row | {
                 "answers": False,
                 "step": gone,

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from jupyter_traindbg.attach.ray import brokers
 from jupyter_traindbg.attach.ray.brokers import MODULE, Broker
 from jupyter_traindbg.errors import DeadlineExceeded, ProbeFailed, TargetGone
+from jupyter_traindbg.hosts import lines
 from jupyter_traindbg.outside import procfs
 
 EXISTS = "jupyter_traindbg.outside.procfs:exists"
@@ -62,50 +62,50 @@ def gone(pid: int, within_s: float = 10.0) -> bool:
 def test_it_runs_our_functions_in_one_child_and_never_imports_ray_for_that(
     broker: Broker, child: Callable[[], int]
 ) -> None:
-    assert broker.call(EXISTS, os.getpid(), timeout=30) is True
+    assert broker.call(EXISTS, os.getpid(), deadline_s=30) is True
     first = child()
-    assert broker.call(EXISTS, 2**22 + 1, timeout=30) is False
+    assert broker.call(EXISTS, 2**22 + 1, deadline_s=30) is False
     assert child() == first
     assert b"/ray/_raylet" not in procfs.mapped(first)
 
 
 def test_errors_are_those_of_the_function(broker: Broker) -> None:
     with pytest.raises(TargetGone, match="there is no process"):
-        broker.call("jupyter_traindbg.attach.process:link", 2**22 + 1, timeout=30)
+        broker.call("jupyter_traindbg.attach.process:link", 2**22 + 1, deadline_s=30)
     with pytest.raises(ProbeFailed, match="TypeError"):
-        broker.call(EXISTS, timeout=30)
+        broker.call(EXISTS, deadline_s=30)
 
 
 def test_a_late_answer_costs_its_caller_the_deadline_and_nobody_else_anything(
     broker: Broker, child: Callable[[], int]
 ) -> None:
-    broker.call(EXISTS, 1, timeout=30)
+    broker.call(EXISTS, 1, deadline_s=30)
     first = child()
     with pytest.raises(DeadlineExceeded, match="did not answer"):
-        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, timeout=0.5)
-    assert broker.call(EXISTS, 1, timeout=30) is True
+        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, deadline_s=0.5)
+    assert broker.call(EXISTS, 1, deadline_s=30) is True
     assert child() == first
 
 
 def test_a_broker_that_is_stuck_is_replaced(
     broker: Broker, child: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brokers, "STUCK_S", 0.0)
-    broker.call(EXISTS, 1, timeout=30)
+    monkeypatch.setattr(lines, "STUCK_S", 0.0)
+    broker.call(EXISTS, 1, deadline_s=30)
     stuck = child()
     with pytest.raises(DeadlineExceeded):
-        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, timeout=0.2)
-    assert broker.call(EXISTS, 1, timeout=30) is True
+        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, deadline_s=0.2)
+    assert broker.call(EXISTS, 1, deadline_s=30) is True
     assert gone(stuck)
     assert broker.starts == 2
 
 
 def test_a_child_that_dies_is_told_at_once(broker: Broker, child: Callable[[], int]) -> None:
-    broker.call(EXISTS, 1, timeout=30)
+    broker.call(EXISTS, 1, deadline_s=30)
     os.kill(child(), signal.SIGKILL)
     with contextlib.suppress(TargetGone):
-        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, timeout=30)
-    assert broker.call(EXISTS, 1, timeout=30) is True
+        broker.call(SLEEP, [os.getpid()], FOR_EVER_S, deadline_s=30)
+    assert broker.call(EXISTS, 1, deadline_s=30) is True
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "exit"])
@@ -114,9 +114,10 @@ def test_it_ends_with_its_parent(how: str) -> None:
     program = f"""
 import os, sys, time
 from jupyter_traindbg.attach.ray.brokers import Broker
+from jupyter_traindbg.hosts import lines
 from jupyter_traindbg.outside import procfs
 broker = Broker("10.0.0.1:6379")
-broker.call({EXISTS!r}, 1, timeout=60)
+broker.call({EXISTS!r}, 1, deadline_s=60)
 if os.fork() == 0:
     time.sleep(60)
     os._exit(0)

@@ -15,7 +15,7 @@ import pytest
 from ray_asking import PROGRAM, assert_names_both, at, settled, workers
 from ray_clusters import QUICK_DEATHS, RAY_TEST_S, Cluster, Submitted, until
 
-from jupyter_traindbg.attach.ray.hosts import HELPERS, Hosts, open_hosts
+from jupyter_traindbg.attach.ray.hosts import HELPERS, RayHosts, open_hosts
 from jupyter_traindbg.errors import AmbiguousTarget, DeadlineExceeded, TargetGone
 from jupyter_traindbg.model import RayActor, RayCluster
 from jupyter_traindbg.outside.raystate import read, resolve
@@ -100,10 +100,10 @@ def lose_the_second_node_while_it_is_asked(cluster: Cluster, monkeypatch: pytest
     address = resolve(cluster.gcs, PATIENT_S)
     nodes = read(address, None, PATIENT_S).nodes
     assert {n.node_id for n in nodes} == {n.node_id for n in cluster.nodes}
-    hosts: Hosts = open_hosts(address, nodes)
+    hosts: RayHosts = open_hosts(address, nodes)
     try:
         where: dict[str, Any] = {n.node_id: ((), {}) for n in nodes}
-        seen = hosts.run_everywhere(where, "jupyter_traindbg.ray.part:host", deadline_s=HELPER_S)
+        seen = hosts.run_everywhere(where, "jupyter_traindbg.spread.part:host", deadline_s=HELPER_S)
         assert len(set(map(str, seen.values()))) == 1, "simulated nodes: one machine"
         cluster.kill_node(cluster.nodes[1])
         calls: dict[str, Any] = {n.node_id: (([os.getpid()], 1.0), {}) for n in nodes}

@@ -310,7 +310,7 @@ def test_with_a_token_the_relay_works_and_another_is_told_and_not_waited_for(
     (node,) = read(address, None, PATIENT_S).nodes
     hosts = open_hosts(address, [node])
     try:
-        assert hosts.run(node.node_id, "jupyter_traindbg.ray.part:host", deadline_s=60)
+        assert hosts.run(node.node_id, "jupyter_traindbg.spread.part:host", deadline_s=60)
     finally:
         hosts.end()
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)

@@ -18,8 +18,8 @@ from support import REPO
 from jupyter_traindbg import checkpoints, cli, commands, errors
 from jupyter_traindbg.actions import tuning
 from jupyter_traindbg.attach import access, agent_socket, parsed, resolve
-from jupyter_traindbg.attach.ray import wire
 from jupyter_traindbg.errors import AmbiguousTarget, TargetGone, TraindbgError, UsageError
+from jupyter_traindbg.hosts import wire
 from jupyter_traindbg.language import speaking
 from jupyter_traindbg.magics import base
 from jupyter_traindbg.magics.ipython import error_lines

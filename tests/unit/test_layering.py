@@ -69,7 +69,7 @@ MAY_IMPORT = {
         "step_parts",
         "words",
     ],  # pure: evidence in, Findings out
-    "attach": ["_version", "agent", "notebook", "outside", "tasks", *DATA],
+    "attach": ["_version", "agent", "hosts", "notebook", "outside", "tasks", *DATA],
     "evidence": ["frames", "language", "model", "outside"],
     "evidence_growth": ["frames", "model"],
     "evidence_compiling": ["frames", "model", "redact"],
@@ -204,40 +204,50 @@ MAY_IMPORT = {
         "watching",
         *DATA,
     ],
-    "ray": [],
-    "ray.job": [
+    "hosts": ["outside", "tasks", *DATA],  # other machines, as places where functions of this package run
+    "spread": [],
+    "spread.base": [
+        "attach",
+        "hosts",
+        "job",
+        "progress",
+        "questions",
+        "spread.merging",
+        "spread.part",
+        "spread.placed",
+        *DATA,
+    ],
+    "spread.job": [
         "actions.checkpoint",
         "actions.tuning",
-        "attach",
         "diagnose.running",
+        "hosts.base",
+        "job",
+        "progress",
+        "questions.diagnose",
+        "questions.jobless.log",  # what the last words of ranks that have ended show
+        "spread.base",
+        "spread.merging",
+        "spread.placed",
+        *DATA,
+    ],
+    "spread.placed": ["spread.part"],
+    "spread.merging": ["errors", "language", "model"],  # pure: results in, a result out
+    "spread.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
+    "ray": [],
+    "ray.job": [
+        "attach",
         "job",
         "outside.raystate",
-        "progress",
-        "questions.jobless.log",  # what the last words of ranks that have ended show
         "ray.diagnosing",
         "ray.members",
-        "ray.merging",
-        "ray.part",
         "ray.report",
-        "ray.spread",
+        "spread.job",
         *DATA,
     ],
     "ray.of_process": ["attach", "diagnose.ray", "evidence", "questions", "ray.job", "tasks", *DATA],
-    "ray.spread": [
-        "attach",
-        "job",
-        "outside.raystate",
-        "progress",
-        "questions",
-        "ray.members",
-        "ray.merging",
-        "ray.part",
-        *DATA,
-    ],
     "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", "tasks", *DATA],
-    "ray.members": ["ray.part", "ray.workers", *DATA],
-    "ray.merging": ["errors", "language", "model"],  # pure: results in, a result out
-    "ray.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
+    "ray.members": ["ray.workers", "spread.part", "spread.placed", *DATA],
     "ray.workers": DATA,  # pure: facts, stacks and answers in, rows out
     "ray.report": ["attach", "outside", "ray.workers", *DATA],
     "prepared": ["_version", "agent"],
@@ -318,7 +328,8 @@ STANDARD_LIBRARY_ONLY: dict[str, set[str]] = {
     "progress": {"IPython", "tqdm"},  # a bar is a comfort
     "preflight.worker_trial.inside": set(),  # travels by value into a Ray worker
     "attach.ray.helper": {"ray"},  # travels by value into a Ray worker that has nothing of ours
-    "attach.ray.wire": set(),
+    "hosts.helper": set(),  # travels there as text, or by value, before anything else of ours
+    "hosts.wire": set(),
 }
 """These run in processes where nothing may be installed; each with what it imports besides, and can be sure of or do without."""
 

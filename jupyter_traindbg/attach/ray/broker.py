@@ -11,9 +11,8 @@ import ctypes
 import os
 import signal
 import sys
-import threading
 
-from . import wire
+from ...hosts import wire
 
 __all__ = ["main"]
 
@@ -28,19 +27,8 @@ def main(arguments: list[str]) -> None:
         return  # it ended before we had asked to be told
     for fd in (requests, answers):
         os.set_inheritable(fd, False)
-    one_at_a_time = threading.Lock()
-
-    def serve(number: int, request: bytes) -> None:
-        answer = wire.dumps((number, wire.serve(request)))
-        with one_at_a_time:
-            wire.send(answers, answer)
-
-    try:
-        while True:
-            number, request = wire.loads(wire.receive(requests))
-            threading.Thread(target=serve, args=(number, request), daemon=True).start()
-    except EOFError:
-        os._exit(0)  # no good-bye to the cluster, which might not answer: that its driver is gone it sees by itself
+    wire.serve_all(requests, answers)
+    os._exit(0)  # no good-bye to the cluster, which might not answer: that its driver is gone it sees by itself
 
 
 if __name__ == "__main__":

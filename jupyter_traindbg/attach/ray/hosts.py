@@ -5,37 +5,30 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from ...errors import MissingPiece, TraindbgError
+from ...errors import MissingPiece
+from ...hosts import wire
+from ...hosts.base import HERE, LINGER_S, Hosts, short
 from ...language import text
 from ...model import RayNode
 from ...outside import procfs
 from ...outside.raystate import brokered
 from ...outside.raystate.addresses import ClusterAddress
 from ...tasks import Task
-from . import wire
 from .brokers import Broker, broker
 
-__all__ = ["HERE", "Call", "Hosts", "open_hosts"]
+__all__ = ["RayHosts", "open_hosts"]
 
 HELPERS = "TRAINDBG_RAY_HELPERS"
 """``always``: also for the nodes of this machine, as tests of simulated nodes want it."""
-HERE = "here"
-"""In place of a node's id: this machine, whichever nodes of the cluster it is."""
 SESSION = "jupyter_traindbg.attach.ray.session"
-LATER_S = 1.0
-"""So much later than a call itself, whoever waits for several gives up: its own words say more."""
-LINGER_S = 120.0
-"""So long the broker and its helpers stay when nobody has them open any more: the next look is quick then."""
-
-Call = tuple[Sequence[Any], Mapping[str, Any]]
 
 
-class Hosts:
-    """See `open_hosts`. Several may share one; who has opened it closes it."""
+class RayHosts(Hosts):
+    """The nodes of one cluster, by their ids: see `open_hosts`. Several may share one; who has opened it closes it."""
 
     def __init__(self, address: ClusterAddress) -> None:
         self.address = address
@@ -47,8 +40,12 @@ class Hosts:
     # --- where ------------------------------------------------------------------------------------------------------
 
     def is_here(self, node_id: str) -> bool:
-        """Whether functions for `node_id` run in this process."""
+        """See `Hosts.is_here`; `HERE` is, whichever nodes of the cluster it is."""
         return node_id == HERE or node_id in self._here
+
+    def answering(self, node_id: str) -> bool:
+        """See `Hosts.answering`."""
+        return self.is_here(node_id) or self.broker.alive
 
     @property
     def tier(self) -> tuple[str, ...]:
@@ -70,41 +67,24 @@ class Hosts:
     # --- running ----------------------------------------------------------------------------------------------------
 
     def run(self, node_id: str, function: str, /, *args: Any, deadline_s: float, **kwargs: Any) -> Any:
-        """What ``"module:function"`` of this package returns or raises on the node, at most `deadline_s` seconds later.
-
-        A helper is made where there is none (2 s, more on a busy node); after that a call takes some milliseconds and its own time.
-        Values are plain types, and dataclasses and errors of this package. Raises `DeadlineExceeded`, `TargetGone` for a node that has
-        gone, `MissingPiece` without ray, `RayVersion` where the cluster has another, `ProbeFailed`, or the function's own error.
+        """See `Hosts.run`. A helper is made where there is none (2 s, more on a busy node); after that a call takes some milliseconds and
+        its own time. Raises also `MissingPiece` without ray, `RayVersion` where the cluster has another.
         """
         if self.is_here(node_id):
-            task = Task(lambda: wire.function(function)(*args, **kwargs), _short(function))
+            task = Task(lambda: wire.function(function)(*args, **kwargs), short(function))
             return task.result(time.monotonic() + deadline_s)
         return self._relay(node_id, wire.request(function, args, kwargs), deadline_s)
-
-    def run_everywhere(
-        self, calls: Mapping[str, Call], function: str, /, *, deadline_s: float
-    ) -> dict[str, Any | TraindbgError]:
-        """`run` on many nodes at once, with the arguments of each: its value, or why there is none."""
-        tasks = {
-            node: Task(self._one(node, function, call, deadline_s), _short(function)) for node, call in calls.items()
-        }
-        ends = time.monotonic() + deadline_s + LATER_S
-        return {node: _value_or_error(task, ends) for node, task in tasks.items()}
-
-    def _one(self, node_id: str, function: str, call: Call, deadline_s: float) -> Callable[[], Any]:
-        args, kwargs = call
-        return lambda: self.run(node_id, function, *args, deadline_s=deadline_s, **kwargs)
 
     def _relay(self, node_id: str, request: bytes, deadline_s: float) -> Any:
         _require_ray()
         reply = self.broker.call(
-            f"{SESSION}:run", _joined_at(self.address), node_id, request, deadline_s, timeout=deadline_s
+            f"{SESSION}:run", _joined_at(self.address), node_id, request, deadline_s, deadline_s=deadline_s
         )
         return wire.answered(reply, f"node {node_id[:12]}")
 
     # --- opening and closing ----------------------------------------------------------------------------------------
 
-    def opened(self, nodes: Iterable[RayNode]) -> Hosts:
+    def opened(self, nodes: Iterable[RayNode]) -> RayHosts:
         with _making:
             self._opened += 1
             if self._linger is not None:
@@ -114,7 +94,7 @@ class Hosts:
         return self
 
     def close(self) -> None:
-        """Say that it is not needed any more. The last one's word ends broker and helpers, some time later."""
+        """See `Hosts.close`: broker and helpers."""
         with _making:
             self._opened = max(0, self._opened - 1)
             if self._opened == 0 and self.broker.alive:
@@ -131,7 +111,7 @@ class Hosts:
             self.end()
 
 
-_known: dict[tuple[str, str | None], Hosts] = {}
+_known: dict[tuple[str, str | None], RayHosts] = {}
 _making = threading.Lock()
 
 
@@ -140,14 +120,14 @@ def open_hosts(
     nodes: Sequence[RayNode],
     pids: Mapping[str, Sequence[int]] | None = None,
     deadline_s: float = 10.0,
-) -> Hosts:
+) -> RayHosts:
     """The living `nodes` of the cluster at `address`, as places to run functions; the same object again for the same cluster.
 
     Costs a look at this machine's processes (a few ms) and starts nothing yet: broker and helpers come with the first `Hosts.run` that
     needs them. A node is taken for this machine where its raylet runs here and its processes may be looked into.
     """
     with _making:
-        hosts = _known.setdefault((str(address), address.token), Hosts(address))
+        hosts = _known.setdefault((str(address), address.token), RayHosts(address))
     return hosts.opened(nodes)
 
 
@@ -170,7 +150,7 @@ def nodes_here() -> frozenset[str]:
 def ask(address: ClusterAddress, function: str, *arguments: Any, deadline_s: float) -> Any:
     """Run a function in the broker of `address`. Raises `MissingPiece` without ray, and whatever it raises."""
     _require_ray()
-    return broker(str(address), address.token).call(function, *arguments, timeout=deadline_s)
+    return broker(str(address), address.token).call(function, *arguments, deadline_s=deadline_s)
 
 
 brokered.set_broker(ask)
@@ -192,16 +172,5 @@ def _require_ray() -> None:
         )
 
 
-def _short(function: str) -> str:
-    return function.rpartition(":")[2]
-
-
 def _nodes(count: int) -> str:
     return f"{count} node{'s' * (count != 1)}"
-
-
-def _value_or_error(task: Task[Any], ends: float) -> Any | TraindbgError:
-    try:
-        return task.result(ends)
-    except TraindbgError as e:
-        return e

@@ -15,9 +15,11 @@ from ray.util.client.worker import Worker as Client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...errors import DeadlineExceeded, ProbeFailed, TargetGone
+from ...hosts import helper as generic
+from ...hosts import shipping
 from ...language import text
 from ...verbose import milliseconds
-from . import helper, shipping
+from . import helper
 from .joining import cannot_join, died_at_birth
 
 __all__ = ["connect", "leave", "run"]
@@ -158,7 +160,8 @@ def _equip(node_id: str, made: Any, ends: float) -> None:
 
 
 def _made(node_id: str) -> Any:
-    ray.cloudpickle.register_pickle_by_value(helper)  # type: ignore[no-untyped-call]
+    for module in (generic, helper):
+        ray.cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return (
         ray.remote(helper.TraindbgHelper)
         .options(

@@ -16,7 +16,7 @@ from jupyter_traindbg.errors import BadQuery, DeadlineExceeded, TargetGone
 from jupyter_traindbg.model import Attached, Problem, Rank, SqlRows
 from jupyter_traindbg.questions import sql
 from jupyter_traindbg.questions.base import Whom
-from jupyter_traindbg.ray.spread import Spread
+from jupyter_traindbg.spread.base import Spread
 from jupyter_traindbg.tables.base import Question
 
 pytestmark = needs_duckdb

@@ -71,7 +71,7 @@ def test_trainers_come_first_with_their_ranks_then_the_driver_and_the_others() -
 
 def test_a_driver_is_on_the_node_of_its_address() -> None:
     (driver,) = members(cluster([]), JOB)
-    assert driver.node_id == OTHER
+    assert driver.host == OTHER
 
 
 def test_who_has_no_process_or_belongs_to_another_job_is_left_out() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_traindbg.errors import ActionRefused, TargetGone
 from jupyter_traindbg.job import Job
-from jupyter_traindbg.ray import part
+from jupyter_traindbg.spread import part
 
 
 def test_a_late_question_begins_nothing_for_a_job_of_ray_that_is_closed() -> None:

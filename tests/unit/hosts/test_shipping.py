@@ -10,13 +10,13 @@ from pathlib import Path
 
 from support import REPO
 
-from jupyter_traindbg.attach.ray import shipping, wire
+from jupyter_traindbg.hosts import shipping, wire
 
 
 def test_the_archive_has_what_the_parts_need_and_stays_small() -> None:
     names = zipfile.ZipFile(io.BytesIO(shipping.archive())).namelist()
     assert {
-        "jupyter_traindbg/ray/part.py",
+        "jupyter_traindbg/spread/part.py",
         "jupyter_traindbg/agent/server.py",
         "jupyter_traindbg/native/boot.so",
     } <= set(names)
@@ -29,7 +29,7 @@ def test_what_runs_on_a_node_needs_nothing_installed_there(tmp_path: Path) -> No
     with zipfile.ZipFile(io.BytesIO(shipping.archive())) as z:
         z.extractall(tmp_path)
     modules = [
-        "ray.part",
+        "spread.part",
         "outside.standing",
         "outside.stacks",
         "attach.asking",
@@ -44,4 +44,4 @@ def test_what_runs_on_a_node_needs_nothing_installed_there(tmp_path: Path) -> No
 
 
 def test_requests_are_careful_on_both_sides() -> None:
-    assert wire.loads(wire.serve(wire.request("jupyter_traindbg.ray.part:host", (), {})))[0] is True
+    assert wire.loads(wire.serve(wire.request("jupyter_traindbg.spread.part:host", (), {})))[0] is True

@@ -15,7 +15,7 @@ from jupyter_traindbg.model import (
     Silent,
     Stacks,
 )
-from jupyter_traindbg.ray.merging import merged
+from jupyter_traindbg.spread.merging import merged
 
 
 def stacks(rank: int, taken_s: float) -> Stacks:

@@ -9,8 +9,8 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
-from ...errors import TraindbgError
-from ...outside import stacks
+from ..errors import TraindbgError
+from ..outside import stacks
 
 __all__ = ["PACKAGE", "archive", "py_spy"]
 
@@ -23,7 +23,7 @@ _GOES = {".py", ".c", ".so", ".mo", ".toml"}
 @lru_cache(maxsize=1)
 def archive() -> bytes:
     """The package as a zip, with the bytecode that is there: it runs under the Python that made it, the broker's. About 1 MB, 0.1 s."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:
         for folder, below, files in os.walk(root):

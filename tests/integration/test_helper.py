@@ -11,19 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_traindbg.attach.ray import helper, shipping
+from jupyter_traindbg.hosts import helper, shipping
 
 ALONE = """
 import importlib.util, sys, time
 spec = importlib.util.spec_from_file_location("helper", sys.argv[1])
 helper = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(helper)
-helper._session_directory = lambda: sys.argv[2]
-one = helper.TraindbgHelper("jupyter_traindbg", open(sys.argv[3], "rb").read())
+one = helper.Helper("jupyter_traindbg", open(sys.argv[3], "rb").read(), sys.argv[2])
 about = one.about()
 assert not about["error"], about
 import pickle
-answer = pickle.loads(one.run(pickle.dumps(("jupyter_traindbg.ray.part:host", (), {}, False, "en"))))
+answer = pickle.loads(one.run(pickle.dumps(("jupyter_traindbg.spread.part:host", (), {}, False, "en"))))
 asked = ("jupyter_traindbg.attach.access:check", (2**22 - 1,), {}, False, "zh")
 error = pickle.loads(one.run(pickle.dumps(asked)))[1]
 import jupyter_traindbg

@@ -1,4 +1,4 @@
-"""A Ray job's processes on one host, as a plain `Job` there: what `jupyter_traindbg.ray.job` has run on each host, here or in a helper.
+"""A job's processes on one host, as a plain `Job` there: what `jupyter_traindbg.spread` has run on each host, here or in a helper.
 
 Every function gets the whole roster, so a helper that was started anew knows as much as the one before. Answers are plain data and results.
 """
@@ -50,7 +50,9 @@ AGAIN_S = 1.0
 
 @dataclass(frozen=True)
 class Member:
-    """A process of the job. ``rank`` is the trainer's own, where it is one; the others are numbered on behind the trainers."""
+    """A process of the job. ``rank`` is the trainer's own, where it is one; the others are numbered on behind the trainers. ``who``: what a
+    Ray cluster calls it, else nothing.
+    """
 
     pid: int
     rank: int

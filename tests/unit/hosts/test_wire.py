@@ -11,8 +11,8 @@ import pytest
 from cases import each
 from render_scenes import SMALL
 
-from jupyter_traindbg.attach.ray import wire
 from jupyter_traindbg.errors import NotPermitted, ProbeFailed, TargetGone
+from jupyter_traindbg.hosts import wire
 from jupyter_traindbg.model import NotAvailable, Picture, Problem, Result, Silent
 from jupyter_traindbg.verbose import telling
 

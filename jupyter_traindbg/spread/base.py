@@ -1,10 +1,11 @@
-"""The processes of a Ray job over their hosts: who they are, by which route each is asked, and one answer from those of all.
+"""The processes of a job over their hosts: who they are, by which route each is asked, and one answer from those of all.
 
 On each host a plain `Job` has that host's processes (`part`), and every question is one call per host, all at once.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 import uuid
@@ -13,29 +14,20 @@ from typing import Any, TypeVar
 
 from .. import questions
 from ..attach.base import Link
-from ..attach.ray.hosts import HERE, Call, Hosts, open_hosts
 from ..errors import NoTarget, TargetGone, TraindbgError
+from ..hosts.base import HERE, Call, Hosts
 from ..job import DEADLINE_S, Job
 from ..language import text
-from ..model import (
-    Attached,
-    NotAvailable,
-    Rank,
-    RayCluster,
-    RayJobInfo,
-    Result,
-    Silent,
-)
-from ..outside.raystate import ClusterAddress
+from ..model import Attached, NotAvailable, Rank, Result, Silent
 from ..progress import BytesBar
 from ..questions.base import Whom, deadline_s
-from .members import Placed, members, numbered
 from .merging import merged
 from .part import Member, RelayedLink, Roster
+from .placed import Placed, numbered
 
 __all__ = ["ACTION_S", "HOST_S", "RELAY_S", "SEVERAL", "Spread"]
 
-PART = "jupyter_traindbg.ray.part"
+PART = "jupyter_traindbg.spread.part"
 RELAY_S = 2.0
 """What a call may take beside what it is for: a worker that is slow to be scheduled, a busy node."""
 ACTION_S = 6.0
@@ -52,17 +44,16 @@ T = TypeVar("T")
 
 
 class Spread(Job):
-    """A `Job` whose ranks are a Ray job's trainers, its driver and its other workers, in this order; ``who`` says what each rank is."""
+    """A `Job` whose ranks are processes on `hosts`, each with its place there; those that train come first."""
 
-    def __init__(self, name: str, address: ClusterAddress, cluster: RayCluster, info: RayJobInfo) -> None:
+    def __init__(self, name: str, hosts: Hosts, placed: Sequence[Placed], host_names: Mapping[str, str]) -> None:
+        """`host_names`: what each host is called, by its name in `hosts`."""
         super().__init__(name, [])
-        self.address, self.info = address, info
         self._key = uuid.uuid4().hex
-        self._placed = members(cluster, info)
+        self._placed = list(placed)
         self._searched = any(p.member.trainer for p in self._placed)
-        nodes = {placed.node_id for placed in self._placed}
-        self._hosts: Hosts | None = open_hosts(address, [n for n in cluster.nodes if n.node_id in nodes])
-        self._node_names = {node.node_id: node.name or node.ip for node in cluster.nodes}
+        self._hosts: Hosts | None = hosts
+        self._host_names = host_names
         self._used: set[str] = set()
         self._host_of: dict[str, str] = {}
         self._same: dict[str, str] = {}
@@ -82,8 +73,8 @@ class Spread(Job):
 
     @property
     def who(self) -> dict[int, str]:
-        """What each rank is in Ray's terms: ``{0: "rank 0", 1: "rank 1", 2: "driver", 3: "Collector[0]"}``."""
-        return {placed.member.rank: placed.member.who for placed in self._placed}
+        """What each rank is called: ``{0: "rank 0", 1: "rank 1"}``, and of a Ray job ``{2: "driver", 3: "Collector[0]"}``."""
+        return {p.member.rank: p.member.who or f"rank {p.member.rank}" for p in self._placed}
 
     # --- entering and leaving ---------------------------------------------------------------------------------------
 
@@ -92,12 +83,16 @@ class Spread(Job):
         began = time.monotonic()
         wanted = [p for p in self._placed if p.member.trainer] or self._placed[:ENTERED_AT_MOST]
         answers = self._everywhere(wanted, "enter", timeout, timeout)
-        found = [rank for answer in answers.values() if not isinstance(answer, TraindbgError) for rank in answer]
+        found = {
+            (route, rank.pid): rank
+            for route, answer in answers.items()
+            if not isinstance(answer, TraindbgError)
+            for rank in answer
+        }
         if not found:
             raise next(answer for answer in answers.values() if isinstance(answer, TraindbgError))
         self._learn(found)
-        entered = {_key(rank): rank for rank in found}
-        everybody = [entered.get((p.member.pid, p.member.who)) or _not_entered(p.member) for p in self._placed]
+        everybody = [self._rank(placed, found.get(self._at(placed)), answers) for placed in self._placed]
         self._ranks = sorted(everybody, key=lambda rank: rank.rank)
         self.attach_s = time.monotonic() - began
 
@@ -107,7 +102,7 @@ class Spread(Job):
             self.enter(timeout)
         ranks = self.ranks
         silent = [Silent(r.rank, r.pid, r.note, "") for r in ranks if not r.agent and r.way == "outside only"]
-        return Attached(self.name, tuple(ranks), self.attach_s, tuple(silent))
+        return Attached(self.name, tuple(ranks), self.attach_s, (*silent, *self._absent()))
 
     def keep(self, *, timeout: float = DEADLINE_S) -> None:
         """Let the agents stay when this job is closed, until `detach`."""
@@ -120,7 +115,7 @@ class Spread(Job):
         """Say goodbye, as `Job.close` does. The helpers stay for two minutes, in case somebody asks again."""
         self._end_watching()
         if self._hosts is not None:
-            there = [route for route in self._used if route == HERE or self._hosts.broker.alive]
+            there = [route for route in self._used if self._hosts.answering(route)]
             self._run_everywhere({route: ((self._key,), {}) for route in there}, "close", CLOSE_S)
             self._hosts.close()
             self._hosts = None
@@ -143,7 +138,7 @@ class Spread(Job):
         }
         marked = []
         for placed in self._placed:
-            rank = found.get((self._route(placed), placed.member.pid))
+            rank = found.get(self._at(placed))
             if rank is not None:
                 placed = placed.ranked(*rank)  # noqa: PLW2901
             marked.append(placed)
@@ -153,20 +148,36 @@ class Spread(Job):
     def _need_trainers(self, timeout: float) -> list[Placed]:
         trainers = self._trainers(timeout)
         if not trainers:
-            raise NoTarget(
-                text("no process of {name} has an optimizer (yet), so there is no training to ask", name=self.name),
-                text("`traindbg ray-workers` shows what its workers do"),
-            )
+            raise self._nobody_trains()
         return trainers
 
-    def _learn(self, ranks: Sequence[Rank]) -> None:
-        """Ray Train tells the ranks of its workers only where it keeps a record: then they tell themselves."""
-        told = {_key(rank): rank for rank in ranks if rank.agent}
+    def _nobody_trains(self) -> TraindbgError:
+        return NoTarget(
+            text("no process of {name} has an optimizer (yet), so there is no training to ask", name=self.name)
+        )
+
+    def _learn(self, ranks: Mapping[tuple[str, int], Rank]) -> None:
+        """Where nobody has told the ranks of those that train, they tell them themselves."""
         learned = []
         for placed in self._placed:
-            rank = told.get((placed.member.pid, placed.member.who)) if placed.member.trainer else None
-            learned.append(placed if rank is None else placed.ranked(rank.rank, rank.world_size))
+            rank = ranks.get(self._at(placed)) if placed.member.trainer else None
+            known = rank is not None and rank.agent
+            learned.append(placed.ranked(rank.rank, rank.world_size) if rank is not None and known else placed)
         self._placed = numbered(learned)
+
+    def _rank(self, placed: Placed, found: Rank | None, answers: Mapping[str, Any]) -> Rank:
+        """What is known of a process, be it entered or not."""
+        why = answers.get(self._route(placed))
+        rank = found or _not_entered(placed.member, why if isinstance(why, TraindbgError) else None)
+        return dataclasses.replace(rank, rank=placed.member.rank, host=self._shown_host(placed))
+
+    def _absent(self) -> list[Silent]:
+        """Who is among the silent of every answer: there may be ranks of which nothing is known."""
+        return []
+
+    def _shown_host(self, placed: Placed) -> str:
+        """The host of a process, where a person should be told of it."""
+        return ""
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -222,7 +233,7 @@ class Spread(Job):
         """See `Job.ask_agents`; of the trainers."""
         placed = self._need_trainers(timeout)
         good: list[T] = []
-        silent: list[Silent] = []
+        silent = self._absent()
         errors: list[TraindbgError] = []
         for route, answer in self._everywhere(placed, "raw", timeout, method, params, timeout, of_rank).items():
             if isinstance(answer, TraindbgError):
@@ -265,7 +276,7 @@ class Spread(Job):
     def _put_together(self, placed: Sequence[Placed], answers: Mapping[str, Any | TraindbgError]) -> Any:
         """One result from those of all hosts; the processes of hosts that gave none are silent. Raises where there is none at all."""
         good: list[Result] = []
-        silent: list[Silent] = []
+        silent = self._absent()
         errors: list[TraindbgError] = []
         for route, answer in answers.items():
             if isinstance(answer, TraindbgError):
@@ -314,8 +325,12 @@ class Spread(Job):
         return self._hosts
 
     def _route(self, placed: Placed) -> str:
-        """The node to ask for `placed`: its own, or for all nodes of this machine the same one."""
-        return HERE if self._open_hosts().is_here(placed.node_id) else placed.node_id
+        """The host to ask for `placed`: its own, or for all nodes of this machine the same one."""
+        return HERE if self._open_hosts().is_here(placed.host) else placed.host
+
+    def _at(self, placed: Placed) -> tuple[str, int]:
+        """What tells a process from those of other hosts, which may have its pid."""
+        return self._route(placed), placed.member.pid
 
     def _by_host(self, placed: Sequence[Placed], timeout: float) -> dict[str, list[Placed]]:
         """`placed` by a route to their host, where they must be asked together: several nodes may be on one host."""
@@ -339,17 +354,13 @@ class Spread(Job):
         routes = list(self._by_host(placed, timeout))
         if len(routes) > 1:
             return SEVERAL, f"{len(routes)} hosts"
-        node = placed[0].node_id
-        return routes[0], f"node {self._node_names.get(node, node)}"
+        node = placed[0].host
+        return routes[0], self._host_names.get(node, node)
 
 
-def _key(rank: Rank) -> tuple[int, str]:
-    """The process that a part's answer is about: two hosts may both have a pid."""
-    return rank.pid, rank.worker
-
-
-def _not_entered(member: Member) -> Rank:
-    unknown = NotAvailable("not entered yet: a question that needs it does so")
+def _not_entered(member: Member, why: TraindbgError | None) -> Rank:
+    unknown = NotAvailable("not entered yet: a question that needs it does so" if why is None else str(why))
+    way, note = ("not entered", "") if why is None else ("outside only", str(why))
     return Rank(
-        member.rank, member.world_size, member.pid, "not entered", unknown, unknown, agent=False, worker=member.who
+        member.rank, member.world_size, member.pid, way, unknown, unknown, agent=False, note=note, worker=member.who
     )

@@ -1,4 +1,4 @@
-"""What travels between this process, the broker and the helpers: pickles behind their length, read with little trust."""
+"""What travels between this process, brokers and helpers: pickles behind their length, read with little trust."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import math
 import os
 import pickle
 import select
-import struct
+import threading
 import time
 from typing import Any
 
-from ...errors import ProbeFailed, TraindbgError
-from ...language import language, speaking, text
-from ...model import Phrase
-from ...verbose import telling
+from ..errors import ProbeFailed, TraindbgError
+from ..language import language, speaking, text
+from ..model import Phrase
+from ..verbose import telling
+from .helper import LENGTH, receive
 
-__all__ = ["answered", "dumps", "function", "loads", "receive", "request", "send", "serve"]
+__all__ = ["answered", "dumps", "function", "loads", "receive", "request", "send", "serve", "serve_all"]
 
 log = logging.getLogger(__name__)
 
-_LENGTH = struct.Struct("<Q")
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _PLAIN = {("builtins", name) for name in ("bytearray", "complex", "frozenset", "range", "set", "slice")} | {
     ("collections", "OrderedDict"),
@@ -89,6 +89,34 @@ def serve(asked: bytes) -> bytes:
         return dumps((False, error, told))
 
 
+def serve_all(requests: int, answers: int, idle_s: float | None = None) -> None:
+    """Run what comes through one pipe, each request on a thread of its own, and answer by its number through the other.
+
+    Returns when the other side has hung up, or has said nothing for `idle_s` seconds; an empty piece is a word, too.
+    """
+    one_at_a_time = threading.Lock()
+
+    def run(number: int, asked: bytes) -> None:
+        answer = dumps((number, serve(asked)))
+        with one_at_a_time, contextlib.suppress(OSError):  # they have hung up
+            send(answers, answer)
+
+    try:
+        while said_within(requests, idle_s):
+            piece = receive(requests)
+            if piece:
+                threading.Thread(target=run, args=loads(piece), daemon=True).start()
+    except EOFError:
+        return
+
+
+def said_within(fd: int, idle_s: float | None) -> bool:
+    """Whether anything is to be read from `fd`, be it its end; waits for that, at most `idle_s`."""
+    room = select.poll()
+    room.register(fd, select.POLLIN)
+    return bool(room.poll(None if idle_s is None else int(1000 * idle_s)))
+
+
 def answered(reply: bytes, by: str) -> Any:
     """The value that `serve` came to. Raises its error, and `ProbeFailed` for a reply that cannot be read."""
     try:
@@ -106,7 +134,7 @@ def answered(reply: bytes, by: str) -> Any:
 
 def send(fd: int, data: bytes, ends: float = math.inf) -> None:
     """Write all of it to a pipe. Raises OSError where the other side is gone, `TimeoutError` where it has not taken it by `ends`."""
-    rest = memoryview(_LENGTH.pack(len(data)) + data)
+    rest = memoryview(LENGTH.pack(len(data)) + data)
     room = select.poll()  # no select: a notebook may have more than 1024 files open
     room.register(fd, select.POLLOUT)
     while rest:
@@ -114,20 +142,3 @@ def send(fd: int, data: bytes, ends: float = math.inf) -> None:
         if not room.poll(left_ms):
             raise TimeoutError(f"{len(rest)} bytes were not taken in time")
         rest = rest[os.write(fd, rest[: select.PIPE_BUF]) :]  # for so many a pipe that is ready has room
-
-
-def receive(fd: int) -> bytes:
-    """The next piece. Raises EOFError where the other side is gone."""
-    (length,) = _LENGTH.unpack(_exactly(fd, _LENGTH.size))
-    return _exactly(fd, length)
-
-
-def _exactly(fd: int, length: int) -> bytes:
-    pieces = []
-    while length:
-        piece = os.read(fd, min(length, 1 << 20))
-        if not piece:
-            raise EOFError
-        pieces.append(piece)
-        length -= len(piece)
-    return b"".join(pieces)

@@ -1,0 +1,115 @@
+"""Which jobs run on a host, as far as they do there: what `jupyter_traindbg.spread.ssh` has run on each host; and which of them are one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..attach import parsed, resolve
+from ..attach.discover import targets
+from ..errors import NoTarget, UnknownTarget
+from ..language import text
+from ..model import Target, TargetName
+from ..outside import procfs
+from .part import Member
+
+__all__ = ["LAUNCHER", "Found", "all_targets", "jobs", "whole"]
+
+LAUNCHER = "torchrun"
+"""As a target on a host: the only launcher there."""
+_HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job, or that part of it which is on one host. ``name``: as a target there. ``port``, ``address``, ``run``: where its ranks meet, and
+    the name of their run, as their environment tells; empty where it does not.
+    """
+
+    name: str
+    command: str
+    members: tuple[Member, ...]
+    address: str = ""
+    port: str = ""
+    run: str = ""
+
+    @property
+    def world_size(self) -> int:
+        """Of the whole job."""
+        return max(member.world_size for member in self.members)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the job is here."""
+        return len(self.members) >= self.world_size
+
+    def goes_with(self, other: Found) -> bool:
+        """Whether both are parts of one job, as far as each tells."""
+        if (
+            self.complete
+            or other.complete
+            or (self.world_size, self.port, self.run) != (other.world_size, other.port, other.run)
+        ):
+            return False
+        apart = not {m.rank for m in self.members} & {m.rank for m in other.members}
+        return apart and (self.address == other.address or self.address in _HERE or other.address in _HERE)
+
+
+def jobs(wanted: str, timeout: float) -> list[Found]:
+    """The jobs on this host that `wanted` means, a target there; `LAUNCHER` alone: of all launchers, nothing: all that train.
+
+    Enters nothing; costs a look at the processes. Raises what the way in raises for what is not there; none at all is an empty list.
+    """
+    if wanted not in ("", LAUNCHER):
+        return [_of(parsed(wanted), timeout)]
+    seen = [t for t in targets() if t.part_of is None and (t.kind == "launcher" or (not wanted and _trains(t)))]
+    return [_of(named, timeout) for t in seen if not t.why_not or t.kind != "launcher" for named in [parsed(t.name)]]
+
+
+def all_targets() -> list[Target]:
+    """See `jupyter_traindbg.attach.discover.targets`."""
+    return targets()
+
+
+def _trains(target: Target) -> bool:
+    return target.kind in ("process", "rank") or (target.kind == "kernel" and bool(target.framework))
+
+
+def _of(named: TargetName, timeout: float) -> Found:
+    if named.kind not in ("process", "launcher", "kernel"):
+        raise UnknownTarget(
+            text("{target} cannot be meant on another host", target=str(named)),
+            text("name a pid there, torchrun:PID, torchrun, or kernel:ID"),
+        )
+    links = resolve(named, timeout)
+    if not links:
+        raise NoTarget(text("{target} has no process that runs", target=str(named)))
+    first = procfs.environ(links[0].pid)
+    own = named.pid or links[0].pid
+    members = tuple(Member(link.pid, link.rank, link.world_size, "", True) for link in links)
+    return Found(
+        str(named),
+        " ".join(procfs.command(own)),
+        members,
+        first.get("MASTER_ADDR", ""),
+        first.get("MASTER_PORT", ""),
+        first.get("TORCHELASTIC_RUN_ID", ""),
+    )
+
+
+def whole(found: Mapping[str, Sequence[Found]]) -> list[dict[str, Found]]:
+    """The jobs that parts on several hosts make: for each, its part by the host. A pure function.
+
+    Parts go together where their number of ranks, the port they meet at and the name of their run are the same, no rank is in both, and
+    neither is complete by itself; their addresses are the same, or one of them means its own host.
+    """
+    made: list[dict[str, Found]] = []
+    parts = [(host, part) for host, those in found.items() for part in those]
+    for host, part in sorted(parts, key=lambda one: one[1].address in _HERE):  # what tells more comes first
+        fitting = [job for job in made if host not in job and all(part.goes_with(other) for other in job.values())]
+        if fitting:
+            fitting[0][host] = part
+        else:
+            made.append({host: part})
+    order = list(found)
+    return [dict(sorted(job.items(), key=lambda one: order.index(one[0]))) for job in made]

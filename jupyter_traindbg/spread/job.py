@@ -1,0 +1,188 @@
+"""`SpreadJob`: a job whose processes are on several hosts, asked and changed like any other.
+
+What changes the training goes to the trainers alone, the processes that have an optimizer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..actions import checkpoint, tuning
+from ..actions.checkpoint import planning
+from ..diagnose import running
+from ..errors import DeadlineExceeded, TargetGone, TraindbgError, UsageError
+from ..hosts.base import HERE, Call
+from ..job import DEADLINE_S
+from ..language import text
+from ..model import Changed, Checkpoint, CheckpointPlan, Detached, Diagnosis, Freed, InForce, JobEvidence, NewSteps
+from ..progress import BytesBar
+from ..questions.diagnose import settled
+from ..questions.jobless import log
+from .base import ACTION_S, HOST_S, RELAY_S, SEVERAL, Spread
+from .merging import one_job, polled
+from .placed import Placed
+
+__all__ = ["SpreadJob"]
+
+
+class SpreadJob(Spread):
+    """Questions to all of its processes, changes to its trainers."""
+
+    # --- leaving ----------------------------------------------------------------------------------------------------
+
+    def detached(self, *, force: bool = False, timeout: float = DEADLINE_S) -> Detached:
+        """See `Job.detached`."""
+        self._end_watching()
+        hosts = self._by_host(self._placed, timeout)
+        ended = self._end_together(timeout, force) if len(hosts) > 1 else ([], "")
+        calls: dict[str, Call] = {route: ((self._roster(there), force, timeout), {}) for route, there in hosts.items()}
+        answers = self._run_everywhere(calls, "detach", timeout + ACTION_S)
+        result: Detached = self._put_together(self._placed, answers)
+        self.close()
+        if not any(ended):
+            return result
+        return dataclasses.replace(
+            result, released=(*ended[0], *result.released), note="; ".join(filter(None, (ended[1], result.note)))
+        )
+
+    def _end_together(self, timeout: float, force: bool) -> tuple[list[InForce], str]:
+        """What is in force on trainers of several hosts, ended at one step: one host after the other would end it at as many."""
+        trainers = [p for p in self._placed if p.member.trainer]
+        if len(self._by_host(trainers, timeout)) < 2:
+            return [], ""
+        answers = self._everywhere(trainers, "entered", HOST_S)
+        there = {(route, pid) for route, pids in answers.items() if not isinstance(pids, TraindbgError) for pid in pids}
+        links = [self._relayed(p) for p in trainers if (self._route(p), p.member.pid) in there]
+        return tuning.end_all(links, timeout, force=force) if links else ([], "")
+
+    # --- questions ------------------------------------------------------------------------------------------------------
+
+    def diagnose(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        """See `jupyter_traindbg.questions.diagnose`: each host watches its own ranks, and all of them are judged together."""
+        return self.diagnose_ranks(timeout=timeout)
+
+    def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        """See `Job.diagnose_ranks`; of the trainers: as the ranks of a job that may hang. Raises `NoTarget` where there are none."""
+        placed = self._need_trainers(timeout)
+        if list(self._by_host(placed, timeout)) != [HERE]:
+            return self._diagnose_across(placed, timeout)
+        result: Diagnosis = self._run(
+            HERE, "ask", self._roster(placed), "diagnose_ranks", deadline_s=timeout + RELAY_S, timeout=timeout
+        )
+        return result
+
+    def _diagnose_across(self, placed: Sequence[Placed], timeout: float) -> Diagnosis:
+        """One verdict on ranks of other hosts: each host gathers, at the same time, and all of it is judged here, where the rules are."""
+        began = time.monotonic()
+        evidence = settled(lambda left_s: self._gathered(placed, left_s), timeout)
+        judged = running.diagnose(log.with_last_words(evidence))
+        return dataclasses.replace(judged, taken_s=time.monotonic() - began)
+
+    def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
+        """What all hosts know of `placed`. Raises where none answers."""
+        answers = self._everywhere(placed, "gather", timeout, timeout)
+        good = [answer for answer in answers.values() if not isinstance(answer, TraindbgError)]
+        if not good:
+            raise next(answer for answer in answers.values() if isinstance(answer, TraindbgError))
+        silent = [
+            s for route, a in answers.items() if isinstance(a, TraindbgError) for s in self._silent(placed, route, a)
+        ]
+        return one_job(good, [*silent, *self._absent()])
+
+    def poll(self, since: Mapping[int, int] | None, *, timeout: float = 1.0) -> list[NewSteps]:
+        """See `Watchable.poll`; of the trainers, one call per host."""
+        placed = self._need_trainers(max(timeout, DEADLINE_S) if since is None else timeout)
+        if since is None:
+            if self._ranks is None:
+                self.enter(DEADLINE_S)  # from now on by their own numbers
+            placed = [p for p in self._placed if p.member.trainer]
+        else:
+            placed = [p for p in placed if p.member.rank in since]
+        answers = self._everywhere(placed, "new_steps", timeout, since, timeout) if placed else {}
+        there = {r: [(p.member.rank, p.member.pid) for p in placed if self._route(p) == r] for r in answers}
+        return polled(answers, there)
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def free_memory(self, *, zero_grad: bool = False, timeout: float = DEADLINE_S) -> Freed:
+        """See `Job.free_memory`; in the trainers."""
+        placed = self._need_trainers(timeout)
+        answers = self._everywhere(
+            placed, "ask", timeout + ACTION_S, "free_memory", zero_grad=zero_grad, timeout=timeout
+        )
+        result: Freed = self._put_together(placed, answers)
+        return result
+
+    def checkpoint(
+        self,
+        directory: str,
+        *,
+        overwrite: bool = False,
+        allow_mixed: bool = False,
+        timeout: float = DEADLINE_S,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Checkpoint:
+        """See `Job.checkpoint`. `directory` is on the trainers' host: an absolute path there, where that is not this machine.
+
+        Trainers on several hosts need a directory that all of them share; where they have none, replicated ones save what rank 0 has.
+        """
+        placed = self._need_trainers(timeout)
+        route, where = self._host_of_all(placed, timeout)
+        options: dict[str, Any] = {"overwrite": overwrite, "allow_mixed": allow_mixed, "timeout": timeout}
+        options["directory"] = _place(directory, route, where)
+        if route == SEVERAL:
+            with BytesBar("checkpoint") as bar:
+                return checkpoint.save([self._relayed(p) for p in placed], progress=progress or bar, **options)
+        made: Checkpoint = self._patiently(route, self._roster(placed), "_checkpoint", progress, **options)
+        if route == HERE:
+            return made
+        return dataclasses.replace(made, notes=(*made.notes, f"written on {where}"))
+
+    def checkpoint_plan(self, directory: str, *, timeout: float = DEADLINE_S) -> CheckpointPlan:
+        """See `Job.checkpoint_plan`; `directory` as for `checkpoint`."""
+        placed = self._need_trainers(timeout)
+        route, where = self._host_of_all(placed, timeout)
+        options: dict[str, Any] = {"directory": _place(directory, route, where), "timeout": timeout}
+        if route == SEVERAL:
+            return planning.plan([self._relayed(p) for p in placed], **options)
+        planned: CheckpointPlan = self._run(
+            route, "ask", self._roster(placed), "checkpoint_plan", deadline_s=timeout + RELAY_S, **options
+        )
+        return planned if route == HERE else dataclasses.replace(planned, note=f"{planned.note} on {where}".strip())
+
+    def _change(self, wanted: Mapping[str, Any], timeout: float) -> Changed:
+        placed = self._need_trainers(timeout)
+        hosts = self._by_host(placed, timeout)
+        if len(hosts) > 1:  # from here, where all of them are within reach
+            return tuning.change(self.name, [self._relayed(p) for p in placed], dict(wanted), timeout)
+        (route,) = hosts
+        options: dict[str, Any] = {"wanted": dict(wanted), "timeout": timeout}
+        try:
+            result: Changed = self._run(
+                route, "ask", self._roster(placed), "_change", deadline_s=timeout + ACTION_S, **options
+            )
+        except (DeadlineExceeded, TargetGone) as e:
+            raise type(e)(
+                e.cause, text("whether it was changed is not known: `traindbg lr {name}` shows it", name=self.name)
+            ) from e
+        return result
+
+    def _pids_here(self) -> dict[int, int]:
+        hosts = self._open_hosts()
+        return {p.member.rank: p.member.pid for p in self._placed if hosts.is_here(p.host)}
+
+
+def _place(directory: str, route: str, where: str) -> str:
+    """`directory` as the trainers' host is to be asked for it. Raises `UsageError` for a relative one on another host."""
+    if route == HERE:
+        return os.path.abspath(os.path.expanduser(directory))
+    if not os.path.isabs(directory):
+        raise UsageError(
+            text("{directory} is relative, and would be written on {where}", directory=directory, where=where),
+            text("give the whole path, as it is seen there"),
+        )
+    return directory

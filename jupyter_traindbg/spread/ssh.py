@@ -1,0 +1,153 @@
+"""`SshJob`: the ranks of a job on hosts that ssh reaches, without Ray: ``ssh:node1,node2:torchrun``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import AmbiguousTarget, NoTarget, TraindbgError, UnknownTarget
+from ..hosts.base import Call
+from ..hosts.ssh import SshHosts, open_hosts
+from ..job import DEADLINE_S
+from ..language import text
+from ..model import Silent, Target, TargetName, Targets, hosts_named, parse_target
+from .found import LAUNCHER, Found, whole
+from .job import SpreadJob
+from .placed import Placed, numbered
+
+__all__ = ["SshJob", "connect", "targets_on"]
+
+FOUND = "jupyter_traindbg.spread.found"
+THERE = ("process", "launcher", "kernel")
+"""The kinds of targets that can be meant on another host."""
+
+
+class SshJob(SpreadJob):
+    """All of its processes are ranks. A host that cannot be reached is among the silent of every answer."""
+
+    def __init__(self, name: str, hosts: SshHosts, job: Mapping[str, Found], lost: Mapping[str, TraindbgError]) -> None:
+        placed = numbered([Placed(host, member) for host, part in job.items() for member in part.members])
+        super().__init__(name, hosts, placed, {host: host for host in (*job, *lost)})
+        self._lost = lost
+
+    def _shown_host(self, placed: Placed) -> str:
+        return placed.host
+
+    def _absent(self) -> list[Silent]:
+        return _silences(self._lost)
+
+
+def connect(named: TargetName, timeout: float = DEADLINE_S) -> SshJob:
+    """The job that ``ssh:HOST,HOST:TARGET`` names; it is looked for on all hosts at once, and nothing is entered.
+
+    Takes what ``ssh`` takes to connect and 0.5 s, where no connection is open yet. A host that cannot be reached is left out, and said.
+    Raises `UnknownTarget`, `NoTarget`, `AmbiguousTarget`, and why there is no way to any of the hosts.
+    """
+    names = _names(named)
+    hosts = open_hosts(names)
+    try:
+        found, lost = _look(hosts, names, named.id, timeout)
+        job = _chosen(named, found, lost)
+    except BaseException:
+        hosts.close()
+        raise
+    return SshJob(str(named), hosts, job, lost)
+
+
+def targets_on(named: TargetName, timeout: float = DEADLINE_S) -> Targets:
+    """What can be attached to on the hosts, each by the name that it has from here. Raises why there is no way to any of them."""
+    names = _names(named)
+    hosts = open_hosts(names)
+    try:
+        answers = hosts.run_everywhere({name: ((), {}) for name in names}, f"{FOUND}:all_targets", deadline_s=timeout)
+    finally:
+        hosts.close()
+    found, lost = _sorted(answers)
+    named_from_here = [_from_here(target, host) for host, those in found.items() for target in those]
+    return Targets(tuple(named_from_here), tuple(found), tuple(_silences(lost)))
+
+
+def _from_here(target: Target, host: str) -> Target:
+    def name(there: str) -> str:
+        known = parse_target(there)
+        return str(TargetName("ssh", there, _spelled(host))) if known is not None and known.kind in THERE else there
+
+    return dataclasses.replace(target, name=name(target.name), part_of=target.part_of and name(target.part_of))
+
+
+def _spelled(host: str) -> str:
+    """A host as it is typed in a target: with brackets around an IPv6 address."""
+    user, at, address = host.rpartition("@")
+    return f"{user}{at}[{address}]" if ":" in address else host
+
+
+def _names(named: TargetName) -> list[str]:
+    names = hosts_named(named.address)
+    if names is None:
+        raise UnknownTarget(
+            text("{hosts!r} names no hosts", hosts=named.address),
+            text("write ssh:HOST:TARGET or ssh:HOST,HOST:TARGET, each HOST as `ssh` takes it"),
+        )
+    return names
+
+
+def _look(
+    hosts: SshHosts, names: Sequence[str], wanted: str, timeout: float
+) -> tuple[dict[str, list[Found]], dict[str, TraindbgError]]:
+    """What each host has of what is wanted, and why some say nothing. Raises the first reason where none says anything."""
+    concrete = parse_target(wanted) if wanted not in ("", LAUNCHER) else None
+    everywhere = (
+        LAUNCHER if concrete is not None and len(names) > 1 else wanted
+    )  # a pid means something on one of them alone
+    calls: dict[str, Call] = {name: ((everywhere, timeout), {}) for name in names}
+    return _sorted(hosts.run_everywhere(calls, f"{FOUND}:jobs", deadline_s=timeout))
+
+
+def _sorted(answers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TraindbgError]]:
+    """What hosts answered, and why others did not. Raises the first reason where none did."""
+    found = {name: answer for name, answer in answers.items() if not isinstance(answer, TraindbgError)}
+    lost = {name: answer for name, answer in answers.items() if isinstance(answer, TraindbgError)}
+    if not found:
+        raise next(iter(lost.values()))
+    return found, lost
+
+
+def _silences(lost: Mapping[str, TraindbgError]) -> list[Silent]:
+    """One for each host, whichever ranks are there."""
+    return [Silent(None, 0, why.cause, why.next_step) for why in lost.values()]
+
+
+def _chosen(
+    named: TargetName, found: Mapping[str, Sequence[Found]], lost: Mapping[str, TraindbgError]
+) -> Mapping[str, Found]:
+    """The one job that is meant: its parts by their hosts. Raises `NoTarget` or `AmbiguousTarget`."""
+    jobs = whole(found)
+    concrete = parse_target(named.id) if named.id not in ("", LAUNCHER) else None
+    if concrete is not None:
+        jobs = [job for job in jobs if any(_is_meant(part, concrete) for part in job.values())]
+    if len(jobs) == 1:
+        return jobs[0]
+    hosts = text(", ").join(found)
+    if jobs:
+        candidates = {_name_of(job): next(iter(job.values())).command for job in jobs}
+        raise AmbiguousTarget(
+            text("there are {count} jobs to choose from on {hosts}", count=len(jobs), hosts=hosts),
+            candidates=candidates,
+        )
+    what = named.id or text("training")
+    raise NoTarget(
+        "; ".join(
+            [text("there is no {what} on {hosts}", what=what, hosts=hosts), *(why.cause for why in lost.values())]
+        ),
+        text("`traindbg targets {target}` shows what there is", target=str(TargetName("ssh", "", named.address))),
+    )
+
+
+def _is_meant(part: Found, concrete: TargetName) -> bool:
+    return part.name == str(concrete) or concrete.pid in [member.pid for member in part.members]
+
+
+def _name_of(job: Mapping[str, Found]) -> str:
+    hosts = ",".join(map(_spelled, job))
+    return str(TargetName("ssh", next(iter(job.values())).name, hosts))
