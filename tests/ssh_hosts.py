@@ -108,7 +108,10 @@ class Host:
         for entry in os.listdir("/proc"):
             if entry.isdecimal():
                 with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/{entry}/ns/pid") == ours and Path(f"/proc/{entry}/comm").read_text().strip() == "sshd":
+                    if (
+                        os.readlink(f"/proc/{entry}/ns/pid") == ours
+                        and Path(f"/proc/{entry}/comm").read_text().strip() == "sshd"
+                    ):
                         found.append(int(entry))
         return found
 
@@ -179,7 +182,9 @@ def _trust(folder: Path, names: Sequence[str]) -> None:
 def _host(name: str, number: int, folder: Path, shared: Sequence[Path]) -> Host:
     below = [path for path in dict.fromkeys(shared) if path.is_relative_to("/tmp")]
     keep = "\n".join(f"exec {n}<{path}" for n, path in enumerate(below, 3))
-    give_back = "\n".join(f"mkdir -p {path}; mount --no-canonicalize --bind /proc/self/fd/{n} {path}" for n, path in enumerate(below, 3))
+    give_back = "\n".join(
+        f"mkdir -p {path}; mount --no-canonicalize --bind /proc/self/fd/{n} {path}" for n, path in enumerate(below, 3)
+    )
     inside = INSIDE.format(name=name, keep=keep, give_back=give_back)
     apart = ["--net", "--mount", "--uts", "--pid", "--ipc", "--fork", "--mount-proc", "--kill-child"]
     holder = subprocess.Popen(["unshare", *apart, "--propagation", "private", "sh", "-c", inside])
@@ -210,7 +215,21 @@ def _until(ready: Callable[[], bool], holder: subprocess.Popen[bytes]) -> None:
 
 def _connect(switch: int, host: Host) -> None:
     port = f"h{host.number}"
-    link = ["ip", "link", "add", port, "netns", str(switch), "type", "veth", "peer", "name", "eth0", "netns", str(host.pid)]
+    link = [
+        "ip",
+        "link",
+        "add",
+        port,
+        "netns",
+        str(switch),
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "eth0",
+        "netns",
+        str(host.pid),
+    ]
     subprocess.run(link, check=True, timeout=20)
     _net(switch, "link", "set", port, "master", "br0", "up")
     _net(host.pid, "addr", "add", f"{host.address}/24", "dev", "eth0")

@@ -183,7 +183,9 @@ def _at_once(link: Link, wanted: Change, ends: float) -> RankChange | None:
     pace = link.call("pace", {}, REPORT_S)
     since, usual = pace["since_last_step_s"], pace["usual_step_s"] or 0.0
     moving = since is not None and since < max(STILL_S, SLOWER_THAN_USUAL * usual)
-    if moving and not (link.here and link.pid == os.getpid()):  # this very thread may be the one that trains, and it is here
+    if moving and not (
+        link.here and link.pid == os.getpid()
+    ):  # this very thread may be the one that trains, and it is here
         return None
     try:
         # the optimizers are looked for among all objects: on a host without a free core that takes seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import subprocess
 import tempfile
@@ -25,9 +26,13 @@ GRACE_S = 0.5
 STUCK_S = 20.0
 """Whoever owes an answer for so long is not waited for any more: a line may be bad enough for that to take for ever."""
 LEAVE_S = 2.0
-AGAIN_S = 0.3
-"""Whoever is not ready for anybody within their whole deadline is given no more than this by the next."""
+AGAIN_S = 1.0
+"""Whoever has let somebody wait in vain for a whole deadline, and has not been heard of since, is given so long by the next who asks."""
+BACK_S = 3.0
+"""So long a connection that broke is given to come back: a host that has just been there is near, or gone."""
 LAST_WORDS = 2000
+ANYBODY = "jupyter_traindbg.hosts.wire:language"
+"""What is asked where it matters only that anybody answers."""
 
 
 class Begun(NamedTuple):
@@ -63,7 +68,8 @@ class Line(ABC):
             if self._child is not None and self._child.stuck():
                 self._child.kill()
             if self._child is None or not (self._child.alive or self._child.has_just_failed(self.retry_s)):
-                self._child = _Child(self)
+                broken = self._child is not None and self._child.was_ready
+                self._child = _Child(self, BACK_S if broken else math.inf)
                 self.starts += 1
             child = self._child
         return child.ask(name, args, kwargs, deadline_s)
@@ -93,7 +99,7 @@ class Line(ABC):
     def start(self, said: IO[bytes]) -> Begun:
         """Start a child, whose words on its standard error go to `said`."""
 
-    def greet(self, begun: Begun) -> None:
+    def greet(self, begun: Begun) -> None:  # noqa: B027 - a child that is ready at once needs no more
         """Have it ready for requests. Raises OSError or EOFError where it ends meanwhile, another error for one that says nonsense."""
 
     @abstractmethod
@@ -126,26 +132,29 @@ class _Child:
     That thread starts it as well, and lives as long: the kernel ends a child that wants it so when the *thread* that started it ends.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, patience_s: float) -> None:
+        """`patience_s`: how long it may take to be ready."""
         self.alive = True
+        self.was_ready = False
         self._line = line
         self._numbers = itertools.count(1)
         self._open: dict[int, _Question] = {}
         self._lock = threading.Lock()
         self._settled = threading.Event()
         """It is ready for requests, or has ended."""
-        self._kept_waiting = False
+        self._patience_s = patience_s
+        self._silent_since: float | None = None
+        """When somebody waited in vain for an answer and nothing has been heard since."""
         self._ended_at = 0.0
-        self._ready = False
         self._begun: Begun | None = None
         self._ended: Callable[[], NoReturn] = _has_ended
         threading.Thread(target=self._live, name="traindbg-line", daemon=True).start()
 
     def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float) -> Any:
         question, request = _Question(timeout), wire.request(name, args, kwargs)
-        if not self._settled.wait(min(timeout, AGAIN_S) if self._kept_waiting else timeout):
-            self._kept_waiting = True
-            raise self._line.late(timeout)
+        self._wait_until_ready(timeout)
+        if self._silent_since is not None and name != ANYBODY:
+            self.ask(ANYBODY, (), {}, min(timeout, AGAIN_S))
         with self._lock:
             if not self.alive or self._begun is None:
                 return self._ended()
@@ -153,9 +162,17 @@ class _Child:
             self._open[number] = question
             self._send(wire.dumps((number, request)), max(question.due, time.monotonic()) + GRACE_S)
         if not question.answered.wait(timeout + GRACE_S):
+            self._silent_since = self._silent_since or time.monotonic()
             raise self._line.late(timeout)
         assert question.value is not None
         return question.value()
+
+    def _wait_until_ready(self, timeout: float) -> None:
+        """Raises where it is not, within `timeout` seconds or its patience; whoever asks next waits for a moment only."""
+        wait_s = min(timeout, self._patience_s)
+        if not self._settled.wait(wait_s):
+            self._patience_s = AGAIN_S
+            raise self._line.late(wait_s)
 
     def _send(self, data: bytes, ends: float) -> None:
         """For whoever holds the lock."""
@@ -168,7 +185,9 @@ class _Child:
             pass  # it has just ended: whoever reads its answers settles the question
 
     def ping(self) -> bool:
-        if self._ready and self._lock.acquire(timeout=GRACE_S):  # else a request is being written, which says as much
+        if self.was_ready and self._lock.acquire(
+            timeout=GRACE_S
+        ):  # else a request is being written, which says as much
             try:
                 if self.alive and self._begun is not None:
                     self._send(b"", time.monotonic() + GRACE_S)
@@ -178,7 +197,7 @@ class _Child:
 
     def has_just_failed(self, within_s: float) -> bool:
         """Whether it has ended without ever having been ready, less than so long ago."""
-        return self._settled.is_set() and not self._ready and time.monotonic() - self._ended_at < within_s
+        return self._settled.is_set() and not self.was_ready and time.monotonic() - self._ended_at < within_s
 
     def stuck(self) -> bool:
         """Whether it owes an answer for so long that no more is to be expected of it."""
@@ -197,18 +216,19 @@ class _Child:
             try:
                 self._begun = begun = self._line.start(said)
                 self._line.greet(begun)
-                self._ready = True
+                self.was_ready = True
                 self._settled.set()
                 while True:
                     self._settle(wire.receive(begun.answers))
             except (EOFError, OSError):
                 status = self._bury()
-                self._end(partial(_raise, partial(self._line.broke, _last_words(said), status, ready=self._ready)))
+                self._end(partial(_raise, partial(self._line.broke, _last_words(said), status, ready=self.was_ready)))
             except BaseException as e:  # noqa: BLE001
                 self._bury()
                 self._end(partial(_unreadable, self._line.by, e))
 
     def _settle(self, answer: bytes) -> None:
+        self._silent_since = None
         number, reply = wire.loads(answer)
         self._open.pop(number).settle(partial(wire.answered, reply, self._line.by))
 

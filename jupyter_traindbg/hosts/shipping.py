@@ -7,6 +7,7 @@ import os
 import platform
 import zipfile
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import TraindbgError
@@ -32,7 +33,17 @@ def archive() -> bytes:
                 path = Path(folder, name)
                 if path.suffix in _GOES:
                     z.write(path, f"{PACKAGE}/{path.relative_to(root)}")
+        for path in _modules_beside():
+            z.write(path, path.name)
     return buffer.getvalue()
+
+
+def _modules_beside() -> list[Path]:
+    """The modules of others that travel with ours, since they are one file of Python: pynvml, where we have it."""
+    found = find_spec("pynvml")
+    return (
+        [Path(found.origin)] if found is not None and found.origin is not None and found.origin.endswith(".py") else []
+    )
 
 
 @lru_cache(maxsize=1)

@@ -40,7 +40,7 @@ OPTIONS: Mapping[str, str] = {
 """What the person's configuration may say otherwise, and must not here."""
 CONNECT_S = 10
 MEET = "import os;exec(bytes().join(iter(lambda:os.read(0,1)or bytes(1),bytes(1))))"
-"""Runs what comes through the standard input up to a byte of zero, and reads no further. Without a quote, as it stands within two others."""
+"""Runs what comes through the standard input up to a byte of zero, and reads no further. Has no quotes: it stands within two others."""
 FIND = (
     'for p in {pythons} $(ls -l /proc/[0-9]*/exe 2>/dev/null | sed -n "s/.* -> //p" | grep /python | sort -u); '
     'do "$p" -c "import sys;sys.exit(sys.version_info<(3,10))" </dev/null >/dev/null 2>&1 && exec "$p" -u -c "{meet}"; '

@@ -1,4 +1,4 @@
-"""List what can be attached to, here or on hosts that ssh reaches: pid, rank, framework, age, whether an agent answers, and why not where not."""
+"""List what can be attached to, here or on other hosts: pid, rank, framework, age, whether an agent answers, and why not where not."""
 
 from __future__ import annotations
 

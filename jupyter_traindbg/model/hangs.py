@@ -33,6 +33,7 @@ __all__ = [
     "JobEvidence",
     "LockHolder",
     "Look",
+    "LostHost",
     "OpenFile",
     "Pace",
     "PolledFile",
@@ -291,6 +292,15 @@ class Block:
 
 
 @dataclass(frozen=True)
+class LostHost:
+    """A host of the job that gave no answer, why, and its ranks, as far as they are known."""
+
+    name: str
+    reason: str
+    ranks: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class RankEvidence:
     """Everything known about one rank. What could not be had is `NotAvailable` with the reason, and that is evidence itself."""
 
@@ -384,6 +394,8 @@ class JobEvidence:
     nproc: int | None = None
     """Processes that the launcher was told to start on this host, where known."""
     silent: Sequence[Silent] = ()
+    lost_hosts: Sequence[LostHost] = ()
+    """Those of its hosts that gave no answer at all."""
     taken_s: float = 0.0
     sources: Mapping[str, SourceLine] = field(default_factory=dict)
     """The source behind the user's frames, by ``"file:line"``; without those whose file cannot be read or has changed since the start."""
@@ -418,7 +430,7 @@ class JobEvidence:
 @dataclass(frozen=True)
 class RankState:
     """One rank in a word (``state``) and a line (``doing``): the table under the verdict. ``who``: how a worker of Ray is called; ``steps``
-    are then the calls that it has executed.
+    are then the calls that it has executed. ``host``: where the job has ranks on several.
     """
 
     rank: int
@@ -429,6 +441,7 @@ class RankState:
     steps: int | None = None
     since_s: float | None = None
     who: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True)

@@ -366,6 +366,8 @@ class Device:
     """The whole device does not answer; its fields say so one by one."""
     xids: Sequence[Xid] = ()
     """The latest of the ``xid_errors``, newest first."""
+    host: str = ""
+    """Where the job has several, and each a GPU 0: the host that it is on, as it was named."""
 
 
 @dataclass(frozen=True)

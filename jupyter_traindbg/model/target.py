@@ -6,7 +6,8 @@
     torchrun:4711           all ranks of a launcher, by the launcher's pid
     ray:JOB@ADDRESS         a Ray job, by its id or its submission's; ray:JOB, ray:@ADDRESS and ray:ADDRESS for short
     ray://HOST:PORT         the only job of a Ray cluster, by its client server; http://HOST:PORT, by its dashboard
-    ssh:HOST,HOST:TARGET    a job on hosts that ssh reaches: torchrun (the only one there is), torchrun:4711, or a pid; none: the only one there is
+    ssh:HOST,HOST:TARGET    a job on hosts that ssh reaches; TARGET is torchrun (of the only launcher there), torchrun:4711, a pid, or
+                            nothing: the only job there is
     a/path                  the socket of an agent
 
 A HOST is what ``ssh`` takes: a name of its configuration, a name or an address of the network, USER@ before it where need be; an IPv6

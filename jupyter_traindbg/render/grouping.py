@@ -16,6 +16,8 @@ from ..words.ranks import PIECES, compact_ranks, rank_list
 
 __all__ = ["Caller", "StackGroup", "caller", "group_by", "group_stacks", "named"]
 
+FEW_HOSTS = 4
+"""So many are named."""
 T = TypeVar("T")
 
 
@@ -58,6 +60,12 @@ def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return list(groups.values())
+
+
+def hosts_of(names: Iterable[str]) -> str:
+    """The hosts of several processes: their names, or how many there are."""
+    different = sorted({name for name in names if name})
+    return ", ".join(different) if len(different) <= FEW_HOSTS else text("{n} hosts", n=len(different))
 
 
 @dataclass(frozen=True)

@@ -277,16 +277,22 @@ class Spread(Job):
         """One result from those of all hosts; the processes of hosts that gave none are silent. Raises where there is none at all."""
         good: list[Result] = []
         silent = self._absent()
-        errors: list[TraindbgError] = []
         for route, answer in answers.items():
             if isinstance(answer, TraindbgError):
-                errors.append(answer)
                 silent += self._silent(placed, route, answer)
             else:
-                good.append(answer)
+                good.append(self._seen_on(route, answer))
         if not good:
-            raise errors[0]
+            raise self._told_by(*next((r, a) for r, a in answers.items() if isinstance(a, TraindbgError)))
         return merged(good, silent)
+
+    def _seen_on(self, route: str, answer: Any) -> Any:
+        """The answer of one host, as a part of what this job answers."""
+        return answer
+
+    def _told_by(self, route: str, error: TraindbgError) -> TraindbgError:
+        """The error of a host as an answer for all of the job."""
+        return error
 
     def _silent(self, placed: Sequence[Placed], route: str, error: TraindbgError) -> list[Silent]:
         there = [p.member for p in placed if self._route(p) == route]

@@ -22,8 +22,8 @@ _HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "")
 
 @dataclass(frozen=True)
 class Found:
-    """A job, or that part of it which is on one host. ``name``: as a target there. ``port``, ``address``, ``run``: where its ranks meet, and
-    the name of their run, as their environment tells; empty where it does not.
+    """A job, or that part of it which is on one host. ``name``: as a target there. ``port``, ``address``, ``run``: where its ranks meet,
+    and the name of their run, as their environment tells; empty where it does not.
     """
 
     name: str
@@ -66,9 +66,9 @@ def jobs(wanted: str, timeout: float) -> list[Found]:
     return [_of(named, timeout) for t in seen if not t.why_not or t.kind != "launcher" for named in [parsed(t.name)]]
 
 
-def all_targets() -> list[Target]:
-    """See `jupyter_traindbg.attach.discover.targets`."""
-    return targets()
+def all_targets(timeout: float) -> tuple[list[Target], list[Found]]:
+    """What can be attached to on this host, and which of it are jobs of launchers: see `jupyter_traindbg.attach.discover.targets`."""
+    return targets(), jobs(LAUNCHER, timeout)
 
 
 def _trains(target: Target) -> bool:
@@ -81,6 +81,8 @@ def _of(named: TargetName, timeout: float) -> Found:
             text("{target} cannot be meant on another host", target=str(named)),
             text("name a pid there, torchrun:PID, torchrun, or kernel:ID"),
         )
+    if named.kind == "kernel":
+        named = TargetName("process", str(_kernel(named.id)))
     links = resolve(named, timeout)
     if not links:
         raise NoTarget(text("{target} has no process that runs", target=str(named)))
@@ -95,6 +97,24 @@ def _of(named: TargetName, timeout: float) -> Found:
         first.get("MASTER_PORT", ""),
         first.get("TORCHELASTIC_RUN_ID", ""),
     )
+
+
+def _kernel(who: str) -> int:
+    """The process of the kernel that is called so: by the beginning of its id, or the name of its notebook. Raises `NoTarget`."""
+    kernels = [t for t in targets() if t.kind == "kernel"]
+    fitting = [
+        t
+        for t in kernels
+        if t.name.removeprefix("kernel:").startswith(who) or (t.notebook or "").rpartition("/")[2] == who
+    ]
+    if len(fitting) != 1:
+        raise NoTarget(
+            text("no kernel is called {who}", who=who)
+            if not fitting
+            else text("several kernels are called {who}", who=who),
+            text("`traindbg targets ssh:HOST` shows them with their pids"),
+        )
+    return fitting[0].pid
 
 
 def whole(found: Mapping[str, Sequence[Found]]) -> list[dict[str, Found]]:

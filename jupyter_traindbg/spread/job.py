@@ -18,7 +18,20 @@ from ..errors import DeadlineExceeded, TargetGone, TraindbgError, UsageError
 from ..hosts.base import HERE, Call
 from ..job import DEADLINE_S
 from ..language import text
-from ..model import Changed, Checkpoint, CheckpointPlan, Detached, Diagnosis, Freed, InForce, JobEvidence, NewSteps
+from ..model import (
+    Changed,
+    Checkpoint,
+    CheckpointPlan,
+    Detached,
+    Diagnosis,
+    Freed,
+    InForce,
+    JobEvidence,
+    Look,
+    LostHost,
+    NewSteps,
+    RankEvidence,
+)
 from ..progress import BytesBar
 from ..questions.diagnose import settled
 from ..questions.jobless import log
@@ -85,13 +98,31 @@ class SpreadJob(Spread):
     def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
         """What all hosts know of `placed`. Raises where none answers."""
         answers = self._everywhere(placed, "gather", timeout, timeout)
-        good = [answer for answer in answers.values() if not isinstance(answer, TraindbgError)]
+        good: list[JobEvidence] = [
+            self._seen_on(r, answer) for r, answer in answers.items() if not isinstance(answer, TraindbgError)
+        ]
         if not good:
             raise next(answer for answer in answers.values() if isinstance(answer, TraindbgError))
-        silent = [
-            s for route, a in answers.items() if isinstance(a, TraindbgError) for s in self._silent(placed, route, a)
+        failed = {route: answer for route, answer in answers.items() if isinstance(answer, TraindbgError)}
+        unseen = [self._unseen(one, failed[self._route(one)]) for one in placed if self._route(one) in failed]
+        lost = [
+            LostHost(self._host_names.get(route, route), why.cause, self._ranks_at(placed, route))
+            for route, why in failed.items()
         ]
-        return one_job(good, [*silent, *self._absent()])
+        return one_job(good, [*lost, *self._lost_hosts()], unseen)
+
+    def _ranks_at(self, placed: Sequence[Placed], route: str) -> list[int]:
+        return [one.member.rank for one in placed if self._route(one) == route]
+
+    def _unseen(self, placed: Placed, why: TraindbgError) -> RankEvidence:
+        """A rank of a host that gave no answer: it was looked at, and nothing was seen."""
+        member, host = placed.member, self._host_names.get(placed.host, placed.host)
+        looks = (Look(0.0, ()),)
+        return RankEvidence(member.rank, member.world_size, 0, member.pid, host, looks, problem=why.cause)
+
+    def _lost_hosts(self) -> list[LostHost]:
+        """Hosts that have given no answer from the beginning, so that nobody knows which ranks they have."""
+        return []
 
     def poll(self, since: Mapping[int, int] | None, *, timeout: float = 1.0) -> list[NewSteps]:
         """See `Watchable.poll`; of the trainers, one call per host."""

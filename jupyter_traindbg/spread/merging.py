@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from ..model import (
     EnvironRow,
     EnvironValue,
     JobEvidence,
+    LostHost,
     NewSteps,
     NotAvailable,
     RankEvidence,
@@ -21,6 +23,8 @@ from ..model import (
 
 __all__ = ["merged", "one_job", "polled"]
 
+_OF_HOSTS = ("hosts", "silent", "sources", "meeting", "blocks", "forks", "past", "taken_s", "ras")
+_OF_PROCESSES = ("lock_holders", "channels", "partners")
 _OF_ALL: Mapping[str, Callable[[Iterable[Any]], Any]] = {"same_step": all, "processes": sum}
 R = TypeVar("R", bound=Result)
 
@@ -57,22 +61,39 @@ def polled(
     return found
 
 
-def one_job(parts: Sequence[JobEvidence], silent: Iterable[Silent] = ()) -> JobEvidence:
-    """The evidence of one job from that of its hosts: a rank that one host misses has been seen by another."""
+def one_job(
+    parts: Sequence[JobEvidence], lost: Sequence[LostHost] = (), unseen: Iterable[RankEvidence] = ()
+) -> JobEvidence:
+    """The evidence of one job from that of its hosts: a rank that one host misses has been seen by another.
+
+    `lost`: the hosts that gave none; `unseen`: what is known of their ranks.
+    """
     ranks: dict[int, RankEvidence] = {}
-    for rank in (rank for part in parts for rank in part.ranks):
+    for rank in (*(rank for part in parts for rank in part.ranks), *unseen):
         known = ranks.get(rank.rank)
         if known is None or (known.pid == 0 and rank.pid):
             ranks[rank.rank] = rank
-    changes = {
-        name: _together(name, [getattr(part, name) for part in parts])
-        for name in ("hosts", "silent", "sources", "meeting", "blocks", "lock_holders", "taken_s", "ras")
-    }
-    changes["silent"] = (*changes["silent"], *silent)
-    world_size = max(part.world_size for part in parts)
+    changes = {name: _together(name, [getattr(part, name) for part in parts]) for name in _OF_HOSTS}
+    changes |= {name: _by_pid(name, parts) for name in _OF_PROCESSES}
     return dataclasses.replace(
-        parts[0], ranks=tuple(rank for _, rank in sorted(ranks.items())), world_size=world_size, **changes
+        parts[0],
+        ranks=tuple(rank for _, rank in sorted(ranks.items())),
+        world_size=max(part.world_size for part in parts),
+        lost_hosts=tuple(lost),
+        **changes,
     )
+
+
+def _by_pid(name: str, parts: Sequence[JobEvidence]) -> dict[int, Any]:
+    """What is known of processes by their pid, without those whose pid another host has given, too: of whom it is would not be known."""
+    given = Counter(pid for part in parts for pid in _pids(part))
+    return {pid: one for part in parts for pid, one in getattr(part, name).items() if given[pid] == 1}
+
+
+def _pids(part: JobEvidence) -> set[int]:
+    below = {child.pid for rank in part.ranks for child in rank.children}
+    known = {pid for name in _OF_PROCESSES for pid in getattr(part, name)}
+    return {rank.pid for rank in part.ranks} | below | known
 
 
 def _together(name: str, values: Sequence[Any]) -> Any:

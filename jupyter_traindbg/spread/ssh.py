@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from ..hosts.base import Call
 from ..hosts.ssh import SshHosts, open_hosts
 from ..job import DEADLINE_S
 from ..language import text
-from ..model import Silent, Target, TargetName, Targets, hosts_named, parse_target
+from ..model import GpuReport, JobEvidence, LostHost, Silent, Target, TargetName, Targets, hosts_named, parse_target
 from .found import LAUNCHER, Found, whole
 from .job import SpreadJob
 from .placed import Placed, numbered
@@ -34,8 +35,40 @@ class SshJob(SpreadJob):
     def _shown_host(self, placed: Placed) -> str:
         return placed.host
 
+    def _seen_on(self, route: str, answer: Any) -> Any:
+        """With the name that the person has for the host: its own may be another."""
+        if isinstance(answer, JobEvidence):
+            return _evidence_of(answer, route)
+        return _gpus_of(answer, route) if isinstance(answer, GpuReport) else answer
+
+    def _lost_hosts(self) -> list[LostHost]:
+        return [LostHost(host, why.cause) for host, why in self._lost.items()]
+
+    def _told_by(self, route: str, error: TraindbgError) -> TraindbgError:
+        """What it says of "this machine" it says of that host."""
+        return _of_host(route, error)
+
     def _absent(self) -> list[Silent]:
         return _silences(self._lost)
+
+
+def _evidence_of(evidence: JobEvidence, host: str) -> JobEvidence:
+    own = {rank.host for rank in evidence.ranks if rank.host}
+    return dataclasses.replace(
+        evidence,
+        ranks=[dataclasses.replace(r, host=host) if r.host else r for r in evidence.ranks],
+        hosts=[dataclasses.replace(h, name=host) if h.name in own else h for h in evidence.hosts],
+    )
+
+
+def _gpus_of(report: GpuReport, host: str) -> GpuReport:
+    """Every host has a GPU 0."""
+    on = text("on {host}", host=host)
+    return dataclasses.replace(
+        report,
+        devices=[dataclasses.replace(device, host=host) for device in report.devices],
+        verdict=[dataclasses.replace(finding, evidence=(*finding.evidence, on)) for finding in report.verdict],
+    )
 
 
 def connect(named: TargetName, timeout: float = DEADLINE_S) -> SshJob:
@@ -60,20 +93,38 @@ def targets_on(named: TargetName, timeout: float = DEADLINE_S) -> Targets:
     names = _names(named)
     hosts = open_hosts(names)
     try:
-        answers = hosts.run_everywhere({name: ((), {}) for name in names}, f"{FOUND}:all_targets", deadline_s=timeout)
+        calls: dict[str, Call] = {name: ((timeout,), {}) for name in names}
+        answers = hosts.run_everywhere(calls, f"{FOUND}:all_targets", deadline_s=timeout)
     finally:
         hosts.close()
     found, lost = _sorted(answers)
-    named_from_here = [_from_here(target, host) for host, those in found.items() for target in those]
-    return Targets(tuple(named_from_here), tuple(found), tuple(_silences(lost)))
+    jobs = whole({host: parts for host, (_, parts) in found.items()})
+    called = {(host, part.name): _name_of(job) for job in jobs for host, part in job.items()}
+    targets = [_from_here(target, host, called) for host, (those, _) in found.items() for target in those]
+    return Targets(tuple(_parts_together(targets)), tuple(found), tuple(_silences(lost)))
 
 
-def _from_here(target: Target, host: str) -> Target:
+def _from_here(target: Target, host: str, called: Mapping[tuple[str, str], str]) -> Target:
+    """By the name that it has from here: a part of a job on several hosts by that of the whole one."""
+
     def name(there: str) -> str:
         known = parse_target(there)
-        return str(TargetName("ssh", there, _spelled(host))) if known is not None and known.kind in THERE else there
+        if known is None or known.kind not in THERE:
+            return there
+        return called.get((host, there)) or str(TargetName("ssh", there, _spelled(host)))
 
     return dataclasses.replace(target, name=name(target.name), part_of=target.part_of and name(target.part_of))
+
+
+def _parts_together(targets: Sequence[Target]) -> list[Target]:
+    """The launchers of one job as one, each followed by what it has."""
+    heads = {target.name: target for target in reversed(targets) if target.part_of is None}
+    members: dict[str | None, list[Target]] = {}
+    for target in targets:
+        members.setdefault(target.part_of, []).append(target)
+    order = dict.fromkeys(target.name for target in targets if target.part_of is None)
+    found = [one for name in order for one in (heads[name], *members.get(name, ()))]
+    return found + [target for target in targets if target.part_of is not None and target.part_of not in heads]
 
 
 def _spelled(host: str) -> str:
@@ -109,8 +160,17 @@ def _sorted(answers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Train
     found = {name: answer for name, answer in answers.items() if not isinstance(answer, TraindbgError)}
     lost = {name: answer for name, answer in answers.items() if isinstance(answer, TraindbgError)}
     if not found:
-        raise next(iter(lost.values()))
+        raise _of_host(*next(iter(lost.items())))
     return found, lost
+
+
+def _of_host(host: str, error: TraindbgError) -> TraindbgError:
+    """An error that says on which host it was."""
+    if host in error.cause:
+        return error
+    told = copy.copy(error)
+    told.cause = text("{host}: {cause}", host=host, cause=error.cause)
+    return told
 
 
 def _silences(lost: Mapping[str, TraindbgError]) -> list[Silent]:

@@ -11,6 +11,7 @@ from .base import Column, Question, Row, fields
 COST = later("some 35 ms and the driver's own time, in a process beside")
 ASKS = (Question("gpu"),)
 _OF_DEVICE = (
+    "host",
     "uuid",
     "name",
     "cuda_index",
@@ -33,6 +34,7 @@ COLUMNS = (
     Column("pid", int, later("its process")),
     Column("rank_memory_bytes", int, later("what that process has there")),
     Column("gpu", int, later("NVML's number; of a MIG instance its own")),
+    Column("host", str, later("where the job has several, the host that it is on")),
     Column("uuid", str, later("what tells it from all others")),
     Column("name", str, later("its model")),
     Column("cuda_index", int, later("its number in the job, under CUDA_VISIBLE_DEVICES")),

@@ -15,6 +15,7 @@ COLUMNS = (
     Column("world_size", int, later("how many ranks there are")),
     Column("pid", int, later("its process")),
     Column("worker", str, later("what a Ray cluster calls it; empty outside of one")),
+    Column("host", str, later("the host that it is on, where that is another one")),
     Column("way", str, later("how the agent got in, or `outside only`")),
     Column("answers", bool, later("whether its agent has answered just now")),
     Column("step", int, later("steps recorded since the attach")),
@@ -34,10 +35,12 @@ def rows(attached: Attached, info: Told) -> Iterator[Row]:
     silent = {(one.rank, one.pid): one.reason for one in info.silent}
     for rank in attached.ranks:
         row = fields(rank, "rank", "world_size", "pid", "way", "python", "torch", "frameworks")
-        row["worker"] = rank.worker or None
+        row |= {"worker": rank.worker or None, "host": rank.host or None}
         answer = told.get((rank.rank, rank.pid))
         if answer is None:
-            gone = NotAvailable(silent.get((rank.rank, rank.pid)) or rank.note or info.problem or text("it was not asked"))
+            gone = NotAvailable(
+                silent.get((rank.rank, rank.pid)) or rank.note or info.problem or text("it was not asked")
+            )
             yield row | {
                 "answers": False,
                 "step": gone,

@@ -33,9 +33,9 @@ def rule(case: Case) -> list[Hit]:
         told = [v for v in failed if _told(_ending(v))]
         if not told:
             return [_not_told(case, failed)]
-        failed = told if not all(map(_lost_a_peer, told)) else failed
+        failed = told if not all(map(lost_a_peer, told)) else failed
     own = [v for v in failed if not _was_ended(v)]
-    roots = [v for v in own if not _lost_a_peer(v)] or own or failed
+    roots = [v for v in own if not lost_a_peer(v)] or own or failed
     victims = [v for v in failed if v not in roots]
     hits = [_hit(case, same, victims) for same in alike(roots, _key)]
     if finished and not failed and case.overdue:
@@ -57,8 +57,8 @@ def _was_ended(view: View) -> bool:
     return _ending(view).signal in FROM_OUTSIDE
 
 
-def _lost_a_peer(view: View) -> bool:
-    """It gave up as another rank was no longer there."""
+def lost_a_peer(view: View) -> bool:
+    """Whether it gave up as another rank was no longer there."""
     return _PEER_LOST.search(_exception(_ending(view))) is not None
 
 
@@ -109,7 +109,7 @@ def _hit(case: Case, same: Sequence[View], victims: Sequence[View]) -> Hit:
 
 
 def _of_victims(victims: Sequence[View]) -> list[str]:
-    lost, terminated = [v.rank for v in victims if _lost_a_peer(v)], [v.rank for v in victims if not _lost_a_peer(v)]
+    lost, terminated = [v.rank for v in victims if lost_a_peer(v)], [v.rank for v in victims if not lost_a_peer(v)]
     said = []
     if lost:
         names = ranks_words(lost)

@@ -16,6 +16,7 @@ from .case import Hit
 __all__ = ["ROOT_FIRST", "findings", "symptoms"]
 
 ROOT_FIRST = (
+    "host_unreachable",
     "init_incomplete",
     "rank_ended",
     "rank_stopped",

@@ -13,6 +13,7 @@ from ...words.ranks import ranks_words
 from .. import soundness
 from .case import Case, Role, View, joins_ray
 from .doing import phrase
+from .located import several_hosts
 from .motion import work_words
 from .phase import in_phase
 from .words import place
@@ -69,7 +70,8 @@ def _of_those_seen(case: Case, findings: Sequence[Finding]) -> tuple[State, list
 
 def _trouble(case: Case, findings: Sequence[Finding], codes: AbstractSet[str]) -> State | None:
     """What the findings alone say of the job; None where they leave it to what its ranks do."""
-    if any(f.code == "rank_ended" and f.severity == "critical" for f in findings):
+    critical = {f.code for f in findings if f.severity == "critical"}
+    if "rank_ended" in critical or ("host_unreachable" in critical and case.roles("ended")):
         return "failed"
     if any(f.severity == "critical" and f.code not in _NOT_STUCK for f in findings):
         return "stuck"
@@ -128,10 +130,11 @@ def _nobody(launcher_running_s: float | None) -> str:
 
 def rank_states(case: Case) -> tuple[RankState, ...]:
     """All ranks, in order."""
-    return tuple(_rank_state(v) for v in sorted(case.views, key=lambda v: v.rank))
+    told = several_hosts(case)
+    return tuple(_rank_state(v, v.evidence.host if told else "") for v in sorted(case.views, key=lambda v: v.rank))
 
 
-def _rank_state(view: View) -> RankState:
+def _rank_state(view: View, host: str) -> RankState:
     pace = view.pace
     return RankState(
         view.rank,
@@ -141,6 +144,7 @@ def _rank_state(view: View) -> RankState:
         place(view.now.frame),
         pace.optimizer_step if pace is not None else None,
         view.waiting_s if view.role == "waiting" else None,
+        host=host,
     )
 
 

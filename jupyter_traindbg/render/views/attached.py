@@ -11,7 +11,7 @@ from ...words.durations import duration
 from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Inline, Line, Span, Table
 from ..common import DASH, measured
-from ..grouping import group_by, named
+from ..grouping import group_by, hosts_of, named
 
 WAYS = {
     "injected": later("injected"),
@@ -21,6 +21,8 @@ WAYS = {
     "outside only": later("outside only"),
     "not entered": later("not entered"),
 }
+HOSTS_APART = 12
+"""Ranks of so many hosts have a row for each of them; those of more share one."""
 NEXT = ("%watch", "%diagnose", "%plot", "%stacks", "%grads", "%lr", "%memory", "%gpu")
 
 
@@ -38,7 +40,12 @@ def view(result: Attached) -> Iterator[Block]:
     ]
     columns += [Column(text("frameworks"), wrap=True), Column(text("note"), wrap=True)]
     used = [*[True] * 5, any(r.frameworks for r in ranks), any(_note(r, told) for r in ranks)]
-    rows = [[*_row(same, names), _note(same[0], told) or DASH] for same in group_by(ranks, _alike)]
+    if any(r.host for r in ranks):
+        columns.insert(1, Column(text("host"), wrap=True))
+        used.insert(1, True)
+    apart = len({r.host for r in ranks}) <= HOSTS_APART
+    groups = group_by(ranks, lambda r: (*_alike(r), r.host if apart else ""))
+    rows = [[*_row(same, names), _note(same[0], told) or DASH] for same in groups]
     if rows:
         kept = [i for i, use in enumerate(used) if use]
         yield Table(
@@ -92,6 +99,7 @@ def _row(same: Sequence[Rank], names: Mapping[int, str]) -> list[Inline]:
     pids, way = [r.pid for r in same], said(WAYS, rank.way)
     return [
         Span(which, "strong"),
+        *([hosts_of(r.host for r in same)] if rank.host else []),
         rank_list(pids) if len(pids) <= 4 else text("{n} pids", n=len(pids)),
         way if rank.agent else [Span(pgettext("an agent", "none"), "warn"), f" ({way})"],
         measured(rank.python, str),

@@ -15,7 +15,7 @@ from ...words.durations import age, duration
 from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Fold, Inline, Items, Line, Span, Table, Tone
 from ..common import DASH, measured
-from ..grouping import group_by
+from ..grouping import group_by, hosts_of
 from ..links import placed
 from ..notations import ages
 
@@ -61,9 +61,11 @@ def ranks_table(ranks: Sequence[RankState]) -> Table:
     steps = any(r.steps is not None for r in ranks)
     since = any(r.since_s is not None for r in ranks)
     named = any(r.who for r in ranks)
+    hosts = any(r.host for r in ranks)
     calls = named and not any(r.state == "stepping" for r in ranks)
     columns = [
         Column(text("workers"), wrap=True) if named else Column(text("ranks")),
+        *([Column(text("host"), wrap=True)] if hosts else []),
         Column("pid", spare=True),
         Column(text("state")),
         Column(text("doing"), wrap=True),
@@ -71,7 +73,7 @@ def ranks_table(ranks: Sequence[RankState]) -> Table:
         *([Column(text("calls") if calls else text("step"), right=True)] if steps else []),
         *([Column(text("for"), right=True, notation=ages)] if since else []),
     ]
-    rows = [_row(same, steps=steps, since=since) for same in groups]
+    rows = [_row(same, steps=steps, since=since, hosts=hosts) for same in groups]
     title = text("Workers") if named else text("Ranks")
     return Table(
         title,
@@ -135,11 +137,12 @@ def _alike(rank: RankState) -> tuple[object, ...]:
     return rank.state, rank.doing, rank.where
 
 
-def _row(same: Sequence[RankState], *, steps: bool, since: bool) -> list[Inline]:
+def _row(same: Sequence[RankState], *, steps: bool, since: bool, hosts: bool) -> list[Inline]:
     rank = same[0]
     pids = [r.pid for r in same if r.pid]
     row: list[Inline] = [
         Span(_names(same), "strong"),
+        *([hosts_of(r.host for r in same)] if hosts else []),
         (rank_list(pids) if len(pids) <= 4 else text("{n} pids", n=len(pids))) if pids else DASH,
         _word(rank.state),
         rank.doing,

@@ -20,7 +20,7 @@ from ..grouping import group_by
 from ..notations import sizes
 from ..units import percent, size
 
-IDENTITY = ("index", "uuid", "cuda_index", "mig_parent", "fault", "xids")
+IDENTITY = ("index", "uuid", "cuda_index", "mig_parent", "fault", "xids", "host")
 """Fields of a device that are no measurements."""
 FAULTS = {"lost": later("lost"), "reset required": later("reset required")}
 SLOWDOWNS = {
@@ -91,7 +91,7 @@ def _unread(result: GpuReport) -> str:
 
 
 def _count(devices: Sequence[Device]) -> str:
-    gpus = len({d.index if d.mig_parent is None else d.mig_parent for d in devices})
+    gpus = len({(d.host, d.index if d.mig_parent is None else d.mig_parent) for d in devices})
     parts = sum(d.mig_parent is not None for d in devices)
     words = counted("{n} GPU", "{n} GPUs", gpus)
     return words + (counted(" in {n:,} MIG instance", " in {n:,} MIG instances", parts) if parts else "")
@@ -99,14 +99,14 @@ def _count(devices: Sequence[Device]) -> str:
 
 def _taken(devices: Sequence[Device]) -> str:
     """``61 to 78 of 80 GiB taken``; of GPUs that differ, in percent. A GPU in instances is counted by them."""
-    divided = {d.mig_parent for d in devices}
+    divided = {(d.host, d.mig_parent) for d in devices}
     known = [
         (d.memory_used_bytes, d.memory_total_bytes)
         for d in devices
         if not isinstance(d.memory_used_bytes, NotAvailable)
         and not isinstance(d.memory_total_bytes, NotAvailable)
         and d.memory_total_bytes
-        and not (d.mig_parent is None and d.index in divided)
+        and not (d.mig_parent is None and (d.host, d.index) in divided)
     ]
     if not known:
         return ""
@@ -173,9 +173,8 @@ def _slowed(d: Device) -> bool:
 
 
 def _named(devices: Sequence[Device]) -> str:
-    if len(devices) == 1:
-        d = devices[0]
-        return f"GPU {d.index}" if d.mig_parent is None else f"GPU {d.mig_parent} MIG {d.index}"
+    if len(devices) == 1 or any(d.host for d in devices):
+        return pgettext("list", ", ").join(f"GPU {_number(d)}" for d in devices)
     numbers = rank_list([d.index if d.mig_parent is None else d.mig_parent for d in devices])
     return text("GPUs {numbers}", numbers=numbers)
 
@@ -235,8 +234,14 @@ def _row(d: Device, *, named: bool) -> list[Inline]:
     ]
 
 
+def _number(d: Device) -> str:
+    """``0``, ``0 MIG 1``, ``node1:0``."""
+    number = str(d.index) if d.mig_parent is None else f"{d.mig_parent} MIG {d.index}"
+    return f"{d.host}:{number}" if d.host else number
+
+
 def _name(d: Device) -> str:
-    name = str(d.index) if d.mig_parent is None else f"{d.mig_parent} MIG {d.index}"
+    name = _number(d)
     return name if d.cuda_index is None else f"{name} (cuda:{d.cuda_index})"
 
 

@@ -11,7 +11,7 @@ from ...words.durations import age
 from ...words.ranks import compact_ranks, rank_list
 from ..blocks import Answer, Block, Column, Inline, Items, Line, Span, Table
 from ..common import DASH, measured
-from ..grouping import group_by
+from ..grouping import group_by, hosts_of
 from ..short_commands import same_program, short_command, short_path
 
 SEPARATE = 8
@@ -25,7 +25,7 @@ LONGEST_RANKS = 12
 
 def view(result: Targets) -> Iterator[Block]:
     names = names_to_type(result.targets)
-    yield from _answer(result.targets, names)
+    yield from _answer(result, names)
     if not result.targets:
         return
     columns = [
@@ -39,15 +39,18 @@ def view(result: Targets) -> Iterator[Block]:
     ]
     rows = [_row(same, runs, names) for same, runs in _collapsed(result.targets)]
     nested = any(target.part_of is not None for target in result.targets)
-    yield Table(text("On this host"), columns, rows, SHOWN, pgettext("more", "targets"), nested)
+    where = text("On {hosts}", hosts=hosts_of(result.hosts)) if result.hosts else text("On this host")
+    yield Table(where, columns, rows, SHOWN, pgettext("more", "targets"), nested)
     yield from _refusals(result.targets, names)
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------
 
 
-def _answer(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[Block]:
+def _answer(result: Targets, names: Mapping[str, str]) -> Iterator[Block]:
     """Which jobs there are to attach to, which not, and what to do now."""
+    targets = result.targets
+    where = hosts_of(result.hosts) or text("this host")
     whole = [t for t in targets if t.part_of is None]
     jobs = [t for t in whole if t.attachable and _may_train(t)]
     closed = [t for t in whole if not t.attachable]
@@ -57,9 +60,9 @@ def _answer(targets: Sequence[Target], names: Mapping[str, str]) -> Iterator[Blo
         words += [counted("{n:,} job can be attached to: ", "{n:,} jobs can be attached to: ", len(jobs))]
         words += _named(jobs, targets, names)
     elif closed:
-        words += [text("no training job on this host can be attached to")]
+        words += [text("no training job on {where} can be attached to", where=where)]
     else:
-        words += [text("no training process is running on this host")]
+        words += [text("no training process is running on {where}", where=where)]
     if closed:
         words += [text("; {count} cannot: ", count=len(closed)), *_named(closed, targets, names)]
     if idle:
