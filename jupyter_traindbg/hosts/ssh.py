@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted, TargetGone, TraindbgError
@@ -22,7 +23,7 @@ from . import helper, shipping, wire
 from .base import LINGER_S, Hosts
 from .lines import Begun, Line
 
-__all__ = ["SshHosts", "SshLine", "open_hosts"]
+__all__ = ["SshHosts", "SshLine", "named_in", "open_hosts"]
 
 COMMAND, PYTHON = "TRAINDBG_SSH", "TRAINDBG_SSH_PYTHON"
 """Variables: the program in place of ``ssh``, with its options; and the Python to take on the hosts, in place of the first that will do."""
@@ -136,6 +137,17 @@ def command(host: str, variables: Mapping[str, str]) -> list[str]:
     script = FIND.format(pythons=pythons, meet=MEET, none=NO_PYTHON)
     program = shlex.split(variables.get(COMMAND) or "ssh")
     return [*program, *options, "-o", f"ConnectTimeout={CONNECT_S}", "--", host, f"exec sh -c {shlex.quote(script)}"]
+
+
+def named_in(config: Path) -> list[str]:
+    """The hosts that a configuration of ssh has a part for, patterns left out; none where there is no such file."""
+    try:
+        lines = config.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    told = (line.replace("=", " ", 1).split() for line in lines)
+    names = [name for words in told if words and words[0].lower() == "host" for name in words[1:]]
+    return [name for name in dict.fromkeys(names) if not set("*?!") & set(name)]
 
 
 def not_reached(host: str, said: str) -> TraindbgError:

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
@@ -137,10 +138,23 @@ def _targets(fragment: str) -> Iterator[Offer]:
     """Whole jobs; their ranks once somebody types a number."""
     from ..attach.discover import targets
 
+    if fragment.startswith("ssh:"):
+        yield from _on_hosts(fragment)
+        return
     found = targets()
     names = names_to_type(found)
     seen = [(names[t.name], t.kind) for t in found if t.attachable and (t.part_of is None or fragment)]
     yield from (offer for offer in [*seen, ("self", "kernel")] if offer[0].startswith(fragment))
+
+
+def _on_hosts(fragment: str) -> Iterator[Offer]:
+    """The hosts of the person's configuration of ssh, behind those that are there already; nobody is asked what runs there."""
+    from ..hosts.ssh import named_in
+
+    before, comma, begun = fragment.removeprefix("ssh:").rpartition(",")
+    for name in named_in(Path.home() / ".ssh" / "config"):
+        if name.startswith(begun) and name not in before.split(","):
+            yield f"ssh:{before}{comma}{name}", "host"
 
 
 def _paths(fragment: str) -> Iterator[str]:

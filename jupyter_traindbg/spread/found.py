@@ -9,7 +9,7 @@ from ..attach import parsed, resolve
 from ..attach.discover import targets
 from ..errors import NoTarget, UnknownTarget
 from ..language import text
-from ..model import Target, TargetName
+from ..model import Target, TargetName, parse_target
 from ..outside import procfs
 from .part import Member
 
@@ -102,11 +102,7 @@ def _of(named: TargetName, timeout: float) -> Found:
 def _kernel(who: str) -> int:
     """The process of the kernel that is called so: by the beginning of its id, or the name of its notebook. Raises `NoTarget`."""
     kernels = [t for t in targets() if t.kind == "kernel"]
-    fitting = [
-        t
-        for t in kernels
-        if t.name.removeprefix("kernel:").startswith(who) or (t.notebook or "").rpartition("/")[2] == who
-    ]
+    fitting = [t for t in kernels if _kernel_id(t).startswith(who) or (t.notebook or "").rpartition("/")[2] == who]
     if len(fitting) != 1:
         raise NoTarget(
             text("no kernel is called {who}", who=who)
@@ -115,6 +111,11 @@ def _kernel(who: str) -> int:
             text("`traindbg targets ssh:HOST` shows them with their pids"),
         )
     return fitting[0].pid
+
+
+def _kernel_id(target: Target) -> str:
+    named = parse_target(target.name)
+    return named.id if named is not None and named.kind == "kernel" else ""
 
 
 def whole(found: Mapping[str, Sequence[Found]]) -> list[dict[str, Found]]:

@@ -197,7 +197,7 @@ def _chosen(
         )
     what = named.id or text("training")
     raise NoTarget(
-        "; ".join(
+        text("; ").join(
             [text("there is no {what} on {hosts}", what=what, hosts=hosts), *(why.cause for why in lost.values())]
         ),
         text("`traindbg targets {target}` shows what there is", target=str(TargetName("ssh", "", named.address))),

@@ -200,6 +200,7 @@ MAY_IMPORT = {
         "ray.of_process",
         "ray.report",
         "report",
+        "spread.ssh",  # what it gives for an ssh: target
         "tunable",
         "watching",
         *DATA,
@@ -231,6 +232,8 @@ MAY_IMPORT = {
         "spread.placed",
         *DATA,
     ],
+    "spread.found": ["attach", "outside", "spread.part", *DATA],  # what runs on each host, to say which jobs are there
+    "spread.ssh": ["hosts", "job", "spread.found", "spread.job", "spread.placed", *DATA],
     "spread.placed": ["spread.part"],
     "spread.merging": ["errors", "language", "model"],  # pure: results in, a result out
     "spread.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
@@ -267,6 +270,7 @@ MAY_IMPORT = {
         "attach.discover",
         "checkpoints",
         "evidence",
+        "hosts.ssh",
         "job",
         "live",
         "notebook",
@@ -279,6 +283,7 @@ MAY_IMPORT = {
         "ray.report",
         "render",
         "report",
+        "spread.ssh",
         "tables",
         *DATA,
     ],
