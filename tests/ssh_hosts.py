@@ -18,6 +18,8 @@ from pathlib import Path
 
 from support import PROGRAMS, REPO, need
 
+from jupyter_traindbg.hosts import ssh
+
 SSHD = "/usr/sbin/sshd"
 PRIVILEGES = Path("/run/sshd")
 """Where sshd keeps its privileges apart; a system that was never booted lacks it."""
@@ -31,6 +33,9 @@ mount -t tmpfs -o mode=1777 tmpfs /tmp
 exec sleep infinity
 """
 """A host's first process: keeps the folders that all hosts share, gives the others a /tmp of their own, and then holds it all."""
+HERE = """#!/bin/sh
+exec {sshd} -i -e -f {folder}/sshd_config 2>>{folder}/sshd.log
+"""
 LETS_IN = """#!/bin/sh
 [ -e {folder}/{name}.cut ] && exec sleep infinity
 [ -e {folder}/{name}.noise ] && cat {folder}/{name}.noise
@@ -126,6 +131,14 @@ class Host:
             process.wait()
 
 
+def this_machine(folder: Path, name: str) -> str:
+    """This machine as a host that ssh reaches by `name`; what stands for ``ssh``. Nothing listens: its sshd serves one pipe."""
+    _need_ssh()
+    _trust(folder, [name])
+    _program(folder / f"{name}.proxy", HERE.format(folder=folder, sshd=SSHD))
+    return command(folder)
+
+
 @contextlib.contextmanager
 def hosts(folder: Path, names: Sequence[str], shared: Sequence[Path] = ()) -> Iterator[list[Host]]:
     """Hosts of these names, and ``TRAINDBG_SSH`` for reaching them, in ``folder / "ssh"``. `shared`: folders that all of them see.
@@ -133,10 +146,9 @@ def hosts(folder: Path, names: Sequence[str], shared: Sequence[Path] = ()) -> It
     Skips, with the reason, where there are no means for that; fails in CI.
     """
     need("root, for hosts of their own", os.geteuid() == 0)
-    for tool in ("ssh", "ssh-keygen", "unshare", "nsenter", "ip"):
+    for tool in ("unshare", "nsenter", "ip"):
         need(tool, shutil.which(tool) is not None)
-    need("sshd", os.path.exists(SSHD))
-    PRIVILEGES.mkdir(mode=0o755, exist_ok=True)
+    _need_ssh()
     _trust(folder, names)
     made: list[Host] = []
     switch = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
@@ -155,6 +167,13 @@ def hosts(folder: Path, names: Sequence[str], shared: Sequence[Path] = ()) -> It
         switch.wait()
 
 
+def hang_up() -> None:
+    """End the connections of this process, which it would keep for a while."""
+    for kept in list(ssh._lines.values()):
+        kept.line.end()
+    ssh._lines.clear()
+
+
 def command(folder: Path) -> str:
     """What stands for ``ssh``."""
     return f"ssh -F {folder}/config"
@@ -167,6 +186,19 @@ def torchrun(where: Sequence[Host], program: str, *arguments: str, per_host: int
         words += [f"--master-addr={where[0].address}", "--master-port=29500", str(PROGRAMS / program), *arguments]
         started = [os.path.join(REPO, ".venv/bin/python"), "-m", "torch.distributed.run", *words]
         host.start(started, folder / f"{host.name}.log", GLOO_SOCKET_IFNAME="eth0", OMP_NUM_THREADS="1")
+
+
+def _need_ssh() -> None:
+    for tool in ("ssh", "ssh-keygen"):
+        need(tool, shutil.which(tool) is not None)
+    need("sshd", os.path.exists(SSHD))
+    if os.geteuid() == 0:
+        PRIVILEGES.mkdir(mode=0o755, exist_ok=True)
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def _trust(folder: Path, names: Sequence[str]) -> None:
@@ -190,9 +222,7 @@ def _host(name: str, number: int, folder: Path, shared: Sequence[Path]) -> Host:
     holder = subprocess.Popen(["unshare", *apart, "--propagation", "private", "sh", "-c", inside])
     _until(lambda: any(map(_runs_sleep, _children(holder.pid))), holder)
     host = Host(name, number, folder, holder, _children(holder.pid)[0])
-    proxy = folder / f"{name}.proxy"
-    proxy.write_text(LETS_IN.format(folder=folder, name=name, pid=host.pid, sshd=SSHD))
-    proxy.chmod(0o755)
+    _program(folder / f"{name}.proxy", LETS_IN.format(folder=folder, name=name, pid=host.pid, sshd=SSHD))
     return host
 
 

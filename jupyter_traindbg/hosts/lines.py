@@ -215,6 +215,10 @@ class _Child:
         with tempfile.TemporaryFile() as said:
             try:
                 self._begun = begun = self._line.start(said)
+            except OSError as e:
+                self._end(partial(_raise, partial(self._line.broke, str(e), None, ready=False)))
+                return
+            try:
                 self._line.greet(begun)
                 self.was_ready = True
                 self._settled.set()

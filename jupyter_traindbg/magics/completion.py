@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from .. import commands
-from ..model import is_cluster, names_to_type
+from ..model import host_begun, is_cluster, names_to_type
 from .base import load, parser
 from .parser import PATH, RAY, TARGET, Parser, completions_of
 
@@ -138,8 +138,8 @@ def _targets(fragment: str) -> Iterator[Offer]:
     """Whole jobs; their ranks once somebody types a number."""
     from ..attach.discover import targets
 
-    if fragment.startswith("ssh:"):
-        yield from _on_hosts(fragment)
+    if (typed := host_begun(fragment)) is not None:
+        yield from _hosts(*typed)
         return
     found = targets()
     names = names_to_type(found)
@@ -147,14 +147,11 @@ def _targets(fragment: str) -> Iterator[Offer]:
     yield from (offer for offer in [*seen, ("self", "kernel")] if offer[0].startswith(fragment))
 
 
-def _on_hosts(fragment: str) -> Iterator[Offer]:
+def _hosts(before: str, begun: str) -> Iterator[Offer]:
     """The hosts of the person's configuration of ssh, behind those that are there already; nobody is asked what runs there."""
     from ..hosts.ssh import named_in
 
-    before, comma, begun = fragment.removeprefix("ssh:").rpartition(",")
-    for name in named_in(Path.home() / ".ssh" / "config"):
-        if name.startswith(begun) and name not in before.split(","):
-            yield f"ssh:{before}{comma}{name}", "host"
+    yield from ((before + name, "host") for name in named_in(Path.home() / ".ssh" / "config") if name.startswith(begun))
 
 
 def _paths(fragment: str) -> Iterator[str]:

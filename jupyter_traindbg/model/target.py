@@ -25,6 +25,7 @@ from typing import Literal
 
 __all__ = [
     "TargetName",
+    "host_begun",
     "hosts_named",
     "is_cluster",
     "may_mean_a_target",
@@ -114,6 +115,14 @@ def hosts_named(text: str) -> list[str] | None:
             return None
         found += spelled
     return list(dict.fromkeys(found))
+
+
+def host_begun(text: str) -> tuple[str, str] | None:
+    """Of a target on other hosts that is just being typed: what stands before its last host, and that one as far as it is there."""
+    if not text.startswith(_SSH) or ":" in text.removeprefix(_SSH):
+        return None
+    before, comma, begun = text.removeprefix(_SSH).rpartition(",")
+    return _SSH + before + comma, begun
 
 
 def _spelled_out(word: str) -> list[str]:

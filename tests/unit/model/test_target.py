@@ -13,6 +13,8 @@ from cases import each
 import jupyter_traindbg
 from jupyter_traindbg.model import (
     TargetName,
+    host_begun,
+    hosts_named,
     is_cluster,
     may_mean_a_target,
     named_launcher,
@@ -22,7 +24,7 @@ from jupyter_traindbg.model import (
 )
 
 TAKING_APART = ("startswith", "removeprefix", "partition", "split", "fullmatch", "match")
-PREFIX = re.compile(r"(?:torchrun|kernel|ray):(?!//|:)")
+PREFIX = re.compile(r"(?:torchrun|kernel|ray|ssh):(?!//|:)")
 
 NAMES = [
     ("4711", TargetName("process", "4711")),
@@ -39,6 +41,11 @@ NAMES = [
     ("ray:@10.0.0.1:6379", TargetName("ray", "", "10.0.0.1:6379")),
     ("ray:02000000@ray://head:10001", TargetName("ray", "02000000", "ray://head:10001")),
     ("ray:02000000@https://rays.example.org/team", TargetName("ray", "02000000", "https://rays.example.org/team")),
+    ("ssh:node1", TargetName("ssh", "", "node1")),
+    ("ssh:node1,node2:torchrun", TargetName("ssh", "torchrun", "node1,node2")),
+    ("ssh:me@node1:4711", TargetName("ssh", "4711", "me@node1")),
+    ("ssh:node[01-16]:torchrun:41", TargetName("ssh", "torchrun:41", "node[01-16]")),
+    ("ssh:[fe80::1%eth0],b:kernel:0af3", TargetName("ssh", "kernel:0af3", "[fe80::1%eth0],b")),
     ("/tmp/traindbg-0/1-2/agent.sock", TargetName("socket", "/tmp/traindbg-0/1-2/agent.sock")),
     ("./agent.sock", TargetName("socket", "./agent.sock")),
 ]
@@ -50,7 +57,48 @@ LONGER = [
     ("ray://head:10001", TargetName("ray", "", "ray://head:10001")),
     ("http://head:8265/", TargetName("ray", "", "http://head:8265/")),
     (" 4711 ", TargetName("process", "4711")),
+    ("ssh:node1:", TargetName("ssh", "", "node1")),
+    ("ssh: a, b :4711", TargetName("ssh", "4711", "a, b")),
 ]
+
+
+@each(
+    "text, hosts",
+    [
+        ("a", ["a"]),
+        ("me@a, b.example.org", ["me@a", "b.example.org"]),
+        ("a,b,a", ["a", "b"]),
+        ("[fe80::1%eth0],me@[::1]", ["fe80::1%eth0", "me@::1"]),
+        ("node[08-10]", ["node08", "node09", "node10"]),
+        ("rack[1,3-4]-gpu,x", ["rack1-gpu", "rack3-gpu", "rack4-gpu", "x"]),
+        ("", None),
+        ("a,,b", None),
+        ("-oProxyCommand=reboot", None),
+        ("me@-oProxyCommand=reboot", None),
+        ("-l@a", None),
+        ("a b", None),
+        ("a;reboot", None),
+        ("$(reboot)", None),
+        ("node[1-100000]", None),
+        ("node[5-3]", None),
+    ],
+)
+def test_hosts_are_named_as_ssh_takes_them_and_never_as_one_of_its_options(text: str, hosts: list[str] | None) -> None:
+    assert hosts_named(text) == hosts
+
+
+@each(
+    "text, parts",
+    [
+        ("ssh:", ("ssh:", "")),
+        ("ssh:no", ("ssh:", "no")),
+        ("ssh:a,no", ("ssh:a,", "no")),
+        ("ssh:a:4", None),
+        ("ss", None),
+    ],
+)
+def test_a_host_that_is_being_typed_is_told_from_those_before_it(text: str, parts: tuple[str, str] | None) -> None:
+    assert host_begun(text) == parts
 
 
 @each(("text", "name"), NAMES)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+from hang_evidence import job, waiting
+
 from jupyter_traindbg.model import (
     Detached,
     Environ,
@@ -9,13 +13,17 @@ from jupyter_traindbg.model import (
     EnvironValue,
     Finding,
     GpuReport,
+    LockHolder,
+    Look,
+    LostHost,
     NotAvailable,
     Problem,
     ProcessStacks,
+    RankEvidence,
     Silent,
     Stacks,
 )
-from jupyter_traindbg.spread.merging import merged
+from jupyter_traindbg.spread.merging import merged, one_job
 
 
 def stacks(rank: int, taken_s: float) -> Stacks:
@@ -55,3 +63,22 @@ def test_findings_that_hosts_share_are_told_once_and_counts_are_added() -> None:
     (one,) = both.rows
     assert [(v.value, v.ranks) for v in one.values] == [("INFO", (0,)), ("WARN", (1,))]
     assert merged([Detached("ray:x", 2), Detached("ray:x", 3)]).processes == 5
+
+
+def test_what_is_known_by_a_pid_is_left_out_where_two_hosts_have_it() -> None:
+    """Of a holder of a lock that is told by the number of a process alone, nobody could say on which host it is."""
+    here, there = (dataclasses.replace(waiting(rank), pid=9) for rank in (0, 1))
+    apart = dataclasses.replace(waiting(2), pid=11)
+    holders = {9: LockHolder(7, "python a.py"), 11: LockHolder(8, "python b.py")}
+    first = dataclasses.replace(job(here, apart), lock_holders=holders)
+    assert one_job([first]).lock_holders == holders
+    both = one_job([first, job(there)])
+    assert both.lock_holders == {11: LockHolder(8, "python b.py")}
+    assert [rank.rank for rank in both.ranks] == [0, 1, 2]
+
+
+def test_the_ranks_of_a_host_that_gave_no_answer_are_not_known() -> None:
+    unseen = RankEvidence(1, 2, 0, 9, "gamma", (Look(0.0, ()),), problem="gamma did not answer")
+    made = one_job([job(waiting(0), world_size=2)], [LostHost("gamma", "gamma did not answer", (1,))], [unseen])
+    assert [rank.pid for rank in made.ranks][1] == 9
+    assert [host.name for host in made.lost_hosts] == ["gamma"]

@@ -1,0 +1,53 @@
+"""Which parts on several hosts are one job, by what each tells of itself. Pure."""
+
+from __future__ import annotations
+
+from cases import each
+
+from jupyter_traindbg.spread.found import Found, whole
+from jupyter_traindbg.spread.part import Member
+
+
+def part(*ranks: int, of: int = 4, address: str = "10.0.0.1", port: str = "29500", run: str = "none") -> Found:
+    members = tuple(Member(100 + rank, rank, of, "", True) for rank in ranks)
+    return Found("torchrun:41", "torchrun train.py", members, address, port, run)
+
+
+FIRST, SECOND = part(0, 1), part(2, 3)
+
+
+@each(
+    "what, other, together",
+    [
+        ("the other half", SECOND, True),
+        ("the same ranks again: another job beside it", FIRST, False),
+        ("another port", part(2, 3, port="29501"), False),
+        ("another number of ranks", part(2, 3, of=8), False),
+        ("another run", part(2, 3, run="two"), False),
+        ("another address", part(2, 3, address="10.0.0.9"), False),
+        ("the host of rank 0 may call itself so", part(2, 3, address="localhost"), True),
+        ("complete by itself", part(0, 1, 2, 3), False),
+    ],
+)
+def test_parts_go_together_where_all_that_they_tell_fits(what: str, other: Found, together: bool) -> None:
+    assert len(whole({"a": [FIRST], "b": [other]})) == (1 if together else 2), what
+
+
+def test_a_job_has_its_parts_in_the_order_of_the_hosts_that_were_named() -> None:
+    (job,) = whole({"b": [SECOND], "a": [part(0, 1, address="127.0.0.1")]})
+    assert list(job) == ["b", "a"]
+
+
+def test_of_two_jobs_on_the_same_hosts_each_has_its_own_parts() -> None:
+    other = part(0, 1, port="29501"), part(2, 3, port="29501")
+    jobs = whole({"a": [FIRST, other[0]], "b": [other[1], SECOND]})
+    assert [{host: p.port for host, p in job.items()} for job in jobs] == [
+        {"a": "29500", "b": "29500"},
+        {"a": "29501", "b": "29501"},
+    ]
+
+
+def test_jobs_that_each_meet_at_their_own_host_stay_apart() -> None:
+    """``torchrun --standalone`` on every host: the same port, and nothing to do with each other."""
+    alone = part(0, 1, of=2, address="localhost")
+    assert len(whole({"a": [alone], "b": [alone]})) == 2
