@@ -188,6 +188,17 @@ def torchrun(where: Sequence[Host], program: str, *arguments: str, per_host: int
         host.start(started, folder / f"{host.name}.log", GLOO_SOCKET_IFNAME="eth0", OMP_NUM_THREADS="1")
 
 
+def ranks(where: Sequence[Host], program: str, *arguments: str, per_host: int = 1, folder: Path) -> None:
+    """The same without a launcher on the hosts, as ``srun`` and ``mpirun`` start ranks."""
+    world = len(where) * per_host
+    for rank in range(world):
+        host, local = where[rank // per_host], rank % per_host
+        job = {"MASTER_ADDR": where[0].address, "MASTER_PORT": "29501", "WORLD_SIZE": str(world)}
+        own = {"RANK": str(rank), "LOCAL_RANK": str(local), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        words = [os.path.join(REPO, ".venv/bin/python"), str(PROGRAMS / program), *arguments]
+        host.start(words, folder / f"{host.name}.log", **job, **own)
+
+
 def _need_ssh() -> None:
     for tool in ("ssh", "ssh-keygen"):
         need(tool, shutil.which(tool) is not None)

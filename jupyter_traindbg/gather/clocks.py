@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ..attach.base import Link, ask_all
+from ..model import Collective, JobEvidence, Maybe, NotAvailable, RankCollectives
 
-__all__ = ["Clock", "clocks"]
+__all__ = ["Clock", "by_our_clock", "calls_by_our_clock", "clocks"]
 
 ROUNDS = 4
 
@@ -37,6 +39,22 @@ def clocks(links: Sequence[Link], deadline_s: float) -> dict[Link, Clock]:
             if link not in found or seen.error_s < found[link].error_s:
                 found[link] = seen
     return {link: _told_apart(found[link]) for link in links if link in found}
+
+
+def by_our_clock(seen: JobEvidence, ahead_s: float) -> JobEvidence:
+    """The evidence of a host whose clock is so far ahead of ours, with the moments by our clock that rules compare between hosts."""
+    ranks = [dataclasses.replace(one, collectives=calls_by_our_clock(one.collectives, ahead_s)) for one in seen.ranks]
+    return dataclasses.replace(seen, ranks=tuple(ranks))
+
+
+def calls_by_our_clock(told: Maybe[RankCollectives], ahead_s: float) -> Maybe[RankCollectives]:
+    """The same for what a rank's flight recorder says."""
+
+    def call(one: Collective) -> Collective:
+        issued_s = one.issued_s
+        return one if isinstance(issued_s, NotAvailable) else dataclasses.replace(one, issued_s=issued_s - ahead_s)
+
+    return told if isinstance(told, NotAvailable) else dataclasses.replace(told, calls=tuple(map(call, told.calls)))
 
 
 def _told_apart(clock: Clock) -> Clock:

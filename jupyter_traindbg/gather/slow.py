@@ -32,6 +32,7 @@ from ..model import (
 from ..outside import procfs, profiles
 from ..tasks import Task
 from . import stacks
+from .clocks import Clock, calls_by_our_clock, clocks
 from .whole_job import activities
 
 __all__ = ["LEAST_S", "Asked", "Window", "gather"]
@@ -99,8 +100,23 @@ def gather(links: Sequence[Link], asked: Asked, over: threading.Event) -> Window
     whole = [
         (link, _with_outside(link, seen, beside, before.get(link.pid), asked.ends)) for link, seen in answers.answers
     ]
-    told = replace(answers, answers=whole)
+    told = replace(answers, answers=_on_one_clock(whole, asked.ends))
     return Window(told, stacks.lines(_as_stacks(whole), asked.ends))
+
+
+def _on_one_clock(seen: Sequence[tuple[Link, RankWindow]], ends: float) -> list[tuple[Link, RankWindow]]:
+    """With the moments that ranks are compared by as this host's clock has them; without those of a rank whose host does not tell."""
+    if all(link.here for link, _ in seen):
+        return list(seen)
+    told = clocks([link for link, _ in seen], max(0.1, min(LATE_S, ends - time.monotonic())))
+    return [(link, _by_our_clock(window, told.get(link))) for link, window in seen]
+
+
+def _by_our_clock(window: RankWindow, clock: Clock | None) -> RankWindow:
+    if clock is None:
+        return replace(window, collectives=NotAvailable("by what its host's clock is off is not known"))
+    calls = calls_by_our_clock(window.collectives, clock.ahead_s)
+    return replace(window, began_s=window.began_s - clock.ahead_s, collectives=calls)
 
 
 def _enter(links: Sequence[Link], asked: Asked) -> None:

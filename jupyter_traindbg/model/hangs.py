@@ -396,6 +396,8 @@ class JobEvidence:
     silent: Sequence[Silent] = ()
     lost_hosts: Sequence[LostHost] = ()
     """Those of its hosts that gave no answer at all."""
+    clock_error_s: Maybe[float] = _NOT_MEASURED
+    """Where ranks are on several hosts: by how much times of different ones may be apart, after they have been put on one clock."""
     taken_s: float = 0.0
     sources: Mapping[str, SourceLine] = field(default_factory=dict)
     """The source behind the user's frames, by ``"file:line"``; without those whose file cannot be read or has changed since the start."""

@@ -19,7 +19,7 @@ Nothing here looks whether there is such a thing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +27,7 @@ __all__ = [
     "TargetName",
     "host_begun",
     "hosts_named",
+    "hosts_written",
     "is_cluster",
     "may_mean_a_target",
     "named_launcher",
@@ -49,7 +50,10 @@ _BETWEEN_HOSTS = re.compile(r",(?![^\[]*\])")
 _HOST = re.compile(r"(?!-)(?:[^\s:@/,\[\]-][^\s:@/,\[\]]*@)?[0-9A-Za-z_:][0-9A-Za-z_.:%-]*")
 """Nothing that ssh could take for an option of its own."""
 _MANY = re.compile(r"(?P<before>[^\[\]]*)\[(?P<numbers>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\](?P<after>[^\[\]]*)")
+_NUMBERED = re.compile(r"(\D*?)(\d+)(\D*)")
 MOST_HOSTS = 1024
+FEW = 3
+"""Hosts with numbers one after the other that are written one by one."""
 _IN_PLACE_OF_AN_ADDRESS = re.compile(r"auto|[a-z]+://.*|(?:\[.+\]|[^@:]+):\d+", re.DOTALL)
 """Behind ``ray:``, what is no job; be it an address that can be none, so that it is refused as one."""
 
@@ -115,6 +119,36 @@ def hosts_named(text: str) -> list[str] | None:
             return None
         found += spelled
     return list(dict.fromkeys(found))
+
+
+def hosts_written(hosts: Sequence[str]) -> str:
+    """The text that `hosts_named` takes apart again: ``node[08-10],b``, with brackets around an IPv6 address."""
+    runs: list[tuple[str, str, str, str]] = []
+    for host in hosts:
+        user, at, address = host.rpartition("@")
+        numbered = None if ":" in address else _NUMBERED.fullmatch(host)
+        if numbered is None:
+            runs.append((f"{user}{at}[{address}]" if ":" in address else host, "", "", ""))
+            continue
+        before, number, after = numbered.groups()
+        last = runs[-1] if runs else None
+        if last is not None and (last[0], last[3]) == (before, after) and last[2] and _follows(last[2], number):
+            runs[-1] = (before, last[1], number, after)
+        else:
+            runs.append((before, number, number, after))
+    return ",".join(_run_written(*run) for run in runs)
+
+
+def _follows(before: str, number: str) -> bool:
+    return f"{int(before) + 1:0{len(before)}d}" == number
+
+
+def _run_written(before: str, first: str, last: str, after: str) -> str:
+    count = int(last) - int(first) + 1 if last else 0
+    if count <= FEW:
+        numbers = [f"{n:0{len(first)}d}" for n in range(int(first), int(last) + 1)] if last else [""]
+        return ",".join(before + number + after for number in numbers)
+    return f"{before}[{first}-{last}]{after}"
 
 
 def host_begun(text: str) -> tuple[str, str] | None:

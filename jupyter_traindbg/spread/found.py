@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..attach import parsed, resolve
 from ..attach.discover import targets
@@ -60,15 +60,27 @@ def jobs(wanted: str, timeout: float) -> list[Found]:
 
     Enters nothing; costs a look at the processes. Raises what the way in raises for what is not there; none at all is an empty list.
     """
-    if wanted not in ("", LAUNCHER):
-        return [_of(parsed(wanted), timeout)]
-    seen = [t for t in targets() if t.part_of is None and (t.kind == "launcher" or (not wanted and _trains(t)))]
-    return [_of(named, timeout) for t in seen if not t.why_not or t.kind != "launcher" for named in [parsed(t.name)]]
+    return [_of(parsed(wanted), timeout)] if wanted not in ("", LAUNCHER) else _jobs(targets(), wanted, timeout)
 
 
 def all_targets(timeout: float) -> tuple[list[Target], list[Found]]:
-    """What can be attached to on this host, and which of it are jobs of launchers: see `jupyter_traindbg.attach.discover.targets`."""
-    return targets(), jobs(LAUNCHER, timeout)
+    """What can be attached to on this host, and the jobs of it: see `jupyter_traindbg.attach.discover.targets`."""
+    seen = targets()
+    return seen, _jobs(seen, "", timeout)
+
+
+def _jobs(seen: Sequence[Target], wanted: str, timeout: float) -> list[Found]:
+    whole_ones = [t for t in seen if t.part_of is None and (t.kind == "launcher" or (not wanted and _trains(t)))]
+    ready = [t for t in whole_ones if t.kind != "launcher" or any(other.part_of == t.name for other in seen)]
+    made: list[Found] = []
+    for target in ready:
+        found = _of(parsed(target.name), timeout)
+        beside = next((one for one in made if one.goes_with(found)), None) if target.kind == "rank" else None
+        if beside is None:
+            made.append(found)
+        else:  # ranks that `srun` or `mpirun` has started have no launcher here to be known by
+            made[made.index(beside)] = replace(beside, members=(*beside.members, *found.members))
+    return made
 
 
 def _trains(target: Target) -> bool:

@@ -15,6 +15,7 @@ from ..actions import checkpoint, tuning
 from ..actions.checkpoint import planning
 from ..diagnose import running
 from ..errors import DeadlineExceeded, TargetGone, TraindbgError, UsageError
+from ..gather.clocks import Clock, by_our_clock, clocks
 from ..hosts.base import HERE, Call
 from ..job import DEADLINE_S
 from ..language import text
@@ -30,6 +31,7 @@ from ..model import (
     Look,
     LostHost,
     NewSteps,
+    NotAvailable,
     RankEvidence,
 )
 from ..progress import BytesBar
@@ -40,6 +42,10 @@ from .merging import one_job, polled
 from .placed import Placed
 
 __all__ = ["SpreadJob"]
+
+
+CLOCKS_S = 1.0
+"""How long it may take to learn how far the clocks of hosts are apart."""
 
 
 class SpreadJob(Spread):
@@ -96,23 +102,31 @@ class SpreadJob(Spread):
         return dataclasses.replace(judged, taken_s=time.monotonic() - began)
 
     def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
-        """What all hosts know of `placed`. Raises where none answers."""
+        """What all hosts know of `placed`, on one clock. Raises where none answers."""
         answers = self._everywhere(placed, "gather", timeout, timeout)
-        good: list[JobEvidence] = [
-            self._seen_on(r, answer) for r, answer in answers.items() if not isinstance(answer, TraindbgError)
-        ]
+        good = {r: self._seen_on(r, a) for r, a in answers.items() if not isinstance(a, TraindbgError)}
         if not good:
             raise next(answer for answer in answers.values() if isinstance(answer, TraindbgError))
+        there = {route: [one for one in placed if self._route(one) == route] for route in answers}
         failed = {route: answer for route, answer in answers.items() if isinstance(answer, TraindbgError)}
-        unseen = [self._unseen(one, failed[self._route(one)]) for one in placed if self._route(one) in failed]
         lost = [
-            LostHost(self._host_names.get(route, route), why.cause, self._ranks_at(placed, route))
+            LostHost(self._host_names.get(route, route), why.cause, [one.member.rank for one in there[route]])
             for route, why in failed.items()
         ]
-        return one_job(good, [*lost, *self._lost_hosts()], unseen)
+        unseen = [self._unseen(one, why) for route, why in failed.items() for one in there[route]]
+        told = self._clocks(good, there) if len(good) > 1 else {}
+        parts = [by_our_clock(part, told[route].ahead_s if route in told else 0.0) for route, part in good.items()]
+        evidence = one_job(parts, [*lost, *self._lost_hosts()], unseen)
+        if not told or len(told) < len(good):
+            return evidence
+        return dataclasses.replace(evidence, clock_error_s=max(clock.error_s for clock in told.values()))
 
-    def _ranks_at(self, placed: Sequence[Placed], route: str) -> list[int]:
-        return [one.member.rank for one in placed if self._route(one) == route]
+    def _clocks(self, parts: Mapping[str, JobEvidence], there: Mapping[str, Sequence[Placed]]) -> dict[str, Clock]:
+        """How far the clock of each host is ahead of ours, by the word of a rank there that answers; without hosts that have none."""
+        able = [rank.rank for part in parts.values() for rank in part.ranks if not isinstance(rank.pace, NotAvailable)]
+        first = {route: next((p for p in there[route] if p.member.rank in able), None) for route in parts}
+        links = {self._relayed(placed): route for route, placed in first.items() if placed is not None}
+        return {links[link]: clock for link, clock in clocks(list(links), CLOCKS_S).items()}
 
     def _unseen(self, placed: Placed, why: TraindbgError) -> RankEvidence:
         """A rank of a host that gave no answer: it was looked at, and nothing was seen."""

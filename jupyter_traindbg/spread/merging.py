@@ -71,7 +71,7 @@ def one_job(
     ranks: dict[int, RankEvidence] = {}
     for rank in (*(rank for part in parts for rank in part.ranks), *unseen):
         known = ranks.get(rank.rank)
-        if known is None or (known.pid == 0 and rank.pid):
+        if known is None or _seen(rank) > _seen(known):
             ranks[rank.rank] = rank
     changes = {name: _together(name, [getattr(part, name) for part in parts]) for name in _OF_HOSTS}
     changes |= {name: _by_pid(name, parts) for name in _OF_PROCESSES}
@@ -82,6 +82,11 @@ def one_job(
         lost_hosts=tuple(lost),
         **changes,
     )
+
+
+def _seen(rank: RankEvidence) -> tuple[bool, bool]:
+    """How well a rank was seen; where it has run and ended, its host alone knows."""
+    return rank.pid != 0, rank.ending is not None
 
 
 def _by_pid(name: str, parts: Sequence[JobEvidence]) -> dict[int, Any]:

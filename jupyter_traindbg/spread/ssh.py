@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,19 @@ from ..hosts.base import Call
 from ..hosts.ssh import SshHosts, open_hosts
 from ..job import DEADLINE_S
 from ..language import text
-from ..model import GpuReport, JobEvidence, LostHost, Silent, Target, TargetName, Targets, hosts_named, parse_target
-from .found import LAUNCHER, Found, whole
+from ..model import (
+    GpuReport,
+    JobEvidence,
+    LostHost,
+    Silent,
+    Target,
+    TargetName,
+    Targets,
+    hosts_named,
+    hosts_written,
+    parse_target,
+)
+from .found import Found, whole
 from .job import SpreadJob
 from .placed import Placed, numbered
 
@@ -111,7 +123,7 @@ def _from_here(target: Target, host: str, called: Mapping[tuple[str, str], str])
         known = parse_target(there)
         if known is None or known.kind not in THERE:
             return there
-        return called.get((host, there)) or str(TargetName("ssh", there, _spelled(host)))
+        return called.get((host, there)) or str(TargetName("ssh", there, hosts_written([host])))
 
     return dataclasses.replace(target, name=name(target.name), part_of=target.part_of and name(target.part_of))
 
@@ -125,12 +137,6 @@ def _parts_together(targets: Sequence[Target]) -> list[Target]:
     order = dict.fromkeys(target.name for target in targets if target.part_of is None)
     found = [one for name in order for one in (heads[name], *members.get(name, ()))]
     return found + [target for target in targets if target.part_of is not None and target.part_of not in heads]
-
-
-def _spelled(host: str) -> str:
-    """A host as it is typed in a target: with brackets around an IPv6 address."""
-    user, at, address = host.rpartition("@")
-    return f"{user}{at}[{address}]" if ":" in address else host
 
 
 def _names(named: TargetName) -> list[str]:
@@ -147,12 +153,14 @@ def _look(
     hosts: SshHosts, names: Sequence[str], wanted: str, timeout: float
 ) -> tuple[dict[str, list[Found]], dict[str, TraindbgError]]:
     """What each host has of what is wanted, and why some say nothing. Raises the first reason where none says anything."""
-    concrete = parse_target(wanted) if wanted not in ("", LAUNCHER) else None
-    everywhere = (
-        LAUNCHER if concrete is not None and len(names) > 1 else wanted
-    )  # a pid means something on one of them alone
-    calls: dict[str, Call] = {name: ((everywhere, timeout), {}) for name in names}
-    return _sorted(hosts.run_everywhere(calls, f"{FOUND}:jobs", deadline_s=timeout))
+    concrete = parse_target(wanted)
+    if concrete is not None and concrete.pid is not None and len(names) > 1:
+        wanted = ""  # a pid is one on one of them: what goes with it elsewhere is to be found as well
+    calls: dict[str, Call] = {name: ((wanted, timeout), {}) for name in names}
+    answers = hosts.run_everywhere(calls, f"{FOUND}:jobs", deadline_s=timeout)
+    if len(names) > 1:
+        answers = {name: [] if isinstance(answer, NoTarget) else answer for name, answer in answers.items()}
+    return _sorted(answers)
 
 
 def _sorted(answers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TraindbgError]]:
@@ -166,7 +174,7 @@ def _sorted(answers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Train
 
 def _of_host(host: str, error: TraindbgError) -> TraindbgError:
     """An error that says on which host it was."""
-    if host in error.cause:
+    if re.search(rf"(?<!\w){re.escape(host)}(?!\w)", error.cause):
         return error
     told = copy.copy(error)
     told.cause = text("{host}: {cause}", host=host, cause=error.cause)
@@ -183,8 +191,8 @@ def _chosen(
 ) -> Mapping[str, Found]:
     """The one job that is meant: its parts by their hosts. Raises `NoTarget` or `AmbiguousTarget`."""
     jobs = whole(found)
-    concrete = parse_target(named.id) if named.id not in ("", LAUNCHER) else None
-    if concrete is not None:
+    concrete = parse_target(named.id)
+    if concrete is not None and concrete.pid is not None:
         jobs = [job for job in jobs if any(_is_meant(part, concrete) for part in job.values())]
     if len(jobs) == 1:
         return jobs[0]
@@ -209,5 +217,4 @@ def _is_meant(part: Found, concrete: TargetName) -> bool:
 
 
 def _name_of(job: Mapping[str, Found]) -> str:
-    hosts = ",".join(map(_spelled, job))
-    return str(TargetName("ssh", next(iter(job.values())).name, hosts))
+    return str(TargetName("ssh", next(iter(job.values())).name, hosts_written(list(job))))

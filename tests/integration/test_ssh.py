@@ -171,6 +171,17 @@ def test_one_of_several_hosts_that_cannot_be_reached_is_left_out_and_said(hosts:
         assert "nowhere" in job.diagnose().findings[0].title
 
 
+def test_ranks_that_no_launcher_has_started_are_one_job(hosts: list[Host], tmp_path: Path) -> None:
+    ssh_hosts.ranks(hosts, "ddp_ranks.py", "--sleep", "0.02", per_host=2, folder=tmp_path)
+    said(hosts[0], tmp_path, "ready")
+    with traindbg.attach("ssh:alpha,beta,gamma") as job:
+        assert [(rank.rank, rank.host) for rank in job.ranks] == [(n, hosts[n // 2].name) for n in range(6)]
+        assert {rank.state for rank in job.set_lr(scale=0.5).ranks} == {"verified"}
+        pid = job.ranks[3].pid
+    with traindbg.attach(f"ssh:alpha,beta,gamma:{pid}") as job:
+        assert len(job.ranks) == 6, "the rank is one of this job"
+
+
 def test_what_runs_on_hosts_is_listed_and_what_is_meant_must_be_clear(hosts: list[Host], tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()

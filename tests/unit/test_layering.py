@@ -222,6 +222,7 @@ MAY_IMPORT = {
         "actions.checkpoint",
         "actions.tuning",
         "diagnose.running",
+        "gather.clocks",
         "hosts.base",
         "job",
         "progress",

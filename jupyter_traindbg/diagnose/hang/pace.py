@@ -65,9 +65,9 @@ def rule(case: Case) -> list[Hit]:
     """At most one: the slowest rank, where it costs the others much of their time. Not for a job that stands still."""
     if case.overdue or len(case.views) < 2:
         return []
-    issued = _issued(case.views)
+    issued = _issued(case)
     seen = arrivals(issued)
-    if seen is not None and _matters(seen) and not _starved(case, seen):
+    if seen is not None and _matters(seen) and _is_no_clock(case, seen) and not _starved(case, seen):
         return [_hit(case, case.by_rank[seen.slowest], seen)]
     return [_compiles(case, view) for view in _compiling_alone(case) if view.rank in issued and len(issued) > 1]
 
@@ -84,6 +84,12 @@ def _matters(seen: Arrivals) -> bool:
     if seen.rounds < LEAST_ROUNDS:
         return seen.ratio >= FAR and seen.blame >= NEARLY_ALL and seen.waits >= HABIT
     return seen.ratio >= RATIO and seen.blame >= LAST and seen.quarters >= QUARTERS
+
+
+def _is_no_clock(case: Case, seen: Arrivals) -> bool:
+    """Whether it is more than the clocks of several hosts may be apart, each of the two moments between which a rank works by so much."""
+    error_s = case.evidence.clock_error_s
+    return isinstance(error_s, NotAvailable) or seen.work_s[seen.slowest] - seen.others_s > 2 * 2 * error_s
 
 
 def _starved(case: Case, seen: Arrivals) -> bool:
@@ -111,12 +117,15 @@ def _cpu(view: View) -> tuple[float, float] | None:
 # --- arrivals ------------------------------------------------------------------------------------------------------
 
 
-def _issued(views: Sequence[View]) -> dict[int, dict[int, float]]:
-    """By rank: when it issued each call, by its number, on the process group that most ranks share. One host's clock only."""
-    if len({v.evidence.host for v in views}) > 1:
+def _issued(case: Case) -> dict[int, dict[int, float]]:
+    """By rank: when it issued each call, by its number, on the process group that most ranks share. Nothing where hosts have clocks of
+    their own, and nobody knows how far these are apart.
+    """
+    several = len({view.evidence.host for view in case.views}) > 1
+    if several and isinstance(case.evidence.clock_error_s, NotAvailable):
         return {}
     found: dict[str, dict[int, dict[int, float]]] = {}
-    for view in views:
+    for view in case.views:
         collectives = view.evidence.collectives
         if isinstance(collectives, NotAvailable):
             continue

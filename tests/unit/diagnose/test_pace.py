@@ -124,7 +124,8 @@ def job(
         )
         for of in recorded
     ]
-    return case.build(JobEvidence("torchrun:1", ranks, len(recorded)))
+    clock = {"clock_error_s": more["clock_error_s"]} if "clock_error_s" in more else {}
+    return case.build(JobEvidence("torchrun:1", ranks, len(recorded), **clock))
 
 
 def test_a_straggler_is_found_and_told_where_it_loses_its_time() -> None:
@@ -206,9 +207,12 @@ def test_an_even_job_has_no_straggler() -> None:
     assert pace.rule(job(collectives(times(lambda rank, _: 0.010 + 0.002 * rank)))) == []
 
 
-def test_clocks_of_two_hosts_are_not_compared() -> None:
+def test_clocks_of_two_hosts_are_compared_only_where_it_is_known_how_far_they_are_apart() -> None:
     issued = times(lambda rank, _: 0.030 if rank == 2 else 0.010)
     assert pace.rule(job(collectives(issued), host="there")) == []
+    assert pace.rule(job(collectives(issued), host="there", clock_error_s=0.020)) == [], "that may be all of it"
+    (hit,) = pace.rule(job(collectives(issued), host="there", clock_error_s=0.001))
+    assert hit.ranks == [2]
 
 
 def test_a_job_that_stands_still_has_no_straggler() -> None:

@@ -15,6 +15,7 @@ from jupyter_traindbg.model import (
     TargetName,
     host_begun,
     hosts_named,
+    hosts_written,
     is_cluster,
     may_mean_a_target,
     named_launcher,
@@ -84,6 +85,24 @@ LONGER = [
     ],
 )
 def test_hosts_are_named_as_ssh_takes_them_and_never_as_one_of_its_options(text: str, hosts: list[str] | None) -> None:
+    assert hosts_named(text) == hosts
+
+
+@each(
+    "text, hosts",
+    [
+        ("a", ["a"]),
+        ("b,a", ["b", "a"]),
+        ("node1,node2,node3", ["node1", "node2", "node3"]),
+        ("node[08-11],x", ["node08", "node09", "node10", "node11", "x"]),
+        ("node[9-12]", ["node9", "node10", "node11", "node12"]),
+        ("me@[fe80::1],10.0.0.1", ["me@fe80::1", "10.0.0.1"]),
+        ("node1,node3,node2", ["node1", "node3", "node2"]),
+        ("gpu[1-4]-a,gpu1-b", ["gpu1-a", "gpu2-a", "gpu3-a", "gpu4-a", "gpu1-b"]),
+    ],
+)
+def test_many_hosts_are_written_in_few_words(text: str, hosts: list[str]) -> None:
+    assert hosts_written(hosts) == text
     assert hosts_named(text) == hosts
 
 

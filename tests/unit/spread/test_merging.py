@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hang_evidence import job, waiting
+from hang_evidence import ended, job, waiting
 
 from jupyter_traindbg.model import (
     Detached,
@@ -82,3 +82,11 @@ def test_the_ranks_of_a_host_that_gave_no_answer_are_not_known() -> None:
     made = one_job([job(waiting(0), world_size=2)], [LostHost("gamma", "gamma did not answer", (1,))], [unseen])
     assert [rank.pid for rank in made.ranks][1] == 9
     assert [host.name for host in made.lost_hosts] == ["gamma"]
+
+
+def test_that_a_rank_has_ended_is_known_on_its_host_alone() -> None:
+    """To the others it is one of many that they have no process of."""
+    not_here = RankEvidence(1, 2, 0, 0, "")
+    gone = dataclasses.replace(ended(1), pid=0)
+    for parts in ([job(waiting(0), not_here), job(gone)], [job(gone), job(waiting(0), not_here)]):
+        assert one_job(parts).ranks[1].ending is not None
