@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import zipfile
+import zlib
 from typing import Any
 
 __all__ = ["IDLE_S", "LENGTH", "READY", "Helper", "main", "receive"]
@@ -92,8 +93,8 @@ class Helper:
 def main(package: str) -> None:
     """Serve through the standard pipes of a process that was started on this host, until the other end hangs up.
 
-    What comes: the archive; a py-spy program, where `about` had said that there is none, else nothing; then requests. What goes: `READY`,
-    `Helper.about`, answers.
+    What comes: the archive; a py-spy program, packed, where `about` had said that there is none, else nothing; then requests. What goes:
+    `READY`, `Helper.about`, answers.
     """
     requests, answers = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -108,7 +109,7 @@ def main(package: str) -> None:
         wire.send(answers, wire.dumps(about))
         tool = receive(requests)
         if tool:
-            one.take("py-spy", tool)
+            one.take("py-spy", zlib.decompress(tool))
         wire.serve_all(requests, answers, IDLE_S)
     except EOFError:
         pass  # they have hung up

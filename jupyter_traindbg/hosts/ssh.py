@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -95,7 +96,7 @@ class SshLine(Line):
         _skip_until(helper.READY, begun.answers)
         about: dict[str, Any] = wire.loads(wire.receive(begun.answers))
         tool = None if about["py_spy"] else shipping.py_spy(about["machine"])
-        wire.send(begun.requests, tool or b"")
+        wire.send(begun.requests, zlib.compress(tool, 1) if tool else b"")
         threading.Thread(target=self._stay_in_touch, name="traindbg-ping", daemon=True).start()
 
     def _stay_in_touch(self) -> None:

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -143,6 +144,16 @@ def test_the_python_of_a_training_will_do(line: SshLine, monkeypatch: pytest.Mon
     """Where PATH has none that is new enough."""
     monkeypatch.setenv(PYTHON, "/nowhere/python3")
     assert line.call(EXISTS, os.getpid(), deadline_s=DEADLINE_S) is True
+
+
+def test_what_a_host_lacks_comes_along(line: SshLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """py-spy, for stacks from outside; pynvml, for GPUs."""
+    monkeypatch.setenv(PYTHON, str(getattr(sys, "_base_executable", sys.executable)))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    program = line.call("jupyter_traindbg.outside.stacks:py_spy", deadline_s=DEADLINE_S)
+    assert "/traindbg-helper-" in program
+    assert os.access(program, os.X_OK)
+    assert os.path.exists(os.path.join(os.path.dirname(program), "..", "pynvml.py"))
 
 
 # --- a bad line ----------------------------------------------------------------------------------------------------
