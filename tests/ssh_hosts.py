@@ -19,6 +19,7 @@ from pathlib import Path
 from support import PROGRAMS, REPO, need
 
 from jupyter_traindbg.hosts import ssh
+from jupyter_traindbg.outside import procfs
 
 SSHD = "/usr/sbin/sshd"
 PRIVILEGES = Path("/run/sshd")
@@ -120,12 +121,22 @@ class Host:
                         found.append(int(entry))
         return found
 
+    def _entering(self) -> list[int]:
+        """The processes of this machine that have brought ssh onto it."""
+        wanted = ["nsenter", "-t", str(self.pid)]
+        return [
+            pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if procfs.command(pid)[:3] == wanted
+        ]
+
     def end(self) -> None:
         """As if somebody had pulled its plug."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self.holder.kill()
         self.holder.wait()
+        for pid in self._entering():  # one whose program was stopped has stopped itself
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for process in self.started:
             process.kill()
             process.wait()
