@@ -123,10 +123,8 @@ class Host:
 
     def _entering(self) -> list[int]:
         """The processes of this machine that have brought ssh onto it."""
-        wanted = ["nsenter", "-t", str(self.pid)]
-        return [
-            pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if procfs.command(pid)[:3] == wanted
-        ]
+        wanted, pids = ("nsenter", "-t", str(self.pid)), map(int, filter(str.isdecimal, os.listdir("/proc")))
+        return [pid for pid in pids if procfs.command(pid)[:3] == wanted]
 
     def end(self) -> None:
         """As if somebody had pulled its plug."""
