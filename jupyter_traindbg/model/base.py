@@ -212,9 +212,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Silent:
-    """A rank that gave no answer, and why."""
+    """A rank that gave no answer, and why. ``host``: a whole host that gave none, whichever ranks it has; ``pid`` is 0 then."""
 
     rank: int | None
     pid: int
     reason: str
     next_step: str = ""
+    host: str = ""

@@ -12,7 +12,7 @@ from ..language import counted, pgettext, text
 from ..model import Finding, Problem, Result, Silent
 from ..words.ranks import compact_ranks, rank_list
 from .blocks import Answer, Block, Card, Inline, Line, Pair, Pairs, Span
-from .grouping import group_by
+from .grouping import group_by, hosts_of
 
 __all__ = ["document", "view_of"]
 
@@ -73,7 +73,8 @@ def silences(silent: Sequence[Silent]) -> Iterator[Block]:
             lines.append(_next(step))
         pairs.append(Pair(_who(same), lines))
     title = Span(text("no answer"), "warn")
-    yield Card([title, f" · {_who(silent)}"], [Pairs(pairs)], "warn", "▲")
+    who = _who(silent)
+    yield Card([title, f" · {who}" if who else ""], [Pairs(pairs)], "warn", "▲")
 
 
 def _without_pid(silent: Silent, words: str) -> str:
@@ -83,10 +84,13 @@ def _without_pid(silent: Silent, words: str) -> str:
 
 def _who(silent: Sequence[Silent]) -> str:
     ranks = [s.rank for s in silent if s.rank is not None]
-    pids = [s.pid for s in silent if s.rank is None]
+    pids = [s.pid for s in silent if s.rank is None and s.pid]
+    hosts = hosts_of(s.host for s in silent)
     named = [compact_ranks(ranks)] if ranks else []
     if len(silent) == 1 and ranks:
         named = [text("rank {rank}, pid {pid}", rank=ranks[0], pid=silent[0].pid)]
+    if hosts:
+        named.append(hosts)
     if pids:
         named.append(counted("pid {pids}", "pids {pids}", len(pids), pids=rank_list(pids)))
     return pgettext("list", ", ").join(named)

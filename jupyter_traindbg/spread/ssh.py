@@ -183,7 +183,7 @@ def _of_host(host: str, error: TraindbgError) -> TraindbgError:
 
 def _silences(lost: Mapping[str, TraindbgError]) -> list[Silent]:
     """One for each host, whichever ranks are there."""
-    return [Silent(None, 0, why.cause, why.next_step) for why in lost.values()]
+    return [Silent(None, 0, why.cause, why.next_step, host) for host, why in lost.items()]
 
 
 def _chosen(

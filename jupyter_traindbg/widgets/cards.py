@@ -13,7 +13,7 @@ from ..language import later, text
 from ..model import Excerpt, Finding, Silent
 from ..render.blocks import Link
 from ..render.clean import clean
-from ..render.grouping import group_by
+from ..render.grouping import group_by, hosts_of
 from ..render.links import attributes
 from ..words.ranks import compact_ranks
 
@@ -88,7 +88,8 @@ def silences(silent: Sequence[Silent]) -> list[str]:
         silent, lambda s: (s.reason.replace(str(s.pid), "PID"), s.next_step.replace(str(s.pid), "PID"))
     ):
         ranks = [s.rank for s in same if s.rank is not None]
-        who = compact_ranks(ranks) if ranks else text("pids {pids}", pids=", ".join(str(s.pid) for s in same))
+        pids = ", ".join(str(s.pid) for s in same)
+        who = compact_ranks(ranks) if ranks else hosts_of(s.host for s in same) or text("pids {pids}", pids=pids)
         reason = same[0].reason if len(same) == 1 else same[0].reason.replace(str(same[0].pid), "…")
         step = text("; ") + same[0].next_step if same[0].next_step else ""
         lines.append(_said(text("{who}: no answer: {reason}", who=who, reason=reason) + step))

@@ -155,7 +155,9 @@ def test_a_host_that_hangs_or_is_gone_is_named_and_holds_up_nobody(hosts: list[H
             "nothing was changed"
         )
         beta.end()
-        assert until(lambda: job.diagnose().findings[0].severity == "critical", 60), "who waits for its rank, or lost it"
+        assert until(lambda: job.diagnose().findings[0].severity == "critical", 60), (
+            "who waits for its rank, or lost it"
+        )
         first = job.diagnose().findings[0]
         assert (first.code, list(first.who)) == ("host_unreachable", ["rank 1", "rank 2"])
         began = time.monotonic()

@@ -48,8 +48,10 @@ def test_those_of_many_share_one() -> None:
 
 
 def test_a_host_that_was_not_reached_is_told_without_a_rank() -> None:
-    lost = Silent(None, 0, "node07 cannot be reached: Connection refused", "see whether it is up")
-    assert "node07 cannot be reached" in shown(dataclasses.replace(ranks(2), silent=(lost,)))
+    lost = Silent(None, 0, "node07 cannot be reached: Connection refused", "see whether it is up", "node07")
+    seen = shown(dataclasses.replace(ranks(2), silent=(lost,)))
+    assert "no answer · node07" in seen
+    assert "pid 0" not in seen
 
 
 def test_every_host_has_a_gpu_0() -> None:
