@@ -19,7 +19,7 @@ from ..errors import ProbeFailed, TargetGone, TraindbgError
 from ..language import text
 from . import wire
 
-__all__ = ["LEAVE_S", "Begun", "Line"]
+__all__ = ["LEAVE_S", "Begun", "Line", "between_pipes"]
 
 GRACE_S = 0.5
 """What an answer may take beside the deadline that the function keeps itself."""
@@ -41,6 +41,21 @@ class Begun(NamedTuple):
     process: subprocess.Popen[bytes]
     requests: int
     answers: int
+
+
+def between_pipes(start: Callable[[int, int], subprocess.Popen[bytes]]) -> Begun:
+    """The child that `start` makes of the two ends that are its own: where it reads requests, and where it writes answers."""
+    theirs_in, requests = os.pipe()
+    answers, theirs_out = os.pipe()
+    try:
+        return Begun(start(theirs_in, theirs_out), requests, answers)
+    except BaseException:
+        os.close(requests)
+        os.close(answers)
+        raise
+    finally:
+        os.close(theirs_in)
+        os.close(theirs_out)
 
 
 class Line(ABC):
@@ -89,9 +104,11 @@ class Line(ABC):
                     child.ask(leave, (), {}, LEAVE_S)
             child.kill()
 
-    def ping(self) -> bool:
-        """Have the other side know that somebody is still here; whether anybody there could be told."""
-        return self._child is not None and self._child.ping()
+    def ping(self) -> None:
+        """Have the other side know that somebody is still here, where there is one."""
+        child = self._child
+        if child is not None:
+            child.ping()
 
     # --- what differs from line to line -----------------------------------------------------------------------------
 
@@ -184,7 +201,7 @@ class _Child:
         except OSError:
             pass  # it has just ended: whoever reads its answers settles the question
 
-    def ping(self) -> bool:
+    def ping(self) -> None:
         if self.was_ready and self._lock.acquire(
             timeout=GRACE_S
         ):  # else a request is being written, which says as much
@@ -193,7 +210,6 @@ class _Child:
                     self._send(b"", time.monotonic() + GRACE_S)
             finally:
                 self._lock.release()
-        return self.alive
 
     def has_just_failed(self, within_s: float) -> bool:
         """Whether it has ended without ever having been ready, less than so long ago."""

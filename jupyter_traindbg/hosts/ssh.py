@@ -22,7 +22,7 @@ from ..errors import CannotAttach, DeadlineExceeded, MissingPiece, NotPermitted,
 from ..language import text
 from . import helper, shipping, wire
 from .base import LINGER_S, Hosts
-from .lines import Begun, Line
+from .lines import Begun, Line, between_pipes
 
 __all__ = ["SshHosts", "SshLine", "named_in", "open_hosts"]
 
@@ -69,24 +69,15 @@ class SshLine(Line):
 
     def start(self, said: IO[bytes]) -> Begun:
         """See `Line.start`."""
-        theirs_in, requests = os.pipe()
-        answers, theirs_out = os.pipe()
-        try:
-            process = subprocess.Popen(
+        return between_pipes(
+            lambda theirs_in, theirs_out: subprocess.Popen(
                 command(self.host, os.environ),
                 stdin=theirs_in,
                 stdout=theirs_out,
                 stderr=said,
                 start_new_session=True,  # an interrupt of the cell is not meant for it, and there is no terminal to ask at
             )
-        except BaseException:
-            os.close(requests)
-            os.close(answers)
-            raise
-        finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
-        return Begun(process, requests, answers)
+        )
 
     def greet(self, begun: Begun) -> None:
         """See `Line.greet`: the helper, the package, and a py-spy where the host has none."""
@@ -97,10 +88,12 @@ class SshLine(Line):
         about: dict[str, Any] = wire.loads(wire.receive(begun.answers))
         tool = None if about["py_spy"] else shipping.py_spy(about["machine"])
         wire.send(begun.requests, zlib.compress(tool, 1) if tool else b"")
-        threading.Thread(target=self._stay_in_touch, name="traindbg-ping", daemon=True).start()
+        threading.Thread(target=self._stay_in_touch, args=(begun,), name="traindbg-ping", daemon=True).start()
 
-    def _stay_in_touch(self) -> None:
-        while self.ping():
+    def _stay_in_touch(self, begun: Begun) -> None:
+        """As long as this connection is there: the next one has a thread of its own."""
+        while begun.process.poll() is None:
+            self.ping()
             time.sleep(PING_S)
 
     def late(self, timeout: float) -> TraindbgError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..attach import parsed, resolve
 from ..attach.discover import targets
-from ..errors import NoTarget, UnknownTarget
+from ..errors import NoTarget, TargetGone, UnknownTarget
 from ..language import text
 from ..model import Target, TargetName, parse_target
 from ..outside import procfs
@@ -73,8 +73,12 @@ def _jobs(seen: Sequence[Target], wanted: str, timeout: float) -> list[Found]:
     whole_ones = [t for t in seen if t.part_of is None and (t.kind == "launcher" or (not wanted and _trains(t)))]
     ready = [t for t in whole_ones if t.kind != "launcher" or any(other.part_of == t.name for other in seen)]
     made: list[Found] = []
-    for target in ready:
-        found = _of(parsed(target.name), timeout)
+    for target in [t for t in ready if t.attachable] or ready:
+        named = parsed(target.name) if target.kind == "launcher" else TargetName("process", str(target.pid))
+        try:
+            found = _of(named, timeout)
+        except (NoTarget, TargetGone):
+            continue  # it has ended since it was seen; the others remain
         beside = next((one for one in made if one.goes_with(found)), None) if target.kind == "rank" else None
         if beside is None:
             made.append(found)

@@ -112,11 +112,13 @@ class SpreadJob(Spread):
         lost = [
             LostHost(self._host_names.get(route, route), why.cause, [one.member.rank for one in there[route]])
             for route, why in failed.items()
+            if self._is_lost(why)
         ]
+        silent = [s for r, why in failed.items() if not self._is_lost(why) for s in self._silent(placed, r, why)]
         unseen = [self._unseen(one, why) for route, why in failed.items() for one in there[route]]
         told = self._clocks(good, there) if len(good) > 1 else {}
         parts = [by_our_clock(part, told[route].ahead_s if route in told else 0.0) for route, part in good.items()]
-        evidence = one_job(parts, [*lost, *self._lost_hosts()], unseen)
+        evidence = one_job(parts, silent, [*lost, *self._lost_hosts()], unseen)
         if not told or len(told) < len(good):
             return evidence
         return dataclasses.replace(evidence, clock_error_s=max(clock.error_s for clock in told.values()))
@@ -133,6 +135,10 @@ class SpreadJob(Spread):
         member, host = placed.member, self._host_names.get(placed.host, placed.host)
         looks = (Look(0.0, ()),)
         return RankEvidence(member.rank, member.world_size, 0, member.pid, host, looks, problem=why.cause)
+
+    def _is_lost(self, why: TraindbgError) -> bool:
+        """Whether it is the host that gives no answer, and not what runs there; where that is told otherwise, it is not told here."""
+        return False
 
     def _lost_hosts(self) -> list[LostHost]:
         """Hosts that have given no answer from the beginning, so that nobody knows which ranks they have."""

@@ -62,11 +62,14 @@ def polled(
 
 
 def one_job(
-    parts: Sequence[JobEvidence], lost: Sequence[LostHost] = (), unseen: Iterable[RankEvidence] = ()
+    parts: Sequence[JobEvidence],
+    silent: Iterable[Silent] = (),
+    lost: Sequence[LostHost] = (),
+    unseen: Iterable[RankEvidence] = (),
 ) -> JobEvidence:
     """The evidence of one job from that of its hosts: a rank that one host misses has been seen by another.
 
-    `lost`: the hosts that gave none; `unseen`: what is known of their ranks.
+    `silent`: who else gave none; `lost`: the hosts that gave none; `unseen`: what is known of the ranks of both.
     """
     ranks: dict[int, RankEvidence] = {}
     for rank in (*(rank for part in parts for rank in part.ranks), *unseen):
@@ -74,6 +77,7 @@ def one_job(
         if known is None or _seen(rank) > _seen(known):
             ranks[rank.rank] = rank
     changes = {name: _together(name, [getattr(part, name) for part in parts]) for name in _OF_HOSTS}
+    changes["silent"] = (*changes["silent"], *silent)
     changes |= {name: _by_pid(name, parts) for name in _OF_PROCESSES}
     return dataclasses.replace(
         parts[0],

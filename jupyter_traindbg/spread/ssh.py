@@ -8,7 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import AmbiguousTarget, NoTarget, TraindbgError, UnknownTarget
+from ..errors import (
+    AmbiguousTarget,
+    CannotAttach,
+    DeadlineExceeded,
+    NoTarget,
+    TargetGone,
+    TraindbgError,
+    UnknownTarget,
+)
 from ..hosts.base import Call
 from ..hosts.ssh import SshHosts, open_hosts
 from ..job import DEADLINE_S
@@ -52,6 +60,9 @@ class SshJob(SpreadJob):
         if isinstance(answer, JobEvidence):
             return _evidence_of(answer, route)
         return _gpus_of(answer, route) if isinstance(answer, GpuReport) else answer
+
+    def _is_lost(self, why: TraindbgError) -> bool:
+        return isinstance(why, (CannotAttach, DeadlineExceeded, TargetGone))
 
     def _lost_hosts(self) -> list[LostHost]:
         return [LostHost(host, why.cause) for host, why in self._lost.items()]

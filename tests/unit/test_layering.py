@@ -18,16 +18,7 @@ MODULES = {
     for file in sorted((REPO / PACKAGE).rglob("*.py"))
 }
 
-LEAVES = [
-    "_version",
-    "command_lines",
-    "commands",
-    "documentation",
-    "language",
-    "model",
-    "notebook",
-    "terminal_codes",
-]
+LEAVES = ["_version", "command_lines", "commands", "documentation", "language", "model", "notebook", "terminal_codes"]
 DATA = [
     "command_lines",
     "commands",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from ...errors import DeadlineExceeded, TargetGone, TraindbgError
-from ...hosts.lines import Begun, Line
+from ...hosts.lines import Begun, Line, between_pipes
 from ...language import text
 
 __all__ = ["Broker", "broker"]
@@ -46,10 +46,8 @@ class Broker(Line):
 
     def start(self, said: IO[bytes]) -> Begun:
         """See `Line.start`. It has pipes of its own: Ray writes to the standard ones."""
-        theirs_in, requests = os.pipe()
-        answers, theirs_out = os.pipe()
-        try:
-            process = subprocess.Popen(
+        return between_pipes(
+            lambda theirs_in, theirs_out: subprocess.Popen(
                 [sys.executable, "-m", MODULE, str(theirs_in), str(theirs_out), str(os.getpid())],
                 pass_fds=(theirs_in, theirs_out),
                 stdin=subprocess.DEVNULL,
@@ -59,14 +57,7 @@ class Broker(Line):
                 cwd="/",
                 start_new_session=True,  # an interrupt of the cell is not meant for it
             )
-        except BaseException:
-            os.close(requests)
-            os.close(answers)
-            raise
-        finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
-        return Begun(process, requests, answers)
+        )
 
     def late(self, timeout: float) -> TraindbgError:
         """See `Line.late`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,14 +179,14 @@ def test_an_answer_that_was_late_does_not_hold_up_the_next(line: SshLine) -> Non
 def test_a_host_that_answered_and_hangs_now_is_given_a_moment(line: SshLine) -> None:
     line.call(EXISTS, 1, deadline_s=DEADLINE_S)
     (helper,) = [p.pid for p in procfs.descendants(os.getpid()) if "exec(bytes" in " ".join(procfs.command(p.pid))]
-    os.kill(helper, 19)
+    os.kill(helper, signal.SIGSTOP)
     try:
         with pytest.raises(errors.DeadlineExceeded):
             line.call(EXISTS, 1, deadline_s=0.2)
         with pytest.raises(errors.DeadlineExceeded):
             line.call(EXISTS, 1, deadline_s=FOR_EVER_S)
     finally:
-        os.kill(helper, 18)
+        os.kill(helper, signal.SIGCONT)
     assert until(lambda: answers(line))
 
 
@@ -221,7 +222,7 @@ def test_a_helper_that_is_killed_is_told_and_the_next_call_starts_another(line: 
     line.call(EXISTS, 1, deadline_s=DEADLINE_S)
     before = helpers()
     (helper,) = [p.pid for p in procfs.descendants(os.getpid()) if "exec(bytes" in " ".join(procfs.command(p.pid))]
-    os.kill(helper, 9)
+    os.kill(helper, signal.SIGKILL)
     assert until(lambda: not line.alive)
     assert line.call(EXISTS, 1, deadline_s=DEADLINE_S) is True
     assert line.starts == 2

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+
+import pytest
 from cases import each
 
-from jupyter_traindbg.spread.found import Found, whole
+from jupyter_traindbg.model import Target
+from jupyter_traindbg.spread import found as module
+from jupyter_traindbg.spread.found import Found, jobs, whole
 from jupyter_traindbg.spread.part import Member
 
 
@@ -51,3 +57,11 @@ def test_jobs_that_each_meet_at_their_own_host_stay_apart() -> None:
     """``torchrun --standalone`` on every host: the same port, and nothing to do with each other."""
     alone = part(0, 1, of=2, address="localhost")
     assert len(whole({"a": [alone], "b": [alone]})) == 2
+
+
+def test_what_ends_while_a_host_is_looked_at_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Target(str(os.getpid()), os.getpid(), "process", "python train.py", "ada", 60.0, "torch")
+    gone = dataclasses.replace(here, name=str(2**22 + 1), pid=2**22 + 1)
+    closed = dataclasses.replace(here, name="1", pid=1, why_not="it is another user's")
+    monkeypatch.setattr(module, "targets", lambda: [gone, here, closed])
+    assert [one.name for one in jobs("", 5.0)] == [str(os.getpid())]

@@ -79,7 +79,7 @@ def test_what_is_known_by_a_pid_is_left_out_where_two_hosts_have_it() -> None:
 
 def test_the_ranks_of_a_host_that_gave_no_answer_are_not_known() -> None:
     unseen = RankEvidence(1, 2, 0, 9, "gamma", (Look(0.0, ()),), problem="gamma did not answer")
-    made = one_job([job(waiting(0), world_size=2)], [LostHost("gamma", "gamma did not answer", (1,))], [unseen])
+    made = one_job([job(waiting(0), world_size=2)], (), [LostHost("gamma", "gamma did not answer", (1,))], [unseen])
     assert [rank.pid for rank in made.ranks][1] == 9
     assert [host.name for host in made.lost_hosts] == ["gamma"]
 
