@@ -54,3 +54,12 @@ def settled(pid: int, wanted: Footprint, timeout_s: float = 30.0, *, directory: 
     while (seen := footprint(pid, directory=directory)) != wanted and time.monotonic() < deadline:
         time.sleep(0.02)
     return seen
+
+
+def gone(pid: int, timeout_s: float = 30.0) -> Footprint:
+    """The footprint of `pid`, once nothing of ours is mapped and its directory is away, or the time is up: of one whose own threads and
+    descriptors come and go, as a kernel's do."""
+    deadline = time.monotonic() + timeout_s
+    while ((seen := footprint(pid)).ours_mapped or seen.directory) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return seen

@@ -6,14 +6,13 @@ import os
 
 import pytest
 from kernels import TRAINING, Kernel, ipykernel6_python, kernel  # noqa: F401 - fixtures
-from traces import footprint, settled
+from traces import gone
 
 import traindbg
 
 
 def test_a_training_in_a_busy_cell_answers_everything(kernel: Kernel) -> None:  # noqa: F811
     assert kernel.run(TRAINING).finish()["status"] == "ok"
-    before = footprint(kernel.pid)
     undisturbed = kernel.value("torch.manual_seed(1); print(train(600))")
     cell = kernel.run("torch.manual_seed(1); print(train(600))")
     cell.wait_for("training")
@@ -32,7 +31,7 @@ def test_a_training_in_a_busy_cell_answers_everything(kernel: Kernel) -> None:  
         again.close()
     assert cell.finish()["status"] == "ok"
     assert cell.text() == undisturbed
-    after = settled(kernel.pid, before)
+    after = gone(kernel.pid)
     assert (after.ours_mapped, after.directory) == ((), False)
     names = kernel.value("import threading; print([t.name for t in threading.enumerate() if 'traindbg' in t.name])")
     assert names == "[]\n"

@@ -16,7 +16,7 @@ from kernels import TRAINING, Kernel
 from nbconvert import HTMLExporter, MarkdownExporter
 from playwright.sync_api import expect
 from support import Program
-from traces import footprint, settled
+from traces import gone
 
 import traindbg
 
@@ -25,7 +25,6 @@ def test_a_training_in_a_busy_cell_answers_everything_and_its_result_is_the_same
     kernel = Kernel(sys.executable, tmp_path, uuid.uuid4().hex)
     try:
         assert kernel.run(TRAINING).finish()["status"] == "ok"
-        before = footprint(kernel.pid)
         undisturbed = kernel.value("torch.manual_seed(1); print(train(400))")
         cell = kernel.run("torch.manual_seed(1); print(train(400))")
         cell.wait_for("training")
@@ -39,7 +38,7 @@ def test_a_training_in_a_busy_cell_answers_everything_and_its_result_is_the_same
             assert len(job.steps(last=3).ranks[0].steps) == 3
         assert cell.finish()["status"] == "ok"
         assert cell.text() == undisturbed
-        after = settled(kernel.pid, before)
+        after = gone(kernel.pid)
         assert (after.ours_mapped, after.directory) == ((), False)
     finally:
         kernel.close()

@@ -17,10 +17,14 @@ from jupyter_traindbg.agent import executing, probes  # noqa: E402
 from jupyter_traindbg.agent.core import Agent  # noqa: E402
 
 PARAMS: dict[str, dict[str, Any]] = {
+    "batch_shapes": {"deadline_s": 0.4},
     "counters": {"names": ["kept", "self.step"]},
     "grads": {"deadline_s": 0.4},
+    "holders": {"deadline_s": 0.4},
+    "live_objects": {"deadline_s": 0.4},
     "memory": {"deadline_s": 0.4},
     "profile": {"least_s": 0.1, "window_s": 0.4},
+    "slow": {"least_s": 0.1, "window_s": 0.4},
     "soundness": {"window_s": 0.1},
     "steps": {"deadline_s": 0.4},
 }
