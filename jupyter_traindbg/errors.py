@@ -63,8 +63,8 @@ __all__ = [
 ]
 
 FORMS = later(
-    "a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, ssh:HOST,HOST:TARGET, the path of an agent's "
-    "socket, or self"
+    "a pid, kernel:NOTEBOOK_OR_ID_OR_FILE, torchrun:PID, ray:auto, ray:JOB@ADDRESS, ssh:HOST,HOST:TARGET, slurm:JOB, the path of an "
+    "agent's socket, or self"
 )
 """What names a target (`model.target` has the grammar): for help, and for errors."""
 MOST_CHOICES = 4

@@ -48,10 +48,10 @@ T = TypeVar("T")
 def attach(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> Job:
     """Attach to a running training job and return it, its processes entered.
 
-    `target` is a pid, ``"kernel:ID_OR_CONNECTION_FILE"``, ``"torchrun:PID"``, ``"ray:JOB@ADDRESS"``, ``"ssh:HOST,HOST:TARGET"``, the path
-    of an agent's socket or ``"self"``; without one, the only candidate there is. Costs 0.1 to 1 s where an agent has to be brought in, 5 ms
-    where one runs; on other hosts also what connecting to them takes. A rank that cannot be entered is still a rank: its stacks come from
-    outside. Raises a `TraindbgError` where no rank at all can be had.
+    `target` is a pid, ``"kernel:ID_OR_CONNECTION_FILE"``, ``"torchrun:PID"``, ``"ray:JOB@ADDRESS"``, ``"ssh:HOST,HOST:TARGET"``,
+    ``"slurm:JOB"``, the path of an agent's socket or ``"self"``; without one, the only candidate there is. Costs 0.1 to 1 s where an agent
+    has to be brought in, 5 ms where one runs; on other hosts also what connecting to them takes. A rank that cannot be entered is still a
+    rank: its stacks come from outside. Raises a `TraindbgError` where no rank at all can be had.
     """
     job = connect(target, timeout=timeout)
     try:
@@ -70,8 +70,8 @@ def connect(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> 
         from .ray.job import connect as connect_ray
 
         return connect_ray(name, timeout)
-    if named.kind == "ssh":
-        from .spread.ssh import connect as connect_hosts
+    if named.remote:
+        from .spread.remote import connect as connect_hosts
 
         return connect_hosts(named, timeout)
     return Job(name, resolve(named, timeout))

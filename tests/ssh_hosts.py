@@ -18,7 +18,6 @@ from pathlib import Path
 
 from support import PROGRAMS, REPO, need
 
-from jupyter_traindbg.hosts import ssh
 from jupyter_traindbg.outside import procfs
 
 SSHD = "/usr/sbin/sshd"
@@ -174,13 +173,6 @@ def hosts(folder: Path, names: Sequence[str], shared: Sequence[Path] = ()) -> It
             host.end()
         switch.kill()
         switch.wait()
-
-
-def hang_up() -> None:
-    """End the connections of this process, which it would keep for a while."""
-    for kept in list(ssh._lines.values()):
-        kept.line.end()
-    ssh._lines.clear()
 
 
 def command(folder: Path) -> str:

@@ -3,7 +3,8 @@
 A process counts as training-like if it has a deep learning library loaded, is a launcher of ranks, is a Jupyter
 kernel, or has an agent. Launchers are known by what they run (``torchrun``, ``accelerate launch`` ...); a process that
 started ranks with ``multiprocessing`` is one too. A rank is the topmost process below its launcher with ``RANK`` in
-its environment: DataLoader workers and other children inherit that, and are no ranks.
+its environment: DataLoader workers and other children inherit that, and are no ranks. One of several tasks of an ``srun``
+is a rank, too.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from . import foreign
 from .base import Part
 from .client import meeting_place
 from .notebooks import Kernel, notebooks
+from .told_ranks import RankProcess, rank_told, task_told
 
 __all__ = ["RankProcess", "launcher_of", "launcher_ranks", "part_of", "rank_of", "sweep", "targets"]
 
@@ -36,18 +38,6 @@ _RANK_NAMES = ("python", "pt_main_thread")
 _CONNECT_S = 0.2
 _YOUNG_S = 60
 _ANCESTORS = 8
-
-
-@dataclass(frozen=True)
-class RankProcess:
-    """A rank of a launcher's job on this host. The numbers come from its environment; None where it has none
-    (``mp.spawn``).
-    """
-
-    pid: int
-    rank: int | None
-    world_size: int | None
-    local_rank: int | None
 
 
 def targets() -> list[Target]:
@@ -80,7 +70,8 @@ def rank_of(pid: int) -> RankProcess | None:
     """
     if pid in procfs.uninterruptible([pid]):
         return None  # reading its environment would wait with it
-    told = _rank_process(pid, procfs.environ(pid))
+    environ = procfs.environ(pid)
+    told = rank_told(pid, environ)
     if told.rank is not None and told.world_size is not None:
         return told
     own = procfs.stat(pid)
@@ -92,7 +83,19 @@ def rank_of(pid: int) -> RankProcess | None:
             found = ranks[place]
             number = place if found.rank is None else found.rank
             return replace(found, rank=number, world_size=found.world_size or len(ranks))
-    return None
+        if ranks and launcher == pid:
+            return None  # it has started ranks, and is none
+    return None if any(_trains(pid) for pid in above) else task_told(pid, environ)
+
+
+def _trains(pid: int) -> bool:
+    """Whether it is a process that trains, and not what starts one: what it has started itself is a part of it."""
+    return bool(_frameworks(procfs.mapped(pid))) and not is_launcher(procfs.command(pid))
+
+
+def _frameworks(maps: bytes) -> tuple[str, ...]:
+    """The deep learning libraries that a process has mapped."""
+    return tuple(name for name, files in _FRAMEWORKS.items() if any(file in maps for file in files))
 
 
 def launcher_of(pid: int) -> int | None:
@@ -194,7 +197,7 @@ class _Survey:
         if is_helper(command):
             return None
         maps = procfs.mapped(pid)
-        frameworks = tuple(name for name, files in _FRAMEWORKS.items() if any(file in maps for file in files))
+        frameworks = _frameworks(maps)
         ours = frameworks or is_launcher(command) or connection_file(command) or pid in self.with_agent
         environ = procfs.environ(pid) if ours or b"python" in maps else {}
         return _Seen(process, command, frameworks, environ) if ours or "RANK" in environ else None
@@ -212,7 +215,7 @@ class _Survey:
         found = list(self._topmost_ranks(pid)) or [
             seen for seen in self._children(pid) if seen.frameworks and (by_name or self._started_as_rank(seen))
         ]
-        ranks = [_rank_process(seen.pid, seen.environ) for seen in found]
+        ranks = [rank_told(seen.pid, seen.environ) for seen in found]
         ranks += self._stuck_ranks(pid, ranks)
         if launcher.frameworks and not by_name and found and all(map(_is_rank_of_its_parent, found)):
             ranks = _with_their_parent(launcher, found[0].environ, ranks)
@@ -355,8 +358,11 @@ class _Survey:
         if is_launcher(seen.command) or not (seen.frameworks or seen.pid in self.with_agent):
             return None  # the outer one of nested launchers, or a wrapper of a rank
         if "RANK" in seen.environ and not self._below_a_rank(seen):
-            rank = _rank_process(seen.pid, seen.environ)
+            rank = rank_told(seen.pid, seen.environ)
             return _with_reason(self._target(seen, kind="rank", rank=rank.rank, world_size=rank.world_size))
+        task = task_told(seen.pid, seen.environ)
+        if task is not None and self._starter(seen) not in self.seen:
+            return _with_reason(self._target(seen, kind="rank", rank=task.rank, world_size=task.world_size))
         return _with_reason(self._target(seen))
 
     def _below_a_rank(self, seen: _Seen) -> bool:
@@ -405,14 +411,6 @@ def _with_their_parent(parent: _Seen, told: Mapping[str, str], children: Sequenc
     numbered = [replace(c, rank=first + c.local_rank) for c in children if c.local_rank is not None]
     world_size = children[0].world_size
     return [RankProcess(parent.pid, first, world_size, 0), *numbered]
-
-
-def _rank_process(pid: int, environ: Mapping[str, str]) -> RankProcess:
-    def number(name: str) -> int | None:
-        value = environ.get(name, "")
-        return int(value) if value.isdigit() else None
-
-    return RankProcess(pid, number("RANK"), number("WORLD_SIZE"), number("LOCAL_RANK"))
 
 
 # --- agents and permissions ----------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def missing(present: Sequence[Place], world_size: int, nproc: int | None, launch
     here = world_size if nproc is None else nproc
     first = min((p.rank - p.local_rank for p in present), default=0)
     there = {p.rank for p in present}
-    gone = [rank for rank in range(first, first + here) if rank not in there]
+    gone = [rank for rank in range(first, min(first + here, world_size)) if rank not in there]
     dead = _zombies(launcher_pid, present, first, gone)
     surely = launcher_pid is not None and (nproc is not None or all_here) and bool(present or dead)
     found = [Missing(r, r - first, dead.get(r, 0), "ended" if surely or r in dead else "not known") for r in gone]

@@ -65,6 +65,8 @@ class Line(ABC):
     """Who answers, as errors say it."""
     retry_s = 0.0
     """How long after a child that never became ready its reason stands, before another one is started."""
+    leaves_s = 0.0
+    """How long a child that is to end may take to do so by itself, once nobody writes to it any more."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -120,8 +122,8 @@ class Line(ABC):
         """Have it ready for requests. Raises OSError or EOFError where it ends meanwhile, another error for one that says nonsense."""
 
     @abstractmethod
-    def late(self, timeout: float) -> TraindbgError:
-        """Why there is no answer after `timeout` seconds."""
+    def late(self, timeout: float, last_words: str) -> TraindbgError:
+        """Why there is no answer after `timeout` seconds, during which the child wrote `last_words`; nothing, mostly."""
 
     @abstractmethod
     def broke(self, last_words: str, status: int | None, *, ready: bool) -> TraindbgError:
@@ -156,7 +158,7 @@ class _Child:
         self._line = line
         self._numbers = itertools.count(1)
         self._open: dict[int, _Question] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._settled = threading.Event()
         """It is ready for requests, or has ended."""
         self._patience_s = patience_s
@@ -164,6 +166,7 @@ class _Child:
         """When somebody waited in vain for an answer and nothing has been heard since."""
         self._ended_at = 0.0
         self._begun: Begun | None = None
+        self._said: IO[bytes] | None = None
         self._ended: Callable[[], NoReturn] = _has_ended
         threading.Thread(target=self._live, name="traindbg-line", daemon=True).start()
 
@@ -180,7 +183,7 @@ class _Child:
             self._send(wire.dumps((number, request)), max(question.due, time.monotonic()) + GRACE_S)
         if not question.answered.wait(timeout + GRACE_S):
             self._silent_since = self._silent_since or time.monotonic()
-            raise self._line.late(timeout)
+            raise self._late(timeout)
         assert question.value is not None
         return question.value()
 
@@ -189,7 +192,10 @@ class _Child:
         wait_s = min(timeout, self._patience_s)
         if not self._settled.wait(wait_s):
             self._patience_s = AGAIN_S
-            raise self._line.late(wait_s)
+            raise self._late(wait_s)
+
+    def _late(self, timeout: float) -> TraindbgError:
+        return self._line.late(timeout, "" if self._said is None else _last_words(self._said))
 
     def _send(self, data: bytes, ends: float) -> None:
         """For whoever holds the lock."""
@@ -221,14 +227,27 @@ class _Child:
         return any(now > question.due + STUCK_S for question in list(self._open.values()))
 
     def kill(self) -> None:
+        """End it: on the spot, or where the line wants it so, some time after nobody writes to it any more."""
         self.alive = False
-        if self._begun is not None:
-            with contextlib.suppress(OSError):
-                self._begun.process.kill()
+        if not self._line.leaves_s or not self._lock.acquire(
+            timeout=GRACE_S
+        ):  # else somebody is writing, and may be stuck
+            if (begun := self._begun) is not None:
+                _kill(begun.process)
+            return
+        try:
+            if self._begun is not None:
+                _hang_up(self._begun.requests)
+                later = threading.Timer(self._line.leaves_s, _kill, (self._begun.process,))
+                later.daemon = True
+                later.start()
+        finally:
+            self._lock.release()
 
     def _live(self) -> None:
         """On its own thread, for as long as the process is there."""
         with tempfile.TemporaryFile() as said:
+            self._said = said
             try:
                 self._begun = begun = self._line.start(said)
             except OSError as e:
@@ -257,10 +276,10 @@ class _Child:
         if self._begun is None:
             return None
         by_itself = self.alive
+        self.alive = False
         with contextlib.suppress(subprocess.TimeoutExpired):
-            if by_itself:
-                self._begun.process.wait(GRACE_S)
-        self.kill()
+            self._begun.process.wait(max(self._line.leaves_s, GRACE_S if by_itself else 0.0))
+        _kill(self._begun.process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._begun.process.wait(LEAVE_S)
         return self._begun.process.returncode if by_itself else None
@@ -281,11 +300,26 @@ class _Child:
             question.settle(ended)
 
 
+def _hang_up(fd: int) -> None:
+    """Close the end of a pipe, and keep its number: whoever writes to it from now on writes to nobody."""
+    nobody = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nobody, fd, inheritable=False)
+    os.close(nobody)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        process.kill()
+
+
 def _last_words(said: IO[bytes]) -> str:
-    """The last lines that the child wrote before it ended, which are the reason mostly."""
-    said.seek(0, os.SEEK_END)
-    said.seek(max(0, said.tell() - LAST_WORDS))
-    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+    """The last lines that the child has written, which are the reason mostly; nothing where it is gone. It writes on undisturbed."""
+    try:
+        fd = said.fileno()
+        told = os.pread(fd, LAST_WORDS, max(0, os.fstat(fd).st_size - LAST_WORDS))
+    except ValueError:
+        return ""
+    lines = [line.strip() for line in told.decode(errors="replace").splitlines() if line.strip()]
     return "\n".join(lines)
 
 

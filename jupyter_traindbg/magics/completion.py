@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from .. import commands
+from ..errors import TraindbgError
 from ..model import host_begun, is_cluster, names_to_type
 from .base import load, parser
 from .parser import PATH, RAY, TARGET, Parser, completions_of
@@ -21,6 +23,7 @@ __all__ = ["is_ours", "matcher", "offered"]
 IDENTIFIER = "traindbg"
 
 MOST_FILES = 200
+SLURM_S = 1.0
 _MAGIC = re.compile(r"\s*(?:[\w.,\s\[\]'\"]+=\s*)?%(\w+)[ \t](.*)", re.DOTALL)
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)\b(.*)", re.DOTALL)
 _LAST_WORD = re.compile(r"(?:\\.|\S)*$", re.DOTALL)
@@ -147,11 +150,19 @@ def _targets(fragment: str) -> Iterator[Offer]:
     yield from (offer for offer in [*seen, ("self", "kernel")] if offer[0].startswith(fragment))
 
 
-def _hosts(before: str, begun: str) -> Iterator[Offer]:
-    """The hosts of the person's configuration of ssh, behind those that are there already; nobody is asked what runs there."""
-    from ..hosts.ssh import named_in
+def _hosts(kind: str, before: str, begun: str) -> Iterator[Offer]:
+    """The hosts of the person's configuration of ssh, behind those that are there already, or their jobs of Slurm; nobody is asked what
+    runs there.
+    """
+    from ..hosts import slurm, ssh
 
-    yield from ((before + name, "host") for name in named_in(Path.home() / ".ssh" / "config") if name.startswith(begun))
+    if kind == "ssh":
+        names = ssh.named_in(Path.home() / ".ssh" / "config")
+        yield from ((before + name, "host") for name in names if name.startswith(begun))
+        return
+    with contextlib.suppress(TraindbgError):  # a list of choices is no place to say why there are none
+        jobs = [job.id for job in slurm.own_jobs(SLURM_S) if job.state == "RUNNING"]
+        yield from ((before + job, "job") for job in jobs if job.startswith(begun))
 
 
 def _paths(fragment: str) -> Iterator[str]:

@@ -12,12 +12,18 @@ from .base import Session
 EXAMPLES = (
     ("", "all of this machine"),
     ("ssh:node1,node2", "what runs on two other machines"),
+    ("slurm:4242", "what runs in a job of Slurm, on all of its nodes"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The hosts."""
-    parser.add_argument("hosts", nargs="?", metavar="ssh:HOST,HOST", help="hosts that ssh reaches; none: this machine")
+    parser.add_argument(
+        "hosts",
+        nargs="?",
+        metavar="WHERE",
+        help="ssh:HOST,HOST: hosts that ssh reaches; slurm:JOB: the nodes of a job; none: this machine",
+    )
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:
@@ -25,11 +31,12 @@ def run(args: argparse.Namespace, session: Session) -> Result:
 
     if args.hosts is None:
         return Targets(tuple(targets()))
-    from ..spread.ssh import targets_on
+    from ..spread.remote import targets_on
 
     named = parse_target(args.hosts)
-    if named is None or named.kind != "ssh" or named.id:
+    if named is None or not named.remote or named.id:
         raise UsageError(
-            text("{hosts!r} names no hosts", hosts=args.hosts), text("write `traindbg targets ssh:HOST,HOST`")
+            text("{hosts!r} names no hosts", hosts=args.hosts),
+            text("write `traindbg targets ssh:HOST,HOST` or `traindbg targets slurm:JOB`"),
         )
     return targets_on(named, args.timeout)

@@ -8,6 +8,8 @@
     ray://HOST:PORT         the only job of a Ray cluster, by its client server; http://HOST:PORT, by its dashboard
     ssh:HOST,HOST:TARGET    a job on hosts that ssh reaches; TARGET is torchrun (of the only launcher there), torchrun:4711, a pid, or
                             nothing: the only job there is
+    slurm:JOB:TARGET        the same on the nodes of a Slurm job, among what runs in it; JOB is its number, NUMBER_TASK of an array, or
+                            nothing: the only one that the person has running
     a/path                  the socket of an agent
 
 A HOST is what ``ssh`` takes: a name of its configuration, a name or an address of the network, USER@ before it where need be; an IPv6
@@ -31,15 +33,18 @@ __all__ = [
     "is_cluster",
     "may_mean_a_target",
     "named_launcher",
+    "names_slurm_job",
     "parse_cluster",
     "parse_target",
 ]
 
-Kind = Literal["self", "process", "kernel", "launcher", "ray", "socket", "ssh"]
+Kind = Literal["self", "process", "kernel", "launcher", "ray", "socket", "ssh", "slurm"]
 
 AUTO = "auto"
 _PREFIXES: Mapping[Kind, str] = {"kernel": "kernel:", "launcher": "torchrun:"}
-_SELF, _RAY, _SSH = "self", "ray:", "ssh:"
+_SELF, _RAY = "self", "ray:"
+_REMOTE: Mapping[Kind, str] = {"ssh": "ssh:", "slurm": "slurm:"}
+"""Each followed by where the hosts are, and a target there."""
 _PID = re.compile(r"[1-9]\d{0,6}")
 """The kernel's greatest is 4194304. Eight digits are the id of a Ray job."""
 _URL = re.compile(r"(?:ray|https?)://.*", re.DOTALL)
@@ -49,7 +54,8 @@ _HOSTS = re.compile(r"(?:\[[^\]]*\]|[^:\[\]])*")
 _BETWEEN_HOSTS = re.compile(r",(?![^\[]*\])")
 _HOST = re.compile(r"(?!-)(?:[^\s:@/,\[\]-][^\s:@/,\[\]]*@)?[0-9A-Za-z_:][0-9A-Za-z_.:%-]*")
 """Nothing that ssh could take for an option of its own."""
-_MANY = re.compile(r"(?P<before>[^\[\]]*)\[(?P<numbers>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\](?P<after>[^\[\]]*)")
+_MANY = re.compile(r"(?P<before>[^\[\]]*)\[(?P<numbers>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\](?P<after>.*)")
+_SLURM_JOB = re.compile(r"(?:[1-9]\d*(?:_\d+)?)?")
 _NUMBERED = re.compile(r"(\D*?)(\d+)(\D*)")
 MOST_HOSTS = 1024
 FEW = 3
@@ -64,24 +70,29 @@ class TargetName:
 
     kind: Kind
     id: str = ""
-    """The pid; what a kernel is called; a Ray job or submission, empty for the only one; the socket's path; on hosts that ssh reaches, the
-    target there.
+    """The pid; what a kernel is called; a Ray job or submission, empty for the only one; the socket's path; on other hosts, the target
+    there.
     """
     address: str = ""
-    """Of the Ray cluster, as it was given; `AUTO` where none was. The hosts that ssh reaches, as they were given."""
+    """Of the Ray cluster, as it was given; `AUTO` where none was. The hosts that ssh reaches, as they were given; the Slurm job."""
 
     @property
     def pid(self) -> int | None:
         """Of a process or a launcher; None where that is no number."""
         return int(self.id) if self.kind in ("process", "launcher") and self.id.isdecimal() else None
 
+    @property
+    def remote(self) -> bool:
+        """Whether it is on other hosts, each of which has it as a target of its own."""
+        return self.kind in _REMOTE
+
     def __str__(self) -> str:
         if self.kind == "ray":
             if self.address in ("", AUTO):
                 return _RAY + (self.id or AUTO)
             return f"{_RAY}{self.id}@{self.address}"
-        if self.kind == "ssh":
-            return _SSH + self.address + (f":{self.id}" if self.id else "")
+        if self.remote:
+            return _REMOTE[self.kind] + self.address + (f":{self.id}" if self.id else "")
         return _SELF if self.kind == "self" else _PREFIXES.get(self.kind, "") + self.id
 
 
@@ -93,18 +104,19 @@ def parse_target(text: str) -> TargetName | None:
     for kind, prefix in _PREFIXES.items():
         if text.startswith(prefix):
             return TargetName(kind, text.removeprefix(prefix))
-    if text.startswith(_SSH):
-        return _on_hosts(text.removeprefix(_SSH))
+    for kind, prefix in _REMOTE.items():
+        if text.startswith(prefix):
+            return _on_hosts(kind, text.removeprefix(prefix))
     if text.startswith(_RAY) or _URL.fullmatch(text):
         return parse_cluster(text)
     folder, slash, _ = text.partition("/")
     return TargetName("socket", text) if slash and ":" not in folder else None
 
 
-def _on_hosts(text: str) -> TargetName:
+def _on_hosts(kind: Kind, text: str) -> TargetName:
     hosts = _HOSTS.match(text)
     assert hosts is not None  # it takes nothing, too
-    return TargetName("ssh", text[hosts.end() :].removeprefix(":").strip(), hosts[0].strip())
+    return TargetName(kind, text[hosts.end() :].removeprefix(":").strip(), hosts[0].strip())
 
 
 def hosts_named(text: str) -> list[str] | None:
@@ -151,27 +163,37 @@ def _run_written(before: str, first: str, last: str, after: str) -> str:
     return f"{before}[{first}-{last}]{after}"
 
 
-def host_begun(text: str) -> tuple[str, str] | None:
-    """Of a target on other hosts that is just being typed: what stands before its last host, and that one as far as it is there."""
-    if not text.startswith(_SSH) or ":" in text.removeprefix(_SSH):
+def host_begun(text: str) -> tuple[Kind, str, str] | None:
+    """Of a target on other hosts that is just being typed: its kind, what stands before its last host or job, and that one as far as it
+    is there."""
+    kind = next((kind for kind, prefix in _REMOTE.items() if text.startswith(prefix)), None)
+    if kind is None or ":" in text.removeprefix(_REMOTE[kind]):
         return None
-    before, comma, begun = text.removeprefix(_SSH).rpartition(",")
-    return _SSH + before + comma, begun
+    before, comma, begun = text.removeprefix(_REMOTE[kind]).rpartition(",")
+    return kind, _REMOTE[kind] + before + comma, begun
 
 
 def _spelled_out(word: str) -> list[str]:
-    """All that ``node[1,3-5]`` stands for; an address in brackets without them."""
+    """All that ``node[1,3-5]`` or ``rack[1-2]n[1-4]`` stands for; an address in brackets without them."""
     many = _MANY.fullmatch(word)
     if many is None:
         return [re.sub(r"\[(.*)\]", r"\1", word)]
-    found = []
+    found: list[str] = []
     for piece in many["numbers"].split(","):
         first, _, last = piece.partition("-")
         if int(last or first) - int(first) >= MOST_HOSTS:
             return []
         numbers = range(int(first), int(last or first) + 1)
-        found += [f"{many['before']}{number:0{len(first)}d}{many['after']}" for number in numbers]
+        ends = _spelled_out(many["after"])
+        if len(found) + len(numbers) * len(ends) > MOST_HOSTS:
+            return []
+        found += [f"{many['before']}{number:0{len(first)}d}{end}" for number in numbers for end in ends]
     return found
+
+
+def names_slurm_job(text: str) -> bool:
+    """Whether `text` can be a Slurm job: ``4242``, ``4242_7`` of an array, or nothing for the only one."""
+    return _SLURM_JOB.fullmatch(text) is not None
 
 
 def parse_cluster(text: str) -> TargetName:

@@ -50,7 +50,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Targets(Result):
-    """Of this host, or of `hosts` that ssh reaches."""
+    """Of this host, or of other `hosts`."""
 
     _rows = "targets"
     targets: Sequence[Target]

@@ -1,4 +1,4 @@
-"""Which jobs run on a host, as far as they do there: what `jupyter_traindbg.spread.ssh` has run on each host; and which of them are one."""
+"""Which jobs run on a host, as far as they do there (`jupyter_traindbg.spread.remote` asks it on each); and which of them are one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "")
 @dataclass(frozen=True)
 class Found:
     """A job, or that part of it which is on one host. ``name``: as a target there. ``port``, ``address``, ``run``: where its ranks meet,
-    and the name of their run, as their environment tells; empty where it does not.
+    and the name of their run or their step of a Slurm job, as their environment tells; empty where it does not.
     """
 
     name: str
@@ -43,6 +43,12 @@ class Found:
         """Whether all of the job is here."""
         return len(self.members) >= self.world_size
 
+    @property
+    def launched(self) -> bool:
+        """Whether it is known by a launcher on its host, and not by one of its ranks."""
+        named = parse_target(self.name)
+        return named is not None and named.kind == "launcher"
+
     def goes_with(self, other: Found) -> bool:
         """Whether both are parts of one job, as far as each tells."""
         if (
@@ -55,18 +61,25 @@ class Found:
         return apart and (self.address == other.address or self.address in _HERE or other.address in _HERE)
 
 
-def jobs(wanted: str, timeout: float) -> list[Found]:
+def jobs(wanted: str, timeout: float, within: Sequence[str] = ()) -> list[Found]:
     """The jobs on this host that `wanted` means, a target there; `LAUNCHER` alone: of all launchers, nothing: all that train.
 
-    Enters nothing; costs a look at the processes. Raises what the way in raises for what is not there; none at all is an empty list.
+    `within`: of a node that has several jobs of Slurm, only what runs in those with these numbers. Enters nothing; costs a look at the
+    processes. Raises what the way in raises for what is not there; none at all is an empty list.
     """
-    return [_of(parsed(wanted), timeout)] if wanted not in ("", LAUNCHER) else _jobs(targets(), wanted, timeout)
+    if wanted not in ("", LAUNCHER):
+        return [_of(parsed(wanted), timeout)]
+    return _jobs(_targets(within), wanted, timeout)
 
 
-def all_targets(timeout: float) -> tuple[list[Target], list[Found]]:
+def all_targets(timeout: float, within: Sequence[str] = ()) -> tuple[list[Target], list[Found]]:
     """What can be attached to on this host, and the jobs of it: see `jupyter_traindbg.attach.discover.targets`."""
-    seen = targets()
+    seen = _targets(within)
     return seen, _jobs(seen, "", timeout)
+
+
+def _targets(within: Sequence[str]) -> list[Target]:
+    return [one for one in targets() if not within or procfs.environ(one.pid).get("SLURM_JOB_ID") in within]
 
 
 def _jobs(seen: Sequence[Target], wanted: str, timeout: float) -> list[Found]:
@@ -111,7 +124,7 @@ def _of(named: TargetName, timeout: float) -> Found:
         members,
         first.get("MASTER_ADDR", ""),
         first.get("MASTER_PORT", ""),
-        first.get("TORCHELASTIC_RUN_ID", ""),
+        first.get("TORCHELASTIC_RUN_ID", first.get("SLURM_STEP_ID", "")),
     )
 
 

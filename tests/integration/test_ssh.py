@@ -18,9 +18,9 @@ from ssh_hosts import Host
 import traindbg
 from jupyter_traindbg import cli
 from jupyter_traindbg.errors import ActionRefused, AmbiguousTarget, NoTarget, NotPermitted
-from jupyter_traindbg.hosts import ssh
+from jupyter_traindbg.hosts import remote
 from jupyter_traindbg.model import available, parse_target
-from jupyter_traindbg.spread.ssh import targets_on
+from jupyter_traindbg.spread.remote import targets_on
 
 pytestmark = pytest.mark.timeout(300)
 STARTS_S = 90.0
@@ -29,13 +29,13 @@ ALL = "ssh:alpha,beta,gamma:torchrun"
 
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host]]:
-    monkeypatch.setattr(ssh, "_lines", {})
+    monkeypatch.setattr(remote, "_lines", {})
     with ssh_hosts.hosts(tmp_path / "ssh", ["alpha", "beta", "gamma"], [tmp_path]) as made:
         monkeypatch.setenv("TRAINDBG_SSH", ssh_hosts.command(tmp_path / "ssh"))
         try:
             yield made
         finally:
-            ssh_hosts.hang_up()
+            remote.hang_up()
 
 
 def trains(hosts: list[Host], folder: Path, *arguments: str, per_host: int = 1, ready: str = "ready") -> None:
@@ -96,7 +96,7 @@ def test_ranks_of_three_hosts_are_one_job_and_change_at_one_step(hosts: list[Hos
         assert not saved.missing_ranks
         assert (tmp_path / "saved" / "model.pt").exists()
         assert job.detach() == 6
-    ssh_hosts.hang_up()
+    remote.hang_up()
     for host in hosts:
         assert until(lambda host=host: not left_behind(host), 20), left_behind(host)
 
@@ -210,6 +210,6 @@ def test_what_runs_on_hosts_is_listed_and_what_is_meant_must_be_clear(hosts: lis
     with pytest.raises(NoTarget, match="no 4194300 on alpha, beta"):
         traindbg.attach("ssh:alpha,beta:4194300")
     (tmp_path / "ssh" / "authorized_keys").write_text("")
-    ssh_hosts.hang_up()
+    remote.hang_up()
     with pytest.raises(NotPermitted, match=r"alpha cannot be reached.*Permission denied"):
         traindbg.attach("ssh:alpha:torchrun")

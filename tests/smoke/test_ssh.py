@@ -10,6 +10,7 @@ import ssh_hosts
 from support import Start, torchrun
 
 from jupyter_traindbg import cli
+from jupyter_traindbg.hosts.remote import hang_up
 
 
 @pytest.mark.timeout(180)
@@ -21,7 +22,7 @@ def test_a_hung_job_is_judged_over_there(
     try:
         status = cli.main(["diagnose", f"ssh:alpha:torchrun:{job.pid}", "--json"])
     finally:
-        ssh_hosts.hang_up()
+        hang_up()
     told = json.loads(capfd.readouterr().out)
     assert (status, told["state"]) == (1, "stuck")
     first = told["verdict"][0]

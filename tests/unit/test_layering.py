@@ -191,7 +191,7 @@ MAY_IMPORT = {
         "ray.of_process",
         "ray.report",
         "report",
-        "spread.ssh",  # what it gives for an ssh: target
+        "spread.remote",  # what it gives for an ssh: or slurm: target
         "tunable",
         "watching",
         *DATA,
@@ -225,7 +225,7 @@ MAY_IMPORT = {
         *DATA,
     ],
     "spread.found": ["attach", "outside", "spread.part", *DATA],  # what runs on each host, to say which jobs are there
-    "spread.ssh": ["hosts", "job", "spread.found", "spread.job", "spread.placed", *DATA],
+    "spread.remote": ["hosts", "job", "spread.found", "spread.job", "spread.placed", *DATA],
     "spread.placed": ["spread.part"],
     "spread.merging": ["errors", "language", "model"],  # pure: results in, a result out
     "spread.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
@@ -262,6 +262,7 @@ MAY_IMPORT = {
         "attach.discover",
         "checkpoints",
         "evidence",
+        "hosts.slurm",  # jobs to choose from
         "hosts.ssh",
         "job",
         "live",
@@ -275,7 +276,7 @@ MAY_IMPORT = {
         "ray.report",
         "render",
         "report",
-        "spread.ssh",
+        "spread.remote",
         "tables",
         *DATA,
     ],

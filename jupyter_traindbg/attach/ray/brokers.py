@@ -59,7 +59,7 @@ class Broker(Line):
             )
         )
 
-    def late(self, timeout: float) -> TraindbgError:
+    def late(self, timeout: float, last_words: str) -> TraindbgError:
         """See `Line.late`."""
         return DeadlineExceeded(
             text("the Ray cluster did not answer in {timeout:.1f} s", timeout=timeout),

@@ -20,8 +20,8 @@ import pytest
 from cases import each
 
 from jupyter_traindbg import errors
-from jupyter_traindbg.hosts import lines, ssh
-from jupyter_traindbg.hosts.ssh import COMMAND, PYTHON, SshLine, command, named_in, not_reached, open_hosts
+from jupyter_traindbg.hosts import lines, remote
+from jupyter_traindbg.hosts.ssh import COMMAND, PYTHON, SshLine, named_in, open_hosts
 from jupyter_traindbg.language import speaking
 from jupyter_traindbg.outside import procfs
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     put(tmp_path, "sh")
     monkeypatch.setenv(COMMAND, str(tmp_path / "ssh"))
     monkeypatch.delenv(PYTHON, raising=False)
-    monkeypatch.setattr(ssh, "_lines", {})
+    monkeypatch.setattr(remote, "_lines", {})
     return tmp_path
 
 
@@ -102,11 +102,11 @@ def test_nothing_stays_when_the_line_is_closed(line: SshLine) -> None:
 
 def test_a_helper_that_hears_nothing_ends_by_itself(folder: Path) -> None:
     """As on a host that is cut off: nobody closes its end."""
-    words = command("alpha", {COMMAND: str(folder / "ssh")})
-    started = Path(ssh.helper.__file__ or "").read_text().replace("IDLE_S = 300.0", "IDLE_S = 0.2")
+    words = SshLine("alpha").command({COMMAND: str(folder / "ssh")})
+    started = Path(remote.helper.__file__ or "").read_text().replace("IDLE_S = 300.0", "IDLE_S = 0.2")
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert process.stdin is not None
-    archive = ssh.shipping.archive()
+    archive = remote.shipping.archive()
     try:
         process.stdin.write(started.encode() + b"\nmain('jupyter_traindbg')\n" + bytes(1))
         for piece in (archive, b""):
@@ -136,7 +136,7 @@ def test_a_python_may_be_named(folder: Path, line: SshLine, monkeypatch: pytest.
 
 def test_a_host_without_a_python_says_so(line: SshLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PYTHON, "/nowhere/python3")
-    monkeypatch.setattr(ssh, "FIND", ssh.FIND.replace("/proc/[0-9]*/exe", "/nowhere"))
+    monkeypatch.setattr(remote, "FIND", remote.FIND.replace("/proc/[0-9]*/exe", "/nowhere"))
     with pytest.raises(errors.MissingPiece, match=r"alpha has no Python 3\.10 or newer.*TRAINDBG_SSH_PYTHON"):
         line.call(EXISTS, 1, deadline_s=DEADLINE_S)
 
@@ -232,26 +232,25 @@ def test_a_helper_that_is_killed_is_told_and_the_next_call_starts_another(line: 
 def test_hosts_are_shared_by_all_who_ask_them_and_kept_for_a_while(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "LINGER_S", 0.05)
+    monkeypatch.setattr(remote, "LINGER_S", 0.05)
     one, other = open_hosts(["alpha", "beta"]), open_hosts(["alpha"])
     try:
         answers = one.run_everywhere({"alpha": ((1,), {}), "beta": ((1,), {})}, EXISTS, deadline_s=DEADLINE_S)
         assert answers == {"alpha": True, "beta": True}
         one.close()
-        assert until(lambda: not ssh._of("beta").line.alive)
+        assert until(lambda: not one.answering("beta"))
         assert other.answering("alpha")
         other.close()
-        assert until(lambda: not ssh._of("alpha").line.alive)
+        assert until(lambda: not other.answering("alpha"))
     finally:
-        for name in ("alpha", "beta"):
-            ssh._of(name).line.end()
+        remote.hang_up()
 
 
 # --- words ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_is_one_that_never_asks_and_whose_host_is_no_option() -> None:
-    words = command("me@alpha", {COMMAND: "ssh -F /tmp/config"})
+    words = SshLine("me@alpha").command({COMMAND: "ssh -F /tmp/config"})
     assert words[:3] == ["ssh", "-F", "/tmp/config"]
     assert "BatchMode=yes" in words
     assert words[-3:-1] == ["--", "me@alpha"]
@@ -269,7 +268,7 @@ def test_the_command_is_one_that_never_asks_and_whose_host_is_no_option() -> Non
     ],
 )
 def test_why_it_does_not_get_in(said: str, kind: type[errors.TraindbgError], hint: str) -> None:
-    why = not_reached("b", said)
+    why = SshLine("b").not_reached(said)
     assert type(why) is kind
     assert why.cause.startswith("b cannot be reached")
     assert hint in str(why)

@@ -1,4 +1,4 @@
-"""`SshJob`: the ranks of a job on hosts that ssh reaches, without Ray: ``ssh:node1,node2:torchrun``."""
+"""`RemoteJob`: the ranks of a job on other hosts, without Ray: ``ssh:node1,node2:torchrun``, ``slurm:4242``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import (
@@ -17,8 +18,9 @@ from ..errors import (
     TraindbgError,
     UnknownTarget,
 )
+from ..hosts import slurm, ssh
 from ..hosts.base import Call
-from ..hosts.ssh import SshHosts, open_hosts
+from ..hosts.remote import RemoteHosts
 from ..job import DEADLINE_S
 from ..language import text
 from ..model import (
@@ -31,23 +33,26 @@ from ..model import (
     Targets,
     hosts_named,
     hosts_written,
+    names_slurm_job,
     parse_target,
 )
 from .found import Found, whole
 from .job import SpreadJob
 from .placed import Placed, numbered
 
-__all__ = ["SshJob", "connect", "targets_on"]
+__all__ = ["RemoteJob", "connect", "targets_on"]
 
 FOUND = "jupyter_traindbg.spread.found"
 THERE = ("process", "launcher", "kernel")
 """The kinds of targets that can be meant on another host."""
 
 
-class SshJob(SpreadJob):
+class RemoteJob(SpreadJob):
     """All of its processes are ranks. A host that cannot be reached is among the silent of every answer."""
 
-    def __init__(self, name: str, hosts: SshHosts, job: Mapping[str, Found], lost: Mapping[str, TraindbgError]) -> None:
+    def __init__(
+        self, name: str, hosts: RemoteHosts, job: Mapping[str, Found], lost: Mapping[str, TraindbgError]
+    ) -> None:
         placed = numbered([Placed(host, member) for host, part in job.items() for member in part.members])
         super().__init__(name, hosts, placed, {host: host for host in (*job, *lost)})
         self._lost = lost
@@ -94,49 +99,109 @@ def _gpus_of(report: GpuReport, host: str) -> GpuReport:
     )
 
 
-def connect(named: TargetName, timeout: float = DEADLINE_S) -> SshJob:
-    """The job that ``ssh:HOST,HOST:TARGET`` names; it is looked for on all hosts at once, and nothing is entered.
-
-    Takes what ``ssh`` takes to connect and 0.5 s, where no connection is open yet. A host that cannot be reached is left out, and said.
-    Raises `UnknownTarget`, `NoTarget`, `AmbiguousTarget`, and why there is no way to any of the hosts.
+@dataclass(frozen=True)
+class _There:
+    """Where to look: the hosts that a target names, open. ``typed``: the target; ``name``: the same, exactly. ``within``: the numbers of
+    the Slurm job that alone is meant; empty for whatever runs there.
     """
-    names = _names(named)
-    hosts = open_hosts(names)
+
+    typed: TargetName
+    name: TargetName
+    hosts: RemoteHosts
+    host_names: Sequence[str]
+    within: tuple[str, ...] = ()
+
+    def called(self, part: str, where: Sequence[str]) -> str:
+        """What is `part` as a target on the hosts `where`, from here."""
+        return str(TargetName(self.name.kind, part, self.name.address if self.within else hosts_written(where)))
+
+    def ask(self, function: str, timeout: float, *args: Any) -> dict[str, Any]:
+        """What a function of `FOUND` says on each host."""
+        call: Call = ((*args, timeout, self.within), {})
+        calls = dict.fromkeys(self.host_names, call)
+        return self.hosts.run_everywhere(calls, f"{FOUND}:{function}", deadline_s=timeout)
+
+
+def connect(named: TargetName, timeout: float = DEADLINE_S) -> RemoteJob:
+    """The job that ``ssh:HOST,HOST:TARGET`` or ``slurm:JOB:TARGET`` names; it is looked for on all hosts at once, and nothing is entered.
+
+    Takes what ``ssh`` or ``srun`` takes to connect and 0.5 s, where no connection is open yet. A host that cannot be reached is left out,
+    and said. Raises `UnknownTarget`, `NoTarget`, `AmbiguousTarget`, and why there is no way to any of the hosts.
+    """
+    there = _there(named, timeout)
     try:
-        found, lost = _look(hosts, names, named.id, timeout)
-        job = _chosen(named, found, lost)
+        found, lost = _look(there, timeout)
+        job = _chosen(there, found, lost)
     except BaseException:
-        hosts.close()
+        there.hosts.close()
         raise
-    return SshJob(str(named), hosts, job, lost)
+    return RemoteJob(str(there.name), there.hosts, job, lost)
 
 
 def targets_on(named: TargetName, timeout: float = DEADLINE_S) -> Targets:
     """What can be attached to on the hosts, each by the name that it has from here. Raises why there is no way to any of them."""
-    names = _names(named)
-    hosts = open_hosts(names)
+    there = _there(named, timeout)
     try:
-        calls: dict[str, Call] = {name: ((timeout,), {}) for name in names}
-        answers = hosts.run_everywhere(calls, f"{FOUND}:all_targets", deadline_s=timeout)
+        answers = there.ask("all_targets", timeout)
     finally:
-        hosts.close()
+        there.hosts.close()
     found, lost = _sorted(answers)
     jobs = whole({host: parts for host, (_, parts) in found.items()})
-    called = {(host, part.name): _name_of(job) for job in jobs for host, part in job.items()}
-    targets = [_from_here(target, host, called) for host, (those, _) in found.items() for target in those]
+    names: dict[tuple[str, str], str] = {}
+    heads: dict[tuple[str, str], str] = {}
+    for job in jobs:
+        name = _name_of(there, job, jobs)
+        parts = list(job.items())
+        names |= {(host, part.name): name for n, (host, part) in enumerate(parts) if n == 0 or part.launched}
+        heads |= {(host, str(member.pid)): name for host, part in parts for member in part.members}
+    targets = [_from_here(target, host, there, names, heads) for host, (those, _) in found.items() for target in those]
     return Targets(tuple(_parts_together(targets)), tuple(found), tuple(_silences(lost)))
 
 
-def _from_here(target: Target, host: str, called: Mapping[tuple[str, str], str]) -> Target:
-    """By the name that it has from here: a part of a job on several hosts by that of the whole one."""
+def _there(named: TargetName, timeout: float) -> _There:
+    """Raises `UnknownTarget` for what can be no host or no job, and as `jupyter_traindbg.hosts.slurm.running`."""
+    if named.kind == "slurm":
+        if not names_slurm_job(named.address):
+            raise UnknownTarget(
+                text("{job!r} is no job of Slurm", job=named.address),
+                text(
+                    "write slurm:NUMBER, slurm:NUMBER_TASK of an array, or slurm: for the only one that you have running"
+                ),
+            )
+        job = slurm.running(named.address, timeout)
+        exactly = TargetName("slurm", named.id, job.id)
+        within = tuple(
+            dict.fromkeys([*job.numbers.values(), job.id])
+        )  # what runs in a part of one may be told the number of the whole
+        return _There(named, exactly, slurm.open_nodes(job), list(job.numbers), within)
+    names = hosts_named(named.address)
+    if names is None:
+        raise UnknownTarget(
+            text("{hosts!r} names no hosts", hosts=named.address),
+            text("write ssh:HOST:TARGET or ssh:HOST,HOST:TARGET, each HOST as `ssh` takes it"),
+        )
+    return _There(named, named, ssh.open_hosts(names), names)
+
+
+def _from_here(
+    target: Target,
+    host: str,
+    where: _There,
+    names: Mapping[tuple[str, str], str],
+    heads: Mapping[tuple[str, str], str],
+) -> Target:
+    """By the name that it has from here: a part of a job on several hosts by that of the whole one (`names`), and beside it the others that
+    belong to it (`heads`), where no launcher there has them."""
 
     def name(there: str) -> str:
         known = parse_target(there)
         if known is None or known.kind not in THERE:
             return there
-        return called.get((host, there)) or str(TargetName("ssh", there, hosts_written([host])))
+        return names.get((host, there)) or where.called(there, [host])
 
-    return dataclasses.replace(target, name=name(target.name), part_of=target.part_of and name(target.part_of))
+    named = name(target.name)
+    head = name(target.part_of) if target.part_of is not None else heads.get((host, target.name))
+    return dataclasses.replace(target, name=named, part_of=None if head == named else head)
 
 
 def _parts_together(targets: Sequence[Target]) -> list[Target]:
@@ -150,26 +215,14 @@ def _parts_together(targets: Sequence[Target]) -> list[Target]:
     return found + [target for target in targets if target.part_of is not None and target.part_of not in heads]
 
 
-def _names(named: TargetName) -> list[str]:
-    names = hosts_named(named.address)
-    if names is None:
-        raise UnknownTarget(
-            text("{hosts!r} names no hosts", hosts=named.address),
-            text("write ssh:HOST:TARGET or ssh:HOST,HOST:TARGET, each HOST as `ssh` takes it"),
-        )
-    return names
-
-
-def _look(
-    hosts: SshHosts, names: Sequence[str], wanted: str, timeout: float
-) -> tuple[dict[str, list[Found]], dict[str, TraindbgError]]:
+def _look(there: _There, timeout: float) -> tuple[dict[str, list[Found]], dict[str, TraindbgError]]:
     """What each host has of what is wanted, and why some say nothing. Raises the first reason where none says anything."""
+    several, wanted = len(there.host_names) > 1, there.name.id
     concrete = parse_target(wanted)
-    if concrete is not None and concrete.pid is not None and len(names) > 1:
+    if concrete is not None and concrete.pid is not None and several:
         wanted = ""  # a pid is one on one of them: what goes with it elsewhere is to be found as well
-    calls: dict[str, Call] = {name: ((wanted, timeout), {}) for name in names}
-    answers = hosts.run_everywhere(calls, f"{FOUND}:jobs", deadline_s=timeout)
-    if len(names) > 1:
+    answers = there.ask("jobs", timeout, wanted)
+    if several:
         answers = {name: [] if isinstance(answer, NoTarget) else answer for name, answer in answers.items()}
     return _sorted(answers)
 
@@ -198,28 +251,29 @@ def _silences(lost: Mapping[str, TraindbgError]) -> list[Silent]:
 
 
 def _chosen(
-    named: TargetName, found: Mapping[str, Sequence[Found]], lost: Mapping[str, TraindbgError]
+    there: _There, found: Mapping[str, Sequence[Found]], lost: Mapping[str, TraindbgError]
 ) -> Mapping[str, Found]:
     """The one job that is meant: its parts by their hosts. Raises `NoTarget` or `AmbiguousTarget`."""
     jobs = whole(found)
-    concrete = parse_target(named.id)
+    concrete = parse_target(there.name.id)
     if concrete is not None and concrete.pid is not None:
         jobs = [job for job in jobs if any(_is_meant(part, concrete) for part in job.values())]
     if len(jobs) == 1:
         return jobs[0]
     hosts = text(", ").join(found)
     if jobs:
-        candidates = {_name_of(job): next(iter(job.values())).command for job in jobs}
+        candidates = {_name_of(there, job, jobs): next(iter(job.values())).command for job in jobs}
         raise AmbiguousTarget(
             text("there are {count} jobs to choose from on {hosts}", count=len(jobs), hosts=hosts),
             candidates=candidates,
+            instead_of=str(there.typed),
         )
-    what = named.id or text("training")
+    what = there.name.id or text("training")
     raise NoTarget(
         text("; ").join(
             [text("there is no {what} on {hosts}", what=what, hosts=hosts), *(why.cause for why in lost.values())]
         ),
-        text("`traindbg targets {target}` shows what there is", target=str(TargetName("ssh", "", named.address))),
+        text("`traindbg targets {target}` shows what there is", target=there.called("", there.host_names)),
     )
 
 
@@ -227,5 +281,7 @@ def _is_meant(part: Found, concrete: TargetName) -> bool:
     return part.name == str(concrete) or concrete.pid in [member.pid for member in part.members]
 
 
-def _name_of(job: Mapping[str, Found]) -> str:
-    return str(TargetName("ssh", next(iter(job.values())).name, hosts_written(list(job))))
+def _name_of(there: _There, job: Mapping[str, Found], jobs: Sequence[Mapping[str, Found]]) -> str:
+    """What the job is called from here, as one of `jobs`: the only one of a Slurm job by nothing but that."""
+    alone = bool(there.within) and len(jobs) == 1
+    return there.called("" if alone else next(iter(job.values())).name, list(job))
