@@ -35,29 +35,30 @@ STEP = (
     "--ntasks=1",
     "--cpus-per-task=1",
     "--mem=0",
-    "--cpu-bind=none",
     "--mpi=none",
     "--unbuffered",  # an answer is no line of text, and ends with none
     "--export=PATH,HOME",
     "--chdir=/",
     "--job-name=traindbg",
 )
-FORMAT = "%i|%A|%T|%u|%r|%N|%j"
-"""Of each part of a job: its name as people write it, its number, state, owner, the reason for the state, nodes, and what it is called."""
+FORMAT = "%i|%A|%T|%r|%N|%j"
+"""Of each part of a job: its name as people write it, its number, state, the reason for that, nodes, and what it is called."""
 LEAVES_S = 2.0
 
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job that runs. ``numbers``: for each of its nodes, the number that Slurm knows its part there by; a job has one, mostly."""
+    """A job of Slurm's. ``id``: as people write it, ``4242``, or ``4242_7`` of an array. ``numbers``: by which what runs in it may know it.
+    ``nodes``: for each of them, the options by which ``srun`` starts a step there. ``logs``: where it writes.
+    """
 
     id: str
-    """As people write it: ``4242``, or ``4242_7`` of an array."""
     called: str
-    owner: str
     state: str
     reason: str
-    numbers: Mapping[str, str]
+    numbers: tuple[str, ...]
+    nodes: Mapping[str, tuple[str, ...]]
+    logs: tuple[str, ...] = ()
 
 
 def own_jobs(timeout: float) -> list[SlurmJob]:
@@ -66,7 +67,7 @@ def own_jobs(timeout: float) -> list[SlurmJob]:
 
 
 def running(wanted: str, timeout: float) -> SlurmJob:
-    """The job `wanted`, or the only one that the person has running; one ``squeue``, 10 ms and more on a busy cluster.
+    """The job `wanted`, or the only one that the person has running; a ``squeue`` and a ``scontrol``, 10 ms and more.
 
     Raises `NoTarget` where it does not run, `AmbiguousTarget` where several could be meant, `MissingPiece` without Slurm, and what
     Slurm says where it cannot tell.
@@ -76,17 +77,17 @@ def running(wanted: str, timeout: float) -> SlurmJob:
     if len(up) > 1:
         raise AmbiguousTarget(
             text("there are {count} jobs of Slurm to choose from", count=len(up)),
-            candidates={_target(job.id): f"{job.called}: {hosts_written(list(job.numbers))}" for job in up},
+            candidates={_target(job.id): f"{job.called}: {hosts_written(list(job.nodes))}" for job in up},
             instead_of=_target(wanted),
         )
     if up:
-        return up[0]
+        return replace(up[0], logs=_logs_of(up[0].numbers[0], timeout))
     if found and wanted:
         job = found[0]
         why = job.state if job.reason in ("None", "") else f"{job.state}, {job.reason}"
         raise NoTarget(
             text("Slurm's job {id} does not run: {why}", id=wanted, why=why),
-            text("`squeue --jobs={id}` shows it; `traindbg diagnose FILE` reads what it has written", id=wanted),
+            _read_instead(_logs_of(job.numbers[0], timeout)),
         )
     raise NoTarget(
         text("Slurm has no job {id}", id=wanted) if wanted else text("Slurm runs no job of yours"),
@@ -95,9 +96,26 @@ def running(wanted: str, timeout: float) -> SlurmJob:
 
 
 def _jobs(which: Sequence[str], timeout: float) -> list[SlurmJob]:
-    words = [*_program(os.environ), "squeue", "--noheader", f"--format={FORMAT}", *which]
+    done = _asked(["squeue", "--noheader", f"--format={FORMAT}", *which], timeout)
+    if done.returncode and "Invalid job id" not in done.stderr:
+        raise CannotAttach(
+            text("Slurm does not answer: {why}", why=_reason(done.stderr)), text("does `squeue --me` answer?")
+        )
+    return _read(done.stdout)
+
+
+def _logs_of(number: str, timeout: float) -> tuple[str, ...]:
+    """The files of a batch script's stderr and stdout; nothing for a job without one."""
+    told = _asked(["scontrol", "--oneliner", "show", "job", number], timeout).stdout
+    found = (re.search(rf"(?:^| ){name}=(/.*?)(?: \w+=|\s*$)", told, re.MULTILINE) for name in ("StdErr", "StdOut"))
+    return tuple(dict.fromkeys(one[1] for one in found if one is not None and one[1] != os.devnull))
+
+
+def _asked(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    """What one of Slurm's commands says. Raises `MissingPiece` and `DeadlineExceeded`."""
+    words = [*_program(os.environ), *command]
     try:
-        done = subprocess.run(
+        return subprocess.run(
             words,
             capture_output=True,
             text=True,
@@ -116,28 +134,33 @@ def _jobs(which: Sequence[str], timeout: float) -> list[SlurmJob]:
         raise DeadlineExceeded(
             text("Slurm did not answer in {timeout:.1f} s", timeout=timeout), text("does `squeue --me` answer?")
         ) from e
-    if done.returncode and "Invalid job id" not in done.stderr:
-        raise CannotAttach(
-            text("Slurm does not answer: {why}", why=_reason(done.stderr)), text("does `squeue --me` answer?")
-        )
-    return _read(done.stdout)
 
 
 def _read(told: str) -> list[SlurmJob]:
     """Jobs by the lines of `squeue`; components of a heterogeneous one are one."""
     found: dict[str, SlurmJob] = {}
     for line in told.splitlines():
-        name, number, state, owner, reason, nodes, called = line.split("|", 6)
+        name, number, state, reason, nodes, called = line.split("|", 5)
         job, _, component = name.partition("+")
-        part = SlurmJob(job, called, owner, state, reason, dict.fromkeys(hosts_named(nodes) or [], number))
+        options = (f"--jobid={job}", f"--het-group={component}") if component else (f"--jobid={number}",)
+        part = SlurmJob(job, called, state, reason, (number,), dict.fromkeys(hosts_named(nodes) or [], options))
         known = found.get(job)
-        together = {**known.numbers, **part.numbers} if known is not None and component else part.numbers
-        found[job] = replace(part, numbers=together)
+        found[job] = part if known is None else _together(known, part)
     return list(found.values())
+
+
+def _together(known: SlurmJob, part: SlurmJob) -> SlurmJob:
+    return replace(known, numbers=(*known.numbers, *part.numbers), nodes={**known.nodes, **part.nodes})
 
 
 def _target(job: str) -> str:
     return str(TargetName("slurm", "", job))
+
+
+def _read_instead(logs: Sequence[str]) -> str:
+    """What there is to do where a job does not run."""
+    log = shlex.quote(logs[0]) if logs else "FILE"
+    return text("`traindbg diagnose {file}` reads what it has written", file=log)
 
 
 def _program(variables: Mapping[str, str]) -> list[str]:
@@ -160,19 +183,23 @@ class SlurmLine(RemoteLine):
     python_variable = PYTHON
     leaves_s = LEAVES_S
 
-    def __init__(self, node: str, number: str) -> None:
+    def __init__(self, node: str, options: Sequence[str], logs: Sequence[str] = ()) -> None:
+        """`options`: those of ``srun`` that name the job. `logs`: where that writes."""
         super().__init__(node)
-        self.number = number
+        self._options, self._logs = options, logs
 
     @property
     def by_hand(self) -> str:
         """See `RemoteLine.by_hand`."""
-        return f"srun --overlap --jobid={self.number} --nodelist={self.host} hostname"
+        return shlex.join(["srun", "--overlap", *self._which, "hostname"])
+
+    @property
+    def _which(self) -> list[str]:
+        return [*self._options, f"--nodelist={self.host}"]
 
     def command(self, variables: Mapping[str, str]) -> list[str]:
         """See `RemoteLine.command`."""
-        which = [f"--jobid={self.number}", f"--nodelist={self.host}"]
-        return [*_program(variables), "srun", *which, *STEP, *shell_words(variables.get(PYTHON))]
+        return [*_program(variables), "srun", *self._which, *STEP, *shell_words(variables.get(PYTHON))]
 
     def environment(self) -> dict[str, str]:
         """See `RemoteLine.environment`."""
@@ -183,13 +210,13 @@ class SlurmLine(RemoteLine):
         why = _reason(said)
         if re.search(r"Invalid job id|Expired or invalid job|already completing or completed", said):
             return TargetGone(
-                text("Slurm's job {id} does not run any more: {why}", id=self.number, why=why),
-                text("`traindbg diagnose FILE` reads what it wrote until then"),
+                text("Slurm's job does not run any more on {host}: {why}", host=self.host, why=why),
+                _read_instead(self._logs),
             )
         if re.search(r"Access/permission denied|Invalid user id", said):
             return NotPermitted(
-                text("Slurm starts nothing in job {id}: {why}", id=self.number, why=why),
-                text("its owner may, and root"),
+                text("Slurm lets you start nothing on {host}: {why}", host=self.host, why=why),
+                text("the owner of the job may, and root"),
             )
         return CannotAttach(
             text("Slurm starts nothing on {host}: {why}", host=self.host, why=why),
@@ -199,4 +226,4 @@ class SlurmLine(RemoteLine):
 
 def open_nodes(job: SlurmJob) -> RemoteHosts:
     """The nodes of `job`, as places to run functions. Starts nothing yet."""
-    return RemoteHosts({node: SlurmLine(node, number) for node, number in job.numbers.items()})
+    return RemoteHosts({node: SlurmLine(node, options, job.logs) for node, options in job.nodes.items()})

@@ -129,7 +129,7 @@ class Endings:
         before = self._noted.get(pid)  # where it was looked at, another process may have its number by now
         status = before.status if before is not None else exit_status(pid) if pid else None
         began = before.began if before is not None else procfs.start_ticks(pid) if pid else None
-        said = self._launcher_said(pid, local_rank)
+        said = self._launcher_said(pid, rank, local_rank)
         killed = self._killed(pid or (said.pid if said else 0), began) if _may_be_killed(status, said) else None
         evidence: list[str] = []
         code, sign = self._code(status, said, killed, evidence)
@@ -172,11 +172,11 @@ class Endings:
             return 0, _no_signal()
         return _NOT_KNOWN, _NOT_KNOWN
 
-    def _launcher_said(self, pid: int, local_rank: int) -> Said | None:
+    def _launcher_said(self, pid: int, rank: int, local_rank: int) -> Said | None:
         """The launcher's last word on this rank; one of an earlier attempt names another pid than the zombie's."""
         for said in reversed(self._launcher_words):
             same = said.pid == pid if pid and said.pid else not (said.pid and procfs.exists(said.pid))
-            if said.local_rank == local_rank and same:
+            if said.local_rank == (rank if said.host else local_rank) and same:
                 return said
         return None
 

@@ -15,7 +15,7 @@ class Said:
     """One process of a launcher that has ended: with an exit code, or by a signal (``"SIGKILL"``). ``pid`` is 0 where it is not named."""
 
     local_rank: int | None
-    """As the launcher counts: on its host, or (srun, mpirun) in the job."""
+    """As the launcher counts: on its host, or (srun, mpirun), where it names the host, in the job."""
     exit_code: int | None
     signal: str | None
     pid: int = 0

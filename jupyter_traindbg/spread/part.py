@@ -51,7 +51,7 @@ AGAIN_S = 1.0
 @dataclass(frozen=True)
 class Member:
     """A process of the job. ``rank`` is the trainer's own, where it is one; the others are numbered on behind the trainers. ``who``: what a
-    Ray cluster calls it, else nothing.
+    Ray cluster calls it, else nothing. ``logs``: the files where what it writes ends up, as far as whoever started it tells that.
     """
 
     pid: int
@@ -59,6 +59,7 @@ class Member:
     world_size: int
     who: str
     trainer: bool
+    logs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class _Worker(Link):
         super().__init__(
             pid, lambda deadline_s: enter_process(pid, deadline_s), member.rank, member.world_size, started=started
         )
+        self.noted.logs = member.logs
         self.be(member)
 
     def be(self, member: Member) -> None:

@@ -102,7 +102,7 @@ def _gpus_of(report: GpuReport, host: str) -> GpuReport:
 @dataclass(frozen=True)
 class _There:
     """Where to look: the hosts that a target names, open. ``typed``: the target; ``name``: the same, exactly. ``within``: the numbers of
-    the Slurm job that alone is meant; empty for whatever runs there.
+    the Slurm job that alone is meant; empty for whatever runs there. ``logs``: where that writes.
     """
 
     typed: TargetName
@@ -110,6 +110,7 @@ class _There:
     hosts: RemoteHosts
     host_names: Sequence[str]
     within: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
 
     def called(self, part: str, where: Sequence[str]) -> str:
         """What is `part` as a target on the hosts `where`, from here."""
@@ -135,7 +136,9 @@ def connect(named: TargetName, timeout: float = DEADLINE_S) -> RemoteJob:
     except BaseException:
         there.hosts.close()
         raise
-    return RemoteJob(str(there.name), there.hosts, job, lost)
+    return RemoteJob(
+        str(there.name), there.hosts, {host: _writing(part, there.logs) for host, part in job.items()}, lost
+    )
 
 
 def targets_on(named: TargetName, timeout: float = DEADLINE_S) -> Targets:
@@ -170,10 +173,7 @@ def _there(named: TargetName, timeout: float) -> _There:
             )
         job = slurm.running(named.address, timeout)
         exactly = TargetName("slurm", named.id, job.id)
-        within = tuple(
-            dict.fromkeys([*job.numbers.values(), job.id])
-        )  # what runs in a part of one may be told the number of the whole
-        return _There(named, exactly, slurm.open_nodes(job), list(job.numbers), within)
+        return _There(named, exactly, slurm.open_nodes(job), list(job.nodes), job.numbers, job.logs)
     names = hosts_named(named.address)
     if names is None:
         raise UnknownTarget(
@@ -279,6 +279,11 @@ def _chosen(
 
 def _is_meant(part: Found, concrete: TargetName) -> bool:
     return part.name == str(concrete) or concrete.pid in [member.pid for member in part.members]
+
+
+def _writing(part: Found, logs: tuple[str, ...]) -> Found:
+    """With the files where its processes write."""
+    return dataclasses.replace(part, members=tuple(dataclasses.replace(one, logs=logs) for one in part.members))
 
 
 def _name_of(there: _There, job: Mapping[str, Found], jobs: Sequence[Mapping[str, Found]]) -> str:

@@ -1,7 +1,7 @@
 """A DDP training for any launcher: each rank prints ``RANK STEP LOSS`` as exact hex, and ``ready`` after three steps.
 
 --steps N (0: for ever); --sleep S between steps; --gate FILE: before step 6 all ranks wait until the file is there; --lost RANK STEP: that
-rank never comes to that step.
+rank never comes to that step; --fails RANK STEP: it raises there.
 """
 
 import argparse
@@ -23,6 +23,7 @@ def main():
     p.add_argument("--sleep", type=float, default=0.0)
     p.add_argument("--gate")
     p.add_argument("--lost", type=int, nargs=2, default=(-1, 0))
+    p.add_argument("--fails", type=int, nargs=2, default=(-1, 0))
     args = p.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -41,6 +42,8 @@ def main():
         loss = nn.functional.mse_loss(model(x), x.sum(1, keepdim=True))
         optimizer.zero_grad()
         loss.backward()
+        if tuple(args.fails) == (rank, step):
+            raise KeyError("labels")
         if tuple(args.lost) == (rank, step):
             loses_its_way()
         optimizer.step()
