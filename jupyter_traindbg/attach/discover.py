@@ -85,12 +85,16 @@ def rank_of(pid: int) -> RankProcess | None:
             return replace(found, rank=number, world_size=found.world_size or len(ranks))
         if ranks and launcher == pid:
             return None  # it has started ranks, and is none
-    return None if any(_trains(pid) for pid in above) else task_told(pid, environ)
+    return _own_task(pid, environ, own.parent) if own is not None else None
 
 
-def _trains(pid: int) -> bool:
-    """Whether it is a process that trains, and not what starts one: what it has started itself is a part of it."""
-    return bool(_frameworks(procfs.mapped(pid))) and not is_launcher(procfs.command(pid))
+def _own_task(pid: int, environ: Mapping[str, str], parent: int) -> RankProcess | None:
+    """Which task of several it is, and not a part of one that trains: what that has started was told the same."""
+    own, above = task_told(pid, environ), task_told(pid, procfs.environ(parent))
+    if own is None or own != above:
+        return own
+    trains = _frameworks(procfs.mapped(parent)) and not is_launcher(procfs.command(parent))
+    return None if trains else own
 
 
 def _frameworks(maps: bytes) -> tuple[str, ...]:
@@ -360,8 +364,8 @@ class _Survey:
         if "RANK" in seen.environ and not self._below_a_rank(seen):
             rank = rank_told(seen.pid, seen.environ)
             return _with_reason(self._target(seen, kind="rank", rank=rank.rank, world_size=rank.world_size))
-        task = task_told(seen.pid, seen.environ)
-        if task is not None and self._starter(seen) not in self.seen:
+        task = _own_task(seen.pid, seen.environ, self._starter(seen))
+        if task is not None:
             return _with_reason(self._target(seen, kind="rank", rank=task.rank, world_size=task.world_size))
         return _with_reason(self._target(seen))
 

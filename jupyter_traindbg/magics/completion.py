@@ -16,7 +16,7 @@ from .. import commands
 from ..errors import TraindbgError
 from ..model import host_begun, is_cluster, names_to_type
 from .base import load, parser
-from .parser import PATH, RAY, TARGET, Parser, completions_of
+from .parser import ELSEWHERE, PATH, RAY, TARGET, Parser, completions_of
 
 __all__ = ["is_ours", "matcher", "offered"]
 
@@ -131,6 +131,9 @@ def _for(action: argparse.Action, fragment: str) -> Iterator[Offer]:
     for what in completions_of(action):
         if what in (TARGET, RAY):
             yield from (offer for offer in _targets(fragment) if what == TARGET or is_cluster(offer[0]))
+        elif what == ELSEWHERE:
+            typed = host_begun(fragment)
+            yield from () if typed is None else _elsewhere(*typed)
         elif what == PATH:
             yield from ((path, "path") for path in _paths(fragment))
         elif what.startswith(fragment):
@@ -142,7 +145,7 @@ def _targets(fragment: str) -> Iterator[Offer]:
     from ..attach.discover import targets
 
     if (typed := host_begun(fragment)) is not None:
-        yield from _hosts(*typed)
+        yield from _elsewhere(*typed)
         return
     found = targets()
     names = names_to_type(found)
@@ -150,7 +153,7 @@ def _targets(fragment: str) -> Iterator[Offer]:
     yield from (offer for offer in [*seen, ("self", "kernel")] if offer[0].startswith(fragment))
 
 
-def _hosts(kind: str, before: str, begun: str) -> Iterator[Offer]:
+def _elsewhere(kind: str, before: str, begun: str) -> Iterator[Offer]:
     """The hosts of the person's configuration of ssh, behind those that are there already, or their jobs of Slurm; nobody is asked what
     runs there.
     """

@@ -13,9 +13,9 @@ from .. import commands
 from ..errors import UsageError
 from ..language import later, text
 
-__all__ = ["PATH", "RAY", "TARGET", "Parser", "completed_by", "completions_of", "meant", "whole_number"]
+__all__ = ["ELSEWHERE", "PATH", "RAY", "TARGET", "Parser", "completed_by", "completions_of", "meant", "whole_number"]
 
-TARGET, RAY, PATH = "<target>", "<target of Ray>", "<path>"
+TARGET, RAY, ELSEWHERE, PATH = "<target>", "<target of Ray>", "<other hosts>", "<path>"
 """What an argument may be completed by, besides words."""
 WIDTH = 88
 LONG_COMMAND = 36
@@ -42,7 +42,7 @@ def whole_number(words: str) -> int:
 
 
 def completed_by(action: argparse.Action, *what: str) -> None:
-    """Say what stands for `action`: `TARGET`, `RAY`, `PATH`, or one of some words."""
+    """Say what stands for `action`: `TARGET`, `RAY`, `ELSEWHERE`, `PATH`, or one of some words."""
     action.completed_by = what  # type: ignore[attr-defined]
 
 

@@ -8,6 +8,7 @@ from ..errors import UsageError
 from ..language import text
 from ..model import Result, Targets, parse_target
 from .base import Session
+from .parser import ELSEWHERE, completed_by
 
 EXAMPLES = (
     ("", "all of this machine"),
@@ -18,12 +19,8 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The hosts."""
-    parser.add_argument(
-        "hosts",
-        nargs="?",
-        metavar="WHERE",
-        help="ssh:HOST,HOST: hosts that ssh reaches; slurm:JOB: the nodes of a job; none: this machine",
-    )
+    where = "ssh:HOST,HOST: hosts that ssh reaches; slurm:JOB: the nodes of a job; none: this machine"
+    completed_by(parser.add_argument("hosts", nargs="?", metavar="WHERE", help=where), ELSEWHERE)
 
 
 def run(args: argparse.Namespace, session: Session) -> Result:

@@ -35,6 +35,12 @@ def test_the_ranks_of_other_hosts_are_not_accused() -> None:
     assert {m.rank: m.local_rank for m in found}[5] == 1
 
 
+def test_the_host_of_the_last_ranks_misses_none_that_the_job_never_had() -> None:
+    """Ranks that srun has started: nobody says how many belong here."""
+    last = [place(4_000_000 + r, r, {"MASTER_ADDR": "node1", "LOCAL_RANK": str(r - 4)}) for r in (4, 5)]
+    assert why(roster.missing(last, 6, None, launcher_pid=None)) == dict.fromkeys(range(4), "elsewhere")
+
+
 def test_without_a_word_on_how_many_belong_here_nothing_is_claimed() -> None:
     assert why(roster.missing(living(0, 1), 4, None, launcher_pid=2**22 + 1)) == {2: "not known", 3: "not known"}
     assert why(roster.missing(living(0, nproc=2), 2, 2, launcher_pid=None)) == {1: "not known"}

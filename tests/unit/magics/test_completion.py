@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,23 @@ def test_files_where_files_are_meant(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert offered("%report -o .h") == [".hidden"]
     assert offered("%report -o none/") == []
     assert base.split("my\\ run.log") == ["my run.log"]
+
+
+def test_hosts_of_ssh_and_jobs_of_slurm_where_targets_and_hosts_are_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text("Host node1 node2 other\n")
+    squeue = tmp_path / "squeue"
+    squeue.write_text(
+        "#!/bin/sh\necho '42|42|RUNNING|None|a|x'\necho '43|43|PENDING|None||y'\necho '7_1|9|RUNNING|None|b|z'\n"
+    )
+    squeue.chmod(0o755)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TRAINDBG_SLURM", f"env PATH={tmp_path}:{os.environ['PATH']}")
+    for verb in ("%attach", "%targets"):
+        assert offered(f"{verb} ssh:node1,no") == ["ssh:node1,node1", "ssh:node1,node2"]
+        assert offered(f"{verb} slurm:") == ["slurm:42", "slurm:7_1"]
+        assert offered(f"{verb} slurm:7") == ["slurm:7_1"]
+    monkeypatch.setenv("TRAINDBG_SLURM", str(tmp_path / "nowhere"))
+    assert offered("%attach slurm:") == [], "where there is no Slurm"

@@ -19,13 +19,14 @@ from jupyter_traindbg.model import (
     is_cluster,
     may_mean_a_target,
     named_launcher,
+    names_slurm_job,
     parse_cluster,
     parse_target,
     target,
 )
 
 TAKING_APART = ("startswith", "removeprefix", "partition", "split", "fullmatch", "match")
-PREFIX = re.compile(r"(?:torchrun|kernel|ray|ssh):(?!//|:)")
+PREFIX = re.compile(r"(?:torchrun|kernel|ray|ssh|slurm):(?!//|:)")
 
 NAMES = [
     ("4711", TargetName("process", "4711")),
@@ -47,6 +48,10 @@ NAMES = [
     ("ssh:me@node1:4711", TargetName("ssh", "4711", "me@node1")),
     ("ssh:node[01-16]:torchrun:41", TargetName("ssh", "torchrun:41", "node[01-16]")),
     ("ssh:[fe80::1%eth0],b:kernel:0af3", TargetName("ssh", "kernel:0af3", "[fe80::1%eth0],b")),
+    ("slurm:4242", TargetName("slurm", "", "4242")),
+    ("slurm:4242_7:torchrun", TargetName("slurm", "torchrun", "4242_7")),
+    ("slurm:4242:4711", TargetName("slurm", "4711", "4242")),
+    ("slurm:", TargetName("slurm")),
     ("/tmp/traindbg-0/1-2/agent.sock", TargetName("socket", "/tmp/traindbg-0/1-2/agent.sock")),
     ("./agent.sock", TargetName("socket", "./agent.sock")),
 ]
@@ -80,7 +85,10 @@ LONGER = [
         ("a b", None),
         ("a;reboot", None),
         ("$(reboot)", None),
+        ("rack[1-2]n[01-02],x", ["rack1n01", "rack1n02", "rack2n01", "rack2n02", "x"]),
+        ("rack[1-2]n[01-02", None),
         ("node[1-100000]", None),
+        ("a[1-1000]b[1-1000]c[1-1000]", None),
         ("node[5-3]", None),
     ],
 )
@@ -109,15 +117,25 @@ def test_many_hosts_are_written_in_few_words(text: str, hosts: list[str]) -> Non
 @each(
     "text, parts",
     [
-        ("ssh:", ("ssh:", "")),
-        ("ssh:no", ("ssh:", "no")),
-        ("ssh:a,no", ("ssh:a,", "no")),
+        ("ssh:", ("ssh", "ssh:", "")),
+        ("ssh:no", ("ssh", "ssh:", "no")),
+        ("ssh:a,no", ("ssh", "ssh:a,", "no")),
         ("ssh:a:4", None),
+        ("slurm:42", ("slurm", "slurm:", "42")),
+        ("slurm:42:tor", None),
         ("ss", None),
     ],
 )
-def test_a_host_that_is_being_typed_is_told_from_those_before_it(text: str, parts: tuple[str, str] | None) -> None:
+def test_a_host_that_is_being_typed_is_told_from_those_before_it(text: str, parts: tuple[str, str, str] | None) -> None:
     assert host_begun(text) == parts
+
+
+@each(
+    "text, names",
+    [("", True), ("4242", True), ("4242_7", True), ("0", False), ("4242_", False), ("node1", False), ("-1", False)],
+)
+def test_what_can_be_a_job_of_slurm(text: str, names: bool) -> None:
+    assert names_slurm_job(text) is names
 
 
 @each(("text", "name"), NAMES)

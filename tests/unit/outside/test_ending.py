@@ -310,6 +310,14 @@ def test_a_victim_without_a_number(launcher: tuple[int, Path], monkeypatch: pyte
     assert ended(began_s + 0.5, "srun: error: node7: task 1: Exited with exit code 1\n").out_of_memory is not True
 
 
+def test_srun_counts_tasks_in_the_job_and_others_on_their_host(launcher: tuple[int, Path]) -> None:
+    pid, log = launcher
+    log.write_text("srun: error: node7: task 3: Exited with exit code 4\n")
+    endings = ending.Endings(pid, [])
+    assert endings.of(0, rank=3, local_rank=1).exit_code == 4
+    assert endings.of(0, rank=7, local_rank=3).exit_code != 4
+
+
 def test_without_witnesses_nothing_is_claimed(zombie: Leave, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_log, "read", lambda: None)
     monkeypatch.setattr(ending, "oom_kills", lambda pid: None)

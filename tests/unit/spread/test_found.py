@@ -59,6 +59,21 @@ def test_jobs_that_each_meet_at_their_own_host_stay_apart() -> None:
     assert len(whole({"a": [alone], "b": [alone]})) == 2
 
 
+def test_within_a_job_of_slurm_only_what_runs_in_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other, loose = (
+        Target(str(pid), pid, "process", "python train.py", "ada", 60.0, "torch") for pid in (11, 12, 13)
+    )
+    environs = {11: {"SLURM_JOB_ID": "42"}, 12: {"SLURM_JOB_ID": "43"}, 13: {}}
+    monkeypatch.setattr(module, "targets", lambda: [mine, other, loose])
+    monkeypatch.setattr(module.procfs, "environ", environs.__getitem__)
+    monkeypatch.setattr(
+        module, "_of", lambda named, timeout: Found(str(named), "", (Member(int(named.id), 0, 1, "", True),))
+    )
+    assert [one.name for one in jobs("", 5.0, ("42", "41"))] == ["11"]
+    assert [one.name for one in jobs("", 5.0)] == ["11", "12", "13"]
+    assert module.all_targets(5.0, ("43",))[0] == [other]
+
+
 def test_what_ends_while_a_host_is_looked_at_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     here = Target(str(os.getpid()), os.getpid(), "process", "python train.py", "ada", 60.0, "torch")
     gone = dataclasses.replace(here, name=str(2**22 + 1), pid=2**22 + 1)
