@@ -24,6 +24,7 @@ from ..hosts.remote import RemoteHosts
 from ..job import DEADLINE_S
 from ..language import text
 from ..model import (
+    Ending,
     GpuReport,
     JobEvidence,
     LostHost,
@@ -40,22 +41,61 @@ from .found import Found, whole
 from .job import SpreadJob
 from .placed import Placed, numbered
 
-__all__ = ["RemoteJob", "connect", "targets_on"]
+__all__ = ["NamedHosts", "RemoteJob", "connect", "targets_on"]
 
 FOUND = "jupyter_traindbg.spread.found"
+LOOK_S = 2.0
 THERE = ("process", "launcher", "kernel")
 """The kinds of targets that can be meant on another host."""
+
+
+@dataclass(frozen=True)
+class NamedHosts:
+    """The hosts that a target names, open. ``typed``: the target; ``name``: the same, exactly. ``within``: the numbers of
+    the Slurm job that alone is meant; empty for whatever runs there. ``logs``: where that writes.
+    """
+
+    typed: TargetName
+    name: TargetName
+    hosts: RemoteHosts
+    host_names: Sequence[str]
+    within: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+
+    def called(self, part: str, where: Sequence[str]) -> str:
+        """What is `part` as a target on the hosts `where`, from here."""
+        return str(TargetName(self.name.kind, part, self.name.address if self.within else hosts_written(where)))
+
+    def ask(self, function: str, timeout: float, *args: Any, of: Sequence[str] | None = None) -> dict[str, Any]:
+        """What a function of `FOUND` says on each host, or on some."""
+        call: Call = ((*args, timeout, self.within), {})
+        calls = dict.fromkeys(self.host_names if of is None else of, call)
+        return self.hosts.run_everywhere(calls, f"{FOUND}:{function}", deadline_s=timeout)
 
 
 class RemoteJob(SpreadJob):
     """All of its processes are ranks. A host that cannot be reached is among the silent of every answer."""
 
-    def __init__(
-        self, name: str, hosts: RemoteHosts, job: Mapping[str, Found], lost: Mapping[str, TraindbgError]
-    ) -> None:
+    def __init__(self, there: NamedHosts, job: Mapping[str, Found], lost: Mapping[str, TraindbgError]) -> None:
+        """`job`: its part on each host that has one; `lost`: why others say nothing."""
         placed = numbered([Placed(host, member) for host, part in job.items() for member in part.members])
-        super().__init__(name, hosts, placed, {host: host for host in (*job, *lost)})
-        self._lost = lost
+        super().__init__(str(there.name), there.hosts, placed, {host: host for host in (*job, *lost)})
+        self._there, self._lost = there, lost
+        self._without = [host for host in there.host_names if host not in job and host not in lost]
+
+    def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
+        """Ranks that no host has have ended, where one was named that nothing trains on."""
+        evidence = super()._gathered(placed, timeout)
+        missed = [rank for rank in evidence.ranks if not rank.pid and rank.ending is None]
+        if not missed or not self._without or evidence.lost_hosts:
+            return evidence
+        answers = self._there.ask("all_targets", LOOK_S, of=self._without)
+        if any(isinstance(answer, TraindbgError) or answer[0] for answer in answers.values()):
+            return evidence  # something starts there, or belongs to another job
+        said = text("nothing that trains is left on {hosts}", hosts=hosts_written(self._without))
+        host = self._without[0] if len(self._without) == 1 else ""
+        ended = [dataclasses.replace(rank, host=host, ending=Ending(0, evidence=(said,))) for rank in missed]
+        return dataclasses.replace(evidence, ranks=(*(r for r in evidence.ranks if r not in missed), *ended))
 
     def _shown_host(self, placed: Placed) -> str:
         return placed.host
@@ -99,30 +139,6 @@ def _gpus_of(report: GpuReport, host: str) -> GpuReport:
     )
 
 
-@dataclass(frozen=True)
-class _There:
-    """Where to look: the hosts that a target names, open. ``typed``: the target; ``name``: the same, exactly. ``within``: the numbers of
-    the Slurm job that alone is meant; empty for whatever runs there. ``logs``: where that writes.
-    """
-
-    typed: TargetName
-    name: TargetName
-    hosts: RemoteHosts
-    host_names: Sequence[str]
-    within: tuple[str, ...] = ()
-    logs: tuple[str, ...] = ()
-
-    def called(self, part: str, where: Sequence[str]) -> str:
-        """What is `part` as a target on the hosts `where`, from here."""
-        return str(TargetName(self.name.kind, part, self.name.address if self.within else hosts_written(where)))
-
-    def ask(self, function: str, timeout: float, *args: Any) -> dict[str, Any]:
-        """What a function of `FOUND` says on each host."""
-        call: Call = ((*args, timeout, self.within), {})
-        calls = dict.fromkeys(self.host_names, call)
-        return self.hosts.run_everywhere(calls, f"{FOUND}:{function}", deadline_s=timeout)
-
-
 def connect(named: TargetName, timeout: float = DEADLINE_S) -> RemoteJob:
     """The job that ``ssh:HOST,HOST:TARGET`` or ``slurm:JOB:TARGET`` names; it is looked for on all hosts at once, and nothing is entered.
 
@@ -136,9 +152,7 @@ def connect(named: TargetName, timeout: float = DEADLINE_S) -> RemoteJob:
     except BaseException:
         there.hosts.close()
         raise
-    return RemoteJob(
-        str(there.name), there.hosts, {host: _writing(part, there.logs) for host, part in job.items()}, lost
-    )
+    return RemoteJob(there, {host: _writing(part, there.logs) for host, part in job.items()}, lost)
 
 
 def targets_on(named: TargetName, timeout: float = DEADLINE_S) -> Targets:
@@ -161,7 +175,7 @@ def targets_on(named: TargetName, timeout: float = DEADLINE_S) -> Targets:
     return Targets(tuple(_parts_together(targets)), tuple(found), tuple(_silences(lost)))
 
 
-def _there(named: TargetName, timeout: float) -> _There:
+def _there(named: TargetName, timeout: float) -> NamedHosts:
     """Raises `UnknownTarget` for what can be no host or no job, and as `jupyter_traindbg.hosts.slurm.running`."""
     if named.kind == "slurm":
         if not names_slurm_job(named.address):
@@ -173,20 +187,20 @@ def _there(named: TargetName, timeout: float) -> _There:
             )
         job = slurm.running(named.address, timeout)
         exactly = TargetName("slurm", named.id, job.id)
-        return _There(named, exactly, slurm.open_nodes(job), list(job.nodes), job.numbers, job.logs)
+        return NamedHosts(named, exactly, slurm.open_nodes(job), list(job.nodes), job.numbers, job.logs)
     names = hosts_named(named.address)
     if names is None:
         raise UnknownTarget(
             text("{hosts!r} names no hosts", hosts=named.address),
             text("write ssh:HOST:TARGET or ssh:HOST,HOST:TARGET, each HOST as `ssh` takes it"),
         )
-    return _There(named, named, ssh.open_hosts(names), names)
+    return NamedHosts(named, named, ssh.open_hosts(names), names)
 
 
 def _from_here(
     target: Target,
     host: str,
-    where: _There,
+    where: NamedHosts,
     names: Mapping[tuple[str, str], str],
     heads: Mapping[tuple[str, str], str],
 ) -> Target:
@@ -215,7 +229,7 @@ def _parts_together(targets: Sequence[Target]) -> list[Target]:
     return found + [target for target in targets if target.part_of is not None and target.part_of not in heads]
 
 
-def _look(there: _There, timeout: float) -> tuple[dict[str, list[Found]], dict[str, TraindbgError]]:
+def _look(there: NamedHosts, timeout: float) -> tuple[dict[str, list[Found]], dict[str, TraindbgError]]:
     """What each host has of what is wanted, and why some say nothing. Raises the first reason where none says anything."""
     several, wanted = len(there.host_names) > 1, there.name.id
     concrete = parse_target(wanted)
@@ -251,7 +265,7 @@ def _silences(lost: Mapping[str, TraindbgError]) -> list[Silent]:
 
 
 def _chosen(
-    there: _There, found: Mapping[str, Sequence[Found]], lost: Mapping[str, TraindbgError]
+    there: NamedHosts, found: Mapping[str, Sequence[Found]], lost: Mapping[str, TraindbgError]
 ) -> Mapping[str, Found]:
     """The one job that is meant: its parts by their hosts. Raises `NoTarget` or `AmbiguousTarget`."""
     jobs = whole(found)
@@ -286,7 +300,7 @@ def _writing(part: Found, logs: tuple[str, ...]) -> Found:
     return dataclasses.replace(part, members=tuple(dataclasses.replace(one, logs=logs) for one in part.members))
 
 
-def _name_of(there: _There, job: Mapping[str, Found], jobs: Sequence[Mapping[str, Found]]) -> str:
+def _name_of(there: NamedHosts, job: Mapping[str, Found], jobs: Sequence[Mapping[str, Found]]) -> str:
     """What the job is called from here, as one of `jobs`: the only one of a Slurm job by nothing but that."""
     alone = bool(there.within) and len(jobs) == 1
     return there.called("" if alone else next(iter(job.values())).name, list(job))

@@ -39,7 +39,16 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
     """What a script prints. They all run at once: nobody looks at their figures, and they wait most of the time."""
     out = tmp_path_factory.mktemp("benchmarks")
     scripts = ("peers.py", "attach.py", "overhead.py", "scan.py", "checkpoint.py", "hangs.py", "logs.py", "watch.py")
-    scripts += ("bounds.py", "deadlines.py", "faults.py", "slow.py", "leaks.py", "step_cost.py", "profiling.py")
+    scripts += (
+        "bounds.py",
+        "deadlines.py",
+        "faults.py",
+        "slow.py",
+        "leaks.py",
+        "step_cost.py",
+        "profiling.py",
+        "hosts.py",
+    )
     runs = {script: Run(script, out) for script in scripts}
     yield lambda script: runs[script].printed()
     for run in runs.values():  # those that nobody waited for end the trainings that they have started
@@ -183,3 +192,12 @@ def test_profiling_is_compared_with_what_people_write_into_their_loop(quick: Qui
     assert float(guide[2]) > 0
     assert "nothing done" in nothing[0]
     assert float(guide[4]) > 0
+
+
+def test_hosts_name_the_rank_and_whom_nobody_hears(quick: Quick) -> None:
+    rows = table(quick("hosts.py"))
+    assert [row[0].partition(": ")[2].split()[0] for row in rows] == [
+        "python_wait",
+        "python_wait",
+        *["host_unreachable"] * 2,
+    ]

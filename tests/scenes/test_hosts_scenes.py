@@ -1,0 +1,92 @@
+"""Hang scenes whose ranks are on two hosts that ssh reaches (`ssh_hosts`): the verdict is what it is on one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import ssh_hosts
+from hangs import Answer, Hang, Scene, assert_right, judge, parse, scene
+from ssh_hosts import Host
+from support import REPO
+
+PER_HOST = 2
+NAMES = (
+    "sleeping",
+    "skipped_all_reduce",
+    "fewer_batches",
+    "loader_network",
+    "half_stopped",
+    "child_joined",
+    "mispaired_skip",
+    "healthy",
+)
+pytestmark = pytest.mark.timeout(200)
+
+
+class OnHosts(Hang):
+    """A scene whose ranks are below a torchrun on each of several hosts, which all write into one log."""
+
+    def __init__(self, of: Scene, hosts: Sequence[Host], folder: Path) -> None:
+        log = folder / "ranks.log"
+        started = [
+            host.start(
+                [
+                    os.path.join(REPO, ".venv/bin/python"),
+                    *("-m", "torch.distributed.run", f"--nnodes={len(hosts)}", f"--node-rank={number}"),
+                    *(f"--nproc-per-node={PER_HOST}", f"--master-addr={hosts[0].address}", "--master-port=29500"),
+                    *(str(of.path), "--seed", "1"),
+                ],
+                log,
+                GLOO_SOCKET_IFNAME="eth0",
+                OMP_NUM_THREADS="1",
+                SCENE_FOLDER=str(folder),
+                PYTHONUNBUFFERED="1",
+            )
+            for number, host in enumerate(hosts)
+        ]
+        super().__init__(of, PER_HOST * len(hosts), started[0], log)
+        self._names = ",".join(host.name for host in hosts)
+
+    @property
+    def target(self) -> str:
+        return f"ssh:{self._names}:torchrun"
+
+
+def asked(hang: OnHosts, folder: Path) -> Answer:
+    done = subprocess.run(
+        [sys.executable, "-m", "jupyter_traindbg.cli", "diagnose", hang.target, "--json"],
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=90,
+        env={**os.environ, "TRAINDBG_SSH": ssh_hosts.command(folder / "ssh")},
+    )
+    return Answer(done.returncode, done.stdout, done.stderr, judge(hang, parse(done.stdout)) if done.stdout else None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_verdict_is_what_it_is_on_one_host(name: str, tmp_path: Path) -> None:
+    with ssh_hosts.hosts(tmp_path / "ssh", ["alpha", "beta"], [tmp_path]) as hosts:
+        hang = OnHosts(scene(name), hosts, tmp_path)
+        hang.wait_for("ready", 100)
+        assert_right(asked(hang, tmp_path), name)
+
+
+def test_where_a_launcher_has_gone_with_its_ranks_they_have_ended(tmp_path: Path) -> None:
+    """torchrun ends the other ranks of its host, and itself; those of the other host wait for all of them."""
+    with ssh_hosts.hosts(tmp_path / "ssh", ["alpha", "beta"], [tmp_path]) as hosts:
+        hang = OnHosts(scene("killed"), hosts, tmp_path)
+        hang.wait_for("ready", 100)
+        assert hang.culprit is not None
+        assert hang.culprit >= PER_HOST, "it is on beta"
+        hosts[1].started[0].wait(60)
+        first = asked(hang, tmp_path).first
+    assert (first["code"], first["who"]) == ("rank_ended", ["rank 2", "rank 3"])
+    assert any("nothing that trains is left on beta" in line for line in first["evidence"])
+    assert any("ranks 0, 1 wait" in line for line in first["evidence"])
