@@ -351,16 +351,21 @@ def ask(name: str, folder: Path, *, world: int) -> Answer:
     own = scene(name).launcher
     with running(name, folder, world=world, launcher="patient" if own == "torchrun" else own) as hang:
         hang.wait_for("ready", 100)
-        done = subprocess.run(
-            [sys.executable, "-m", "jupyter_traindbg.cli", "diagnose", hang.target, "--json"],
-            check=False,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=60,
-        )
-        judged = judge(hang, parse(done.stdout)) if done.stdout else None
-        return Answer(done.returncode, done.stdout, done.stderr, judged)
+        return asked(hang)
+
+
+def asked(hang: Hang, **variables: str) -> Answer:
+    """The diagnosis of a scene that runs, by a new process with these variables."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jupyter_traindbg.cli", "diagnose", hang.target, "--json"],
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        env={**os.environ, **variables},
+    )
+    return Answer(done.returncode, done.stdout, done.stderr, judge(hang, parse(done.stdout)) if done.stdout else None)
 
 
 def assert_right(answer: Answer, name: str) -> None:

@@ -80,6 +80,11 @@ def running(wanted: str, timeout: float) -> SlurmJob:
             candidates={_target(job.id): f"{job.called}: {hosts_written(list(job.nodes))}" for job in up},
             instead_of=_target(wanted),
         )
+    if up and not up[0].nodes:
+        raise CannotAttach(
+            text("Slurm's job {id} has too many nodes, or some whose names cannot be read", id=up[0].id),
+            text("name the hosts themselves: `traindbg targets ssh:HOST,HOST`"),
+        )
     if up:
         return replace(up[0], logs=_logs_of(up[0].numbers[0], timeout))
     if found and wanted:
@@ -172,9 +177,10 @@ def _environment() -> dict[str, str]:
 
 
 def _reason(said: str) -> str:
-    """The last line of what one of Slurm's programs said, without its own name."""
-    last = said.strip().rpartition("\n")[2]
-    return re.sub(r"^\w+: (?:error: |fatal: )?", "", last)[:200] or text("it said nothing")
+    """What one of Slurm's programs said was wrong, without its own name: the last line that calls itself an error, else the last."""
+    lines = said.strip().splitlines() or [""]
+    told = next((line for line in reversed(lines) if re.match(r"\w+: (?:error|fatal): ", line)), lines[-1])
+    return re.sub(r"^\w+: (?:error: |fatal: )?", "", told)[:200] or text("it said nothing")
 
 
 class SlurmLine(RemoteLine):

@@ -86,16 +86,21 @@ class RemoteJob(SpreadJob):
     def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
         """Ranks that no host has have ended, where one was named that nothing trains on."""
         evidence = super()._gathered(placed, timeout)
-        missed = [rank for rank in evidence.ranks if not rank.pid and rank.ending is None]
-        if not missed or not self._without or evidence.lost_hosts:
+        all_known = all(rank.pid or rank.ending is not None for rank in evidence.ranks)
+        if all_known or not self._without or evidence.lost_hosts:
             return evidence
         answers = self._there.ask("all_targets", LOOK_S, of=self._without)
         if any(isinstance(answer, TraindbgError) or answer[0] for answer in answers.values()):
             return evidence  # something starts there, or belongs to another job
         said = text("nothing that trains is left on {hosts}", hosts=hosts_written(self._without))
         host = self._without[0] if len(self._without) == 1 else ""
-        ended = [dataclasses.replace(rank, host=host, ending=Ending(0, evidence=(said,))) for rank in missed]
-        return dataclasses.replace(evidence, ranks=(*(r for r in evidence.ranks if r not in missed), *ended))
+        ranks = [
+            rank
+            if rank.pid or rank.ending is not None
+            else dataclasses.replace(rank, host=host, ending=Ending(0, evidence=(said,)))
+            for rank in evidence.ranks
+        ]
+        return dataclasses.replace(evidence, ranks=tuple(ranks))
 
     def _shown_host(self, placed: Placed) -> str:
         return placed.host

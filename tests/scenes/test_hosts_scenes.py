@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import ssh_hosts
-from hangs import Answer, Hang, Scene, assert_right, judge, parse, scene
+from hangs import Hang, Scene, asked, assert_right, scene
 from ssh_hosts import Host
 from support import REPO
 
@@ -57,25 +55,12 @@ class OnHosts(Hang):
         return f"ssh:{self._names}:torchrun"
 
 
-def asked(hang: OnHosts, folder: Path) -> Answer:
-    done = subprocess.run(
-        [sys.executable, "-m", "jupyter_traindbg.cli", "diagnose", hang.target, "--json"],
-        check=False,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=90,
-        env={**os.environ, "TRAINDBG_SSH": ssh_hosts.command(folder / "ssh")},
-    )
-    return Answer(done.returncode, done.stdout, done.stderr, judge(hang, parse(done.stdout)) if done.stdout else None)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_verdict_is_what_it_is_on_one_host(name: str, tmp_path: Path) -> None:
     with ssh_hosts.hosts(tmp_path / "ssh", ["alpha", "beta"], [tmp_path]) as hosts:
         hang = OnHosts(scene(name), hosts, tmp_path)
         hang.wait_for("ready", 100)
-        assert_right(asked(hang, tmp_path), name)
+        assert_right(asked(hang, TRAINDBG_SSH=ssh_hosts.command(tmp_path / "ssh")), name)
 
 
 def test_where_a_launcher_has_gone_with_its_ranks_they_have_ended(tmp_path: Path) -> None:
@@ -86,7 +71,7 @@ def test_where_a_launcher_has_gone_with_its_ranks_they_have_ended(tmp_path: Path
         assert hang.culprit is not None
         assert hang.culprit >= PER_HOST, "it is on beta"
         hosts[1].started[0].wait(60)
-        first = asked(hang, tmp_path).first
+        first = asked(hang, TRAINDBG_SSH=ssh_hosts.command(tmp_path / "ssh")).first
     assert (first["code"], first["who"]) == ("rank_ended", ["rank 2", "rank 3"])
     assert any("nothing that trains is left on beta" in line for line in first["evidence"])
     assert any("ranks 0, 1 wait" in line for line in first["evidence"])

@@ -130,6 +130,12 @@ def test_why_there_is_no_such_job(told: str, wanted: str, kind: type[errors.Trai
     assert words in str(why.value)
 
 
+def test_a_job_whose_nodes_cannot_be_read_is_told_and_another_way_named(folder: Path) -> None:
+    (folder / "jobs").write_text("8|8|RUNNING|None|node[1-2000]|x\n")
+    with pytest.raises(errors.CannotAttach, match="job 8 has too many nodes"):
+        running("8", 10)
+
+
 def test_a_slurm_that_does_not_answer_or_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "fails").write_text("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
     with pytest.raises(errors.CannotAttach, match=r"Slurm does not answer: .*Unable to contact slurm controller"):
@@ -196,7 +202,7 @@ def test_a_step_that_does_not_end_is_ended(folder: Path, monkeypatch: pytest.Mon
             "srun: error: Unable to confirm allocation for job 7: Invalid job id specified\n"
             "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7",
             errors.TargetGone,
-            "does not run any more on n: Check SLURM_JOB_ID",
+            "does not run any more on n: Unable to confirm allocation for job 7: Invalid job id specified;",
         ),
         (
             "srun: error: Unable to create step for job 7: Access/permission denied",

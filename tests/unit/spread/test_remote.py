@@ -1,0 +1,113 @@
+"""A job on hosts that have been named: what is its own, how it is called from here, and what has become of ranks that no host has."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hang_evidence import job as evidence_of
+from hang_evidence import waiting
+
+from jupyter_traindbg.hosts.base import Hosts, short
+from jupyter_traindbg.model import Look, NotAvailable, RankEvidence, Target, parse_target
+from jupyter_traindbg.spread import remote
+from jupyter_traindbg.spread.found import Found
+from jupyter_traindbg.spread.part import Member
+from jupyter_traindbg.spread.remote import connect, targets_on
+
+Answer = Callable[[str, str], Any]
+
+
+class Played(Hosts):
+    """Hosts that say what `answer` says for a host and a function's name."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    def is_here(self, name: str) -> bool:
+        return False
+
+    def answering(self, name: str) -> bool:
+        return True
+
+    def run(self, name: str, function: str, /, *args: Any, deadline_s: float, **kwargs: Any) -> Any:
+        return self.answer(name, short(function))
+
+    def close(self) -> None:
+        """They need no word."""
+
+
+def rank(number: int, of: int = 4) -> Member:
+    return Member(100 + number, number, of, "", True)
+
+
+def part(*ranks: int, name: str = "torchrun:41") -> Found:
+    return Found(name, "torchrun train.py", tuple(map(rank, ranks)), "10.0.0.1", "29500", "none")
+
+
+def target(number: int) -> Target:
+    return Target(
+        str(100 + number), 100 + number, "rank", "python train.py", "ada", 9.0, "torch", rank=number, world_size=4
+    )
+
+
+def plays(monkeypatch: pytest.MonkeyPatch, answers: Mapping[tuple[str, str], Any]) -> None:
+    """Have ssh lead to hosts that say this, and nothing to other questions."""
+    monkeypatch.setattr(remote.ssh, "open_hosts", lambda names: Played(lambda host, what: answers.get((host, what))))
+
+
+def not_here(number: int) -> RankEvidence:
+    return RankEvidence(number, 4, 0, 0, "", (Look(0.0, ()),), activity=NotAvailable("it is not here"))
+
+
+def diagnosed(monkeypatch: pytest.MonkeyPatch, on_beta: list[Target]) -> Any:
+    seen = evidence_of(
+        *(dataclasses.replace(waiting(n), host="alpha") for n in (0, 1)), *map(not_here, (2, 3)), world_size=4
+    )
+    plays(
+        monkeypatch,
+        {
+            ("alpha", "jobs"): [part(0, 1)],
+            ("beta", "jobs"): [],
+            ("alpha", "gather"): seen,
+            ("beta", "all_targets"): (on_beta, []),
+        },
+    )
+    named = parse_target("ssh:alpha,beta:torchrun")
+    assert named is not None
+    with connect(named) as job:
+        return job.diagnose(timeout=1.0)
+
+
+def test_ranks_that_no_host_has_have_ended_where_nothing_trains_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = diagnosed(monkeypatch, [])
+    assert [(f.code, list(f.who)) for f in seen.findings] == [("rank_ended", ["rank 2", "rank 3"])]
+    assert any("nothing that trains is left on beta" in line for line in seen.findings[0].evidence)
+    assert [r.rank for r in seen.ranks] == [0, 1, 2, 3]
+
+
+def test_where_something_is_there_that_may_be_they_are_not_said_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher whose ranks are only starting, or another job."""
+    seen = diagnosed(monkeypatch, [dataclasses.replace(target(0), kind="launcher", name="torchrun:9")])
+    assert "rank_ended" not in {f.code for f in seen.findings}
+
+
+def test_ranks_without_a_launcher_are_listed_as_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    plays(
+        monkeypatch,
+        {
+            ("alpha", "all_targets"): ([target(0), target(1)], [part(0, 1, name="100")]),
+            ("beta", "all_targets"): ([target(2), target(3)], [part(2, 3, name="102")]),
+        },
+    )
+    named = parse_target("ssh:alpha,beta")
+    assert named is not None
+    seen = targets_on(named)
+    assert [(t.rank, t.name, t.part_of) for t in seen.targets] == [
+        (0, "ssh:alpha,beta:100", None),
+        (1, "ssh:alpha:101", "ssh:alpha,beta:100"),
+        (2, "ssh:beta:102", "ssh:alpha,beta:100"),
+        (3, "ssh:beta:103", "ssh:alpha,beta:100"),
+    ]
