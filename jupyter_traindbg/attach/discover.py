@@ -90,8 +90,8 @@ def rank_of(pid: int) -> RankProcess | None:
 
 def _own_task(pid: int, environ: Mapping[str, str], parent: int) -> RankProcess | None:
     """Which task of several it is, and not a part of one that trains: what that has started was told the same."""
-    own, above = task_told(pid, environ), task_told(pid, procfs.environ(parent))
-    if own is None or own != above:
+    own = task_told(pid, environ)
+    if own is None or procfs.uninterruptible([parent]) or task_told(pid, procfs.environ(parent)) != own:
         return own
     trains = _frameworks(procfs.mapped(parent)) and not is_launcher(procfs.command(parent))
     return None if trains else own

@@ -276,9 +276,9 @@ class _Child:
         if self._begun is None:
             return None
         by_itself = self.alive
-        self.alive = False
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._begun.process.wait(max(self._line.leaves_s, GRACE_S if by_itself else 0.0))
+        self.alive = False
         _kill(self._begun.process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._begun.process.wait(LEAVE_S)

@@ -108,16 +108,8 @@ class RemoteLine(Line):
 
     def late(self, timeout: float, last_words: str) -> TraindbgError:
         """See `Line.late`."""
-        last = last_words.rpartition("\n")[2][:200]
         return DeadlineExceeded(
-            text(
-                "{host} did not answer in {timeout:.1f} s ({last_words})",
-                host=self.host,
-                timeout=timeout,
-                last_words=last,
-            )
-            if last
-            else text("{host} did not answer in {timeout:.1f} s", host=self.host, timeout=timeout),
+            text("{host} did not answer in {timeout:.1f} s", host=self.host, timeout=timeout),
             text(
                 "try again: connecting to it goes on meanwhile; `{command}` by hand shows how long it takes",
                 command=self.by_hand,

@@ -211,6 +211,13 @@ class SlurmLine(RemoteLine):
         """See `RemoteLine.environment`."""
         return _environment()
 
+    def late(self, timeout: float, last_words: str) -> TraindbgError:
+        """See `Line.late`: ``srun`` says what it waits for."""
+        why = super().late(timeout, last_words)
+        if last_words:
+            why.cause = text("{cause} ({last_words})", cause=why.cause, last_words=_reason(last_words))
+        return why
+
     def not_reached(self, said: str) -> TraindbgError:
         """See `RemoteLine.not_reached`."""
         why = _reason(said)

@@ -79,7 +79,12 @@ def all_targets(timeout: float, within: Sequence[str] = ()) -> tuple[list[Target
 
 
 def _targets(within: Sequence[str]) -> list[Target]:
-    return [one for one in targets() if not within or procfs.environ(one.pid).get("SLURM_JOB_ID") in within]
+    """Of a job of Slurm also what lies in uninterruptible sleep: whose it is cannot be read without waiting with it."""
+    seen = targets()
+    if not within:
+        return seen
+    stuck = procfs.uninterruptible([one.pid for one in seen])
+    return [one for one in seen if one.pid in stuck or procfs.environ(one.pid).get("SLURM_JOB_ID") in within]
 
 
 def _jobs(seen: Sequence[Target], wanted: str, timeout: float) -> list[Found]:
@@ -115,7 +120,8 @@ def _of(named: TargetName, timeout: float) -> Found:
     links = resolve(named, timeout)
     if not links:
         raise NoTarget(text("{target} has no process that runs", target=str(named)))
-    first = procfs.environ(links[0].pid)
+    stuck = procfs.uninterruptible([link.pid for link in links])
+    first = next((procfs.environ(link.pid) for link in links if link.pid not in stuck), {})
     own = named.pid or links[0].pid
     members = tuple(Member(link.pid, link.rank, link.world_size, "", True) for link in links)
     return Found(

@@ -150,7 +150,7 @@ def connect(named: TargetName, timeout: float = DEADLINE_S) -> RemoteJob:
     Takes what ``ssh`` or ``srun`` takes to connect and 0.5 s, where no connection is open yet. A host that cannot be reached is left out,
     and said. Raises `UnknownTarget`, `NoTarget`, `AmbiguousTarget`, and why there is no way to any of the hosts.
     """
-    there = _there(named, timeout)
+    there = _opened(named, timeout)
     try:
         found, lost = _look(there, timeout)
         job = _chosen(there, found, lost)
@@ -162,7 +162,7 @@ def connect(named: TargetName, timeout: float = DEADLINE_S) -> RemoteJob:
 
 def targets_on(named: TargetName, timeout: float = DEADLINE_S) -> Targets:
     """What can be attached to on the hosts, each by the name that it has from here. Raises why there is no way to any of them."""
-    there = _there(named, timeout)
+    there = _opened(named, timeout)
     try:
         answers = there.ask("all_targets", timeout)
     finally:
@@ -180,8 +180,8 @@ def targets_on(named: TargetName, timeout: float = DEADLINE_S) -> Targets:
     return Targets(tuple(_parts_together(targets)), tuple(found), tuple(_silences(lost)))
 
 
-def _there(named: TargetName, timeout: float) -> NamedHosts:
-    """Raises `UnknownTarget` for what can be no host or no job, and as `jupyter_traindbg.hosts.slurm.running`."""
+def _opened(named: TargetName, timeout: float) -> NamedHosts:
+    """The hosts that it names. Raises `UnknownTarget` for what can be no host or no job, and as `jupyter_traindbg.hosts.slurm.running`."""
     if named.kind == "slurm":
         if not names_slurm_job(named.address):
             raise UnknownTarget(

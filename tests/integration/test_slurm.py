@@ -9,14 +9,14 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import slurm_clusters
 import ssh_hosts
 from slurm_clusters import Cluster, python
-from support import PROGRAMS
+from support import PROGRAMS, until
 
 import traindbg
 from jupyter_traindbg import cli
@@ -50,15 +50,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
             yield made
         finally:
             remote.hang_up()
-
-
-def until(ready: Callable[[], object], within_s: float = 30.0) -> bool:
-    ends = time.monotonic() + within_s
-    while not ready():
-        if time.monotonic() > ends:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def trains(cluster: Cluster, *arguments: str, nodes: int = 3, per_node: int = 2, then: str = "true") -> str:
@@ -98,7 +89,7 @@ def test_ranks_of_a_job_are_one_job_and_nothing_stays(cluster: Cluster) -> None:
         assert steps_of_ours(cluster) == 3
         assert attached.detach() == 6
     remote.hang_up()
-    assert until(lambda: steps_of_ours(cluster) == 0)
+    until(lambda: steps_of_ours(cluster) == 0)
     for host in cluster.hosts:
         left = host.run("sh", "-c", "ls -d /tmp/traindbg-*/*-* /tmp/traindbg-helper-* 2>/dev/null; true")
         assert left == ""
@@ -142,10 +133,10 @@ def test_jobs_that_share_a_node_are_told_apart(cluster: Cluster) -> None:
     steps = python("train.py", "--steps", "0", "--sleep", "0.05")
     array = cluster.submit(f"exec {steps}", "--array=1-2", "--nodelist=beta", "--ntasks=1", *ROOM)
     cluster.hosts[1].start(shlex.split(steps), cluster.folder / "beside.log")
-    assert until(lambda: [job.state for job in own_jobs(10)] == ["RUNNING", "RUNNING"], 60)
+    until(lambda: [job.state for job in own_jobs(10)] == ["RUNNING", "RUNNING"])
     pids = []
     for task in ("1", "2"):
-        assert until(lambda task=task: len(seen(f"slurm:{array}_{task}").targets) == 1, 60)
+        until(lambda task=task: len(seen(f"slurm:{array}_{task}").targets) == 1)
         with traindbg.attach(f"slurm:{array}_{task}") as attached:
             (rank,) = attached.ranks
             assert (rank.rank, rank.world_size, rank.host) == (0, 1, "beta")
@@ -154,7 +145,7 @@ def test_jobs_that_share_a_node_are_told_apart(cluster: Cluster) -> None:
     with pytest.raises(AmbiguousTarget, match="2 jobs of Slurm"):
         traindbg.attach(f"slurm:{array}")
     cluster.ask("scancel", f"{array}_2")
-    assert until(lambda: [job.state for job in own_jobs(10)] == ["RUNNING"], 60)
+    until(lambda: [job.state for job in own_jobs(10)] == ["RUNNING"])
     with pytest.raises(NoTarget, match="does not run: CANCELLED"):
         traindbg.attach(f"slurm:{array}_2")
 
@@ -168,12 +159,12 @@ def test_what_a_rank_said_at_its_end_is_in_the_log_of_the_job(cluster: Cluster) 
     with traindbg.attach(f"slurm:{job}") as attached:
         gate.touch()
         cluster.said(job, "task 1: Exited with exit code 1")
-        assert until(lambda: attached.diagnose().state == "failed", 60)
+        until(lambda: attached.diagnose().state == "failed")
         first = attached.diagnose().findings[0]
     assert (first.code, list(first.who)) == ("rank_ended", ["rank 1"])
     assert "KeyError: 'labels'" in " ".join([first.title, *first.evidence])
     more.touch()
-    assert until(lambda: not own_jobs(10))
+    until(lambda: not own_jobs(10))
     with pytest.raises(NoTarget, match=rf"does not run.*`traindbg diagnose {cluster.folder}/{job}\.out`"):
         traindbg.attach(f"slurm:{job}")
     assert traindbg.diagnose_log(str(cluster.folder / f"{job}.out"))[0].code == "uncaught_exception"
@@ -185,7 +176,7 @@ def test_a_node_that_dies_is_named_and_holds_up_nobody(cluster: Cluster) -> None
         attached.steps()
         cluster.hosts[2].end()
         cluster.said(job, "task 0: Exited with exit code 1")
-        assert until(lambda: attached.diagnose().state == "failed", 90)
+        until(lambda: attached.diagnose().state == "failed", timeout_s=90)
         (only,) = attached.diagnose().findings
         assert (only.code, only.severity, list(only.who)) == ("host_unreachable", "critical", ["rank 2"])
         assert any("lost the connection" in line for line in only.evidence), "that the others ended is a symptom"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cases import each
+from support import until
 
 from jupyter_traindbg import errors
 from jupyter_traindbg.hosts import remote, slurm
@@ -57,13 +57,6 @@ def line(folder: Path) -> Iterator[SlurmLine]:
     made = SlurmLine("node02", ["--jobid=4242"])
     yield made
     made.end()
-
-
-def until(what: Callable[[], object], within_s: float = 20.0) -> bool:
-    ends = time.monotonic() + within_s
-    while not what() and time.monotonic() < ends:
-        time.sleep(0.02)
-    return bool(what())
 
 
 def helpers() -> set[str]:
@@ -174,9 +167,9 @@ def test_a_step_ends_by_itself_and_its_directory_with_it(folder: Path, line: Slu
     line.call(EXISTS, 1, deadline_s=DEADLINE_S)
     (made,) = helpers() - before
     line.end()
-    assert until((folder / "srun.ended").exists)
+    until((folder / "srun.ended").exists)
     assert (folder / "srun.ended").read_text() == "0\n"
-    assert until(lambda: made not in helpers())
+    until(lambda: made not in helpers())
 
 
 def test_a_step_that_does_not_end_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +185,7 @@ def test_a_step_that_does_not_end_is_ended(folder: Path, monkeypatch: pytest.Mon
     assert child._begun is not None
     process = child._begun.process
     line.end()
-    assert until(lambda: process.poll() is not None)
+    until(lambda: process.poll() is not None)
 
 
 @each(

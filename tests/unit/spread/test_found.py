@@ -72,6 +72,9 @@ def test_within_a_job_of_slurm_only_what_runs_in_it_is_there(monkeypatch: pytest
     assert [one.name for one in jobs("", 5.0, ("42", "41"))] == ["11"]
     assert [one.name for one in jobs("", 5.0)] == ["11", "12", "13"]
     assert module.all_targets(5.0, ("43",))[0] == [other]
+    del environs[13]
+    monkeypatch.setattr(module.procfs, "uninterruptible", lambda pids: [13])
+    assert module.all_targets(5.0, ("43",))[0] == [other, loose], "whose environment would have to be waited for"
 
 
 def test_what_ends_while_a_host_is_looked_at_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
