@@ -7,12 +7,13 @@ import glob
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from . import questions
 from .attach import only_candidate, parsed, resolve
 from .attach.base import ANSWERING_S, LEAVE_S, Link, Part, ask_all, ask_each, identified, introduce
 from .errors import NotPermitted, ProbeFailed, TargetGone
+from .gather.clocks import Clock, OfHost
 from .language import text
 from .model import (
     Attached,
@@ -43,6 +44,7 @@ _OF_TRAINING = ("steps", "grads", "lr")
 """What is asked of an agent about a training."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def attach(target: str | int | None = None, *, timeout: float = DEADLINE_S) -> Job:
@@ -360,3 +362,9 @@ class Job(Tunable, Watchable):
 
         asked = ask_all(self.open_links(), one, timeout).need_one()
         return tuple(answer for _, answer in asked.answers), asked.silent
+
+    def on_each_host(
+        self, look: Callable[Concatenate[Sequence[Link], P], T], timeout: float, *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[list[OfHost[T]], tuple[Silent, ...]]:
+        """See `jupyter_traindbg.questions.base.Ranks`: all of them are here."""
+        return [OfHost(look(self.open_links(), *args, **kwargs), Clock())], ()

@@ -15,8 +15,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from ..command_lines import is_rays
 from ..errors import AgentRefused, DeadlineExceeded, GilHeld, TargetGone, TraindbgError
 from ..language import later, text
-from ..model import NotAvailable, Rank, Silent, TargetName
-from ..outside import procfs
+from ..model import NotAvailable, ProcessStacks, Rank, Silent, TargetName
+from ..outside import procfs, sources, stacks
 from ..outside.ending import Noted
 from ..tasks import each
 from ..verbose import milliseconds
@@ -235,6 +235,17 @@ class Link:
             if (mine := self._give_back(client)) is not None:
                 mine.close()  # the next call may find or start another agent
             raise
+
+    def text_of(self, file: str, deadline_s: float) -> str | None:
+        """A source file as the process sees it; None where it cannot be read, or has changed since the process began.
+
+        `deadline_s` is for another host; a disk of this one may take longer.
+        """
+        return sources.text_of(self.pid, file)
+
+    def stacks_outside(self, deadline_s: float) -> list[ProcessStacks]:
+        """Its stacks without those of its children, whether or not an agent answers. Raises as `jupyter_traindbg.outside.stacks.dump`."""
+        return stacks.dump(self.pid, self.rank, deadline_s=deadline_s, children=False)
 
     def answering(self) -> AgentClient | None:
         """The client of an agent that is there already; never starts one."""

@@ -7,13 +7,11 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from ..model import (
     Activity,
-    Block,
-    CallSites,
     Ending,
     HostFacts,
     JobEvidence,
@@ -22,7 +20,6 @@ from ..model import (
     Maybe,
     MeetingPoint,
     NotAvailable,
-    Past,
     PolledFile,
     ProcessStacks,
     RankCollectives,
@@ -33,10 +30,11 @@ from ..model import (
     SourceLine,
     Thread,
 )
-from ..outside import blocks, meeting, polled_files, procfs, sources
+from ..outside import meeting, polled_files, procfs, sources
 from ..outside.ending import Endings
 from ..tasks import Task
-from . import call_sites, detours, partners, roster
+from . import call_sites, partners, roster
+from .by_source import Compared
 from .reading import NOTHING_READ, Read, Reader, polled_paths, refined
 from .watched import Watched
 
@@ -72,9 +70,10 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
     nproc = min(nproc, world_size) if nproc else None  # a variable of another job may be left in the environment
     absent = roster.missing(places, world_size, nproc, parts.launcher_pid)
     follows = _Follows(parts, places, absent, ends)
-    read, past = follows.read.in_time(ends) or ({}, ())
+    read = follows.read.in_time(ends) or {}
     met = follows.partners.in_time(ends) or partners.Found()
-    calls = follows.calls.in_time(ends) or call_sites.Read()
+    compared = follows.compared
+    calls = compared.calls.in_time(ends) or call_sites.Read()
     polled = Task(lambda: _polled(watched, read), "files").in_time(min(ends, time.monotonic() + POLLED_S)) or {}
     alive = [
         dataclasses.replace(
@@ -97,9 +96,9 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
         silent=tuple(_silent(o) for o in watched if o.problem),
         sources={**calls.sources, **(follows.sources.in_time(ends) or {}), **_sources_beside(met, ends)},
         meeting=follows.meeting.in_time(ends) or (),
-        blocks=follows.blocks.in_time(ends) or {},
+        blocks=compared.blocks.in_time(ends) or {},
         forks=calls.forks,
-        past=past,
+        past=compared.past.in_time(ends) or (),
         launcher=parts.launcher,
         launcher_activity=parts.launcher_activity,
         launcher_running_s=_running_s(parts.launcher_pid),
@@ -124,9 +123,9 @@ class _Follows:
         self._by_pid = {pid: self._ask(*about) for pid, about in dead.items()}
         self._missing = {m: self._ask(*about) for m, about in lost.items()}
         self.sources: Task[Mapping[str, SourceLine]] = Task(lambda: _sources(parts.watched), "sources")
-        self.blocks: Task[Mapping[str, Sequence[Block]]] = Task(lambda: _blocks(parts.watched), "blocks")
-        self.calls: Task[call_sites.Read] = Task(lambda: _calls(parts.watched), "calls")
-        self.read = Task(lambda: _read(parts.watched), "variables")
+        reader = Reader()
+        self.compared = Compared(parts.watched, _text, reader)
+        self.read = Task(lambda: _read(parts.watched, reader), "variables")
         self.partners = Task(lambda: partners.look(parts.watched, parts.launcher_pid, ends), "partners")
         self.meeting: Task[Sequence[MeetingPoint]] = Task(lambda: _meeting(parts), "meeting")
 
@@ -150,34 +149,21 @@ def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
     stacks = [process for one in watched for look in one.looks for process in look.processes]
     return sources.read(
         (*stacks, *(_awaiting(one) for one in watched if one.coroutines)),
-        lambda pid, file: by_pid[pid].cell(file) if pid in by_pid else None,
+        lambda process, file: (
+            _text(by_pid[process.pid], file) if process.pid in by_pid else sources.text_of(process.pid, file)
+        ),
     )
 
 
 def _sources_beside(met: partners.Found, ends: float) -> Mapping[str, SourceLine]:
     """The lines at which the processes beside the job stand."""
     stacks = [partner.stacks for partner in met.partners.values() if partner.stacks is not None]
-    return Task(lambda: sources.read(stacks, lambda pid, file: None), "sources-beside").in_time(ends) or {}
+    return Task(lambda: sources.read(stacks), "sources-beside").in_time(ends) or {}
 
 
-def _read(watched: Sequence[Watched]) -> tuple[Mapping[int, Read], Sequence[Past]]:
-    """By the pid of each rank, and of all of them who is past a line at which others are."""
-    reader = Reader()
-    read = {
-        one.link.pid: reader.read(one.scopes, partial(_text, one), one.link.rank, one.link.world_size)
-        for one in watched
-    }
-    return read, detours.read([standing for one in watched if (standing := _standing(one, reader)) is not None])
-
-
-def _standing(one: Watched, reader: Reader) -> detours.Standing | None:
-    threads = [t for look in one.looks[-1:] for p in look.processes if p.pid == one.link.pid for t in p.threads]
-    training = next((t for t in threads if t.training), None)
-    if training is None:
-        return None
-    return detours.Standing(
-        one.link.rank, training.frames, one.scopes, cache(lambda file: reader.source(_text(one, file)))
-    )
+def _read(watched: Sequence[Watched], reader: Reader) -> Mapping[int, Read]:
+    """By the pid of each rank."""
+    return {one.pid: reader.read(one.scopes, partial(_text, one), one.rank, one.link.world_size) for one in watched}
 
 
 def _polled(watched: Sequence[Watched], read: Mapping[int, Read]) -> Mapping[int, Sequence[PolledFile]]:
@@ -199,6 +185,7 @@ def _text(one: Watched, file: str) -> str | None:
 def _as_read(one: Watched, read: Read) -> dict[str, Any]:
     return {
         "looks": refined(one.looks, one.link.pid, read),
+        "scopes": tuple(one.scopes),
         "looks_at": tuple(read.looks_at),
         "variables": tuple(read.variables),
     }
@@ -209,19 +196,6 @@ def _awaiting(one: Watched) -> ProcessStacks:
     unseen = NotAvailable("it is on no thread's stack")
     threads = tuple(Thread(c.name, unseen, unseen, c.frames) for c in one.coroutines)
     return ProcessStacks(one.link.rank, one.link.pid, "rank", "agent", threads)
-
-
-def _blocks(watched: Sequence[Watched]) -> Mapping[str, Sequence[Block]]:
-    return blocks.where_ranks_differ(
-        (one.link.pid, one.looks[-1].processes[0].threads[0].frames)
-        for one in watched
-        if one.looks and one.looks[-1].processes and one.looks[-1].processes[0].threads
-    )
-
-
-def _calls(watched: Sequence[Watched]) -> call_sites.Read:
-    ranks = [(one, one.call_sites) for one in watched if isinstance(one.call_sites, CallSites)]
-    return call_sites.read([sites for _, sites in ranks], lambda file: _text(ranks[0][0], file))
 
 
 def _meeting(parts: Parts) -> Sequence[MeetingPoint]:

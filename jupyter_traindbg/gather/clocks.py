@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Generic, TypeVar
 
-from ..attach.base import Link, ask_all
+from ..attach.base import Link
 from ..model import Collective, JobEvidence, Maybe, NotAvailable, RankCollectives
+from ..tasks import each
 
-__all__ = ["Clock", "by_our_clock", "calls_by_our_clock", "clocks"]
+__all__ = ["Clock", "OfHost", "by_our_clock", "calls_by_our_clock", "clocks", "measured"]
 
 ROUNDS = 4
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,21 +28,36 @@ class Clock:
     error_s: float = 0.0
 
 
+@dataclass(frozen=True)
+class OfHost(Generic[T]):
+    """What was seen on one host, and how far its clock is ahead of ours; None where it does not tell."""
+
+    seen: T
+    clock: Clock | None
+
+
 def clocks(links: Sequence[Link], deadline_s: float) -> dict[Link, Clock]:
     """In the order of `links`, without those that do not answer. Ranks on this machine have its clock, and are not asked.
 
     As NTP does (RFC 5905, section 8): the answer's time was taken somewhere between question and answer, most likely in the middle, and the
     quickest of `ROUNDS` round trips errs least. What such a trip cannot tell from no difference is none: mostly it is the same clock.
     """
-    found = {link: Clock() for link in links if link.here}
     elsewhere = [link for link in links if not link.here]
+    told = measured(elsewhere, lambda link, s: float(link.call("pace", {}, s)["time_s"]), deadline_s)
+    found = {link: Clock() for link in links if link.here} | told
+    return {link: found[link] for link in links if link in found}
+
+
+def measured(whom: Sequence[K], time_s: Callable[[K, float], float], deadline_s: float) -> dict[K, Clock]:
+    """The clocks of all who tell, by `time_s`, what time it is there within so many seconds. Without those that do not."""
+    found: dict[K, Clock] = {}
     ends = time.monotonic() + deadline_s
-    for _ in range(ROUNDS if elsewhere else 0):
+    for _ in range(ROUNDS if whom else 0):
         left_s = max(0.05, ends - time.monotonic())
-        for link, seen in ask_all(elsewhere, partial(_one, deadline_s=left_s), left_s).answers:
-            if link not in found or seen.error_s < found[link].error_s:
-                found[link] = seen
-    return {link: _told_apart(found[link]) for link in links if link in found}
+        for one, seen in each(whom, partial(_asked, time_s, left_s), left_s):
+            if isinstance(seen, Clock) and (one not in found or seen.error_s < found[one].error_s):
+                found[one] = seen
+    return {one: _told_apart(clock) for one, clock in found.items()}
 
 
 def by_our_clock(seen: JobEvidence, ahead_s: float) -> JobEvidence:
@@ -61,8 +80,8 @@ def _told_apart(clock: Clock) -> Clock:
     return clock if abs(clock.ahead_s) > clock.error_s else Clock(0.0, clock.error_s)
 
 
-def _one(link: Link, deadline_s: float) -> Clock:
+def _asked(time_s: Callable[[K, float], float], deadline_s: float, whom: K) -> Clock:
     asked = time.time()
-    told = float(link.call("pace", {}, deadline_s)["time_s"])
+    told = time_s(whom, deadline_s)
     answered = time.time()
     return Clock(told - (asked + answered) / 2, (answered - asked) / 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import evidence_growth
@@ -49,17 +49,20 @@ def look(links: Sequence[Link], left_s: float) -> dict[int, Maybe[MemoryLook]]:
     return looks(ask, left_s, growth=False, grows=True)
 
 
-def source_lines(verdict: Sequence[Finding], pids: Mapping[int, int], ends: float) -> Mapping[str, SourceLine]:
+def source_lines(verdict: Sequence[Finding], links: Iterable[Link], ends: float) -> Mapping[str, SourceLine]:
     """The lines that findings name, by place, as the process of that rank runs them; nothing where a disk does not answer by then."""
-    wanted = [(pids[f.ranks[0]], frame) for f in verdict if f.ranks and (frame := at_place(f.where or "")) is not None]
+    of_rank = {link.rank: link for link in links}
+    wanted = [
+        (of_rank[f.ranks[0]], frame) for f in verdict if f.ranks and (frame := at_place(f.where or "")) is not None
+    ]
     reading = Task(lambda: _read(wanted), "sources")
     return reading.in_time(min(ends, time.monotonic() + SOURCES_S)) or {}
 
 
-def _read(wanted: Sequence[tuple[int, Frame]]) -> dict[str, SourceLine]:
+def _read(wanted: Sequence[tuple[Link, Frame]]) -> dict[str, SourceLine]:
     found = {}
-    for pid, frame in wanted:
-        rows = sources.text_of(pid, frame.file)
+    for link, frame in wanted:
+        rows = link.text_of(frame.file, SOURCES_S)
         for line, seen in sources.source_lines(rows or "", [frame.line], frame.file).items():
             found[f"{frame.file}:{line}"] = seen
     return found

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .. import evidence, evidence_collectives, evidence_slow
-from ..attach.base import Link, Round, ask_all, introduce
+from ..attach.base import Link, ask_all, introduce
 from ..errors import TraindbgError
 from ..model import (
     Activity,
@@ -25,6 +25,7 @@ from ..model import (
     ProcessStacks,
     RankCollectives,
     RankWindow,
+    Silent,
     SourceLine,
     Step,
     Thread,
@@ -32,10 +33,10 @@ from ..model import (
 from ..outside import procfs, profiles
 from ..tasks import Task
 from . import stacks
-from .clocks import Clock, calls_by_our_clock, clocks
+from .clocks import Clock, OfHost, calls_by_our_clock
 from .whole_job import activities
 
-__all__ = ["LEAST_S", "Asked", "Window", "gather"]
+__all__ = ["LEAST_S", "Asked", "Window", "gather", "one_window"]
 
 LEAST_S = 2.0
 """Shorter than this no window is: shares of less than a hundred looks say little."""
@@ -48,80 +49,76 @@ PAST = 2000
 """So many recorded steps from before the window are compared with it."""
 MOST_PROFILED = 8
 """Of so many ranks the training thread and workers are watched from outside; those that have workers first."""
-_ELSEWHERE = NotAvailable("it runs on another host")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`steps` whole ones are wanted, within `window_s` seconds; all of it ends at `ends` on the monotonic clock."""
+    """`steps` whole ones are wanted, within `window_s` seconds; all of it ends within `timeout_s`."""
 
     steps: int
     window_s: float
-    ends: float
+    timeout_s: float
 
 
 @dataclass(frozen=True)
 class Window:
     """What came of it: who answered and who did not, and the lines at which they were seen, by ``"FILE:LINE"``."""
 
-    asked: Round[RankWindow]
+    ranks: Sequence[RankWindow]
+    silent: Sequence[Silent]
     lines: Mapping[str, SourceLine]
-
-    @property
-    def ranks(self) -> list[RankWindow]:
-        return [seen for _, seen in self.asked.answers]
 
 
 @dataclass
 class _Beside:
-    """What is looked at from outside meanwhile, until `over`, of the ranks that run here."""
+    """What is looked at from outside meanwhile, until `over`."""
 
-    over: threading.Event
+    over: threading.Event = field(default_factory=threading.Event)
     counters: Task[dict[int, list[Activity]]] | None = None
     profiled: Mapping[int, Task[list[ProcessLooks]]] = field(default_factory=dict)
 
 
-def gather(links: Sequence[Link], asked: Asked, over: threading.Event) -> Window:
-    """Watch all ranks behind `links` over one window, from outside only until `over` is set. Brings agents in. Raises why, where nobody
-    answers.
-    """
+def gather(links: Sequence[Link], asked: Asked) -> Window:
+    """Watch all ranks behind `links`, which are on this host, over one window. Brings agents in. Raises why, where nobody answers."""
+    ends = time.monotonic() + asked.timeout_s
     introduce(links)
-    here = [link for link in links if link.here and link.ended() is None]
-    _enter(links, asked)
-    before = {link.pid: _below(link) for link in here}
-    beside = _Beside(over)
-    beside.counters = Task(lambda: activities(here, min(LEAST_S, asked.window_s)), "activity")
-    first = sorted(here, key=lambda link: not before[link.pid])[:MOST_PROFILED]
+    running = [link for link in links if link.ended() is None]
+    _enter(links, asked, ends)
+    before = {link.pid: _below(link) for link in running}
+    beside = _Beside()
+    beside.counters = Task(lambda: activities(running, min(LEAST_S, asked.window_s)), "activity")
+    first = sorted(running, key=lambda link: not before[link.pid])[:MOST_PROFILED]
     beside.profiled = {link.pid: _profile(link, beside, asked) for link in first}
     try:
-        answers = ask_all(links, lambda link: _look(link, asked), max(0.1, asked.ends - time.monotonic())).need_one()
+        answers = ask_all(links, lambda link: _look(link, asked, ends), max(0.1, ends - time.monotonic())).need_one()
     finally:
-        over.set()
-    whole = [
-        (link, _with_outside(link, seen, beside, before.get(link.pid), asked.ends)) for link, seen in answers.answers
+        beside.over.set()
+    seen = [
+        _with_outside(link, window, beside, before.get(link.pid, frozenset()), ends) for link, window in answers.answers
     ]
-    told = replace(answers, answers=_on_one_clock(whole, asked.ends))
-    return Window(told, stacks.lines(_as_stacks(whole), asked.ends))
+    return Window(tuple(seen), answers.silent, stacks.lines(_as_stacks(seen), ends))
 
 
-def _on_one_clock(seen: Sequence[tuple[Link, RankWindow]], ends: float) -> list[tuple[Link, RankWindow]]:
-    """With the moments that ranks are compared by as this host's clock has them; without those of a rank whose host does not tell."""
-    if all(link.here for link, _ in seen):
-        return list(seen)
-    told = clocks([link for link, _ in seen], max(0.1, min(LATE_S, ends - time.monotonic())))
-    return [(link, _by_our_clock(window, told.get(link))) for link, window in seen]
+def one_window(hosts: Sequence[OfHost[Window]], silent: Sequence[Silent] = ()) -> Window:
+    """Those of all hosts as one, with the moments that ranks are compared by as our clock has them; without them where a host's clock
+    does not tell. `silent`: who else gave no answer.
+    """
+    ranks = [_by_our_clock(one, host.clock) for host in hosts for one in host.seen.ranks]
+    quiet = [one for host in hosts for one in host.seen.silent]
+    lines = {place: line for host in hosts for place, line in host.seen.lines.items()}
+    return Window(tuple(sorted(ranks, key=lambda one: (one.rank, one.pid))), (*quiet, *silent), lines)
 
 
-def _by_our_clock(window: RankWindow, clock: Clock | None) -> RankWindow:
+def _by_our_clock(seen: RankWindow, clock: Clock | None) -> RankWindow:
     if clock is None:
-        return replace(window, collectives=NotAvailable("by what its host's clock is off is not known"))
-    calls = calls_by_our_clock(window.collectives, clock.ahead_s)
-    return replace(window, began_s=window.began_s - clock.ahead_s, collectives=calls)
+        return replace(seen, collectives=NotAvailable("by what its host's clock is off is not known"))
+    calls = calls_by_our_clock(seen.collectives, clock.ahead_s)
+    return replace(seen, began_s=seen.began_s - clock.ahead_s, collectives=calls)
 
 
-def _enter(links: Sequence[Link], asked: Asked) -> None:
+def _enter(links: Sequence[Link], asked: Asked, ends: float) -> None:
     """All of them, before the window opens, so that it is one for all. What cannot be entered says so when it is asked."""
-    left_s = max(0.1, asked.ends - asked.window_s - AFTER_S - time.monotonic())
+    left_s = max(0.1, ends - asked.window_s - AFTER_S - time.monotonic())
     ask_all(links, lambda link: link.enter(left_s), left_s)
 
 
@@ -133,16 +130,16 @@ def _below(link: Link) -> frozenset[int]:
     return frozenset(child.pid for child in procfs.descendants(link.pid, apart=link.others))
 
 
-def _look(link: Link, asked: Asked) -> RankWindow:
+def _look(link: Link, asked: Asked, ends: float) -> RankWindow:
     """One rank's own answers. Raises why there is none."""
     if (gone := link.ended()) is not None:
         raise gone
-    window_s = max(0.2, min(asked.window_s, asked.ends - AFTER_S - time.monotonic()))
+    window_s = max(0.2, min(asked.window_s, ends - AFTER_S - time.monotonic()))
     least_s = min(LEAST_S, window_s)
     params = {"steps": asked.steps, "least_s": least_s, "window_s": window_s}
-    answer = link.call("slow", params, min(window_s + LATE_S, max(0.1, asked.ends - time.monotonic())))
+    answer = link.call("slow", params, min(window_s + LATE_S, max(0.1, ends - time.monotonic())))
     seen = replace(evidence_slow.window(link.rank, link.pid, answer), worker=link.worker)
-    return replace(seen, past=_past(link, answer["first"], asked.ends), collectives=_collectives(link, asked.ends))
+    return replace(seen, past=_past(link, answer["first"], ends), collectives=_collectives(link, ends))
 
 
 def _past(link: Link, first: int, ends: float) -> Sequence[Step]:
@@ -166,11 +163,7 @@ def _left_s(ends: float) -> float:
     return max(0.1, min(LATE_S, ends - time.monotonic()))
 
 
-def _with_outside(
-    link: Link, seen: RankWindow, beside: _Beside, before: frozenset[int] | None, ends: float
-) -> RankWindow:
-    if before is None:
-        return replace(seen, workers=_ELSEWHERE, activity=_ELSEWHERE)
+def _with_outside(link: Link, seen: RankWindow, beside: _Beside, before: frozenset[int], ends: float) -> RankWindow:
     counters = beside.counters.in_time(ends) if beside.counters is not None else None
     counted = (counters or {}).get(link.pid, [])
     watched = _watched(beside.profiled.get(link.pid), ends)
@@ -197,18 +190,17 @@ def _watched(task: Task[list[ProcessLooks]] | None, ends: float) -> Maybe[Sequen
     return NotAvailable("py-spy was not done in time") if seen is None else seen
 
 
-def _as_stacks(answers: Sequence[tuple[Link, RankWindow]]) -> list[ProcessStacks]:
-    """What was seen here, for the reader of sources."""
+def _as_stacks(windows: Sequence[RankWindow]) -> list[ProcessStacks]:
+    """What was seen, for the reader of sources."""
 
     def one(pid: int, rank: int, seen: Sequence[Sequence[Frame]]) -> ProcessStacks:
         unknown = NotAvailable("of no one moment")
         return ProcessStacks(rank, pid, "rank", "agent", tuple(Thread("", pid, unknown, frames) for frames in seen))
 
     found = []
-    for link, window in answers:
-        if link.here:
-            found.append(one(link.pid, link.rank, window.stacks))
-            workers = () if isinstance(window.workers, NotAvailable) else window.workers
-            found += [one(w.pid, link.rank, [frames for frames, _ in w.stacks]) for w in workers]
-            found.append(one(link.pid, link.rank, [frames for frames, _ in window.outside]))
+    for window in windows:
+        found.append(one(window.pid, window.rank, window.stacks))
+        workers = () if isinstance(window.workers, NotAvailable) else window.workers
+        found += [one(w.pid, window.rank, [frames for frames, _ in w.stacks]) for w in workers]
+        found.append(one(window.pid, window.rank, [frames for frames, _ in window.outside]))
     return found

@@ -45,9 +45,14 @@ def of(
     return outside.dump(link.pid, link.rank, deadline_s=left_s, children=children, apart=link.others)
 
 
-def lines(processes: Sequence[ProcessStacks], ends: float) -> Mapping[str, SourceLine]:
-    """The lines of the user's code that they stand at, by ``"FILE:LINE"``; those that come within a second: a disk may not answer."""
-    reading = Task(lambda: sources.read(processes), "sources")
+def lines(
+    processes: Sequence[ProcessStacks], ends: float, text: Callable[[ProcessStacks, str], str | None] | None = None
+) -> Mapping[str, SourceLine]:
+    """The lines of the user's code that they stand at, by ``"FILE:LINE"``; those that come within a second: a disk may not answer.
+
+    `text`: as for `jupyter_traindbg.outside.sources.read`.
+    """
+    reading = Task(lambda: sources.read(processes, text), "sources")
     return reading.in_time(min(ends, time.monotonic() + LINES_S)) or {}
 
 

@@ -103,6 +103,14 @@ class Watched:
         """Whether its agent is in it, or on its way, and cannot run."""
 
     @property
+    def rank(self) -> int:
+        return self.link.rank
+
+    @property
+    def pid(self) -> int:
+        return self.link.pid
+
+    @property
     def problem(self) -> str:
         """Why its agent does not answer, in one line; empty where it does."""
         outside_too = self._blind if not self.looks else ""

@@ -18,7 +18,7 @@ from .observed import ProcessStacks
 from .ras import RasReport
 from .sockets import Socket
 from .soundness import Soundness
-from .variables import Variable
+from .variables import Scope, Variable
 
 __all__ = [
     "Activity",
@@ -332,8 +332,10 @@ class RankEvidence:
     """What the line at which its training thread stands goes by: the variables in it, and in the condition of the loop around it."""
     polled: Sequence[PolledFile] = ()
     """Of the files that such a line names, where it sleeps and looks again."""
+    scopes: Sequence[Scope] = ()
+    """The functions that its training thread is in, where it made no step during the look; without secrets."""
     variables: Sequence[Variable] = ()
-    """What the functions of its training thread hold, where it made no step during the look; without secrets."""
+    """What these hold, with what the source says of where it comes from."""
     handled: Sequence[Handled] = ()
     """The exceptions in whose handlers its training thread is, the innermost first, where it made no step during the look."""
     replicas: Sequence[Replica] = ()

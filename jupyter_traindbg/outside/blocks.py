@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from ..frames.syntax import parsed
@@ -16,9 +16,13 @@ MOST_FILES = 16
 MOST_WORDS = 80
 
 
-def where_ranks_differ(stacks: Iterable[tuple[int, Sequence[Frame]]]) -> dict[str, tuple[Block, ...]]:
+def where_ranks_differ(
+    stacks: Iterable[tuple[int, Sequence[Frame]]], text_of: Callable[[int, str], str | None] = sources.text_of
+) -> dict[str, tuple[Block, ...]]:
     """The `blocks` of the user's files in these stacks (a pid and its frames, for each rank), and of those of libraries in which some
     ranks are at different lines of the same function. Parsing costs 1 ms per 100 lines; `MOST_FILES` at most are read.
+
+    `text_of` reads a file for one of those processes; where it knows them by another number than their pid, that stands for it in `stacks`.
     """
     lines: dict[tuple[str, str], set[int]] = {}
     own: dict[str, int] = {}
@@ -33,7 +37,7 @@ def where_ranks_differ(stacks: Iterable[tuple[int, Sequence[Frame]]]) -> dict[st
         return {}
     differ = {file: seen_by[file] for (file, _), at in lines.items() if len(at) > 1}
     chosen = list({**own, **differ}.items())[:MOST_FILES]
-    texts = ((file, sources.text_of(pid, file)) for file, pid in chosen if not file.startswith("<"))
+    texts = ((file, text_of(pid, file)) for file, pid in chosen if not file.startswith("<"))
     return {file: found for file, text in texts if text is not None and (found := blocks(text))}
 
 

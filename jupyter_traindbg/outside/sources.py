@@ -26,29 +26,27 @@ TICKS_S = 0.05
 
 
 def read(
-    stacks: Iterable[ProcessStacks], otherwise: Callable[[int, str], str | None] | None = None
+    stacks: Iterable[ProcessStacks], text: Callable[[ProcessStacks, str], str | None] | None = None
 ) -> dict[str, SourceLine]:
     """The lines at which the user's frames in `stacks` stand, by ``"file:line"``. About 5 ms a file; what cannot be read is left out.
 
-    `otherwise` knows the text of a file, by the pid that runs it and its name, that no disk has: the cells of a notebook.
+    `text` reads a file for one of those processes, where `text_of` is not enough: the cells of a notebook, a process on another host.
     """
     wanted: dict[str, set[int]] = {}
     cells: dict[str, int | None] = {}
-    seen_by: dict[str, int] = {}
+    seen_by: dict[str, ProcessStacks] = {}
     for process in stacks:
         for thread in process.threads:
             for frame in thread.frames:
                 if not frame.library and not frame.file.startswith("<"):
                     wanted.setdefault(frame.file, set()).add(frame.line)
-                    seen_by.setdefault(frame.file, process.pid)
+                    seen_by.setdefault(frame.file, process)
                     cells.setdefault(frame.file, frame.cell)
     found: dict[str, SourceLine] = {}
     for file, lines in wanted.items():
-        text = text_of(seen_by[file], file)
-        if text is None and otherwise is not None:
-            text = otherwise(seen_by[file], file)
-        if text is not None:
-            rows = source_lines(text, lines, file, cells[file])
+        said = text_of(seen_by[file].pid, file) if text is None else text(seen_by[file], file)
+        if said is not None:
+            rows = source_lines(said, lines, file, cells[file])
             found.update({f"{file}:{line}": seen for line, seen in rows.items()})
     return found
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from ..attach.base import Link, Part
+from ..gather.clocks import OfHost
 from ..model import Attached, RankSteps, Result, Silent
 
 __all__ = ["DEADLINE_S", "InReport", "Question", "Ranks", "Whom", "deadline_s"]
@@ -16,6 +17,7 @@ DEADLINE_S = 10.0
 """How long a question may take that nobody has given a deadline."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Whom(Enum):
@@ -26,7 +28,8 @@ class Whom(Enum):
     TRAINERS = "the trainers, or everybody where nobody trains yet, each host by itself"
     EVERYBODY = "all processes of the job, each host by itself"
     TOGETHER = (
-        "the trainers, in one look at all of them: on their host, or through `Ranks.open_links` where they have several"
+        "the trainers, judged together: on their host, or from here where they have several,"
+        " by `Ranks.on_each_host` or `Ranks.open_links`"
     )
 
 
@@ -97,6 +100,13 @@ class Ranks(Protocol):
         """What every rank's agent answers to the probe `method`, made into something by `build` (of rank, pid, answer), and who gave none.
 
         `of_rank`: what else some of them are asked with. Brings agents in. Raises why where nobody answers.
+        """
+
+    def on_each_host(
+        self, look: Callable[Concatenate[Sequence[Link], P], T], timeout: float, *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[list[OfHost[T]], tuple[Silent, ...]]:
+        """What `look`, given the lines to the ranks that are on one host, sees there, on all hosts at the same time; and who is on those
+        that see nothing. Its arguments and what it returns are plain types and dataclasses of this package. Raises where no host sees any.
         """
 
     def left_steps(self, since: int, last: int) -> list[RankSteps]:

@@ -6,7 +6,6 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from .. import evidence, evidence_collectives
 from ..attach.base import Link, ask_all
@@ -18,8 +17,6 @@ from ..frames.whose import full_place, user_frame
 from ..gather import call_sites
 from ..gather import stacks as gathered
 from ..model import CallSites, Collectives, Finding, NotAvailable, ProcessStacks, RankCollectives
-from ..outside import sources
-from ..outside import stacks as outside
 from ..tasks import Task
 from .base import DEADLINE_S, InReport, Ranks, Whom
 
@@ -28,7 +25,7 @@ IN_REPORT = InReport("Collectives", 30)
 
 AGAIN_WITHIN_S = 3.0
 """So long we wait for calls to prove that they stand still, in a job of which nobody knows whether it is stuck."""
-STACKS_S = 1.0
+STACKS_S, SOURCES_S = 1.0, 1.0
 AT_WORK_S = 60.0
 """A rank that uses the CPU for longer while all others wait for it is named, whatever it does."""
 BUSY = "the others wait for it, and it is computing: `traindbg diagnose` tells work from a hang"
@@ -71,30 +68,28 @@ def _look(links: list[Link], timeout: float) -> Collectives:
     missing = sorted(set(range(world_size)) - {link.rank for link in links})
     records = [a.record for a in answers]
     sites = {a.record.rank: a.sites for a in answers if a.sites is not None}
-    reading = Task(lambda: call_sites.read(sites.values(), partial(_text, links)), "calls")
+    of_rank = {link.rank: link for link, _ in asked.answers}
+    first = asked.answers[0][0]
+    reading = Task(lambda: call_sites.read(sites.values(), lambda file: first.text_of(file, SOURCES_S)), "calls")
     verdict = rules.findings(
         records,
         world_size=world_size,
         missing=[*missing, *sorted(quiet)],
-        where=_places_from_outside([link for link in links if link.here and link.rank in quiet]),
+        where=_places_from_outside([link for link in links if link.rank in quiet]),
         patient=True,
     )
     busy = {a.record.rank for a in answers if a.running}
     kept, notes = _without_busy(verdict, busy, records)
     noted = tuple(dataclasses.replace(r, note="; ".join(filter(None, (r.note, notes.get(r.rank))))) for r in records)
-    here = {link.rank for link in links if link.here}
-    seen = [a.stacks for a in answers if a.record.rank in here]
-    lines = gathered.lines(seen, ends) if kept else {}
+    lines = (
+        gathered.lines([a.stacks for a in answers], ends, lambda p, file: of_rank[p.rank].text_of(file, SOURCES_S))
+        if kept
+        else {}
+    )
     calls = reading.in_time(ends) or call_sites.Read()
     kept = [*mispaired.findings(records, world_size, sites, calls.forks, stuck=bool(kept)), *kept]
     lines = {**calls.sources, **lines}
     return Collectives(noted, asked.silent, tuple(missing), world_size, tuple(at_source(kept, lines)))
-
-
-def _text(links: Sequence[Link], file: str) -> str | None:
-    """A file of the program, as the first rank on this host sees it; None where none is here, or it is a notebook's cell."""
-    here = next((link for link in links if link.here), None)
-    return None if here is None else sources.text_of(here.pid, file)
 
 
 def _without_busy(
@@ -131,7 +126,7 @@ def _places_from_outside(links: list[Link]) -> dict[int, str]:
     """Where ranks are whose agents do not answer."""
 
     def look(link: Link) -> str | None:
-        return _place(outside.dump(link.pid, link.rank, deadline_s=STACKS_S, children=False))
+        return _place(link.stacks_outside(STACKS_S))
 
     return {link.rank: place for link, place in ask_all(links, look, STACKS_S).answers if place}
 

@@ -18,7 +18,7 @@ from ..model import Diagnosis, JobEvidence, NotAvailable, RankEvidence, RankMemo
 from .base import DEADLINE_S, Ranks, Whom
 from .jobless import log
 
-__all__ = ["ask", "judged", "of_ranks", "settled"]
+__all__ = ["ask", "judged", "of_ranks", "settled", "verdict"]
 
 WHOM = Whom.TOGETHER
 LAST_STEPS = 256
@@ -66,8 +66,12 @@ def judged(
     began = time.monotonic()
     evidence = settled(lambda left_s: gather(name, links, launcher_pid, left_s), timeout)
     evidence = log.with_last_words(_with_last_steps(evidence, known or {}))
-    diagnosis = running.diagnose(evidence)
-    diagnosis = _with_holders(diagnosis, links, _leaving(evidence), began + timeout)
+    return verdict(evidence, links, began, timeout)
+
+
+def verdict(evidence: JobEvidence, links: Sequence[Link], began: float, timeout: float) -> Diagnosis:
+    """What is wrong by the evidence gathered since `began`, with who holds what grows where `timeout` leaves time to find that out."""
+    diagnosis = _with_holders(running.diagnose(evidence), links, _leaving(evidence), began + timeout)
     return dataclasses.replace(diagnosis, taken_s=time.monotonic() - began)
 
 
@@ -109,7 +113,7 @@ def _with_holders(diagnosis: Diagnosis, links: Sequence[Link], leaving: set[int]
         held = [finding for finding in held if finding.severity != "info"]  # which may end
     if not held:
         return diagnosis
-    told = at_source(held, growth.source_lines(held, {link.rank: link.pid for link in growing}, ends))
+    told = at_source(held, growth.source_lines(held, growing, ends))
     others = [finding for finding in diagnosis.verdict if finding not in curves]
     first = diagnosis.verdict.index(curves[0]) if curves else len(others)
     checks = [soundness.blamed(check) if check.verb == memory.VERB else check for check in diagnosis.checks]

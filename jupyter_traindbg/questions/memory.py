@@ -76,7 +76,7 @@ def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float =
         for rank, _ in judged
     ]
     verdict = verdicts.findings(ranks, curves.findings(known))
-    lines = growth_of.source_lines(verdict, {rank.rank: rank.pid for rank in ranks}, ends)
+    lines = growth_of.source_lines(verdict, links.values(), ends)
     return Memory(tuple(ranks), silent, tuple(at_source(verdict, lines)))
 
 

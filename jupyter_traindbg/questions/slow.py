@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
 
+from ..attach.base import end_calls
 from ..diagnose import slow as rules
 from ..gather import slow as gathering
 from ..language import text
@@ -43,20 +43,21 @@ def ask(job: Ranks, *, steps: int = STEPS, seconds: float = SECONDS, timeout: fl
     timeout = deadline_s(seconds=seconds) if timeout is None else timeout
     job.need_training(timeout)
     window_s = min(seconds, max(SHARE * timeout, timeout - LEAST_AROUND_S))
-    window = _watch(job, gathering.Asked(steps, window_s, began + timeout))
+    window = _watch(job, gathering.Asked(steps, window_s, began + timeout - time.monotonic()))
     told = rules.judge(window.ranks, window.lines)
-    return replace(told, silent=window.asked.silent, taken_s=time.monotonic() - began)
+    return replace(told, silent=tuple(window.silent), taken_s=time.monotonic() - began)
 
 
 def _watch(job: Ranks, asked: gathering.Asked) -> gathering.Window:
     """With a bar where it takes more than a moment: when that is full the window is over."""
-    links, over = job.open_links(), threading.Event()
-    watching, began = Task(lambda: gathering.gather(links, asked, over), "slow"), time.monotonic()
-    latest = asked.ends + LATE_S
+    began = time.monotonic()
+    watching = Task(lambda: job.on_each_host(gathering.gather, asked.timeout_s, asked), "slow")
+    latest = began + asked.timeout_s + LATE_S
     try:
         with SecondsBar(text("watching steps"), asked.window_s) as bar:
             while not watching.wait(min(latest, time.monotonic() + TICK_S)) and time.monotonic() < latest:
                 bar(time.monotonic() - began)
-        return watching.result(latest)
-    finally:
-        over.set()  # also where somebody interrupts it
+        return gathering.one_window(*watching.result(latest))
+    except KeyboardInterrupt:
+        end_calls(job.open_links())
+        raise

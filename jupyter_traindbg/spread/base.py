@@ -10,11 +10,12 @@ import functools
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .. import questions
 from ..attach.base import Link
 from ..errors import NoTarget, TargetGone, TraindbgError
+from ..gather.clocks import Clock, OfHost, measured
 from ..hosts.base import HERE, Call, Hosts
 from ..job import DEADLINE_S, Job
 from ..language import text
@@ -33,6 +34,8 @@ RELAY_S = 2.0
 ACTION_S = 6.0
 """The same for an action, which looks at its own effect after its deadline."""
 CLOSE_S = 3.0
+CLOCKS_S = 1.0
+"""How long it may take to learn how far the clocks of hosts are apart."""
 SEVERAL = ""
 """In place of the route to a host: there is more than one."""
 HOST_S = 5.0
@@ -41,6 +44,7 @@ ENTERED_AT_MOST = 32
 """So many processes are entered by attaching, where it is not known who trains; a question enters what it needs."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Spread(Job):
@@ -248,6 +252,23 @@ class Spread(Job):
             raise errors[0]
         return tuple(good), tuple(silent)
 
+    def on_each_host(
+        self, look: Callable[Concatenate[Sequence[Link], P], T], timeout: float, *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[list[OfHost[T]], tuple[Silent, ...]]:
+        """See `jupyter_traindbg.questions.base.Ranks`; of the trainers."""
+        placed = self._need_trainers(timeout)
+        name = f"{look.__module__}:{look.__name__}"
+        answers = self._everywhere(placed, "look", timeout, name, *args, **kwargs)
+        good, silent = self._sorted(placed, answers)
+        told = self._clocks(list(good)) if len(good) > 1 else dict.fromkeys(good, Clock())
+        return [OfHost(seen, told.get(route)) for route, seen in good.items()], tuple(silent)
+
+    def _clocks(self, routes: Sequence[str]) -> dict[str, Clock]:
+        """How far the clock of each host is ahead of ours; without hosts that do not tell."""
+        ours = {route: Clock() for route in routes if route == HERE}
+        others = [route for route in routes if route != HERE]
+        return ours | measured(others, lambda route, s: float(self._run(route, "now", deadline_s=s)), CLOCKS_S)
+
     def _everywhere(
         self, placed: Sequence[Placed], function: str, deadline_s: float, /, *args: Any, **kwargs: Any
     ) -> dict[str, Any | TraindbgError]:
@@ -275,16 +296,23 @@ class Spread(Job):
 
     def _put_together(self, placed: Sequence[Placed], answers: Mapping[str, Any | TraindbgError]) -> Any:
         """One result from those of all hosts; the processes of hosts that gave none are silent. Raises where there is none at all."""
-        good: list[Result] = []
+        good, silent = self._sorted(placed, answers)
+        return merged(list(good.values()), silent)
+
+    def _sorted(
+        self, placed: Sequence[Placed], answers: Mapping[str, Any | TraindbgError]
+    ) -> tuple[dict[str, Any], list[Silent]]:
+        """The answers by the routes of their hosts; and who is on hosts that gave none. Raises why where there is none at all."""
+        good: dict[str, Any] = {}
         silent = self._absent()
         for route, answer in answers.items():
             if isinstance(answer, TraindbgError):
                 silent += self._silent(placed, route, answer)
             else:
-                good.append(self._seen_on(route, answer))
+                good[route] = self._seen_on(route, answer)
         if not good:
             raise self._told_by(*next((r, a) for r, a in answers.items() if isinstance(a, TraindbgError)))
-        return merged(good, silent)
+        return good, silent
 
     def _seen_on(self, route: str, answer: Any) -> Any:
         """The answer of one host, as a part of what this job answers."""
@@ -303,7 +331,9 @@ class Spread(Job):
         route, roster = self._route(placed), self._roster([placed])
         return RelayedLink(
             placed.member,
-            lambda method, params, s: self._run(route, "call", roster, method, params, s, deadline_s=s + RELAY_S),
+            lambda function, *args, deadline_s: self._run(
+                route, function, roster, *args, deadline_s=deadline_s + RELAY_S
+            ),
         )
 
     def _roster(self, placed: Sequence[Placed]) -> Roster:

@@ -13,9 +13,9 @@ from typing import Any
 
 from ..actions import checkpoint, tuning
 from ..actions.checkpoint import planning
-from ..diagnose import running
 from ..errors import DeadlineExceeded, TargetGone, TraindbgError, UsageError
-from ..gather.clocks import Clock, by_our_clock, clocks
+from ..gather.by_source import between_hosts
+from ..gather.clocks import by_our_clock
 from ..hosts.base import HERE, Call
 from ..job import DEADLINE_S
 from ..language import text
@@ -31,11 +31,10 @@ from ..model import (
     Look,
     LostHost,
     NewSteps,
-    NotAvailable,
     RankEvidence,
 )
 from ..progress import BytesBar
-from ..questions.diagnose import settled
+from ..questions.diagnose import settled, verdict
 from ..questions.jobless import log
 from .base import ACTION_S, HOST_S, RELAY_S, SEVERAL, Spread
 from .merging import one_job, polled
@@ -44,8 +43,8 @@ from .placed import Placed
 __all__ = ["SpreadJob"]
 
 
-CLOCKS_S = 1.0
-"""How long it may take to learn how far the clocks of hosts are apart."""
+COMPARE_S = 1.0
+"""How long it may take to read the source where ranks are."""
 
 
 class SpreadJob(Spread):
@@ -98,8 +97,8 @@ class SpreadJob(Spread):
         """One verdict on ranks of other hosts: each host gathers, at the same time, and all of it is judged here, where the rules are."""
         began = time.monotonic()
         evidence = settled(lambda left_s: self._gathered(placed, left_s), timeout)
-        judged = running.diagnose(log.with_last_words(evidence))
-        return dataclasses.replace(judged, taken_s=time.monotonic() - began)
+        links = [self._relayed(one) for one in placed]
+        return verdict(log.with_last_words(evidence), links, began, timeout)
 
     def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
         """What all hosts know of `placed`, on one clock. Raises where none answers."""
@@ -116,19 +115,14 @@ class SpreadJob(Spread):
         ]
         silent = [s for r, why in failed.items() if not self._is_lost(why) for s in self._silent(placed, r, why)]
         unseen = [self._unseen(one, why) for route, why in failed.items() for one in there[route]]
-        told = self._clocks(good, there) if len(good) > 1 else {}
+        told = self._clocks(list(good)) if len(good) > 1 else {}
         parts = [by_our_clock(part, told[route].ahead_s if route in told else 0.0) for route, part in good.items()]
         evidence = one_job(parts, silent, [*lost, *self._lost_hosts()], unseen)
+        if len(good) > 1:
+            evidence = between_hosts(evidence, map(self._relayed, placed), time.monotonic() + COMPARE_S)
         if not told or len(told) < len(good):
             return evidence
         return dataclasses.replace(evidence, clock_error_s=max(clock.error_s for clock in told.values()))
-
-    def _clocks(self, parts: Mapping[str, JobEvidence], there: Mapping[str, Sequence[Placed]]) -> dict[str, Clock]:
-        """How far the clock of each host is ahead of ours, by the word of a rank there that answers; without hosts that have none."""
-        able = [rank.rank for part in parts.values() for rank in part.ranks if not isinstance(rank.pace, NotAvailable)]
-        first = {route: next((p for p in there[route] if p.member.rank in able), None) for route in parts}
-        links = {self._relayed(placed): route for route, placed in first.items() if placed is not None}
-        return {links[link]: clock for link, clock in clocks(list(links), CLOCKS_S).items()}
 
     def _unseen(self, placed: Placed, why: TraindbgError) -> RankEvidence:
         """A rank of a host that gave no answer: it was looked at, and nothing was seen."""

@@ -20,9 +20,10 @@ from ..attach.base import LEAVE_S, Entered, Link, ask_all, ask_each, identified
 from ..attach.client import AgentClient
 from ..attach.process import enter as enter_process
 from ..errors import CannotAttach, NoSafeThread, TargetGone, TraindbgError
+from ..hosts import wire
 from ..job import Job
 from ..language import text
-from ..model import Detached, JobEvidence, NewSteps, Rank, Silent
+from ..model import Detached, JobEvidence, NewSteps, ProcessStacks, Rank, Silent
 from ..outside import procfs
 from ..polling import Poller
 
@@ -38,9 +39,13 @@ __all__ = [
     "entered",
     "gather",
     "host",
+    "look",
     "new_steps",
+    "now",
     "poll",
     "raw",
+    "stacks_outside",
+    "text_of",
     "trainers",
 ]
 
@@ -114,12 +119,24 @@ class RelayedLink(Link):
 
     here = False
 
-    def __init__(self, member: Member, ask: Callable[[str, dict[str, Any], float], Any]) -> None:
+    def __init__(self, member: Member, run: Callable[..., Any]) -> None:
+        """`run`: runs a function of this module for that one process, on its host."""
         super().__init__(member.pid, self._never, member.rank, member.world_size)
-        self._relay, self.worker = ask, member.who
+        self._run, self.worker = run, member.who
 
     def call(self, method: str, params: dict[str, Any], deadline_s: float) -> Any:
-        return self._relay(method, params, deadline_s)
+        return self._run("call", method, params, deadline_s, deadline_s=deadline_s)
+
+    def text_of(self, file: str, deadline_s: float) -> str | None:
+        try:
+            read: str | None = self._run("text_of", file, deadline_s, deadline_s=deadline_s)
+        except TraindbgError:
+            return None
+        return read
+
+    def stacks_outside(self, deadline_s: float) -> list[ProcessStacks]:
+        seen: list[ProcessStacks] = self._run("stacks_outside", deadline_s, deadline_s=deadline_s)
+        return seen
 
     def answering(self) -> None:
         return None
@@ -233,6 +250,16 @@ def _call(link: Link, method: str, params: Mapping[str, Any], deadline_s: float)
     return link.call(method, dict(params), max(0.05, ends - time.monotonic()))
 
 
+def text_of(roster: Roster, file: str, deadline_s: float) -> str | None:
+    """A source file as the only process in `roster` sees it; see `Link.text_of`."""
+    return _links(roster)[0].text_of(file, deadline_s)
+
+
+def stacks_outside(roster: Roster, deadline_s: float) -> list[ProcessStacks]:
+    """The stacks of the only process in `roster`, from outside; see `Link.stacks_outside`."""
+    return _links(roster)[0].stacks_outside(deadline_s)
+
+
 def entered(roster: Roster) -> list[int]:
     """The pids of those that have an agent of ours already. None is brought in."""
     return [link.pid for link in _links(roster) if link.answering() is not None]
@@ -255,6 +282,16 @@ def gather(roster: Roster, timeout: float) -> JobEvidence:
     from ..gather.whole_job import gather as gather_all
 
     return gather_all(roster.name, _links(roster), None, timeout)
+
+
+def look(roster: Roster, function: str, /, *args: Any, **kwargs: Any) -> Any:
+    """What the function ``"module:name"`` of this package, given the lines to the ranks here, sees. Raises what it raises."""
+    return wire.function(function)(_links(roster), *args, **kwargs)
+
+
+def now() -> float:
+    """What time it is here."""
+    return time.time()
 
 
 def detach(roster: Roster, force: bool, timeout: float) -> Detached:

@@ -146,11 +146,11 @@ def test_blank_lines_at_the_ends_and_long_ones_are_cut_and_tabs_are_four_wide() 
     assert found.lines[2].startswith("    yy")
 
 
-def test_a_file_that_no_disk_has_is_asked_for() -> None:
+def test_whoever_can_read_what_no_disk_has_is_asked() -> None:
     asked: list[tuple[int, str]] = []
 
-    def cell(pid: int, file: str) -> str | None:
-        asked.append((pid, file))
+    def cell(process: ProcessStacks, file: str) -> str | None:
+        asked.append((process.pid, file))
         return "with lock:\n    pass\n" if "12" in file else None
 
     found = sources.read([stack("/tmp/ipykernel_7/12.py"), stack("/tmp/ipykernel_7/13.py")], cell)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
+from hang_evidence import waiting
 
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import DeadlineExceeded, TraindbgError
+from jupyter_traindbg.gather.clocks import Clock, OfHost
+from jupyter_traindbg.gather.slow import Window, one_window
 from jupyter_traindbg.language import text
-from jupyter_traindbg.model import NotAvailable
+from jupyter_traindbg.model import NotAvailable, RankWindow, Silent, SourceLine
 from jupyter_traindbg.questions import slow
 
 LATE = DeadlineExceeded(text("{name} took too long", name="it"))
@@ -56,13 +58,15 @@ def answer(steps: int) -> dict[str, Any]:
     }
 
 
-class Played(Link):
-    """A rank on another host, which answers as it is told."""
+NO_PID = 2**22
+"""Greater than any that Linux gives."""
 
-    here = False
+
+class Played(Link):
+    """A rank that answers as it is told, and of which nothing is to be seen from outside."""
 
     def __init__(self, rank: int, says: dict[str, Any]) -> None:
-        super().__init__(4000 + rank, lambda s: None, rank, 2)  # type: ignore[arg-type, return-value]
+        super().__init__(NO_PID + rank, lambda s: None, rank, 2)  # type: ignore[arg-type, return-value]
         self.says, self.asked = says, dict[str, dict[str, Any]]()
 
     def enter(self, deadline_s: float) -> Any:
@@ -87,6 +91,9 @@ class Job:
 
     def open_links(self) -> list[Link]:
         return self.links
+
+    def on_each_host(self, look: Any, timeout: float, *args: Any) -> Any:
+        return [OfHost(look(self.links, *args), Clock())], ()
 
 
 def test_a_rank_that_does_not_answer_is_silent_and_the_others_are_judged() -> None:
@@ -120,11 +127,27 @@ def test_the_window_that_is_asked_for_fits_unless_less_time_is_given() -> None:
     assert link.asked["slow"]["window_s"] == slow.SECONDS
 
 
-def test_what_is_on_another_host_is_not_looked_at_from_here() -> None:
-    windows = slow.gathering.gather(
-        [Played(0, {"slow": answer(10)})], slow.gathering.Asked(5, 1.0, float("1e12")), threading.Event()
-    ).ranks
-    (window,) = windows
-    assert isinstance(window.activity, NotAvailable)
-    assert isinstance(window.workers, NotAvailable)
-    assert isinstance(window.collectives, NotAvailable), "it did not answer that"
+def window(rank: int, began_s: float) -> Window:
+    waits = RankWindow(rank, 100 + rank, began_s, 1.0, (), (), (), collectives=waiting(rank).collectives)
+    line = SourceLine("loss.backward()")
+    return Window((waits,), (Silent(rank + 10, 0, "it is stopped", ""),), {f"train.py:{rank + 1}": line})
+
+
+def issued_s(one: RankWindow) -> list[float]:
+    assert not isinstance(one.collectives, NotAvailable)
+    return [call.issued_s for call in one.collectives.calls if not isinstance(call.issued_s, NotAvailable)]
+
+
+def test_the_windows_of_several_hosts_are_one_on_one_clock() -> None:
+    ahead, ours = window(1, 1012.5), window(0, 1000.0)
+    one = one_window([OfHost(ahead, Clock(12.5, 0.001)), OfHost(ours, Clock())], [Silent(3, 0, "beta is gone", "")])
+    assert [(rank.rank, rank.began_s) for rank in one.ranks] == [(0, 1000.0), (1, 1000.0)]
+    assert issued_s(one.ranks[1]) == [at - 12.5 for at in issued_s(ahead.ranks[0])] != []
+    assert [silent.rank for silent in one.silent] == [11, 10, 3]
+    assert set(one.lines) == {"train.py:1", "train.py:2"}
+
+
+def test_where_a_host_does_not_tell_its_time_its_calls_are_compared_with_nobodys() -> None:
+    (rank,) = one_window([OfHost(window(1, 1000.0), None)]).ranks
+    assert rank.began_s == 1000.0
+    assert isinstance(rank.collectives, NotAvailable)
