@@ -281,7 +281,8 @@ def freed(rank: int, pid: int, answer: Mapping[str, Any]) -> RankFreed:
     )
 
 
-def memory(rank: int, pid: int, answer: Mapping[str, Any], children: Sequence[Child], growth: str) -> RankMemory:
+def memory(rank: int, pid: int, answer: Mapping[str, Any], children: Sequence[Child]) -> RankMemory:
+    """On the host of that process, which tells how much it may have. Its curve is not judged."""
     sizes = answer["sizes"]
     devices = sorted({device for by_device in sizes.values() for device in by_device} | set(answer["cuda"]))
     return RankMemory(
@@ -293,8 +294,7 @@ def memory(rank: int, pid: int, answer: Mapping[str, Any], children: Sequence[Ch
         answer["cuda"] or NotAvailable("this process uses no CUDA device"),
         tuple(children),
         tuple((time_s, rss, cuda) for time_s, rss, cuda in answer["curve"]),
-        growth,
-        answer["note"],
+        note=answer["note"],
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from jupyter_traindbg.model import (
     Activity,
+    Beside,
     Collective,
     Ending,
     Frame,
@@ -214,7 +215,10 @@ def host(**more: Any) -> HostFacts:
 
 
 def job(*ranks: RankEvidence, sources: dict[str, SourceLine] | None = None, **more: Any) -> JobEvidence:
+    """`lock_holders`, `channels` and `partners` are of each of its hosts."""
     world_size = more.pop("world_size", max(4, len(ranks)))
+    beside = Beside(**{name: more.pop(name) for name in ("lock_holders", "channels", "partners") if name in more})
+    more = {"beside": dict.fromkeys((rank.host for rank in ranks), beside)} | more
     return JobEvidence(
         "torchrun:99", ranks, world_size, sources=sources or {}, taken_s=2.5, **({"hosts": (host(),)} | more)
     )

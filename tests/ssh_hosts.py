@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,10 @@ LETS_IN = """#!/bin/sh
 [ -e {folder}/{name}.noise ] && cat {folder}/{name}.noise
 exec nsenter -t {pid} -a -- {sshd} -i -e -f {folder}/sshd_config 2>>{folder}/sshd.log
 """
+BARE_PYTHON = """#!/bin/sh
+exec {python} -S "$@"
+"""
+"""A host's Python without a single package: whatever runs there of ours has to do without."""
 SSHD_CONFIG = """
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
@@ -209,6 +214,7 @@ def _need_ssh() -> None:
 
 
 def _program(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
 
@@ -219,7 +225,8 @@ def _trust(folder: Path, names: Sequence[str]) -> None:
         made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(made, check=True, timeout=60, stdin=subprocess.DEVNULL)
     shutil.copy(folder / "key.pub", folder / "authorized_keys")
-    (folder / "sshd_config").write_text(SSHD_CONFIG.format(folder=folder, path=os.environ["PATH"]))
+    _program(folder / "bin" / "python3", BARE_PYTHON.format(python=f"{sys.base_prefix}/bin/python3"))
+    (folder / "sshd_config").write_text(SSHD_CONFIG.format(folder=folder, path=f"{folder}/bin:/usr/bin:/bin"))
     (folder / "config").write_text("".join(SSH_CONFIG.format(folder=folder, name=name) for name in names))
 
 

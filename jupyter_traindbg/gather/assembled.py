@@ -12,6 +12,7 @@ from typing import Any
 
 from ..model import (
     Activity,
+    Beside,
     Ending,
     HostFacts,
     JobEvidence,
@@ -74,7 +75,9 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
     met = follows.partners.in_time(ends) or partners.Found()
     compared = follows.compared
     calls = compared.calls.in_time(ends) or call_sites.Read()
-    polled = Task(lambda: _polled(watched, read), "files").in_time(min(ends, time.monotonic() + POLLED_S)) or {}
+    polled = (
+        Task(lambda: _polled(watched, read, world_size), "files").in_time(min(ends, time.monotonic() + POLLED_S)) or {}
+    )
     alive = [
         dataclasses.replace(
             _present(o, p, parts.doing.get(o.link.pid, ()), world_size, follows.ending(o.link.pid, ends)),
@@ -103,8 +106,7 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
         launcher_activity=parts.launcher_activity,
         launcher_running_s=_running_s(parts.launcher_pid),
         ras=parts.ras,
-        channels=met.channels,
-        partners=met.partners,
+        beside={socket.gethostname(): Beside(met.channels, met.partners)},
         taken_s=time.monotonic() - began,
     )
 
@@ -166,7 +168,9 @@ def _read(watched: Sequence[Watched], reader: Reader) -> Mapping[int, Read]:
     return {one.pid: reader.read(one.scopes, partial(_text, one), one.rank, one.link.world_size) for one in watched}
 
 
-def _polled(watched: Sequence[Watched], read: Mapping[int, Read]) -> Mapping[int, Sequence[PolledFile]]:
+def _polled(
+    watched: Sequence[Watched], read: Mapping[int, Read], world_size: int
+) -> Mapping[int, Sequence[PolledFile]]:
     """By the pid of each rank that sleeps in a loop that names files."""
     ranks = [one.link.pid for one in watched]
     named = {
@@ -174,7 +178,7 @@ def _polled(watched: Sequence[Watched], read: Mapping[int, Read]) -> Mapping[int
         for one in watched
         if one.link.pid in read
     }
-    return polled_files.look({pid: paths for pid, paths in named.items() if paths}, ranks)
+    return polled_files.look({pid: paths for pid, paths in named.items() if paths}, ranks, world_size)
 
 
 def _text(one: Watched, file: str) -> str | None:

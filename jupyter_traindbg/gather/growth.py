@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from .. import evidence_growth
 from ..attach.base import Link, ask_all
 from ..frames.whose import at_place
-from ..model import Finding, Frame, Maybe, MemoryLook, NotAvailable, Silent, SourceLine
+from ..model import Finding, Frame, Maybe, MemoryLook, NotAvailable, SourceLine
 from ..outside import sources
 from ..tasks import Task
 
-__all__ = ["Ask", "look", "looks", "source_lines"]
+__all__ = ["looks", "source_lines"]
 
 WATCH_S, LOOK_S, SOURCES_S = 0.3, 8.0, 1.0
 """How long steps are watched at first; how long what grows may be followed, where it does; how long a disk may take for a few lines."""
@@ -21,12 +20,11 @@ APART, GROWTH_APART = 3, 8
 """How many steps lie between two rounds, without and with ``growth``."""
 LOOK_SHARE = 0.8
 
-Ask = Callable[[Mapping[str, Any], float], tuple[Sequence[tuple[int, Any]], Sequence[Silent]]]
-"""Asks the agents' probe ``growth`` with these parameters, in so many seconds: answers by pid, and who gave none."""
 
-
-def looks(ask: Ask, left_s: float, *, growth: bool, grows: bool) -> dict[int, Maybe[MemoryLook]]:
-    """By pid. `growth`: over more steps, among all objects, and in any case; `grows`: a curve has said so already."""
+def looks(links: Sequence[Link], left_s: float, *, growth: bool, grows: bool) -> dict[int, Maybe[MemoryLook]]:
+    """By pid, what the agents' probe ``growth`` says. `growth`: over more steps, among all objects, and in any case; `grows`: a curve
+    has said so already.
+    """
     how = {
         "watch_s": min(left_s, LOOK_S if growth else WATCH_S),
         "apart": GROWTH_APART if growth else APART,
@@ -34,19 +32,9 @@ def looks(ask: Ask, left_s: float, *, growth: bool, grows: bool) -> dict[int, Ma
         "always": growth or grows,
         "thorough": growth,
     }
-    answers, silent = ask(how, left_s)
-    told = {pid: evidence_growth.look(answer) for pid, answer in answers}
-    return {**{one.pid: NotAvailable(one.reason) for one in silent if one.pid}, **told}
-
-
-def look(links: Sequence[Link], left_s: float) -> dict[int, Maybe[MemoryLook]]:
-    """By pid, of processes whose curve has said that memory grows."""
-
-    def ask(how: Mapping[str, Any], deadline_s: float) -> tuple[Sequence[tuple[int, Any]], Sequence[Silent]]:
-        asked = ask_all(links, lambda link: link.call("growth", dict(how), deadline_s), deadline_s)
-        return [(link.pid, answer) for link, answer in asked.answers], asked.silent
-
-    return looks(ask, left_s, growth=False, grows=True)
+    asked = ask_all(links, lambda link: link.call("growth", dict(how), left_s), left_s)
+    told = {link.pid: evidence_growth.look(answer) for link, answer in asked.answers}
+    return {**{one.pid: NotAvailable(one.reason) for one in asked.silent if one.pid}, **told}
 
 
 def source_lines(verdict: Sequence[Finding], links: Iterable[Link], ends: float) -> Mapping[str, SourceLine]:

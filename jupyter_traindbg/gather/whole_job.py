@@ -19,7 +19,7 @@ from functools import partial
 
 from ..attach.base import Link, introduce
 from ..errors import TraindbgError
-from ..model import Activity, JobEvidence, Look, NotAvailable, named_launcher
+from ..model import Activity, Beside, JobEvidence, Look, NotAvailable, named_launcher
 from ..outside import activity, filelocks, host, procfs, ras
 from ..outside import stacks as outside
 from ..tasks import Task
@@ -113,13 +113,15 @@ def _gather(
         ras=_LATE if (said := asked_ras.in_time(asked_until)) is None else said,
     )
     evidence = assemble(parts, began, ends)
-    return dataclasses.replace(evidence, lock_holders=filelocks.holders(_want_file_locks(evidence)))
+    here, beside = next(iter(evidence.beside.items()))
+    locked = filelocks.holders(_want_file_locks(evidence, beside))
+    return dataclasses.replace(evidence, beside={here: dataclasses.replace(beside, lock_holders=locked)})
 
 
-def _want_file_locks(evidence: JobEvidence) -> list[int]:
+def _want_file_locks(evidence: JobEvidence, beside: Beside) -> list[int]:
     """The processes of which a thread sits in a call that locks a file."""
     seen = [a for r in evidence.ranks for a in (r.activity, *r.children) if not isinstance(a, NotAvailable)]
-    seen += [partner.activity for partner in evidence.partners.values()]
+    seen += [partner.activity for partner in beside.partners.values()]
     return [a.pid for a in seen if any(t.call in ("flock", "fcntl") for t in a.threads)]
 
 

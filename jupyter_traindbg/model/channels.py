@@ -10,9 +10,9 @@ from .base import Maybe, Worded
 from .observed import ProcessStacks
 
 if TYPE_CHECKING:
-    from .hangs import Activity
+    from .hangs import Activity, LockHolder
 
-__all__ = ["Channel", "Channels", "Flow", "Partner"]
+__all__ = ["Beside", "Channel", "Channels", "Flow", "Partner"]
 
 MOST_OTHERS = 4
 
@@ -100,3 +100,16 @@ class Partner:
     @property
     def pid(self) -> int:
         return self.activity.pid
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is known on one host of the processes that its ranks have to do with, each by its pid.
+
+    ``channels``: what leads to other processes from the ranks that stand still. ``partners``: the processes to which that leads, and those
+    to which these are connected in turn. ``lock_holders``: who holds the file lock that a process waits for, by the pid of the latter.
+    """
+
+    channels: Mapping[int, Channels] = field(default_factory=dict)
+    partners: Mapping[int, Partner] = field(default_factory=dict)
+    lock_holders: Mapping[int, LockHolder] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .base import Maybe, NotAvailable, Problem, Result, Silent, Worded
 from .call_sites import CallSites, Fork, ForkAt
-from .channels import Channels, Partner
+from .channels import Beside
 from .compiling import Compilations
 from .coroutines import Coroutine
 from .detours import Handled, Past, Replica
@@ -199,6 +199,8 @@ class PolledFile:
     unmade_by: int | None = None
     age_s: float | None = field(default=None, compare=False)
     """Since a file was last written."""
+    ident: tuple[int, int] | None = field(default=None, compare=False)
+    """Its inode, and when it was last written, in ns: all hosts that share a file system see the same."""
 
 
 @dataclass(frozen=True)
@@ -411,18 +413,14 @@ class JobEvidence:
     """Of functions in which collectives of the same number were issued at different lines."""
     past: Sequence[Past] = ()
     """Which ranks are past a line at which others are, by the source."""
-    lock_holders: Mapping[int, LockHolder] = field(default_factory=dict)
-    """Who holds the file lock that a process waits for, by the pid of that process."""
     launcher: Look | None = None
     """The launcher's own stacks, where it runs and can be looked at."""
     launcher_activity: Maybe[Activity] = _NOT_MEASURED
     """What the launcher does, where it has no ranks."""
     launcher_running_s: float | None = None
     ras: Maybe[RasReport] = _NOT_MEASURED
-    channels: Mapping[int, Channels] = field(default_factory=dict)
-    """What leads to other processes from the ranks that stand still, by pid."""
-    partners: Mapping[int, Partner] = field(default_factory=dict)
-    """The processes to which that leads, and those to which these are connected in turn, by pid."""
+    beside: Mapping[str, Beside] = field(default_factory=dict)
+    """By the name of a host: what is known of processes there by their pids, which another host gives to others."""
     motion_shows: Maybe[bool] = True
     """Whether what moves would be seen to: there was more than one look at each rank, or the CPU times between two moments. The reason why
     not, where each was seen once: then nothing tells whether the job stands still."""

@@ -14,6 +14,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from ..model import PolledFile
@@ -33,14 +34,16 @@ _OF_RANKS = re.compile(r"(?:rank|worker|proc|process|replica)\W?_?$", re.IGNOREC
 _PID = re.compile(r"\s*(?:pid\D{0,3})?(\d{1,10})\b(?:[\s:@,]+([\w.-]+))?", re.IGNORECASE)
 
 
-def look(paths: Mapping[int, Iterable[str]], ranks: Sequence[int]) -> dict[int, tuple[PolledFile, ...]]:
-    """What is known of `paths`, by the pid of the process that names them so; `ranks` are the pids of its job. A file system that hangs
-    hangs this, too.
+def look(
+    paths: Mapping[int, Iterable[str]], ranks: Sequence[int], world_size: int
+) -> dict[int, tuple[PolledFile, ...]]:
+    """What is known of `paths`, by the pid of the process that names them so; `ranks` are the pids of its job that are on this host, of
+    `world_size` in all. A file system that hangs hangs this, too.
 
     0.1 ms a path, and 5 us for each open file of the ranks, then of this user's other processes, where nothing else tells who holds one;
     12 ms for each folder of 4,000 names.
     """
-    folders, beside = _Folders(len(ranks)), _Beside(ranks)
+    folders, beside = _Folders(world_size), _Beside(ranks)
     found: dict[int, tuple[PolledFile, ...]] = {}
     for pid, named in paths.items():
         told = (_look(pid, path, ranks, folders, beside) for path in list(dict.fromkeys(named))[:MOST_FILES])
@@ -63,7 +66,7 @@ def _look(pid: int, path: str, ranks: Sequence[int], folders: _Folders, beside: 
         return PolledFile(path, unmade=gaps[0].name, unmade_by=gaps[0].rank) if agreed else PolledFile(path)
     if not stat.S_ISREG(about.st_mode):
         return None
-    age_s = max(0.0, time.time() - about.st_mtime)
+    known = PolledFile(path, age_s=max(0.0, time.time() - about.st_mtime), ident=(about.st_ino, about.st_mtime_ns))
     is_lock = "lock" in os.path.basename(path).lower()
     asked: tuple[tuple[Told, Callable[[], int | None]], ...] = (
         ("locked", lambda: filelocks.owner(about)),
@@ -74,8 +77,8 @@ def _look(pid: int, path: str, ranks: Sequence[int], folders: _Folders, beside: 
     for how, find in asked:
         holder = find()
         if holder is not None and holder != pid:
-            return PolledFile(path, holder=filelocks.named(holder), how=how, age_s=age_s)
-    return PolledFile(path, age_s=age_s)
+            return replace(known, holder=filelocks.named(holder), how=how)
+    return known
 
 
 def _missing(path: str, folder: str, folders: _Folders) -> PolledFile | None:

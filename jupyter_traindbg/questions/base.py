@@ -24,8 +24,8 @@ class Whom(Enum):
     """Who of a job on several hosts is asked, and from where."""
 
     AGENTS = "the trainers' agents, from here: the question uses `Ranks.ask_agents` alone"
+    HOSTS = "the trainers, or everybody where nobody trains yet: the question uses `Ranks.on_each_host`"
     OTHERS = "whom the questions ask that it is made of: it uses these and `Ranks.ask_agents` alone, from here"
-    TRAINERS = "the trainers, or everybody where nobody trains yet, each host by itself"
     EVERYBODY = "all processes of the job, each host by itself"
     TOGETHER = (
         "the trainers, judged together: on their host, or from here where they have several,"

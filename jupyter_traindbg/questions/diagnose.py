@@ -105,7 +105,7 @@ def _with_holders(diagnosis: Diagnosis, links: Sequence[Link], leaving: set[int]
     left_s = ends - time.monotonic()
     if not growing or left_s < LEAST_S:
         return diagnosis
-    looks = growth.look(growing, left_s - LEAST_S / 2)
+    looks = growth.looks(growing, left_s - LEAST_S / 2, growth=False, grows=True)
     none = NotAvailable(text("not looked at"))
     ranks = [RankMemory(link.rank, link.pid, 0, 0, (), none, (), look=looks.get(link.pid, none)) for link in growing]
     held = verdicts.findings(ranks, curves)

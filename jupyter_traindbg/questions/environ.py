@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ..attach.base import Link, ask_all
 from ..diagnose import environment
 from ..errors import NotPermitted, TargetGone, TraindbgError
 from ..language import text
-from ..model import Environ
+from ..model import Environ, Silent
 from ..outside import host, interfaces, procfs
 from .base import DEADLINE_S, Ranks, Whom
 
@@ -16,7 +17,7 @@ EXAMPLES = (
     ("", "of the job attached to, else of the only one there is"),
     ("torchrun:4711", "of all ranks of this launcher"),
 )
-WHOM = Whom.TRAINERS
+WHOM = Whom.HOSTS
 FACTS_S, BACKEND_S = 2.0, 1.0
 
 
@@ -26,17 +27,43 @@ def ask(job: Ranks, *, timeout: float = DEADLINE_S) -> Environ:
     As the processes were started, from /proc: about 1 ms a rank and 0.1 s for the versions; nothing is entered. Secrets are hidden.
     Raises a `TraindbgError` where no rank's environment may be read.
     """
-    links = job.open_links()
+    hosts, silent = job.on_each_host(of_host, timeout, timeout)
+    seen = [host.seen for host in hosts]
+    by_rank = {rank: environ for one in seen for rank, environ in one.environ.items()}
+    told = {
+        "backend": next((one.backend for one in seen if one.backend), None),
+        "versions": {name: words for one in reversed(seen) for name, words in one.versions.items()},
+        "interfaces": {rank: names for one in seen for rank, names in one.interfaces.items()},
+    }
+    rows = environment.rows(by_rank, **told)  # type: ignore[arg-type]  # the same words for both
+    verdict = environment.findings(by_rank, **told)  # type: ignore[arg-type]
+    quiet = (*(gone for one in seen for gone in one.silent), *silent)
+    return Environ(job.name, tuple(sorted(by_rank)), tuple(rows), tuple(verdict), quiet)
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """What is to be read on one host. ``environ`` and ``interfaces``, the names of those of the network, are by rank."""
+
+    environ: Mapping[int, Mapping[str, str]]
+    backend: str | None
+    versions: Mapping[str, str]
+    interfaces: Mapping[int, Sequence[str]]
+    silent: tuple[Silent, ...]
+
+
+def of_host(links: Sequence[Link], timeout: float) -> OnHost:
+    """Of the ranks behind `links`, which are on this host; see `ask`."""
     stuck = frozenset(procfs.uninterruptible([link.pid for link in links]))
     asked = ask_all(links, lambda link: _environ(link, stuck), timeout).need_one()
     read = [link for link, _ in asked.answers]
-    by_rank = {link.rank: environ for link, environ in asked.answers}
-    facts = host.facts([link.pid for link in read], deadline_s=min(FACTS_S, timeout))
-    seen = {link.rank: interfaces.names(link.pid) for link in read}
-    told = {"backend": _backend(read, min(BACKEND_S, timeout)), "versions": facts.versions, "interfaces": seen}
-    rows = environment.rows(by_rank, **told)  # type: ignore[arg-type]  # the same words for both
-    verdict = environment.findings(by_rank, **told)  # type: ignore[arg-type]
-    return Environ(job.name, tuple(sorted(by_rank)), tuple(rows), tuple(verdict), asked.silent)
+    return OnHost(
+        {link.rank: environ for link, environ in asked.answers},
+        _backend(read, min(BACKEND_S, timeout)),
+        host.facts([link.pid for link in read], deadline_s=min(FACTS_S, timeout)).versions,
+        {link.rank: interfaces.names(link.pid) for link in read},
+        asked.silent,
+    )
 
 
 def _environ(link: Link, stuck: frozenset[int]) -> dict[str, str]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import evidence, evidence_growth
-from ..attach.base import Link
+from ..attach.base import Link, ask_all
 from ..diagnose import growth as verdicts
 from ..diagnose.at_source import at_source
 from ..diagnose.soundness import memory as curves
 from ..errors import TraindbgError
 from ..gather import growth as growth_of
 from ..language import text
-from ..model import Child, Maybe, Memory, MemoryLook, NotAvailable, RankMemory, Silent
+from ..model import Child, Maybe, Memory, MemoryLook, NotAvailable, RankMemory, Silent, WorkerMemory
 from ..outside import private_memory, procfs
 from ..tasks import Task
 from .base import DEADLINE_S, InReport, Ranks, Whom
@@ -27,19 +27,17 @@ EXAMPLES = (
     ("4711 --growth", "look for who holds more at each step, also where nothing seems to grow"),
 )
 OPTIONS = {"growth": "look for what grows over more steps, and also where it takes little memory; the deadline is 60 s"}
-WHOM = Whom.TRAINERS
+WHOM = Whom.HOSTS
 IN_REPORT = InReport("Memory", 50)
 READ_S, READ_SHARE = 4.0, 0.5
 """How long an agent may look for who holds what, at most and as a share of the whole time."""
 WORKERS_S, GROWTH_WORKERS_S = 0.15, 2.0
-GROWTH_S = 60.0
-"""How long ``growth`` may take."""
+GROWTH_S, LEAST_S = 60.0, 0.5
+"""How long ``growth`` may take; how long a look at what grows may take at the least."""
 _NO_DATASETS: Mapping[str, Any] = {"lists": (), "datasets": ()}
 WORKER = "pt_data_worker"
-
-
-_Judged = tuple[RankMemory, list[curves.Curve]]
-_Looks = dict[int, Maybe[MemoryLook]]
+_Who = tuple[int, int]
+"""The rank and the pid of a process: on several hosts, a pid is no name."""
 
 
 def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float = DEADLINE_S) -> Memory:
@@ -53,81 +51,126 @@ def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float =
     eight times as long where they seem to grow. Without `look` nobody looks for what grows: sizes and curves alone.
     """
     ends = time.monotonic() + (max(timeout, GROWTH_S) if growth else timeout)
-    workers_s = GROWTH_WORKERS_S if growth else WORKERS_S
-    links = {link.pid: link for link in job.open_links()}
-    answered = threading.Event()
-    watching = Task(lambda: _watch_workers(links, workers_s, answered) if look else {}, "workers")
-    try:
-        judged, silent = _sizes(job, links, timeout)
-        known = [curve for _, of_rank in judged for curve in of_rank]
-        looks = _looks(job, known, growth, ends) if look else {}
-    finally:
-        answered.set()
-    workers = watching.in_time(ends) or {}
-    grow = any(one.a_second for of_rank in workers.values() for one in of_rank.values())
-    datasets = _datasets(job, ends) if grow else {}
-    none = NotAvailable(text("not looked at"))
-    ranks = [
-        replace(
-            rank,
-            look=looks.get(rank.pid, none),
-            workers=evidence_growth.workers(workers.get(rank.pid, {}), datasets.get(rank.pid, _NO_DATASETS)),
-        )
-        for rank, _ in judged
-    ]
+    hosts, silent = job.on_each_host(sizes, timeout, timeout)
+    judged = [_judged(one) for host in hosts for one in host.seen.ranks]
+    known = [curve for _, of_rank in judged for curve in of_rank]
+    grows = any(curve.growth.grows for curve in known)
+    of_rank = {(rank.rank, rank.pid): rank for rank, _ in judged}
+    looked = _looked(job, of_rank, growth, grows, ends) if look else {}
+    none = Grown(NotAvailable(text("not looked at")))
+    ranks = [_with(rank, looked.get(who, none)) for who, rank in sorted(of_rank.items())]
     verdict = verdicts.findings(ranks, curves.findings(known))
-    lines = growth_of.source_lines(verdict, links.values(), ends)
-    return Memory(tuple(ranks), silent, tuple(at_source(verdict, lines)))
+    lines = growth_of.source_lines(verdict, job.open_links(), ends) if verdict else {}
+    quiet = (*(one for host in hosts for one in host.seen.silent), *silent)
+    return Memory(tuple(ranks), quiet, tuple(at_source(verdict, lines)))
 
 
-def _sizes(job: Ranks, links: Mapping[int, Link], timeout: float) -> tuple[tuple[_Judged, ...], tuple[Silent, ...]]:
-    def build(rank: int, pid: int, answer: Any) -> _Judged:
-        _, rss, cuda = zip(*answer["curve"], strict=True) if answer["curve"] else ((), (), ())
-        about = (answer["first_step"], answer["own_step"], answer["mapped_growth_bytes"])
-        of_rank = curves.curves(rank, pid, curves.Recorded(rss, cuda, *about))
-        below = [
-            Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(pid, apart=links[pid].others)
-        ]
-        return evidence.memory(rank, pid, answer, below, of_rank[0].growth.words), of_rank
+def _with(rank: RankMemory, seen: Grown) -> RankMemory:
+    return replace(rank, look=seen.look, workers=seen.workers)
 
+
+# --- how much there is ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of one rank, its curves not judged yet, and what these are judged by: the number of the first step since the attach, and as the
+    optimizer counts; how much mapped files have added.
+    """
+
+    memory: RankMemory
+    first_step: int
+    own_step: int | None
+    mapped_growth_bytes: int
+
+
+@dataclass(frozen=True)
+class SizesOfHost:
+    """Of the ranks on one host, and who of them gave no answer."""
+
+    ranks: Sequence[Sizes]
+    silent: tuple[Silent, ...]
+
+
+def sizes(links: Sequence[Link], timeout: float) -> SizesOfHost:
+    """Of the ranks behind `links`, which are on this host. Raises why where none answers."""
     read_s = min(READ_S, timeout * READ_SHARE)
-    return job.ask_agents("memory", {"deadline_s": read_s}, timeout, build)
+
+    def of_rank(link: Link) -> Sizes:
+        answer = link.call("memory", {"deadline_s": read_s}, timeout)  # which may tell the rank
+        below = [Child(c.pid, c.comm, procfs.rss_bytes(c.pid)) for c in procfs.descendants(link.pid, apart=link.others)]
+        seen = evidence.memory(link.rank, link.pid, answer, below)
+        return Sizes(seen, answer["first_step"], answer["own_step"], answer["mapped_growth_bytes"])
+
+    asked = ask_all(links, of_rank, timeout).need_one()
+    return SizesOfHost([one for _, one in asked.answers], asked.silent)
+
+
+def _judged(one: Sizes) -> tuple[RankMemory, list[curves.Curve]]:
+    seen = one.memory
+    _, rss, cuda = zip(*seen.curve, strict=True) if seen.curve else ((), (), ())
+    recorded = curves.Recorded(rss, cuda, one.first_step, one.own_step, one.mapped_growth_bytes)
+    of_rank = curves.curves(seen.rank, seen.pid, recorded)
+    return replace(seen, growth=of_rank[0].growth.words), of_rank
 
 
 # --- what grows ----------------------------------------------------------------------------------------------------
 
 
-def _looks(job: Ranks, known: Sequence[curves.Curve], growth: bool, ends: float) -> _Looks:
-    """By pid."""
+@dataclass(frozen=True)
+class Grown:
+    """What grows in a rank, and in its DataLoader workers."""
 
-    def ask(how: Mapping[str, Any], deadline_s: float) -> tuple[Sequence[tuple[int, Any]], Sequence[Silent]]:
-        return job.ask_agents("growth", how, deadline_s, lambda _, pid, answer: (pid, answer))
+    look: Maybe[MemoryLook]
+    workers: tuple[WorkerMemory, ...] = ()
 
-    left_s = max(0.5, ends - time.monotonic())
+
+def _looked(job: Ranks, ranks: Iterable[_Who], growth: bool, grows: bool, ends: float) -> dict[_Who, Grown]:
+    """Where no host answers, of all `ranks` why."""
+    left_s = max(LEAST_S, ends - time.monotonic())
     try:
-        return growth_of.looks(ask, left_s, growth=growth, grows=any(curve.growth.grows for curve in known))
+        hosts, _ = job.on_each_host(grown, left_s, growth, grows, left_s)
     except TraindbgError as e:
-        return {curve.pid: NotAvailable(e.cause) for curve in known}
+        return dict.fromkeys(ranks, Grown(NotAvailable(e.cause)))
+    return {who: one for host in hosts for who, one in host.seen.items()}
+
+
+def grown(links: Sequence[Link], growth: bool, grows: bool, timeout: float) -> dict[_Who, Grown]:
+    """Of the ranks behind `links`, which are on this host. `grows`: a curve has said that memory does."""
+    ends = time.monotonic() + timeout
+    answered = threading.Event()
+    workers_s = GROWTH_WORKERS_S if growth else WORKERS_S
+    watching = Task(lambda: _watch_workers(links, workers_s, answered), "workers")
+    try:
+        looks = growth_of.looks(links, timeout, growth=growth, grows=grows)
+    finally:
+        answered.set()
+    private = watching.in_time(ends) or {}
+    grow = any(one.a_second for of_rank in private.values() for one in of_rank.values())
+    datasets = _datasets(links, ends) if grow else {}
+    none = NotAvailable(text("not looked at"))
+    return {
+        (link.rank, link.pid): Grown(
+            looks.get(link.pid, none),
+            evidence_growth.workers(private.get(link.pid, {}), datasets.get(link.pid, _NO_DATASETS)),
+        )
+        for link in links
+    }
 
 
 def _watch_workers(
-    links: Mapping[int, Link], window_s: float, answered: threading.Event
+    links: Sequence[Link], window_s: float, answered: threading.Event
 ) -> dict[int, Mapping[int, private_memory.Growth]]:
     """By the pid of a rank, what its DataLoader workers have for themselves; see `private_memory.growth`."""
     below = {
-        pid: [c.pid for c in procfs.descendants(pid, apart=link.others) if c.comm == WORKER]
-        for pid, link in links.items()
+        link.pid: [c.pid for c in procfs.descendants(link.pid, apart=link.others) if c.comm == WORKER] for link in links
     }
     grown = private_memory.growth([worker for of_rank in below.values() for worker in of_rank], window_s, answered)
     return {pid: {worker: grown[worker] for worker in of_rank if worker in grown} for pid, of_rank in below.items()}
 
 
-def _datasets(job: Ranks, ends: float) -> dict[int, Any]:
+def _datasets(links: Sequence[Link], ends: float) -> dict[int, Any]:
     """By the pid of a rank, what its agent knows of the datasets that the workers read; without those that do not tell."""
-    try:
-        told, _ = job.ask_agents(
-            "dataset_lists", {}, max(0.5, ends - time.monotonic()), lambda _, pid, answer: (pid, answer)
-        )
-    except TraindbgError:
-        return {}
-    return dict(told)
+    left_s = max(LEAST_S, ends - time.monotonic())
+    asked = ask_all(links, lambda link: link.call("dataset_lists", {}, left_s), left_s)
+    return {link.pid: answer for link, answer in asked.answers}

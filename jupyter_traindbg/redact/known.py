@@ -7,9 +7,9 @@ import html
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from .spans import Span
 
@@ -54,7 +54,7 @@ class Known:
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._forms: dict[str, _Form] = {}
-        self._automaton: Any = None
+        self._find: Callable[[str], Iterator[tuple[str, int, int]]] | None = None
 
     def add(self, secret: str, kind: str) -> bool:
         """Remember it, unless it is too short or too common; whether it is a new one."""
@@ -67,20 +67,17 @@ class Known:
         self._kinds[secret] = kind
         forms = {form: _Form(secret, weak=weak) for form in _spellings(secret)}
         self._forms = {**{form: _Form(secret, base64=True) for form in _in_base64(secret)}, **forms, **self._forms}
-        self._automaton = None
+        self._find = None
         return True
 
     def spans(self, text: str) -> Iterator[Span]:
         """Where they stand in `text`, however they are written."""
         if not self._forms:
             return
-        forms = list(self._forms)
-        if self._automaton is None:
-            import ahocorasick_rs
-
-            self._automaton = ahocorasick_rs.AhoCorasick(forms)
-        for index, start, end in self._automaton.find_matches_as_indexes(text, overlapping=True):
-            span = self._forms[forms[index]].span(text, start, end)
+        if self._find is None:
+            self._find = _finder(list(self._forms))
+        for form, start, end in self._find(text):
+            span = self._forms[form].span(text, start, end)
             if span is not None:
                 yield span
         cut = _LAST_WORD.search(text, max(0, len(text) - 400))
@@ -101,6 +98,29 @@ class Known:
         if len(word) < _SHORTEST_CUT:
             return None
         return next((s for s in self._kinds if s.startswith(word) and not self._forms[s].weak), None)
+
+
+def _finder(forms: Sequence[str]) -> Callable[[str], Iterator[tuple[str, int, int]]]:
+    """What finds each place of each of them in a text: at once, or one after the other on a host that has nothing installed."""
+    try:
+        import ahocorasick_rs
+    except ImportError:
+        return partial(_one_by_one, forms)
+    automaton = ahocorasick_rs.AhoCorasick(forms)
+
+    def at_once(text: str) -> Iterator[tuple[str, int, int]]:
+        for index, start, end in automaton.find_matches_as_indexes(text, overlapping=True):
+            yield forms[index], start, end
+
+    return at_once
+
+
+def _one_by_one(forms: Sequence[str], text: str) -> Iterator[tuple[str, int, int]]:
+    for form in forms:
+        start = text.find(form)
+        while start >= 0:
+            yield form, start, start + len(form)
+            start = text.find(form, start + 1)
 
 
 def _spellings(secret: str) -> list[str]:

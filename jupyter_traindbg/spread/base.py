@@ -192,14 +192,13 @@ class Spread(Job):
         @functools.wraps(question.ask)
         def ask(job: Spread, *words: Any, timeout: float | None = None, **keywords: Any) -> Result:
             timeout = deadline_s(question, keywords) if timeout is None else timeout
-            if question.WHOM in (Whom.AGENTS, Whom.OTHERS):
+            if question.WHOM in (Whom.AGENTS, Whom.HOSTS, Whom.OTHERS):
                 return question.ask(job, *words, timeout=timeout, **keywords)
             keywords["timeout"] = timeout
             if question.WHOM is Whom.TOGETHER:
                 return job._ask_together(name, **keywords)
-            everybody = question.WHOM is Whom.EVERYBODY
-            placed = job._placed if everybody else job._trainers(timeout) or job._placed
-            answer: Result = job._put_together(placed, job._everywhere(placed, "ask", timeout, name, **keywords))
+            answers = job._everywhere(job._placed, "ask", timeout, name, **keywords)
+            answer: Result = job._put_together(job._placed, answers)
             return answer
 
         return ask
@@ -222,8 +221,8 @@ class Spread(Job):
         return True
 
     def open_links(self) -> list[Link]:
-        """Lines to the trainers, wherever they are, for what has to ask all of them at once."""
-        return [self._relayed(p) for p in self._need_trainers(DEADLINE_S)]
+        """Lines to the trainers, wherever they are, for what has to ask all of them at once; to everybody where nobody trains yet."""
+        return [self._relayed(p) for p in self._trainers(DEADLINE_S) or self._placed]
 
     def ask_agents(
         self,
@@ -255,8 +254,8 @@ class Spread(Job):
     def on_each_host(
         self, look: Callable[Concatenate[Sequence[Link], P], T], timeout: float, *args: P.args, **kwargs: P.kwargs
     ) -> tuple[list[OfHost[T]], tuple[Silent, ...]]:
-        """See `jupyter_traindbg.questions.base.Ranks`; of the trainers."""
-        placed = self._need_trainers(timeout)
+        """See `jupyter_traindbg.questions.base.Ranks`; of the trainers, or of everybody where nobody trains yet."""
+        placed = self._trainers(timeout) or self._placed
         name = f"{look.__module__}:{look.__name__}"
         answers = self._everywhere(placed, "look", timeout, name, *args, **kwargs)
         good, silent = self._sorted(placed, answers)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..errors import TargetGone, TraindbgError
 from ..model import (
-    Environ,
-    EnvironRow,
-    EnvironValue,
     JobEvidence,
     LostHost,
     NewSteps,
@@ -23,8 +19,7 @@ from ..model import (
 
 __all__ = ["merged", "one_job", "polled"]
 
-_OF_HOSTS = ("hosts", "silent", "sources", "meeting", "blocks", "forks", "past", "taken_s", "ras")
-_OF_PROCESSES = ("lock_holders", "channels", "partners")
+_OF_HOSTS = ("hosts", "silent", "sources", "meeting", "blocks", "forks", "past", "beside", "taken_s", "ras")
 _OF_ALL: Mapping[str, Callable[[Iterable[Any]], Any]] = {"same_step": all, "processes": sum}
 R = TypeVar("R", bound=Result)
 
@@ -42,8 +37,6 @@ def merged(results: Sequence[R], silent: Iterable[Silent] = ()) -> R:
     }
     if "silent" in changes:
         changes["silent"] = (*changes["silent"], *silent)
-    if isinstance(first, Environ):
-        changes["rows"] = _rows(changes["rows"])
     return dataclasses.replace(first, **changes)
 
 
@@ -78,7 +71,6 @@ def one_job(
             ranks[rank.rank] = rank
     changes = {name: _together(name, [getattr(part, name) for part in parts]) for name in _OF_HOSTS}
     changes["silent"] = (*changes["silent"], *silent)
-    changes |= {name: _by_pid(name, parts) for name in _OF_PROCESSES}
     return dataclasses.replace(
         parts[0],
         ranks=tuple(rank for _, rank in sorted(ranks.items())),
@@ -91,18 +83,6 @@ def one_job(
 def _seen(rank: RankEvidence) -> tuple[bool, bool]:
     """How well a rank was seen; where it has run and ended, its host alone knows."""
     return rank.pid != 0, rank.ending is not None
-
-
-def _by_pid(name: str, parts: Sequence[JobEvidence]) -> dict[int, Any]:
-    """What is known of processes by their pid, without those whose pid another host has given, too: of whom it is would not be known."""
-    given = Counter(pid for part in parts for pid in _pids(part))
-    return {pid: one for part in parts for pid, one in getattr(part, name).items() if given[pid] == 1}
-
-
-def _pids(part: JobEvidence) -> set[int]:
-    below = {child.pid for rank in part.ranks for child in rank.children}
-    known = {pid for name in _OF_PROCESSES for pid in getattr(part, name)}
-    return {rank.pid for rank in part.ranks} | below | known
 
 
 def _together(name: str, values: Sequence[Any]) -> Any:
@@ -129,21 +109,3 @@ def _one_list(lists: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     if all(isinstance(getattr(item, "rank", None), int) for item in items):
         items.sort(key=lambda item: item.rank)
     return tuple(items)
-
-
-def _rows(rows: Sequence[EnvironRow]) -> tuple[EnvironRow, ...]:
-    """One row for each variable; where hosts differ in its value, all values in it."""
-    found: dict[str, EnvironRow] = {}
-    for row in rows:
-        before = found.get(row.name)
-        found[row.name] = (
-            row if before is None else dataclasses.replace(before, values=_values([*before.values, *row.values]))
-        )
-    return tuple(found.values())
-
-
-def _values(values: Sequence[EnvironValue]) -> tuple[EnvironValue, ...]:
-    ranks: dict[str | None, set[int]] = {}
-    for value in values:
-        ranks.setdefault(value.value, set()).update(value.ranks)
-    return tuple(EnvironValue(value, tuple(sorted(those))) for value, those in ranks.items())

@@ -131,6 +131,7 @@ def _evidence_of(evidence: JobEvidence, host: str) -> JobEvidence:
         evidence,
         ranks=[dataclasses.replace(r, host=host) if r.host else r for r in evidence.ranks],
         hosts=[dataclasses.replace(h, name=host) if h.name in own else h for h in evidence.hosts],
+        beside={host if name in own else name: known for name, known in evidence.beside.items()},
     )
 
 

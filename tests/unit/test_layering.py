@@ -184,6 +184,7 @@ MAY_IMPORT = {
         "actions",
         "attach",
         "checkpoints",
+        "gather.clocks",
         "log_lines",
         "progress",
         "questions",
@@ -200,6 +201,7 @@ MAY_IMPORT = {
     "spread": [],
     "spread.base": [
         "attach",
+        "gather.clocks",
         "hosts",
         "job",
         "progress",
@@ -212,7 +214,7 @@ MAY_IMPORT = {
     "spread.job": [
         "actions.checkpoint",
         "actions.tuning",
-        "diagnose.running",
+        "gather.by_source",
         "gather.clocks",
         "hosts.base",
         "job",
@@ -228,7 +230,7 @@ MAY_IMPORT = {
     "spread.remote": ["hosts", "job", "spread.found", "spread.job", "spread.placed", *DATA],
     "spread.placed": ["spread.part"],
     "spread.merging": ["errors", "language", "model"],  # pure: results in, a result out
-    "spread.part": ["attach", "gather", "job", "outside", "polling", *DATA],  # what runs on each host
+    "spread.part": ["attach", "gather", "hosts.wire", "job", "outside", "polling", *DATA],  # what runs on each host
     "ray": [],
     "ray.job": [
         "attach",

@@ -139,9 +139,9 @@ def _child(case: Case, pid: int, stacks: ProcessStacks | None, activity: Activit
 
 def _at(case: Case, view: View, chain: Sequence[Child]) -> Onward:
     last = chain[-1]
-    owner = case.evidence.lock_holders.get(last.pid)
+    owner = case.beside(view).lock_holders.get(last.pid)
     cause, step = _why(case, last)
-    held = say.held(case, last.pid)
+    held = say.held(case, view, last.pid)
     if owner is not None and owner.pid == view.pid:
         held = [text("that lock is held by rank {rank} itself: the two wait for each other", rank=view.rank)]
         cause = text(

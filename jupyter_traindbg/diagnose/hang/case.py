@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
-from ...model import Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine
+from ...model import Beside, Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase, plural
@@ -67,6 +67,10 @@ class Case:
     def over(self) -> bool:
         """Whether nothing of the job is left: no rank runs, here or elsewhere."""
         return bool(self.views) and all(v.role == "ended" for v in self.views)
+
+    def beside(self, view: View) -> Beside:
+        """What is known of the processes on the host of a rank."""
+        return self.evidence.beside.get(view.host, Beside())
 
     @property
     def sources(self) -> Mapping[str, SourceLine]:
@@ -161,10 +165,9 @@ def build(evidence: JobEvidence) -> Case:
         views = tuple(_with_programs(v, progress.pause_s) for v in views)
         progress = judge(views, once=once)
     left_out = left_out_of(views)
-    at_work = frozenset(v.pid for v in views if v.role == "moving")
+    at_work = frozenset((v.host, v.pid) for v in views if v.role == "moving")
     views = tuple(_for_others(v, left_out, at_work) for v in views)
-    channels = evidence.channels
-    views = tuple(with_flow(v, channels[v.pid], evidence.partners) if v.pid in channels else v for v in views)
+    views = tuple(with_flow(v, evidence.beside.get(v.host, Beside())) for v in views)
     followed = chains(evidence, views)
     views = tuple(seen_with(v, followed[v.rank]) if v.rank in followed else v for v in views)
     return Case(evidence, views, progress, {v.rank: v for v in views}, left_out, followed)
@@ -178,13 +181,13 @@ def _with_programs(seen: View, pause_s: float) -> View:
     return replace(seen, role="moving", served=served) if served else seen
 
 
-def _for_others(seen: View, left_out: Mapping[int, LeftOut], at_work: AbstractSet[int]) -> View:
+def _for_others(seen: View, left_out: Mapping[int, LeftOut], at_work: AbstractSet[tuple[str, int]]) -> View:
     """One that looks for what another rank has left out waits for that one. For the ranks that are at work waits, as far as is known, who
     looks for a file, or for a key of a store: a lock that somebody else holds is not theirs to give.
     """
     if seen.rank in left_out:
         return replace(seen, role="waiting")
-    holders = {file.holder.pid for file in seen.evidence.polled if file.holder is not None}
+    holders = {(seen.host, file.holder.pid) for file in seen.evidence.polled if file.holder is not None}
     return replace(seen, role="waiting") if at_work and looks(seen) and holders <= at_work else seen
 
 

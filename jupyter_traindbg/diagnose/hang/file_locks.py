@@ -5,7 +5,7 @@ loop that sleeps and looks again.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...language import counted, later, text
@@ -47,10 +47,24 @@ def polled_lock(case: Case, view: View) -> Held | None:
     """The lock file that a rank looks at now and then, where somebody is known to hold it."""
     if view.now.kind != "sleep" and not is_file_lock(view.now):
         return None
-    for file in view.evidence.polled:
-        if file.holder is not None:
-            return Held(file, file.holder, next((v for v in case.views if v.pid == file.holder.pid), None))
-    return None
+    told = [held for file in view.evidence.polled for held in _told(case, view, file)]
+    return next((held for held in told if held.owner.command), told[0] if told else None)
+
+
+def _told(case: Case, view: View, file: PolledFile) -> Iterator[Held]:
+    """Who holds it by what was seen on the rank's own host, then on others: these may have the process that one here cannot tell. Who looks
+    for it as well does not hold it: a pid that is written in a file is somebody else's on each host.
+    """
+    for other in (view, *(v for v in case.views if v.host != view.host)):
+        for seen in other.evidence.polled:
+            if seen.holder is not None and _is_same(file, seen):
+                keeper = next((v for v in case.views if (v.host, v.pid) == (other.host, seen.holder.pid)), None)
+                if keeper is None or not any(_is_same(file, one) for one in keeper.evidence.polled):
+                    yield Held(seen, seen.holder, keeper)
+
+
+def _is_same(file: PolledFile, other: PolledFile) -> bool:
+    return file is other or (file.ident is not None and file.ident == other.ident)
 
 
 def rule(case: Case) -> list[Hit]:
@@ -138,7 +152,7 @@ def _not_known(view: View) -> str:
 
 
 def _hit(case: Case, view: View) -> Hit:
-    training, owner = view.training, case.evidence.lock_holders.get(view.pid)
+    training, owner = view.training, case.beside(view).lock_holders.get(view.pid)
     path = training.on if training is not None and training.on else ""
     named = path or text("a file")
     by = text(", which {owner} holds", owner=owner) if owner else ""
@@ -151,7 +165,7 @@ def _hit(case: Case, view: View) -> Hit:
         place(view.now.frame),
         [
             text("rank {rank} {phrase} at {at}", rank=view.rank, phrase=phrase(view.now), at=case.at(view.now)),
-            text("the kernel's list of locks names {owner}{does}", owner=owner, does=holder_does(case, view.pid))
+            text("the kernel's list of locks names {owner}{does}", owner=owner, does=holder_does(case, view, view.pid))
             if owner
             else _not_known(view),
             *case.others_wait([view.rank]),

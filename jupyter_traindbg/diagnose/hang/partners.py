@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...model import Channel, Channels, JobEvidence, Partner
+from ...model import Beside, Channel, Channels, JobEvidence, Partner
 from ..collectives.joined import UNNAMED
 from .doing import Kind
 from .motion import Work
@@ -61,9 +61,10 @@ def chains(evidence: JobEvidence, views: Sequence[View]) -> dict[int, Chain]:
     """By the rank that stands still; without those that lead nowhere, or no further than to processes of its own (`hang.below` has these).
     Pure; linear in the connections of all processes, for each rank.
     """
-    standing = [v for v in views if v.pid in evidence.channels and (v.role == "still" or _waits_beyond(v))]
-    graph = _Graph(evidence, views)
-    found = ((v, min(graph.chains_of(v), key=_worth, default=None)) for v in standing)
+    graphs = {host: _Graph(evidence, host, views) for host in evidence.beside}
+    followed = [v for v in views if v.host in graphs and v.pid in evidence.beside[v.host].channels]
+    standing = [v for v in followed if v.role == "still" or _waits_beyond(v)]
+    found = ((v, min(graphs[v.host].chains_of(v), key=_worth, default=None)) for v in standing)
     return {v.rank: chain for v, chain in found if chain is not None and _leads_out(v, chain)}
 
 
@@ -85,17 +86,18 @@ def seen_with(seen: View, chain: Chain) -> View:
     return replace(seen, role="moving", served=(work,))
 
 
-def with_flow(seen: View, channels: Channels, partners: Mapping[int, Partner]) -> View:
+def with_flow(seen: View, beside: Beside) -> View:
     """One that waits where something comes or goes gets on, however little that is. Of several channels, what others ask of it is nothing
-    for which it waits.
+    for which it waits. `beside` is of its host.
     """
+    channels = beside.channels.get(seen.pid, Channels())
     if seen.role != "still" or seen.holder is not None or seen.now.kind not in _FLOWING:
         return seen
     threads = [t.tid for t in seen.threads if isinstance(t.tid, int) and any(not f.library for f in t.frames)]
     tids = threads if seen.now.kind in _FOR_ANOTHER_THREAD else [seen.training.tid] if seen.training is not None else []
     waits = [channels.waited_at(tid) for tid in tids]
     flowing = [one for at in waits for one in at if one.flow is not None and (len(at) == 1 or not one.answers)]
-    return replace(seen, role="moving", served=(_speaking(flowing[0], partners),)) if flowing else seen
+    return replace(seen, role="moving", served=(_speaking(flowing[0], beside.partners),)) if flowing else seen
 
 
 def _speaking(over: Channel, partners: Mapping[int, Partner]) -> Work:
@@ -147,12 +149,12 @@ class _Way:
 
 
 class _Graph:
-    """All processes of which something is known, and who is connected with whom."""
+    """All processes of one host of which something is known, and who is connected with whom."""
 
-    def __init__(self, evidence: JobEvidence, views: Sequence[View]) -> None:
-        self._evidence = evidence
-        self._partners = evidence.partners
-        self._by_pid = {v.pid: v for v in views}
+    def __init__(self, evidence: JobEvidence, host: str, views: Sequence[View]) -> None:
+        self._beside, self._sources = evidence.beside[host], evidence.sources
+        self._partners = self._beside.partners
+        self._by_pid = {v.pid: v for v in views if v.host == host}
         self._others_stand = [v.rank for v in views if v.role not in ("waiting", "ended", "not seen")]
 
     def chains_of(self, view: View) -> list[Chain]:
@@ -227,7 +229,7 @@ class _Graph:
         view = self._by_pid.get(edge.pid)
         if view is not None:
             return [of_rank(view, edge)]
-        return of_partner(self._partners[edge.pid], edge, before.pid, self._evidence.sources)
+        return of_partner(self._partners[edge.pid], edge, before.pid, self._sources)
 
     def _is_asked(self, here: Stop, pid: int, over: Channel | None) -> bool:
         """Whether a rank that sleeps and looks again asks that process each time: its thread at the other end woke up."""
@@ -235,7 +237,7 @@ class _Graph:
         if here.rank is None or here.seen.kind != "sleep" or partner is None or over is None:
             return False
         if over.kind == "port":  # who serves it takes a new connection each time
-            told = threads(partner, self._evidence.sources)
+            told = threads(partner, self._sources)
             return any(thread.switches for seen, thread in told if seen.kind in ("idle", "process", "network"))
         hears = {tid for tid, keys in partner.channels.at.items() if over.far in keys}
         return any(thread.switches for thread in partner.activity.threads if thread.tid in hears)
@@ -300,7 +302,7 @@ class _Graph:
 
     def _waits_at(self, partner: Partner, channel: Channel, pid: int) -> bool:
         """Whether a thread of its program waits for `pid` at the other end: an event loop, or a thread of a library, does not."""
-        for seen, thread in threads(partner, self._evidence.sources):
+        for seen, thread in threads(partner, self._sources):
             waited = partner.channels.waited_here(thread.tid)
             if len(waited) == 1 and pid in waited[0].others and channel.meets(waited[0]):
                 return seen.kind != "idle" and (seen.users is not None or partner.stacks is None)
@@ -308,7 +310,7 @@ class _Graph:
 
     def _channels(self, pid: int) -> Channels:
         partner = self._partners.get(pid)
-        return partner.channels if partner is not None else self._evidence.channels.get(pid, Channels())
+        return partner.channels if partner is not None else self._beside.channels.get(pid, Channels())
 
     def _waited_child(self, here: Stop) -> int | None:
         view, partner = self._by_pid.get(here.pid), self._partners.get(here.pid)
@@ -318,5 +320,5 @@ class _Graph:
         return next((t.child_pid for t in activity.threads if t.tid == here.tid), None)
 
     def _lock_holder(self, here: Stop) -> int | None:
-        holder = self._evidence.lock_holders.get(here.pid)
+        holder = self._beside.lock_holders.get(here.pid)
         return holder.pid if holder is not None and here.seen.kind == "lock" else None

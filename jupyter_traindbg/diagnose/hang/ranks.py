@@ -63,6 +63,10 @@ class View:
         return self.evidence.pid
 
     @property
+    def host(self) -> str:
+        return self.evidence.host
+
+    @property
     def now(self) -> Doing:
         return self.doings[-1] if self.doings else Doing("unknown")
 

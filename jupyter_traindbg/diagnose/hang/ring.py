@@ -63,7 +63,7 @@ def beside(case: Case, view: View) -> Onward | None:
         text("{process}, which holds the lock of a file, {does}", process=say.named(last), does=does)
         if _keeps_a_lock(view, chain)
         else text("{process} {does}", process=say.named(last), does=does),
-        [*_way(case, view, chain), *say.held(case, last.pid), *_wakes(last)],
+        [*_way(case, view, chain), *say.held(case, view, last.pid), *_wakes(last)],
         cause,
         step,
         last.seen.users,

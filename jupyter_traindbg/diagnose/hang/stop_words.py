@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...language import text
 from ...words.ranks import ranks_words
-from .case import Case
+from .case import Case, View
 from .doing import Doing, phrase
 from .stops import Edge, Stop, of_partner
 from .words import command_words, program_words
@@ -41,24 +41,25 @@ def at(place: str, seen: Doing) -> str:
     return text(" at {at}", at=place) if seen.frame is not None else ""
 
 
-def held(case: Case, pid: int) -> list[str]:
-    """Who holds the file lock for which a process waits, and what that one does."""
-    owner, does_now = case.evidence.lock_holders.get(pid), holder_does(case, pid)
+def held(case: Case, view: View, pid: int) -> list[str]:
+    """Who holds the file lock for which a process on the host of a rank waits, and what that one does."""
+    owner, does_now = case.beside(view).lock_holders.get(pid), holder_does(case, view, pid)
     return [] if owner is None else [text("that lock is held by {owner}{does}", owner=owner, does=does_now)]
 
 
-def holder_does(case: Case, pid: int) -> str:
+def holder_does(case: Case, view: View, pid: int) -> str:
     """``; that one sleeps at keep.py:7 keep``; empty where it was not looked at."""
-    stop = _holder(case, pid)
+    stop = _holder(case, view, pid)
     if stop is None:
         return ""
     return text("; that one {does}{at}", does=does(stop), at=at(case.at(stop.seen), stop.seen))
 
 
-def _holder(case: Case, pid: int) -> Stop | None:
+def _holder(case: Case, view: View, pid: int) -> Stop | None:
     """None for one that holds it itself."""
-    owner = case.evidence.lock_holders.get(pid)
-    partner = None if owner is None or owner.pid == pid else case.evidence.partners.get(owner.pid)
+    beside = case.beside(view)
+    owner = beside.lock_holders.get(pid)
+    partner = None if owner is None or owner.pid == pid else beside.partners.get(owner.pid)
     if partner is None:
         return None
     return next(iter(of_partner(partner, Edge(partner.pid), pid, case.sources)), None)

@@ -96,6 +96,6 @@ def answer(**more: Any) -> dict[str, Any]:
 )
 def test_shares_tell_what_there_is_of_their_device(told: dict[str, Any], capacity: Any) -> None:
     children: list[Child] = []
-    cpu, cuda = evidence.memory(0, os.getpid(), answer(**told), children, "").shares
+    cpu, cuda = evidence.memory(0, os.getpid(), answer(**told), children).shares
     assert (cpu.device, cpu.capacity_bytes) == ("cpu", memory_limit.limit_bytes(os.getpid()))
     assert (cuda.device, cuda.capacity_bytes) == ("cuda:0", capacity)

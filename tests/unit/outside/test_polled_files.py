@@ -28,7 +28,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def look(path: Path | str, *ranks: int) -> PolledFile | None:
-    found = polled_files.look({ME: [str(path)]}, (ME, *ranks))[ME]
+    found = polled_files.look({ME: [str(path)]}, (ME, *ranks), 1 + len(ranks))[ME]
     return found[0] if found else None
 
 
@@ -106,9 +106,16 @@ def test_a_folder_is_read_once_for_all_who_look_into_it(tmp_path: Path, monkeypa
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: read.append(path) or scandir(path))
     paths = [str(tmp_path), str(tmp_path / "here"), str(tmp_path / "rank2")]
-    found = polled_files.look({ME: paths, os.getppid(): paths}, (ME, 1, 2, 3))
+    found = polled_files.look({ME: paths, os.getppid(): paths}, (ME, 1, 2, 3), 4)
     assert [[file.unmade for file in files] for files in found.values()] == [["rank2"] * 3] * 2
     assert len(read) == 1
+
+
+def test_ranks_on_other_hosts_leave_files_in_a_shared_folder_too(tmp_path: Path) -> None:
+    for name in ("rank0", "rank1", "rank3"):
+        (tmp_path / name).touch()
+    (told,) = polled_files.look({ME: [str(tmp_path)]}, (ME, os.getppid()), 4)[ME]
+    assert (told.unmade, told.unmade_by) == ("rank2", 2)
 
 
 def test_a_plain_file_has_no_holder(tmp_path: Path) -> None:

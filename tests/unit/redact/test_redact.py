@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import sys
 import urllib.parse
 from dataclasses import dataclass
 
@@ -247,3 +248,21 @@ def test_the_source_beside_a_verdict_keeps_no_secret() -> None:
     assert told is not None
     assert told.lines[2] == "client.wait()"
     assert not [line for line in told.lines if "sk-abc" in line or "battery" in line]
+
+
+def test_a_secret_is_found_again_as_well_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another host our code has the standard library alone."""
+    secret = "Hk29xx81-pQ7wZ"
+    again = base64.b64encode(f"user:{secret}".encode()).decode()
+    said = f"at {secret}, {urllib.parse.quote(secret)}{secret} and {again}"
+
+    def redacted() -> str:
+        redactor = Redactor()
+        redactor.learn(secret, "password")
+        return redactor.text(said)
+
+    found = redacted()
+    monkeypatch.setitem(sys.modules, "ahocorasick_rs", None)
+    assert redacted() == found
+    assert secret not in found
+    assert again not in found

@@ -8,9 +8,6 @@ from hang_evidence import ended, job, waiting
 
 from jupyter_traindbg.model import (
     Detached,
-    Environ,
-    EnvironRow,
-    EnvironValue,
     Finding,
     GpuReport,
     LockHolder,
@@ -54,27 +51,20 @@ def test_what_one_host_does_not_have_another_tells() -> None:
 
 
 def test_findings_that_hosts_share_are_told_once_and_counts_are_added() -> None:
-    finding = Finding("unused", "info", "read by nobody")
-    row = EnvironRow("NCCL_DEBUG", (EnvironValue("INFO", (0,)),), "real", "NCCL", "how much it logs")
-    other = EnvironRow("NCCL_DEBUG", (EnvironValue("WARN", (1,)),), "real", "NCCL", "how much it logs")
-    both = merged([Environ("ray:x", (0,), (row,), (finding,)), Environ("ray:x", (1,), (other,), (finding,))])
+    finding = Finding("gpu_idle", "info", "nobody uses it")
+    both = merged([GpuReport((), "550.1", "12.4", None, verdict=(finding,))] * 2)
     assert both.findings == (finding,)
-    assert both.ranks == (0, 1)
-    (one,) = both.rows
-    assert [(v.value, v.ranks) for v in one.values] == [("INFO", (0,)), ("WARN", (1,))]
     assert merged([Detached("ray:x", 2), Detached("ray:x", 3)]).processes == 5
 
 
-def test_what_is_known_by_a_pid_is_left_out_where_two_hosts_have_it() -> None:
-    """Of a holder of a lock that is told by the number of a process alone, nobody could say on which host it is."""
-    here, there = (dataclasses.replace(waiting(rank), pid=9) for rank in (0, 1))
-    apart = dataclasses.replace(waiting(2), pid=11)
-    holders = {9: LockHolder(7, "python a.py"), 11: LockHolder(8, "python b.py")}
-    first = dataclasses.replace(job(here, apart), lock_holders=holders)
-    assert one_job([first]).lock_holders == holders
-    both = one_job([first, job(there)])
-    assert both.lock_holders == {11: LockHolder(8, "python b.py")}
-    assert [rank.rank for rank in both.ranks] == [0, 1, 2]
+def test_what_is_known_by_a_pid_is_known_of_the_host_that_has_given_it() -> None:
+    here, there = (dataclasses.replace(waiting(rank), pid=9, host=host) for rank, host in enumerate(("alpha", "beta")))
+    first, second = LockHolder(7, "python a.py"), LockHolder(7, "python b.py")
+    both = one_job([job(here, lock_holders={9: first}), job(there, lock_holders={9: second})])
+    assert {host: known.lock_holders for host, known in both.beside.items()} == {
+        "alpha": {9: first},
+        "beta": {9: second},
+    }
 
 
 def test_the_ranks_of_a_host_that_gave_no_answer_are_not_known() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,8 +11,12 @@ import pytest
 from hang_evidence import job as evidence_of
 from hang_evidence import waiting
 
+from jupyter_traindbg.errors import DeadlineExceeded, TargetGone
 from jupyter_traindbg.hosts.base import Hosts, short
+from jupyter_traindbg.language import text
 from jupyter_traindbg.model import Look, NotAvailable, RankEvidence, Target, parse_target
+from jupyter_traindbg.questions import environ
+from jupyter_traindbg.questions.environ import OnHost
 from jupyter_traindbg.spread import remote
 from jupyter_traindbg.spread.found import Found
 from jupyter_traindbg.spread.part import Member
@@ -92,6 +97,45 @@ def test_where_something_is_there_that_may_be_they_are_not_said_to_have_ended(mo
     """A launcher whose ranks are only starting, or another job."""
     seen = diagnosed(monkeypatch, [dataclasses.replace(target(0), kind="launcher", name="torchrun:9")])
     assert "rank_ended" not in {f.code for f in seen.findings}
+
+
+def of_host(rank: int, host: str) -> OnHost:
+    return OnHost({rank: {"NCCL_ALGO": host}}, "nccl", {}, {}, ())
+
+
+def test_what_each_host_has_seen_is_judged_together_and_one_that_says_nothing_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def says(host: str, what: str) -> Any:
+        if what == "look" and host == "gamma":
+            raise TargetGone(text("the connection to {host} broke", host=host))
+        n = ("alpha", "beta", "gamma").index(host)
+        return {"jobs": [part(n)], "look": of_host(n, host), "now": time.time() + 100 * n, "close": None}[what]
+
+    monkeypatch.setattr(remote.ssh, "open_hosts", lambda names: Played(says))
+    named = parse_target("ssh:alpha,beta,gamma:torchrun")
+    assert named is not None
+    with connect(named) as job:
+        told = job.environ(timeout=1.0)
+        hosts, silent = job.on_each_host(environ.of_host, 1.0, 1.0)
+    assert [[value.value for value in row.values] for row in told.rows] == [["alpha", "beta"]]
+    assert told.rows[0].standing == "differs"
+    assert [(one.rank, one.reason) for one in silent] == [(2, "the connection to gamma broke")]
+    clocks = [host.clock for host in hosts]
+    assert [round(clock.ahead_s) for clock in clocks if clock is not None] == [0, 100]
+
+
+def test_where_no_host_sees_anything_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def says(host: str, what: str) -> Any:
+        if what == "look":
+            raise DeadlineExceeded(text("{name} took too long", name=host))
+        return [part(0)]
+
+    monkeypatch.setattr(remote.ssh, "open_hosts", lambda names: Played(says))
+    named = parse_target("ssh:alpha:torchrun")
+    assert named is not None
+    with connect(named) as job, pytest.raises(DeadlineExceeded, match="alpha took too long"):
+        job.environ(timeout=1.0)
 
 
 def test_ranks_without_a_launcher_are_listed_as_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
