@@ -7,9 +7,8 @@ import html
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .spans import Span
 
@@ -54,7 +53,7 @@ class Known:
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._forms: dict[str, _Form] = {}
-        self._automaton: Any = None
+        self._automaton: Callable[[str], Iterable[tuple[int, int, int]]] | None = None
 
     def add(self, secret: str, kind: str) -> bool:
         """Remember it, unless it is too short or too common; whether it is a new one."""
@@ -76,10 +75,8 @@ class Known:
             return
         forms = list(self._forms)
         if self._automaton is None:
-            import ahocorasick_rs
-
-            self._automaton = ahocorasick_rs.AhoCorasick(forms)
-        for index, start, end in self._automaton.find_matches_as_indexes(text, overlapping=True):
+            self._automaton = _automaton(forms)
+        for index, start, end in self._automaton(text):
             span = self._forms[forms[index]].span(text, start, end)
             if span is not None:
                 yield span
@@ -126,3 +123,18 @@ def _in_base64(secret: str) -> list[str]:
         if len(core) >= 9:
             cores += [core, core.replace("+", "-").replace("/", "_")]
     return cores
+
+
+def _automaton(forms: Sequence[str]) -> Callable[[str], Iterable[tuple[int, int, int]]]:
+    """Finds where they stand in a text: number, start and end of each. On a host that lacks the automaton, one after the other."""
+    try:
+        import ahocorasick_rs
+    except ModuleNotFoundError:
+        return lambda text: [
+            (n, found.start(), found.end())
+            for n, form in enumerate(forms)
+            if form in text
+            for found in re.finditer(re.escape(form), text)
+        ]
+    find = ahocorasick_rs.AhoCorasick(forms).find_matches_as_indexes
+    return lambda text: find(text, overlapping=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import sys
 import urllib.parse
 from dataclasses import dataclass
 
@@ -114,6 +115,15 @@ def test_a_common_word_that_is_a_password_goes_only_where_it_is_a_value() -> Non
 class Row:
     name: str
     lines: tuple[str, ...]
+
+
+def test_where_the_automaton_is_not_installed_secrets_are_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a helper on another host."""
+    monkeypatch.setitem(sys.modules, "ahocorasick_rs", None)
+    redactor = Redactor()
+    redactor.learn_from({"TEAM_PASSWORD": "Quite-Private/4711", "DB_PASSWORD": "swordfish"})
+    said = redactor.text('sent Quite-Private/4711, Quite-Private%2F4711 and "swordfish", a swordfish')
+    assert said == 'sent «redacted:password#1», «redacted:password#1» and "«redacted:password#2»", a swordfish'
 
 
 @each("order", [0, 1])
