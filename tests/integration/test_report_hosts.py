@@ -60,6 +60,7 @@ def test_the_report_has_what_each_host_has_and_names_the_one_that_is_cut_off(hos
     )
     assert "TEAM_PASSWORD" not in "".join(files.values()), "it has nothing to do with training"
 
+    assert not [words for part in made.parts for words in part.missing if "failed" in words]
     told = json.loads(files["report.json"])["parts"]
     rows = told["hosts"]["data"]["hosts"]
     assert [(row["name"], row["ranks"]) for row in rows] == [("alpha", [0]), ("beta", [1]), ("gamma", [2])]
