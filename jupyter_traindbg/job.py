@@ -175,8 +175,9 @@ class Job(Tunable, Watchable):
         """Write one zip with what a maintainer would ask for: findings, stacks, steps, memory, logs, GPUs, versions, configuration ...
 
         Secrets are taken out of all of it, and listed. `logs` (files, directories, patterns) instead of those that the job writes;
-        `configs` besides those that its command lines name; `force` overwrites. Takes what `diagnose` takes and a second more, three
-        times `timeout` at most, also where ranks are stopped or gone. Raises `UsageError` for a path that cannot be written.
+        `configs` besides those that its command lines name; `force` overwrites. Of a job on several hosts each is read there. Takes what
+        `diagnose` takes and a second more, three times `timeout` at most, also where ranks are stopped or gone. Raises `UsageError` for a
+        path that cannot be written.
         """
         from .report import Subject, write
 

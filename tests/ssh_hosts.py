@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -185,13 +185,21 @@ def command(folder: Path) -> str:
     return f"ssh -F {folder}/config"
 
 
-def torchrun(where: Sequence[Host], program: str, *arguments: str, per_host: int = 1, folder: Path) -> None:
-    """Start a program of tests/programs with `per_host` ranks on each of them, as one job over gloo."""
+def torchrun(
+    where: Sequence[Host],
+    program: str,
+    *arguments: str,
+    per_host: int = 1,
+    folder: Path,
+    own: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Start a program of tests/programs with `per_host` ranks on each of them, as one job over gloo. `own`: variables of a host alone."""
     for rank, host in enumerate(where):
         words = [f"--nnodes={len(where)}", f"--node-rank={rank}", f"--nproc-per-node={per_host}"]
         words += [f"--master-addr={where[0].address}", "--master-port=29500", str(PROGRAMS / program), *arguments]
         started = [os.path.join(REPO, ".venv/bin/python"), "-m", "torch.distributed.run", *words]
-        host.start(started, folder / f"{host.name}.log", GLOO_SOCKET_IFNAME="eth0", OMP_NUM_THREADS="1")
+        variables = {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", **(own or {}).get(host.name, {})}
+        host.start(started, folder / f"{host.name}.log", **variables)
 
 
 def ranks(where: Sequence[Host], program: str, *arguments: str, per_host: int = 1, folder: Path) -> None:

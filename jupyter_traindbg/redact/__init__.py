@@ -56,6 +56,8 @@ class Redactor:
         self._learning = False
         self._clean: set[str] = set()
         """Texts without secrets, as far as is known: most strings of a report come hundreds of times."""
+        self._mute: set[str] = set()
+        """Texts that give no secret away by themselves; one that was given away elsewhere may stand in them."""
 
     @property
     def found(self) -> tuple[Redacted, ...]:
@@ -86,6 +88,9 @@ class Redactor:
             return text
         if self._learning:
             return self._read(text)
+        if text in self._mute and next(self._known.spans(text), None) is None:
+            self._clean.add(text)
+            return text
         for _ in range(ROUNDS):
             redacted = self._once(text, where)
             if redacted == text:
@@ -160,12 +165,14 @@ class Redactor:
 
     def _read(self, text: str) -> str:
         """Learn the secrets of `text`, and leave it as it is."""
+        if text in self._mute:
+            return text
         found = [s for s in (*shapes.spans(text), *assigned.spans(text)) if s.end > s.start]
         for span in found:
             if span.learn:
                 self.learn(text[span.start : span.end], span.kind)
         if not found:
-            self._clean.add(text)
+            self._mute.add(text)
         return text
 
     def _once(self, text: str, where: str) -> str:

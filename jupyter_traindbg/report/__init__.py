@@ -2,7 +2,8 @@
 
     subject -> `running` (all parts at once, each with its deadline) -> `redact` -> `page`, `issue`, `bundle` -> `Report`
 
-A part that cannot be had is told in the index with its reason. Adding one is one new file in `parts`.
+A part that cannot be had is told in the index with its reason. Adding one is one new file in `parts`. Of a job on other machines those
+that read a machine run there (`of_machine`), on each, and the part `hosts` puts together what they found.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from ..outside import procfs
 from ..progress import PartsBar
 from ..redact import Redactor
 from ..tasks import each
-from . import bundle, issue, page
-from .context import Context, Part, Subject
-from .running import Collected, Collector, collect, collectors
+from . import bundle, issue
+from .context import Context, Hosts, OnHost, Part, Subject
+from .running import Collected, Collector, collect, collectors, machine_readers
 
-__all__ = ["Subject", "default_name", "write"]
+__all__ = ["Collected", "Hosts", "OnHost", "Subject", "default_name", "of_machine", "write"]
 
 PARTS_S, TOKENS_S = 3.0, 1.0
 """The parts together take so many times the `timeout` at most: some wait for others."""
+ONE_S = 0.8
+"""Of the time that another machine has, so much is for each part there: its answer has to travel."""
 _VERDICT = ("diagnosis", "log_findings", "gpu")
 """The parts whose findings are the report's; what others find is among these, or of interest only beside them."""
 
@@ -52,7 +55,7 @@ def write(
     for log in logs:
         log_reader.find(log)
     context = _context(subject, logs, configs, timeout)
-    chosen = {name: part for name, part in collectors().items() if _is_for(part, subject)}
+    chosen = {name: part for name, part in collectors().items() if _is_for(name, part, context)}
     with PartsBar("report", len(chosen) + 1) as progress:
         collected = collect(context, chosen, progress)
         redactor = _informed(subject, collected, context)
@@ -67,9 +70,32 @@ def default_name() -> str:
     return time.strftime("traindbg-report-%Y%m%d-%H%M%S.zip")
 
 
-def _is_for(part: Collector, subject: Subject) -> bool:
+def of_machine(subject: Subject, *, machines: int, timeout: float) -> OnHost:
+    """What there is to tell of this machine and the ranks of `subject` on it, `timeout` seconds later at most, with every secret in it.
+
+    For a report that is written elsewhere and has so many `machines` in it. Needs nothing but what a helper on another host has.
+    """
+    began = time.monotonic()
+    context = _context(subject, (), (), timeout * ONE_S)
+    tokens = _tokens([*subject.pids.values()])
+    parts = collect(dataclasses.replace(context, ends=began + timeout, machines=machines), machine_readers())
+    return OnHost(os.uname().nodename, list(subject.pids), parts, tokens=tokens)
+
+
+def _is_for(name: str, part: Collector, context: Context) -> bool:
     """Whether anybody would miss it: a part may ask what only jobs of one kind can be asked (`ASKS`)."""
-    return (_named_job(subject) or not part.FROM_JOB) and getattr(part, "ASKS", "") in ("", *subject.questions)
+    subject = context.subject
+    if not part.FROM_JOB:
+        return not subject.elsewhere or _is_of_hosts(name, context)
+    return _named_job(subject) and getattr(part, "ASKS", "") in ("", *subject.questions)
+
+
+def _is_of_hosts(name: str, context: Context) -> bool:
+    """Whether a part that reads a machine has something to say here of a job that runs elsewhere: where it asks all hosts, or was given
+    files. Anything else would be of a machine where no rank is."""
+    logs = context.logs or context.subject.left_logs
+    given = {"environment": True, "gpu": True, "configs": context.configs, "logs": logs, "log_findings": logs}
+    return bool(given.get(name))
 
 
 def _named_job(subject: Subject) -> bool:
@@ -86,9 +112,8 @@ def _context(subject: Subject, logs: Sequence[str], configs: Sequence[str], time
 def _informed(subject: Subject, collected: Sequence[Collected], context: Context) -> Redactor:
     """A redactor that has seen everything, so that what one part names is found in all of them."""
     redactor = Redactor()
-    for _, token in each((*subject.pids.values(), os.getpid()), _agent_token, TOKENS_S):
-        if token and isinstance(token, str):
-            redactor.learn(token, "agent-token")
+    for token in _tokens([*subject.pids.values(), os.getpid()]):
+        redactor.learn(token, "agent-token")
     for one in collected:
         redactor.learn_from([one.problem, one.trace])
         if one.part is not None:
@@ -96,6 +121,10 @@ def _informed(subject: Subject, collected: Sequence[Collected], context: Context
             redactor.learn_from(dataclasses.replace(one.part, texts={}))
     redactor.learn_from([subject.name, subject.problem, list(context.logs), list(context.configs)])
     return redactor
+
+
+def _tokens(pids: Sequence[int]) -> list[str]:
+    return [token for _, token in each(pids, _agent_token, TOKENS_S) if token and isinstance(token, str)]
 
 
 def _agent_token(pid: int) -> str:
@@ -116,12 +145,14 @@ class _Made:
 
 def _made(subject: Subject, collected: Sequence[Collected], redactor: Redactor) -> _Made:
     """Every file of the bundle, redacted, by name; and the report without its path and size."""
+    from . import page  # it draws, which a helper on another host cannot
+
     texts: dict[str, str] = {}
     about: dict[str, str] = {}
     clean: list[Collected] = []
     for one in collected:
         part, names = _redacted(one, redactor, texts)
-        about |= dict.fromkeys(names, one.title)
+        about |= {name: f"{one.title}{words}" for name, words in names.items()}
         problem = redactor.text(one.problem, "index.html")
         clean.append(
             dataclasses.replace(one, part=part, problem=problem, trace=redactor.text(one.trace, "report.json"))
@@ -149,20 +180,21 @@ def _made(subject: Subject, collected: Sequence[Collected], redactor: Redactor) 
     return _Made(report, {"index.html": texts.pop("index.html"), **texts})
 
 
-def _redacted(one: Collected, redactor: Redactor, texts: dict[str, str]) -> tuple[Part | None, list[str]]:
-    """The part without secrets, and the names of its files, which are added to `texts`."""
+def _redacted(one: Collected, redactor: Redactor, texts: dict[str, str]) -> tuple[Part | None, dict[str, str]]:
+    """The part without secrets, and the names of its files, which are added to `texts`, with what is to be known of each."""
     if one.part is None:
-        return None, []
-    names = []
+        return None, {}
+    names = {}
     for name, text in one.part.texts.items():
         safe = bundle.safe_name(redactor.text(name, "names of files"), texts)
         texts[safe] = redactor.text(text, safe)
-        names.append(safe)
+        about = one.part.about.get(name, "")
+        names[safe] = redactor.text(f": {about}", "index.html") if about else ""
     where = f"index.html: {one.title}"
     excerpts = {
         caption: redactor.text("\n".join(lines), where).split("\n") for caption, lines in one.part.excerpts.items()
     }
-    part = dataclasses.replace(one.part, texts=dict.fromkeys(names, ""), excerpts=excerpts, learn=None)
+    part = dataclasses.replace(one.part, texts=dict.fromkeys(names, ""), about={}, excerpts=excerpts, learn=None)
     return redactor.value(part, where), names
 
 

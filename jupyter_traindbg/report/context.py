@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..model import Finding, Result
-from ..render.blocks import Block
 
-__all__ = ["Context", "Part", "Question", "Subject", "Unavailable"]
+__all__ = ["Collected", "Context", "Hosts", "OnHost", "Part", "Question", "Subject", "Unavailable"]
 
 Question: TypeAlias = Callable[[float], Result]
 """Asks a job, within so many seconds."""
@@ -29,11 +28,19 @@ class Subject:
     """The processes of the ranks by rank; those of them that have ended count as well."""
     launcher_pid: int | None = None
     questions: Mapping[str, Question] = field(default_factory=dict)
-    """By name (``"stacks"``, ``"steps"`` ...); ``"enter"`` is asked first, ``"stacks"`` next, the others after them, all at once."""
+    """By name (``"stacks"``, ``"steps"`` ...); ``"enter"`` is asked first, ``"stacks"`` next, the others after them, all at once. A job
+    that has ranks on other machines answers ``"hosts"`` with what was read of each, a `Hosts`."""
     problem: str = ""
     """Why a job that was named cannot be asked."""
     left_logs: Sequence[str] = ()
     """Patterns of the logs that its processes write, those that have ended as well."""
+    others_logs: Sequence[str] = ()
+    """Paths of logs that are left to another machine: all of them see the same file."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the machines that matter are others than this one."""
+        return "hosts" in self.questions
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,8 @@ class Context:
     ends: float = float("inf")
     stuck: frozenset[int] = frozenset()
     """Processes in uninterruptible sleep: reading their memory maps, command line or environment would wait with them."""
+    machines: int = 1
+    """How many machines go into the report: where they are many, less is kept of each one's logs."""
 
     @property
     def readable(self) -> dict[int, int]:
@@ -80,10 +89,10 @@ class Part:
     """Drawn in the index as in a notebook, and put into report.json."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Files of the bundle, by their names."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """What is to be known of some of these files."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Plain data for report.json."""
-    blocks: Sequence[Block] = ()
-    """What the index shows besides the results."""
+    """Plain data for report.json, and all that the part draws (`jupyter_traindbg.report.running.Collector`)."""
     findings: Sequence[Finding] = ()
     excerpts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Lines that the index shows as they are, by their caption."""
@@ -93,3 +102,34 @@ class Part:
     """What could not be had, with the reason."""
     learn: Any = None
     """Not written anywhere: read for the secrets that its names give away (a whole environment, say)."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """One part with how it went. ``problem`` is why there is nothing; ``trace`` is set where that is our own fault."""
+
+    name: str
+    title: str
+    part: Part | None
+    problem: str = ""
+    trace: str = ""
+    taken_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """What was read of one machine that the job has ``ranks`` on, or the ``problem`` why nothing was."""
+
+    name: str
+    ranks: Sequence[int] = ()
+    parts: Sequence[Collected] = ()
+    problem: str = ""
+    tokens: Sequence[str] = ()
+    """What lets a client into our agents there; not written anywhere."""
+
+
+@dataclass(frozen=True)
+class Hosts(Result):
+    """What was read of all machines of a job, with every secret still in it."""
+
+    hosts: Sequence[OnHost]

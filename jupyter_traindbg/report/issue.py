@@ -42,7 +42,7 @@ def _sections(report: Report, collected: Sequence[Collected], problem: str) -> I
     )
     told = [line for one in collected if one.part is not None for line in one.part.issue]
     yield "### Where and with what\n\n" + "".join(f"- {_told(line)}\n" for line in told) if told else ""
-    for one in (c for c in collected if c.name == "logs"):
+    for one in (c for c in collected if c.name in ("logs", "hosts")):
         for caption, lines in list(one.part.excerpts.items())[:2] if one.part is not None else ():
             yield f"### {_plain(one.title)}: {_plain(caption)}\n\n{_fenced(lines[-LOG_LINES:])}"
     missing = missing_of(collected)

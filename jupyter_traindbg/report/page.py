@@ -13,7 +13,7 @@ from ..render.document import document
 from ..render.findings import verdict
 from ..render.units import size
 from .context import Part
-from .running import Collected, absent
+from .running import Collected, absent, drawn
 
 __all__ = ["html"]
 
@@ -31,6 +31,8 @@ class _Section:
     blocks: Sequence[Block]
     excerpts: Mapping[str, Sequence[str]]
     files: Sequence[ReportFile]
+    folders: Mapping[str, Sequence[ReportFile]]
+    """Those of its files that lie in a folder for each host, by it."""
 
 
 def html(report: Report, collected: Sequence[Collected], when: str, problem: str) -> str:
@@ -49,6 +51,8 @@ def html(report: Report, collected: Sequence[Collected], when: str, problem: str
         sections=[_section(one, report) for one in collected if one.part is not None],
         absent=absent(collected),
         facts=_facts(collected),
+        files=[file for file in report.files if not _folder(file)],
+        of_hosts=[file.size_bytes for file in report.files if _folder(file)],
         size=size,
     )
 
@@ -56,15 +60,26 @@ def html(report: Report, collected: Sequence[Collected], when: str, problem: str
 def _section(one: Collected, report: Report) -> _Section:
     assert one.part is not None
     told = _told(one, report)
+    files = [file for file in report.files if file.name in one.part.texts]
     return _Section(
         id=one.name,
         title=one.title,
         summary=one.part.summary,
         missing=_missing(one.part),
-        blocks=[*one.part.blocks, *(block for result in one.part.results for block in _drawn(result, told))],
+        blocks=[*drawn(one), *(block for result in one.part.results for block in _drawn(result, told))],
         excerpts=one.part.excerpts,
-        files=[file for file in report.files if file.name in one.part.texts],
+        files=[file for file in files if not _folder(file)],
+        folders={
+            folder: [file for file in files if _folder(file) == folder]
+            for folder in dict.fromkeys(map(_folder, files))
+            if folder
+        },
     )
+
+
+def _folder(file: ReportFile) -> str:
+    """``hosts/node1`` of a file of that host; empty for any other."""
+    return "/".join(file.name.split("/")[:2]) if file.name.startswith("hosts/") else ""
 
 
 def _missing(part: Part) -> list[str]:
@@ -96,5 +111,5 @@ def _severities(report: Report) -> list[tuple[str, int]]:
 
 def _facts(collected: Sequence[Collected]) -> list[tuple[str, str]]:
     """The one-line summaries that a reader wants before anything else."""
-    wanted = ("gpu", "host", "commands", "logs")
+    wanted = ("gpu", "hosts", "host", "commands", "logs")
     return [(one.title, one.part.summary) for one in collected if one.part is not None and one.name in wanted]

@@ -8,18 +8,20 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .. import questions
 from ..errors import TraindbgError
 from ..model import Silent
 from ..questions.base import InReport
 from . import parts
-from .context import Context, Part, Unavailable
+from .context import Collected, Context, Part, Unavailable
 
-__all__ = ["Collected", "Collector", "absent", "collect", "collectors", "missing_of"]
+if TYPE_CHECKING:
+    from ..render.blocks import Block
+
+__all__ = ["Collected", "Collector", "absent", "collect", "collectors", "drawn", "machine_readers", "missing_of"]
 
 
 class Collector(Protocol):
@@ -31,26 +33,16 @@ class Collector(Protocol):
     ORDER: int
     """Where it stands in the index."""
     FROM_JOB: bool
-    """Whether it asks a job: without one it is left out."""
+    """Whether it asks a job: without one it is left out. The others read a machine: of a job on several, each of these."""
     AFTER: str
     """The part that it waits for (``""``: none). What asks a job's agents takes turns: a diagnosis must not take an agent that answers
     somebody else for one that hangs."""
     # ASKS: str, where a part has it, is a question that only some jobs can be asked: for others the part is left out
+    # HERE_ONLY: bool, where a part has it: it needs what no helper on another host has
+    # draw(data) -> the blocks that the index shows besides the results, where a part has it: of its `Part.data`, without secrets
 
     def collect(self, context: Context) -> Part:
         """Collect it within ``context.left_s()``. Raises `Unavailable`, a `TraindbgError` or an `OSError` where it cannot be had."""
-
-
-@dataclass(frozen=True)
-class Collected:
-    """One part with how it went. ``problem`` is why there is nothing; ``trace`` is set where that is our own fault."""
-
-    name: str
-    title: str
-    part: Part | None
-    problem: str = ""
-    trace: str = ""
-    taken_s: float = 0.0
 
 
 class _OfQuestion:
@@ -78,14 +70,29 @@ class _OfQuestion:
 
 def collectors() -> dict[str, Collector]:
     """Every part by name, in the order of the index."""
-    found: dict[str, Collector] = {
-        m.name: import_module(f"{parts.__name__}.{m.name}") for m in pkgutil.iter_modules(parts.__path__)
-    }
+    found = _modules()
     for name in questions.names():
         told = getattr(questions.load(name), "IN_REPORT", None)
         if told is not None:
             found[told.title.lower().replace(" ", "_")] = _OfQuestion(name, told)
     return dict(sorted(found.items(), key=lambda item: item[1].ORDER))
+
+
+def machine_readers() -> dict[str, Collector]:
+    """The parts that tell of a machine, and work wherever a helper is."""
+    return {
+        name: part for name, part in _modules().items() if not part.FROM_JOB and not getattr(part, "HERE_ONLY", False)
+    }
+
+
+def _modules() -> dict[str, Collector]:
+    return {m.name: import_module(f"{parts.__name__}.{m.name}") for m in pkgutil.iter_modules(parts.__path__)}
+
+
+def drawn(one: Collected) -> Sequence[Block]:
+    """What the index shows of a part besides its results."""
+    draw = getattr(collectors().get(one.name), "draw", None)
+    return draw(one.part.data) if draw is not None and one.part is not None else ()
 
 
 def collect(

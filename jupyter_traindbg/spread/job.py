@@ -6,10 +6,11 @@ What changes the training goes to the trainers alone, the processes that have an
 from __future__ import annotations
 
 import dataclasses
+import glob
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..actions import checkpoint, tuning
 from ..actions.checkpoint import planning
@@ -32,19 +33,25 @@ from ..model import (
     LostHost,
     NewSteps,
     RankEvidence,
+    Result,
 )
 from ..progress import BytesBar
 from ..questions.diagnose import settled, verdict
 from ..questions.jobless import log
+from ..tasks import Task
 from .base import ACTION_S, HOST_S, RELAY_S, SEVERAL, Spread
 from .merging import one_job, polled
 from .placed import Placed
+
+if TYPE_CHECKING:
+    from ..report import Hosts, OnHost
 
 __all__ = ["SpreadJob"]
 
 
 COMPARE_S = 1.0
 """How long it may take to read the source where ranks are."""
+LOOK_S = 1.0
 
 
 class SpreadJob(Spread):
@@ -150,6 +157,45 @@ class SpreadJob(Spread):
         answers = self._everywhere(placed, "new_steps", timeout, since, timeout) if placed else {}
         there = {r: [(p.member.rank, p.member.pid) for p in placed if self._route(p) == r] for r in answers}
         return polled(answers, there)
+
+    # --- the report -------------------------------------------------------------------------------------------------
+
+    def _questions(self) -> dict[str, Callable[[float], Result]]:
+        """See `Job._questions`; where ranks are on other machines, these are read as well."""
+        hosts = self._open_hosts()
+        away = any(not hosts.is_here(p.host) for p in self._placed)
+        return {**super()._questions(), **({"hosts": self._read_hosts} if away else {})}
+
+    def _read_hosts(self, timeout: float) -> Hosts:
+        """What a report has to tell of each host, in one call each. A log that all of them see is read by one, by us if it is here."""
+        from ..report import Hosts, OnHost
+
+        there: dict[str, list[Placed]] = {}
+        for one in self._placed:
+            there.setdefault(self._route(one), []).append(one)
+        here = self._logs_here()
+        shared = list(dict.fromkeys(log for one in self._placed for log in one.member.logs))
+        calls: dict[str, Call] = {}
+        for route, placed in there.items():
+            reads = [] if here or calls else shared
+            left = [*([] if reads else shared), *(here if route == HERE else [])]
+            calls[route] = ((self._roster(placed), reads, left, len(there), timeout), {})
+        answers = self._run_everywhere(calls, "machine", timeout)
+        read = [self._on_host(route, placed, answers[route]) for route, placed in there.items()]
+        return Hosts([*read, *(OnHost(lost.name, lost.ranks, (), lost.reason) for lost in self._lost_hosts())])
+
+    def _logs_here(self) -> list[str]:
+        """The logs of the job that this machine has, and a report reads by itself; none where their disk does not answer."""
+        look = Task(lambda: [path for pattern in self._left_logs() for path in glob.glob(pattern)], "logs")
+        return look.quietly(time.monotonic() + LOOK_S) or []
+
+    def _on_host(self, route: str, placed: Sequence[Placed], answer: OnHost | TraindbgError) -> OnHost:
+        """The answer of one host, under the name and with the ranks that it has here."""
+        from ..report import OnHost
+
+        name = "this machine" if route == HERE else self._host_names.get(route, route)
+        told = OnHost("", problem=answer.cause) if isinstance(answer, TraindbgError) else answer
+        return dataclasses.replace(told, name=name, ranks=[one.member.rank for one in placed])
 
     # --- changes ----------------------------------------------------------------------------------------------------
 

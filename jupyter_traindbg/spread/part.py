@@ -6,18 +6,20 @@ Every function gets the whole roster, so a helper that was started anew knows as
 from __future__ import annotations
 
 import dataclasses
+import glob
 import os
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..attach.base import LEAVE_S, Entered, Link, ask_all, ask_each, identified
 from ..attach.client import AgentClient
+from ..attach.discover import launcher_of
 from ..attach.process import enter as enter_process
 from ..errors import CannotAttach, NoSafeThread, TargetGone, TraindbgError
 from ..hosts import wire
@@ -26,6 +28,9 @@ from ..language import text
 from ..model import Detached, JobEvidence, NewSteps, ProcessStacks, Rank, Silent
 from ..outside import procfs
 from ..polling import Poller
+
+if TYPE_CHECKING:
+    from ..report import OnHost
 
 __all__ = [
     "Member",
@@ -40,6 +45,7 @@ __all__ = [
     "gather",
     "host",
     "look",
+    "machine",
     "new_steps",
     "now",
     "poll",
@@ -292,6 +298,26 @@ def look(roster: Roster, function: str, /, *args: Any, **kwargs: Any) -> Any:
 def now() -> float:
     """What time it is here."""
     return time.time()
+
+
+def machine(roster: Roster, logs: Sequence[str], others_logs: Sequence[str], machines: int, timeout: float) -> OnHost:
+    """What a report has to tell of this host and the ranks on it, one of so many `machines`, with every secret in it.
+
+    `logs`: files that this host is to read beside those of its ranks; `others_logs`: ones that all hosts see and another one reads.
+    """
+    from ..report import Subject, of_machine
+
+    links = _links(roster)
+    pids = {link.rank: link.pid for link in links if link.ended() is None}
+    left = [log for link in links if link.ended() is not None for log in link.noted.logs]
+    subject = Subject(
+        roster.name,
+        pids,
+        next((above for pid in pids.values() if (above := launcher_of(pid)) is not None), None),
+        left_logs=[glob.escape(log) for log in dict.fromkeys([*left, *logs])],
+        others_logs=others_logs,
+    )
+    return of_machine(subject, machines=machines, timeout=timeout)
 
 
 def detach(roster: Roster, force: bool, timeout: float) -> Detached:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import glob
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from ..model import (
     GpuReport,
     JobEvidence,
     LostHost,
+    Problem,
     Silent,
     Target,
     TargetName,
@@ -124,6 +126,10 @@ class RemoteJob(SpreadJob):
     def _absent(self) -> list[Silent]:
         return _silences(self._lost)
 
+    def _left_logs(self) -> Sequence[str]:
+        """Where a Slurm job writes: a file that is here as well, mostly."""
+        return [glob.escape(log) for log in dict.fromkeys(log for p in self._placed for log in p.member.logs)]
+
 
 def _evidence_of(evidence: JobEvidence, host: str) -> JobEvidence:
     own = {rank.host for rank in evidence.ranks if rank.host}
@@ -136,10 +142,14 @@ def _evidence_of(evidence: JobEvidence, host: str) -> JobEvidence:
 
 
 def _gpus_of(report: GpuReport, host: str) -> GpuReport:
-    """Every host has a GPU 0."""
+    """Every host has a GPU 0, and a "this machine"."""
     on = text("on {host}", host=host)
+    problem = report.problem
+    if problem is not None:
+        problem = Problem(text("{host}: {cause}", host=host, cause=problem.cause), problem.next_step)
     return dataclasses.replace(
         report,
+        problem=problem,
         devices=[dataclasses.replace(device, host=host) for device in report.devices],
         verdict=[dataclasses.replace(finding, evidence=(*finding.evidence, on)) for finding in report.verdict],
     )

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,6 +169,21 @@ def test_what_a_rank_said_at_its_end_is_in_the_log_of_the_job(cluster: Cluster) 
     with pytest.raises(NoTarget, match=rf"does not run.*`traindbg diagnose {cluster.folder}/{job}\.out`"):
         traindbg.attach(f"slurm:{job}")
     assert traindbg.diagnose_log(str(cluster.folder / f"{job}.out"))[0].code == "uncaught_exception"
+
+
+def test_a_report_has_what_each_node_tells_and_the_log_of_the_job_once(cluster: Cluster) -> None:
+    """All nodes see the file, and so does who asks; on the first node it is also where the batch script writes."""
+    job = trains(cluster, "--sleep", "0.05", nodes=2, per_node=1)
+    path = cluster.folder / "made.zip"
+    with traindbg.attach(f"slurm:{job}") as attached:
+        attached.report(str(path))
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        told = json.loads(archive.read("report.json"))["parts"]
+    assert [name for name in names if f"{job}.out.last" in name] == [f"logs/{job}.out.last500.txt"]
+    assert {"hosts/alpha/commands.txt", "hosts/beta/commands.txt"} <= set(names)
+    assert [(row["name"], row["ranks"]) for row in told["hosts"]["data"]["hosts"]] == [("alpha", [0]), ("beta", [1])]
+    assert told["log_findings"]["summary"], "what is read here is judged here"
 
 
 def test_a_node_that_dies_is_named_and_holds_up_nobody(cluster: Cluster) -> None:

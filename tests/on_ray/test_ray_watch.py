@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +67,18 @@ def test_the_trainers_are_watched_and_exported(
         until(lambda: [e for e in feed.events if e.kind == "lr"], "the event", PATIENT_S)
         job.release(timeout=PATIENT_S)
     assert not feed.running
+
+
+def test_a_report_reads_nodes_that_are_other_machines_there(
+    ray_cluster: Cluster, ray_training: tuple[Submitted, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray_cluster.use(monkeypatch)
+    monkeypatch.setenv(HELPERS, "always")
+    with connect(f"ray:{ray_training[0].id}@{ray_cluster.gcs}", timeout=PATIENT_S) as job:
+        made = job.report(str(tmp_path / "r.zip"), timeout=PATIENT_S)
+        everybody = set(job.who)
+    with zipfile.ZipFile(made.path) as archive:
+        told = json.loads(archive.read("report.json"))["parts"]["hosts"]
+    assert not [words for words in told["missing"] if "failed" in words or "no answer" in words]
+    assert {rank for row in told["data"]["hosts"] for rank in row["ranks"]} == everybody
+    assert any(file.name.startswith("hosts/node-") and file.name.endswith("/commands.txt") for file in made.files)

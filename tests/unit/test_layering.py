@@ -221,16 +221,27 @@ MAY_IMPORT = {
         "progress",
         "questions.diagnose",
         "questions.jobless.log",  # what the last words of ranks that have ended show
+        "report",
         "spread.base",
         "spread.merging",
         "spread.placed",
+        "tasks",
         *DATA,
     ],
     "spread.found": ["attach", "outside", "spread.part", *DATA],  # what runs on each host, to say which jobs are there
     "spread.remote": ["hosts", "job", "spread.found", "spread.job", "spread.placed", *DATA],
     "spread.placed": ["spread.part"],
     "spread.merging": ["errors", "language", "model"],  # pure: results in, a result out
-    "spread.part": ["attach", "gather", "hosts.wire", "job", "outside", "polling", *DATA],  # what runs on each host
+    "spread.part": [
+        "attach",
+        "gather",
+        "hosts.wire",
+        "job",
+        "outside",
+        "polling",
+        "report",
+        *DATA,
+    ],  # what runs on each host
     "ray": [],
     "ray.job": [
         "attach",

@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import ahocorasick_rs
+from typing import TYPE_CHECKING
 
 from ...model.logs import LogStageName
+
+if TYPE_CHECKING:
+    import ahocorasick_rs
 
 __all__ = ["FRAME", "KEEP", "NONFINITE", "STAGE", "TYPE", "Automaton", "automaton", "metrics"]
 
@@ -200,6 +202,8 @@ class Automaton:
 @functools.lru_cache(maxsize=4)
 def automaton(anchors: tuple[str, ...]) -> Automaton:
     """The automaton for `anchors` (of the knowledge, any case) and the reader's own literals. About 20 ms for 500."""
+    import ahocorasick_rs  # not on every host where logs are only looked for
+
     kinds: dict[bytes, int] = {}
     stages: dict[bytes, LogStageName] = {}
     for words, kind in _literals(anchors):
@@ -217,6 +221,8 @@ def automaton(anchors: tuple[str, ...]) -> Automaton:
 @functools.lru_cache(maxsize=1)
 def metrics() -> ahocorasick_rs.BytesAhoCorasick:
     """Finds what the names of metrics consist of."""
+    import ahocorasick_rs
+
     literals = [word.encode() for word in _METRICS]
     return ahocorasick_rs.BytesAhoCorasick(literals, implementation=ahocorasick_rs.Implementation.DFA)
 

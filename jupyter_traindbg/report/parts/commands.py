@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...outside import procfs
-from ...render.blocks import Column, Inline, Span, Table
 from ...words.durations import age
 from ..context import Context, Part, Unavailable
+
+if TYPE_CHECKING:
+    from ...render.blocks import Block, Inline
 
 TITLE = "Processes and command lines"
 ORDER = 52
@@ -32,6 +36,23 @@ def collect(context: Context) -> Part:
     if not seen:
         raise Unavailable("there is no process of a job to look at")
     rows = [_seen(who, pid, stuck=pid in context.stuck) for who, pid in seen]
+    text = "".join(
+        f"{r['who']} · pid {r['pid']} · {r['state']}\n  cwd  {r['cwd']}\n  exec {r['shown']}\n" for r in rows
+    )
+    return Part(
+        f"{len(rows)} process{'es' * (len(rows) != 1)}",
+        texts={"commands.txt": text},
+        data={"processes": rows},
+        issue=[f"Command: `{r['shown']}`" for r in rows if r["shown"]][:1],
+        missing=[f"{r['who']} (pid {r['pid']}): {r['state']}" for r in rows if r["state"] in ("gone", "ended")],
+        learn=[list(r["words"]) for r in rows],
+    )
+
+
+def draw(data: Mapping[str, Any]) -> list[Block]:
+    """One row a process."""
+    from ...render.blocks import Column, Span, Table
+
     columns = [
         Column("who"),
         Column("pid", right=True),
@@ -39,21 +60,11 @@ def collect(context: Context) -> Part:
         Column("for", right=True),
         Column("command", wrap=True),
     ]
-    table: list[list[Inline]] = [
-        [Span(r["who"], "strong"), str(r["pid"]), r["state"], r["since"], Span(r["shown"] or "–", "code")] for r in rows
+    rows: list[list[Inline]] = [
+        [Span(r["who"], "strong"), str(r["pid"]), r["state"], r["since"], Span(r["shown"] or "–", "code")]
+        for r in data["processes"]
     ]
-    text = "".join(
-        f"{r['who']} · pid {r['pid']} · {r['state']}\n  cwd  {r['cwd']}\n  exec {r['shown']}\n" for r in rows
-    )
-    return Part(
-        f"{len(rows)} process{'es' * (len(rows) != 1)}",
-        blocks=[Table("Processes", columns, table, 24, "processes")],
-        texts={"commands.txt": text},
-        data={"processes": rows},
-        issue=[f"Command: `{r['shown']}`" for r in rows if r["shown"]][:1],
-        missing=[f"{r['who']} (pid {r['pid']}): {r['state']}" for r in rows if r["state"] in ("gone", "ended")],
-        learn=[list(r["words"]) for r in rows],
-    )
+    return [Table("Processes", columns, rows, 24, "processes")]
 
 
 def _seen(who: str, pid: int, *, stuck: bool) -> dict[str, str]:

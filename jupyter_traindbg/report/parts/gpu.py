@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from ...model import GpuReport, NotAvailable
+from ...model import GpuReport, NotAvailable, Result
 from ...outside import procfs
 from ...questions import gpu
 from ..asking import first_line, tool
@@ -19,6 +21,8 @@ TOOL_S = 5.0
 
 
 def collect(context: Context) -> Part:
+    if context.subject.elsewhere:
+        return _of_hosts(context.ask("gpu"))
     report = _report(context)
     texts, missing = {}, []
     if report.hung_call:
@@ -30,6 +34,18 @@ def collect(context: Context) -> Part:
             missing = list(dict.fromkeys([*missing, str(e)]))
     if version := first_line("/proc/driver/nvidia/version"):
         texts["gpu/driver.txt"] = version + "\n"
+    return _part(report, texts, missing)
+
+
+def _of_hosts(report: Result) -> Part:
+    """Those of all of them; what its tools say is asked there."""
+    part = _part(report, {}, [])
+    seen = getattr(report, "devices", ())
+    return replace(part, summary=part.summary if seen else "no GPU was seen on any host", issue=[])
+
+
+def _part(report: Result, texts: Mapping[str, str], missing: Sequence[str]) -> Part:
+    assert isinstance(report, GpuReport)
     names = [str(d.name) for d in report.devices]
     words_ = _words(names) if names else str(report.problem or "no GPU")
     driver = [] if isinstance(report.driver, NotAvailable) else [f"NVIDIA driver: {report.driver}"]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...model import HostFacts, NotAvailable
 from ...outside import host, memory_limit
-from ...render.blocks import Inline, Pair, Pairs
-from ...render.units import size
+from ...words.sizes import size
 from ..asking import first_line
 from ..context import Context, Part
+
+if TYPE_CHECKING:
+    from ...render.blocks import Block, Inline, Pair
 
 TITLE = "Machine"
 ORDER = 70
@@ -60,7 +64,6 @@ def collect(context: Context) -> Part:
     ]
     return Part(
         f"{system}, {facts.cpus} CPUs, {size(facts.memory_free_bytes)} of {size(facts.memory_bytes)} memory free",
-        blocks=[Pairs([pair for pair in _pairs(facts, group, system, release) if pair.lines])],
         texts={"machine.txt": "\n".join(text) + "\n"},
         data={
             "host": facts,
@@ -68,6 +71,9 @@ def collect(context: Context) -> Part:
             "release": release,
             "cgroup": group,
             "kernel": kernel,
+            "cpu": _cpu(),
+            "load": " ".join(_read("/proc/loadavg").split()[:3]),
+            "container": os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"),
             "uptime_s": _uptime_s(),
         },
         issue=[
@@ -77,7 +83,17 @@ def collect(context: Context) -> Part:
     )
 
 
-def _pairs(facts: HostFacts, group: dict[str, str], system: str, release: str) -> list[Pair]:
+def draw(data: Mapping[str, Any]) -> list[Block]:
+    """Figure by figure."""
+    from ...render.blocks import Pairs
+
+    return [Pairs([pair for pair in _pairs(data["host"], data) if pair.lines])]
+
+
+def _pairs(facts: HostFacts, data: Mapping[str, Any]) -> list[Pair]:
+    from ...render.blocks import Pair
+
+    group = data["cgroup"]
     limits = [f"{name} {'no limit' if limit < 0 else f'{limit:,}'}" for name, limit in facts.limits.items()]
     shm: list[Inline] = []
     if not isinstance(facts.shm_bytes, NotAvailable) and not isinstance(facts.shm_free_bytes, NotAvailable):
@@ -85,12 +101,11 @@ def _pairs(facts: HostFacts, group: dict[str, str], system: str, release: str) -
     most = group.get("memory.max", "max").strip()
     used = group.get("memory.current", "").strip()
     memory = [f"{size(int(used))} used of {size(int(most))}"] if most.isdigit() and used.isdigit() else []
-    container = "yes" if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv") else ""
     return [
         Pair("host", [facts.name]),
-        Pair("system", [f"{system}{f' · {release}' if release else ''}"]),
-        Pair("container", [container] if container else []),
-        Pair("CPUs", [f"{facts.cpus} · {_cpu()} · load {' '.join(_read('/proc/loadavg').split()[:3])}"]),
+        Pair("system", [" · ".join(filter(None, (data["system"], data["release"])))]),
+        Pair("container", ["yes"] if data["container"] else []),
+        Pair("CPUs", [f"{facts.cpus} · {data['cpu']} · load {data['load']}"]),
         Pair(
             "memory",
             [

@@ -12,6 +12,7 @@ TITLE = "Findings in the logs"
 ORDER = 12
 FROM_JOB = False
 AFTER = ""
+HERE_ONLY = True
 
 
 def collect(context: Context) -> Part:

@@ -13,10 +13,9 @@ import stat
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from ...errors import BadLog
 from ...outside.logs.opening import open_log
@@ -98,7 +97,9 @@ def collect(context: Context) -> Part:
     for i, file in enumerate(files):
         share_s = max(0.2, context.left_s() / (len(files) - i))
         try:
-            read = _read(file, time.monotonic() + share_s, min(LAST_BYTES, ALL_BYTES // len(files)))
+            read = _read(
+                file, time.monotonic() + share_s, min(LAST_BYTES, ALL_BYTES // (len(files) * context.machines))
+            )
         except BadLog as e:
             missing.append(f"{file.name}: {e.cause}")
             continue
@@ -145,6 +146,7 @@ def _read(file: LogFile, ends: float, most_bytes: int) -> _Read:
     read.size_bytes, read.note = opened.size_bytes, opened.note
     read.last.extend(_last_lines(bytes(end), torn=len(end) == most_bytes))
     read.errors = _bounded(read.errors, most_bytes)
+    read.nccl = _bounded(read.nccl, most_bytes)
     return read
 
 
@@ -198,20 +200,25 @@ def _search(read: _Read, blocks: Iterable[bytes]) -> None:
                 before.append((number, raw))
 
 
-def _marked(finder: Any, block: bytes, lines: list[bytes]) -> set[int]:
+def _marked(finder: Callable[[bytes], list[int]], block: bytes, lines: list[bytes]) -> set[int]:
     """The indexes of the lines in which a literal stands."""
-    hits = finder.find_matches_as_indexes(block)
-    if not hits:
+    starts = finder(block)
+    if not starts:
         return set()
     ends = list(itertools.accumulate(len(line) + 1 for line in lines))
-    return {bisect_right(ends, start) for _, start, _ in hits}
+    return {bisect_right(ends, start) for start in starts}
 
 
 @lru_cache(maxsize=1)
-def _finder() -> Any:
-    import ahocorasick_rs
-
-    return ahocorasick_rs.BytesAhoCorasick(list(_LITERALS))
+def _finder() -> Callable[[bytes], list[int]]:
+    """Where the literals begin in a block; on a host that lacks the automaton, which travels with nobody, by an expression, more slowly."""
+    try:
+        import ahocorasick_rs
+    except ModuleNotFoundError:
+        found = re.compile(b"|".join(map(re.escape, _LITERALS))).finditer
+        return lambda block: [match.start() for match in found(block)]
+    automaton = ahocorasick_rs.BytesAhoCorasick(list(_LITERALS))
+    return lambda block: [start for _, start, _ in automaton.find_matches_as_indexes(block)]
 
 
 def _keep(read: _Read, lines: list[tuple[int, bytes]]) -> None:

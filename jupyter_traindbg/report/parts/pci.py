@@ -8,10 +8,14 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ...render.blocks import Column, Inline, Table
 from ..context import Context, Part, Unavailable
+
+if TYPE_CHECKING:
+    from ...render.blocks import Block, Inline
 
 TITLE = "PCI access control (ACS)"
 ORDER = 80
@@ -34,13 +38,19 @@ def collect(context: Context) -> Part:
         )
     known = {name: control for name, control in registers.items() if control is not None}
     redirecting = [name for name, control in known.items() if control & _REDIRECTS]
-    columns = [Column("bridge"), Column("ACS control", wrap=True)]
-    rows: list[list[Inline]] = [[name, flags(control)] for name, control in known.items()]
     return Part(
         f"{len(redirecting)} of {len(known)} bridges redirect traffic between devices",
-        blocks=[Table("Bridges that have ACS", columns, rows, 8, "bridges")] if rows else [],
         data={"acs_control": {name: flags(control) for name, control in known.items()}},
     )
+
+
+def draw(data: Mapping[str, Any]) -> list[Block]:
+    """One row a bridge."""
+    from ...render.blocks import Column, Table
+
+    columns = [Column("bridge"), Column("ACS control", wrap=True)]
+    rows: list[list[Inline]] = [[name, control] for name, control in data["acs_control"].items()]
+    return [Table("Bridges that have ACS", columns, rows, 8, "bridges")] if rows else []
 
 
 def _is_bridge(device: Path) -> bool:

@@ -6,12 +6,15 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...outside import host, procfs
-from ...render.blocks import Pair, Pairs
 from ..context import Context, Part
+
+if TYPE_CHECKING:
+    from ...render.blocks import Block
 
 TITLE = "Versions"
 ORDER = 51
@@ -71,16 +74,27 @@ def collect(context: Context) -> Part:
         )
         versions.setdefault("Python", sys.version.split()[0])
     packages = _packages(folders)
-    shown = {**versions, **{name: packages[name] for name in _IMPORTANT if name in packages and name not in versions}}
-    said = ", ".join(f"{name} {version}" for name, version in shown.items())
+    said = ", ".join(f"{name} {version}" for name, version in _shown(versions, packages).items())
     return Part(
         f"{len(packages)} packages {whose}",
-        blocks=[Pairs([Pair(name, [version]) for name, version in shown.items()])],
         texts={"packages.txt": f"# {whose}\n" + "".join(f"{n}=={v}\n" for n, v in sorted(packages.items()))},
         data={"versions": versions, "packages": packages, "whose": whose},
         issue=[f"Versions: {said}"],
         missing=missing,
     )
+
+
+def draw(data: Mapping[str, Any]) -> list[Block]:
+    """Those that matter."""
+    from ...render.blocks import Pair, Pairs
+
+    shown = _shown(data["versions"], data["packages"])
+    return [Pairs([Pair(name, [version]) for name, version in shown.items()])]
+
+
+def _shown(versions: Mapping[str, str], packages: Mapping[str, str]) -> dict[str, str]:
+    important = {name: packages[name] for name in _IMPORTANT if name in packages and name not in versions}
+    return {**versions, **important}
 
 
 def _folders(pid: int) -> Iterator[str]:

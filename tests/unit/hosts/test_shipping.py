@@ -36,10 +36,12 @@ def test_what_runs_on_a_node_needs_nothing_installed_there(tmp_path: Path) -> No
         "gather",
         "actions.tuning",
         "actions.checkpoint",
+        "report",
     ]
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + "".join(
         f"import jupyter_traindbg.{m}\n" for m in modules
     )
+    program += "jupyter_traindbg.report.running.machine_readers()\n"
     subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True, timeout=60, cwd=REPO)
 
 

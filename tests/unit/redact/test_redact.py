@@ -117,6 +117,14 @@ class Row:
     lines: tuple[str, ...]
 
 
+@each("order", [0, 1])
+def test_what_was_read_before_or_after_a_secret_was_given_away_is_redacted_all_the_same(order: int) -> None:
+    redactor, said = Redactor(), "sent Quite-Private-4711 on"
+    for value in [{"TEAM_PASSWORD": "Quite-Private-4711"}, said][:: (1, -1)[order]]:
+        redactor.learn_from(value)
+    assert redactor.text(said) == "sent «redacted:password#1» on"
+
+
 def test_plain_data_is_gone_through_by_its_keys() -> None:
     data = {
         "optimizer": {"lr": 0.1, "max_tokens": 4096},
