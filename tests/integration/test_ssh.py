@@ -49,6 +49,11 @@ def said(host: Host, folder: Path, words: str) -> None:
     assert until(lambda: words in log.read_text(), STARTS_S), log.read_text()[-2000:]
 
 
+def steps(host: Host, folder: Path) -> int:
+    """How many a program that writes a line for each has made there."""
+    return len(re.findall(r" -?0x\S+$", (folder / f"{host.name}.log").read_text(), re.M))
+
+
 def losses(hosts: list[Host], folder: Path) -> Mapping[str, str]:
     """By rank and step, as exact hex."""
     lines = (line for host in hosts for line in (folder / f"{host.name}.log").read_text().splitlines())
@@ -132,7 +137,59 @@ def test_a_rank_that_is_stuck_over_there_is_named_with_host_file_and_line(
     assert any("on beta" in line for line in first["evidence"])
     assert [rank["host"] for rank in told["ranks"]] == ["alpha", "beta", "gamma"]
     assert cli.main(["nccl-check", ALL, "--json"]) == 1
-    assert json.loads(capfd.readouterr().out)["verdict"][0]["who"] == ["rank 1"]
+    first = json.loads(capfd.readouterr().out)["verdict"][0]
+    assert first["who"] == ["rank 1"]
+    assert any("loses_its_way" in line for line in first["source"]["lines"]), "as beta has the file"
+
+
+def test_what_grows_on_two_hosts_is_one_finding_with_the_line_that_keeps_it(
+    hosts: list[Host], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    two = hosts[:2]
+    ssh_hosts.torchrun(two, "leaks/losses.py", folder=tmp_path)
+    for host in two:
+        assert until(lambda host=host: steps(host, tmp_path) > 60, STARTS_S)
+    for verb in ("memory", "diagnose"):
+        assert cli.main([verb, "ssh:alpha,beta:torchrun", "--json"]) == 1
+        told = [f for f in json.loads(capfd.readouterr().out)["verdict"] if f["code"] == "graphs_kept"]
+        assert [(f["who"], f["source"]["lines"][3].strip()) for f in told] == [
+            (["rank 0", "rank 1"], "losses.append(loss)  # leaks")
+        ], verb
+
+
+def test_a_slow_line_in_a_loaders_worker_is_named_whichever_host_it_is_on(
+    hosts: list[Host], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    two = hosts[:2]
+    ssh_hosts.torchrun(two, "slow/straggler_data.py", folder=tmp_path)
+    assert until(lambda: steps(two[0], tmp_path) > 20, STARTS_S)
+    assert cli.main(["slow", "ssh:alpha,beta:torchrun", "--seconds", "6", "--json"]) == 1
+    told = json.loads(capfd.readouterr().out)
+    first = told["causes"][0]["finding"]
+    assert (first["code"], first["who"]) == ("data_wait", ["rank 1"])
+    assert first["where"].endswith("Sharded.__getitem__")
+    assert "# the slow line" in "".join(first["source"]["lines"])
+    assert any("num_workers" in step for step in first["next_steps"])
+    assert [rank["rank"] for rank in told["ranks"]] == [0, 1]
+
+
+def test_variables_that_differ_between_hosts_are_told_and_threads_also_of_a_rank_with_a_secret(
+    hosts: list[Host], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A secret is taken out where the rank is: on a host on which none of our libraries is."""
+    own = {"alpha": {"OMP_NUM_THREADS": "1"}, "beta": {"OMP_NUM_THREADS": "2", "API_KEY": "Qx7pQ2rT9w"}}
+    ssh_hosts.torchrun(hosts[:2], "ddp_ranks.py", folder=tmp_path, own=own)
+    said(hosts[0], tmp_path, "ready")
+    assert cli.main(["environ", "ssh:alpha,beta:torchrun", "--json"]) == 1
+    told = json.loads(capfd.readouterr().out)
+    rows = {row["name"]: row for row in told["rows"]}
+    threads = rows["OMP_NUM_THREADS"]
+    assert [(value["value"], value["ranks"]) for value in threads["values"]] == [("1", [0]), ("2", [1])]
+    assert threads["standing"] == "differs"
+    assert cli.main(["threads", "ssh:alpha,beta:torchrun", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert {process["rank"] for process in told["processes"]} == {0, 1}
+    assert not told["silent"]
 
 
 def test_a_host_that_hangs_or_is_gone_is_named_and_holds_up_nobody(hosts: list[Host], tmp_path: Path) -> None:
