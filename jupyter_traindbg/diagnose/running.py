@@ -8,9 +8,9 @@ evidence (`hang.order`).
 from __future__ import annotations
 
 from ..model import Diagnosis, JobEvidence
-from . import hang, soundness
+from . import hang, located, soundness
 from .at_source import at_source
-from .hang import again, differing, located, once, order, passed
+from .hang import again, differing, once, order, passed
 from .hang.again import over_time
 from .hang.case import Case, Hit, build
 from .hang.states import rank_states, state
@@ -31,7 +31,7 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
         state=called,
         why=tuple(why),
         ranks=rank_states(case),
-        verdict=tuple(at_source(located.told(case, found), evidence.sources)),
+        verdict=tuple(at_source(located.told(found, case.places), evidence.sources)),
         silent=tuple(s for s in evidence.silent if s.rank not in named and s.rank not in ended),
         taken_s=evidence.taken_s,
         checks=tuple(soundness.checks(case, [hit.finding for hit in hits])),

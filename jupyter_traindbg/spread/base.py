@@ -14,12 +14,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .. import questions
 from ..attach.base import Link
+from ..diagnose import located
 from ..errors import NoTarget, TargetGone, TraindbgError
 from ..gather.clocks import Clock, OfHost, measured
 from ..hosts.base import HERE, Call, Hosts
 from ..job import DEADLINE_S, Job
 from ..language import text
-from ..model import Attached, NotAvailable, Rank, Result, Silent
+from ..model import Attached, NotAvailable, Rank, Result, Silent, Slow
 from ..progress import BytesBar
 from ..questions.base import Whom, deadline_s
 from .merging import merged
@@ -192,16 +193,29 @@ class Spread(Job):
         @functools.wraps(question.ask)
         def ask(job: Spread, *words: Any, timeout: float | None = None, **keywords: Any) -> Result:
             timeout = deadline_s(question, keywords) if timeout is None else timeout
-            if question.WHOM in (Whom.AGENTS, Whom.HOSTS, Whom.OTHERS):
+            if question.WHOM is Whom.OTHERS:
                 return question.ask(job, *words, timeout=timeout, **keywords)
+            if question.WHOM in (Whom.AGENTS, Whom.HOSTS):
+                return job._located(question.ask(job, timeout=timeout, **keywords))
             keywords["timeout"] = timeout
             if question.WHOM is Whom.TOGETHER:
-                return job._ask_together(name, **keywords)
+                return job._located(job._ask_together(name, **keywords))
             answers = job._everywhere(job._placed, "ask", timeout, name, **keywords)
             answer: Result = job._put_together(job._placed, answers)
-            return answer
+            return job._located(answer)
 
         return ask
+
+    def _located(self, answer: Result) -> Result:
+        """With the hosts of those that its findings blame, where a person knows more than one."""
+        places = {p.member.rank: (self._shown_host(p), p.member.pid) for p in self._placed}
+        if isinstance(answer, Slow):
+            blamed = located.told([cause.finding for cause in answer.causes], places)
+            causes = [dataclasses.replace(c, finding=f) for c, f in zip(answer.causes, blamed, strict=True)]
+            return dataclasses.replace(answer, causes=tuple(causes))
+        verdict = getattr(answer, "verdict", ())
+        assert dataclasses.is_dataclass(answer)
+        return dataclasses.replace(answer, verdict=tuple(located.told(verdict, places))) if verdict else answer
 
     def _ask_together(self, name: str, *, timeout: float, **keywords: Any) -> Result:
         """Of trainers on one host, there; of those on several, from here."""

@@ -201,6 +201,7 @@ MAY_IMPORT = {
     "spread": [],
     "spread.base": [
         "attach",
+        "diagnose.located",
         "gather.clocks",
         "hosts",
         "job",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
-from ...model import Beside, Collective, Finding, Frame, JobEvidence, NotAvailable, SourceLine
+from ...model import Beside, Collective, Finding, Frame, HostFacts, JobEvidence, NotAvailable, SourceLine
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase, plural
@@ -67,6 +67,15 @@ class Case:
     def over(self) -> bool:
         """Whether nothing of the job is left: no rank runs, here or elsewhere."""
         return bool(self.views) and all(v.role == "ended" for v in self.views)
+
+    @property
+    def places(self) -> Mapping[int, tuple[str, int]]:
+        """The host and the pid of each rank."""
+        return {view.rank: (view.host, view.pid) for view in self.views}
+
+    def host(self, view: View) -> HostFacts | None:
+        """What is known of the machine that a rank is on."""
+        return next((host for host in self.evidence.hosts if host.name == view.host), None)
 
     def beside(self, view: View) -> Beside:
         """What is known of the processes on the host of a rank."""

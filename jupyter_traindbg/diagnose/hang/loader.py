@@ -17,6 +17,8 @@ EXPLAINS = {
     "dataloader_worker_stuck": ("dataloader_wait", "unequal_steps", "collective_not_issued", "straggler", "data_wait"),
     "dataloader_wait": ("unequal_steps", "collective_not_issued", "cpu_phase", "straggler", "data_wait"),
 }
+FEW_BYTES = 64 * 2**20
+"""Of shared memory that is left: a batch may not fit."""
 _FETCH = "/torch/utils/data/_utils/fetch.py"
 
 
@@ -283,8 +285,8 @@ def _slow_words(case: Case, worker: Worker) -> str:
 
 
 def _shm(case: Case, view: View) -> list[str]:
-    for host in case.evidence.hosts:
-        free = host.shm_free_bytes
-        if host.name == view.evidence.host and not isinstance(free, NotAvailable) and free < 64 * 2**20:
-            return [text("/dev/shm has {free:.0f} MiB left", free=free / 2**20)]
-    return []
+    host = case.host(view)
+    free = host.shm_free_bytes if host is not None else None
+    if free is None or isinstance(free, NotAvailable) or free >= FEW_BYTES:
+        return []
+    return [text("/dev/shm has {free:.0f} MiB left", free=free / 2**20)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...language import text
 from ...words.ranks import ranks_words
-from .case import Case, Hit
+from .case import Case, Hit, View
 from .joiners import Joiner, absent_ranks, connections, hit, interfaces, point_words, preflight, several_hosts
 from .words import alike
 
@@ -88,7 +88,7 @@ def never_came(case: Case, joiners: Sequence[Joiner]) -> Hit | None:
             count=len(joiners),
             size=size,
         ),
-        evidence=[*point_words([j for j in joiners if j.stage == "store"][:1]), *_gpus(case)],
+        evidence=[*point_words([j for j in joiners if j.stage == "store"][:1]), *_gpus(case, joiners[0].view)],
         cause=text("init_process_group returns when all ranks of the world are there, and not before."),
         next_steps=[
             text(
@@ -100,9 +100,11 @@ def never_came(case: Case, joiners: Sequence[Joiner]) -> Hit | None:
     )
 
 
-def _gpus(case: Case) -> list[str]:
-    gpus = next((h.gpus for h in case.evidence.hosts if isinstance(h.gpus, int)), None)
-    return [] if gpus is None else [text("this host has {gpus} GPUs", gpus=gpus)]
+def _gpus(case: Case, view: View) -> list[str]:
+    host = case.host(view)
+    if host is None or not isinstance(host.gpus, int):
+        return []
+    return [text("this host has {gpus} GPUs", gpus=host.gpus)]
 
 
 def _not_from_other_hosts(joiners: Sequence[Joiner], size: int, absent: Sequence[int]) -> Hit:

@@ -140,9 +140,11 @@ def _no_interface(case: Case, joining: Sequence[Joiner], dead: View, said: str) 
 
 
 def _too_few_gpus(case: Case, joining: Sequence[Joiner], dead: View, said: str) -> Hit:
-    gpus = next((h.gpus for h in case.evidence.hosts if isinstance(h.gpus, int)), None)
+    host = case.host(dead)
     here = case.evidence.nproc or len(case.views)
-    have = text("fewer GPUs") if gpus is None else text("{gpus} GPUs", gpus=gpus)
+    have = (
+        text("{gpus} GPUs", gpus=host.gpus) if host is not None and isinstance(host.gpus, int) else text("fewer GPUs")
+    )
     return hit(
         joining,
         [dead.rank],

@@ -11,9 +11,9 @@ from ...model import Finding, RankState
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .. import soundness
+from ..located import several_hosts
 from .case import Case, Role, View, joins_ray
 from .doing import phrase
-from .located import several_hosts
 from .motion import work_words
 from .phase import in_phase
 from .words import place
@@ -130,7 +130,7 @@ def _nobody(launcher_running_s: float | None) -> str:
 
 def rank_states(case: Case) -> tuple[RankState, ...]:
     """All ranks, in order."""
-    told = several_hosts(case)
+    told = several_hosts(case.places)
     return tuple(_rank_state(v, v.evidence.host if told else "") for v in sorted(case.views, key=lambda v: v.rank))
 
 

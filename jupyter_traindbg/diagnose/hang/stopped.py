@@ -193,7 +193,7 @@ def _swapping(case: Case, view: View) -> Hit:
     assert activity is not None
     swapped = _known(activity.swap_bytes) / 2**30
     faults, grows = _known(activity.major_faults_per_s), _known(activity.swap_growth_bytes_per_s) / 2**20
-    host = next((h for h in case.evidence.hosts if h.name == view.evidence.host), None)
+    host = case.host(view)
     roomy = host is not None and host.memory_free_bytes > ROOMY_SHARE * host.memory_bytes
     finding = Finding(
         "swapping",

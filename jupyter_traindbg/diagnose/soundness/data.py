@@ -154,11 +154,11 @@ def _cause(waits: _Waits) -> str:
 
 def _next_steps(case: Case, waits: _Waits) -> list[str]:
     wanted = _workers_wanted(waits)
-    cpus = case.evidence.hosts[0].cpus if case.evidence.hosts else None
+    host = case.host(waits.view)
     at = "" if waits.at is None else text(" ({short_place})", short_place=short_place(waits.at))
     steps = []
     if wanted > waits.workers:
-        on = "" if cpus is None else text(" (this machine has {cpus} CPUs)", cpus=cpus)
+        on = "" if host is None else text(" (its machine has {cpus} CPUs)", cpus=host.cpus)
         steps.append(text("num_workers={wanted} would keep up, by these figures{on}.", wanted=wanted, on=on))
     steps.append(
         text(

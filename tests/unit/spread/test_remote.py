@@ -14,8 +14,19 @@ from hang_evidence import waiting
 from jupyter_traindbg.errors import DeadlineExceeded, TargetGone
 from jupyter_traindbg.hosts.base import Hosts, short
 from jupyter_traindbg.language import text
-from jupyter_traindbg.model import Look, NotAvailable, RankEvidence, Target, parse_target
-from jupyter_traindbg.questions import environ
+from jupyter_traindbg.model import (
+    Finding,
+    Look,
+    Memory,
+    NotAvailable,
+    RankEvidence,
+    Slow,
+    SlowCause,
+    Target,
+    parse_target,
+    rank_subjects,
+)
+from jupyter_traindbg.questions import environ, memory
 from jupyter_traindbg.questions.environ import OnHost
 from jupyter_traindbg.spread import remote
 from jupyter_traindbg.spread.found import Found
@@ -155,3 +166,17 @@ def test_ranks_without_a_launcher_are_listed_as_one_job(monkeypatch: pytest.Monk
         (2, "ssh:beta:102", "ssh:alpha,beta:100"),
         (3, "ssh:beta:103", "ssh:alpha,beta:100"),
     ]
+
+
+def test_a_finding_says_on_which_host_the_blamed_rank_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Finding("data_wait", "warning", "it waits for data", rank_subjects([1]))
+    told = Slow((), causes=(SlowCause(late, 0.1, 0.5),))
+    grows = Memory((), (), (dataclasses.replace(late, code="memory_growth"),))
+    plays(monkeypatch, {("alpha", "jobs"): [part(0)], ("beta", "jobs"): [part(1)]})
+    named = parse_target("ssh:alpha,beta:torchrun")
+    assert named is not None
+    with connect(named) as job:
+        monkeypatch.setattr(job, "_ask_together", lambda name, **words: told)
+        monkeypatch.setattr(memory, "ask", lambda job, **words: grows)
+        answers = [*job.slow().findings, *job.memory().findings]
+    assert [finding.evidence for finding in answers] == [["rank 1 is process 101 on beta"]] * 2

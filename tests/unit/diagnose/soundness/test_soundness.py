@@ -343,7 +343,7 @@ def test_data_that_the_training_thread_makes_itself() -> None:
     finding = only(judged(sound(steps=steps(data_s=0.04), sampled=at_data())))
     assert (finding.code, finding.where) == ("data_wait", "/home/ada/data.py:17 Shards.__getitem__")
     assert finding.title == "80% of a step is waiting for data: 40 ms of 50 ms"
-    assert "num_workers=4 would keep up, by these figures (this machine has 8 CPUs)." in finding.next_steps
+    assert "num_workers=4 would keep up, by these figures (its machine has 8 CPUs)." in finding.next_steps
     assert any(line.startswith("so: The training thread sleeps") for line in finding.evidence)
 
 
@@ -352,7 +352,7 @@ def test_workers_that_make_too_few() -> None:
     seen = dataclasses.replace(ranks(sound(steps=steps(data_s=0.03)))[0], looks=below.looks, children=below.children)
     finding = only(running.diagnose(job(seen)))
     assert (finding.code, finding.where) == ("data_wait", "/home/ada/data.py:17 Shards.__getitem__")
-    assert "num_workers=5 would keep up, by these figures (this machine has 8 CPUs)." in finding.next_steps
+    assert "num_workers=5 would keep up, by these figures (its machine has 8 CPUs)." in finding.next_steps
 
 
 @each("data_s", [0.0, 0.01, 0.004])
