@@ -59,7 +59,7 @@ class Fleet:
         if what == "gather":
             time.sleep(self.gather_s)
             return self.packed[host]
-        return wire.dumps((True, {"time_s": time.time()} if what == "call" else None, []))
+        return wire.dumps((True, time.time() if what == "now" else None, []))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,11 @@ from ssh_hosts import Host
 from support import until
 
 import traindbg
-from jupyter_traindbg.hosts import remote
 
 pytestmark = pytest.mark.timeout(300)
 SECRET, PRIVATE = "Beta-0nly-Pa55", "Pr0xy/Beta-31"
 OWN = {"beta": {"TEAM_PASSWORD": SECRET, "NCCL_PLUGIN_SECRET": PRIVATE, "NCCL_ALGO": "Tree"}}
 """Variables of one host alone: two secrets, one of which has to do with training, and what its ranks should not differ in."""
-
-
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host]]:
-    monkeypatch.setattr(remote, "_lines", {})
-    with ssh_hosts.hosts(tmp_path / "ssh", ["alpha", "beta", "gamma"], [tmp_path]) as made:
-        monkeypatch.setenv("TRAINDBG_SSH", ssh_hosts.command(tmp_path / "ssh"))
-        try:
-            yield made
-        finally:
-            remote.hang_up()
 
 
 def test_the_report_has_what_each_host_has_and_names_the_one_that_is_cut_off(hosts: list[Host], tmp_path: Path) -> None:

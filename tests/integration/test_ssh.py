@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,17 +25,6 @@ from jupyter_traindbg.spread.remote import targets_on
 pytestmark = pytest.mark.timeout(300)
 STARTS_S = 90.0
 ALL = "ssh:alpha,beta,gamma:torchrun"
-
-
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host]]:
-    monkeypatch.setattr(remote, "_lines", {})
-    with ssh_hosts.hosts(tmp_path / "ssh", ["alpha", "beta", "gamma"], [tmp_path]) as made:
-        monkeypatch.setenv("TRAINDBG_SSH", ssh_hosts.command(tmp_path / "ssh"))
-        try:
-            yield made
-        finally:
-            remote.hang_up()
 
 
 def trains(hosts: list[Host], folder: Path, *arguments: str, per_host: int = 1, ready: str = "ready") -> None:
