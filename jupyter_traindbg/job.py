@@ -13,7 +13,7 @@ from . import questions
 from .attach import only_candidate, parsed, resolve
 from .attach.base import ANSWERING_S, LEAVE_S, Link, Part, ask_all, ask_each, identified, introduce
 from .errors import NotPermitted, ProbeFailed, TargetGone
-from .gather.clocks import Clock, OfHost
+from .gather.clocks import Clock
 from .language import text
 from .model import (
     Attached,
@@ -366,6 +366,10 @@ class Job(Tunable, Watchable):
 
     def on_each_host(
         self, look: Callable[Concatenate[Sequence[Link], P], T], timeout: float, *args: P.args, **kwargs: P.kwargs
-    ) -> tuple[list[OfHost[T]], tuple[Silent, ...]]:
+    ) -> tuple[Mapping[str, T], tuple[Silent, ...]]:
         """See `jupyter_traindbg.questions.base.Ranks`: all of them are here."""
-        return [OfHost(look(self.open_links(), *args, **kwargs), Clock())], ()
+        return {"": look(self.open_links(), *args, **kwargs)}, ()
+
+    def host_clocks(self, hosts: Sequence[str]) -> Mapping[str, Clock]:
+        """See `jupyter_traindbg.questions.base.Ranks`."""
+        return dict.fromkeys(hosts, Clock())

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jupyter_traindbg.attach.base import Link
-from jupyter_traindbg.gather.clocks import Clock, OfHost
 from jupyter_traindbg.model import Silent
 
 __all__ = ["SeveralHosts"]
@@ -22,11 +21,11 @@ class SeveralHosts:
 
     def on_each_host(
         self, look: Callable[..., Any], timeout: float, *args: Any
-    ) -> tuple[list[OfHost[Any]], tuple[Silent, ...]]:
+    ) -> tuple[dict[str, Any], tuple[Silent, ...]]:
         seen = self._seen[look.__name__]
         if isinstance(seen, Exception):
             raise seen
-        return [OfHost(one, Clock()) for one in seen], (Silent(9, 0, "gamma is gone", ""),)
+        return dict(zip(("alpha", "beta"), seen, strict=True)), (Silent(9, 0, "gamma is gone", ""),)
 
     def open_links(self) -> list[Link]:
         return self._links

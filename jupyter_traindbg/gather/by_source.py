@@ -17,7 +17,6 @@ from .reading import Reader
 
 __all__ = ["Compared", "between_hosts"]
 
-
 LEAST_S = 0.1
 
 
@@ -59,9 +58,8 @@ class Compared(Generic[S]):
         return cache(lambda file: self._reader.source(self._text(one, file)))
 
     def _blocks_that_differ(self) -> Mapping[str, Sequence[Block]]:
-        of_rank = {one.rank: one for one in self._ranks}
-        stacks = ((one.rank, _frames(one)) for one in self._ranks)
-        return blocks.where_ranks_differ(stacks, lambda rank, file: self._text(of_rank[rank], file))
+        stacks = enumerate(map(_frames, self._ranks))
+        return blocks.where_ranks_differ(stacks, lambda number, file: self._text(self._ranks[number], file))
 
     def _read_calls(self) -> call_sites.Read:
         told = [(one, one.call_sites) for one in self._ranks if isinstance(one.call_sites, CallSites)]

@@ -7,17 +7,16 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from ..attach.base import Link
 from ..model import Collective, JobEvidence, Maybe, NotAvailable, RankCollectives
 from ..tasks import each
 
-__all__ = ["Clock", "OfHost", "by_our_clock", "calls_by_our_clock", "clocks", "measured"]
+__all__ = ["Clock", "by_our_clock", "calls_by_our_clock", "clocks", "measured"]
 
 ROUNDS = 4
 K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -26,14 +25,6 @@ class Clock:
 
     ahead_s: float = 0.0
     error_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class OfHost(Generic[T]):
-    """What was seen on one host, and how far its clock is ahead of ours; None where it does not tell."""
-
-    seen: T
-    clock: Clock | None
 
 
 def clocks(links: Sequence[Link], deadline_s: float) -> dict[Link, Clock]:

@@ -33,7 +33,7 @@ from ..model import (
 from ..outside import procfs, profiles
 from ..tasks import Task
 from . import stacks
-from .clocks import Clock, OfHost, calls_by_our_clock
+from .clocks import Clock, calls_by_our_clock
 from .whole_job import activities
 
 __all__ = ["LEAST_S", "Asked", "Window", "gather", "one_window"]
@@ -99,13 +99,13 @@ def gather(links: Sequence[Link], asked: Asked) -> Window:
     return Window(tuple(seen), answers.silent, stacks.lines(_as_stacks(seen), ends))
 
 
-def one_window(hosts: Sequence[OfHost[Window]], silent: Sequence[Silent] = ()) -> Window:
-    """Those of all hosts as one, with the moments that ranks are compared by as our clock has them; without them where a host's clock
-    does not tell. `silent`: who else gave no answer.
+def one_window(seen: Mapping[str, Window], clocks: Mapping[str, Clock], silent: Sequence[Silent] = ()) -> Window:
+    """Those of all hosts as one, with the moments that ranks are compared by as our clock has them; without them where a host's clock is
+    not known. `silent`: who else gave no answer.
     """
-    ranks = [_by_our_clock(one, host.clock) for host in hosts for one in host.seen.ranks]
-    quiet = [one for host in hosts for one in host.seen.silent]
-    lines = {place: line for host in hosts for place, line in host.seen.lines.items()}
+    ranks = [_by_our_clock(one, clocks.get(host)) for host, window in seen.items() for one in window.ranks]
+    quiet = [one for window in seen.values() for one in window.silent]
+    lines = {place: line for window in seen.values() for place, line in window.lines.items()}
     return Window(tuple(sorted(ranks, key=lambda one: (one.rank, one.pid))), (*quiet, *silent), lines)
 
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from ..attach.base import Link, Part
-from ..gather.clocks import OfHost
+from ..gather.clocks import Clock
 from ..model import Attached, RankSteps, Result, Silent
 
 __all__ = ["DEADLINE_S", "InReport", "Question", "Ranks", "Whom", "deadline_s"]
@@ -104,10 +104,14 @@ class Ranks(Protocol):
 
     def on_each_host(
         self, look: Callable[Concatenate[Sequence[Link], P], T], timeout: float, *args: P.args, **kwargs: P.kwargs
-    ) -> tuple[list[OfHost[T]], tuple[Silent, ...]]:
-        """What `look`, given the lines to the ranks that are on one host, sees there, on all hosts at the same time; and who is on those
-        that see nothing. Its arguments and what it returns are plain types and dataclasses of this package. Raises where no host sees any.
+    ) -> tuple[Mapping[str, T], tuple[Silent, ...]]:
+        """What `look`, given the lines to the ranks that are on one host, sees there, on all hosts at the same time, by a name of the host;
+        and who is on those that see nothing. Its arguments and what it returns are plain types and dataclasses of this package. Raises
+        where no host sees anything.
         """
+
+    def host_clocks(self, hosts: Sequence[str]) -> Mapping[str, Clock]:
+        """How far the clocks of these, by the names of `on_each_host`, are ahead of ours; without those that do not tell in a second."""
 
     def left_steps(self, since: int, last: int) -> list[RankSteps]:
         """What is known of the ranks that have ended, where their steps were kept: those after number `since`, at most the `last` ones."""

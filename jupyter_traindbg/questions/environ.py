@@ -28,7 +28,7 @@ def ask(job: Ranks, *, timeout: float = DEADLINE_S) -> Environ:
     Raises a `TraindbgError` where no rank's environment may be read.
     """
     hosts, silent = job.on_each_host(of_host, timeout, timeout)
-    seen = [host.seen for host in hosts]
+    seen = list(hosts.values())
     by_rank = {rank: environ for one in seen for rank, environ in one.environ.items()}
     told = {
         "backend": next((one.backend for one in seen if one.backend), None),

@@ -52,7 +52,7 @@ def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float =
     """
     ends = time.monotonic() + (max(timeout, GROWTH_S) if growth else timeout)
     hosts, silent = job.on_each_host(sizes, timeout, timeout)
-    judged = [_judged(one) for host in hosts for one in host.seen.ranks]
+    judged = [_judged(one) for seen in hosts.values() for one in seen.ranks]
     known = [curve for _, of_rank in judged for curve in of_rank]
     grows = any(curve.growth.grows for curve in known)
     of_rank = {(rank.rank, rank.pid): rank for rank, _ in judged}
@@ -61,7 +61,7 @@ def ask(job: Ranks, *, growth: bool = False, look: bool = True, timeout: float =
     ranks = [_with(rank, looked.get(who, none)) for who, rank in sorted(of_rank.items())]
     verdict = verdicts.findings(ranks, curves.findings(known))
     lines = growth_of.source_lines(verdict, job.open_links(), ends) if verdict else {}
-    quiet = (*(one for host in hosts for one in host.seen.silent), *silent)
+    quiet = (*(one for seen in hosts.values() for one in seen.silent), *silent)
     return Memory(tuple(ranks), quiet, tuple(at_source(verdict, lines)))
 
 
@@ -132,7 +132,7 @@ def _looked(job: Ranks, ranks: Iterable[_Who], growth: bool, grows: bool, ends: 
         hosts, _ = job.on_each_host(grown, left_s, growth, grows, left_s)
     except TraindbgError as e:
         return dict.fromkeys(ranks, Grown(NotAvailable(e.cause)))
-    return {who: one for host in hosts for who, one in host.seen.items()}
+    return {who: one for seen in hosts.values() for who, one in seen.items()}
 
 
 def grown(links: Sequence[Link], growth: bool, grows: bool, timeout: float) -> dict[_Who, Grown]:

@@ -51,13 +51,18 @@ def ask(job: Ranks, *, steps: int = STEPS, seconds: float = SECONDS, timeout: fl
 def _watch(job: Ranks, asked: gathering.Asked) -> gathering.Window:
     """With a bar where it takes more than a moment: when that is full the window is over."""
     began = time.monotonic()
-    watching = Task(lambda: job.on_each_host(gathering.gather, asked.timeout_s, asked), "slow")
+    watching = Task(lambda: _everywhere(job, asked), "slow")
     latest = began + asked.timeout_s + LATE_S
     try:
         with SecondsBar(text("watching steps"), asked.window_s) as bar:
             while not watching.wait(min(latest, time.monotonic() + TICK_S)) and time.monotonic() < latest:
                 bar(time.monotonic() - began)
-        return gathering.one_window(*watching.result(latest))
+        return watching.result(latest)
     except KeyboardInterrupt:
         end_calls(job.open_links())
         raise
+
+
+def _everywhere(job: Ranks, asked: gathering.Asked) -> gathering.Window:
+    seen, silent = job.on_each_host(gathering.gather, asked.timeout_s, asked)
+    return gathering.one_window(seen, job.host_clocks(list(seen)), silent)

@@ -16,7 +16,7 @@ from .. import questions
 from ..attach.base import Link
 from ..diagnose import located
 from ..errors import NoTarget, TargetGone, TraindbgError
-from ..gather.clocks import Clock, OfHost, measured
+from ..gather.clocks import Clock, measured
 from ..hosts.base import HERE, Call, Hosts
 from ..job import DEADLINE_S, Job
 from ..language import text
@@ -267,20 +267,19 @@ class Spread(Job):
 
     def on_each_host(
         self, look: Callable[Concatenate[Sequence[Link], P], T], timeout: float, *args: P.args, **kwargs: P.kwargs
-    ) -> tuple[list[OfHost[T]], tuple[Silent, ...]]:
+    ) -> tuple[Mapping[str, T], tuple[Silent, ...]]:
         """See `jupyter_traindbg.questions.base.Ranks`; of the trainers, or of everybody where nobody trains yet."""
         placed = self._trainers(timeout) or self._placed
         name = f"{look.__module__}:{look.__name__}"
         answers = self._everywhere(placed, "look", timeout, name, *args, **kwargs)
         good, silent = self._sorted(placed, answers)
-        told = self._clocks(list(good)) if len(good) > 1 else dict.fromkeys(good, Clock())
-        return [OfHost(seen, told.get(route)) for route, seen in good.items()], tuple(silent)
+        return good, tuple(silent)
 
-    def _clocks(self, routes: Sequence[str]) -> dict[str, Clock]:
-        """How far the clock of each host is ahead of ours; without hosts that do not tell."""
-        ours = {route: Clock() for route in routes if route == HERE}
-        others = [route for route in routes if route != HERE]
-        return ours | measured(others, lambda route, s: float(self._run(route, "now", deadline_s=s)), CLOCKS_S)
+    def host_clocks(self, hosts: Sequence[str]) -> Mapping[str, Clock]:
+        """See `jupyter_traindbg.questions.base.Ranks`; of one alone nobody compares the time with another's."""
+        known = {route: Clock() for route in hosts if route == HERE or len(hosts) == 1}
+        others = [route for route in hosts if route not in known]
+        return known | measured(others, lambda route, s: float(self._run(route, "now", deadline_s=s)), CLOCKS_S)
 
     def _everywhere(
         self, placed: Sequence[Placed], function: str, deadline_s: float, /, *args: Any, **kwargs: Any
@@ -291,11 +290,15 @@ class Spread(Job):
                 text("{name} has no process that runs", name=self.name),
                 text("`traindbg diagnose` tells what became of it"),
             )
-        by_route: dict[str, list[Placed]] = {}
-        for one in placed:
-            by_route.setdefault(self._route(one), []).append(one)
+        by_route = self._by_route(placed)
         calls: dict[str, Call] = {route: ((self._roster(there), *args), kwargs) for route, there in by_route.items()}
         return self._run_everywhere(calls, function, deadline_s)
+
+    def _by_route(self, placed: Sequence[Placed]) -> dict[str, list[Placed]]:
+        found: dict[str, list[Placed]] = {}
+        for one in placed:
+            found.setdefault(self._route(one), []).append(one)
+        return found
 
     def _run_everywhere(
         self, calls: Mapping[str, Call], function: str, deadline_s: float

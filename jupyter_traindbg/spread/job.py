@@ -113,7 +113,7 @@ class SpreadJob(Spread):
         good = {r: self._seen_on(r, a) for r, a in answers.items() if not isinstance(a, TraindbgError)}
         if not good:
             raise next(answer for answer in answers.values() if isinstance(answer, TraindbgError))
-        there = {route: [one for one in placed if self._route(one) == route] for route in answers}
+        there = self._by_route(placed)
         failed = {route: answer for route, answer in answers.items() if isinstance(answer, TraindbgError)}
         lost = [
             LostHost(self._host_names.get(route, route), why.cause, [one.member.rank for one in there[route]])
@@ -122,7 +122,7 @@ class SpreadJob(Spread):
         ]
         silent = [s for r, why in failed.items() if not self._is_lost(why) for s in self._silent(placed, r, why)]
         unseen = [self._unseen(one, why) for route, why in failed.items() for one in there[route]]
-        told = self._clocks(list(good)) if len(good) > 1 else {}
+        told = self.host_clocks(list(good)) if len(good) > 1 else {}
         parts = [by_our_clock(part, told[route].ahead_s if route in told else 0.0) for route, part in good.items()]
         evidence = one_job(parts, silent, [*lost, *self._lost_hosts()], unseen)
         if len(good) > 1:
@@ -170,9 +170,7 @@ class SpreadJob(Spread):
         """What a report has to tell of each host, in one call each. A log that all of them see is read by one, by us if it is here."""
         from ..report import Hosts, OnHost
 
-        there: dict[str, list[Placed]] = {}
-        for one in self._placed:
-            there.setdefault(self._route(one), []).append(one)
+        there = self._by_route(self._placed)
         here = self._logs_here()
         shared = list(dict.fromkeys(log for one in self._placed for log in one.member.logs))
         calls: dict[str, Call] = {}

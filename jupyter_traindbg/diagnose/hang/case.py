@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ...frames import phases
 from ...frames.whose import inside
 from ...language import text
-from ...model import Beside, Collective, Finding, Frame, HostFacts, JobEvidence, NotAvailable, SourceLine
+from ...model import Beside, Collective, Finding, Frame, HostFacts, JobEvidence, NotAvailable, PolledFile, SourceLine
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .doing import Doing, phrase, plural
@@ -72,6 +73,21 @@ class Case:
     def places(self) -> Mapping[int, tuple[str, int]]:
         """The host and the pid of each rank."""
         return {view.rank: (view.host, view.pid) for view in self.views}
+
+    @cached_property
+    def holders(self) -> Mapping[tuple[int, int], Mapping[tuple[str, int], PolledFile]]:
+        """By `PolledFile.ident`, what was seen of it by whoever knows its holder, by the host and the pid of that one."""
+        found: dict[tuple[int, int], dict[tuple[str, int], PolledFile]] = {}
+        for seen in self.views:
+            for file in seen.evidence.polled:
+                if file.holder is not None and file.ident is not None:
+                    found.setdefault(file.ident, {}).setdefault((seen.host, file.holder.pid), file)
+        return found
+
+    @cached_property
+    def by_process(self) -> Mapping[tuple[str, int], View]:
+        """The ranks by their host and their pid."""
+        return {(seen.host, seen.pid): seen for seen in self.views}
 
     def host(self, view: View) -> HostFacts | None:
         """What is known of the machine that a rank is on."""

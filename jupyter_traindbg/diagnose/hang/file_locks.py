@@ -55,12 +55,12 @@ def _told(case: Case, view: View, file: PolledFile) -> Iterator[Held]:
     """Who holds it by what was seen on the rank's own host, then on others: these may have the process that one here cannot tell. Who looks
     for it as well does not hold it: a pid that is written in a file is somebody else's on each host.
     """
-    for other in (view, *(v for v in case.views if v.host != view.host)):
-        for seen in other.evidence.polled:
-            if seen.holder is not None and _is_same(file, seen):
-                keeper = next((v for v in case.views if (v.host, v.pid) == (other.host, seen.holder.pid)), None)
-                if keeper is None or not any(_is_same(file, one) for one in keeper.evidence.polled):
-                    yield Held(seen, seen.holder, keeper)
+    elsewhere = case.holders.get(file.ident, {}) if file.ident is not None else {}
+    for host, seen in ((view.host, file), *((host, one) for (host, _), one in elsewhere.items() if host != view.host)):
+        keeper = case.by_process.get((host, seen.holder.pid)) if seen.holder is not None else None
+        looks_too = keeper is not None and any(_is_same(file, one) for one in keeper.evidence.polled)
+        if seen.holder is not None and not looks_too:
+            yield Held(seen, seen.holder, keeper)
 
 
 def _is_same(file: PolledFile, other: PolledFile) -> bool:

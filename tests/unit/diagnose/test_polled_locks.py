@@ -53,6 +53,41 @@ def test_a_rank_that_went_on_with_the_lock_is_blamed() -> None:
     assert verdict(polling(0, held(1001, how="open")), waiting(1)).findings[0].confidence == "medium"
 
 
+def on(host: str, rank: RankEvidence, pid: int) -> RankEvidence:
+    """The rank as another host numbers its processes."""
+    looks = tuple(
+        dataclasses.replace(look, processes=tuple(dataclasses.replace(p, pid=pid) for p in look.processes))
+        for look in rank.looks
+    )
+    return dataclasses.replace(rank, host=host, pid=pid, looks=looks)
+
+
+def test_a_lock_on_a_shared_disk_is_followed_to_the_host_of_its_holder() -> None:
+    """Both hosts have a process 9. Alpha's looks for the lock itself, so the pid in the file is not its own; beta knows who made it."""
+    not_known, known = PolledFile(PATH, ident=(5, 1)), dataclasses.replace(held(9), ident=(5, 1))
+    keeper = on("beta", waiting(2, "barrier"), 9)
+    for alphas in (not_known, known):
+        first = verdict(
+            on("alpha", polling(0, alphas), 9),
+            on("alpha", polling(1, alphas), 10),
+            keeper,
+            on("beta", polling(3, known), 10),
+        ).findings[0]
+        assert (first.code, list(first.who)) == ("lock_wait", ["rank 2"]), alphas
+        assert "for which ranks 0, 1, 3 wait" in first.title
+        assert "rank 2 is process 9 on beta" in first.evidence
+
+
+def test_a_file_of_the_same_name_on_another_host_is_another_one() -> None:
+    alphas, betas = PolledFile(PATH, ident=(5, 1)), dataclasses.replace(held(9), ident=(6, 1))
+    told = verdict(
+        on("alpha", polling(0, alphas), 9), on("alpha", waiting(1, "barrier"), 10),
+        on("beta", waiting(2, "barrier"), 9), on("beta", polling(3, betas), 10),
+    ).findings  # fmt: skip
+    (locked,) = (one for one in told if one.code == "lock_wait")
+    assert "for which rank 3 waits" in locked.title
+
+
 def test_a_holder_that_waits_for_a_program_of_its_own_is_followed_there() -> None:
     """A compiler, say, that waits for a licence while the rank holds the lock of a cache."""
     gxx = Activity(77, "child", "sh /tools/g++ -o a.so", 1.5, "S", 0.0, (), parent_pid=1002, running_s=30.0)

@@ -9,7 +9,7 @@ from hang_evidence import waiting
 
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import DeadlineExceeded, TraindbgError
-from jupyter_traindbg.gather.clocks import Clock, OfHost
+from jupyter_traindbg.gather.clocks import Clock
 from jupyter_traindbg.gather.slow import Window, one_window
 from jupyter_traindbg.language import text
 from jupyter_traindbg.model import NotAvailable, RankWindow, Silent, SourceLine
@@ -93,7 +93,10 @@ class Job:
         return self.links
 
     def on_each_host(self, look: Any, timeout: float, *args: Any) -> Any:
-        return [OfHost(look(self.links, *args), Clock())], ()
+        return {"": look(self.links, *args)}, ()
+
+    def host_clocks(self, hosts: list[str]) -> dict[str, Clock]:
+        return dict.fromkeys(hosts, Clock())
 
 
 def test_a_rank_that_does_not_answer_is_silent_and_the_others_are_judged() -> None:
@@ -140,7 +143,9 @@ def issued_s(one: RankWindow) -> list[float]:
 
 def test_the_windows_of_several_hosts_are_one_on_one_clock() -> None:
     ahead, ours = window(1, 1012.5), window(0, 1000.0)
-    one = one_window([OfHost(ahead, Clock(12.5, 0.001)), OfHost(ours, Clock())], [Silent(3, 0, "beta is gone", "")])
+    one = one_window(
+        {"a": ahead, "b": ours}, {"a": Clock(12.5, 0.001), "b": Clock()}, [Silent(3, 0, "beta is gone", "")]
+    )
     assert [(rank.rank, rank.began_s) for rank in one.ranks] == [(0, 1000.0), (1, 1000.0)]
     assert issued_s(one.ranks[1]) == [at - 12.5 for at in issued_s(ahead.ranks[0])] != []
     assert [silent.rank for silent in one.silent] == [11, 10, 3]
@@ -148,6 +153,6 @@ def test_the_windows_of_several_hosts_are_one_on_one_clock() -> None:
 
 
 def test_where_a_host_does_not_tell_its_time_its_calls_are_compared_with_nobodys() -> None:
-    (rank,) = one_window([OfHost(window(1, 1000.0), None)]).ranks
+    (rank,) = one_window({"a": window(1, 1000.0)}, {}).ranks
     assert rank.began_s == 1000.0
     assert isinstance(rank.collectives, NotAvailable)

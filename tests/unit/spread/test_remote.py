@@ -129,11 +129,11 @@ def test_what_each_host_has_seen_is_judged_together_and_one_that_says_nothing_is
     with connect(named) as job:
         told = job.environ(timeout=1.0)
         hosts, silent = job.on_each_host(environ.of_host, 1.0, 1.0)
+        clocks = job.host_clocks(list(hosts))
     assert [[value.value for value in row.values] for row in told.rows] == [["alpha", "beta"]]
     assert told.rows[0].standing == "differs"
     assert [(one.rank, one.reason) for one in silent] == [(2, "the connection to gamma broke")]
-    clocks = [host.clock for host in hosts]
-    assert [round(clock.ahead_s) for clock in clocks if clock is not None] == [0, 100]
+    assert {host: round(clock.ahead_s) for host, clock in clocks.items()} == {"alpha": 0, "beta": 100}
 
 
 def test_where_no_host_sees_anything_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
