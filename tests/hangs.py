@@ -154,6 +154,10 @@ class Hang(Program):
         found = re.findall(r"^culprit (\d+)$", self.output(), re.MULTILINE)
         return int(found[-1]) if found else None
 
+    def called(self, role: str) -> str:
+        """What a finding calls one of its other processes."""
+        return f"pid {self.beside[role].pid}"
+
     def stop(self) -> None:
         super().stop()
         assert self.process.stdin is not None
@@ -295,7 +299,7 @@ def _says(of: Scene, first: Mapping[str, Any]) -> bool:
 
 
 def _names_beside(hang: Hang, who: Sequence[str]) -> bool:
-    return all(any(f"pid {hang.beside[role].pid}" == text for text in who) for role in hang.scene.names)
+    return {hang.called(role) for role in hang.scene.names} <= set(who)
 
 
 def _right_place(of: Scene, where: str | None) -> bool:

@@ -203,6 +203,7 @@ MAY_IMPORT = {
         "actions.tuning",
         "gather.by_source",
         "gather.clocks",
+        "gather.elsewhere",
         "hosts.base",
         "job",
         "progress",

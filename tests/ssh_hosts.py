@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -92,6 +93,16 @@ class Host:
             )
         self.started.append(process)
         return process
+
+    def pid_of(self, started: subprocess.Popen[bytes]) -> int:
+        """What it is as the host numbers it."""
+        ends = time.monotonic() + COMES_UP_S
+        while not (inside := _children(started.pid)):  # who brings it there is between us
+            assert time.monotonic() < ends, "it did not begin"
+            time.sleep(0.01)
+        numbers = re.search(r"^NSpid:(.*)$", Path(f"/proc/{inside[0]}/status").read_text(), re.MULTILINE)
+        assert numbers is not None
+        return int(numbers[1].split()[-1])
 
     def run(self, *words: str) -> str:
         """What a program prints that runs on it and ends."""

@@ -97,7 +97,7 @@ def assemble(parts: Parts, began: float, ends: float) -> JobEvidence:
         launcher_command=" ".join(command),
         nproc=nproc,
         silent=tuple(_silent(o) for o in watched if o.problem),
-        sources={**calls.sources, **(follows.sources.in_time(ends) or {}), **_sources_beside(met, ends)},
+        sources={**calls.sources, **(follows.sources.in_time(ends) or {}), **partners.lines(met, ends)},
         meeting=follows.meeting.in_time(ends) or (),
         blocks=compared.blocks.in_time(ends) or {},
         forks=calls.forks,
@@ -155,12 +155,6 @@ def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
             _text(by_pid[process.pid], file) if process.pid in by_pid else sources.text_of(process.pid, file)
         ),
     )
-
-
-def _sources_beside(met: partners.Found, ends: float) -> Mapping[str, SourceLine]:
-    """The lines at which the processes beside the job stand."""
-    stacks = [partner.stacks for partner in met.partners.values() if partner.stacks is not None]
-    return Task(lambda: sources.read(stacks), "sources-beside").in_time(ends) or {}
 
 
 def _read(watched: Sequence[Watched], reader: Reader) -> Mapping[int, Read]:

@@ -10,9 +10,26 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..attach.base import Link
+from ..attach.discover import launcher_of
 from ..command_lines import is_tracker
-from ..model import Activity, Channel, Channels, Flow, Pace, Partner, ProcessStacks, RankCollectives, Thread, Value
-from ..outside import activity, filelocks, procfs
+from ..model import (
+    Activity,
+    Beside,
+    Channel,
+    Channels,
+    FarEnd,
+    Flow,
+    Pace,
+    Partner,
+    ProcessStacks,
+    RankCollectives,
+    SourceLine,
+    TcpEnds,
+    Thread,
+    Value,
+)
+from ..outside import activity, filelocks, procfs, sources
 from ..outside import stacks as outside
 from ..outside.channels import Ends
 from ..outside.flows import Flows, Place
@@ -20,7 +37,7 @@ from ..redact import redact
 from ..tasks import Task, each
 from .watched import Watched
 
-__all__ = ["Found", "look"]
+__all__ = ["Found", "OtherEnds", "at_other_ends", "lines", "locks_a_file", "look"]
 
 WINDOW_S = 0.5
 MORE_S = 4.0
@@ -47,6 +64,17 @@ class Found:
     partners: Mapping[int, Partner] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class OtherEnds:
+    """``ends``: who has each connection of which this host has the other end. ``beside``: where these lead; ``sources``: the lines at which
+    those stand.
+    """
+
+    ends: Mapping[TcpEnds, FarEnd]
+    beside: Beside
+    sources: Mapping[str, SourceLine]
+
+
 def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -> Found:
     """Follow the ranks that stand still to whom they are connected with, and those on, and see what these do. Nothing where no rank
     stands still; where nobody is found, some 3 us for each descriptor of each process of this host; else 0.6 s and 25 ms a process, and
@@ -56,17 +84,52 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
     seeds = [one for one in watched if _stands(one)][:MOST_SEEDS]
     if not seeds:
         return Found()
-    ends = Ends()
-    apart = {os.getpid(), os.getppid(), 1, launcher_pid or 0}
-    known, partners = _follow(ends, {one.link.pid: _named_ports(one) for one in seeds}, ranks, apart)
+    way = _Way(ranks, [launcher_pid or 0])
+    for one in seeds:
+        way.begin_at_a_rank(one.link.pid, _named_ports(one))
+    way.follow(_next(way.ends, way.known, list(way.known)))
     waiting = [one.link.pid for one in seeds if _may_be_sent_something(one)]
-    waits = [place for one in seeds if one.link.pid in waiting for place in _places_of(one, known[one.link.pid])]
-    flows = Flows([*waits, *_places_beyond(waiting, known, partners)])
-    seen = _seen(partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S)) if partners else {}
+    waits = [place for one in seeds if one.link.pid in waiting for place in _places_of(one, way.known[one.link.pid])]
+    return _watched(way, waits, waiting, ends_at)
+
+
+def at_other_ends(links: Sequence[Link], asked: Sequence[TcpEnds], deadline_s: float) -> OtherEnds:
+    """Who on this host has the connections with these ends, at which somebody waits on another one, and on whom these wait; the ranks on
+    this host are behind `links`. Some 3 us for each descriptor of each process of this host; 0.6 s and 25 ms a process where somebody is
+    found that is no rank, and `MORE_S` more where a stream may merely pause.
+    """
+    ends_at = time.monotonic() + deadline_s
+    pids = [link.pid for link in links if link.ended() is None]
+    way = _Way(pids, [above for pid in pids if (above := launcher_of(pid)) is not None])
+    ends = {one: end for one in dict.fromkeys(asked) if (end := way.ends.at(one)) is not None}
+    waited = list(dict.fromkeys(pid for end in ends.values() for pid in end.others))
+    way.follow(waited)
+    asked_here = [pid for pid in waited if pid in way.partners]
+    waits = [place for pid in asked_here for place in _places(pid, _asking(way.known[pid]), way.known[pid])]
+    found = _watched(way, waits, asked_here, ends_at)
+    locked = filelocks.holders([p.pid for p in found.partners.values() if locks_a_file(p.activity)])
+    return OtherEnds(ends, Beside(found.channels, found.partners, locked), lines(found, ends_at))
+
+
+def lines(found: Found, ends_at: float) -> Mapping[str, SourceLine]:
+    """The lines at which the processes beside the job stand; none where the disk that has them does not answer."""
+    stacks = [partner.stacks for partner in found.partners.values() if partner.stacks is not None]
+    return Task(lambda: sources.read(stacks), "sources-beside").in_time(ends_at) or {}
+
+
+def locks_a_file(about: Activity) -> bool:
+    """Whether one of its threads sits in a call that does that."""
+    return any(thread.call in ("flock", "fcntl") for thread in about.threads)
+
+
+def _watched(way: _Way, waits: Sequence[Place], waiting: Sequence[int], ends_at: float) -> Found:
+    """What comes and goes at the places where they wait, the ones that are `waiting` and whom these have asked, and what all of them do."""
+    flows = Flows([*waits, *_places_beyond(waiting, way.known, way.partners)])
+    seen = _seen(way.partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S)) if way.partners else {}
     flowing = _what_flows(flows, {place.pid for place in waits}, ends_at - RESERVE_S)
-    known = _with_flows(known, flowing, flows.silences())
+    known = _with_flows(way.known, flowing, flows.silences())
     return Found(
-        {pid: known[pid] for pid in known if pid in ranks},
+        {pid: known[pid] for pid in known if pid in way.ranks},
         {pid: _partner(about, known[pid], stacks) for pid, (about, stacks) in seen.items()},
     )
 
@@ -99,24 +162,33 @@ def _training_thread(one: Watched) -> Thread | None:
     return next((t for t in threads if t.training), None)
 
 
-def _follow(
-    ends: Ends, seeds: Mapping[int, Iterable[int]], ranks: Collection[int], apart: Collection[int]
-) -> tuple[dict[int, Channels], list[int]]:
-    """The channels of the ranks and of all processes on the way, and the pids of these, the nearest first. `seeds`: the ranks, each with
-    the ports that its variables name.
+class _Way:
+    """From process to process of this host: the channels of all that were come by (``known``), and, the nearest first, those that are no
+    ranks (``partners``).
     """
-    known = {pid: _with_ports(ends, pid, ports) for pid, ports in seeds.items()}
-    partners: list[int] = []
-    frontier = list(known)
-    for _ in range(MOST_STEPS):
-        following = dict.fromkeys(pid for pid in _next(ends, known, frontier) if pid not in known and pid not in apart)
-        leading = [pid for pid in following if pid not in ranks and not _merely_tracks(ends, pid)]
-        frontier = leading[: MOST_PARTNERS - len(partners)]
-        partners += frontier
-        known.update({pid: ends.of(pid) for pid in (*frontier, *(p for p in following if p in ranks))})
-        if not frontier:
-            break
-    return known, partners
+
+    def __init__(self, ranks: Collection[int], apart: Iterable[int]) -> None:
+        """`apart`: processes that have to do with all of them, and lead nowhere."""
+        self.ends, self.ranks = Ends(), ranks
+        self.known: dict[int, Channels] = {}
+        self.partners: list[int] = []
+        self._apart = {os.getpid(), os.getppid(), 1, *apart}
+
+    def begin_at_a_rank(self, pid: int, ports: Iterable[int]) -> None:
+        """`ports`: those that its variables name."""
+        self.known[pid] = _with_ports(self.ends, pid, ports)
+
+    def follow(self, following: Iterable[int]) -> None:
+        """To these processes, and on from those of them that are no ranks."""
+        for _ in range(MOST_STEPS):
+            new = dict.fromkeys(pid for pid in following if pid not in self.known and pid not in self._apart)
+            leading = [pid for pid in new if pid not in self.ranks and not _merely_tracks(self.ends, pid)]
+            frontier = leading[: MOST_PARTNERS - len(self.partners)]
+            self.partners += frontier
+            self.known.update({pid: self.ends.of(pid) for pid in (*frontier, *(p for p in new if p in self.ranks))})
+            if not frontier:
+                break
+            following = _next(self.ends, self.known, frontier)
 
 
 def _merely_tracks(ends: Ends, pid: int) -> bool:

@@ -23,7 +23,7 @@ from ..model import Activity, Beside, JobEvidence, Look, NotAvailable, named_lau
 from ..outside import activity, filelocks, host, procfs, ras
 from ..outside import stacks as outside
 from ..tasks import Task
-from . import roster, soundness
+from . import partners, roster, soundness
 from .assembled import Parts, assemble
 from .watched import Plan, Watched
 
@@ -122,7 +122,7 @@ def _want_file_locks(evidence: JobEvidence, beside: Beside) -> list[int]:
     """The processes of which a thread sits in a call that locks a file."""
     seen = [a for r in evidence.ranks for a in (r.activity, *r.children) if not isinstance(a, NotAvailable)]
     seen += [partner.activity for partner in beside.partners.values()]
-    return [a.pid for a in seen if any(t.call in ("flock", "fcntl") for t in a.threads)]
+    return [a.pid for a in seen if partners.locks_a_file(a)]
 
 
 def _launcher(job_name: str, links: Sequence[Link]) -> int | None:

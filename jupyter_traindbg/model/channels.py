@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from .base import Maybe, Worded
 from .observed import ProcessStacks
+from .sockets import TcpEnds
 
 if TYPE_CHECKING:
     from .hangs import Activity, LockHolder
 
-__all__ = ["Beside", "Channel", "Channels", "Flow", "Partner"]
+__all__ = ["Beside", "Channel", "Channels", "FarEnd", "Flow", "HostPid", "Partner"]
 
 MOST_OTHERS = 4
+HostPid = tuple[str, int]
+"""A host and a pid of it; no host where all that is known of is on one."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,19 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class FarEnd:
+    """What is known of a connection where its other end is: who has that, and by which key; see `Channel`."""
+
+    others: Sequence[int]
+    key: str = ""
+    unread_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Channel(Worded):
     """A connection, a pipe, a named pipe or a piece of shared memory, as one process has it. ``others`` have the other end, without the
-    process itself. ``str()`` is its name, as ``tcp 127.0.0.1:41234 -> 127.0.0.1:8000 ESTABLISHED`` or ``pipe 4711``.
+    process itself, on the same host, or on ``host`` where that is named. ``str()`` is its name, as ``tcp 127.0.0.1:41234 -> 127.0.0.1:8000
+    ESTABLISHED`` or ``pipe 4711``.
 
     A ``port`` is one that a variable names, at which the others listen: who asks now and then may have no connection just then.
 
@@ -36,7 +49,7 @@ class Channel(Worded):
     others merely listen: they have not taken the connection yet; ``answers`` is True where this process has accepted it, so that the
     others ask. ``unread_bytes`` have arrived here, ``unread_there_bytes`` at the other end, and nobody has read them. ``flow``: what went
     over it while a thread waited there; None where nothing did, or nobody looked. ``silent_s``: since when nothing has, where the kernel
-    tells.
+    tells. ``ends``: of a connection.
     """
 
     kind: Literal["tcp", "unix", "pipe", "named pipe", "memory", "port"]
@@ -50,6 +63,8 @@ class Channel(Worded):
     unread_there_bytes: int = 0
     flow: Flow | None = None
     silent_s: float | None = None
+    ends: TcpEnds | None = None
+    host: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -58,6 +73,21 @@ class Channel(Worded):
     def tells(self) -> bool:
         """Whether it leads to few enough to say something of one of them."""
         return len(self.others) <= MOST_OTHERS
+
+    def beyond(self, host: str) -> list[HostPid]:
+        """Who has the other end, where this one is on `host`."""
+        return [(self.host or host, pid) for pid in self.others]
+
+    def joined(self, end: FarEnd, host: str = "") -> Channel:
+        """With what is known of its other end, on `host`. One without a key is of a listener, which has not taken the connection yet."""
+        return replace(
+            self,
+            others=tuple(end.others),
+            host=host,
+            far=end.key,
+            accepted=bool(end.key),
+            unread_there_bytes=end.unread_bytes,
+        )
 
     def meets(self, other: Channel) -> bool:
         """Whether `other`, as the process at the other end has it, is the same one."""
@@ -80,8 +110,8 @@ class Channels:
         keys = set(self.at.get(tid, ()))
         return [channel for channel in self.open if channel.key in keys]
 
-    def waited_here(self, tid: int) -> list[Channel]:
-        """Those of them that lead to processes of this host."""
+    def waited_led(self, tid: int) -> list[Channel]:
+        """Those of them of which it is known whereto they lead."""
         return [channel for channel in self.waited_at(tid) if channel.others]
 
 

@@ -6,7 +6,26 @@ from dataclasses import dataclass
 
 from .base import Worded
 
-__all__ = ["Socket"]
+__all__ = ["Socket", "TcpEnds"]
+
+
+@dataclass(frozen=True)
+class TcpEnds:
+    """The two ends of a connection, as one of them has it. Addresses are numeric."""
+
+    local_host: str
+    local_port: int
+    remote_host: str
+    remote_port: int
+
+    def turned(self) -> TcpEnds:
+        """As the other end has it."""
+        return TcpEnds(self.remote_host, self.remote_port, self.local_host, self.local_port)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the other end may be anywhere else than next to this one: an address of the loopback means something else there."""
+        return not self.remote_host.startswith("127.") and self.remote_host != "::1"
 
 
 @dataclass(frozen=True)
@@ -29,6 +48,10 @@ class Socket(Worded):
     def connecting(self) -> bool:
         """It has asked, and was not answered yet."""
         return self.state == "SYN_SENT"
+
+    @property
+    def ends(self) -> TcpEnds:
+        return TcpEnds(self.local_host, self.local_port, self.remote_host, self.remote_port)
 
     @property
     def listens(self) -> bool:

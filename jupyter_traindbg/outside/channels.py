@@ -1,6 +1,6 @@
 """Who has the other end of what a process has open: one walk over the descriptors of all processes, and the kernel's tables of sockets.
 
-Only what this user may see. The other end may also be on another host: then nobody has it here.
+Only what this user may see. The other end may also be on another host: then nobody has it here, and `Ends.at` tells it there.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
-from ..model import Channel, Channels, Socket
+from ..model import Channel, Channels, FarEnd, Socket, TcpEnds
 from . import procfs, sockets, unix_sockets
 
 __all__ = ["Ends"]
@@ -39,17 +40,14 @@ class _Tcp:
 
     by_key: dict[str, Socket] = field(default_factory=dict)
     listeners: dict[int, list[str]] = field(default_factory=dict)
-    _by_ends: dict[tuple[str, int, str, int], tuple[str, Socket]] = field(default_factory=dict)
+    by_ends: dict[TcpEnds, tuple[str, Socket]] = field(default_factory=dict)
 
     def add(self, key: str, one: Socket) -> None:
         self.by_key[key] = one
         if one.listens:
             self.listeners.setdefault(one.local_port, []).append(key)
         else:
-            self._by_ends[one.local_host, one.local_port, one.remote_host, one.remote_port] = key, one
-
-    def across(self, one: Socket) -> tuple[str, Socket] | None:
-        return self._by_ends.get((one.remote_host, one.remote_port, one.local_host, one.local_port))
+            self.by_ends[one.ends] = key, one
 
 
 class Ends:
@@ -69,6 +67,7 @@ class Ends:
         self._unix = unix_sockets.table()
         self._askers = {inode: listener for listener, one in self._unix.items() for inode in one.asking}
         self._tcp: dict[str, _Tcp] = {}
+        self._namespace: dict[int, str] = {}
 
     def of(self, pid: int) -> Channels:
         """What leads from `pid` to other processes, and at which of it each of its threads waits; also connections to other hosts at which
@@ -91,6 +90,14 @@ class Ends:
         """The port of this host, as `pid` sees it, where another process listens at it."""
         others = self._with(pid, self._tcp_of(pid).listeners.get(port, ()))
         return Channel("port", f"port {port}", f"port {port}", others) if others else None
+
+    def at(self, ends: TcpEnds) -> FarEnd | None:
+        """Who has the connection with these ends, in whatever network of this host; None where it is none of this host's."""
+        for pid in self._one_of_each_network:
+            found = self._end(pid, ends)
+            if found is not None:
+                return found
+        return None
 
     def _at(self, pid: int, tid: int) -> tuple[str, ...]:
         call, arguments = procfs.raw_system_call(pid, tid)
@@ -116,26 +123,40 @@ class Ends:
         if own is None or own.listens:
             return None
         answers = own.local_port in tcp.listeners
-        channel = Channel("tcp", key, str(own), answers=answers, unread_bytes=own.unread_bytes)
-        across = tcp.across(own)
-        if across is None:
-            return channel
-        there, end = across
-        channel = replace(channel, unread_there_bytes=end.unread_bytes)
-        if _inode(there):
-            return replace(channel, others=self._with(pid, [there]), far=there)
-        return replace(channel, others=self._with(pid, tcp.listeners.get(own.remote_port, ())), accepted=False)
+        channel = Channel("tcp", key, str(own), answers=answers, unread_bytes=own.unread_bytes, ends=own.ends)
+        far = own.ends.turned()
+        end = self._end(pid, far) or (self.at(far) if own.ends.leaves else None)
+        return channel if end is None else channel.joined(replace(end, others=_without(end.others, pid)))
+
+    def _end(self, pid: int, ends: TcpEnds) -> FarEnd | None:
+        """Who has the connection with these ends in the network of `pid`."""
+        tcp = self._tcp_of(pid)
+        key, one = tcp.by_ends.get(ends, ("", None))
+        if one is None:
+            return None
+        keys = [key] if _inode(key) else tcp.listeners.get(ends.local_port, ())
+        return FarEnd(self._who_has(keys), key if _inode(key) else "", one.unread_bytes)
 
     def _tcp_of(self, pid: int) -> _Tcp:
-        try:
-            namespace = os.readlink(f"/proc/{pid}/ns/net")
-        except OSError:
-            namespace = ""
+        namespace = self._network_of(pid)
         if namespace not in self._tcp:
             self._tcp[namespace] = found = _Tcp()
             for key, one in sockets.rows(pid):
                 found.add(key, one)
         return self._tcp[namespace]
+
+    def _network_of(self, pid: int) -> str:
+        """What tells the network namespace of a process from others; empty where we may not know."""
+        if pid not in self._namespace:
+            self._namespace[pid] = ""
+            with contextlib.suppress(OSError):
+                self._namespace[pid] = os.readlink(f"/proc/{pid}/ns/net")
+        return self._namespace[pid]
+
+    @cached_property
+    def _one_of_each_network(self) -> Collection[int]:
+        """Containers have one each. A process that we may not look into has no connection that we could tell the owner of."""
+        return {self._network_of(pid): pid for pid in self._keys if self._keys[pid]}.values()
 
     def _unix_channel(self, pid: int, key: str) -> Channel | None:
         own = self._unix.get(_inode(key))
@@ -152,13 +173,20 @@ class Ends:
 
     def _with(self, pid: int, keys: Iterable[str]) -> tuple[int, ...]:
         """Who has one of these open, but `pid`."""
-        return tuple(sorted({one.pid for key in keys for one in self._holders.get(key, ())} - {pid}))
+        return _without(self._who_has(keys), pid)
+
+    def _who_has(self, keys: Iterable[str]) -> tuple[int, ...]:
+        return tuple(sorted({one.pid for key in keys for one in self._holders.get(key, ())}))
 
     def _beyond(self, pid: int, key: str) -> tuple[int, ...]:
         """Who has the other end of a pipe, but `pid`; of one that has both ends open, whoever has any."""
         ways = [(one.pid, _direction(one.pid, one.fd)) for one in self._holders.get(key, ())]
         own = {way for holder, way in ways if holder == pid}
         return tuple(sorted({holder for holder, way in ways if holder != pid and (len(own) > 1 or way not in own)}))
+
+
+def _without(pids: Iterable[int], pid: int) -> tuple[int, ...]:
+    return tuple(one for one in pids if one != pid)
 
 
 def _may_lead_on(key: str) -> bool:

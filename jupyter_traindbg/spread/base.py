@@ -62,6 +62,8 @@ class Spread(Job):
         self._used: set[str] = set()
         self._host_of: dict[str, str] = {}
         self._same: dict[str, str] = {}
+        self._bystanders: Sequence[str] = ()
+        """Hosts that were named and have no process of the job: they may have one for which it waits."""
 
     def __repr__(self) -> str:
         many = len(self._placed)

@@ -10,13 +10,14 @@ import glob
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..actions import checkpoint, tuning
 from ..actions.checkpoint import planning
 from ..errors import DeadlineExceeded, TargetGone, TraindbgError, UsageError
 from ..gather.by_source import between_hosts
 from ..gather.clocks import by_our_clock
+from ..gather.elsewhere import followed
 from ..hosts.base import HERE, Call
 from ..job import DEADLINE_S
 from ..language import text
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["SpreadJob"]
 
 
+T = TypeVar("T")
 COMPARE_S = 1.0
 """How long it may take to read the source where ranks are."""
 LOOK_S = 1.0
@@ -109,6 +111,7 @@ class SpreadJob(Spread):
 
     def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
         """What all hosts know of `placed`, on one clock. Raises where none answers."""
+        ends = time.monotonic() + timeout
         answers = self._everywhere(placed, "gather", timeout, timeout)
         good = {r: self._seen_on(r, a) for r, a in answers.items() if not isinstance(a, TraindbgError)}
         if not good:
@@ -127,9 +130,28 @@ class SpreadJob(Spread):
         evidence = one_job(parts, silent, [*lost, *self._lost_hosts()], unseen)
         if len(good) > 1:
             evidence = between_hosts(evidence, map(self._relayed, placed), time.monotonic() + COMPARE_S)
+        evidence = self._followed(evidence, placed, {r: name for r, part in good.items() for name in part.beside}, ends)
         if not told or len(told) < len(good):
             return evidence
         return dataclasses.replace(evidence, clock_error_s=max(clock.error_s for clock in told.values()))
+
+    def _followed(
+        self, evidence: JobEvidence, placed: Sequence[Placed], names: Mapping[str, str], ends: float
+    ) -> JobEvidence:
+        """With whom ranks wait for on other hosts. `names`: what each host that has answered is called in the evidence, by its route."""
+        there = {**{route: [] for route in self._bystanders}, **self._by_route(placed)}
+        answering = {r: placed for r, placed in there.items() if r in names or r in self._bystanders}
+
+        def ask(look: Callable[..., T], wanted: Any, timeout: float) -> dict[str, T]:
+            name = f"{look.__module__}:{look.__name__}"
+            calls: dict[str, Call] = {
+                route: ((self._roster(known), name, wanted, timeout), {}) for route, known in answering.items()
+            }
+            answers = self._run_everywhere(calls, "look", timeout)
+            good = {route: answer for route, answer in answers.items() if not isinstance(answer, TraindbgError)}
+            return {names.get(r, self._host_names.get(r, r)): answer for r, answer in good.items()}
+
+        return followed(evidence, ask, ends)
 
     def _unseen(self, placed: Placed, why: TraindbgError) -> RankEvidence:
         """A rank of a host that gave no answer: it was looked at, and nothing was seen."""

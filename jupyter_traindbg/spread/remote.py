@@ -83,19 +83,19 @@ class RemoteJob(SpreadJob):
         placed = numbered([Placed(host, member) for host, part in job.items() for member in part.members])
         super().__init__(str(there.name), there.hosts, placed, {host: host for host in (*job, *lost)})
         self._there, self._lost = there, lost
-        self._without = [host for host in there.host_names if host not in job and host not in lost]
+        self._bystanders = [host for host in there.host_names if host not in job and host not in lost]
 
     def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
         """Ranks that no host has have ended, where one was named that nothing trains on."""
         evidence = super()._gathered(placed, timeout)
         all_known = all(rank.pid or rank.ending is not None for rank in evidence.ranks)
-        if all_known or not self._without or evidence.lost_hosts:
+        if all_known or not self._bystanders or evidence.lost_hosts:
             return evidence
-        answers = self._there.ask("all_targets", LOOK_S, of=self._without)
+        answers = self._there.ask("all_targets", LOOK_S, of=self._bystanders)
         if any(isinstance(answer, TraindbgError) or answer[0] for answer in answers.values()):
             return evidence  # something starts there, or belongs to another job
-        said = text("nothing that trains is left on {hosts}", hosts=hosts_written(self._without))
-        host = self._without[0] if len(self._without) == 1 else ""
+        said = text("nothing that trains is left on {hosts}", hosts=hosts_written(self._bystanders))
+        host = self._bystanders[0] if len(self._bystanders) == 1 else ""
         ranks = [
             rank
             if rank.pid or rank.ending is not None
@@ -292,7 +292,7 @@ def _chosen(
         return jobs[0]
     hosts = text(", ").join(found)
     if jobs:
-        candidates = {_name_of(there, job, jobs): next(iter(job.values())).command for job in jobs}
+        candidates = {_told_apart(there, job, jobs): next(iter(job.values())).command for job in jobs}
         raise AmbiguousTarget(
             text("there are {count} jobs to choose from on {hosts}", count=len(jobs), hosts=hosts),
             candidates=candidates,
@@ -305,6 +305,13 @@ def _chosen(
         ),
         text("`traindbg targets {target}` shows what there is", target=there.called("", there.host_names)),
     )
+
+
+def _told_apart(there: NamedHosts, job: Mapping[str, Found], jobs: Sequence[Mapping[str, Found]]) -> str:
+    """What to type for `job` and for none of the others. The hosts stay as they were named: one may have what the job waits for."""
+    name = next(iter(job.values())).name
+    alone = sum(part.name == name for other in jobs for part in other.values()) == 1
+    return there.called(name, there.host_names) if alone else _name_of(there, job, jobs)
 
 
 def _is_meant(part: Found, concrete: TargetName) -> bool:

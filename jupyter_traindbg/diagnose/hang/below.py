@@ -141,7 +141,7 @@ def _at(case: Case, view: View, chain: Sequence[Child]) -> Onward:
     last = chain[-1]
     owner = case.beside(view).lock_holders.get(last.pid)
     cause, step = _why(case, last)
-    held = say.held(case, view, last.pid)
+    held = say.held(case, (view.host, last.pid))
     if owner is not None and owner.pid == view.pid:
         held = [text("that lock is held by rank {rank} itself: the two wait for each other", rank=view.rank)]
         cause = text(
@@ -158,7 +158,7 @@ def _at(case: Case, view: View, chain: Sequence[Child]) -> Onward:
         cause,
         step,
         _in_a_file(last.seen.users),
-        last.pid,
+        ("", last.pid),
     )
 
 

@@ -95,7 +95,11 @@ class Case:
 
     def beside(self, view: View) -> Beside:
         """What is known of the processes on the host of a rank."""
-        return self.evidence.beside.get(view.host, Beside())
+        return self.beside_on(view.host)
+
+    def beside_on(self, host: str) -> Beside:
+        """The same by the name of the host."""
+        return self.evidence.beside.get(host, Beside())
 
     @property
     def sources(self) -> Mapping[str, SourceLine]:
@@ -192,7 +196,7 @@ def build(evidence: JobEvidence) -> Case:
     left_out = left_out_of(views)
     at_work = frozenset((v.host, v.pid) for v in views if v.role == "moving")
     views = tuple(_for_others(v, left_out, at_work) for v in views)
-    views = tuple(with_flow(v, evidence.beside.get(v.host, Beside())) for v in views)
+    views = tuple(with_flow(v, evidence) for v in views)
     followed = chains(evidence, views)
     views = tuple(seen_with(v, followed[v.rank]) if v.rank in followed else v for v in views)
     return Case(evidence, views, progress, {v.rank: v for v in views}, left_out, followed)

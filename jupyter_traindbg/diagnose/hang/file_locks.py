@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...language import counted, later, text
-from ...model import Finding, LockHolder, NotAvailable, PolledFile, Subject, rank_subjects
+from ...model import Finding, HostPid, LockHolder, NotAvailable, PolledFile, Subject, rank_subjects
 from ...words.durations import time_words
 from ...words.ranks import ranks_words
 from .below import below
 from .case import Case, Hit, View
 from .doing import Doing, phrase, plural
 from .onward import Onward
-from .stop_words import holder_does
+from .stop_words import holder_does, there
 from .words import alike, place, short_place
 
 __all__ = ["Held", "is_file_lock", "polled_lock", "rule", "what_it_does", "why_kept"]
@@ -165,14 +165,18 @@ def _hit(case: Case, view: View) -> Hit:
         place(view.now.frame),
         [
             text("rank {rank} {phrase} at {at}", rank=view.rank, phrase=phrase(view.now), at=case.at(view.now)),
-            text("the kernel's list of locks names {owner}{does}", owner=owner, does=holder_does(case, view, view.pid))
+            text(
+                "the kernel's list of locks names {owner}{does}",
+                owner=owner,
+                does=holder_does(case, (view.host, view.pid)),
+            )
             if owner
             else _not_known(view),
             *case.others_wait([view.rank]),
         ],
         why_kept(),
         [
-            what_it_does(owner.pid)
+            what_it_does(("", owner.pid))
             if owner is not None and owner.command
             else text("Find the owner: fuser -v {named}", named=named),
             text("Put a time-out on the lock at {at} (LOCK_NB in a loop, or filelock's timeout=).", at=at),
@@ -182,9 +186,11 @@ def _hit(case: Case, view: View) -> Hit:
     return Hit(finding, [view.rank])
 
 
-def what_it_does(pid: int) -> str:
+def what_it_does(process: HostPid) -> str:
     """What to do about a process that keeps a lock."""
-    return text("See what it does: `traindbg stacks {pid}`; if it is a leftover: kill {pid}", pid=pid)
+    return there(
+        process, text("See what it does: `traindbg stacks {pid}`; if it is a leftover: kill {pid}", pid=process[1])
+    )
 
 
 def why_kept() -> str:
@@ -273,10 +279,10 @@ def _why_held(held: Held, onward: Onward | None) -> str:
 
 def _what_to_do(held: Held, onward: Onward | None, at: str) -> list[str]:
     stands = held.keeper is None or held.keeper.role == "still"
-    if onward is not None and onward.pid is not None:
-        first = onward.step or what_it_does(onward.pid)
+    if onward is not None and onward.process is not None:
+        first = onward.step or what_it_does(onward.process)
     elif stands and held.owner.command:
-        first = what_it_does(held.owner.pid)
+        first = what_it_does(("", held.owner.pid))
     else:
         first = text(
             "Give the lock back on every way out (`with`, or try ... finally), and end the loop at {at} after a while.",

@@ -88,7 +88,7 @@ class Work:
     """Something that gets on while a rank's training thread waits: a file that is written or read, a process below it, another thread.
 
     ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it, ``programs`` are those that
-    the rank had started and that have ended meanwhile. ``pid``: of that process.
+    the rank had started and that have ended meanwhile. ``pid``: of that process; ``host``: where it is, if that is another one.
     ``bytes``: by how much the position in the file moved during the look, and of one that is ``flushed`` what its disk was given;
     ``cpu_share``: of one CPU. ``flow``: what has come or gone over the channel ``name`` of one that is a ``flow``, or between a process
     ``beside`` and whoever waits for it.
@@ -97,6 +97,7 @@ class Work:
     kind: Literal["written", "in place", "read", "flushed", "process", "programs", "thread", "beside", "flow"]
     name: str
     pid: int = 0
+    host: str = ""
     bytes: int = 0
     cpu_share: float = 0.0
     flow: Flow | None = None
@@ -271,9 +272,10 @@ def _flow_words(work: Work, flow: Flow) -> str:
     within = time_words(flow.within_s)
     if work.kind == "beside":
         return text(
-            "process {pid} (`{command}`), for which it waits, has sent or taken {amount} within {within}",
+            "process {pid} (`{command}`){on}, for which it waits, has sent or taken {amount} within {within}",
             pid=work.pid,
             command=command_words(work.name),
+            on=_on(work),
             amount=amount,
             within=within,
         )
@@ -285,6 +287,10 @@ def _flow_words(work: Work, flow: Flow) -> str:
     )
 
 
+def _on(work: Work) -> str:
+    return text(" on {host}", host=work.host) if work.host else ""
+
+
 def _share_words(work: Work, share: str, command: str) -> str:
     if work.kind == "thread":
         return text("its thread {name} uses {share} of a CPU", name=work.name, share=share)
@@ -292,16 +298,18 @@ def _share_words(work: Work, share: str, command: str) -> str:
         return text("programs that it had started have used a CPU, and ended during the look")
     if work.kind == "beside" and work.bytes:
         return text(
-            "process {pid} (`{command}`), for which it waits, has read or written {amount} during the look",
+            "process {pid} (`{command}`){on}, for which it waits, has read or written {amount} during the look",
             pid=work.pid,
             command=command,
+            on=_on(work),
             amount=f"{work.bytes / 2**10:.0f} KiB",
         )
     if work.kind == "beside":
         return text(
-            "process {pid} (`{command}`), for which it waits, uses {share} of a CPU",
+            "process {pid} (`{command}`){on}, for which it waits, uses {share} of a CPU",
             pid=work.pid,
             command=command,
+            on=_on(work),
             share=share,
         )
     return text(

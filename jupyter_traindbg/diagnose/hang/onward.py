@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...model import Frame
+from ...model import Frame, HostPid
 
 __all__ = ["Onward"]
 
@@ -13,8 +13,8 @@ __all__ = ["Onward"]
 @dataclass(frozen=True)
 class Onward:
     """``words`` end a sentence, ``process 4711 below it sleeps at data.py:12 fetch``; empty where only `evidence` tells. ``frame``: the
-    place, if that is the user's; ``cause`` and ``step`` are empty where the rank's own wait says as much. ``pid``: of that process.
-    ``unsure``: it may get on with something that does not show.
+    place, if that is the user's; ``cause`` and ``step`` are empty where the rank's own wait says as much. ``process``: that process,
+    without a host where that is known. ``unsure``: it may get on with something that does not show.
     """
 
     words: str
@@ -22,5 +22,5 @@ class Onward:
     cause: str = ""
     step: str = ""
     frame: Frame | None = None
-    pid: int | None = None
+    process: HostPid | None = None
     unsure: bool = False

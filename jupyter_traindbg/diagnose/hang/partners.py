@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...model import Beside, Channel, Channels, JobEvidence, Partner
+from ...model import Beside, Channel, Channels, HostPid, JobEvidence
 from ..collectives.joined import UNNAMED
 from .doing import Kind
 from .motion import Work
@@ -61,16 +61,15 @@ def chains(evidence: JobEvidence, views: Sequence[View]) -> dict[int, Chain]:
     """By the rank that stands still; without those that lead nowhere, or no further than to processes of its own (`hang.below` has these).
     Pure; linear in the connections of all processes, for each rank.
     """
-    graphs = {host: _Graph(evidence, host, views) for host in evidence.beside}
-    followed = [v for v in views if v.host in graphs and v.pid in evidence.beside[v.host].channels]
-    standing = [v for v in followed if v.role == "still" or _waits_beyond(v)]
-    found = ((v, min(graphs[v.host].chains_of(v), key=_worth, default=None)) for v in standing)
+    graph = _Graph(evidence, views)
+    standing = [v for v in views if graph.begins_at(v) and (v.role == "still" or _waits_beyond(v))]
+    found = ((v, min(graph.chains_of(v), key=_worth, default=None)) for v in standing)
     return {v.rank: chain for v, chain in found if chain is not None and _leads_out(v, chain)}
 
 
 def _leads_out(seen: View, chain: Chain) -> bool:
     below = {activity.pid for activity in seen.evidence.children}
-    return any(stop.pid not in below for stop in chain.stops)
+    return any(stop.pid not in below or stop.host not in ("", seen.host) for stop in chain.stops)
 
 
 def seen_with(seen: View, chain: Chain) -> View:
@@ -82,14 +81,16 @@ def seen_with(seen: View, chain: Chain) -> View:
         return replace(seen, role="waiting")
     if last.state != "works":
         return seen
-    work = Work("beside", last.command, pid=last.pid, bytes=last.bytes, cpu_share=last.cpu_share, flow=last.flow)
+    host = "" if last.host == seen.host else last.host
+    work = Work("beside", last.command, last.pid, host, last.bytes, last.cpu_share, last.flow)
     return replace(seen, role="moving", served=(work,))
 
 
-def with_flow(seen: View, beside: Beside) -> View:
+def with_flow(seen: View, evidence: JobEvidence) -> View:
     """One that waits where something comes or goes gets on, however little that is. Of several channels, what others ask of it is nothing
-    for which it waits. `beside` is of its host.
+    for which it waits.
     """
+    beside = evidence.beside.get(seen.host, Beside())
     channels = beside.channels.get(seen.pid, Channels())
     if seen.role != "still" or seen.holder is not None or seen.now.kind not in _FLOWING:
         return seen
@@ -97,13 +98,15 @@ def with_flow(seen: View, beside: Beside) -> View:
     tids = threads if seen.now.kind in _FOR_ANOTHER_THREAD else [seen.training.tid] if seen.training is not None else []
     waits = [channels.waited_at(tid) for tid in tids]
     flowing = [one for at in waits for one in at if one.flow is not None and (len(at) == 1 or not one.answers)]
-    return replace(seen, role="moving", served=(_speaking(flowing[0], beside.partners),)) if flowing else seen
+    return replace(seen, role="moving", served=(_speaking(flowing[0], seen.host, evidence),)) if flowing else seen
 
 
-def _speaking(over: Channel, partners: Mapping[int, Partner]) -> Work:
-    """The process at the other end, where one alone has it on this host; else the channel."""
-    if len(over.others) == 1 and (partner := partners.get(over.others[0])) is not None:
-        return Work("beside", partner.activity.command, pid=partner.pid, flow=over.flow)
+def _speaking(over: Channel, host: str, evidence: JobEvidence) -> Work:
+    """The process at the other end, where one alone is known to have it; else the channel."""
+    known = {(there, pid): partner for there, one in evidence.beside.items() for pid, partner in one.partners.items()}
+    speakers = [known[process] for process in over.beyond(host) if process in known]
+    if len(over.others) == 1 and speakers:
+        return Work("beside", speakers[0].activity.command, speakers[0].pid, over.host, flow=over.flow)
     return Work("flow", over.name, flow=over.flow)
 
 
@@ -149,31 +152,49 @@ class _Way:
 
 
 class _Graph:
-    """All processes of one host of which something is known, and who is connected with whom."""
+    """All processes of which something is known, and who is connected with whom."""
 
-    def __init__(self, evidence: JobEvidence, host: str, views: Sequence[View]) -> None:
-        self._beside, self._sources = evidence.beside[host], evidence.sources
-        self._partners = self._beside.partners
-        self._by_pid = {v.pid: v for v in views if v.host == host}
+    def __init__(self, evidence: JobEvidence, views: Sequence[View]) -> None:
+        known, self._sources = evidence.beside, evidence.sources
+        hosts = {v.host for v in views if v.host} | {host for host, b in known.items() if b.channels or b.partners}
+        self._several = len(hosts) > 1
+        self._of_ranks = {
+            self._process(h, pid): channels for h, b in known.items() for pid, channels in b.channels.items()
+        }
+        self._partners = {
+            self._process(h, pid): partner for h, b in known.items() for pid, partner in b.partners.items()
+        }
+        self._lock_holders = {
+            self._process(h, pid): held.pid for h, b in known.items() for pid, held in b.lock_holders.items()
+        }
+        self._ranks = {self._process(v.host, v.pid): v for v in views}
         self._others_stand = [v.rank for v in views if v.role not in ("waiting", "ended", "not seen")]
+
+    def _process(self, host: str, pid: int) -> HostPid:
+        return host if self._several else "", pid
+
+    def begins_at(self, view: View) -> bool:
+        """Whether its channels are known."""
+        return self._process(view.host, view.pid) in self._of_ranks
 
     def chains_of(self, view: View) -> list[Chain]:
         """The ways from a rank that end where it tells something; each thread of each process is passed once, by the best way to it."""
-        start = of_rank(view, Edge(view.pid))
+        own = self._process(view.host, view.pid)
+        start = of_rank(view, Edge(own))
         ways, numbers, found = [_Way(0, 1, 0, [start])], itertools.count(1), []
         passed: list[_Way] = []
-        seen: set[tuple[int, int]] = set()
+        seen: set[tuple[HostPid, int]] = set()
         while ways:
             way = heapq.heappop(ways)
             here = way.stops[-1]
-            if (here.pid, here.tid) in seen:
+            if (here.process, here.tid) in seen:
                 continue
-            seen.add((here.pid, here.tid))
+            seen.add((here.process, here.tid))
             passed.append(way)
             for edge in self._edges(here, view):
-                if edge.pid == view.pid:
+                if edge.to == own:
                     found += self._closed(way, edge)
-                elif way.length < MOST_STEPS and all(edge.pid != stop.pid for stop in way.stops):
+                elif way.length < MOST_STEPS and all(edge.to != stop.process for stop in way.stops):
                     for stop in self._stops(edge, here):
                         if _in_one_call(start, stop):
                             continue
@@ -202,7 +223,7 @@ class _Graph:
         first, *_, last = stops
         edge = last.edge
         both = edge.sure and edge.over is not None and edge.over.accepted
-        return both and len(stops) == PAIR and meet(edge, first.pid, last, self._channels(last.pid))
+        return both and len(stops) == PAIR and meet(edge, first.process, last, self._channels(last.process))
 
     def _ends(self, view: View, stops: Sequence[Stop]) -> list[Chain]:
         """The chain that ends with the last of `stops`, if that tells something."""
@@ -215,25 +236,25 @@ class _Graph:
         if before.together and last.seen.thread is None:
             return []  # where it stands cannot be seen: it may be in that call
         telling = last.state not in ("idle", "inward") and last.seen.kind != "sleep"
-        asked = self._is_asked(before, last.pid, last.edge.over)
+        asked = self._is_asked(before, last.process, last.edge.over)
         return [chain] if last.edge.sure or before.together or telling or asked else []
 
     def _at_a_rank(self, view: View, chain: Chain) -> list[Chain]:
         """Another rank of the job that waits for others waits for the first one, where that alone keeps them waiting."""
         alone = self._others_stand == [view.rank] or view.role == "waiting"
-        if self._by_pid[chain.last.pid].role != "waiting":
+        if self._ranks[chain.last.process].role != "waiting":
             return [] if chain.unsure else [chain]
         return [replace(chain, ring=True)] if alone and (view.role != "waiting" or len(chain.stops) > 1) else []
 
     def _stops(self, edge: Edge, before: Stop) -> list[Stop]:
-        view = self._by_pid.get(edge.pid)
+        view = self._ranks.get(edge.to)
         if view is not None:
             return [of_rank(view, edge)]
-        return of_partner(self._partners[edge.pid], edge, before.pid, self._sources)
+        return of_partner(self._partners[edge.to], edge, before.process, self._sources)
 
-    def _is_asked(self, here: Stop, pid: int, over: Channel | None) -> bool:
+    def _is_asked(self, here: Stop, process: HostPid, over: Channel | None) -> bool:
         """Whether a rank that sleeps and looks again asks that process each time: its thread at the other end woke up."""
-        partner = self._partners.get(pid)
+        partner = self._partners.get(process)
         if here.rank is None or here.seen.kind != "sleep" or partner is None or over is None:
             return False
         if over.kind == "port":  # who serves it takes a new connection each time
@@ -247,17 +268,19 @@ class _Graph:
     def _edges(self, here: Stop, view: View) -> Iterator[Edge]:
         if here.state in ENDS:
             return
-        channels = self._channels(here.pid)
-        sure = [Edge(pid, one) for one in self._at(here, view, channels) for pid in one.others if one.tells]
-        sure += [Edge(pid) for pid in (self._waited_child(here), self._lock_holder(here)) if pid is not None]
+        channels = self._channels(here.process)
+        sure = [Edge(to, one) for one in self._at(here, view, channels) for to in one.beyond(here.host) if one.tells]
+        sure += [
+            Edge((here.host, pid)) for pid in (self._waited_child(here), self._lock_holder(here)) if pid is not None
+        ]
         yield from (edge for edge in sure if self._answers_itself(edge))
         if not sure and (here.together or here.seen.kind in (_WITHIN if here.rank is None else _OUTSIDE)):
             yield from self._unsure(here, channels)
 
     def _answers_itself(self, edge: Edge) -> bool:
         """Whether an edge leads to a known process whose program would answer: torch's store is served by a thread of torch's."""
-        view, partner = self._by_pid.get(edge.pid), self._partners.get(edge.pid)
-        at = {} if edge.over is None else self._channels(edge.pid).at
+        view, partner = self._ranks.get(edge.to), self._partners.get(edge.to)
+        at = {} if edge.over is None else self._channels(edge.to).at
         serving = [tid for tid, keys in at.items() if edge.over is not None and edge.over.far in keys]
         if partner is not None:
             return not any(t.name.startswith(_STORE) for t in partner.activity.threads if t.tid in serving)
@@ -277,48 +300,48 @@ class _Graph:
 
     def _unsure(self, here: Stop, channels: Channels) -> Iterator[Edge]:
         """To all with whom it is connected and who do not wait for it themselves; in a collective, to all who may be in it."""
-        told: set[int] = set()
+        told: set[HostPid] = set()
         for channel in sorted(channels.open, key=lambda c: _TELLING.index(c.kind)):
-            for pid in channel.others if channel.tells else ():
-                if pid not in told and self._may_be_asked(here, channel, pid):
-                    told.add(pid)
-                    yield Edge(pid, channel, sure=False)
+            for to in channel.beyond(here.host) if channel.tells else ():
+                if to not in told and self._may_be_asked(here, channel, to):
+                    told.add(to)
+                    yield Edge(to, channel, sure=False)
         if not here.together and here.rank is None:
-            below = [p.pid for p in self._partners.values() if p.activity.parent_pid == here.pid]
-            yield from (Edge(pid, sure=False) for pid in below if pid not in told)
+            below = [to for to, one in self._partners.items() if (to[0], one.activity.parent_pid) == here.process]
+            yield from (Edge(to, sure=False) for to in below if to not in told)
 
-    def _may_be_asked(self, here: Stop, channel: Channel, pid: int) -> bool:
+    def _may_be_asked(self, here: Stop, channel: Channel, process: HostPid) -> bool:
         """A rank may have all kinds of connections that have nothing to do with its wait: what it asks again and again, or waits at."""
-        partner = self._partners.get(pid)
+        partner = self._partners.get(process)
         if partner is None:
-            return here.together and here.rank is None and pid in self._by_pid
+            return here.together and here.rank is None and process in self._ranks
         if here.together:
             return partner.trains
         if here.rank is not None and here.seen.kind == "sleep":
-            return channel.kind == "memory" or self._is_asked(here, pid, channel)
-        if here.rank is not None and not self._channels(here.pid).is_waited_at(channel):
+            return channel.kind == "memory" or self._is_asked(here, process, channel)
+        if here.rank is not None and not self._channels(here.process).is_waited_at(channel):
             return False
-        return not self._waits_at(partner, channel, here.pid)
+        return not self._waits_at(process, channel, here.process)
 
-    def _waits_at(self, partner: Partner, channel: Channel, pid: int) -> bool:
-        """Whether a thread of its program waits for `pid` at the other end: an event loop, or a thread of a library, does not."""
+    def _waits_at(self, process: HostPid, channel: Channel, other: HostPid) -> bool:
+        """Whether a thread of its program waits for `other` at the other end: an event loop, or a thread of a library, does not."""
+        partner = self._partners[process]
         for seen, thread in threads(partner, self._sources):
-            waited = partner.channels.waited_here(thread.tid)
-            if len(waited) == 1 and pid in waited[0].others and channel.meets(waited[0]):
+            waited = partner.channels.waited_led(thread.tid)
+            if len(waited) == 1 and other in waited[0].beyond(process[0]) and channel.meets(waited[0]):
                 return seen.kind != "idle" and (seen.users is not None or partner.stacks is None)
         return False
 
-    def _channels(self, pid: int) -> Channels:
-        partner = self._partners.get(pid)
-        return partner.channels if partner is not None else self._beside.channels.get(pid, Channels())
+    def _channels(self, process: HostPid) -> Channels:
+        partner = self._partners.get(process)
+        return partner.channels if partner is not None else self._of_ranks.get(process, Channels())
 
     def _waited_child(self, here: Stop) -> int | None:
-        view, partner = self._by_pid.get(here.pid), self._partners.get(here.pid)
+        view, partner = self._ranks.get(here.process), self._partners.get(here.process)
         activity = partner.activity if partner is not None else view.activity if view is not None else None
         if activity is None or here.seen.kind != "child":
             return None
         return next((t.child_pid for t in activity.threads if t.tid == here.tid), None)
 
     def _lock_holder(self, here: Stop) -> int | None:
-        holder = self._beside.lock_holders.get(here.pid)
-        return holder.pid if holder is not None and here.seen.kind == "lock" else None
+        return self._lock_holders.get(here.process) if here.seen.kind == "lock" else None

@@ -63,11 +63,11 @@ def beside(case: Case, view: View) -> Onward | None:
         text("{process}, which holds the lock of a file, {does}", process=say.named(last), does=does)
         if _keeps_a_lock(view, chain)
         else text("{process} {does}", process=say.named(last), does=does),
-        [*_way(case, view, chain), *say.held(case, view, last.pid), *_wakes(last)],
+        [*_way(case, view, chain), *say.held(case, (last.host or view.host, last.pid)), *_wakes(last)],
         cause,
         step,
         last.seen.users,
-        last.pid,
+        last.process,
         unsure=_comes_by(last),
     )
 
@@ -125,7 +125,7 @@ def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
                 "Look at the status of each answer before the call at {at}, and raise on an error.",
                 at=short_place(view.now.frame),
             ),
-            text("See in the log of process {pid} what became of the last request.", pid=last.pid),
+            text("See in the log of {process} what became of the last request.", process=say.short(last)),
         ],
         confidence="medium",
     )
@@ -133,8 +133,8 @@ def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
 
 
 def _subjects(view: View, chain: Chain) -> tuple[Subject, ...]:
-    others = (Subject("process", s.pid) if s.rank is None else Subject("rank", s.rank) for s in chain.stops)
-    return (Subject("rank", view.rank), *(others if chain.ring else [Subject("process", chain.last.pid)]))
+    others = (say.subject(s.process) if s.rank is None else Subject("rank", s.rank) for s in chain.stops)
+    return (Subject("rank", view.rank), *(others if chain.ring else [say.subject(chain.last.process)]))
 
 
 def _ring_cause(chain: Chain) -> str:
@@ -199,8 +199,8 @@ def _wakes(last: Stop) -> list[str]:
         return []
     return [
         text(
-            "process {pid} wakes up now and then: whether it works in small pieces, or merely looks again, does not show from outside",
-            pid=last.pid,
+            "{process} wakes up now and then: whether it works in small pieces, or merely looks again, does not show from outside",
+            process=say.short(last),
         )
     ]
 
@@ -249,23 +249,25 @@ def _keeps_a_lock(view: View, chain: Chain) -> bool:
 def _why(case: Case, view: View, chain: Chain) -> tuple[str, str]:
     last = chain.last
     if last.state == "stopped":
-        return text("A process that it waits for was stopped by a signal or a debugger."), text(
-            "Let it go on: kill -CONT {pid}", pid=last.pid
-        )
+        step = text("Let it go on: kill -CONT {pid}", pid=last.pid)
+        return text("A process that it waits for was stopped by a signal or a debugger."), say.there(last.process, step)
     if last.state == "idle" and view.now.kind == "sleep":
         return (
             text(
                 "It asks again and again, and whoever is asked has nothing to do: what it waits for is not on its way any more."
             ),
-            text("See in the log of process {pid} what became of the request, and give the loop an end.", pid=last.pid),
+            text(
+                "See in the log of {process} what became of the request, and give the loop an end.",
+                process=say.short(last),
+            ),
         )
     if last.state == "idle":
         return (
             text(
                 "That process has nothing to do: the request was answered with less than is waited for, was lost, or never came to it."
             ),
-            text("See in the log of process {pid} what became of the last request.", pid=last.pid),
+            text("See in the log of {process} what became of the last request.", process=say.short(last)),
         )
     if _keeps_a_lock(view, chain):
-        return why_kept(), what_it_does(last.pid)
-    return why.cause(last.seen, case.source_of(last.seen)), why.step(last.seen, None, last.pid)
+        return why_kept(), what_it_does(last.process)
+    return why.cause(last.seen, case.source_of(last.seen)), say.there(last.process, why.step(last.seen, None, last.pid))

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from ...language import text
+from ...model import HostPid, Subject
 from ...words.ranks import ranks_words
-from .case import Case, View
+from .case import Case
 from .doing import Doing, phrase
 from .stops import Edge, Stop, of_partner
 from .words import command_words, program_words
 
-__all__ = ["at", "does", "held", "holder_does", "named", "process", "short"]
+__all__ = ["at", "does", "held", "holder_does", "named", "process", "short", "subject", "there"]
+
+
+def subject(process: HostPid) -> Subject:
+    """``pid 4711``, and on which host where there are several."""
+    host, pid = process
+    return Subject("process", f"{pid} on {host}" if host else pid)
+
+
+def there(process: HostPid, step: str) -> str:
+    """A step that is to be taken where a process is."""
+    host = process[0]
+    return text("On {host}: {step}", host=host, step=step) if host else step
 
 
 def short(stop: Stop) -> str:
-    """``process 4711``, ``rank 2``."""
-    return text("process {pid}", pid=stop.pid) if stop.rank is None else ranks_words([stop.rank])
+    """``process 4711``, ``process 4711 on node2``, ``rank 2``."""
+    return _called(stop, "")
 
 
 def named(stop: Stop) -> str:
     """With the name of its program, for titles."""
-    return f"{short(stop)} ({program_words(stop.command)})" if stop.rank is None else short(stop)
+    return _called(stop, f" ({program_words(stop.command)})")
 
 
 def process(stop: Stop) -> str:
     """With its whole command line, for evidence."""
-    return f"{short(stop)} (`{command_words(stop.command)}`)" if stop.rank is None else short(stop)
+    return _called(stop, f" (`{command_words(stop.command)}`)")
+
+
+def _called(stop: Stop, runs: str) -> str:
+    if stop.rank is not None:
+        return ranks_words([stop.rank])
+    if stop.host:
+        return text("process {pid}{runs} on {host}", pid=stop.pid, runs=runs, host=stop.host)
+    return text("process {pid}{runs}", pid=stop.pid, runs=runs)
 
 
 def does(stop: Stop, *, last: bool = True) -> str:
@@ -41,25 +62,27 @@ def at(place: str, seen: Doing) -> str:
     return text(" at {at}", at=place) if seen.frame is not None else ""
 
 
-def held(case: Case, view: View, pid: int) -> list[str]:
-    """Who holds the file lock for which a process on the host of a rank waits, and what that one does."""
-    owner, does_now = case.beside(view).lock_holders.get(pid), holder_does(case, view, pid)
+def held(case: Case, process: HostPid) -> list[str]:
+    """Who holds the file lock for which a process waits, and what that one does; its host has to be named."""
+    host, pid = process
+    owner, does_now = case.beside_on(host).lock_holders.get(pid), holder_does(case, process)
     return [] if owner is None else [text("that lock is held by {owner}{does}", owner=owner, does=does_now)]
 
 
-def holder_does(case: Case, view: View, pid: int) -> str:
+def holder_does(case: Case, process: HostPid) -> str:
     """``; that one sleeps at keep.py:7 keep``; empty where it was not looked at."""
-    stop = _holder(case, view, pid)
+    stop = _holder(case, process)
     if stop is None:
         return ""
     return text("; that one {does}{at}", does=does(stop), at=at(case.at(stop.seen), stop.seen))
 
 
-def _holder(case: Case, view: View, pid: int) -> Stop | None:
+def _holder(case: Case, process: HostPid) -> Stop | None:
     """None for one that holds it itself."""
-    beside = case.beside(view)
+    host, pid = process
+    beside = case.beside_on(host)
     owner = beside.lock_holders.get(pid)
     partner = None if owner is None or owner.pid == pid else beside.partners.get(owner.pid)
     if partner is None:
         return None
-    return next(iter(of_partner(partner, Edge(partner.pid), pid, case.sources)), None)
+    return next(iter(of_partner(partner, Edge((host, partner.pid)), process, case.sources)), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...frames.waits import waiting_for
-from ...model import Channel, Channels, Flow, Partner, SourceLine, ThreadActivity
+from ...model import Channel, Channels, Flow, HostPid, Partner, SourceLine, ThreadActivity
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
 from .motion import BUSY_SHARE, busy, flows, moved_bytes, thread_activity
 from .ranks import View
@@ -26,11 +26,11 @@ WORST_FIRST: Sequence[State] = ("stopped", "asleep", "works", "stands", "inward"
 
 @dataclass(frozen=True)
 class Edge:
-    """A way from one process to another. ``over`` is None where the one has started the other, or waits for its lock. ``sure``: whether a
-    thread waits there.
+    """A way to a process from another. ``over`` is None where that has started this one, or waits for its lock. ``sure``: whether a thread
+    waits there.
     """
 
-    pid: int
+    to: HostPid
     over: Channel | None = None
     sure: bool = True
 
@@ -41,7 +41,6 @@ class Stop:
     job's. ``together``: it waits in a call that all members of a process group have to issue, or may do so.
     """
 
-    pid: int
     seen: Doing
     state: State
     edge: Edge
@@ -56,14 +55,27 @@ class Stop:
     wakes: bool = False
     """Whether its thread was given a CPU during the look."""
 
+    @property
+    def process(self) -> HostPid:
+        return self.edge.to
+
+    @property
+    def host(self) -> str:
+        """Empty where all that is known of is on one."""
+        return self.edge.to[0]
+
+    @property
+    def pid(self) -> int:
+        return self.edge.to[1]
+
 
 def of_rank(view: View, edge: Edge) -> Stop:
     """A rank, by its training thread."""
     tid = view.training.tid if view.training is not None else view.pid
-    return Stop(view.pid, view.now, "stands", edge, tid, view.rank, together=view.role == "waiting")
+    return Stop(view.now, "stands", edge, tid, view.rank, together=view.role == "waiting")
 
 
-def of_partner(partner: Partner, edge: Edge, before_pid: int, sources: Mapping[str, SourceLine]) -> list[Stop]:
+def of_partner(partner: Partner, edge: Edge, before: HostPid, sources: Mapping[str, SourceLine]) -> list[Stop]:
     """What a process does for the one before it on the way: one that works; else those of its threads that stand still; else whoever
     listens to the one before; else those that sleep, or wait within the process; else one in code of the user that waits for something to
     do. Those that wait for another client to speak come after all of these, and a server's loop last.
@@ -75,19 +87,19 @@ def of_partner(partner: Partner, edge: Edge, before_pid: int, sources: Mapping[s
     if working:
         return working[:1]
     standing = [stop for stop in found if stop.state in ("stands", "inward")]
-    listening = [stop for stop in found if edge.sure and meet(edge, before_pid, stop, partner.channels)]
+    listening = [stop for stop in found if edge.sure and meet(edge, before, stop, partner.channels)]
     answering = [stop for stop in standing if stop.tid not in hears]
     apart = [stop for stop in answering if stop.state == "stands" and stop.seen.kind != "sleep"]
     own = [stop for stop in found if stop.seen.kind != "idle" and stop.seen.users is not None and stop.tid not in hears]
     return apart or listening or answering or own[:1] or standing or found[:1]
 
 
-def meet(edge: Edge, before_pid: int, stop: Stop, channels: Channels) -> bool:
+def meet(edge: Edge, before: HostPid, stop: Stop, channels: Channels) -> bool:
     """Whether a thread is in a call on the very connection by which one comes to it."""
     if edge.over is None or stop.seen.kind == "idle":
         return False
-    back = channels.waited_here(stop.tid)
-    return len(back) == 1 and before_pid in back[0].others and edge.over.meets(back[0])
+    back = channels.waited_led(stop.tid)
+    return len(back) == 1 and before in back[0].beyond(stop.host) and edge.over.meets(back[0])
 
 
 def threads(partner: Partner, sources: Mapping[str, SourceLine]) -> Iterator[tuple[Doing, ThreadActivity]]:
@@ -105,7 +117,6 @@ def threads(partner: Partner, sources: Mapping[str, SourceLine]) -> Iterator[tup
 
 def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity, sources: Mapping[str, SourceLine]) -> Stop:
     return Stop(
-        partner.pid,
         seen,
         _state(seen, thread, partner),
         edge,
@@ -151,6 +162,6 @@ def _idle(seen: Doing, thread: ThreadActivity, partner: Partner) -> bool:
     """Whether it waits for something to do: a client, an event, an item; or is in a library's own code, as between two requests."""
     if seen.kind == "idle" or thread.call in _ACCEPTING or (seen.users is None and partner.stacks is not None):
         return True
-    if thread.call in _POLLING and len(partner.channels.waited_here(thread.tid)) != 1:
+    if thread.call in _POLLING and len(partner.channels.waited_led(thread.tid)) != 1:
         return True
     return seen.kind == "queue" and seen.wait is not None and seen.wait.op != "put"

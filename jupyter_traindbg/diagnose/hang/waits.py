@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Literal
 
 from ...language import text
-from ...model import Finding, Frame, Subject, Thread, rank_subjects
+from ...model import Finding, Frame, Thread, rank_subjects
 from ...words.ranks import ranks_words
-from . import why
+from . import away, why
 from .below import below
 from .case import Case, Hit, View
 from .coroutines import awaited
@@ -18,6 +18,7 @@ from .file_locks import polled_lock
 from .onward import Onward
 from .polls import looks, looks_at
 from .ring import beside
+from .stop_words import subject
 from .words import alike, place, short_place
 
 EXPLAINS = {
@@ -68,7 +69,7 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
         _title(case, views, onward),
         (
             *rank_subjects(ranks),
-            *(Subject("process", pid) for pid in dict.fromkeys(o.pid for _, o in same) if pid is not None),
+            *(subject(process) for process in dict.fromkeys(o.process for _, o in same) if process is not None),
         ),
         place(onward.frame or seen.frame),
         [
@@ -79,7 +80,7 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
             *case.others_wait(ranks),
         ],
         onward.cause or why.cause(seen, case.source_of(seen)),
-        [onward.step or why.step(seen, on, view.pid), _bound(seen, case.source_of(seen))],
+        [onward.step or why.step(seen, on, view.pid), *away.step(case, view), _bound(seen, case.source_of(seen))],
         confidence=_confidence(case, seen, onward),
     )
     return Hit(finding, ranks)

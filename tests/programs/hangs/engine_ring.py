@@ -5,7 +5,7 @@ import http.server
 import socket
 
 import torch
-from parts import Run, beside, publish, published, train_step
+from parts import ADDRESS, Run, address, beside, publish_port, published, train_step
 
 EXPECTED = {
     "code": "process_deadlock",
@@ -33,17 +33,17 @@ class Weights(http.server.BaseHTTPRequestHandler):
 
 
 def engine():
-    with http.server.HTTPServer(("127.0.0.1", 0), Weights) as server, socket.create_server(("127.0.0.1", 0)) as tensors:
-        publish("weights", tensors.getsockname()[1])
-        publish("engine", server.server_port)
+    with http.server.HTTPServer((ADDRESS, 0), Weights) as server, socket.create_server((ADDRESS, 0)) as tensors:
+        publish_port("weights", tensors.getsockname()[1])
+        publish_port("engine", server.server_port)
         server.weights, _ = tensors.accept()
         server.serve_forever()
 
 
 class Engine:
     def __init__(self):
-        self.http = http.client.HTTPConnection("127.0.0.1", int(published("engine")))
-        self.weights = socket.create_connection(("127.0.0.1", int(published("weights"))))
+        self.http = http.client.HTTPConnection(published("engine"))
+        self.weights = socket.create_connection(address("weights"))
 
     def update(self, path, state):
         self.http.request("POST", path, body=b"{}")

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 
-from parts import Run, beside, publish, published, train_step
+from parts import ADDRESS, Run, address, beside, publish_port, train_step
 
 EXPECTED = {
     "code": ("io_wait", "python_wait"),
@@ -24,13 +24,13 @@ async def answer(reader, writer):
 
 
 async def serve():
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    publish("engine", server.sockets[0].getsockname()[1])
+    server = await asyncio.start_server(answer, ADDRESS, 0)
+    publish_port("engine", server.sockets[0].getsockname()[1])
     await server.serve_forever()
 
 
 async def ask(question):
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(published("engine")))
+    reader, writer = await asyncio.open_connection(*address("engine"))
     writer.write(question + b"\n")
     line = await reader.readline()  # HERE
     writer.close()

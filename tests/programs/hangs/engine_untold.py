@@ -9,7 +9,7 @@ import urllib.request
 
 import torch
 import torch.distributed as dist
-from parts import Run, beside, group_beside, publish, published, train_step
+from parts import ADDRESS, Run, beside, group_beside, publish_port, published, train_step
 
 EXPECTED = {
     "code": ("python_wait", "io_wait", "collective_not_issued"),
@@ -38,8 +38,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def engine():
     dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1, store=None)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    publish("engine", server.server_port)
+    server = http.server.ThreadingHTTPServer((ADDRESS, 0), Handler)
+    publish_port("engine", server.server_port)
     server.group = group_beside(1)
     server.serve_forever()
 
@@ -47,7 +47,7 @@ def engine():
 class Weights:
     def __init__(self):
         self.group = group_beside(0)
-        self.url = f"http://127.0.0.1:{published('engine')}/update_weights"
+        self.url = f"http://{published('engine')}/update_weights"
 
     def announce(self, tensor, dtype):
         body = json.dumps({"shape": list(tensor.shape), "dtype": dtype}).encode()

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import zmq
 import zmq.asyncio
-from parts import LIFE_S, Run, beside, group_beside, publish, published, train_step
+from parts import ADDRESS, LIFE_S, Run, beside, group_beside, publish_port, published, train_step
 
 EXPECTED = {
     "code": "process_deadlock",
@@ -104,8 +104,8 @@ async def serve(address):
     api = Api(address)
     await api.core.recv()
     collecting = asyncio.create_task(api.collect())
-    server = await asyncio.start_server(api.handle, "127.0.0.1", 0)
-    publish("engine", server.sockets[0].getsockname()[1])
+    server = await asyncio.start_server(api.handle, ADDRESS, 0)
+    publish_port("engine", server.sockets[0].getsockname()[1])
     await asyncio.gather(collecting, server.serve_forever())
 
 
@@ -118,7 +118,7 @@ def engine():
 class Engine:
     def __init__(self):
         self.group = group_beside(0)
-        self.http = http.client.HTTPConnection("127.0.0.1", int(published("engine")))
+        self.http = http.client.HTTPConnection(published("engine"))
 
     def ask(self, *call):
         self.http.request("POST", "/collective_rpc", json.dumps(call))

@@ -4,7 +4,7 @@ import http.server
 import urllib.request
 
 import torch
-from parts import WIDTH, Run, beside, publish, published, train_step
+from parts import ADDRESS, WIDTH, Run, beside, publish_port, published, train_step
 
 EXPECTED = {"code": "cpu_phase", "ranks": [0], "where": "rollout", "state": "progressing", "beside": "engine"}
 
@@ -29,13 +29,13 @@ class Generate(http.server.BaseHTTPRequestHandler):
 
 
 def engine():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Generate) as server:
-        publish("engine", server.server_port)
+    with http.server.ThreadingHTTPServer((ADDRESS, 0), Generate) as server:
+        publish_port("engine", server.server_port)
         server.serve_forever()
 
 
 def rollout(tokens):
-    with urllib.request.urlopen(f"http://127.0.0.1:{published('engine')}/generate/{tokens}") as answer:  # HERE
+    with urllib.request.urlopen(f"http://{published('engine')}/generate/{tokens}") as answer:  # HERE
         return float(answer.read())
 
 

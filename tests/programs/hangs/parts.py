@@ -19,6 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 WIDTH = 32
+ADDRESS = os.environ.get("SCENE_ADDRESS", "127.0.0.1")
+"""Where this process is to listen: that of its host, where the scene is spread over several."""
 LIFE_S = 900
 """A scene that nobody stops ends by itself."""
 SETTLED_S = 1.0
@@ -111,6 +113,11 @@ def publish(name: str, value: object) -> None:
     (folder / f".{name}").rename(folder / name)
 
 
+def publish_port(name: str, port: int) -> None:
+    """Tell them that it listens at this port of `ADDRESS`."""
+    publish(name, f"{ADDRESS}:{port}")
+
+
 def published(name: str) -> str:
     """Wait until one of them has told it."""
     told = Path(os.environ["SCENE_FOLDER"]) / name
@@ -119,16 +126,22 @@ def published(name: str) -> str:
     return told.read_text()
 
 
+def address(name: str) -> tuple[str, int]:
+    """Where a process listens that has told its port by that name."""
+    host, _, port = published(name).rpartition(":")
+    return host, int(port)
+
+
 def group_beside(rank: int):
     """A process group of two, a rank of the job (0) and a process beside it (1), over a store of their own: as the trainers of language
     models make it for the weights, beside the default group.
     """
     minutes = timedelta(minutes=30)
     if rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, 2, True, timeout=minutes, wait_for_workers=False)
-        publish("weights-store", store.port)
+        store = dist.TCPStore(ADDRESS, 0, 2, True, timeout=minutes, wait_for_workers=False)
+        publish_port("weights-store", store.port)
     else:
-        store = dist.TCPStore("127.0.0.1", int(published("weights-store")), 2, False, timeout=minutes)
+        store = dist.TCPStore(*address("weights-store"), 2, False, timeout=minutes)
     store = dist.PrefixStore("weights", store)
     group, _ = c10d._new_process_group_helper(2, rank, [], "gloo", store, group_name="weights", timeout=minutes)
     c10d._world.pg_group_ranks[group] = {i: i for i in range(2)}

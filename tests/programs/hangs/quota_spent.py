@@ -4,7 +4,7 @@ import socket
 import socketserver
 import time
 
-from parts import Run, beside, publish, published, train_step
+from parts import ADDRESS, Run, address, beside, publish_port, train_step
 
 EXPECTED = {
     "code": ("io_wait", "python_wait"),
@@ -37,8 +37,8 @@ class Store(socketserver.ThreadingTCPServer):
 
 
 def store():
-    with Store(("127.0.0.1", 0), Take) as server:
-        publish("store", server.server_address[1])
+    with Store((ADDRESS, 0), Take) as server:
+        publish_port("store", server.server_address[1])
         server.serve_forever()
 
 
@@ -51,7 +51,7 @@ def put(connection, sample):
 def main():
     run = Run()
     model, optimizer = run.model()
-    with socket.create_connection(("127.0.0.1", int(published("store")))) as connection:
+    with socket.create_connection(address("store")) as connection:
         for step, batch in enumerate(run.loader()):
             put(connection, bytes(1 << 26 if run.trouble(step) else 64))
             train_step(model, optimizer, batch)

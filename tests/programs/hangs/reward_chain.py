@@ -9,7 +9,7 @@ import xmlrpc.client
 import xmlrpc.server
 from pathlib import Path
 
-from parts import Run, beside, publish, published, train_step
+from parts import ADDRESS, Run, beside, publish_port, published, train_step
 
 EXPECTED = {
     "code": ("io_wait", "lock_wait"),
@@ -36,15 +36,15 @@ class Samples(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):
 
 
 def data():
-    with Samples(("127.0.0.1", 0), logRequests=False) as server:
+    with Samples((ADDRESS, 0), logRequests=False) as server:
         server.register_function(fetch)
-        publish("data", server.server_address[1])
+        publish_port("data", server.server_address[1])
         server.serve_forever()
 
 
 class Reward(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        samples = xmlrpc.client.ServerProxy(f"http://127.0.0.1:{published('data')}")
+        samples = xmlrpc.client.ServerProxy(f"http://{published('data')}")
         body = str(samples.fetch(int(self.path.rpartition("/")[2])) * 0.5).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -60,13 +60,13 @@ class Threads(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 def reward():
-    with Threads(("127.0.0.1", 0), Reward) as server:
-        publish("reward", server.server_port)
+    with Threads((ADDRESS, 0), Reward) as server:
+        publish_port("reward", server.server_port)
         server.serve_forever()
 
 
 def score(uid):
-    with urllib.request.urlopen(f"http://127.0.0.1:{published('reward')}/score/{uid}") as answer:
+    with urllib.request.urlopen(f"http://{published('reward')}/score/{uid}") as answer:
         return float(answer.read())
 
 

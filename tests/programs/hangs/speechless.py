@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 
-from parts import Run, beside, publish, published, train_step
+from parts import ADDRESS, Run, address, beside, publish_port, train_step
 
 EXPECTED = {
     "code": "process_deadlock",
@@ -50,8 +50,8 @@ def serve(wire):
 
 
 def data():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        publish("data", server.getsockname()[1])
+    with socket.create_server((ADDRESS, 0)) as server:
+        publish_port("data", server.getsockname()[1])
         while True:
             connection, _ = server.accept()
             threading.Thread(target=serve, args=(Wire(connection),), daemon=True).start()
@@ -60,7 +60,7 @@ def data():
 def main():
     run = Run()
     model, optimizer = run.model()
-    wire = Wire(socket.create_connection(("127.0.0.1", int(published("data")))))
+    wire = Wire(socket.create_connection(address("data")))
     for step, batch in enumerate(run.loader()):
         wire.send(("sample", step), more=2 if run.trouble(step) else 0)
         wire.receive()

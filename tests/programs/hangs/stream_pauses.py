@@ -4,7 +4,7 @@ import http.server
 import time
 import urllib.request
 
-from parts import Run, beside, publish, published, train_step
+from parts import ADDRESS, Run, beside, publish_port, published, train_step
 
 EXPECTED = {"code": "cpu_phase", "ranks": [0], "where": "rollout", "state": "progressing", "beside": "engine"}
 PAUSE_S = 1.5
@@ -32,15 +32,15 @@ class Generate(http.server.BaseHTTPRequestHandler):
 
 
 def engine():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Generate) as server:
+    with http.server.ThreadingHTTPServer((ADDRESS, 0), Generate) as server:
         server.daemon_threads = True
-        publish("engine", server.server_port)
+        publish_port("engine", server.server_port)
         server.serve_forever()
 
 
 def rollout(pieces):
     tokens = []
-    with urllib.request.urlopen(f"http://127.0.0.1:{published('engine')}/generate/{pieces}") as answer:
+    with urllib.request.urlopen(f"http://{published('engine')}/generate/{pieces}") as answer:
         while token := answer.readline():  # HERE
             tokens.append(token)
     return tokens

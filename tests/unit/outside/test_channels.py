@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,9 +14,9 @@ from multiprocessing import shared_memory
 from pathlib import Path
 
 import pytest
-from support import until
+from support import need, until
 
-from jupyter_traindbg.model import Channel, Channels
+from jupyter_traindbg.model import Channel, Channels, FarEnd, TcpEnds
 from jupyter_traindbg.outside import procfs, unix_sockets
 from jupyter_traindbg.outside.channels import Ends
 
@@ -101,6 +102,63 @@ def test_a_connection_that_nobody_has_accepted_leads_to_who_listens(cleanup: Exi
     found = next(channel for channel in Ends().of(ME).open if str(channel).startswith(near))
     assert (found.others, found.accepted, found.unread_there_bytes) == ((server.pid,), False, 2)
     assert first.getsockname() != asking.getsockname()
+
+
+JOINED = """
+import socket, subprocess, sys
+apart = subprocess.Popen(["unshare", "--net", sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+apart.stdout.readline()
+for words in (
+    "ip link add near type veth peer name far",
+    f"ip link set far netns {apart.pid}",
+    "ip addr add 10.78.0.1/24 dev near",
+    "ip link set near up",
+    f"nsenter -t {apart.pid} -n ip addr add 10.78.0.2/24 dev far",
+    f"nsenter -t {apart.pid} -n ip link set far up",
+):
+    subprocess.run(words.split(), check=True)
+print("go", file=apart.stdin, flush=True)
+apart.stdout.readline()
+connection = socket.create_connection(("10.78.0.2", 8000), timeout=20)
+connection.settimeout(None)
+print(apart.pid, flush=True)
+connection.recv(1)
+"""
+"""In a network of its own, with another one beside it, as two containers have."""
+APART = """
+import socket
+print("up", flush=True)
+input()
+server = socket.create_server(("10.78.0.2", 8000))
+print("listens", flush=True)
+accepted, _ = server.accept()
+accepted.recv(1)
+"""
+
+
+def test_a_connection_between_two_networks_of_a_host_is_followed(cleanup: ExitStack) -> None:
+    need("root, for networks of their own", os.geteuid() == 0)
+    for tool in ("unshare", "nsenter", "ip"):
+        need(tool, shutil.which(tool) is not None)
+    process = subprocess.Popen(
+        ["unshare", "--net", "--kill-child", "--fork", sys.executable, "-c", JOINED, APART],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    cleanup.enter_context(process)
+    cleanup.callback(process.kill)
+    assert process.stdout is not None
+    far = int(process.stdout.readline())
+    near = procfs.stat(far)
+    assert near is not None
+    waits_in(near.parent, "recvfrom", "read")
+    waits_in(far, "recvfrom", "read")
+    ends = Ends()
+    ours, theirs = one(ends.of(near.parent), "tcp", far), one(ends.of(far), "tcp", near.parent)
+    assert ours.meets(theirs)
+    assert ours.ends is not None
+    assert ends.at(ours.ends.turned()) == FarEnd((far,), theirs.key)
+    assert ends.at(TcpEnds("10.78.0.9", 1, "10.78.0.8", 2)) is None
 
 
 def test_unix_sockets(cleanup: ExitStack, tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""For whom on other hosts the ranks of a job wait: each host tells who there has the other end of a connection, and on whom that one waits.
+
+A host sees its own processes alone (`partners`). Whoever brings its evidence together asks all of them for the connections that lead away
+from one, and then for those that lead on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from ..attach.base import Link
+from ..model import Beside, Channel, Channels, FarEnd, JobEvidence, Partner, TcpEnds
+from .partners import OtherEnds, at_other_ends
+
+__all__ = ["followed"]
+
+T = TypeVar("T")
+Ends = Mapping[TcpEnds, tuple[str, FarEnd]]
+"""By the two ends of a connection, as the one that has it names them: its host, and what is known of it there."""
+
+ROUND_S, LEAST_S = 5.0, 1.5
+MOST_ROUNDS, MOST_ASKED = 3, 1024
+
+
+class Ask(Protocol):
+    """Has every host look, within so many seconds, and gives what each has seen, by its name in the evidence."""
+
+    def __call__(
+        self,
+        look: Callable[[Sequence[Link], Sequence[TcpEnds], float], T],
+        wanted: Sequence[TcpEnds],
+        timeout: float,
+        /,
+    ) -> Mapping[str, T]: ...
+
+
+def followed(seen: JobEvidence, ask: Ask, ends_at: float) -> JobEvidence:
+    """The evidence, with the processes of all hosts that stand on the way of a wait. One call of `ask`, 0.7 s mostly, for each time that
+    the way leads on to another host; none where nobody waits at a connection that leads away. Begins nothing where less than `LEAST_S` is
+    left.
+    """
+    asked: set[TcpEnds] = set()
+    for _ in range(MOST_ROUNDS):
+        left_s = ends_at - time.monotonic()
+        away = {end: at for end, at in _leading_away(seen).items() if end not in asked}
+        wanted = [end.turned() for end in away][:MOST_ASKED]
+        if not wanted or left_s < LEAST_S:
+            break
+        asked.update(away)
+        for host, there in ask(at_other_ends, wanted, min(ROUND_S, left_s)).items():
+            far = {end: (host, known) for end, known in there.ends.items()}
+            seen = _met(_with(seen, host, there), {**away, **far})
+    return seen
+
+
+def _leading_away(seen: JobEvidence) -> Ends:
+    """The connections at which a thread waits and of which nobody on its own host has the other end, surest first."""
+    waits = [
+        (min(len(keys) for keys in channels.at.values() if one.key in keys), host, pid, one)
+        for host, beside in seen.beside.items()
+        for pid, channels in _of_all(beside)
+        for one in channels.open
+        if one.ends is not None and one.ends.leaves and not one.others and channels.is_waited_at(one)
+    ]
+    found: dict[TcpEnds, tuple[str, FarEnd]] = {}
+    for _, host, pid, one in sorted(waits, key=lambda wait: wait[0]):
+        assert one.ends is not None
+        _, known = found.get(one.ends, ("", FarEnd(())))
+        found[one.ends] = host, FarEnd((*known.others, pid), one.key, one.unread_bytes)
+    return found
+
+
+def _of_all(beside: Beside) -> Iterator[tuple[int, Channels]]:
+    """The channels of the ranks first."""
+    yield from beside.channels.items()
+    yield from ((pid, partner.channels) for pid, partner in beside.partners.items())
+
+
+def _with(seen: JobEvidence, host: str, there: OtherEnds) -> JobEvidence:
+    """With what was seen on that host, beside what it has told before."""
+    own, more = seen.beside.get(host, Beside()), there.beside
+    both = Beside(
+        {**more.channels, **own.channels},
+        {**more.partners, **own.partners},
+        {**more.lock_holders, **own.lock_holders},
+    )
+    return replace(seen, beside={**seen.beside, host: both}, sources={**there.sources, **seen.sources})
+
+
+def _met(seen: JobEvidence, ends: Ends) -> JobEvidence:
+    """Each channel of which `ends` has the other end, with that."""
+
+    def met(one: Channel) -> Channel:
+        host, end = ends.get(one.ends.turned(), ("", None)) if one.ends is not None and not one.others else ("", None)
+        return one if end is None else one.joined(end, host)
+
+    def of_all(channels: Channels) -> Channels:
+        return replace(channels, open=tuple(map(met, channels.open)))
+
+    def of_partner(partner: Partner) -> Partner:
+        return replace(partner, channels=of_all(partner.channels))
+
+    def on_host(beside: Beside) -> Beside:
+        channels = {pid: of_all(known) for pid, known in beside.channels.items()}
+        return replace(beside, channels=channels, partners={p: of_partner(one) for p, one in beside.partners.items()})
+
+    return replace(seen, beside={host: on_host(beside) for host, beside in seen.beside.items()})
