@@ -57,13 +57,16 @@ def followed(seen: JobEvidence, ask: Ask, ends_at: float) -> JobEvidence:
 
 
 def _leading_away(seen: JobEvidence) -> Ends:
-    """The connections at which a thread waits and of which nobody on its own host has the other end, surest first."""
+    """The connections at which a thread waits and of which nobody on its own host has the other end, surest first; and the servers of other
+    hosts of which one knows that looks again and again.
+    """
     waits = [
-        (min(len(keys) for keys in channels.at.values() if one.key in keys), host, pid, one)
+        (min((len(keys) for keys in channels.at.values() if one.key in keys), default=0), host, pid, one)
         for host, beside in seen.beside.items()
         for pid, channels in _of_all(beside)
         for one in channels.open
-        if one.ends is not None and one.ends.leaves and not one.others and channels.is_waited_at(one)
+        if one.ends is not None and one.ends.leaves and not one.others
+        if one.kind == "port" or channels.is_waited_at(one)
     ]
     found: dict[TcpEnds, tuple[str, FarEnd]] = {}
     for _, host, pid, one in sorted(waits, key=lambda wait: wait[0]):

@@ -48,7 +48,7 @@ SETTLED_SHARE = 0.2
 """Of the window, after which the stacks are taken."""
 MOST_SEEDS, MOST_PARTNERS, MOST_STEPS = 16, 24, 6
 MOST_VALUES, LEAST_PORT, MOST_PORT = 500, 1024, 65535
-_AFTER_A_HOST = re.compile(r"[\w\]]:(\d{4,5})\b")
+_HOST_AND_PORT = re.compile(r"([\w.-]*\w|\[[\da-fA-F:.]+\]):(\d{4,5})\b")
 STACKS_S = 2.0
 AT_ONCE = 8
 _FOR_OTHER_RANKS = ("collective", "peer", "init", "teardown", "backward")
@@ -86,7 +86,7 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
         return Found()
     way = _Way(ranks, [launcher_pid or 0])
     for one in seeds:
-        way.begin_at_a_rank(one.link.pid, _named_ports(one))
+        way.begin_at_a_rank(one.link.pid, _named_servers(one))
     way.follow(_next(way.ends, way.known, list(way.known)))
     waiting = [one.link.pid for one in seeds if _may_be_sent_something(one)]
     waits = [place for one in seeds if one.link.pid in waiting for place in _places_of(one, way.known[one.link.pid])]
@@ -174,9 +174,11 @@ class _Way:
         self.partners: list[int] = []
         self._apart = {os.getpid(), os.getppid(), 1, *apart}
 
-    def begin_at_a_rank(self, pid: int, ports: Iterable[int]) -> None:
-        """`ports`: those that its variables name."""
-        self.known[pid] = _with_ports(self.ends, pid, ports)
+    def begin_at_a_rank(self, pid: int, servers: Iterable[tuple[str, int]]) -> None:
+        """`servers`: the hosts, where it says which, and the ports that its variables name."""
+        own = self.ends.of(pid)
+        named = [one for host, port in servers if (one := self.ends.server(pid, host, port)) is not None]
+        self.known[pid] = Channels((*own.open, *named), own.at)
 
     def follow(self, following: Iterable[int]) -> None:
         """To these processes, and on from those of them that are no ranks."""
@@ -196,26 +198,21 @@ def _merely_tracks(ends: Ends, pid: int) -> bool:
     return process is not None and process.state != "D" and is_tracker(procfs.command(pid))
 
 
-def _with_ports(ends: Ends, pid: int, ports: Iterable[int]) -> Channels:
-    own = ends.of(pid)
-    named = [channel for port in ports if (channel := ends.listening(pid, port)) is not None]
-    return Channels((*own.open, *named), own.at)
-
-
-def _named_ports(one: Watched) -> list[int]:
-    """The numbers that may be ports among the variables of a rank that sleeps and looks again."""
+def _named_servers(one: Watched) -> list[tuple[str, int]]:
+    """What may be a port, and the host before it, in the variables of a rank that sleeps and looks again."""
     thread = _training_thread(one)
     if thread is None or thread.waiting_for is None or thread.waiting_for.kind != "sleep":
         return []
     values = [value for scope in one.scopes for value in scope.variables.values()]
     values += [part for value in values if value.kind == "object" for part in value.parts.values()]
-    return list(dict.fromkeys(port for value in values[:MOST_VALUES] for port in _ports(value)))
+    return list(dict.fromkeys(server for value in values[:MOST_VALUES] for server in _servers(value)))
 
 
-def _ports(value: Value) -> Iterator[int]:
+def _servers(value: Value) -> Iterator[tuple[str, int]]:
     said = value.plain if isinstance(value.plain, (int, str)) and not isinstance(value.plain, bool) else value.words
-    found = [str(said)] if isinstance(said, int) or said.isdigit() else _AFTER_A_HOST.findall(said)
-    yield from (int(port) for port in found if len(port) <= 5 and LEAST_PORT <= int(port) <= MOST_PORT)
+    found = [("", str(said))] if isinstance(said, int) or said.isdigit() else _HOST_AND_PORT.findall(said)
+    told = ((host.strip("[]"), int(port)) for host, port in found if len(port) <= 5)
+    yield from (one for one in told if LEAST_PORT <= one[1] <= MOST_PORT)
 
 
 def _next(ends: Ends, known: Mapping[int, Channels], frontier: Sequence[int]) -> Iterator[int]:

@@ -43,7 +43,8 @@ class Channel(Worded):
     process itself, on the same host, or on ``host`` where that is named. ``str()`` is its name, as ``tcp 127.0.0.1:41234 -> 127.0.0.1:8000
     ESTABLISHED`` or ``pipe 4711``.
 
-    A ``port`` is one that a variable names, at which the others listen: who asks now and then may have no connection just then.
+    A ``port`` is one that a variable names, at which the others listen: who asks now and then may have no connection just then. Its
+    ``ends`` have no near one.
 
     ``key`` tells it from all others that the process has open; ``far`` is that of the other end there. ``accepted`` is False where the
     others merely listen: they have not taken the connection yet; ``answers`` is True where this process has accepted it, so that the
@@ -85,7 +86,7 @@ class Channel(Worded):
             others=tuple(end.others),
             host=host,
             far=end.key,
-            accepted=bool(end.key),
+            accepted=bool(end.key) or self.kind == "port",
             unread_there_bytes=end.unread_bytes,
         )
 

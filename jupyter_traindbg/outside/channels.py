@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import stat
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from functools import cached_property
 from typing import Literal
 
 from ..model import Channel, Channels, FarEnd, Socket, TcpEnds
-from . import procfs, sockets, unix_sockets
+from . import interfaces, procfs, sockets, unix_sockets
 
 __all__ = ["Ends"]
 
@@ -68,6 +69,7 @@ class Ends:
         self._askers = {inode: listener for listener, one in self._unix.items() for inode in one.asking}
         self._tcp: dict[str, _Tcp] = {}
         self._namespace: dict[int, str] = {}
+        self._addresses: dict[str, frozenset[str]] = {}
 
     def of(self, pid: int) -> Channels:
         """What leads from `pid` to other processes, and at which of it each of its threads waits; also connections to other hosts at which
@@ -86,18 +88,37 @@ class Ends:
                 found[key] = channel
         return Channels(tuple(found.values()), {tid: keys for tid, keys in at.items() if any(k in found for k in keys)})
 
-    def listening(self, pid: int, port: int) -> Channel | None:
-        """The port of this host, as `pid` sees it, where another process listens at it."""
+    def server(self, pid: int, host: str, port: int) -> Channel | None:
+        """The port of a host, this one where it is not named, of which `pid` knows; None where it is of this one, and nobody listens."""
+        ends = TcpEnds("", 0, host, port)
+        if not self._is_here(pid, host):
+            return Channel("port", f"port {host}:{port}", f"port {host}:{port}", ends=ends)
         others = self._with(pid, self._tcp_of(pid).listeners.get(port, ()))
         return Channel("port", f"port {port}", f"port {port}", others) if others else None
 
     def at(self, ends: TcpEnds) -> FarEnd | None:
-        """Who has the connection with these ends, in whatever network of this host; None where it is none of this host's."""
+        """Who has the connection with these ends, in whatever network of this host, or listens where there is no other end; None where
+        that is none of this host's.
+        """
         for pid in self._one_of_each_network:
-            found = self._end(pid, ends)
+            found = self._end(pid, ends) if ends.remote_port else self._listener(pid, ends)
             if found is not None:
                 return found
         return None
+
+    def _listener(self, pid: int, ends: TcpEnds) -> FarEnd | None:
+        """Who listens there in the network of `pid`."""
+        keys = self._tcp_of(pid).listeners.get(ends.local_port, ()) if self._is_here(pid, ends.local_host) else ()
+        return FarEnd(self._who_has(keys)) if keys else None
+
+    def _is_here(self, pid: int, host: str) -> bool:
+        """Whether `pid` means this host by that name or address."""
+        own = socket.gethostname()
+        if host in ("", "localhost", own, own.partition(".")[0]):
+            return True
+        if (network := self._network_of(pid)) not in self._addresses:
+            self._addresses[network] = interfaces.addresses(pid)
+        return host.startswith("127.") or host in self._addresses[network]
 
     def _at(self, pid: int, tid: int) -> tuple[str, ...]:
         call, arguments = procfs.raw_system_call(pid, tid)

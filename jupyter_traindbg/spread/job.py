@@ -95,7 +95,7 @@ class SpreadJob(Spread):
     def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
         """See `Job.diagnose_ranks`; of the trainers: as the ranks of a job that may hang. Raises `NoTarget` where there are none."""
         placed = self._need_trainers(timeout)
-        if list(self._by_host(placed, timeout)) != [HERE]:
+        if list(self._by_host(self._placed, timeout)) != [HERE]:  # a trainer may wait for any other process of the job
             return self._diagnose_across(placed, timeout)
         result: Diagnosis = self._run(
             HERE, "ask", self._roster(placed), "diagnose_ranks", deadline_s=timeout + RELAY_S, timeout=timeout
@@ -139,8 +139,9 @@ class SpreadJob(Spread):
         self, evidence: JobEvidence, placed: Sequence[Placed], names: Mapping[str, str], ends: float
     ) -> JobEvidence:
         """With whom ranks wait for on other hosts. `names`: what each host that has answered is called in the evidence, by its route."""
-        there = {**{route: [] for route in self._bystanders}, **self._by_route(placed)}
-        answering = {r: placed for r, placed in there.items() if r in names or r in self._bystanders}
+        ranks = self._by_route(placed)
+        others = [route for route in (*self._bystanders, *self._by_route(self._placed)) if route not in ranks]
+        answering = {route: ranks.get(route, []) for route in (*names, *others)}
 
         def ask(look: Callable[..., T], wanted: Any, timeout: float) -> dict[str, T]:
             name = f"{look.__module__}:{look.__name__}"

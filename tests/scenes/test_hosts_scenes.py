@@ -93,6 +93,7 @@ def test_the_verdict_is_what_it_is_on_one_host(name: str, per_host: int, tmp_pat
 
 OUTSIDE = (
     "engine_ring",
+    "engine_polled",
     "engine_stopped",
     "engine_untold",
     "engine_workers",

@@ -17,7 +17,7 @@ import pytest
 from support import need, until
 
 from jupyter_traindbg.model import Channel, Channels, FarEnd, TcpEnds
-from jupyter_traindbg.outside import procfs, unix_sockets
+from jupyter_traindbg.outside import interfaces, procfs, unix_sockets
 from jupyter_traindbg.outside.channels import Ends
 
 ME = os.getpid()
@@ -217,10 +217,23 @@ def test_shared_memory_leads_to_who_has_it_open(cleanup: ExitStack) -> None:
 
 def test_the_port_that_a_program_names(cleanup: ExitStack) -> None:
     server, port = started(cleanup, SERVES)
-    found = Ends().listening(ME, int(port))
+    for host in ("", "localhost", "127.0.0.1", socket.gethostname()):
+        found = Ends().server(ME, host, int(port))
+        assert found is not None
+        assert (found.kind, found.name, found.others) == ("port", f"port {port}", (server.pid,))
+    assert Ends().server(server.pid, "", int(port)) is None  # nobody else listens there
+
+
+def test_the_port_of_another_host_is_not_one_of_this(cleanup: ExitStack) -> None:
+    server, port = started(cleanup, SERVES)
+    ends = Ends()
+    found = ends.server(ME, "gamma.cluster", int(port))
     assert found is not None
-    assert (found.kind, found.name, found.others) == ("port", f"port {port}", (server.pid,))
-    assert Ends().listening(server.pid, int(port)) is None  # nobody else listens there
+    assert (found.name, found.others) == (f"port gamma.cluster:{port}", ())
+    assert found.ends is not None
+    assert ends.at(found.ends.turned()) is None
+    for own in (socket.gethostname(), *interfaces.addresses(ME)):
+        assert ends.at(TcpEnds(own, int(port), "", 0)) == FarEnd((server.pid,)), own
 
 
 def test_threads_of_the_same_process_are_no_other_end() -> None:
