@@ -45,12 +45,13 @@ def followed(seen: JobEvidence, ask: Ask, ends_at: float) -> JobEvidence:
     asked: set[TcpEnds] = set()
     for _ in range(MOST_ROUNDS):
         left_s = ends_at - time.monotonic()
-        away = {end: at for end, at in _leading_away(seen).items() if end not in asked}
-        wanted = [end.turned() for end in away][:MOST_ASKED]
+        away = _leading_away(seen)
+        wanted = [end for end in away if end not in asked][:MOST_ASKED]
         if not wanted or left_s < LEAST_S:
             break
-        asked.update(away)
-        for host, there in ask(at_other_ends, wanted, min(ROUND_S, left_s)).items():
+        asked.update(away)  # what is too much is left out for good
+        answers = ask(at_other_ends, [end.turned() for end in wanted], min(ROUND_S, left_s))
+        for host, there in answers.items():
             far = {end: (host, known) for end, known in there.ends.items()}
             seen = _met(_with(seen, host, there), {**away, **far})
     return seen

@@ -84,13 +84,13 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
     seeds = [one for one in watched if _stands(one)][:MOST_SEEDS]
     if not seeds:
         return Found()
-    way = _Way(ranks, [launcher_pid or 0])
+    trail = _Trail(ranks, [launcher_pid or 0])
     for one in seeds:
-        way.begin_at_a_rank(one.link.pid, _named_servers(one))
-    way.follow(_next(way.ends, way.known, list(way.known)))
+        trail.begin_at_a_rank(one.link.pid, _named_servers(one))
+    trail.follow(_next(trail.ends, trail.known, list(trail.known)))
     waiting = [one.link.pid for one in seeds if _may_be_sent_something(one)]
-    waits = [place for one in seeds if one.link.pid in waiting for place in _places_of(one, way.known[one.link.pid])]
-    return _watched(way, waits, waiting, ends_at)
+    waits = [place for one in seeds if one.link.pid in waiting for place in _places_of(one, trail.known[one.link.pid])]
+    return _what_they_do(trail, waits, waiting, ends_at)
 
 
 def at_other_ends(links: Sequence[Link], asked: Sequence[TcpEnds], deadline_s: float) -> OtherEnds:
@@ -100,13 +100,13 @@ def at_other_ends(links: Sequence[Link], asked: Sequence[TcpEnds], deadline_s: f
     """
     ends_at = time.monotonic() + deadline_s
     pids = [link.pid for link in links if link.ended() is None]
-    way = _Way(pids, [above for pid in pids if (above := launcher_of(pid)) is not None])
-    ends = {one: end for one in dict.fromkeys(asked) if (end := way.ends.at(one)) is not None}
+    trail = _Trail(pids, [above for pid in pids if (above := launcher_of(pid)) is not None])
+    ends = {one: end for one in dict.fromkeys(asked) if (end := trail.ends.at(one)) is not None}
     waited = list(dict.fromkeys(pid for end in ends.values() for pid in end.others))
-    way.follow(waited)
-    asked_here = [pid for pid in waited if pid in way.partners]
-    waits = [place for pid in asked_here for place in _places(pid, _asking(way.known[pid]), way.known[pid])]
-    found = _watched(way, waits, asked_here, ends_at)
+    trail.follow(waited)
+    asked_here = [pid for pid in waited if pid in trail.partners]
+    waits = [place for pid in asked_here for place in _places(pid, _asking(trail.known[pid]), trail.known[pid])]
+    found = _what_they_do(trail, waits, asked_here, ends_at)
     locked = filelocks.holders([p.pid for p in found.partners.values() if locks_a_file(p.activity)])
     return OtherEnds(ends, Beside(found.channels, found.partners, locked), lines(found, ends_at))
 
@@ -122,14 +122,14 @@ def locks_a_file(about: Activity) -> bool:
     return any(thread.call in ("flock", "fcntl") for thread in about.threads)
 
 
-def _watched(way: _Way, waits: Sequence[Place], waiting: Sequence[int], ends_at: float) -> Found:
+def _what_they_do(trail: _Trail, waits: Sequence[Place], waiting: Sequence[int], ends_at: float) -> Found:
     """What comes and goes at the places where they wait, the ones that are `waiting` and whom these have asked, and what all of them do."""
-    flows = Flows([*waits, *_places_beyond(waiting, way.known, way.partners)])
-    seen = _seen(way.partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S)) if way.partners else {}
+    flows = Flows([*waits, *_places_beyond(waiting, trail.known, trail.partners)])
+    seen = _seen(trail.partners, min(ends_at, time.monotonic() + STACKS_S + WINDOW_S)) if trail.partners else {}
     flowing = _what_flows(flows, {place.pid for place in waits}, ends_at - RESERVE_S)
-    known = _with_flows(way.known, flowing, flows.silences())
+    known = _with_flows(trail.known, flowing, flows.silences())
     return Found(
-        {pid: known[pid] for pid in known if pid in way.ranks},
+        {pid: known[pid] for pid in known if pid in trail.ranks},
         {pid: _partner(about, known[pid], stacks) for pid, (about, stacks) in seen.items()},
     )
 
@@ -162,7 +162,7 @@ def _training_thread(one: Watched) -> Thread | None:
     return next((t for t in threads if t.training), None)
 
 
-class _Way:
+class _Trail:
     """From process to process of this host: the channels of all that were come by (``known``), and, the nearest first, those that are no
     ranks (``partners``).
     """

@@ -1,28 +1,19 @@
-"""Waits that lead from one host to another: who is asked for what, and what becomes of the answers. Hosts by hand, processes real."""
+"""Waits that lead from one host to another: who is asked for what, and what becomes of the answers. Hosts by hand."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from partner_evidence import partner
-from support import until
 
 from jupyter_traindbg.gather import elsewhere, partners
 from jupyter_traindbg.model import Beside, Channel, Channels, FarEnd, JobEvidence, SourceLine, TcpEnds
-from jupyter_traindbg.outside import procfs
 
 A_TO_B, B_TO_C = TcpEnds("10.0.0.1", 41000, "10.0.0.2", 8000), TcpEnds("10.0.0.2", 42000, "10.0.0.3", 9000)
-PATIENCE_S = 20.0
 
 
 def tcp(ends: TcpEnds, key: str, *others: int, unread: int = 0) -> Channel:
@@ -127,58 +118,3 @@ def test_nothing_is_begun_where_no_time_is_left() -> None:
     near, hosts = tcp(A_TO_B, "socket:[1]"), Hosts()
     followed(evidence(a=Beside({10: at(near, waits=[[near]])})), hosts, left_s=0.5)
     assert hosts.asked == []
-
-
-# --- on the other host ---------------------------------------------------------------------------------------------
-
-SERVES = """
-import socket
-with socket.create_server(("127.0.0.1", 0)) as server:
-    print(server.getsockname()[1], flush=True)
-    connection, _ = server.accept()
-    connection.recv(1)  # HERE
-"""
-
-
-@pytest.fixture
-def waited() -> Iterator[tuple[int, TcpEnds]]:
-    """A process that has taken our connection and waits for us to speak; and that connection as it has it."""
-    with ExitStack() as stack:
-        server = subprocess.Popen([sys.executable, "-c", SERVES], stdout=subprocess.PIPE, text=True)
-        stack.enter_context(server)
-        stack.callback(server.kill)
-        assert server.stdout is not None
-        ours = stack.enter_context(socket.create_connection(("127.0.0.1", int(server.stdout.readline()))))
-        until(lambda: procfs.raw_system_call(server.pid, server.pid)[0] == "recvfrom", PATIENCE_S)
-        yield server.pid, TcpEnds(*ours.getpeername(), *ours.getsockname())
-
-
-def look(asked: Sequence[TcpEnds], *ranks: int) -> partners.OtherEnds:
-    links: Any = [SimpleNamespace(pid=pid, ended=lambda: None) for pid in ranks]
-    with pytest.MonkeyPatch.context() as patch:  # this process is no debugger here, and is not to be passed over
-        patch.setattr(partners.os, "getpid", lambda: 1)
-        patch.setattr(partners.os, "getppid", lambda: 1)
-        return partners.at_other_ends(links, asked, PATIENCE_S)
-
-
-def test_a_host_tells_who_has_a_connection_and_where_that_one_stands(waited: tuple[int, TcpEnds]) -> None:
-    pid, ends = waited
-    found = look([ends, A_TO_B])
-    assert {end: far.others for end, far in found.ends.items()} == {ends: (pid,)}
-    seen = found.beside.partners[pid]
-    assert seen.stacks is not None
-    assert seen.stacks.threads[0].frames[-1].line == 6
-    (waits,) = seen.channels.waited_at(pid)
-    assert (waits.key, waits.ends) == (found.ends[ends].key, ends)
-    assert waits.others == (os.getpid(),)
-
-
-def test_a_rank_of_the_job_is_known_already(waited: tuple[int, TcpEnds]) -> None:
-    pid, ends = waited
-    found = look([ends], pid)
-    assert (list(found.beside.channels), found.beside.partners) == ([pid], {})
-    assert found.ends[ends].others == (pid,)
-
-
-def test_of_connections_that_it_does_not_have_it_says_nothing() -> None:
-    assert look([A_TO_B]) == partners.OtherEnds({}, Beside(), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -20,7 +21,19 @@ from standing import standing, thing, value
 from support import until
 
 from jupyter_traindbg.gather import partners
-from jupyter_traindbg.model import Channel, Channels, Group, Look, Pace, ProcessStacks, RankCollectives, Thread, Wait
+from jupyter_traindbg.model import (
+    Beside,
+    Channel,
+    Channels,
+    Group,
+    Look,
+    Pace,
+    ProcessStacks,
+    RankCollectives,
+    TcpEnds,
+    Thread,
+    Wait,
+)
 from jupyter_traindbg.outside import procfs
 from jupyter_traindbg.outside.flows import Place
 
@@ -57,12 +70,19 @@ def watched(wait: Wait | None, *, tid: int | None = ME, **more: Any) -> Any:
     return SimpleNamespace(**({"link": link, "looks": looks, "pace": None, "scopes": (), "collectives": None} | more))
 
 
-def look(one: Any, *, own_pid: int = 1, more_s: float = 0.0) -> partners.Found:
-    """`own_pid` stands for the process of the debugger, which this one is not here. `more_s`: so much longer where a stream may pause."""
+@contextlib.contextmanager
+def debugger(pid: int = 1) -> Iterator[pytest.MonkeyPatch]:
+    """`pid` stands for the process of the debugger, which this one is not here."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partners.os, "getpid", lambda: pid)
+        patch.setattr(partners.os, "getppid", lambda: pid)
+        yield patch
+
+
+def look(one: Any, *, own_pid: int = 1, more_s: float = 0.0) -> partners.Found:
+    """`more_s`: so much longer where a stream may pause."""
+    with debugger(own_pid) as patch:
         patch.setattr(partners, "MORE_S", more_s)
-        patch.setattr(partners.os, "getpid", lambda: own_pid)
-        patch.setattr(partners.os, "getppid", lambda: own_pid)
         return partners.look([one], None, time.monotonic() + PATIENCE_S)
 
 
@@ -79,6 +99,46 @@ def test_the_process_at_the_other_end_is_looked_at(server: tuple[subprocess.Pope
     assert partner.stacks.threads[0].waiting_for == Wait("network", "read")
     assert [channel.others for channel in partner.channels.waited_at(process.pid)] == [(ME,)]
     assert any(channel.others == (process.pid,) for channel in found.channels[ME].open)
+
+
+@pytest.fixture
+def waited(server: tuple[subprocess.Popen[str], int]) -> Iterator[tuple[int, TcpEnds]]:
+    """That process, which waits for us to speak, and the connection as it has it."""
+    process, port = server
+    with socket.create_connection(("127.0.0.1", port)) as ours:
+        until(lambda: procfs.raw_system_call(process.pid, process.pid)[0] == "recvfrom", PATIENCE_S)
+        yield process.pid, TcpEnds(*ours.getpeername(), *ours.getsockname())
+
+
+def at_other_ends(asked: Sequence[TcpEnds], *ranks: int) -> partners.OtherEnds:
+    links: Any = [SimpleNamespace(pid=pid, ended=lambda: None) for pid in ranks]
+    with debugger():
+        return partners.at_other_ends(links, asked, PATIENCE_S)
+
+
+OF_OTHERS = TcpEnds("10.0.0.2", 8000, "10.0.0.1", 41000)
+
+
+def test_a_host_tells_who_has_a_connection_and_where_that_one_stands(waited: tuple[int, TcpEnds]) -> None:
+    pid, ends = waited
+    found = at_other_ends([ends, OF_OTHERS])
+    assert {end: far.others for end, far in found.ends.items()} == {ends: (pid,)}
+    seen = found.beside.partners[pid]
+    assert seen.stacks is not None
+    assert seen.stacks.threads[0].waiting_for == Wait("network", "read")
+    (waits,) = seen.channels.waited_at(pid)
+    assert (waits.key, waits.ends, waits.others) == (found.ends[ends].key, ends, (ME,))
+
+
+def test_where_that_is_a_rank_it_is_known_already(waited: tuple[int, TcpEnds]) -> None:
+    pid, ends = waited
+    found = at_other_ends([ends], pid)
+    assert (list(found.beside.channels), found.beside.partners) == ([pid], {})
+    assert found.ends[ends].others == (pid,)
+
+
+def test_of_connections_that_it_does_not_have_a_host_says_nothing() -> None:
+    assert at_other_ends([OF_OTHERS]) == partners.OtherEnds({}, Beside(), {})
 
 
 def test_a_program_that_is_no_python_has_no_stacks() -> None:
