@@ -79,7 +79,7 @@ class Engine:
 
     def wait_for(self, uid):
         while not self.ask(uid)["done"]:
-            time.sleep(0.2)  # HERE
+            time.sleep(0.5)  # HERE
 
 
 def main():
