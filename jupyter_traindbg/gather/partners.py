@@ -48,7 +48,7 @@ SETTLED_SHARE = 0.2
 """Of the window, after which the stacks are taken."""
 MOST_SEEDS, MOST_PARTNERS, MOST_STEPS = 16, 24, 6
 MOST_VALUES, LEAST_PORT, MOST_PORT = 500, 1024, 65535
-_HOST_AND_PORT = re.compile(r"([\w.-]*\w|\[[\da-fA-F:.]+\]):(\d{4,5})\b")
+_HOST_AND_PORT = re.compile(r"(?<![\w.-])([\w.-]*\w|\[[\da-fA-F:.]+\]):(\d{4,5})\b")
 STACKS_S = 2.0
 AT_ONCE = 8
 _FOR_OTHER_RANKS = ("collective", "peer", "init", "teardown", "backward")
@@ -84,7 +84,7 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
     seeds = [one for one in watched if _stands(one)][:MOST_SEEDS]
     if not seeds:
         return Found()
-    trail = _Trail(ranks, [launcher_pid or 0])
+    trail = _Trail(ranks, launcher_pid)
     for one in seeds:
         trail.begin_at_a_rank(one.link.pid, _named_servers(one))
     trail.follow(_next(trail.ends, trail.known, list(trail.known)))
@@ -100,7 +100,7 @@ def at_other_ends(links: Sequence[Link], asked: Sequence[TcpEnds], deadline_s: f
     """
     ends_at = time.monotonic() + deadline_s
     pids = [link.pid for link in links if link.ended() is None]
-    trail = _Trail(pids, [above for pid in pids if (above := launcher_of(pid)) is not None])
+    trail = _Trail(pids, next((above for pid in pids if (above := launcher_of(pid)) is not None), None))
     ends = {one: end for one in dict.fromkeys(asked) if (end := trail.ends.at(one)) is not None}
     waited = list(dict.fromkeys(pid for end in ends.values() for pid in end.others))
     trail.follow(waited)
@@ -167,12 +167,12 @@ class _Trail:
     ranks (``partners``).
     """
 
-    def __init__(self, ranks: Collection[int], apart: Iterable[int]) -> None:
-        """`apart`: processes that have to do with all of them, and lead nowhere."""
+    def __init__(self, ranks: Collection[int], launcher_pid: int | None) -> None:
+        """The launcher has to do with all ranks, and leads nowhere."""
         self.ends, self.ranks = Ends(), ranks
         self.known: dict[int, Channels] = {}
         self.partners: list[int] = []
-        self._apart = {os.getpid(), os.getppid(), 1, *apart}
+        self._apart = {os.getpid(), os.getppid(), 1, launcher_pid or 0}
 
     def begin_at_a_rank(self, pid: int, servers: Iterable[tuple[str, int]]) -> None:
         """`servers`: the hosts, where it says which, and the ports that its variables name."""

@@ -80,7 +80,7 @@ class Channel(Worded):
         return [(self.host or host, pid) for pid in self.others]
 
     def joined(self, end: FarEnd, host: str = "") -> Channel:
-        """With what is known of its other end, on `host`. One without a key is of a listener, which has not taken the connection yet."""
+        """With what is known of its other end, on `host`. One without a key is of a listener, which has not taken a connection yet."""
         return replace(
             self,
             others=tuple(end.others),

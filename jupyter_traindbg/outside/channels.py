@@ -24,6 +24,8 @@ _SHARED_MEMORY = re.compile(r"/dev/shm/(?!torch_|sem\.|__KMP)[^/]+( \(deleted\))
 """What a program has made to share, and no library for itself."""
 _OUTPUT = frozenset(("0", "1", "2"))
 """Descriptors whose other end matters only to a thread that is at them."""
+_OURS = ("", "localhost", "0.0.0.0", "::", "::1")
+"""Whatever the host."""
 _POLLING = frozenset(("poll", "ppoll", "epoll_wait", "epoll_pwait", "epoll_pwait2"))
 MOST_THREADS = 1024
 """Those of libraries come first, on a large machine hundreds of them."""
@@ -113,8 +115,7 @@ class Ends:
 
     def _is_here(self, pid: int, host: str) -> bool:
         """Whether `pid` means this host by that name or address."""
-        own = socket.gethostname()
-        if host in ("", "localhost", own, own.partition(".")[0]):
+        if host in _OURS or host.partition(".")[0] == socket.gethostname().partition(".")[0]:
             return True
         if (network := self._network_of(pid)) not in self._addresses:
             self._addresses[network] = interfaces.addresses(pid)

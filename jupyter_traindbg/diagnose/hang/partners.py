@@ -103,10 +103,9 @@ def with_flow(seen: View, evidence: JobEvidence) -> View:
 
 def _speaking(over: Channel, host: str, evidence: JobEvidence) -> Work:
     """The process at the other end, where one alone is known to have it; else the channel."""
-    known = {(there, pid): partner for there, one in evidence.beside.items() for pid, partner in one.partners.items()}
-    speakers = [known[process] for process in over.beyond(host) if process in known]
-    if len(over.others) == 1 and speakers:
-        return Work("beside", speakers[0].activity.command, speakers[0].pid, over.host, flow=over.flow)
+    partners = evidence.beside.get(over.host or host, Beside()).partners
+    if len(over.others) == 1 and (partner := partners.get(over.others[0])) is not None:
+        return Work("beside", partner.activity.command, partner.pid, over.host, flow=over.flow)
     return Work("flow", over.name, flow=over.flow)
 
 

@@ -217,7 +217,8 @@ def test_shared_memory_leads_to_who_has_it_open(cleanup: ExitStack) -> None:
 
 def test_the_port_that_a_program_names(cleanup: ExitStack) -> None:
     server, port = started(cleanup, SERVES)
-    for host in ("", "localhost", "127.0.0.1", socket.gethostname()):
+    name = socket.gethostname()
+    for host in ("", "localhost", "127.0.0.1", "0.0.0.0", "::", name, f"{name}.cluster.local"):
         found = Ends().server(ME, host, int(port))
         assert found is not None
         assert (found.kind, found.name, found.others) == ("port", f"port {port}", (server.pid,))

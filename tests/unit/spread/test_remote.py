@@ -11,7 +11,7 @@ import pytest
 from hang_evidence import job as evidence_of
 from hang_evidence import waiting
 
-from jupyter_traindbg.errors import DeadlineExceeded, TargetGone
+from jupyter_traindbg.errors import AmbiguousTarget, DeadlineExceeded, TargetGone
 from jupyter_traindbg.hosts.base import Hosts, short
 from jupyter_traindbg.language import text
 from jupyter_traindbg.model import (
@@ -108,6 +108,31 @@ def test_where_something_is_there_that_may_be_they_are_not_said_to_have_ended(mo
     """A launcher whose ranks are only starting, or another job."""
     seen = diagnosed(monkeypatch, [dataclasses.replace(target(0), kind="launcher", name="torchrun:9")])
     assert "rank_ended" not in {f.code for f in seen.findings}
+
+
+@pytest.mark.parametrize(
+    ("on_gamma", "to_type"),
+    [
+        ("torchrun:77", ["ssh:alpha,beta,gamma:torchrun:41", "ssh:alpha,beta,gamma:torchrun:77"]),
+        ("torchrun:41", ["ssh:alpha,beta:torchrun:41", "ssh:gamma:torchrun:41"]),
+    ],
+)
+def test_what_to_type_names_one_job_and_keeps_the_hosts_where_that_is_clear(
+    monkeypatch: pytest.MonkeyPatch, on_gamma: str, to_type: list[str]
+) -> None:
+    """gamma may have what the job on the others waits for, and something that looks like a job beside it."""
+    own = Found(on_gamma, "python engine.py", (rank(0, of=1),))
+    jobs = {"alpha": [part(0, 1)], "beta": [part(2, 3, name="torchrun:42")], "gamma": [own]}
+    plays(monkeypatch, {(host, "jobs"): found for host, found in jobs.items()})
+    named = parse_target("ssh:alpha,beta,gamma:torchrun")
+    assert named is not None
+    with pytest.raises(AmbiguousTarget) as several:
+        connect(named)
+    assert list(several.value.candidates) == to_type
+    chosen = parse_target(to_type[0])
+    assert chosen is not None
+    with connect(chosen) as job:
+        assert [r.member.rank for r in job._placed] == [0, 1, 2, 3]
 
 
 def of_host(rank: int, host: str) -> OnHost:
