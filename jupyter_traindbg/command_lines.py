@@ -45,6 +45,9 @@ _RAYS = (
     "ray/autoscaler/_private/monitor.py",
     "ray/_private/log_monitor.py",
     "ray.util.client.server",
+    "ray::DashboardAgent",
+    "ray::RuntimeEnvAgent",
+    "ray-dashboard-",
 )
 """What a cluster consists of, and ``ray.init()`` starts below the program that calls it."""
 _KERNEL_ID = re.compile(r"kernel-([^/]+)\.json$")

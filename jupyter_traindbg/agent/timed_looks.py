@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 
 from .sampling import Look, looks, readable
+from .training_thread import training_thread
 
 if TYPE_CHECKING:
     from .core import Agent
@@ -31,7 +31,7 @@ class TimedLooks:
 
     def look(self, going: Callable[[float], bool]) -> None:
         """While `going` after so many seconds."""
-        thread = self._agent.safepoints.thread_id or threading.main_thread().ident or 0
+        thread = training_thread(self._agent)
 
         def on() -> bool:
             return self._agent.alive and len(self._looks) < self._most and going(time.perf_counter() - self._began)

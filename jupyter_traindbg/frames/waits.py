@@ -89,6 +89,7 @@ _RULES = (
     _Rule("torch/cuda/__init__.py", "synchronize", "gpu", "synchronize", spins=True),
     _Rule("torch/cuda/streams.py", "synchronize wait", "gpu", "synchronize", spins=True),
     _Rule("ray/_private/worker.py", "get wait", "ray"),
+    _Rule("ray/_private/worker.py", "main_loop", "idle", "calls", spins=True, last=True),
     _Rule("ray/util/client/worker.py", "get wait", "ray"),
 )
 _BY_FUNCTION: dict[str, list[_Rule]] = {}

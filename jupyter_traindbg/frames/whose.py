@@ -41,6 +41,7 @@ _STANDARD = re.compile(r"^<|/lib(?:64)?/(?:python|pypy)\d(?:\.\d+)?t?/(?!(?:site
 """The standard library of any interpreter, and generated code (``<frozen ...>``)."""
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/jupyter_traindbg/|/_traindbg_agent/")
 """Installed packages, and our own agent, also from its zip."""
+_OF_OUR_AGENT = "/_traindbg_agent/"
 _COMPILED = re.compile(r"^.*/(?P<folder>[a-z2-7]{2})/(?P<name>c(?P=folder)[a-z2-7]{6})[a-z2-7]{43}\.py$")
 """TorchInductor writes what it compiles into its cache, as 51 letters of the SHA-256 in base 32 (torch/_inductor/codecache.py)."""
 _TYPED_BY_A_PERSON = ("<string>", "<stdin>", "<console>", "<ipython-input", "<cell")
@@ -178,6 +179,11 @@ def short_path(frame: Frame, *, name_only: bool = False) -> str:
     if frame.library:
         return _COMPILED.sub(r"torchinductor/\g<name>….py", _INSTALLED.sub("", frame.file))
     return os.path.basename(frame.file) or frame.file if name_only else frame.file
+
+
+def of_our_agent(frames: Sequence[Frame]) -> bool:
+    """Whether a thread is one that our agent has started."""
+    return any(_OF_OUR_AGENT in f.file for f in frames) and all(f.library for f in frames)
 
 
 def line_of(at: Frame | Excerpt, path: str = "") -> str:

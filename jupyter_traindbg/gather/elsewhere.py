@@ -1,7 +1,9 @@
-"""For whom on other hosts the ranks of a job wait: each host tells who there has the other end of a connection, and on whom that one waits.
+"""For whom the ranks of a job wait where no host can tell by itself: each tells who there has the other end of a connection, and on whom
+that one waits.
 
 A host sees its own processes alone (`partners`). Whoever brings its evidence together asks all of them for the connections that lead away
-from one, and then for those that lead on from there.
+from one, and then for those that lead on from there. Of calls that a scheduler has handed on (Ray) no host sees anything: where somebody
+waits for the result of one, the scheduler's word leads to whoever was called.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from ..attach.base import Link
-from ..model import Beside, Channel, Channels, FarEnd, JobEvidence, Partner, TcpEnds
+from ..model import Beside, Channel, Channels, FarEnd, HostPid, JobEvidence, JobProcess, Partner, TcpEnds, Thread
 from .partners import OtherEnds, at_other_ends
 
 __all__ = ["followed"]
@@ -23,38 +25,125 @@ Ends = Mapping[TcpEnds, tuple[str, FarEnd]]
 
 ROUND_S, LEAST_S = 5.0, 1.5
 MOST_ROUNDS, MOST_ASKED = 3, 1024
+_FOR_A_RESULT = ("ray", "coroutine")
 
 
 class Ask(Protocol):
-    """Has every host look, within so many seconds, and gives what each has seen, by its name in the evidence."""
+    """Has the hosts look, within so many seconds, and gives what each has seen, by its name in the evidence: all of them for the ends of
+    connections, and each for its own processes that were called.
+    """
 
     def __call__(
         self,
-        look: Callable[[Sequence[Link], Sequence[TcpEnds], float], T],
+        look: Callable[[Sequence[Link], Sequence[TcpEnds], Mapping[int, JobProcess], float], T],
         wanted: Sequence[TcpEnds],
+        called: Mapping[str, Mapping[int, JobProcess]],
         timeout: float,
         /,
     ) -> Mapping[str, T]: ...
 
 
-def followed(seen: JobEvidence, ask: Ask, ends_at: float) -> JobEvidence:
-    """The evidence, with the processes of all hosts that stand on the way of a wait. One call of `ask`, 0.7 s mostly, for each time that
-    the way leads on to another host; none where nobody waits at a connection that leads away. Begins nothing where less than `LEAST_S` is
-    left.
+def followed(
+    seen: JobEvidence, ask: Ask, ends_at: float, processes: Mapping[HostPid, JobProcess] | None = None
+) -> JobEvidence:
+    """The evidence, with the processes of all hosts that stand on the way of a wait; `processes` are those of the job that its scheduler
+    knows, by their hosts in the evidence. One call of `ask`, 0.7 s mostly, for each time that the way leads on to another host, or to one
+    that was called; none where nobody waits for either. Begins nothing where less than `LEAST_S` is left.
     """
+    known = processes or {}
     asked: set[TcpEnds] = set()
+    called: set[HostPid] = set(_ranks(seen))
     for _ in range(MOST_ROUNDS):
         left_s = ends_at - time.monotonic()
+        seen = with_calls(seen, known)
         away = _leading_away(seen)
         wanted = [end for end in away if end not in asked][:MOST_ASKED]
-        if not wanted or left_s < LEAST_S:
+        callees = [one for one in _called(seen, known) if one not in called][:MOST_ASKED]
+        if not (wanted or callees) or left_s < LEAST_S:
             break
         asked.update(away)  # what is too much is left out for good
-        answers = ask(at_other_ends, [end.turned() for end in wanted], min(ROUND_S, left_s))
+        called.update(callees)
+        on_hosts: dict[str, dict[int, JobProcess]] = {}
+        for host, pid in callees:
+            on_hosts.setdefault(host, {})[pid] = known[host, pid]
+        answers = ask(at_other_ends, [end.turned() for end in wanted], on_hosts, min(ROUND_S, left_s))
         for host, there in answers.items():
-            far = {end: (host, known) for end, known in there.ends.items()}
+            far = {end: (host, told) for end, told in there.ends.items()}
             seen = _met(_with(seen, host, there), {**away, **far})
-    return seen
+    return with_calls(seen, known)
+
+
+# --- calls that a scheduler has handed on ----------------------------------------------------------------------------
+
+
+def with_calls(seen: JobEvidence, processes: Mapping[HostPid, JobProcess]) -> JobEvidence:
+    """With each call for whose result a thread waits, and with the names of those that were found by another way. Pure."""
+    beside = {host: _calls_on(host, one, seen, processes) for host, one in seen.beside.items()}
+    return replace(seen, beside=beside)
+
+
+def _calls_on(host: str, beside: Beside, seen: JobEvidence, processes: Mapping[HostPid, JobProcess]) -> Beside:
+    ranks = {pid: threads for (there, pid), threads in _ranks(seen).items() if there == host}
+    channels = dict(beside.channels)
+    for pid, threads in ranks.items():
+        if (
+            own := _with_its_calls(channels.get(pid, Channels()), host, processes.get((host, pid)), threads)
+        ) is not None:
+            channels[pid] = own
+    partners = {}
+    for pid, partner in beside.partners.items():
+        process = processes.get((host, pid))
+        threads = partner.stacks.threads if partner.stacks is not None else ()
+        own = _with_its_calls(partner.channels, host, process, threads) or partner.channels
+        partners[pid] = replace(partner, channels=own, who=process.who if process is not None else partner.who)
+    return replace(beside, channels=channels, partners=partners)
+
+
+def _with_its_calls(own: Channels, host: str, process: JobProcess | None, threads: Sequence[Thread]) -> Channels | None:
+    """None where none of its threads waits for a result."""
+    waits = [t.tid for t in threads if isinstance(t.tid, int) and t.waiting_for and t.waiting_for.kind in _FOR_A_RESULT]
+    if process is None or not process.waits_for or not waits:
+        return None
+    calls = [
+        Channel("call", f"call {there} {pid}", f"call {pid}", (pid,), host="" if there == host else there)
+        for there, pid in process.waits_for
+    ]
+    others = [one for one in own.open if one.kind != "call"]
+    keys = [one.key for one in calls]
+    at = {tid: [key for key in at if key not in keys] for tid, at in own.at.items()}
+    return Channels((*others, *calls), {**at, **{tid: (*at.get(tid, ()), *keys) for tid in dict.fromkeys(waits)}})
+
+
+def _called(seen: JobEvidence, processes: Mapping[HostPid, JobProcess]) -> Iterator[HostPid]:
+    """Those that have been called by who waits at a call, and on by these, the nearest first."""
+    ahead = [
+        callee
+        for host, beside in seen.beside.items()
+        for _, channels in _of_all(beside)
+        for one in channels.open
+        if one.kind == "call"
+        for callee in one.beyond(host)
+    ]
+    passed: set[HostPid] = set()
+    while ahead:
+        process, *ahead = ahead
+        if process in processes and process not in passed:
+            passed.add(process)
+            ahead += processes[process].waits_for
+            yield process
+
+
+def _ranks(seen: JobEvidence) -> dict[HostPid, Sequence[Thread]]:
+    """The threads of each rank at the last look."""
+    return {
+        (one.host, one.pid): [
+            t for look in one.looks[-1:] for p in look.processes if p.pid == one.pid for t in p.threads
+        ]
+        for one in seen.ranks
+    }
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
 
 
 def _leading_away(seen: JobEvidence) -> Ends:

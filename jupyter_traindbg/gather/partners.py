@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from ..attach.base import Link
 from ..attach.discover import launcher_of
-from ..command_lines import is_tracker
+from ..command_lines import is_rays, is_tracker
+from ..frames.whose import of_our_agent
 from ..model import (
     Activity,
     Beside,
@@ -20,6 +21,7 @@ from ..model import (
     Channels,
     FarEnd,
     Flow,
+    JobProcess,
     Pace,
     Partner,
     ProcessStacks,
@@ -28,6 +30,7 @@ from ..model import (
     TcpEnds,
     Thread,
     Value,
+    Wait,
 )
 from ..outside import activity, filelocks, procfs, sources
 from ..outside import stacks as outside
@@ -53,6 +56,7 @@ STACKS_S = 2.0
 AT_ONCE = 8
 _FOR_OTHER_RANKS = ("collective", "peer", "init", "teardown", "backward")
 _FOR_NO_DATA = ("sleep", "store", "lock")
+EVENT_LOOP = Wait("idle", "events")
 _OF_ITS_OWN = ("loader", "loader_end", "gpu", "terminal", "ray")
 
 
@@ -93,20 +97,23 @@ def look(watched: Sequence[Watched], launcher_pid: int | None, ends_at: float) -
     return _what_they_do(trail, waits, waiting, ends_at)
 
 
-def at_other_ends(links: Sequence[Link], asked: Sequence[TcpEnds], deadline_s: float) -> OtherEnds:
-    """Who on this host has the connections with these ends, at which somebody waits on another one, and on whom these wait; the ranks on
-    this host are behind `links`. Some 3 us for each descriptor of each process of this host; 0.6 s and 25 ms a process where somebody is
-    found that is no rank, and `MORE_S` more where a stream may merely pause.
+def at_other_ends(
+    links: Sequence[Link], asked: Sequence[TcpEnds], called: Mapping[int, JobProcess], deadline_s: float
+) -> OtherEnds:
+    """Who on this host has the connections with these ends, at which somebody waits on another one, what those do that were `called`, by
+    pid, and on whom all of these wait; the ranks on this host are behind `links`. Some 3 us for each descriptor of each process of this
+    host; 0.6 s and 25 ms a process where somebody is found that is no rank, and `MORE_S` more where a stream may merely pause.
     """
     ends_at = time.monotonic() + deadline_s
     pids = [link.pid for link in links if link.ended() is None]
     trail = _Trail(pids, next((above for pid in pids if (above := launcher_of(pid)) is not None), None))
     ends = {one: end for one in dict.fromkeys(asked) if (end := trail.ends.at(one)) is not None}
-    waited = list(dict.fromkeys(pid for end in ends.values() for pid in end.others))
+    waited = list(dict.fromkeys([*called, *(pid for end in ends.values() for pid in end.others)]))
     trail.follow(waited)
     asked_here = [pid for pid in waited if pid in trail.partners]
     waits = [place for pid in asked_here for place in _places(pid, _asking(trail.known[pid]), trail.known[pid])]
     found = _what_they_do(trail, waits, asked_here, ends_at)
+    found = replace(found, partners={p: _as_called(one, called.get(p)) for p, one in found.partners.items()})
     locked = filelocks.holders([p.pid for p in found.partners.values() if locks_a_file(p.activity)])
     return OtherEnds(ends, Beside(found.channels, found.partners, locked), lines(found, ends_at))
 
@@ -137,6 +144,23 @@ def _what_they_do(trail: _Trail, waits: Sequence[Place], waiting: Sequence[int],
 def _partner(about: Activity, channels: Channels, stacks: ProcessStacks | None) -> Partner:
     """Its command line without secrets: it is somebody's server, of which the job's log need not tell the key."""
     return Partner(replace(about, command=redact(about.command)), channels, stacks, _trains(about))
+
+
+def _as_called(partner: Partner, process: JobProcess | None) -> Partner:
+    """With its name, and with what runs in its event loop in place of the loop."""
+    if process is None or partner.stacks is None:
+        return partner if process is None else replace(partner, who=process.who)
+    awaiting = [one for one in process.coroutines if one.waits_for]
+    loops = [t for t in partner.stacks.threads if t.waiting_for == EVENT_LOOP and all(f.library for f in t.frames)]
+    if not awaiting or len(loops) != 1:
+        return replace(partner, who=process.who)
+    (loop,) = loops
+    threads = [
+        replace(loop, name=one.name, frames=one.frames, waiting_for=Wait("coroutine", on=one.waits_for or ""))
+        for one in awaiting
+    ]
+    others = [t for t in partner.stacks.threads if t is not loop]
+    return replace(partner, who=process.who, stacks=replace(partner.stacks, threads=(*threads, *others)))
 
 
 # --- whom to follow ------------------------------------------------------------------------------------------------
@@ -184,7 +208,7 @@ class _Trail:
         """To these processes, and on from those of them that are no ranks."""
         for _ in range(MOST_STEPS):
             new = dict.fromkeys(pid for pid in following if pid not in self.known and pid not in self._apart)
-            leading = [pid for pid in new if pid not in self.ranks and not _merely_tracks(self.ends, pid)]
+            leading = [pid for pid in new if pid not in self.ranks and not _leads_nowhere(self.ends, pid)]
             frontier = leading[: MOST_PARTNERS - len(self.partners)]
             self.partners += frontier
             self.known.update({pid: self.ends.of(pid) for pid in (*frontier, *(p for p in new if p in self.ranks))})
@@ -193,9 +217,13 @@ class _Trail:
             following = _next(self.ends, self.known, frontier)
 
 
-def _merely_tracks(ends: Ends, pid: int) -> bool:
+def _leads_nowhere(ends: Ends, pid: int) -> bool:
+    """Whether it has to do with everybody: multiprocessing's own, or Ray's."""
     process = ends.processes.get(pid)  # the command line of one in uninterruptible sleep might not come
-    return process is not None and process.state != "D" and is_tracker(procfs.command(pid))
+    if process is None or process.state == "D":
+        return False
+    command = procfs.command(pid)
+    return is_tracker(command) or is_rays(command)
 
 
 def _named_servers(one: Watched) -> list[tuple[str, int]]:
@@ -302,7 +330,8 @@ def _seen(pids: Sequence[int], ends_at: float) -> dict[int, tuple[Activity, Proc
 
     def take(pid: int) -> None:
         time.sleep(max(0.0, began + SETTLED_SHARE * WINDOW_S - time.monotonic()))
-        taken[pid] = outside.dump(pid, deadline_s=max(0.1, ends_at - time.monotonic()), children=False)[0]
+        seen = outside.dump(pid, deadline_s=max(0.1, ends_at - time.monotonic()), children=False)[0]
+        taken[pid] = replace(seen, threads=tuple(t for t in seen.threads if not of_our_agent(t.frames)))
 
     python = [pid for pid in pids if pid not in stuck and procfs.is_python(pid)]
     watching = Task(lambda: activity.watch(pids, WINDOW_S, roles=dict.fromkeys(pids, "beside")), "partners")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..errors import FORMS, NoTarget, UsageError
 from ..job import DEADLINE_S
 from ..language import text
-from ..model import Diagnosis, Result, is_cluster, may_mean_a_target, parse_cluster
+from ..model import Diagnosis, RayWorkers, Result, is_cluster, may_mean_a_target, parse_cluster
 from ..questions.jobless import launcher, log, sent
 from .base import Session
 from .parser import PATH, TARGET, completed_by
@@ -85,9 +85,9 @@ def _of_ray(target: str, timeout: float, session: Session) -> Result:
 
     session.named = named = str(parse_cluster(target))
 
-    def ranks(left_s: float) -> Diagnosis | None:
+    def ranks(left_s: float, workers: RayWorkers) -> Diagnosis | None:
         with session.job(named, left_s) as job:
-            return job.diagnose_training(timeout=left_s) if isinstance(job, RayJob) else None
+            return job.diagnose_training(workers, timeout=left_s) if isinstance(job, RayJob) else None
 
     return diagnose(named, timeout, ranks=ranks)
 

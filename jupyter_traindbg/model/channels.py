@@ -7,17 +7,29 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from .base import Maybe, Worded
+from .coroutines import Coroutine
 from .observed import ProcessStacks
 from .sockets import TcpEnds
 
 if TYPE_CHECKING:
     from .hangs import Activity, LockHolder
 
-__all__ = ["Beside", "Channel", "Channels", "FarEnd", "Flow", "HostPid", "Partner"]
+__all__ = ["Beside", "Channel", "Channels", "FarEnd", "Flow", "HostPid", "JobProcess", "Partner"]
 
 MOST_OTHERS = 4
 HostPid = tuple[str, int]
 """A host and a pid of it; no host where all that is known of is on one."""
+
+
+@dataclass(frozen=True)
+class JobProcess:
+    """A process of a job that is no rank, or may be one, as its scheduler (Ray) knows it. ``who``: how it is called there. ``waits_for``:
+    the processes that make the results for which it waits, by their hosts and pids. ``coroutines``: what runs in its event loop.
+    """
+
+    who: str
+    waits_for: Sequence[HostPid] = ()
+    coroutines: Sequence[Coroutine] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class Channel(Worded):
     ESTABLISHED`` or ``pipe 4711``.
 
     A ``port`` is one that a variable names, at which the others listen: who asks now and then may have no connection just then. Its
-    ``ends`` have no near one.
+    ``ends`` have no near one. A ``call`` is one that has been given to the others by way of a scheduler, which alone knows of it.
 
     ``key`` tells it from all others that the process has open; ``far`` is that of the other end there. ``accepted`` is False where the
     others merely listen: they have not taken the connection yet; ``answers`` is True where this process has accepted it, so that the
@@ -53,7 +65,7 @@ class Channel(Worded):
     tells. ``ends``: of a connection.
     """
 
-    kind: Literal["tcp", "unix", "pipe", "named pipe", "memory", "port"]
+    kind: Literal["tcp", "unix", "pipe", "named pipe", "memory", "port", "call"]
     key: str
     name: str
     others: Sequence[int] = ()
@@ -121,12 +133,14 @@ class Partner:
     """A process that is no rank of the job, and that a rank has to do with, or that such a process has to do with.
 
     ``stacks`` is None where it is no Python, or closed to us. ``trains``: it has loaded torch, and so may be a member of a process group.
+    ``who``: how its job calls it; empty where it is of none.
     """
 
     activity: Activity
     channels: Channels
     stacks: ProcessStacks | None = None
     trains: bool = False
+    who: str = ""
 
     @property
     def pid(self) -> int:

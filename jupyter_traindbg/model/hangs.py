@@ -348,6 +348,8 @@ class RankEvidence:
     """Why its agent did not answer, in one line; empty where it did."""
     shut_out: bool = False
     """Its agent is in it, or on its way, and cannot run: no Python does, as where C code holds the GIL."""
+    who: str = ""
+    """How its job calls it, where it is no rank of a training."""
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,7 @@ ENGLISH: Templates = {
     ("gpu", "synchronize"): "the GPU (CUDA synchronise)",
     ("idle", ""): "idle",
     ("idle", "batches"): "idle: waiting for batches to pin",
+    ("idle", "calls"): "idle: waiting for a call",
     ("idle", "connections"): "idle: waiting for a connection",
     ("idle", "events"): "idle: its event loop waits for events",
     ("idle", "indices"): "idle: waiting for indices",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..attach.ray.hosts import open_hosts
@@ -21,6 +22,7 @@ from ..outside import raystate
 from ..outside.raystate import history
 from ..tasks import Task
 from . import report
+from .led import led
 
 __all__ = ["DEADLINE_S", "closer", "diagnose", "verdict"]
 
@@ -36,7 +38,7 @@ FEW = 32
 WATCH = "jupyter_traindbg.gather.beside:watch"
 _OVERLAP_S, _BEYOND_S = 0.5, 0.2
 
-RankDiagnosis = Callable[[float], Diagnosis | None]
+RankDiagnosis = Callable[[float, RayWorkers], Diagnosis | None]
 
 
 def diagnose(
@@ -52,13 +54,13 @@ def diagnose(
     ends = began + timeout - RESERVE_S
     cluster, workers = report.gather(target, tier=tier, timeout=timeout * GATHER_SHARE)
     address = raystate.resolve(parse_cluster(target).address, max(0.5, ends - time.monotonic()))
-    asked = _asked(ranks, ends) if _may_train(workers) else None
+    asked = _asked(ranks, workers, ends) if _may_train(workers) else None
     case = _case(address, cluster, workers, ends, look=tier != 0)
     if asked is None and any(case.waits_for_ranks(row) for row in case.rows):
-        asked = _asked(ranks, ends)  # actors that have made a process group of their own
-    judged = rules.diagnose(case)
-    if asked is not None:
-        judged = with_ranks(judged, asked.quietly(ends + RESERVE_S))
+        asked = _asked(ranks, workers, ends)  # actors that have made a process group of their own
+    of_ranks = asked.quietly(ends + RESERVE_S) if asked is not None else None
+    told = of_ranks is not None and any(f.severity == "critical" for f in of_ranks.findings)
+    judged = with_ranks(rules.diagnose(replace(case, led=None) if told else case), of_ranks)
     return replace(judged, target=target, taken_s=time.monotonic() - began)
 
 
@@ -78,8 +80,8 @@ def _may_train(workers: RayWorkers) -> bool:
     return any(row.kind == "train" for row in running) or len(running) <= FEW
 
 
-def _asked(ranks: RankDiagnosis | None, ends: float) -> Task[Diagnosis | None] | None:
-    return None if ranks is None else Task(lambda: ranks(max(1.0, ends - time.monotonic())), "ranks")
+def _asked(ranks: RankDiagnosis | None, workers: RayWorkers, ends: float) -> Task[Diagnosis | None] | None:
+    return None if ranks is None else Task(lambda: ranks(max(1.0, ends - time.monotonic()), workers), "ranks")
 
 
 # --- the case ------------------------------------------------------------------------------------------------------
@@ -98,7 +100,11 @@ def _case(
     if not look:
         return case
     _wait_until_settled(case, ends - LATER_S)
-    return _until_anything_moves(_with_later(case, address, ends), address, wanted, ends)
+    case = _with_later(case, address, ends)
+    if not case.stands_still or rules.findings(case):
+        return case
+    following = Task(partial(led, address, case, ends), "led")
+    return replace(_until_anything_moves(case, address, wanted, ends), led=following.quietly(ends))
 
 
 def _with_later(case: rules.RayCase, address: raystate.ClusterAddress, ends: float) -> rules.RayCase:

@@ -16,7 +16,7 @@ from ..language import text
 from ..model import Diagnosis, RayCluster, RayJobInfo, RayWorkers, Result, parse_cluster
 from ..outside.raystate import ClusterAddress, pick_job, read, resolve
 from ..spread.job import SpreadJob
-from .members import members
+from .members import job_processes, members
 
 __all__ = ["RayJob", "connect"]
 
@@ -67,11 +67,14 @@ class RayJob(SpreadJob):
         """
         from .diagnosing import diagnose
 
-        return diagnose(self.name, timeout, ranks=lambda left_s: self.diagnose_training(timeout=left_s))
+        def ranks(left_s: float, workers: RayWorkers) -> Diagnosis:
+            return self.diagnose_training(workers, timeout=left_s)
 
-    def diagnose_training(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
+        return diagnose(self.name, timeout, ranks=ranks)
+
+    def diagnose_training(self, workers: RayWorkers, *, timeout: float = DEADLINE_S) -> Diagnosis:
         """`diagnose_ranks` where the trainers make one training: those of several trials are no ranks of each other. Raises `NoTarget`
-        otherwise.
+        otherwise. `workers`: a look at all of the job, for whom trainers may wait.
         """
         placed = self._need_trainers(timeout)
         if len(placed) > 1 and all(p.member.world_size == 1 for p in placed):
@@ -79,7 +82,7 @@ class RayJob(SpreadJob):
                 text("{count} processes of {name} train, each by itself", count=len(placed), name=self.name),
                 text("ask each by its pid"),
             )
-        return self.diagnose_ranks(timeout=timeout)
+        return self.diagnose_ranks(timeout=timeout, processes=job_processes(workers.workers))
 
     def _questions(self) -> dict[str, Callable[[float], Result]]:
         return {**super()._questions(), "ray workers": lambda s: self.workers(timeout=s)}

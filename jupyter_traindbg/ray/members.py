@@ -1,16 +1,28 @@
-"""Which processes a Ray job has, who they are and which of them train. A pure function of one look at the cluster."""
+"""Which processes a Ray job has, who they are, which of them train, and for whom they wait. Pure functions of one look at the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from ..model import NotAvailable, RayCluster, RayJobInfo, RayTrainWorker
+from ..frames.whose import at_place
+from ..model import (
+    Coroutine,
+    HostPid,
+    JobProcess,
+    NotAvailable,
+    RayCluster,
+    RayJobInfo,
+    RayThread,
+    RayTrainWorker,
+    RayWorker,
+)
 from ..spread.part import Member
 from ..spread.placed import Placed, numbered
 from .workers.facts import RAYS_OWN
 from .workers.naming import names
 
-__all__ = ["members"]
+__all__ = ["job_processes", "members"]
 
 
 def members(cluster: RayCluster, job: RayJobInfo) -> list[Placed]:
@@ -44,6 +56,28 @@ def _processes(
     for task in () if isinstance(cluster.tasks, NotAvailable) else cluster.tasks:
         if task.job_id == job.job_id and task.state == "RUNNING":
             yield task.node_id, task.pid, who.get(task.task_id, task.name), None
+
+
+def job_processes(rows: Sequence[RayWorker]) -> dict[HostPid, JobProcess]:
+    """By its node and pid each process of a job: who it is, and which others make the results for which it waits."""
+    at = {row.who: (row.node_id or "", row.pid) for row in rows if row.pid}
+    found: dict[HostPid, JobProcess] = {}
+    for row in rows:
+        if row.pid:
+            own = found.get(at[row.who], JobProcess(row.who))
+            waits = (at[who] for who in row.waits_for if who in at and at[who] != at[row.who])
+            awaiting = [_coroutine(n, one) for n, one in enumerate(row.threads) if one.kind == "coroutine"]
+            found[at[row.who]] = replace(
+                own,
+                waits_for=tuple(dict.fromkeys((*own.waits_for, *waits))),
+                coroutines=(*own.coroutines, *awaiting),
+            )
+    return found
+
+
+def _coroutine(number: int, one: RayThread) -> Coroutine:
+    frames = tuple(frame for place in one.stack if (frame := at_place(place)) is not None)
+    return Coroutine(number, one.method or one.name, frames, one.waiting_for.on or None)
 
 
 def _node_at(cluster: RayCluster, ip: str) -> str | None:

@@ -380,7 +380,10 @@ class Spread(Job):
 
     def _route(self, placed: Placed) -> str:
         """The host to ask for `placed`: its own, or for all nodes of this machine the same one."""
-        return HERE if self._open_hosts().is_here(placed.host) else placed.host
+        return self._route_of(placed.host)
+
+    def _route_of(self, host: str) -> str:
+        return HERE if self._open_hosts().is_here(host) else host
 
     def _at(self, placed: Placed) -> tuple[str, int]:
         """What tells a process from those of other hosts, which may have its pid."""

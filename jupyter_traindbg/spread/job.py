@@ -28,8 +28,10 @@ from ..model import (
     Detached,
     Diagnosis,
     Freed,
+    HostPid,
     InForce,
     JobEvidence,
+    JobProcess,
     Look,
     LostHost,
     NewSteps,
@@ -92,24 +94,34 @@ class SpreadJob(Spread):
         """See `jupyter_traindbg.questions.diagnose`: each host watches its own ranks, and all of them are judged together."""
         return self.diagnose_ranks(timeout=timeout)
 
-    def diagnose_ranks(self, *, timeout: float = DEADLINE_S) -> Diagnosis:
-        """See `Job.diagnose_ranks`; of the trainers: as the ranks of a job that may hang. Raises `NoTarget` where there are none."""
+    def diagnose_ranks(
+        self, *, timeout: float = DEADLINE_S, processes: Mapping[HostPid, JobProcess] | None = None
+    ) -> Diagnosis:
+        """See `Job.diagnose_ranks`; of the trainers: as the ranks of a job that may hang. Raises `NoTarget` where there are none.
+
+        `processes`: what a scheduler knows of those of the job, so that waits for the results of calls are followed, too.
+        """
         placed = self._need_trainers(timeout)
-        if list(self._by_host(self._placed, timeout)) != [HERE]:  # a trainer may wait for any other process of the job
-            return self._diagnose_across(placed, timeout)
+        one_host = list(self._by_host(self._placed, timeout)) == [HERE]
+        if processes or not one_host:  # a trainer may wait for any other process of the job
+            return self._diagnose_across(placed, timeout, processes or {})
         result: Diagnosis = self._run(
             HERE, "ask", self._roster(placed), "diagnose_ranks", deadline_s=timeout + RELAY_S, timeout=timeout
         )
         return result
 
-    def _diagnose_across(self, placed: Sequence[Placed], timeout: float) -> Diagnosis:
+    def _diagnose_across(
+        self, placed: Sequence[Placed], timeout: float, processes: Mapping[HostPid, JobProcess]
+    ) -> Diagnosis:
         """One verdict on ranks of other hosts: each host gathers, at the same time, and all of it is judged here, where the rules are."""
         began = time.monotonic()
-        evidence = settled(lambda left_s: self._gathered(placed, left_s), timeout)
+        evidence = settled(lambda left_s: self._gathered(placed, left_s, processes), timeout)
         links = [self._relayed(one) for one in placed]
         return verdict(log.with_last_words(evidence), links, began, timeout)
 
-    def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
+    def _gathered(
+        self, placed: Sequence[Placed], timeout: float, processes: Mapping[HostPid, JobProcess]
+    ) -> JobEvidence:
         """What all hosts know of `placed`, on one clock. Raises where none answers."""
         ends = time.monotonic() + timeout
         answers = self._everywhere(placed, "gather", timeout, timeout)
@@ -130,29 +142,47 @@ class SpreadJob(Spread):
         evidence = one_job(parts, silent, [*lost, *self._lost_hosts()], unseen)
         if len(good) > 1:
             evidence = between_hosts(evidence, map(self._relayed, placed), time.monotonic() + COMPARE_S)
-        evidence = self._followed(evidence, placed, {r: name for r, part in good.items() for name in part.beside}, ends)
+        names = {r: name for r, part in good.items() for name in part.beside}
+        evidence = self._followed(evidence, placed, names, processes, ends)
         if not told or len(told) < len(good):
             return evidence
         return dataclasses.replace(evidence, clock_error_s=max(clock.error_s for clock in told.values()))
 
     def _followed(
-        self, evidence: JobEvidence, placed: Sequence[Placed], names: Mapping[str, str], ends: float
+        self,
+        evidence: JobEvidence,
+        placed: Sequence[Placed],
+        names: Mapping[str, str],
+        processes: Mapping[HostPid, JobProcess],
+        ends: float,
     ) -> JobEvidence:
-        """With whom ranks wait for on other hosts. `names`: what each host that has answered is called in the evidence, by its route."""
+        """With whom ranks wait for elsewhere. `names`: what each host that has answered is called in the evidence, by its route."""
         ranks = self._by_route(placed)
         others = [route for route in (*self._bystanders, *self._by_route(self._placed)) if route not in ranks]
         answering = {route: ranks.get(route, []) for route in (*names, *others)}
 
-        def ask(look: Callable[..., T], wanted: Any, timeout: float) -> dict[str, T]:
+        def named(route: str) -> str:
+            return names.get(route, self._host_names.get(route, route))
+
+        def ask(look: Callable[..., T], wanted: Any, called: Mapping[str, Any], timeout: float) -> dict[str, T]:
             name = f"{look.__module__}:{look.__name__}"
             calls: dict[str, Call] = {
-                route: ((self._roster(known), name, wanted, timeout), {}) for route, known in answering.items()
+                route: ((self._roster(known), name, wanted, called.get(named(route), {}), timeout), {})
+                for route, known in answering.items()
+                if wanted or named(route) in called
             }
             answers = self._run_everywhere(calls, "look", timeout)
             good = {route: answer for route, answer in answers.items() if not isinstance(answer, TraindbgError)}
-            return {names.get(r, self._host_names.get(r, r)): answer for r, answer in good.items()}
+            return {named(route): answer for route, answer in good.items()}
 
-        return followed(evidence, ask, ends)
+        def at(process: HostPid) -> HostPid:
+            return named(self._route_of(process[0])), process[1]
+
+        known = {
+            at(process): dataclasses.replace(one, waits_for=tuple(map(at, one.waits_for)))
+            for process, one in processes.items()
+        }
+        return followed(evidence, ask, ends, known)
 
     def _unseen(self, placed: Placed, why: TraindbgError) -> RankEvidence:
         """A rank of a host that gave no answer: it was looked at, and nothing was seen."""

@@ -27,7 +27,9 @@ from ..language import text
 from ..model import (
     Ending,
     GpuReport,
+    HostPid,
     JobEvidence,
+    JobProcess,
     LostHost,
     Problem,
     Silent,
@@ -85,9 +87,11 @@ class RemoteJob(SpreadJob):
         self._there, self._lost = there, lost
         self._bystanders = [host for host in there.host_names if host not in job and host not in lost]
 
-    def _gathered(self, placed: Sequence[Placed], timeout: float) -> JobEvidence:
+    def _gathered(
+        self, placed: Sequence[Placed], timeout: float, processes: Mapping[HostPid, JobProcess]
+    ) -> JobEvidence:
         """Ranks that no host has have ended, where one was named that nothing trains on."""
-        evidence = super()._gathered(placed, timeout)
+        evidence = super()._gathered(placed, timeout, processes)
         all_known = all(rank.pid or rank.ending is not None for rank in evidence.ranks)
         if all_known or not self._bystanders or evidence.lost_hosts:
             return evidence

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pickle
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from .. import exchanges, flight
+from ..training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -85,7 +85,7 @@ def _number(group: Any) -> Optional[int]:
 
 
 def _exchange(agent: Agent, world: Any, known: List[flight.Known]) -> List[List[Any]]:
-    training = agent.safepoints.thread_id or threading.main_thread().ident
+    training = training_thread(agent)
     found = exchanges.under_way(training, world, known)
     if found is None:
         return []

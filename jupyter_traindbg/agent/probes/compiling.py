@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 import types
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ..attributes import class_name
 from ..reachable import frames_of_others, look_at_stack
+from ..training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -33,7 +33,7 @@ def run(agent: Agent) -> Dict[str, Any]:
     """
     if "torch._dynamo.convert_frame" not in sys.modules:
         return {"now": None, "past": []}
-    return {"now": _now(agent.safepoints.thread_id or threading.main_thread().ident), "past": _past()}
+    return {"now": _now(training_thread(agent)), "past": _past()}
 
 
 def _now(thread: Optional[int]) -> Optional[Dict[str, Any]]:

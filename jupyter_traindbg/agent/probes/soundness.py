@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from .. import cuda
 from ..collecting import Collections
 from ..sampling import sample
+from ..training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -29,9 +29,7 @@ def run(agent: Agent, window_s: float = 1.0) -> Dict[str, Any]:
     books = agent.keep_books()
     settled = books.settled() if books is not None else 0
     with Collections() as collections:
-        sampled = sample(
-            agent.safepoints.thread_id or threading.main_thread().ident or 0, window_s, lambda: agent.alive
-        )
+        sampled = sample(training_thread(agent), window_s, lambda: agent.alive)
     left = books.report(settled) if books is not None else {"host": 0.0, "cuda": 0.0}
     steps, backwards, asked, skipped = (now - then for now, then in zip(_counts(agent), before))
     return {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ..notebook import cells, numbered
 from ..reachable import frames_of_others
+from ..training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -31,7 +32,7 @@ def run(agent: Agent) -> Dict[str, Any]:
     time.sleep(WINDOW_S)
     frames = frames_of_others()
     window = time.perf_counter() - began
-    out = []
+    out, training = [], training_thread(agent)
     for ident, frame in frames.items():
         name, tid = threads.get(ident, ("unknown to threading", None))
         if name in ("traindbg-agent", "traindbg-client"):
@@ -42,7 +43,7 @@ def run(agent: Agent) -> Dict[str, Any]:
             {
                 "name": name,
                 "tid": tid,
-                "training": ident == _training(agent),
+                "training": ident == training,
                 "cpu": None if now is None or then is None else min(1.0, (now - then) / 1e9 / window),
                 "frames": _frames(frame),
                 "peer": peer,
@@ -50,10 +51,6 @@ def run(agent: Agent) -> Dict[str, Any]:
             }
         )
     return {"pid": os.getpid(), "threads": out, "gil_wait_s": max(0.0, window - WINDOW_S), "asked_s": began - asked}
-
-
-def _training(agent: Agent) -> Optional[int]:
-    return agent.safepoints.thread_id or threading.main_thread().ident
 
 
 def _frames(frame: Optional[FrameType]) -> List[Any]:

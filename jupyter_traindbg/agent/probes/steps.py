@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
 from .. import cuda, reachable
 from ..recorder import FIELDS
 from ..steppers import is_step, stepping
+from ..training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -86,8 +87,7 @@ def _meanwhile(agent: Agent, *, explain: bool) -> Dict[str, Any]:
 
 def _stepping(agent: Agent) -> Optional[str]:
     """The class of the optimizer whose ``step`` is under way, also where that began before we came; None where none is."""
-    ident = agent.safepoints.thread_id or threading.main_thread().ident
-    frame = sys._current_frames().get(ident or 0)
+    frame = sys._current_frames().get(training_thread(agent))
     for f, local in reachable.look_at_stack(frame) if frame is not None else ():
         if is_step(f):
             return stepping(local).__name__

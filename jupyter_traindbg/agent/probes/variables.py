@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-import threading
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .. import values
 from ..attributes import attributes, class_name, is_library
 from ..reachable import CO_OPTIMIZED, OUTPUT, frames_of_others, look_at_stack
+from ..training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -46,7 +46,7 @@ def run(agent: Agent) -> Dict[str, Any]:
     ``handled`` are the exceptions in whose ``except`` or ``finally`` the thread is, the innermost first, as far as Python 3.10 and later
     know them: of each the name of its ``type``, what it was given as ``args``, and ``at`` where it was raised: file, line, function.
     """
-    training = agent.safepoints.thread_id or threading.main_thread().ident
+    training = training_thread(agent)
     innermost = frames_of_others().get(training) if training is not None else None
     if innermost is None:
         return {"frames": [], "handled": []}

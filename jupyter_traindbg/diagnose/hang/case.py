@@ -21,7 +21,7 @@ from .doing import Doing, phrase, plural
 from .motion import started_for
 from .partners import Chain, chains, seen_with, with_flow
 from .polls import LeftOut, left_out_of, looks
-from .ranks import Role, View, training_thread, view
+from .ranks import Role, View, training_thread, view, without_calls
 from .stuck import Progress, judge
 from .words import alike, short_place
 
@@ -187,7 +187,7 @@ def joins_ray(seen: Doing) -> bool:
 
 def build(evidence: JobEvidence) -> Case:
     """Work out what each rank does, and whether the job stands still for too long. Linear in the number of ranks."""
-    views = tuple(view(rank, evidence.sources) for rank in evidence.ranks)
+    views = without_calls([view(rank, evidence.sources) for rank in evidence.ranks])
     once = isinstance(evidence.motion_shows, NotAvailable)
     progress = judge(views, once=once)
     if progress.pause_s is not None:

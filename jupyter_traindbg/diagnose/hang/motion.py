@@ -16,7 +16,7 @@ from ...model import Activity, Flow, NotAvailable, OpenFile, Thread, ThreadActiv
 from ...words.durations import time_words
 from ...words.sizes import size
 from .doing import Doing, Kind
-from .words import command_words
+from .words import command_words, process_words
 
 __all__ = [
     "BUSY_SHARE",
@@ -88,10 +88,10 @@ class Work:
     """Something that gets on while a rank's training thread waits: a file that is written or read, a process below it, another thread.
 
     ``name``: the path, the process's command, the thread's name; ``beside`` is a process that is not below it, ``programs`` are those that
-    the rank had started and that have ended meanwhile. ``pid``: of that process; ``host``: where it is, if that is another one.
-    ``bytes``: by how much the position in the file moved during the look, and of one that is ``flushed`` what its disk was given;
-    ``cpu_share``: of one CPU. ``flow``: what has come or gone over the channel ``name`` of one that is a ``flow``, or between a process
-    ``beside`` and whoever waits for it.
+    the rank had started and that have ended meanwhile. ``pid``: of that process; ``host``: where it is, if that is another one; ``who``:
+    how its job calls it. ``bytes``: by how much the position in the file moved during the look, and of one that is ``flushed`` what its
+    disk was given; ``cpu_share``: of one CPU. ``flow``: what has come or gone over the channel ``name`` of one that is a ``flow``, or
+    between a process ``beside`` and whoever waits for it.
     """
 
     kind: Literal["written", "in place", "read", "flushed", "process", "programs", "thread", "beside", "flow"]
@@ -101,6 +101,7 @@ class Work:
     bytes: int = 0
     cpu_share: float = 0.0
     flow: Flow | None = None
+    who: str = ""
 
 
 @dataclass(frozen=True)
@@ -272,10 +273,8 @@ def _flow_words(work: Work, flow: Flow) -> str:
     within = time_words(flow.within_s)
     if work.kind == "beside":
         return text(
-            "process {pid} (`{command}`){on}, for which it waits, has sent or taken {amount} within {within}",
-            pid=work.pid,
-            command=command_words(work.name),
-            on=_on(work),
+            "{process}, for which it waits, has sent or taken {amount} within {within}",
+            process=_beside(work),
             amount=amount,
             within=within,
         )
@@ -287,8 +286,8 @@ def _flow_words(work: Work, flow: Flow) -> str:
     )
 
 
-def _on(work: Work) -> str:
-    return text(" on {host}", host=work.host) if work.host else ""
+def _beside(work: Work) -> str:
+    return process_words((work.host, work.pid), f" (`{command_words(work.name)}`)", work.who)
 
 
 def _share_words(work: Work, share: str, command: str) -> str:
@@ -298,20 +297,12 @@ def _share_words(work: Work, share: str, command: str) -> str:
         return text("programs that it had started have used a CPU, and ended during the look")
     if work.kind == "beside" and work.bytes:
         return text(
-            "process {pid} (`{command}`){on}, for which it waits, has read or written {amount} during the look",
-            pid=work.pid,
-            command=command,
-            on=_on(work),
+            "{process}, for which it waits, has read or written {amount} during the look",
+            process=_beside(work),
             amount=f"{work.bytes / 2**10:.0f} KiB",
         )
     if work.kind == "beside":
-        return text(
-            "process {pid} (`{command}`){on}, for which it waits, uses {share} of a CPU",
-            pid=work.pid,
-            command=command,
-            on=_on(work),
-            share=share,
-        )
+        return text("{process}, for which it waits, uses {share} of a CPU", process=_beside(work), share=share)
     return text(
         "process {pid} (`{command}`) below it uses {share} of a CPU", pid=work.pid, command=command, share=share
     )

@@ -14,7 +14,8 @@ __all__ = ["Onward"]
 class Onward:
     """``words`` end a sentence, ``process 4711 below it sleeps at data.py:12 fetch``; empty where only `evidence` tells. ``frame``: the
     place, if that is the user's; ``cause`` and ``step`` are empty where the rank's own wait says as much. ``process``: that process,
-    without a host where that is known. ``unsure``: it may get on with something that does not show.
+    without a host where that is known, ``who``, how its job calls it, and ``rescue`` another step, which frees it. ``unsure``: it may get
+    on with something that does not show.
     """
 
     words: str
@@ -23,4 +24,6 @@ class Onward:
     step: str = ""
     frame: Frame | None = None
     process: HostPid | None = None
+    who: str = ""
+    rescue: str = ""
     unsure: bool = False

@@ -24,12 +24,13 @@ __all__ = ["Chain", "chains", "seen_with", "waits_outside", "with_flow"]
 MOST_STEPS, PAIR = 6, 2
 _STORE = "pt_tcpstore"
 """How torch calls the thread that serves its store."""
-_TELLING = ("port", "tcp", "unix", "named pipe", "memory", "pipe")
+_TELLING = ("call", "port", "tcp", "unix", "named pipe", "memory", "pipe")
 """Kinds of channels, those first that a program has most likely made to ask for something."""
 _OUTSIDE: frozenset[Kind] = frozenset({"idle", "network", "process", "sleep"})
 """Waits of a rank that may be for another process although it is at no channel of its own."""
-_WITHIN: frozenset[Kind] = _OUTSIDE | {"native", "queue", "thread", "future", "lock", "unknown"}
+_WITHIN: frozenset[Kind] = _OUTSIDE | {"native", "queue", "thread", "future", "coroutine", "lock", "unknown"}
 """The same of a process that is itself waited for."""
+_FOR_A_RESULT: frozenset[Kind] = frozenset({"ray", "coroutine"})
 _FOR_ANOTHER_THREAD: frozenset[Kind] = frozenset({"queue", "thread", "future"})
 _FLOWING: frozenset[Kind] = _FOR_ANOTHER_THREAD | {"idle", "network", "pipe", "file", "native", "process", "unknown"}
 """Waits of a rank that may be for what comes over a channel; a named pipe is a file by its name."""
@@ -82,7 +83,7 @@ def seen_with(seen: View, chain: Chain) -> View:
     if last.state != "works":
         return seen
     host = "" if last.host == seen.host else last.host
-    work = Work("beside", last.command, last.pid, host, last.bytes, last.cpu_share, last.flow)
+    work = Work("beside", last.command, last.pid, host, last.bytes, last.cpu_share, last.flow, last.who)
     return replace(seen, role="moving", served=(work,))
 
 
@@ -105,7 +106,7 @@ def _speaking(over: Channel, host: str, evidence: JobEvidence) -> Work:
     """The process at the other end, where one alone is known to have it; else the channel."""
     partners = evidence.beside.get(over.host or host, Beside()).partners
     if len(over.others) == 1 and (partner := partners.get(over.others[0])) is not None:
-        return Work("beside", partner.activity.command, partner.pid, over.host, flow=over.flow)
+        return Work("beside", partner.activity.command, partner.pid, over.host, flow=over.flow, who=partner.who)
     return Work("flow", over.name, flow=over.flow)
 
 
@@ -290,6 +291,8 @@ class _Graph:
         of torch's store, which gives what another rank has set.
         """
         at = channels.waited_at(here.tid)
+        if here.seen.kind in _FOR_A_RESULT:
+            return [channel for channel in at if channel.kind == "call"]
         if here.seen.kind == "store" or here.state == "idle" or (here.seen.kind == "idle" and len(at) > 1):
             return []
         if here.rank is None or here.seen.kind not in _FOR_ANOTHER_THREAD:
@@ -316,6 +319,10 @@ class _Graph:
             return here.together and here.rank is None and process in self._ranks
         if here.together:
             return partner.trains
+        if (
+            partner.who
+        ):  # all processes of a Ray job are connected: its calls lead there, or a connection at which one waits
+            return False
         if here.rank is not None and here.seen.kind == "sleep":
             return channel.kind == "memory" or self._is_asked(here, process, channel)
         if here.rank is not None and not self._channels(here.process).is_waited_at(channel):

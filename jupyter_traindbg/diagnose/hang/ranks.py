@@ -24,12 +24,13 @@ from ...model import (
 from .doing import FOR_OTHER_RANKS, Doing, Kind, doing
 from .motion import BUSY_SHARE, Work, busy, flows, thread_activity, work_for
 
-__all__ = ["Role", "View", "training_thread", "view"]
+__all__ = ["Role", "View", "training_thread", "view", "without_calls"]
 
 Role = Literal["ended", "not seen", "stopped", "stepping", "waiting", "moving", "still", "idle", "not known"]
 """``waiting``: for other ranks. ``moving``: it computes, its stack changes, or what it waits for gets on. ``still``: none of these.
-``idle``: a kernel between two cells.
+``idle``: a kernel between two cells, an actor of Ray's between two calls.
 """
+NO_CALL = Wait("idle", "calls")
 
 POLLING_SHARE = 0.02
 """Of a CPU: what a loop uses at most that wakes up now and then, looks at something and sleeps again."""
@@ -69,6 +70,11 @@ class View:
     @property
     def now(self) -> Doing:
         return self.doings[-1] if self.doings else Doing("unknown")
+
+    @property
+    def has_no_call(self) -> bool:
+        """Whether it is an actor of Ray's that runs no call."""
+        return bool(self.doings) and all(d.wait == NO_CALL for d in self.doings)
 
     @property
     def activity(self) -> Activity | None:
@@ -213,6 +219,12 @@ def _rests(seen: View) -> bool:
     return seen.evidence.world_size == 1 and all(
         d.kind == "idle" and d.users is None and d.thread is not None and _in_kernel_loop(d.thread) for d in seen.doings
     )
+
+
+def without_calls(views: Sequence[View]) -> tuple[View, ...]:
+    """Actors that run no call are at rest, unless others wait in theirs: then these have left it."""
+    waited_for = any(v.role == "waiting" for v in views)
+    return tuple(dataclasses.replace(v, role="idle") if v.has_no_call and not waited_for else v for v in views)
 
 
 def _in_kernel_loop(thread: Thread) -> bool:

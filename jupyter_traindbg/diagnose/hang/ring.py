@@ -8,7 +8,6 @@ from __future__ import annotations
 from ...language import counted, text
 from ...model import Channel, Finding, Subject
 from ...words.durations import time_words
-from ...words.ranks import ranks_words
 from ..collectives.words import capital
 from . import stop_words as say
 from . import why
@@ -17,10 +16,10 @@ from .doing import FOR_OTHER_RANKS, Doing
 from .file_locks import what_it_does, why_kept
 from .onward import Onward
 from .partners import Chain, waits_outside
-from .stops import Stop
+from .stops import ENDS, Stop
 from .words import and_list, place, short_place
 
-__all__ = ["EXPLAINS", "beside", "rule"]
+__all__ = ["EXPLAINS", "beside", "ring", "rule"]
 
 EXPLAINS = {
     "process_deadlock": (
@@ -45,7 +44,8 @@ def rule(case: Case) -> list[Hit]:
         members = frozenset((view.pid, *(stop.pid for stop in chain.stops)))
         if chain.ring and members not in told:
             told.add(members)
-            hits.append(_ring(case, view, chain))
+            ranks = [rank for rank in (view.rank, *(stop.rank for stop in chain.stops)) if rank is not None]
+            hits.append(Hit(ring(case, view, chain), ranks))
         elif waits_outside(view, chain):
             hits.append(_not_in_it(case, view, chain))
     return hits
@@ -68,6 +68,8 @@ def beside(case: Case, view: View) -> Onward | None:
         step,
         last.seen.users,
         last.process,
+        last.who,
+        _rescue(case, last),
         unsure=_comes_by(last),
     )
 
@@ -75,16 +77,17 @@ def beside(case: Case, view: View) -> Onward | None:
 # --- findings ------------------------------------------------------------------------------------------------------
 
 
-def _ring(case: Case, view: View, chain: Chain) -> Hit:
+def ring(case: Case, view: View, chain: Chain) -> Finding:
+    """That `view` and those of the `chain`, which leads back to it, wait for each other."""
     ranks = [view.rank, *(stop.rank for stop in chain.stops if stop.rank is not None)]
-    first, last = ranks_words([view.rank]), chain.last
+    first, last = say.asking(view), chain.last
     between = [say.named(stop) for stop in chain.stops[:-1]]
-    finding = Finding(
+    return Finding(
         "process_deadlock",
         "critical",
         text(
             "{first} and {last} wait for each other{between}: {first2} at {at}, {last2} at {at2}",
-            first=first.capitalize(),
+            first=capital(first),
             last=say.named(last),
             between=text(", by way of {processes}", processes=and_list(between)) if between else "",
             first2=first,
@@ -99,7 +102,6 @@ def _ring(case: Case, view: View, chain: Chain) -> Hit:
         _ring_steps(case, view, chain),
         confidence="medium" if chain.unsure else "high",
     )
-    return Hit(finding, ranks)
 
 
 def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
@@ -133,8 +135,8 @@ def _not_in_it(case: Case, view: View, chain: Chain) -> Hit:
 
 
 def _subjects(view: View, chain: Chain) -> tuple[Subject, ...]:
-    others = (say.subject(s.process) if s.rank is None else Subject("rank", s.rank) for s in chain.stops)
-    return (Subject("rank", view.rank), *(others if chain.ring else [say.subject(chain.last.process)]))
+    others = [say.subject(s.process, s.who) if s.rank is None else Subject("rank", s.rank) for s in chain.stops]
+    return (say.asker(view), *(others if chain.ring else others[-1:]))
 
 
 def _ring_cause(chain: Chain) -> str:
@@ -174,7 +176,7 @@ def _ring_steps(case: Case, view: View, chain: Chain) -> list[str]:
 
 def _way(case: Case, view: View, chain: Chain) -> list[str]:
     """One line for each process, and how one comes there."""
-    names = [ranks_words([view.rank]), *map(say.short, chain.stops)]
+    names = [say.asking(view), *map(say.short, chain.stops)]
     waits = [view.now, *(stop.seen for stop in chain.stops)]
     return [
         text(
@@ -187,6 +189,18 @@ def _way(case: Case, view: View, chain: Chain) -> list[str]:
         )
         for name, wait, stop in zip(names, waits, chain.stops, strict=False)
     ]
+
+
+def _rescue(case: Case, last: Stop) -> str:
+    """How to get a worker of Ray's out of the call in which it stands; empty for others, and for one that does not run."""
+    called = last.edge.over is not None and last.edge.over.kind == "call"
+    if not called or last.state in ENDS or last.seen.users is None:
+        return ""
+    return text(
+        "Give up its call: `traindbg ray-rescue {target} --interrupt {who}`; the worker lives on, and whoever made the call gets an error.",
+        target=case.evidence.name,
+        who=last.who,
+    )
 
 
 def _comes_by(last: Stop) -> bool:
@@ -208,20 +222,24 @@ def _wakes(last: Stop) -> list[str]:
 def _back(view: View, chain: Chain) -> str:
     last = say.short(chain.last)
     if chain.speechless:
-        return text("{last} waits for rank {rank} at the other end of the same connection", last=last, rank=view.rank)
+        return text(
+            "{last} waits for {asking} at the other end of the same connection", last=last, asking=say.asking(view)
+        )
     if chain.last.seen.kind in FOR_OTHER_RANKS:
         return text(
-            "{last} waits in {operation} for rank {rank}",
+            "{last} waits in {operation} for {asking}",
             last=last,
             operation=chain.last.seen.operation or text("a collective"),
-            rank=view.rank,
+            asking=say.asking(view),
         )
-    return text("{last} waits for rank {rank}", last=last, rank=view.rank)
+    return text("{last} waits for {asking}", last=last, asking=say.asking(view))
 
 
 def _over(wait: Doing, stop: Stop) -> str:
     """How the process before, which waits as in `wait`, comes to this one."""
     over = stop.edge.over
+    if over is not None and over.kind == "call":
+        return ""
     if over is not None:
         return text(" over {channel}", channel=over) + _left(over)
     return text(" (which holds the lock)") if _is_of_a_lock(wait, stop) else text(" (which it has started)")

@@ -192,7 +192,7 @@ _LINES: Mapping[Role, Callable[[View], str]] = {
     "not known": lambda view: view.evidence.problem or text("nothing could be read"),
     "not seen": lambda view: text("there is no process of it here"),
     "stopped": lambda view: text("stopped: the kernel does not let it run"),
-    "idle": lambda view: text("the kernel runs no cell"),
+    "idle": lambda view: text("runs no call") if view.has_no_call else text("the kernel runs no cell"),
     "stepping": lambda view: text("makes steps"),
     "moving": lambda view: in_phase(view) or phrase(view.now),
     "waiting": _waits,

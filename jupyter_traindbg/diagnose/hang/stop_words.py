@@ -5,18 +5,28 @@ from __future__ import annotations
 from ...language import text
 from ...model import HostPid, Subject
 from ...words.ranks import ranks_words
-from .case import Case
+from .case import Case, View
 from .doing import Doing, phrase
 from .stops import Edge, Stop, of_partner
-from .words import command_words, program_words
+from .words import command_words, process_words, program_words
 
-__all__ = ["at", "does", "held", "holder_does", "named", "process", "short", "subject", "there"]
+__all__ = ["asker", "asking", "at", "does", "held", "holder_does", "named", "process", "short", "subject", "there"]
 
 
-def subject(process: HostPid) -> Subject:
-    """``pid 4711``, and on which host where there are several."""
+def subject(process: HostPid, who: str = "") -> Subject:
+    """``pid 4711``, and on which host where there are several; what its job calls it, where it is of one."""
     host, pid = process
-    return Subject("process", f"{pid} on {host}" if host else pid)
+    return Subject("thing", who) if who else Subject("process", f"{pid} on {host}" if host else pid)
+
+
+def asking(view: View) -> str:
+    """``rank 2``; ``driver`` of a process that is no rank."""
+    return view.evidence.who or ranks_words([view.rank])
+
+
+def asker(view: View) -> Subject:
+    """The same as whom a finding names."""
+    return Subject("thing", view.evidence.who) if view.evidence.who else Subject("rank", view.rank)
 
 
 def there(process: HostPid, step: str) -> str:
@@ -26,7 +36,7 @@ def there(process: HostPid, step: str) -> str:
 
 
 def short(stop: Stop) -> str:
-    """``process 4711``, ``process 4711 on node2``, ``rank 2``."""
+    """``process 4711``, ``process 4711 on node2``, ``rank 2``, ``Reward[0]``."""
     return _called(stop, "")
 
 
@@ -43,9 +53,7 @@ def process(stop: Stop) -> str:
 def _called(stop: Stop, runs: str) -> str:
     if stop.rank is not None:
         return ranks_words([stop.rank])
-    if stop.host:
-        return text("process {pid}{runs} on {host}", pid=stop.pid, runs=runs, host=stop.host)
-    return text("process {pid}{runs}", pid=stop.pid, runs=runs)
+    return stop.who if stop.who and not runs else process_words(stop.process, runs, stop.who)
 
 
 def does(stop: Stop, *, last: bool = True) -> str:

@@ -46,6 +46,8 @@ class Stop:
     edge: Edge
     tid: int = 0
     rank: int | None = None
+    who: str = ""
+    """How its job calls it; empty where it is of none."""
     command: str = ""
     cpu_share: float = 0.0
     bytes: int = 0
@@ -70,9 +72,10 @@ class Stop:
 
 
 def of_rank(view: View, edge: Edge) -> Stop:
-    """A rank, by its training thread."""
+    """A rank, by its training thread; or another process of the job that was looked at as one."""
     tid = view.training.tid if view.training is not None else view.pid
-    return Stop(view.now, "stands", edge, tid, view.rank, together=view.role == "waiting")
+    rank = None if view.evidence.who else view.rank
+    return Stop(view.now, "stands", edge, tid, rank, view.evidence.who, together=view.role == "waiting")
 
 
 def of_partner(partner: Partner, edge: Edge, before: HostPid, sources: Mapping[str, SourceLine]) -> list[Stop]:
@@ -118,9 +121,10 @@ def threads(partner: Partner, sources: Mapping[str, SourceLine]) -> Iterator[tup
 def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity, sources: Mapping[str, SourceLine]) -> Stop:
     return Stop(
         seen,
-        _state(seen, thread, partner),
+        _state(seen, thread, partner, called=edge.over is not None and edge.over.kind == "call"),
         edge,
         thread.tid,
+        who=partner.who,
         command=partner.activity.command,
         cpu_share=thread.cpu_share,
         bytes=0 if busy(thread) else moved_bytes(partner.activity),
@@ -144,7 +148,8 @@ def _awaits_work(seen: Doing, sources: Mapping[str, SourceLine]) -> bool:
     return line is not None and ".wait(" in line.text
 
 
-def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
+def _state(seen: Doing, thread: ThreadActivity, partner: Partner, *, called: bool) -> State:
+    """`called`: it is known to run a call for another one, so that with code of the user's it has something to do."""
     if partner.activity.state in ("T", "t"):
         return "stopped"
     if partner.activity.state == "D":
@@ -153,7 +158,8 @@ def _state(seen: Doing, thread: ThreadActivity, partner: Partner) -> State:
     computes = busy(thread) if seen.kind in _WORKS else seen.kind == "sleep" and thread.cpu_share > BUSY_SHARE
     if computes or flows(seen, partner.activity, thread) or gets_on or _flow(seen, thread, partner) is not None:
         return "works"
-    if _idle(seen, thread, partner):
+    in_the_call = called and (seen.kind == "coroutine" or (seen.users is not None and seen.kind != "idle"))
+    if _idle(seen, thread, partner) and not in_the_call:
         return "idle"
     return "inward" if seen.kind in ("queue", "thread", "future") else "stands"
 

@@ -93,12 +93,12 @@ def _what_ranks_do(views: Sequence[View]) -> list[str]:
     said = {
         "waiting": text("waiting for other ranks at every look"),
         "still": text("at the same place at every look"),
-        "idle": text("its kernel ran no cell at any look"),
         "stopped": text("stopped"),
         "ended": text("ended"),
         "not seen": text("not seen on this host"),
     }
-    told = [(v.rank, _of_moving(v) if v.role == "moving" else said.get(v.role)) for v in views]
+    by_view = {"moving": _of_moving, "idle": _of_idle}
+    told = [(v.rank, by_view[v.role](v) if v.role in by_view else said.get(v.role)) for v in views]
     return [
         text("{rank}: {g}", rank=ranks_words((rank for rank, _ in g)), g=g[0][1])
         for g in alike([one for one in told if one[1]], lambda one: one[1])
@@ -107,6 +107,10 @@ def _what_ranks_do(views: Sequence[View]) -> list[str]:
 
 def _once() -> str:
     return text("each process was seen once: where it was is known, and not whether it moves")
+
+
+def _of_idle(view: View) -> str:
+    return text("no call of Ray's ran at any look") if view.has_no_call else text("its kernel ran no cell at any look")
 
 
 def _of_moving(view: View) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ...language import text
+from ...language import counted, text
 from ...model import Finding, Frame, Thread, rank_subjects
 from ...words.ranks import ranks_words
 from . import away, why
@@ -19,7 +19,7 @@ from .onward import Onward
 from .polls import looks, looks_at
 from .ring import beside
 from .stop_words import subject
-from .words import alike, place, short_place
+from .words import alike, notice_in_the_driver, place, short_place
 
 EXPLAINS = {
     "io_wait": ("unequal_steps", "collective_not_issued", "straggler"),
@@ -42,7 +42,9 @@ def rule(case: Case) -> list[Hit]:
     free = [v for v in blocked if v.rank not in told and polled_lock(case, v) is None]
     leaving = [v for v in free if _shutting_down(v)]
     hits = [_cannot_end(case, v) for v in leaving]
-    others = [(v, _onward(case, v)) for v in free if v not in leaving]
+    over = [v for v in free if v.has_no_call]
+    hits += [_without_a_call(case, over)] if over else []
+    others = [(v, _onward(case, v)) for v in free if v not in leaving and v not in over]
     return hits + [_hit(case, same) for same in alike(others, _alike)]
 
 
@@ -69,7 +71,7 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
         _title(case, views, onward),
         (
             *rank_subjects(ranks),
-            *(subject(process) for process in dict.fromkeys(o.process for _, o in same) if process is not None),
+            *dict.fromkeys(subject(o.process, o.who) for _, o in same if o.process is not None),
         ),
         place(onward.frame or seen.frame),
         [
@@ -80,7 +82,12 @@ def _hit(case: Case, same: Sequence[tuple[View, Onward]]) -> Hit:
             *case.others_wait(ranks),
         ],
         onward.cause or why.cause(seen, case.source_of(seen)),
-        [onward.step or why.step(seen, on, view.pid), *away.step(case, view), _bound(seen, case.source_of(seen))],
+        [
+            onward.step or why.step(seen, on, view.pid),
+            *filter(None, [onward.rescue]),
+            *away.step(case, view),
+            _bound(seen, case.source_of(seen)),
+        ],
         confidence=_confidence(case, seen, onward),
     )
     return Hit(finding, ranks)
@@ -172,6 +179,36 @@ def _bound(seen: Doing, source: str) -> str:
         "ranks stand still.",
         at=short_place(seen.frame),
     )
+
+
+def _without_a_call(case: Case, same: Sequence[View]) -> Hit:
+    """Actors of Ray's of whose call it is not known here how it ended."""
+    ranks = [v.rank for v in same]
+    finding = Finding(
+        "python_wait",
+        "critical",
+        counted(
+            "{ranks} runs no call any more, while the others wait for it in theirs",
+            "{ranks} run no call any more, while the others wait for them in theirs",
+            len(ranks),
+            ranks=ranks_words(ranks).capitalize(),
+            ranks2=ranks_words(ranks),
+        ),
+        rank_subjects(ranks),
+        None,
+        case.others_wait(ranks),
+        text(
+            "A call that runs on all ranks has returned or raised on some: Ray tells only whoever asks for its result."
+        ),
+        [
+            text(
+                "See what became of it: `ray.get` on the ref of that very call gives what it returned, or raises what it raised."
+            ),
+            notice_in_the_driver(),
+        ],
+        confidence="high" if case.waiting else "medium",
+    )
+    return Hit(finding, ranks)
 
 
 # --- a process that has finished and cannot end --------------------------------------------------------------------

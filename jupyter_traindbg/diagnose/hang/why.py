@@ -39,6 +39,9 @@ def cause(seen: Doing, source: str) -> str:
             "None of its coroutines can go on: what they wait for does not come, or runs in a thread or a "
             "program that is stuck itself."
         ),
+        "coroutine": text(
+            "What it awaits does not come: nobody sets that event, puts that item or answers, or whoever should waits for it itself."
+        ),
         "ray": text(
             "It waits for a result from Ray: an actor that died, or work for which there is no room in the cluster."
         ),
@@ -95,6 +98,9 @@ def step(seen: Doing, on: str | None, pid: int) -> str:
             at=at,
             pid=who,
         ),
+        "coroutine": text("See who should bring about what it awaits: that one has ended, or waits itself.")
+        if seen.frame is None
+        else text("See who should bring about what it awaits at {at}, and put asyncio.timeout() round that.", at=at),
         "store": text("See which rank should set the key, and whether it computes the same name for it."),
         "queue": text(
             "See in the log whether the thread that fills the queue ended with an exception; use "

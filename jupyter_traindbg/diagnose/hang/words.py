@@ -9,9 +9,19 @@ from typing import TypeVar
 from ...command_lines import program
 from ...frames import whose
 from ...language import text
-from ...model import Frame
+from ...model import Frame, HostPid
 
-__all__ = ["alike", "and_list", "command_words", "on_rank", "place", "program_words", "short_place"]
+__all__ = [
+    "alike",
+    "and_list",
+    "command_words",
+    "notice_in_the_driver",
+    "on_rank",
+    "place",
+    "process_words",
+    "program_words",
+    "short_place",
+]
 
 LONGEST_COMMAND = 80
 _END_OF_PATH = re.compile(r"^/.*/([^/]+/[^/]+)$")
@@ -55,6 +65,27 @@ def program_words(command: str) -> str:
         return own or command
     name = program(parts)[1].rpartition("/")[2]
     return name or ("multiprocessing" if "multiprocessing" in command else own)
+
+
+def process_words(process: HostPid, runs: str, who: str) -> str:
+    """``process 4711 (engine.py) on node2``; without what it `runs` where that is empty; ``Reward[0] (process 4711)`` of one that its job
+    calls so.
+    """
+    host, pid = process
+    if who and host:
+        return text("{who} (process {pid} on {host})", who=who, pid=pid, host=host)
+    if who:
+        return text("{who} (process {pid})", who=who, pid=pid)
+    if host:
+        return text("process {pid}{runs} on {host}", pid=pid, runs=runs, host=host)
+    return text("process {pid}{runs}", pid=pid, runs=runs)
+
+
+def notice_in_the_driver() -> str:
+    """What to do so that a call of Ray's which failed on one of several is seen."""
+    return text(
+        "Let the driver notice: take results as they come, `ray.wait(refs, num_returns=1)`, and end the others when one has failed."
+    )
 
 
 def and_list(items: Sequence[str]) -> str:

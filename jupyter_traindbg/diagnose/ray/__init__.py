@@ -17,9 +17,10 @@ from . import order
 from .case import Hit, RayCase
 from .states import rank_states, state
 from .stuck_in_init import settles_in_s
+from .waits import asking
 from .wanted import methods, wanted
 
-__all__ = ["Hit", "RayCase", "diagnose", "findings", "methods", "rules", "settles_in_s", "wanted"]
+__all__ = ["Hit", "RayCase", "asking", "diagnose", "findings", "methods", "rules", "settles_in_s", "wanted"]
 
 Rule = Callable[[RayCase], list[Hit]]
 
@@ -27,7 +28,8 @@ Rule = Callable[[RayCase], list[Hit]]
 def findings(case: RayCase) -> list[Finding]:
     """What is wrong, root cause first; nothing where nothing is. 0.1 s for 1,000 workers."""
     found = order.findings([hit for rule in rules() for hit in rule(case)])
-    return at_source(found, {place: line for one in case.closer.values() for place, line in one.sources.items()})
+    looks = [*case.closer.values(), *([] if case.led is None else [case.led])]
+    return at_source(found, {place: line for one in looks for place, line in one.sources.items()})
 
 
 def diagnose(case: RayCase) -> Diagnosis:

@@ -28,6 +28,7 @@ from ...model import (
     SourceLine,
     things,
 )
+from ..hang.case import Case, build
 from ..hang.doing import FOR_OTHER_RANKS, Doing
 from ..hang.ranks import View, view
 from ..hang.words import place
@@ -66,7 +67,8 @@ class RayCase:
     """What the rules are given. ``closer``: by node, what the threads of suspected processes did over a window (`wanted` says which).
 
     ``calls``: how long the finished calls of a method took, in seconds, by the task's name (``"Collector.run"``). ``later``: the cluster's
-    own word some seconds afterwards.
+    own word some seconds afterwards. ``led``: where nobody moves, who waits in `ray.get` or `ray.wait` (`waits.asking`), each as a rank,
+    and beside them all to whom these waits lead.
     """
 
     cluster: RayCluster
@@ -74,6 +76,7 @@ class RayCase:
     closer: Mapping[str, JobEvidence] = field(default_factory=dict)
     calls: Mapping[str, Sequence[float]] = field(default_factory=dict)
     later: RayCluster | None = None
+    led: JobEvidence | None = None
 
     # --- rows
 
@@ -282,6 +285,11 @@ class RayCase:
         if self.later is None:
             return {}
         return {a.actor_id: a.executed for a in self.later.actors if isinstance(a.executed, int)}
+
+    @cached_property
+    def waits(self) -> Case | None:
+        """What is `led` to, worked out as for ranks; None where nobody was followed."""
+        return None if self.led is None else build(self.led)
 
     @property
     def stands_still(self) -> bool:

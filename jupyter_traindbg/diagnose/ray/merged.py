@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...language import text
 from ...model import Diagnosis, Finding, RankState
@@ -23,8 +23,10 @@ def with_ranks(ray: Diagnosis, ranks: Diagnosis | None) -> Diagnosis:
         return ray
     first = [f for f in ray.findings if f.code in _BEFORE]
     rest = [f for f in ray.findings if f.code not in _BEFORE]
-    verdict = _once([*first, *ranks.findings, *rest])
-    state = min(ray.state, ranks.state, key=_WORSE.index)
+    first, others = _folded(first, ranks.findings, _names(ray.ranks, ranks.ranks))
+    verdict = _once([*first, *others, *rest])
+    told = [ray.state] if ranks.state == "idle" else [ray.state, ranks.state]  # others may work, or wait, meanwhile
+    state = min(told, key=_WORSE.index)
     return dataclasses.replace(
         ray,
         state=state,
@@ -62,6 +64,31 @@ def alone(own: Diagnosis, whole: str, why: str) -> Diagnosis:
     """What one process of the Ray job `whole` tells, where `why` kept us from asking the rest."""
     words = text("only this process was looked at, and not {whole}: {why}", whole=whole, why=why)
     return dataclasses.replace(own, why=(*own.why, words))
+
+
+def _folded(
+    first: Sequence[Finding], ranks: Sequence[Finding], names: Mapping[str, str]
+) -> tuple[list[Finding], list[Finding]]:
+    """A finding about ranks that leads to workers of which another one tells what is wrong goes into the evidence of that."""
+    told, left = list(first), []
+    for finding in ranks:
+        blamed = {names.get(who, who) for who in finding.who}
+        root = next(
+            (i for i, f in enumerate(told) if f.severity == "critical" and f.who and blamed.issuperset(f.who)), None
+        )
+        if root is None:
+            left.append(finding)
+        else:
+            more = (*finding.evidence, text("so: {title}", title=finding.title))
+            evidence = tuple(dict.fromkeys((*told[root].evidence, *more)))
+            told[root] = dataclasses.replace(told[root], evidence=evidence)
+    return told, left
+
+
+def _names(rows: Sequence[RankState], ranks: Sequence[RankState]) -> Mapping[str, str]:
+    """What Ray's side calls each rank, by what the diagnosis of ranks calls it."""
+    who = {row.pid: row.who for row in rows if row.pid}
+    return {f"rank {rank.rank}": who[rank.pid] for rank in ranks if rank.pid in who}
 
 
 def _once(found: Sequence[Finding]) -> list[Finding]:

@@ -9,6 +9,7 @@ from ...language import later, text
 from ...model import Finding, RankState, RayWorker
 from ..hang.doing import phrase
 from .case import ENDED, NOT_UP, RayCase, known
+from .waits import leads
 from .words import names
 
 __all__ = ["rank_states", "state"]
@@ -35,7 +36,8 @@ def state(case: RayCase, found: Sequence[Finding]) -> tuple[State, list[str]]:
     codes = {f.code for f in found}
     if not case.running_jobs and "ray_job_failed" not in codes and (case.jobs or not case.rows):
         return "not known", [*why, text("no job of this cluster runs now")]
-    called: State = "progressing" if found else "not known"
+    unclear = not found or (codes == {"ray_worker_stuck"} and case.stands_still)
+    called: State = "not known" if unclear else "progressing"
     if "ray_job_failed" in codes:
         called = "failed"
     elif any(f.severity == "critical" for f in found):
@@ -46,7 +48,8 @@ def state(case: RayCase, found: Sequence[Finding]) -> tuple[State, list[str]]:
         called = "progressing" if found else "healthy"
     elif case.views and all(r.kind == "driver" or _at_rest(r) for r in case.rows):
         called = "idle"
-    elif case.views and not found:
+    elif case.views and unclear:
+        why += [] if found else leads(case)
         why.append(text("nobody was seen to get on, and nothing says whether that is too long: ask again in a minute"))
     return called, why
 
