@@ -75,6 +75,7 @@ class Scene:
     calls: dict[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     later: dict[str, Any] | None = None
+    led: JobEvidence | None = None
 
     def case(self) -> RayCase:
         cluster = self.cluster()
@@ -83,7 +84,7 @@ class Scene:
         )
         closer = {NODE: JobEvidence("beside", tuple(self.seen), len(self.seen), sources=self.sources)}
         later = None if self.later is None else dataclasses.replace(cluster, taken_at=NOW_S + 3, **self.later)
-        return RayCase(cluster, workers, closer if self.seen else {}, self.calls, later)
+        return RayCase(cluster, workers, closer if self.seen else {}, self.calls, later, self.led)
 
     def cluster(self) -> RayCluster:
         return RayCluster(

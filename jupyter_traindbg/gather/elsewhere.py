@@ -95,7 +95,8 @@ def _calls_on(host: str, beside: Beside, seen: JobEvidence, processes: Mapping[H
         process = processes.get((host, pid))
         threads = partner.stacks.threads if partner.stacks is not None else ()
         own = _with_its_calls(partner.channels, host, process, threads) or partner.channels
-        partners[pid] = replace(partner, channels=own, who=process.who if process is not None else partner.who)
+        who, drives = (process.who, process.drives) if process is not None else (partner.who, False)
+        partners[pid] = replace(partner, channels=own, who=who, trains=partner.trains and not drives)
     return replace(beside, channels=channels, partners=partners)
 
 

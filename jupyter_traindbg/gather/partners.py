@@ -113,7 +113,7 @@ def at_other_ends(
     asked_here = [pid for pid in waited if pid in trail.partners]
     waits = [place for pid in asked_here for place in _places(pid, _asking(trail.known[pid]), trail.known[pid])]
     found = _what_they_do(trail, waits, asked_here, ends_at)
-    found = replace(found, partners={p: _as_called(one, called.get(p)) for p, one in found.partners.items()})
+    found = replace(found, partners={p: _with_coroutines(one, called.get(p)) for p, one in found.partners.items()})
     locked = filelocks.holders([p.pid for p in found.partners.values() if locks_a_file(p.activity)])
     return OtherEnds(ends, Beside(found.channels, found.partners, locked), lines(found, ends_at))
 
@@ -146,21 +146,21 @@ def _partner(about: Activity, channels: Channels, stacks: ProcessStacks | None) 
     return Partner(replace(about, command=redact(about.command)), channels, stacks, _trains(about))
 
 
-def _as_called(partner: Partner, process: JobProcess | None) -> Partner:
-    """With its name, and with what runs in its event loop in place of the loop."""
-    if process is None or partner.stacks is None:
-        return partner if process is None else replace(partner, who=process.who)
-    awaiting = [one for one in process.coroutines if one.waits_for]
-    loops = [t for t in partner.stacks.threads if t.waiting_for == EVENT_LOOP and all(f.library for f in t.frames)]
-    if not awaiting or len(loops) != 1:
-        return replace(partner, who=process.who)
+def _with_coroutines(partner: Partner, process: JobProcess | None) -> Partner:
+    """With what runs in its event loop in place of the loop."""
+    awaiting = [one for one in process.coroutines if one.waits_for] if process is not None else []
+    threads = partner.stacks.threads if partner.stacks is not None else ()
+    loops = [t for t in threads if t.waiting_for == EVENT_LOOP]
+    if partner.stacks is None or not awaiting or len(loops) != 1:
+        return partner
     (loop,) = loops
-    threads = [
+    told = [
         replace(loop, name=one.name, frames=one.frames, waiting_for=Wait("coroutine", on=one.waits_for or ""))
         for one in awaiting
     ]
-    others = [t for t in partner.stacks.threads if t is not loop]
-    return replace(partner, who=process.who, stacks=replace(partner.stacks, threads=(*threads, *others)))
+    return replace(
+        partner, stacks=replace(partner.stacks, threads=(*told, *(one for one in threads if one is not loop)))
+    )
 
 
 # --- whom to follow ------------------------------------------------------------------------------------------------

@@ -25,11 +25,13 @@ HostPid = tuple[str, int]
 class JobProcess:
     """A process of a job that is no rank, or may be one, as its scheduler (Ray) knows it. ``who``: how it is called there. ``waits_for``:
     the processes that make the results for which it waits, by their hosts and pids. ``coroutines``: what runs in its event loop.
+    ``drives``: it gives the others their work, and is a member of no process group.
     """
 
     who: str
     waits_for: Sequence[HostPid] = ()
     coroutines: Sequence[Coroutine] = ()
+    drives: bool = False
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,13 @@ def diagnose(
     cluster, workers = report.gather(target, tier=tier, timeout=timeout * GATHER_SHARE)
     address = raystate.resolve(parse_cluster(target).address, max(0.5, ends - time.monotonic()))
     asked = _asked(ranks, workers, ends) if _may_train(workers) else None
-    case = _case(address, cluster, workers, ends, look=tier != 0)
+    case = _case(address, cluster, workers, ends, look=tier != 0, told=lambda: _tells(asked, time.monotonic()))
     if asked is None and any(case.waits_for_ranks(row) for row in case.rows):
         asked = _asked(ranks, workers, ends)  # actors that have made a process group of their own
     of_ranks = asked.quietly(ends + RESERVE_S) if asked is not None else None
-    told = of_ranks is not None and any(f.severity == "critical" for f in of_ranks.findings)
-    judged = with_ranks(rules.diagnose(replace(case, led=None) if told else case), of_ranks)
+    if _tells(asked, ends + RESERVE_S):
+        case = replace(case, led=None)  # who of the ranks holds them up leads further
+    judged = with_ranks(rules.diagnose(case), of_ranks)
     return replace(judged, target=target, taken_s=time.monotonic() - began)
 
 
@@ -84,13 +85,27 @@ def _asked(ranks: RankDiagnosis | None, workers: RayWorkers, ends: float) -> Tas
     return None if ranks is None else Task(lambda: ranks(max(1.0, ends - time.monotonic()), workers), "ranks")
 
 
+def _tells(ranks: Task[Diagnosis | None] | None, ends: float) -> bool:
+    """Whether by `ends` the diagnosis of the ranks knows what keeps them from getting on."""
+    found = ranks.quietly(ends) if ranks is not None else None
+    return found is not None and any(f.severity == "critical" for f in found.findings)
+
+
 # --- the case ------------------------------------------------------------------------------------------------------
 
 
 def _case(
-    address: raystate.ClusterAddress, cluster: RayCluster, workers: RayWorkers, ends: float, *, look: bool
+    address: raystate.ClusterAddress,
+    cluster: RayCluster,
+    workers: RayWorkers,
+    ends: float,
+    *,
+    look: bool,
+    told: Callable[[], bool] = lambda: False,
 ) -> rules.RayCase:
-    """The look with all that the rules may ask for. What does not come in time is left out; the rules are made for that."""
+    """The look with all that the rules may ask for, or with less as soon as all is `told` otherwise. What does not come in time is left
+    out; the rules are made for that.
+    """
     job_id = workers.jobs[0].job_id if len(workers.jobs) == 1 else None
     names = rules.methods(cluster, workers)
     usual = Task(lambda: history.durations(address, names, job_id, max(0.5, ends - time.monotonic())), "history")
@@ -101,10 +116,10 @@ def _case(
         return case
     _wait_until_settled(case, ends - LATER_S)
     case = _with_later(case, address, ends)
-    if not case.stands_still or rules.findings(case):
+    if not case.stands_still or rules.findings(case) or told():
         return case
     following = Task(partial(led, address, case, ends), "led")
-    return replace(_until_anything_moves(case, address, wanted, ends), led=following.quietly(ends))
+    return replace(_until_anything_moves(case, address, wanted, ends, told), led=following.quietly(ends))
 
 
 def _with_later(case: rules.RayCase, address: raystate.ClusterAddress, ends: float) -> rules.RayCase:
@@ -113,13 +128,17 @@ def _with_later(case: rules.RayCase, address: raystate.ClusterAddress, ends: flo
 
 
 def _until_anything_moves(
-    case: rules.RayCase, address: raystate.ClusterAddress, wanted: Mapping[str, Sequence[int]], ends: float
+    case: rules.RayCase,
+    address: raystate.ClusterAddress,
+    wanted: Mapping[str, Sequence[int]],
+    ends: float,
+    told: Callable[[], bool],
 ) -> rules.RayCase:
     """Before we have nothing to say of a job that stands still by all signs, it is looked at again: what works for a moment and then waits
     may have waited at every look, and what nodes report of finished calls comes every ten seconds only.
     """
     enough = min(ends - LATER_S, time.monotonic() + AGAIN_S)
-    while case.stands_still and not rules.findings(case) and time.monotonic() < enough:
+    while case.stands_still and not rules.findings(case) and not told() and time.monotonic() < enough:
         seen = closer(address, case.cluster, wanted, ends - LATER_S)
         case = _with_later(replace(case, closer=seen or case.closer), address, ends)
     return case

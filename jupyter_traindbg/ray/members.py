@@ -64,7 +64,7 @@ def job_processes(rows: Sequence[RayWorker]) -> dict[HostPid, JobProcess]:
     found: dict[HostPid, JobProcess] = {}
     for row in rows:
         if row.pid:
-            own = found.get(at[row.who], JobProcess(row.who))
+            own = found.get(at[row.who], JobProcess(row.who, drives=row.kind == "driver"))
             waits = (at[who] for who in row.waits_for if who in at and at[who] != at[row.who])
             awaiting = [_coroutine(n, one) for n, one in enumerate(row.threads) if one.kind == "coroutine"]
             found[at[row.who]] = replace(

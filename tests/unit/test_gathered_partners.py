@@ -25,7 +25,10 @@ from jupyter_traindbg.model import (
     Beside,
     Channel,
     Channels,
+    Coroutine,
+    Frame,
     Group,
+    JobProcess,
     Look,
     Pace,
     ProcessStacks,
@@ -110,10 +113,10 @@ def waited(server: tuple[subprocess.Popen[str], int]) -> Iterator[tuple[int, Tcp
         yield process.pid, TcpEnds(*ours.getpeername(), *ours.getsockname())
 
 
-def at_other_ends(asked: Sequence[TcpEnds], *ranks: int) -> partners.OtherEnds:
+def at_other_ends(asked: Sequence[TcpEnds], *ranks: int, **called: Any) -> partners.OtherEnds:
     links: Any = [SimpleNamespace(pid=pid, ended=lambda: None) for pid in ranks]
     with debugger():
-        return partners.at_other_ends(links, asked, PATIENCE_S)
+        return partners.at_other_ends(links, asked, called.get("called", {}), PATIENCE_S)
 
 
 OF_OTHERS = TcpEnds("10.0.0.2", 8000, "10.0.0.1", 41000)
@@ -135,6 +138,47 @@ def test_where_that_is_a_rank_it_is_known_already(waited: tuple[int, TcpEnds]) -
     found = at_other_ends([ends], pid)
     assert (list(found.beside.channels), found.beside.partners) == ([pid], {})
     assert found.ends[ends].others == (pid,)
+
+
+def test_one_that_was_called_is_looked_at_and_where_it_waits(waited: tuple[int, TcpEnds]) -> None:
+    pid, _ = waited
+    found = at_other_ends([], called={pid: JobProcess("Reward[0]")})
+    seen = found.beside.partners[pid]
+    assert seen.stacks is not None
+    assert seen.stacks.threads[0].waiting_for == Wait("network", "read")
+    assert [channel.others for channel in seen.channels.waited_at(pid)] == [(ME,)]
+
+
+ASYNC = """
+import asyncio
+
+async def serve():
+    print("up", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(serve())
+"""
+
+
+def test_what_runs_in_an_event_loop_is_told_in_place_of_the_loop(tmp_path: Path) -> None:
+    """The stacks have no coroutine; its agent told of them before."""
+    at = tmp_path / "serve.py"
+    at.write_text(ASYNC)
+    frames = (Frame(str(at), 6, "serve"),)
+    awaits, ready = Coroutine(1, "serve", frames, "Event.wait"), Coroutine(2, "other", frames, None)
+    with subprocess.Popen([sys.executable, str(at)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "up\n"
+            until(lambda: procfs.raw_system_call(process.pid, process.pid)[0] == "epoll_wait", PATIENCE_S)
+            found = at_other_ends([], called={process.pid: JobProcess("Async[0]", coroutines=[awaits, ready])})
+        finally:
+            process.kill()
+    stacks = found.beside.partners[process.pid].stacks
+    assert stacks is not None
+    told = [(t.tid, t.waiting_for, t.frames) for t in stacks.threads]
+    assert told == [(process.pid, Wait("coroutine", on="Event.wait"), frames)]
+    assert found.sources[f"{at}:6"].text == "await asyncio.Event().wait()"
 
 
 def test_of_connections_that_it_does_not_have_a_host_says_nothing() -> None:

@@ -125,8 +125,11 @@ def _waits_beyond(seen: View) -> bool:
 
 def _worth(chain: Chain) -> tuple[object, ...]:
     """The less, the more it says."""
-    ends_idle = not chain.ring and chain.last.state in ("idle", "inward")
-    return ends_idle, chain.unsure, not chain.ring, WORST_FIRST.index(chain.last.state), len(chain.stops)
+    last = chain.last
+    called = last.edge.over is not None and last.edge.over.kind == "call"
+    ends_idle = not chain.ring and (last.state == "idle" or (last.state == "inward" and not called))
+    for_others = not chain.ring and last.together
+    return ends_idle, for_others, chain.unsure, not chain.ring, WORST_FIRST.index(chain.last.state), len(chain.stops)
 
 
 def _in_one_call(first: Stop, other: Stop) -> bool:
@@ -149,6 +152,8 @@ class _Way:
     before: _Way | None = field(compare=False, default=None)
     fruitful: bool = field(compare=False, default=False)
     """Whether something that tells was found on it, or behind it."""
+    joins: list[_Way] = field(compare=False, default_factory=list)
+    """Better ways to processes to which it leads on, too."""
 
 
 class _Graph:
@@ -182,15 +187,15 @@ class _Graph:
         own = self._process(view.host, view.pid)
         start = of_rank(view, Edge(own))
         ways, numbers, found = [_Way(0, 1, 0, [start])], itertools.count(1), []
-        passed: list[_Way] = []
-        seen: set[tuple[HostPid, int]] = set()
+        best: dict[tuple[HostPid, int], _Way] = {}
         while ways:
             way = heapq.heappop(ways)
             here = way.stops[-1]
-            if (here.process, here.tid) in seen:
+            known = best.setdefault((here.process, here.tid), way)
+            if known is not way:
+                if way.before is not None and way.unsure == way.before.unsure:
+                    way.before.joins.append(known)
                 continue
-            seen.add((here.process, here.tid))
-            passed.append(way)
             for edge in self._edges(here, view):
                 if edge.to == own:
                     found += self._closed(way, edge)
@@ -202,11 +207,16 @@ class _Graph:
                             way.unsure + (not edge.sure), way.length + 1, next(numbers), [*way.stops, stop], way
                         )
                         heapq.heappush(ways, more)
-        for way in reversed(passed[1:]):  # those further on first
-            ends = [] if way.fruitful else self._ends(view, way.stops)
-            found += ends
+        passed = [way for way in reversed(best.values()) if way.before is not None]  # those further on first
+        for way in (*(w for w in passed if not w.joins), *(w for w in passed if w.joins)):
+            if any(one.fruitful for one in way.joins):
+                way.fruitful = True
+            elif not way.fruitful:
+                ends = self._ends(view, way.stops)
+                found += ends
+                way.fruitful = bool(ends)
             if way.before is not None:
-                way.before.fruitful |= way.fruitful or bool(ends)
+                way.before.fruitful |= way.fruitful
         return found
 
     def _closed(self, way: _Way, edge: Edge) -> list[Chain]:
@@ -316,7 +326,7 @@ class _Graph:
         """A rank may have all kinds of connections that have nothing to do with its wait: what it asks again and again, or waits at."""
         partner = self._partners.get(process)
         if partner is None:
-            return here.together and here.rank is None and process in self._ranks
+            return here.together and here.rank is None and process in self._ranks and not self._is_called(process)
         if here.together:
             return partner.trains
         if (
@@ -328,6 +338,10 @@ class _Graph:
         if here.rank is not None and not self._channels(here.process).is_waited_at(channel):
             return False
         return not self._waits_at(process, channel, here.process)
+
+    def _is_called(self, process: HostPid) -> bool:
+        """Whether it is looked at as a rank without being one."""
+        return bool(self._ranks[process].evidence.who)
 
     def _waits_at(self, process: HostPid, channel: Channel, other: HostPid) -> bool:
         """Whether a thread of its program waits for `other` at the other end: an event loop, or a thread of a library, does not."""

@@ -34,8 +34,14 @@ NO_CALL = Wait("idle", "calls")
 
 POLLING_SHARE = 0.02
 """Of a CPU: what a loop uses at most that wakes up now and then, looks at something and sleeps again."""
-_POLLS: Mapping[Wait | None, float] = {Wait("sleep"): POLLING_SHARE, Wait("lock", "lock_file"): BUSY_SHARE}
-"""How such a loop waits, and the share of a CPU: that it looks for a lock file its frames tell, which need not be so seldom."""
+_POLLS: Mapping[Wait | None, float] = {
+    Wait("sleep"): POLLING_SHARE,
+    Wait("ray"): POLLING_SHARE,
+    Wait("lock", "lock_file"): BUSY_SHARE,
+}
+"""How such a loop waits, and the share of a CPU: that it looks for a lock file its frames tell, which need not be so seldom. `ray.get`
+wakes up by itself.
+"""
 _UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
 """Waits in C code that may be those of a collective: a `Work.wait()`, DDP's backward."""
 

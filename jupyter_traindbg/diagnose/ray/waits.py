@@ -24,7 +24,7 @@ __all__ = ["asking", "leads", "rule"]
 MOST_ASKING = 16
 _WITHIN = frozenset({"queue", "thread", "coroutine", "future"})
 """Waits for something that comes from the same process, or that somebody brings whom nobody knows."""
-_SOON = frozenset({"lock", "file", "device", "child", "collective", "peer", "init"})
+_SOON = frozenset({"lock", "file", "device", "child"})
 """What no server waits for while it has nothing to do."""
 
 
@@ -61,7 +61,10 @@ def _in_a_ring(case: RayCase, judged: Case, view: View, chain: Chain) -> Hit:
 
 
 def _is_too_long(chain: Chain) -> bool:
+    """Whom it leads to is not to blame where that one waits for other ranks: these are judged by themselves."""
     last = chain.last
+    if last.together:
+        return False
     if last.state not in ("stands", "inward") or last.seen.kind == "sleep":
         return last.state in ("stopped", "asleep")
     return len(chain.stops) > 1 or last.seen.kind in _SOON

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from jupyter_traindbg.model import RayActor, RayCluster, RayJobInfo, RayNode, RayTask, RayTrainWorker
-from jupyter_traindbg.ray.members import members
+from typing import Any
+
+from jupyter_traindbg.model import (
+    Coroutine,
+    Frame,
+    JobProcess,
+    RayActor,
+    RayCluster,
+    RayJobInfo,
+    RayNode,
+    RayTask,
+    RayThread,
+    RayTrainWorker,
+    RayWorker,
+    Wait,
+)
+from jupyter_traindbg.ray.members import job_processes, members
 
 HEAD, OTHER = "a" * 8, "b" * 8
 
@@ -99,3 +114,31 @@ def test_ranks_that_ray_does_not_tell_are_numbers_until_the_workers_tell() -> No
     )
     found = [p.member for p in members(seen, JOB)]
     assert [(m.rank, m.trainer, m.world_size) for m in found] == [(0, True, 2), (1, True, 2), (2, False, 3)]
+
+
+def worker(who: str, pid: int, node: str = HEAD, kind: str = "actor", **more: Any) -> RayWorker:
+    return RayWorker(who, kind, "blocked", "", "01000000", node, "", pid, **more)  # type: ignore[arg-type]
+
+
+def test_each_process_is_told_with_those_that_make_the_results_for_which_it_waits() -> None:
+    awaits = RayThread(
+        "Task-1",
+        "coroutine",
+        ("/home/ada/judge.py:9 Judge.score",),
+        waiting_for=Wait("coroutine", on="Event.wait"),
+        method="score",
+    )
+    found = job_processes(
+        [
+            worker("driver", 100, OTHER, "driver", waits_for=("Rollout[0]", "Pending[0]")),
+            worker("Rollout[0]", 200, waits_for=("Judge[0]", "Rollout[0]")),
+            worker("Judge[0]", 200, OTHER, threads=(awaits,)),
+            worker("Pending[0]", 0),
+        ]
+    )
+    frames = (Frame("/home/ada/judge.py", 9, "Judge.score"),)
+    assert found == {
+        (OTHER, 100): JobProcess("driver", ((HEAD, 200),), drives=True),
+        (HEAD, 200): JobProcess("Rollout[0]", ((OTHER, 200),)),
+        (OTHER, 200): JobProcess("Judge[0]", coroutines=(Coroutine(0, "score", frames, "Event.wait"),)),
+    }

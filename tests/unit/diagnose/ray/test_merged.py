@@ -166,3 +166,23 @@ def test_who_is_looked_at_more_closely() -> None:
     assert list(ray.methods(case.cluster, case.workers)) == ["Collector.run"]
     few = dataclasses.replace(case.workers, workers=())
     assert ray.wanted(case.cluster, few) == {}
+
+
+def test_what_ranks_wait_for_goes_into_what_is_wrong_with_that_worker() -> None:
+    """Rank 1 is `Collector[1]`; the other finding leads to a worker of which nothing is wrong."""
+    scene = trainers()
+    scene.actor(2, "dead", death=died("in __init__", "ValueError: no"))
+    on_dead = Finding(
+        "python_wait", "critical", "Rank 0 waits for Collector[2]", ("rank 0", "Collector[2]"), evidence=("so",)
+    )
+    other = Finding("python_wait", "critical", "Rank 0 waits for Judge[0]", ("rank 0", "Judge[0]"))
+    judged = with_ranks(ray.diagnose(scene.case()), dataclasses.replace(RANKS, verdict=(on_dead, other)))
+    assert [f.title for f in judged.findings][1:] == ["Rank 0 waits for Judge[0]"]
+    assert judged.findings[0].evidence[-2:] == ("so", "so: Rank 0 waits for Collector[2]")
+
+
+def test_ranks_without_a_call_say_nothing_of_the_job() -> None:
+    """The driver may wait for another actor meanwhile."""
+    idle = dataclasses.replace(RANKS, state="idle", verdict=())
+    judged = ray.diagnose(trainers().case())
+    assert with_ranks(judged, idle).state == judged.state
