@@ -242,7 +242,8 @@ MAY_IMPORT = {
         *DATA,
     ],
     "ray.of_process": ["attach", "diagnose.ray", "evidence", "questions", "ray.job", "tasks", *DATA],
-    "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.report", "tasks", *DATA],
+    "ray.diagnosing": ["attach", "diagnose", "gather", "outside", "ray.led", "ray.report", "tasks", *DATA],
+    "ray.led": ["attach", "diagnose.ray", "gather", "hosts", "outside", "ray.members", *DATA],
     "ray.members": ["ray.workers", "spread.part", "spread.placed", *DATA],
     "ray.workers": DATA,  # pure: facts, stacks and answers in, rows out
     "ray.report": ["attach", "outside", "ray.workers", *DATA],

@@ -9,12 +9,13 @@ waits for the result of one, the scheduler's word leads to whoever was called.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from ..attach.base import Link
-from ..model import Beside, Channel, Channels, FarEnd, HostPid, JobEvidence, JobProcess, Partner, TcpEnds, Thread
+from ..model import Beside, Channel, Channels, FarEnd, HostPid, JobEvidence, JobProcess, Partner, TcpEnds
+from .called import called_by_them, with_calls
 from .partners import OtherEnds, at_other_ends
 
 __all__ = ["followed"]
@@ -25,7 +26,6 @@ Ends = Mapping[TcpEnds, tuple[str, FarEnd]]
 
 ROUND_S, LEAST_S = 5.0, 1.5
 MOST_ROUNDS, MOST_ASKED = 3, 1024
-_FOR_A_RESULT = ("ray", "coroutine")
 
 
 class Ask(Protocol):
@@ -52,13 +52,13 @@ def followed(
     """
     known = processes or {}
     asked: set[TcpEnds] = set()
-    called: set[HostPid] = set(_ranks(seen))
+    called: set[HostPid] = {(one.host, one.pid) for one in seen.ranks}
     for _ in range(MOST_ROUNDS):
         left_s = ends_at - time.monotonic()
         seen = with_calls(seen, known)
         away = _leading_away(seen)
         wanted = [end for end in away if end not in asked][:MOST_ASKED]
-        callees = [one for one in _called(seen, known) if one not in called][:MOST_ASKED]
+        callees = [one for one in called_by_them(seen, known) if one not in called][:MOST_ASKED]
         if not (wanted or callees) or left_s < LEAST_S:
             break
         asked.update(away)  # what is too much is left out for good
@@ -69,82 +69,8 @@ def followed(
         answers = ask(at_other_ends, [end.turned() for end in wanted], on_hosts, min(ROUND_S, left_s))
         for host, there in answers.items():
             far = {end: (host, told) for end, told in there.ends.items()}
-            seen = _met(_with(seen, host, there), {**away, **far})
+            seen = _met(_with(seen, host, there, on_hosts.get(host, ())), {**away, **far})
     return with_calls(seen, known)
-
-
-# --- calls that a scheduler has handed on ----------------------------------------------------------------------------
-
-
-def with_calls(seen: JobEvidence, processes: Mapping[HostPid, JobProcess]) -> JobEvidence:
-    """With each call for whose result a thread waits, and with the names of those that were found by another way. Pure."""
-    beside = {host: _calls_on(host, one, seen, processes) for host, one in seen.beside.items()}
-    return replace(seen, beside=beside)
-
-
-def _calls_on(host: str, beside: Beside, seen: JobEvidence, processes: Mapping[HostPid, JobProcess]) -> Beside:
-    ranks = {pid: threads for (there, pid), threads in _ranks(seen).items() if there == host}
-    channels = dict(beside.channels)
-    for pid, threads in ranks.items():
-        if (
-            own := _with_its_calls(channels.get(pid, Channels()), host, processes.get((host, pid)), threads)
-        ) is not None:
-            channels[pid] = own
-    partners = {}
-    for pid, partner in beside.partners.items():
-        process = processes.get((host, pid))
-        threads = partner.stacks.threads if partner.stacks is not None else ()
-        own = _with_its_calls(partner.channels, host, process, threads) or partner.channels
-        who, drives = (process.who, process.drives) if process is not None else (partner.who, False)
-        partners[pid] = replace(partner, channels=own, who=who, trains=partner.trains and not drives)
-    return replace(beside, channels=channels, partners=partners)
-
-
-def _with_its_calls(own: Channels, host: str, process: JobProcess | None, threads: Sequence[Thread]) -> Channels | None:
-    """None where none of its threads waits for a result."""
-    waits = [t.tid for t in threads if isinstance(t.tid, int) and t.waiting_for and t.waiting_for.kind in _FOR_A_RESULT]
-    if process is None or not process.waits_for or not waits:
-        return None
-    calls = [
-        Channel("call", f"call {there} {pid}", f"call {pid}", (pid,), host="" if there == host else there)
-        for there, pid in process.waits_for
-    ]
-    others = [one for one in own.open if one.kind != "call"]
-    keys = [one.key for one in calls]
-    at = {tid: [key for key in at if key not in keys] for tid, at in own.at.items()}
-    return Channels((*others, *calls), {**at, **{tid: (*at.get(tid, ()), *keys) for tid in dict.fromkeys(waits)}})
-
-
-def _called(seen: JobEvidence, processes: Mapping[HostPid, JobProcess]) -> Iterator[HostPid]:
-    """Those that have been called by who waits at a call, and on by these, the nearest first."""
-    ahead = [
-        callee
-        for host, beside in seen.beside.items()
-        for _, channels in _of_all(beside)
-        for one in channels.open
-        if one.kind == "call"
-        for callee in one.beyond(host)
-    ]
-    passed: set[HostPid] = set()
-    while ahead:
-        process, *ahead = ahead
-        if process in processes and process not in passed:
-            passed.add(process)
-            ahead += processes[process].waits_for
-            yield process
-
-
-def _ranks(seen: JobEvidence) -> dict[HostPid, Sequence[Thread]]:
-    """The threads of each rank at the last look."""
-    return {
-        (one.host, one.pid): [
-            t for look in one.looks[-1:] for p in look.processes if p.pid == one.pid for t in p.threads
-        ]
-        for one in seen.ranks
-    }
-
-
-# --- connections -----------------------------------------------------------------------------------------------------
 
 
 def _leading_away(seen: JobEvidence) -> Ends:
@@ -173,12 +99,12 @@ def _of_all(beside: Beside) -> Iterator[tuple[int, Channels]]:
     yield from ((pid, partner.channels) for pid, partner in beside.partners.items())
 
 
-def _with(seen: JobEvidence, host: str, there: OtherEnds) -> JobEvidence:
-    """With what was seen on that host, beside what it has told before."""
+def _with(seen: JobEvidence, host: str, there: OtherEnds, called: Collection[int]) -> JobEvidence:
+    """With what was seen on that host, beside what it has told before; of those that were `called` it tells more now."""
     own, more = seen.beside.get(host, Beside()), there.beside
     both = Beside(
         {**more.channels, **own.channels},
-        {**more.partners, **own.partners},
+        {**more.partners, **own.partners, **{pid: one for pid, one in more.partners.items() if pid in called}},
         {**more.lock_holders, **own.lock_holders},
     )
     return replace(seen, beside={**seen.beside, host: both}, sources={**there.sources, **seen.sources})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from .members import job_processes
 __all__ = ["led"]
 
 T = TypeVar("T")
+Called = Mapping[str, Mapping[int, JobProcess]]
 RELAY_S = 0.3
 
 
@@ -29,46 +31,48 @@ def led(address: ClusterAddress, case: RayCase, ends: float) -> JobEvidence | No
     """
     hosts = open_hosts(address, case.cluster.nodes)
     try:
+        names = {HERE: socket.gethostname()} | {
+            node.node_id: f"node {case.node_name(node.node_id)}" for node in case.living_nodes
+        }
+
+        def route(node_id: str) -> str:
+            return HERE if hosts.is_here(node_id) else node_id
 
         def at(process: HostPid) -> HostPid:
-            node, pid = process
-            return HERE if hosts.is_here(node) else node, pid
+            node_id, pid = process
+            return names.get(route(node_id), node_id), pid
 
         asking = [_asking(case, number, who, at) for number, who in enumerate(who_asks(case))]
         if not asking:
             return None
-        known = {
-            at(process): replace(one, waits_for=tuple(map(at, one.waits_for)))
-            for process, one in job_processes(case.rows).items()
-        }
-        routes = dict.fromkeys(host for host, _ in known)
-        sources = {place: line for one in case.closer.values() for place, line in one.sources.items()}
-        evidence = JobEvidence(
-            case.workers.target,
-            tuple(asking),
-            len(asking),
-            sources=sources,
-            beside={route: Beside() for route in routes},
-        )
+        told = job_processes(case.rows)
+        known = {at(one): replace(about, waits_for=tuple(map(at, about.waits_for))) for one, about in told.items()}
+        routes = dict.fromkeys(route(node_id) for node_id, _ in told)
 
-        def ask(
-            look: Callable[..., T],
-            wanted: Sequence[Any],
-            called: Mapping[str, Mapping[int, JobProcess]],
-            timeout: float,
-        ) -> Mapping[str, T]:
-            name = f"{look.__module__}:{look.__name__}"
+        def ask(look: Callable[..., T], wanted: Sequence[Any], called: Called, timeout: float) -> Mapping[str, T]:
             calls: dict[str, Call] = {
-                route: (([], wanted, called.get(route, {}), timeout), {})
-                for route in routes
-                if wanted or route in called
+                one: (([], wanted, called.get(names.get(one, one), {}), timeout), {})
+                for one in routes
+                if wanted or names.get(one, one) in called
             }
+            name = f"{look.__module__}:{look.__name__}"
             answers = hosts.run_everywhere(calls, name, deadline_s=timeout + RELAY_S)
-            return {route: answer for route, answer in answers.items() if not isinstance(answer, TraindbgError)}
+            good = {one: answer for one, answer in answers.items() if not isinstance(answer, TraindbgError)}
+            return {names.get(one, one): answer for one, answer in good.items()}
 
-        return followed(evidence, ask, ends - RELAY_S, known)
+        return followed(_evidence(case, asking, known), ask, ends - RELAY_S, known)
     finally:
         hosts.close()
+
+
+def _evidence(case: RayCase, asking: Sequence[RankEvidence], known: Iterable[HostPid]) -> JobEvidence:
+    return JobEvidence(
+        case.workers.target,
+        tuple(asking),
+        len(asking),
+        sources={place: line for one in case.closer.values() for place, line in one.sources.items()},
+        beside={host: Beside() for host, _ in known},
+    )
 
 
 def _asking(case: RayCase, number: int, who: str, at: Callable[[HostPid], HostPid]) -> RankEvidence:

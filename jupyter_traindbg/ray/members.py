@@ -59,13 +59,14 @@ def _processes(
 
 
 def job_processes(rows: Sequence[RayWorker]) -> dict[HostPid, JobProcess]:
-    """By its node and pid each process of a job: who it is, and which others make the results for which it waits."""
+    """By its node and pid each process of a job: who it is, and which others, in the order of `rows`, make what it waits for. Pure."""
     at = {row.who: (row.node_id or "", row.pid) for row in rows if row.pid}
     found: dict[HostPid, JobProcess] = {}
     for row in rows:
         if row.pid:
             own = found.get(at[row.who], JobProcess(row.who, drives=row.kind == "driver"))
-            waits = (at[who] for who in row.waits_for if who in at and at[who] != at[row.who])
+            wanted = set(row.waits_for)
+            waits = (place for who, place in at.items() if who in wanted and place != at[row.who])
             awaiting = [_coroutine(n, one) for n, one in enumerate(row.threads) if one.kind == "coroutine"]
             found[at[row.who]] = replace(
                 own,

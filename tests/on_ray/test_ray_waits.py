@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 from ray_asking import run
 from ray_clusters import RAY_TEST_S, Cluster, Job, line_of, until
+from support import need
 
 pytestmark = pytest.mark.timeout(RAY_TEST_S)
 PROGRAM = "ray_waits.py"
@@ -75,6 +78,27 @@ def test_the_end_of_the_waits_is_named_with_its_line(name: str, scene: Callable[
     assert f"/{PROGRAM}:{line_of(PROGRAM, expected.mark)} " in first["where"], first
     assert expected.says in first["title"], first
     assert not [f for f in told["findings"][1:] if f["severity"] == "critical"], told["findings"]
+
+
+def test_it_is_followed_to_another_node(ray_start: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its processes have numbers of their own there, so that only a helper on that node can look at them."""
+    need("root and unshare, for a host of its own", os.geteuid() == 0 and shutil.which("unshare") is not None)
+    cluster = ray_start(num_cpus=4)
+    cluster.add_host(1, resources={"far": 1})
+    cluster.use(monkeypatch)
+    for name in ("asks", "chain"):
+        is_followed_far(cluster, name)
+
+
+def is_followed_far(cluster: Cluster, name: str) -> None:
+    job = cluster.drive(PROGRAM, name, "--far", ready="READY", timeout_s=150)
+    until(lambda: cluster.state("tasks", job_id=job.id, name="Reward.score"), "Ray to tell of Reward.score")
+    told, expected = diagnosed(job, 1), STUCK[name]
+    first = told["findings"][0]
+    assert (first["code"], tuple(first["who"])) == (expected.code, expected.who), told
+    assert f"/{PROGRAM}:{line_of(PROGRAM, 'SCORES')} " in first["where"], first
+    assert any("Reward[0] (process " in line and " on node " in line for line in first["evidence"]), first
+    job.stop()
 
 
 def test_where_the_called_one_computes_nothing_is_stuck(scene: Callable[[str, str], Job]) -> None:

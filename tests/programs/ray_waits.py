@@ -15,6 +15,8 @@ rests           both have nothing to do; the driver waits for a rollout, and tha
 
 in_ray_train    rank 1 of Ray Train's asks as in ``asks``
 
+``--far``: the reward actor runs on a node that has some "far".
+
 Nobody trains; the driver waits for an actor that
 
 chain           waits in `ray.get` for the reward actor
@@ -29,6 +31,7 @@ import asyncio
 import http.server
 import queue
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -46,6 +49,7 @@ from torch import nn
 torch.set_num_threads(1)
 TRAINERS, MEMBERS = 2, 3
 kept = []
+far = "--far" in sys.argv
 
 
 def connect(port):
@@ -246,8 +250,12 @@ def rests(folder):
     return chain(folder)
 
 
+def reward():
+    return Reward.options(resources={"far": 0.1} if far else {}).remote()
+
+
 def chain(folder):
-    return [Rollout.remote().score.remote(Reward.remote())]
+    return [Rollout.remote().score.remote(reward())]
 
 
 def ring(folder):
@@ -271,7 +279,7 @@ def in_ray_train(folder):
 
 
 WITH_TRAINERS = {
-    "asks": lambda folder: training(folder, "asks", Reward.remote()),
+    "asks": lambda folder: training(folder, "asks", reward()),
     "asks_async": lambda folder: training(folder, "asks", AsyncReward.remote()),
     "asks_busy": lambda folder: training(folder, "asks", BusyReward.remote()),
     "asks_queue": lambda folder: training(folder, "takes", Queue(actor_options={"num_cpus": 0})),
@@ -294,6 +302,7 @@ WITHOUT = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scene", choices=[*WITH_TRAINERS, *WITHOUT])
+    parser.add_argument("--far", action="store_true")
     scene = parser.parse_args().scene
     ray.init(log_to_driver=False)
     with tempfile.TemporaryDirectory(prefix="waits-") as folder:

@@ -109,7 +109,7 @@ def _hit(case: RayCase, judged: Case, view: View, chain: Chain) -> Hit:
         evidence=onward.evidence,
         cause=onward.cause,
         next_steps=[onward.step, onward.rescue],
-        confidence="low" if onward.unsure else "medium",
+        confidence="low" if within or onward.unsure else "medium",
         explains=case.rows,
     )
 

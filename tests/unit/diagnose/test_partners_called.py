@@ -11,7 +11,7 @@ from hang_evidence import job, stuck, user, waiting
 from partner_evidence import ENGINE, IN_A_BROADCAST, partner, stands, tcp
 
 from jupyter_traindbg.diagnose import running
-from jupyter_traindbg.gather.elsewhere import with_calls
+from jupyter_traindbg.gather.called import with_calls
 from jupyter_traindbg.model import Channels, Diagnosis, Frame, HostPid, JobProcess, Partner, RankEvidence, Wait
 
 RANK, HOST = 1002, "node-1"

@@ -12,7 +12,7 @@ from partner_evidence import IN_A_BROADCAST, partner, stands, tcp
 from ray_evidence import CODE, DRIVER_PID, GET, MAIN_LOOP, NODE, NOW_S, Scene, died, task
 
 from jupyter_traindbg.diagnose import ray
-from jupyter_traindbg.gather.elsewhere import with_calls
+from jupyter_traindbg.gather.called import with_calls
 from jupyter_traindbg.model import Beside, Channels, Diagnosis, Frame, JobEvidence, JobProcess, Partner, Wait
 
 ROLLOUT, REWARD = 1000, 1001
@@ -56,19 +56,21 @@ def reward(wait: Wait, **more: Any) -> Partner:
 
 
 @each(
-    "wait, severity, state",
+    "wait, severity, confidence, state",
     [
-        (Wait("network", "read"), "critical", "stuck"),
-        (Wait("file", "read"), "critical", "stuck"),
-        (Wait("queue"), "warning", "not known"),
-        (Wait("thread"), "warning", "not known"),
+        (Wait("network", "read"), "critical", "medium", "stuck"),
+        (Wait("file", "read"), "critical", "medium", "stuck"),
+        (Wait("queue"), "warning", "low", "not known"),
+        (Wait("thread"), "warning", "low", "not known"),
     ],
 )
-def test_whoever_is_asked_by_a_worker_and_does_not_answer_is_named(wait: Wait, severity: str, state: str) -> None:
+def test_whoever_is_asked_by_a_worker_and_does_not_answer_is_named(
+    wait: Wait, severity: str, confidence: str, state: str
+) -> None:
     told = judged(led(scene(wait), reward(wait)))
     (found,) = told.findings
     assert (found.code, found.severity, found.who, told.state) == ("ray_worker_stuck", severity, ("Reward[1]",), state)
-    assert found.where == f"{CODE}:12 Reward.score"
+    assert (found.where, found.confidence) == (f"{CODE}:12 Reward.score", confidence)
     assert found.title.endswith("at collector.py:12 Reward.score, and driver waits for it")
     assert [line.partition(";")[0] for line in found.evidence] == [
         f"driver waits for Rollout[0] (process {ROLLOUT})",
