@@ -15,7 +15,7 @@ rests           both have nothing to do; the driver waits for a rollout, and tha
 
 in_ray_train    rank 1 of Ray Train's asks as in ``asks``
 
-``--far``: the reward actor runs on a node that has some "far".
+``--far``: the reward actor runs on a node that has some "far", all others on one that has some "near".
 
 Nobody trains; the driver waits for an actor that
 
@@ -220,7 +220,7 @@ def train(config):
 
 
 def trainers(folder, members=TRAINERS):
-    kept.extend(Trainer.remote(rank, folder, members) for rank in range(TRAINERS))
+    kept.extend(Trainer.options(**at("near")).remote(rank, folder, members) for rank in range(TRAINERS))
     return kept[-TRAINERS:]
 
 
@@ -251,11 +251,15 @@ def rests(folder):
 
 
 def reward():
-    return Reward.options(resources={"far": 0.1} if far else {}).remote()
+    return Reward.options(**at("far")).remote()
+
+
+def at(place):
+    return {"resources": {place: 0.1}} if far else {}
 
 
 def chain(folder):
-    return [Rollout.remote().score.remote(reward())]
+    return [Rollout.options(**at("near")).remote().score.remote(reward())]
 
 
 def ring(folder):
