@@ -329,9 +329,7 @@ class _Graph:
             return here.together and here.rank is None and process in self._ranks and not self._is_called(process)
         if here.together:
             return partner.trains
-        if (
-            partner.who
-        ):  # all processes of a Ray job are connected: its calls lead there, or a connection at which one waits
+        if partner.who:  # all of a Ray job are connected: its calls lead there, or a connection at which one waits
             return False
         if here.rank is not None and here.seen.kind == "sleep":
             return channel.kind == "memory" or self._is_asked(here, process, channel)

@@ -228,9 +228,21 @@ def _rests(seen: View) -> bool:
 
 
 def without_calls(views: Sequence[View]) -> tuple[View, ...]:
-    """Actors that run no call are at rest, unless others wait in theirs: then these have left it."""
-    waited_for = any(v.role == "waiting" for v in views)
-    return tuple(dataclasses.replace(v, role="idle") if v.has_no_call and not waited_for else v for v in views)
+    """Actors that run no call are at rest, unless others wait for them in theirs: then these have left it."""
+    waiting = [v for v in views if v.role == "waiting"]
+    return tuple(
+        dataclasses.replace(v, role="idle")
+        if v.has_no_call and not any(_is_awaited(v.rank, by) for by in waiting)
+        else v
+        for v in views
+    )
+
+
+def _is_awaited(rank: int, by: View) -> bool:
+    """Whether a rank is a member of the group in whose call another one waits, as far as that is known."""
+    groups = by.collectives.groups if by.collectives is not None and by.pending is not None else ()
+    group = next((g for g in groups if by.pending is not None and g.name == by.pending.group), None)
+    return group is None or not group.ranks or bool(group.met_at) or rank in group.ranks
 
 
 def _in_kernel_loop(thread: Thread) -> bool:

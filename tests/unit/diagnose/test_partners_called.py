@@ -4,10 +4,11 @@ hand-made evidence.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hang_evidence import job, stuck, user, waiting
+from hang_evidence import job, records, stuck, user, waiting
 from partner_evidence import ENGINE, IN_A_BROADCAST, partner, stands, tcp
 
 from jupyter_traindbg.diagnose import running
@@ -133,6 +134,18 @@ def test_one_that_runs_none_while_others_wait_in_theirs_has_left_them() -> None:
     assert (found.code, found.who, found.confidence) == ("python_wait", ("rank 2",), "high")
     assert found.title == "Rank 2 runs no call any more, while the others wait for it in theirs"
     assert found.where is None
+
+
+def test_one_that_is_no_member_of_their_group_has_not_left_them() -> None:
+    """Critics have nothing to do while the actors train."""
+    known = [records(n, waits="all_reduce") for n in range(2)]
+    members = [
+        waiting(n, collectives=dataclasses.replace(one, groups=[dataclasses.replace(one.groups[0], ranks=(0, 1))]))
+        for n, one in enumerate(known)
+    ]
+    found = running.diagnose(job(*members, rests(2), world_size=3))
+    assert found.ranks[2].state == "idle"
+    assert all("rank 2" not in f.who for f in found.findings), found.findings
 
 
 def test_one_that_runs_none_is_not_to_blame_where_another_one_stands_still() -> None:
