@@ -89,18 +89,20 @@ def test_it_is_followed_to_another_node(ray_start: Callable[..., Cluster], monke
     cluster.add_host(1, resources={"far": 1})
     cluster.use(monkeypatch)
     for name in ("asks", "chain"):
-        is_followed_far(cluster, name)
+        job = cluster.drive(PROGRAM, name, "--far", ready="READY", timeout_s=150)
+        try:
+            is_followed_far(cluster, job, STUCK[name])
+        finally:
+            job.stop()
 
 
-def is_followed_far(cluster: Cluster, name: str) -> None:
-    job = cluster.drive(PROGRAM, name, "--far", ready="READY", timeout_s=150)
+def is_followed_far(cluster: Cluster, job: Job, expected: Told) -> None:
     until(lambda: cluster.state("tasks", job_id=job.id, name="Reward.score"), "Ray to tell of Reward.score")
-    told, expected = diagnosed(job, 1), STUCK[name]
+    told = diagnosed(job, 1)
     first = told["findings"][0]
     assert (first["code"], tuple(first["who"])) == (expected.code, expected.who), told
     assert f"/{PROGRAM}:{line_of(PROGRAM, 'SCORES')} " in first["where"], first
     assert any("Reward[0] (process " in line and " on node " in line for line in first["evidence"]), first
-    job.stop()
 
 
 def test_where_the_called_one_computes_nothing_is_stuck(scene: Callable[[str, str], Job]) -> None:

@@ -126,8 +126,7 @@ def _waits_beyond(seen: View) -> bool:
 def _worth(chain: Chain) -> tuple[object, ...]:
     """The less, the more it says."""
     last = chain.last
-    called = last.edge.over is not None and last.edge.over.kind == "call"
-    ends_idle = not chain.ring and (last.state == "idle" or (last.state == "inward" and not called))
+    ends_idle = not chain.ring and (last.state == "idle" or (last.state == "inward" and not last.edge.is_a_call))
     for_others = not chain.ring and last.together
     return ends_idle, for_others, chain.unsure, not chain.ring, WORST_FIRST.index(chain.last.state), len(chain.stops)
 

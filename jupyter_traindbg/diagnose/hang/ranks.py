@@ -240,8 +240,9 @@ def without_calls(views: Sequence[View]) -> tuple[View, ...]:
 
 def _is_awaited(rank: int, by: View) -> bool:
     """Whether a rank is a member of the group in whose call another one waits, as far as that is known."""
-    groups = by.collectives.groups if by.collectives is not None and by.pending is not None else ()
-    group = next((g for g in groups if by.pending is not None and g.name == by.pending.group), None)
+    groups = by.collectives.groups if by.collectives is not None else ()
+    name = by.pending.group if by.pending is not None else None
+    group = next((g for g in groups if g.name == name), None)
     return group is None or not group.ranks or bool(group.met_at) or rank in group.ranks
 
 

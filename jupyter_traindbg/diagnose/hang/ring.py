@@ -193,8 +193,7 @@ def _way(case: Case, view: View, chain: Chain) -> list[str]:
 
 def _rescue(case: Case, last: Stop) -> str:
     """How to get a worker of Ray's out of the call in which it stands; empty for others, and for one that does not run."""
-    called = last.edge.over is not None and last.edge.over.kind == "call"
-    if not called or last.state in ENDS or last.seen.users is None:
+    if not last.edge.is_a_call or last.state in ENDS or last.seen.users is None:
         return ""
     return text(
         "Give up its call: `traindbg ray-rescue {target} --interrupt {who}`; the worker lives on, and whoever made the call gets an error.",
@@ -238,7 +237,7 @@ def _back(view: View, chain: Chain) -> str:
 def _over(wait: Doing, stop: Stop) -> str:
     """How the process before, which waits as in `wait`, comes to this one."""
     over = stop.edge.over
-    if over is not None and over.kind == "call":
+    if stop.edge.is_a_call:
         return ""
     if over is not None:
         return text(" over {channel}", channel=over) + _left(over)

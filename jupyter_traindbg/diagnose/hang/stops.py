@@ -34,6 +34,11 @@ class Edge:
     over: Channel | None = None
     sure: bool = True
 
+    @property
+    def is_a_call(self) -> bool:
+        """Whether the process runs a call, for whose result the one before waits."""
+        return self.over is not None and self.over.kind == "call"
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -121,7 +126,7 @@ def threads(partner: Partner, sources: Mapping[str, SourceLine]) -> Iterator[tup
 def _stop(partner: Partner, edge: Edge, seen: Doing, thread: ThreadActivity, sources: Mapping[str, SourceLine]) -> Stop:
     return Stop(
         seen,
-        _state(seen, thread, partner, called=edge.over is not None and edge.over.kind == "call"),
+        _state(seen, thread, partner, called=edge.is_a_call),
         edge,
         thread.tid,
         who=partner.who,

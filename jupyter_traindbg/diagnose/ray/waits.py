@@ -7,17 +7,14 @@ said where a worker waits for another one's answer, and where a lock is waited f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...language import text
-from ...model import RayWorker
 from ..hang import ring, stop_words
 from ..hang.case import Case
 from ..hang.partners import Chain
 from ..hang.ranks import View
+from ..hang.stops import Stop
 from ..hang.words import place, short_place
 from .case import Hit, RayCase, hit
-from .words import names
 
 __all__ = ["asking", "leads", "rule"]
 
@@ -81,7 +78,7 @@ def leads(case: RayCase) -> list[str]:
             "{who} waits, in the end, for {process}, which {does}",
             who=view.evidence.who,
             process=stop_words.short(chain.last),
-            does=stop_words.does(chain.last) + stop_words.at(short_place(chain.last.seen.frame), chain.last.seen),
+            does=_does(chain.last),
         )
         for view, chain in ends
         if not chain.ring
@@ -93,18 +90,16 @@ def _hit(case: RayCase, judged: Case, view: View, chain: Chain) -> Hit:
     onward = ring.beside(judged, view)
     assert onward is not None
     within = last.seen.kind in _WITHIN
-    blamed = _rows(case, [last.who]) or [last.who or stop_words.short(last)]
     return hit(
         "ray_worker_stuck",
         "warning" if within else "critical",
         text(
-            "{process} {does} at {at}, and {who} waits for it",
+            "{process} {does}, and {who} waits for it",
             process=stop_words.named(last),
-            does=stop_words.does(last),
-            at=short_place(last.seen.frame),
-            who=names([view.evidence.who]),
+            does=_does(last),
+            who=view.evidence.who,
         ),
-        blamed,
+        [case.by_who.get(last.who) or stop_words.short(last)],
         place(last.seen.users),
         evidence=onward.evidence,
         cause=onward.cause,
@@ -114,5 +109,5 @@ def _hit(case: RayCase, judged: Case, view: View, chain: Chain) -> Hit:
     )
 
 
-def _rows(case: RayCase, who: Sequence[str]) -> list[RayWorker | str]:
-    return [case.by_who[one] for one in who if one in case.by_who]
+def _does(last: Stop) -> str:
+    return stop_words.does(last) + stop_words.at(short_place(last.seen.frame), last.seen)
