@@ -60,6 +60,14 @@ def interval(values: Sequence[float], share: float = 0.95, draws: int = 2000) ->
     return medians[cut], medians[-1 - cut]
 
 
+def wilson(n: int, of: int, z: float = 1.96) -> tuple[float, float]:
+    """The score interval of a share (E. B. Wilson, 1927), which holds near 0 and 1 too."""
+    share, weight = n / of, z * z / of
+    middle = (share + weight / 2) / (1 + weight)
+    half = z * (share * (1 - share) / of + weight / of / 4) ** 0.5 / (1 + weight)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
 def ratio_text(values: Sequence[float]) -> str:
     """The median of paired ratios with its interval."""
     low, high = interval(values)
@@ -83,6 +91,15 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         verdict = {None: "", True: " met", False: " MISSED"}[self.met]
         return self.what, self.ours, self.other, self.ratio, self.goal + verdict
+
+
+def share_row(what: str, n: int, of: int, goal: float | None = None) -> Row:
+    """So many of so many, as a share with its interval, and whether it reaches a goal."""
+    share, (low, high) = n / of, wilson(n, of)
+    met = None if goal is None else share >= goal
+    return Row(
+        what, f"{n}/{of}", f"{share:.1%}", f"{low:.0%}-{high:.0%}", "" if goal is None else f">= {goal:.0%}", met
+    )  # fmt: skip
 
 
 def print_table(title: str, head: Sequence[str], rows: Iterable[Row], notes: Sequence[str] = ()) -> None:

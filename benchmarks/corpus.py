@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from common import REPO, Row, arguments, print_table
+from confidence import Claim, add_option, claims_of, print_confidence
 from guide_keywords import by_keywords
 
 from jupyter_traindbg.diagnose.log import judge, knowledge
@@ -64,6 +65,14 @@ class Answer:
     codes: tuple[str, ...]
     who: tuple[str, ...] = ()
     why: str = ""
+    findings: Sequence[Mapping[str, str]] = ()
+    """The code and the confidence of each."""
+
+    def claims(self) -> Iterator[Claim]:
+        """Of a log that failed the first finding alone: what else is in it, the label does not tell."""
+        healthy = self.labelled.cls == HEALTHY
+        labelled = not healthy and self.codes[:1] and self.codes[0] in (self.labelled.cls, *self.labelled.also)
+        return claims_of(self.labelled.id, self.findings, bool(labelled), self.codes if healthy else ())
 
     def right(self, first: int) -> bool:
         if self.labelled.cls == HEALTHY:
@@ -86,8 +95,9 @@ def load(path: Path) -> list[Labelled]:
 def ours(labelled: Labelled, families: Mapping[str, Any] | None = None) -> Answer:
     found: Sequence[Finding] = judge(labelled.evidence, families=families).findings
     first = found[0] if found else None
+    sure = [{"code": f.code, "confidence": f.confidence} for f in found]
     why = f"{first.title} | {first.evidence[0] if first.evidence else ''}" if first else ""
-    return Answer(labelled, tuple(f.code for f in found), tuple(first.who) if first else (), why)
+    return Answer(labelled, tuple(f.code for f in found), tuple(first.who) if first else (), why, sure)
 
 
 def theirs(labelled: Labelled) -> Answer:
@@ -168,6 +178,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="CLASS", help="only the logs of these classes")
     parser.add_argument("--wrong", action="store_true", help="print what was judged otherwise than it is labelled")
     parser.add_argument("--hold-out", action="store_true", help="take each family's file away in turn")
+    add_option(parser)
     args = parser.parse_args()
     if not args.set.is_file():
         sys.exit(f"{args.set} is not there; name a set of labelled logs with --set FILE")
@@ -190,6 +201,7 @@ def main() -> None:
         list(rows(mine, [theirs(x) for x in labelled])),
         notes,
     )
+    print_confidence([claim for answer in mine for claim in answer.claims()], args.claims)
     if args.hold_out:
         table, lines = held_out(labelled)
         print_table(

@@ -11,9 +11,11 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from common import REPO, Row, arguments, print_table
+from confidence import Claim, add_option, claims_of, print_confidence
 
 sys.path.insert(0, str(REPO / "tests"))
 
@@ -48,6 +50,7 @@ def row(name: str, answers: Sequence[Answer], good: Sequence[bool]) -> Row:
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--times", type=int, default=3, metavar="N", help="how often each is asked (default 3)")
+    add_option(parser)
     args = parser.parse_args()
     faults = [f for f in FAULTS if not args.quick or f.name == QUICK]
     names = ("none",) if args.quick else ("none", *SOUND)
@@ -55,6 +58,7 @@ def main() -> int:
     table: list[Row] = []
     found: list[bool] = []
     quiet: list[bool] = []
+    claims: list[Claim] = []
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for fault in faults:
@@ -62,15 +66,20 @@ def main() -> int:
             good = [right(answer, fault) for answer in answers]
             table.append(row(f"{fault.name} ({fault.ranks} rank{'s' * (fault.ranks > 1)})", answers, good))
             found += good
+            claims += chain.from_iterable(
+                claims_of(fault.name, a.findings, g) for a, g in zip(answers, good, strict=True)
+            )
         for name in names:
             answers = [of_sound(name, folder) for _ in range(times)]
             good = [not answer.codes for answer in answers]
             table.append(row(f"sound: {name}", answers, good))
             quiet += good
+            claims += chain.from_iterable(claims_of(name, a.findings, False, a.codes) for a in answers)
     for what, good, goal in (("all faults", found, GOAL), ("all sound ones", quiet, 1.0)):
         share = sum(good) / len(good)
         table.append(Row(what, f"{sum(good)} of {len(good)}", "", "", f">= {goal:.0%}", share >= goal))
     print_table("Trainings that run and are not sound", HEAD, table, [f"n: each {times} times, cold."])
+    print_confidence(claims, args.claims)
     return 0
 
 

@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import REPO, TRAINDBG, Row, Sample, arguments, print_table, timed_ms
+from common import REPO, TRAINDBG, Row, Sample, arguments, print_table, share_row, timed_ms
+from confidence import Claim, add_option, claims_of, print_confidence
 
 sys.path.insert(0, str(REPO / "tests"))
 
@@ -149,32 +150,16 @@ def totals(records: Sequence[Record]) -> Iterator[Row]:
         known = [a for r in hung if (a := way(r)) is not None]
         if known:
             goal = None if what == "right place" else GOAL_SHARE
-            yield _share_row(what, sum(known), len(known), goal)
+            yield share_row(what, sum(known), len(known), goal)
     if hung:
         accused = sum(1 for r in hung if r.false_alarms)
-        yield _share_row("a second finding that accuses something sound", accused, len(hung))
+        yield share_row("a second finding that accuses something sound", accused, len(hung))
     if sound:
         alarms = sum(1 for r in sound if not r.cause)
-        yield replace(_share_row("false alarms in sound jobs", alarms, len(sound)), goal="none", met=alarms == 0)
+        yield replace(share_row("false alarms in sound jobs", alarms, len(sound)), goal="none", met=alarms == 0)
     stuck = sum(1 for r in records if r.judged is not None and r.judged.state)
-    yield _share_row('right answer to "is it stuck?"', stuck, len(records))
+    yield share_row('right answer to "is it stuck?"', stuck, len(records))
     yield _seconds_row(sorted(r.seconds for r in records))
-
-
-def _share_row(what: str, n: int, of: int, goal: float | None = None) -> Row:
-    share, (low, high) = n / of, wilson(n, of)
-    met = None if goal is None else share >= goal
-    return Row(
-        what, f"{n}/{of}", f"{share:.1%}", f"{low:.0%}-{high:.0%}", "" if goal is None else f">= {goal:.0%}", met
-    )  # fmt: skip
-
-
-def wilson(n: int, of: int, z: float = 1.96) -> tuple[float, float]:
-    """The score interval of a share (E. B. Wilson, 1927), which holds near 0 and 1 too."""
-    share, weight = n / of, z * z / of
-    middle = (share + weight / 2) / (1 + weight)
-    half = z * (share * (1 - share) / of + weight / of / 4) ** 0.5 / (1 + weight)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _seconds_row(seconds: Sequence[float]) -> Row:
@@ -189,6 +174,18 @@ def print_scenes(records: Sequence[Record]) -> None:
     print_table("traindbg diagnose, cold, on hung and on sound jobs", HEAD, rows)
     wrong = [_wrong(r) for r in records if not _right(r)]
     print_table("All of them", TOTALS, totals(records), ["\n".join(["Not right:", *wrong])] if wrong else [])
+
+
+def claims(records: Sequence[Record]) -> list[Claim]:
+    """What the answers claimed, each finding as sure as it was."""
+    answered = [(r, r.answer["findings"], r.judged) for r in records if r.answer is not None and r.judged is not None]
+    return [
+        claim
+        for r, findings, judged in answered
+        for claim in claims_of(
+            f"{r.scene} ({r.world} ranks, seed {r.seed})", findings, judged.found, judged.false_alarms
+        )
+    ]
 
 
 def _wrong(record: Record) -> str:
@@ -235,13 +232,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2, metavar="N", help="runs of each scene and number of ranks")
     parser.add_argument("--first-seed", type=int, default=0, metavar="N", help="begin with this seed")
     parser.add_argument("--records", type=Path, metavar="FILE", help="add every answer to FILE, as JSON lines")
+    add_option(parser)
     parser.add_argument("--scale", action="store_true", help="only the verdict over 1,000 and 10,000 ranks")
     args = parser.parse_args()
     if not args.scale:
         chosen = [scene(name) for name in args.only or QUICK] if args.only or args.quick else scenes()
         worlds, n = ([2], 1) if args.quick else (args.worlds, args.seeds)
         seeds = range(args.first_seed, args.first_seed + n)
-        print_scenes(list(measured(chosen, worlds, seeds, args.records)))
+        records = list(measured(chosen, worlds, seeds, args.records))
+        print_scenes(records)
+        print_confidence(claims(records), args.claims)
     if args.scale or args.quick:
         rows = scale_rows(QUICK, 2, {100: SCALES[1_000]}) if args.quick else scale_rows(args.only or SCALED, 4, SCALES)
         print_table("A verdict over many ranks", SCALE_HEAD, list(rows))

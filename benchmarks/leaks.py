@@ -14,10 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from common import REPO, Row, arguments, print_table
+from confidence import Claim, add_option, claims_of, print_confidence
 
 sys.path.insert(0, str(REPO / "tests"))
 
@@ -52,6 +54,7 @@ def row(name: str, asked: Sequence[tuple[dict[str, Any], float]], good: Sequence
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="how many seeds each (default 3)")
+    add_option(parser)
     args = parser.parse_args()
     leaks = [leak for leak in (*LEAKS, *APART) if not args.quick or leak.name in QUICK]
     programs = SOUND[:1] if args.quick else (*SOUND, *SOUND_APART)
@@ -59,6 +62,7 @@ def main() -> int:
     table: list[Row] = []
     found: list[bool] = []
     quiet: list[bool] = []
+    claims: list[Claim] = []
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for leak in leaks:
@@ -69,6 +73,9 @@ def main() -> int:
             good = [right(answer, leak) for answer, _ in asked]
             table.append(row(leak.name, asked, good))
             found += good
+            claims += chain.from_iterable(
+                claims_of(leak.name, a["findings"], g) for (a, _), g in zip(asked, good, strict=True)
+            )
         for name in programs:
             asked = []
             for _ in range(seeds):
@@ -77,10 +84,14 @@ def main() -> int:
             good = [not warnings(answer) for answer, _ in asked]
             table.append(row(f"sound: {name}", asked, good))
             quiet += good
+            for answer, _ in asked:
+                alarms = warnings(answer)
+                claims += claims_of(name, alarms, False, [f["code"] for f in alarms])
     for what, good, goal in (("all leaks", found, GOAL), ("all sound ones", quiet, 1.0)):
         share = sum(good) / len(good)
         table.append(Row(what, f"{sum(good)} of {len(good)}", "", "", f">= {goal:.0%}", share >= goal))
     print_table("Trainings that leak", HEAD, table, [f"n: each with {seeds} seeds, cold."])
+    print_confidence(claims, args.claims)
     return 0
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from common import REPO, Row, Sample, arguments, print_table, ratio_text
+from confidence import Claim, add_option, claims_of, print_confidence
 
 sys.path.insert(0, str(REPO / "tests"))
 sys.path.insert(0, str(REPO))
@@ -45,6 +46,7 @@ class Outcome:
     share: float
     promised_s: float
     saved_s: float
+    findings: Sequence[Mapping[str, Any]]
 
     @property
     def ratio(self) -> float:
@@ -69,7 +71,7 @@ def outcome(one: Planted, ranks: int, seed: int, folder: Path, steps: int) -> Ou
     with running(one, ranks, folder, port(), *options) as program:
         answer = ask(target(program, ranks))
     first = answer["causes"][0] if answer["causes"] else {"saves_share": 0.0, "saves_s": 0.0}
-    return Outcome(wrong(one, ranks, answer), first["saves_share"], first["saves_s"], saved_s)
+    return Outcome(wrong(one, ranks, answer), first["saves_share"], first["saves_s"], saved_s, answer["findings"])
 
 
 def row(one: Planted, ranks: int, found: Sequence[Outcome]) -> Row:
@@ -83,17 +85,27 @@ def row(one: Planted, ranks: int, found: Sequence[Outcome]) -> Row:
     return Row(name, f"{good} of {len(found)}", f"{share:.0%} {said}".strip(), f"{ratio:.2f}", "", met)
 
 
-def elsewhere(folder: Path) -> list[tuple[str, bool, str]]:
-    """Of each program that was written for other rules: its name, whether it is sound, and what is wrong with the answer."""
+@dataclass(frozen=True)
+class Elsewhere:
+    """One program that was written for other rules: whether it is sound, what is wrong with the answer, and what was found."""
+
+    name: str
+    sound: bool
+    wrong: str
+    findings: Sequence[Mapping[str, Any]]
+
+
+def elsewhere(folder: Path) -> list[Elsewhere]:
     told = []
     for name in SOUND:
         with sound(name, folder) as program:
-            found = [cause["finding"]["code"] for cause in ask(str(program.pid))["causes"]]
-        told.append((name, True, f"found {found}" if found else ""))
+            found = ask(str(program.pid))["findings"]
+        told.append(Elsewhere(name, True, f"found {[f['code'] for f in found]}" if found else "", found))
     for fault in FAULTS:
         if fault.state == "slow":
             with faulty(fault.name, folder, ready=fault.ready, ranks=fault.ranks) as program:
-                told.append((fault.name, False, missed(fault, ask(target(program, fault.ranks)))))
+                answer = ask(target(program, fault.ranks))
+            told.append(Elsewhere(fault.name, False, missed(fault, answer), answer["findings"]))
     return told
 
 
@@ -131,6 +143,11 @@ def steps_in(job: traindbg.Job, work) -> float:  # type: ignore[no-untyped-def]
     return statistics.mean(durations)
 
 
+def _alarms(sound: bool, findings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """In a sound program whatever is found; of what is wrong with the others only the first is known."""
+    return [f["code"] for f in findings] if sound else []
+
+
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=2, metavar="N", help="each with so many seeds (default 2)")
@@ -138,6 +155,7 @@ def main() -> int:
     parser.add_argument(
         "--times", type=int, default=24, metavar="N", help="look at a training so often for the cost (default 24)"
     )
+    add_option(parser)
     args = parser.parse_args()
     seeds = range(1 if args.quick else args.seeds)
     programs = [planted(name) for name in QUICK] if args.quick else all_planted()
@@ -145,6 +163,7 @@ def main() -> int:
     right: list[bool] = []
     quiet: list[bool] = []
     near: list[bool] = []
+    claims: list[Claim] = []
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for one in programs:
@@ -157,9 +176,15 @@ def main() -> int:
                 (quiet if one.sound else right).extend(not o.wrong for o in found)
                 if not one.sound:
                     near.append(bool(table[-1].met))
-        for name, healthy, said in () if args.quick or any(args.only) else elsewhere(folder):
-            table.append(Row(name, "0 of 1" if said else "1 of 1", said, "", "", not said))
-            (quiet if healthy else right).append(not said)
+                for o in found:
+                    claims += claims_of(
+                        f"{one.name} ({ranks})", o.findings, not o.wrong, _alarms(one.sound, o.findings)
+                    )
+        for other in () if args.quick or any(args.only) else elsewhere(folder):
+            said = other.wrong
+            table.append(Row(other.name, "0 of 1" if said else "1 of 1", said, "", "", not said))
+            (quiet if other.sound else right).append(not said)
+            claims += claims_of(other.name, other.findings, not said, _alarms(other.sound, other.findings))
         ratios, chance = cost(folder, 2 if args.quick else args.times)
     for what, good, goal in (("right cause and line first", right, GOAL), ("sound: nothing said", quiet, 1.0)):
         if good:
@@ -173,6 +198,7 @@ def main() -> int:
     )
     table.append(Row("the same where nobody looks", ratio_text(chance), "", "", "by chance"))
     print_table("Trainings that are slow", HEAD, table, [f"n: {len(seeds)} seeds each, cold; ratios are medians."])
+    print_confidence(claims, args.claims)
     return 0
 
 

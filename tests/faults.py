@@ -58,8 +58,13 @@ class Answer:
     result: dict[str, Any]
 
     @property
+    def findings(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.result["findings"]
+        return found
+
+    @property
     def codes(self) -> list[str]:
-        return [finding["code"] for finding in self.result["findings"]]
+        return [finding["code"] for finding in self.findings]
 
     @property
     def told(self) -> str:

@@ -267,9 +267,12 @@ class Judged:
 
     @property
     def right(self) -> bool:
-        return (
-            self.cause and self.rank is not False and self.place is not False and self.state and not self.false_alarms
-        )
+        return self.found and self.state and not self.false_alarms
+
+    @property
+    def found(self) -> bool:
+        """The first finding is right; in a job without trouble there is none."""
+        return self.cause and self.rank is not False and self.place is not False
 
 
 def judge(hang: Hang, answer: Mapping[str, Any]) -> Judged:

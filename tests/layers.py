@@ -133,6 +133,8 @@ MAY_IMPORT = {
     ],  # ask a job by the protocol `Ranks`
     "questions.jobless": [
         "diagnose",
+        "gather.by_source",  # compares what was sent
+        "gather.call_sites",
         "gather.dumped",
         "outside",
         "preflight",

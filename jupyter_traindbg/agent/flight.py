@@ -22,7 +22,7 @@ UNNAMED = "#"
 
 _OPERATION = re.compile(r"(?:(\w+):)?(\S+)(?: (\d+)(->|<-)(\d+))?$")
 Place = Callable[[Any], Optional[str]]
-FramePlace = Callable[[Dict[str, Any]], List[Any]]
+FramePlace = Callable[[Dict[str, Any]], Sequence[Any]]
 
 
 class Known(NamedTuple):

@@ -15,7 +15,7 @@ from ..tasks import Task
 from . import call_sites, detours
 from .reading import Reader
 
-__all__ = ["Compared", "between_hosts"]
+__all__ = ["Compared", "between_hosts", "compared"]
 
 LEAST_S = 0.1
 
@@ -77,14 +77,19 @@ def between_hosts(seen: JobEvidence, links: Iterable[Link], ends: float) -> JobE
     def text(one: RankEvidence, file: str) -> str | None:
         return read(one.host, file) if one.host in reads else None
 
-    compared = Compared(seen.ranks, text, Reader())
-    calls = compared.calls.in_time(ends) or call_sites.Read()
+    return compared(seen, text, ends)
+
+
+def compared(seen: JobEvidence, text: Callable[[RankEvidence, str], str | None], ends: float) -> JobEvidence:
+    """The evidence with what the source says of its ranks, as far as that was found out before `ends`."""
+    by_source = Compared(seen.ranks, text, Reader())
+    calls = by_source.calls.in_time(ends) or call_sites.Read()
     return dataclasses.replace(
         seen,
         sources={**calls.sources, **seen.sources},
         forks={**seen.forks, **calls.forks},
-        blocks={**seen.blocks, **(compared.blocks.in_time(ends) or {})},
-        past=compared.past.in_time(ends) or seen.past,
+        blocks={**seen.blocks, **(by_source.blocks.in_time(ends) or {})},
+        past=by_source.past.in_time(ends) or seen.past,
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ..language import text
 from ..model import (
+    CallSites,
     DumpedProcess,
     Ending,
     JobEvidence,
@@ -47,6 +48,7 @@ class Sent:
     looks: Sequence[DumpedProcess]
     ranks: Mapping[str, int]
     collectives: Mapping[int, RankCollectives] = field(default_factory=dict)
+    sites: Mapping[int, CallSites] = field(default_factory=dict)
     endings: Mapping[int, Ending] = field(default_factory=dict)
     world_size: int | None = None
     silent: Sequence[Silent] = ()
@@ -265,6 +267,7 @@ def _rank(rank: int, process: _Process | None, sent: Sent, world_size: int) -> R
         activity=nothing,
         pace=nothing,
         collectives=sent.collectives.get(rank, nothing),
+        call_sites=sent.sites.get(rank, nothing),
         calls_in_window=nothing,
         environ=nothing,
         ending=ending,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from hangs import HANGS, running
-from support import Program, Start
+from support import PROGRAMS, Program, Start, torchrun
 
 from jupyter_traindbg import cli
 from jupyter_traindbg.job import attach
@@ -147,6 +147,38 @@ def test_calls_that_answer_another_one_are_named_with_both_lines(
     assert "mispaired_save.py:45 main" in found["title"]
     source = found["source"]
     assert "dist.all_reduce(total)" in source["lines"][source["line"] - source["first"]]
+
+
+def test_dumps_are_compared_by_the_lines_of_their_calls(
+    start: Start, tmp_path: Path, free_port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, dumps = tmp_path / "train.py", tmp_path / "dumps"
+    program.write_text((PROGRAMS / "dumps_mispaired.py").read_text())
+    dumps.mkdir()
+    ranks = start(str(program), str(dumps), command=torchrun(3, free_port), ready=None)
+    ranks.wait(90)
+
+    status, answer = nccl_check(str(dumps), capsys=capsys)
+    (found,) = answer["findings"]
+    assert (status, found["code"], found["severity"]) == (1, "collective_mispaired", "warning")
+    assert (found["who"], found["confidence"]) == (["rank 1"], "high")
+    assert re.search(r"train\.py:\d+ accuracy$", found["where"])
+    assert "60 of the last 80 calls" in " ".join(found["evidence"])
+    source = found["source"]
+    assert "return averaged" in source["lines"][source["line"] - source["first"]]
+
+    assert cli.main(["diagnose", str(dumps), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [f["code"] for f in told["findings"]] == ["collective_mispaired"]
+    assert told["state"] == "not known", "nobody waits"
+
+    os.utime(
+        program
+    )  # what it says now may not be what ran: calls in a row that fit when moved by one tell it all the same
+    status, answer = nccl_check(str(dumps), capsys=capsys)
+    assert [(f["code"], f["who"], f["source"]) for f in answer["findings"]] == [
+        ("collective_mispaired", ["rank 1"], None)
+    ]
 
 
 def test_branches_that_are_meant_are_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

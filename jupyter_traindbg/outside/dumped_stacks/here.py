@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...frames.whose import bare
-from ...model import Block, DumpedProcess, Frame, SourceLine
+from ...model import Block, CallSites, DumpedProcess, Frame, SourceLine
 from .. import blocks, sources
 
 __all__ = ["Found", "find"]
@@ -36,24 +36,29 @@ _HOLDS_A_CALL = (
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """``lines``: by ``"file:line"``, also those that are only quoted. ``blocks``: the loops and branches of the files that are here."""
+    """``texts``: the files that are here. ``lines``: by ``"file:line"``, also those that are only quoted. ``blocks``: the loops and
+    branches of the files.
+    """
 
-    lines: Mapping[str, SourceLine]
-    blocks: Mapping[str, Sequence[Block]]
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lines: Mapping[str, SourceLine] = dataclasses.field(default_factory=dict)
+    blocks: Mapping[str, Sequence[Block]] = dataclasses.field(default_factory=dict)
 
 
-def find(looks: Sequence[DumpedProcess], written_s: float) -> Found:
-    """What is known of the source; ``written_s``: when the oldest of the dumps was written."""
-    lines = {place: _quoted(code) for one in looks for place, code in one.quotes.items()}
-    found_blocks: dict[str, Sequence[Block]] = {}
-    for file, seen in list(_by_file(looks).items())[:MOST_FILES]:
-        quotes = {place: code for one in looks for place, code in one.quotes.items()}
-        text = _same(file, seen, quotes, written_s) if _at_home(looks) else None
+def find(looks: Sequence[DumpedProcess], written_s: float, issued: Iterable[CallSites] = ()) -> Found:
+    """What is known of the source of stacks, and of those that `issued` collectives; ``written_s``: when the oldest dump was written."""
+    quotes = {place: code for one in looks for place, code in one.quotes.items()}
+    lines = {place: _quoted(code) for place, code in quotes.items()}
+    stacks = [thread.frames for one in looks for thread in one.stacks.threads]
+    stacks += [site.frames for one in issued for site in one.sites]
+    texts: dict[str, str] = {}
+    for file, seen in list(_by_file(stacks).items())[:MOST_FILES] if _at_home(looks) else ():
+        text = _same(file, seen, quotes, written_s)
         if text is not None:
+            texts[file] = text
             rows = sources.source_lines(text, {frame.line for frame, _ in seen}, file)
             lines |= {f"{file}:{line}": said for line, said in rows.items()}
-            found_blocks[file] = blocks.blocks(text)
-    return Found(lines, found_blocks)
+    return Found(texts, lines, {file: blocks.blocks(text) for file, text in texts.items()})
 
 
 def _quoted(code: str) -> SourceLine:
@@ -67,16 +72,15 @@ def _at_home(looks: Sequence[DumpedProcess]) -> bool:
     return all(os.path.exists(program) for program in {one.interpreter for one in looks} if program)
 
 
-def _by_file(looks: Sequence[DumpedProcess]) -> dict[str, list[tuple[Frame, str]]]:
+def _by_file(stacks: Iterable[Sequence[Frame]]) -> dict[str, list[tuple[Frame, str]]]:
     """The user's frames by file, each with the function that it has called; empty where that is no plain one of the user's."""
     found: dict[str, list[tuple[Frame, str]]] = {}
-    for one in looks:
-        for thread in one.stacks.threads:
-            inner: Frame | None = None
-            for frame in thread.frames:
-                if not frame.library and frame.file.startswith("/"):
-                    found.setdefault(frame.file, []).append((frame, _called(inner)))
-                inner = frame
+    for frames in stacks:
+        inner: Frame | None = None
+        for frame in frames:
+            if not frame.library and frame.file.startswith("/"):
+                found.setdefault(frame.file, []).append((frame, _called(inner)))
+            inner = frame
     return found
 
 

@@ -14,12 +14,12 @@ from ...agent import flight
 from ...errors import BadDump
 from ...frames.whose import RawFrame, frames_of, full_place, user_frame
 from ...language import later, text
-from ...model import Collective, Collectives, Group, NotAvailable, RankCollectives, Silent
-from .build import NOTHING_LATER, rank_collectives
+from ...model import CallSites, Collective, Collectives, Group, NotAvailable, RankCollectives, Silent
+from .build import NOTHING_LATER, places, rank_collectives
 from .files import Dump, candidates, load, no_dump
 from .naming import Told, settled, told_by, unsettled
 
-__all__ = ["read"]
+__all__ = ["Recorded", "read"]
 
 DEADLINE_S = 60.0
 MOST_FRAMES = 256
@@ -37,7 +37,18 @@ TELLING_S = 1.0
 NOT_IN_TIME = later("its dump was not read in time")
 
 
-def read(path: str | Sequence[str], *, timeout: float = DEADLINE_S) -> Collectives:
+@dataclass(frozen=True)
+class Recorded:
+    """What dumps say. ``sites``: by rank, from where it issued its calls, of ranks whose dumps have stacks. ``written_s``: when the oldest
+    of the files was written.
+    """
+
+    collectives: Collectives
+    sites: Mapping[int, CallSites]
+    written_s: float
+
+
+def read(path: str | Sequence[str], *, timeout: float = DEADLINE_S) -> Recorded:
     """All dumps at `path`, a file, several, or a directory with one a rank (``nccl_trace_rank_3``, ``node1/rank3.json``): `naming` has
     the rules.
 
@@ -69,13 +80,15 @@ def read(path: str | Sequence[str], *, timeout: float = DEADLINE_S) -> Collectiv
     ranks = _counting_collectives(sorted((one.at(newest_s) for one in read_in), key=lambda r: r.rank))
     world_size = _world_size(ranks)
     present = {r.rank for r in ranks}
-    return Collectives(
+    seen = Collectives(
         tuple(_with_members(_noted(r, aside), world_size) for r in ranks),
         tuple(silent),
         tuple(sorted(set(range(world_size)) - present)),
         world_size,
         taken_s=time.monotonic() - began,
     )
+    sites = {one.rank: one.sites for one in read_in if one.sites.at}
+    return Recorded(seen, sites, min(one.oldest_s for one in read_in))
 
 
 def _ranks(dumps: Sequence[Dump], ends: float) -> tuple[dict[str, int | None], list[str]]:
@@ -124,13 +137,16 @@ def _nameless(dump: Dump) -> Silent:
 
 @dataclass(frozen=True)
 class _Read:
-    """A rank's dumps as `flight.summary` has them, the newest event in them, and when they were written by the files' own times."""
+    """A rank's dumps as `flight.summary` has them, the newest event in them, and when the last and the first of them were written by the
+    files' own times."""
 
     rank: int
     summary: Mapping[str, Any]
+    sites: CallSites
     source: str
     newest_s: float
     written_s: float
+    oldest_s: float
 
     def at(self, newest_s: float) -> RankCollectives:
         """With its wait, up to when the dump was written; where the file is a later copy, to the newest event of all ranks, `newest_s`."""
@@ -154,15 +170,19 @@ def _rank(rank: int, dumps: Sequence[Dump]) -> _Read | None:
     if not newest:
         return None
     chosen = list(newest.values())
-    summary = flight.summary([content for _, content in chosen], place=_place)
+    contents = [content for _, content in chosen]
+    summary = flight.summary(contents, place=_place)
+    known = [flight.Known(g["name"], g["description"], g["backend"], g["ranks"]) for g in summary["groups"]]
     notes = [f"of {len(dumps)} dumps of this rank {len(chosen)} are used"] if len(chosen) < len(dumps) else []
     notes += [f"its file has rank {d.rank} in its name" for d, _ in chosen if d.rank not in (rank, None)]
     return _Read(
         rank,
         {**summary, "note": "; ".join(notes)},
+        places(flight.call_sites(contents, known, lambda frame: _python_frame(frame) or ())),
         ", ".join(os.path.basename(d.path) for d, _ in chosen),
-        max((at for _, content in chosen for at in _events_s(content)), default=0.0),
+        max((at for content in contents for at in _events_s(content)), default=0.0),
         max(d.written_s for d, _ in chosen),
+        min(d.written_s for d, _ in chosen),
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...model import Collective, Group, NotAvailable, RankCollectives
+from ...frames.whose import frames_of
+from ...model import CallSite, CallSites, Collective, Group, NotAvailable, RankCollectives
 
-__all__ = ["NOTHING_LATER", "rank_collectives"]
+__all__ = ["NOTHING_LATER", "places", "rank_collectives"]
 
 NOTHING_LATER = "nothing in the dumps is later than this call"
+_BETWEEN = re.compile(r"/torch/nn/modules/module\.py$|/_traindbg_agent/|/jupyter_traindbg/agent/")
+"""How a module is called, which hooks change, and our own wrappers: they say nothing of where in the program a call is."""
 
 
 def rank_collectives(
@@ -29,6 +34,17 @@ def rank_collectives(
         note=summary.get("note", ""),
         where=where,
     )
+
+
+def places(told: Mapping[str, Any]) -> CallSites:
+    """`told` is what `jupyter_traindbg.agent.flight.call_sites` says. Ranks share the objects of equal places."""
+    sites = tuple(_site(op, tuple(tuple(frame) for frame in stack if frame)) for op, stack in told["sites"])
+    return CallSites(sites, {group: dict(calls) for group, calls in told["at"].items()})
+
+
+@functools.lru_cache(maxsize=4096)
+def _site(op: str, stack: tuple[tuple[Any, ...], ...]) -> CallSite:
+    return CallSite(op, tuple(frame for frame in frames_of(stack) if not _BETWEEN.search(frame.file)))
 
 
 def _call(raw: Mapping[str, Any]) -> Collective:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...diagnose import incident, running
+from ...diagnose.soundness import pairing
 from ...errors import BadDump, TraindbgError
-from ...gather import dumped
+from ...gather import by_source, dumped
 from ...language import counted, text
 from ...model import (
+    CallSites,
     Collectives,
     Diagnosis,
     DumpDiagnosis,
@@ -41,7 +43,6 @@ from . import dumps, log
 __all__ = ["ask", "diagnose_dumps", "of_text"]
 
 DEADLINE_S = 60.0
-SOURCES_S = 1.0
 
 
 def diagnose_dumps(
@@ -73,7 +74,8 @@ def ask(targets: Sequence[str], *, timeout: float) -> DumpDiagnosis | LogDiagnos
     read.files += sorted_files.unread
     if read.failure is not None and read.tells_nothing:
         raise read.failure
-    return _judged(", ".join(targets), read, min(map(_written_s, sorted_files.stacks), default=0.0))
+    written = [*map(_written_s, sorted_files.stacks), *([read.recorded.written_s] if read.recorded is not None else [])]
+    return _judged(", ".join(targets), read, min(written, default=0.0))
 
 
 def of_text(words: str) -> DumpDiagnosis:
@@ -103,13 +105,21 @@ class _Read:
     ends: float
     looks: list[DumpedProcess] = field(default_factory=list)
     ranks: dict[str, int] = field(default_factory=dict)
-    records: Collectives | None = None
+    recorded: flightrec.Recorded | None = None
     told: list[incident.Told] = field(default_factory=list)
     endings: dict[int, Ending] = field(default_factory=dict)
     files: list[SentFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failure: TraindbgError | None = None
     """Why some of the files tell nothing."""
+
+    @property
+    def records(self) -> Collectives | None:
+        return None if self.recorded is None else self.recorded.collectives
+
+    @property
+    def sites(self) -> Mapping[int, CallSites]:
+        return {} if self.recorded is None else self.recorded.sites
 
     @property
     def tells_nothing(self) -> bool:
@@ -134,12 +144,12 @@ class _Read:
         if not paths:
             return
         try:
-            self.records = flightrec.read(paths, timeout=max(1.0, self.ends - time.monotonic()))
+            self.recorded = flightrec.read(paths, timeout=max(1.0, self.ends - time.monotonic()))
         except BadDump as e:
             self.files += [SentFile(os.path.basename(path), "unread", e.cause) for path in paths]
             self.failure = e
             return
-        for rank in self.records.ranks:
+        for rank in self.recorded.collectives.ranks:
             words = text("rank {rank}: {calls} calls of collectives", rank=rank.rank, calls=len(rank.calls))
             self.files.append(SentFile(rank.source, "recorder", words))
 
@@ -214,10 +224,13 @@ def _judged(target: str, read: _Read, written_s: float) -> DumpDiagnosis:
     records = {r.rank: r for r in read.records.ranks} if read.records is not None else {}
     silent = read.records.silent if read.records is not None else ()
     world = read.records.world_size if read.records is not None else None
-    found = Task(lambda: here.find(read.looks, written_s), "sources").in_time(time.monotonic() + SOURCES_S)
-    sent = dumped.Sent(read.looks, read.ranks, records, read.endings, world, silent)
-    job = dumped.evidence(target, sent, found or here.Found({}, {}))
-    seen = running.diagnose(job.evidence) if read.looks else _of_records(target, read.records)
+    reading = Task(lambda: here.find(read.looks, written_s, read.sites.values()), "sources")
+    found = reading.in_time(time.monotonic() + dumps.SOURCES_S) or here.Found()
+    sent = dumped.Sent(read.looks, read.ranks, records, read.sites, read.endings, world, silent)
+    job = dumped.evidence(target, sent, found)
+    ends = time.monotonic() + dumps.SOURCES_S
+    evidence = by_source.compared(job.evidence, lambda _, file: found.texts.get(file), ends)
+    seen = running.diagnose(evidence) if read.looks else _of_records(target, read.recorded)
     own = [incident.Told(f, _files_of(f, read, records)) for f in seen.verdict]
     verdict = incident.merged(own, read.told)
     return DumpDiagnosis(
@@ -234,13 +247,14 @@ def _judged(target: str, read: _Read, written_s: float) -> DumpDiagnosis:
     )
 
 
-def _of_records(target: str, seen: Collectives | None) -> Diagnosis:
+def _of_records(target: str, recorded: flightrec.Recorded | None) -> Diagnosis:
     """Without any stacks: what the recorders alone tell, if they could be read."""
-    if seen is None:
+    if recorded is None:
         return Diagnosis(target, "not known", (), ())
-    found = dumps.judged(seen)
+    seen, found = recorded.collectives, dumps.judged(recorded)
     states = tuple(_recorded(rank) for rank in seen.ranks)
-    return Diagnosis(target, "stuck" if found else "not known", (), states, tuple(found), seen.silent)
+    stuck = any(finding.code not in pairing.CODES for finding in found)
+    return Diagnosis(target, "stuck" if stuck else "not known", (), states, tuple(found), seen.silent)
 
 
 def _recorded(rank: RankCollectives) -> RankState:

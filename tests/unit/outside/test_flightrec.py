@@ -25,6 +25,10 @@ LIBRARY = {
 }
 
 
+def read(path: str, **options: Any) -> Collectives:
+    return flightrec.read(path, **options).collectives
+
+
 def recorder(rank: int, library: str = "nccl", **changes: Any) -> Recorder:
     """Rank 2 has one call less, which the others wait in."""
     made = Recorder(library, WORLD).call("all_reduce", times=5, frames=[LIBRARY, USER], **changes)
@@ -38,7 +42,7 @@ def dumps(library: str = "nccl", ranks: int = 4) -> list[tuple[int, dict[str, An
 @pytest.mark.parametrize("library", ["nccl", "gloo"])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_directory_of_dumps(tmp_path: Path, library: str, as_json: bool) -> None:
-    seen = flightrec.read(str(write(tmp_path / "fr", dumps(library), as_json=as_json)))
+    seen = read(str(write(tmp_path / "fr", dumps(library), as_json=as_json)))
     assert [r.rank for r in seen.ranks] == [0, 1, 2, 3]
     assert (seen.missing, seen.world_size, seen.silent) == ((), 4, ())
     assert [r.groups[0].last_issued for r in seen.ranks] == [6, 6, 5, 6]
@@ -55,30 +59,30 @@ def written(directory: Path, after_s: float) -> Path:
 
 
 def test_a_wait_is_told_up_to_when_the_watchdog_wrote_the_dump(tmp_path: Path) -> None:
-    seen = flightrec.read(str(written(write(tmp_path / "fr", dumps()), 600.0)))
+    seen = read(str(written(write(tmp_path / "fr", dumps()), 600.0)))
     assert seen.ranks[0].waiting_s == pytest.approx(600.0, abs=0.1)
 
 
 def test_of_files_that_were_copied_later_a_wait_is_told_up_to_the_newest_event_of_all_ranks(tmp_path: Path) -> None:
     busy = recorder(2).call("all_gather", "9", time_created_ns=BEGAN_NS + 90_000_000_000)
     directory = write(tmp_path / "fr", [*dumps(ranks=2), (2, busy.dump())])
-    seen = flightrec.read(str(written(directory, 319 * 86400.0)))
+    seen = read(str(written(directory, 319 * 86400.0)))
     assert [r.waiting_s for r in seen.ranks[:2]] == pytest.approx([90.0, 90.0], abs=0.1)
 
 
 def test_where_nothing_is_later_than_the_call_that_waits_how_long_is_not_known(tmp_path: Path) -> None:
-    seen = flightrec.read(str(written(write(tmp_path / "fr", dumps()), 319 * 86400.0)))
+    seen = read(str(written(write(tmp_path / "fr", dumps()), 319 * 86400.0)))
     assert str(seen.ranks[0].waiting_s) == str(NotAvailable("nothing in the dumps is later than this call"))
 
 
 def test_ranks_without_a_dump_are_missing_by_the_default_group(tmp_path: Path) -> None:
-    seen = flightrec.read(str(write(tmp_path / "fr", dumps()[:2])))
+    seen = read(str(write(tmp_path / "fr", dumps()[:2])))
     assert (seen.missing, seen.world_size) == ((2, 3), 4)
 
 
 def test_gloo_tells_the_world_by_its_all_gathers(tmp_path: Path) -> None:
     gathered = Recorder("gloo").call("all_gather", input_sizes=[[7]], output_sizes=[[4, 7]])
-    seen = flightrec.read(str(write(tmp_path / "fr", [(0, gathered.dump()), (1, gathered.dump())])))
+    seen = read(str(write(tmp_path / "fr", [(0, gathered.dump()), (1, gathered.dump())])))
     assert (seen.missing, seen.world_size) == ((2, 3), 4)
     assert tuple(seen.ranks[0].groups[0].ranks) == (0, 1, 2, 3)
 
@@ -89,15 +93,15 @@ def test_one_file_and_other_files_beside_it(tmp_path: Path) -> None:
     (directory / "events.1").write_bytes(b"\x0a\x0b")
     os.mkfifo(directory / "pipe_3")
     (directory / ".hidden").mkdir()
-    assert len(flightrec.read(str(directory)).ranks) == 4
-    assert [r.rank for r in flightrec.read(str(directory / "nccl_trace_rank_3")).ranks] == [3]
+    assert len(read(str(directory)).ranks) == 4
+    assert [r.rank for r in read(str(directory / "nccl_trace_rank_3")).ranks] == [3]
 
 
 def test_a_damaged_dump_costs_its_rank_only(tmp_path: Path) -> None:
     directory = write(tmp_path / "fr", dumps())
     whole = (directory / "nccl_trace_rank_1").read_bytes()
     (directory / "nccl_trace_rank_1").write_bytes(whole[: len(whole) // 2])
-    seen = flightrec.read(str(directory))
+    seen = read(str(directory))
     assert [r.rank for r in seen.ranks] == [0, 2, 3]
     assert [s.rank for s in seen.silent] == [1]
     assert "damaged" in seen.silent[0].reason
@@ -108,7 +112,7 @@ def test_of_two_dumps_of_a_rank_the_newer_counts_and_two_recorders_are_one_rank(
     os.utime(directory / "nccl_trace_rank_0", (1, 1))
     write(directory, [(0, recorder(0).dump())], as_json=True)
     (directory / "gloo_0").write_bytes(pickle.dumps(Recorder("gloo").call("all_gather", "9").dump(), protocol=2))
-    (rank,) = flightrec.read(str(directory)).ranks
+    (rank,) = read(str(directory)).ranks
     assert {g.name: g.last_issued for g in rank.groups} == {"0": 6, "9": 1}
     assert rank.note == "of 3 dumps of this rank 2 are used"
 
@@ -141,7 +145,7 @@ def test_on_each_host_ranks_may_count_from_0(tmp_path: Path) -> None:
     for host in (10, 2):
         own = [(i, recorder(i + (2 if host == 10 else 0)).dump()) for i in range(2)]
         write(tmp_path / f"node{host}", own)
-    seen = flightrec.read(str(tmp_path))
+    seen = read(str(tmp_path))
     assert [(r.rank, r.groups[0].last_issued) for r in seen.ranks] == [(0, 6), (1, 6), (2, 5), (3, 6)]
     assert [r.note for r in seen.ranks] == ["", "", *(f"its file has rank {i} in its name" for i in (0, 1))]
     assert seen.missing == ()
@@ -152,7 +156,7 @@ def test_of_two_incidents_the_newer_one_is_read_and_not_a_mixture(tmp_path: Path
     write(tmp_path / "monday", dumps(ranks=4))
     later = [(rank, recorder(rank).call("barrier", time_created_ns=BEGAN_NS + 86_400 * 10**9)) for rank in range(3)]
     write(tmp_path / "tuesday", [(rank, r.dump()) for rank, r in later])
-    seen = flightrec.read(str(tmp_path))
+    seen = read(str(tmp_path))
     assert ([r.rank for r in seen.ranks], seen.missing) == ([0, 1, 2], (3,))
     assert {r.note for r in seen.ranks} == {"dumps of the same ranks in monday are older, and left aside"}
 
@@ -164,7 +168,7 @@ def test_groups_tell_whose_a_dump_is_where_its_name_does_not(tmp_path: Path) -> 
         dump = Recorder("nccl", mine).call("all_reduce", times=rank + 1).dump()
         (tmp_path / name).write_bytes(pickle.dumps(dump, protocol=2))
     (tmp_path / "e").write_bytes(pickle.dumps(recorder(0).dump(), protocol=2))
-    seen = flightrec.read(str(tmp_path))
+    seen = read(str(tmp_path))
     assert [(r.rank, r.source, r.groups[0].last_issued) for r in seen.ranks] == [
         (0, "a", 1), (1, "b", 2), (2, "c", 3), (3, "d", 4),
     ]  # fmt: skip
@@ -177,17 +181,17 @@ def test_other_files_of_a_run_are_left_aside(tmp_path: Path) -> None:
     directory = write(tmp_path / "fr", dumps())
     for name in ("trainer_state.json", "config-500.json", "results_7.json"):
         (directory / name).write_text(json.dumps({"loss": [1, 2]}))
-    seen = flightrec.read(str(directory))
+    seen = read(str(directory))
     assert (len(seen.ranks), seen.missing, seen.silent) == (4, (), ())
     with pytest.raises(BadDump, match="holds something else"):
-        flightrec.read(str(directory / "results_7.json"))
+        read(str(directory / "results_7.json"))
 
 
 def test_counts_of_a_group_that_others_send_on_are_not_of_collectives(tmp_path: Path) -> None:
     made = [Recorder("nccl", {"0": ("default_pg", range(2))}).call("all_reduce", times=3) for _ in range(2)]
     made[0].call("send 0->1", times=9).call("recv 0<-1", done=False)
     made[1].call("recv 1<-0", times=9)
-    seen = flightrec.read(str(write(tmp_path / "fr", [(i, r.dump(active=True)) for i, r in enumerate(made)])))
+    seen = read(str(write(tmp_path / "fr", [(i, r.dump(active=True)) for i, r in enumerate(made)])))
     assert [(r.groups[0].last_issued, r.groups[0].last_completed) for r in seen.ranks] == [(3, 3), (None, None)]
     assert all(r.pending_only for r in seen.ranks)
 
@@ -207,7 +211,7 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, protocol: int) 
     made = tmp_path / "made"
     (tmp_path / "rank_0").write_bytes(pickle.dumps({"entries": [Runs(str(made))]}, protocol=protocol))
     with pytest.raises(BadDump, match=r"the opcode (STACK_)?GLOBAL"):
-        flightrec.read(str(tmp_path))
+        read(str(tmp_path))
     assert not made.exists()
 
 
@@ -231,7 +235,7 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, protocol: int) 
 def test_what_is_no_dump(tmp_path: Path, content: bytes, why: str) -> None:
     (tmp_path / "rank_0").write_bytes(content)
     with pytest.raises(BadDump, match=why):
-        flightrec.read(str(tmp_path / "rank_0"))
+        read(str(tmp_path / "rank_0"))
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
@@ -251,22 +255,42 @@ def test_plain_data_is_read_as_python_reads_it(protocol: int) -> None:
 
 def test_a_place_without_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadDump, match="has no flight-recorder dumps"):
-        flightrec.read(str(tmp_path))
+        read(str(tmp_path))
     with pytest.raises(BadDump, match="does not exist"):
-        flightrec.read(str(tmp_path / "gone"))
+        read(str(tmp_path / "gone"))
     (tmp_path / "a").write_bytes(json.dumps(recorder(0).dump()).encode())
     (tmp_path / "b").write_bytes(json.dumps(recorder(1).dump()).encode())
     with pytest.raises(BadDump, match="neither its name tells nor what is in it"):
-        flightrec.read(str(tmp_path))
-    assert flightrec.read(str(tmp_path / "a")).ranks[0].rank == 0
+        read(str(tmp_path))
+    assert read(str(tmp_path / "a")).ranks[0].rank == 0
     monkeypatch.setattr(files, "MOST_BYTES", 10)
     with pytest.raises(BadDump, match="more than"):
-        flightrec.read(str(tmp_path / "a"))
+        read(str(tmp_path / "a"))
+
+
+def test_from_where_calls_were_issued(tmp_path: Path) -> None:
+    """Ranks share the objects of equal places; frames of C++, and what is no frame, are left out."""
+    cplusplus = {"name": "c10d::Work::wait", "filename": "/pytorch/torch/csrc/Work.cpp", "line": 7}
+    stacks = {0: [LIBRARY, USER], 1: [cplusplus, LIBRARY, USER], 2: [{"line": "3"}, LIBRARY, USER], 3: []}
+    made = [(rank, Recorder("nccl", WORLD).call("all_reduce", times=3, frames=f).dump()) for rank, f in stacks.items()]
+    recorded = flightrec.read(str(write(tmp_path / "fr", made)))
+    assert sorted(recorded.sites) == [0, 1, 2], "of rank 3 there are no stacks"
+    assert all(s.at["0"] == {1: 0, 2: 0, 3: 0} for s in recorded.sites.values())
+    places = [site for s in recorded.sites.values() for site in s.sites]
+    assert {id(site) for site in places} == {id(places[0])}
+    assert [(f.file, f.line) for f in places[0].frames] == [(LIBRARY["filename"], 3000), (USER["filename"], 88)]
+
+
+def test_the_oldest_file_dates_what_is_read(tmp_path: Path) -> None:
+    """A file of the program that is newer than one of them may not be what ran."""
+    directory = written(write(tmp_path / "fr", dumps()), 600.0)
+    os.utime(directory / "nccl_trace_rank_2", (BEGAN_NS / 1e9,) * 2)
+    assert flightrec.read(str(directory)).written_s == pytest.approx(BEGAN_NS / 1e9)
 
 
 def test_the_deadline_holds(tmp_path: Path) -> None:
     with pytest.raises(BadDump, match="not read in time"):
-        flightrec.read(str(write(tmp_path / "fr", dumps())), timeout=-1)
+        read(str(write(tmp_path / "fr", dumps())), timeout=-1)
 
 
 # torch 2.13 on Python 3.14
@@ -287,6 +311,5 @@ def test_torchs_own_analyser_reads_what_these_tests_write(tmp_path: Path) -> Non
     assert version == "2.10"
     assert [c.collective_name for c in database.collectives] == ["nccl:all_reduce"] * 4
     assert [c.pass_check for c in database.collectives] == [True] * 3 + [False]
-    ours = flightrec.read(str(directory))
-    assert isinstance(ours, Collectives)
+    ours = read(str(directory))
     assert {g.description for g in ours.ranks[0].groups} == {"default_pg", "mesh_tp"}

@@ -19,7 +19,7 @@ RECORDED = Path(__file__).parent / "recorded_nccl"
 
 
 def test_dumps_of_the_watchdog(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = flightrec.read(str(RECORDED))
+    seen = flightrec.read(str(RECORDED)).collectives
     assert [(r.rank, r.groups[0].last_issued, r.groups[0].last_completed) for r in seen.ranks] == [
         (0, 38, 36),
         (1, 36, 36),
