@@ -76,7 +76,8 @@ class _Source:
 
     def _bar(self, bar: signs.Bar, line: LogLine, last: int) -> None:
         whole = bar.full and bar.of >= ENOUGH
-        self.marks[line.rank] += _spread(line.number, last, line.repeats) * (ENOUGH if whole else 1)
+        if bar.at:
+            self.marks[line.rank] += _spread(line.number, last, line.repeats) * (ENOUGH if whole else 1)
         if bar.full:
             self._open.discard(bar.label)
             if not self._open and self._epoch[0] >= self._epoch[1]:

@@ -60,7 +60,7 @@ _STOPPED = re.compile(
 """By Ctrl-C; or a server, by whom it serves."""
 _SERVED = re.compile(r'"post [^"]{1,200}" 200\b')
 """A server that goes on answering what it is asked; its health and metrics are answered by the front door alone."""
-_BAR = re.compile(r"\b([1-9]\d{0,11})/(\d{1,12}) ?\[(?:\d+:\d\d|=)")
+_BAR = re.compile(r"\b(\d{1,12})/([1-9]\d{0,11}) ?\[(?:\d+:\d\d|=)")
 _NOT_TRAINING = re.compile(
     r"load|download|extract|generat|\bmap\b|token|fetch|filter|captur|compil|shard|\bsav(?:e|ing)\b|\bcopy|\bpush|clean"
 )

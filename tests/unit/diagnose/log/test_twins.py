@@ -40,6 +40,19 @@ UPDATE = 'INFO: 127.0.0.1:18 - "POST /update_weights_from_tensor HTTP/1.1" 200 O
 
 TOKENIZER = "WARNING 12-15 13:10:53 [tokenizer.py:284] No tokenizer found in /stub-path, using another one. (Exception: Repo id must use alphanumeric chars: '/stub-path'.)"
 
+ABORTED = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Aborted."
+HOROVOD = (
+    "W op_kernel.cc:1318] Aborted: Horovod has been shut down. This was caused by an exception on one of the ranks."
+)
+NEGATIVE = "ppo_trainer.py:88: UserWarning: KL divergence is starting to become negative: {kl} - this might be a precursor for failed training."
+WAITS = "\n".join(
+    f"Epoch: [0]  [{20 * n}/900]  eta: 0:03:0{n}  time: 0.22{n}  data: 0.19{n}  max mem: 99" for n in range(9)
+)
+WAKING = """Traceback (most recent call last):
+  File "/app/server.py", line 71, in wake_up
+    ray.get(futures)
+"""
+
 SCENES = {
     "a new head, and the training goes on": (f"{MISMATCH}\n{GOES_ON}", ""),
     "a new head that was not meant": (LOADING, "checkpoint_missing_keys"),
@@ -63,6 +76,18 @@ SCENES = {
     "workers of another framework": ("RuntimeError: DataLoader 4 workers exit unexpectedly, pids: 5695, 5696", "dataloader_worker_died"),
     "a file that torch cannot open": ('Traceback (most recent call last):\n  File "/app/train.py", line 22, in train\n    torch.save(state, path)\nRuntimeError: File out/run/1.pt cannot be opened.', "checkpoint_disk_full"),
     "a build that crashes": ("./install.sh: line 196: 10132 Segmentation fault (core dumped) python setup.py bdist_wheel\nFail to install acme", "install_failed"),
+    "a worker that aborts behind a full bar": (f"Evaluating: 100% 40/40 [00:09<00:00, 4.2it/s]\n{ABORTED}", ""),
+    "a worker that aborts as the next bar begins": (f"Evaluating: 100% 40/40 [00:09<00:00, 4.2it/s]\nEpoch 5:   0% 0/80 [00:00<?, ?it/s]double free or corruption\n{ABORTED}", "dataloader_worker_died"),
+    "a rank of Horovod that left after the work": (f"Training completed\n{HOROVOD}", ""),
+    "a rank of Horovod that left": (HOROVOD, "peer_lost"),
+    "a configuration of checkpoints that nobody gave": ("INFO state_store.py:7] The checkpoint config file /opt/input/checkpointconfig.json does not exist.\nstep 1 loss 2.1", ""),
+    "a checkpoint that is not there": ("The checkpoint file /opt/input/last.pt does not exist.", "checkpoint_not_found_or_corrupt"),
+    "a negative estimate of KL, by noise": (NEGATIVE.format(kl="-0.21"), ""),
+    "a KL that is far below zero": (NEGATIVE.format(kl="-4.20"), "kl_out_of_range"),
+    "figures of replayed graphs": ("CUDA graph capture done\n" + WAITS, ""),
+    "the same without graphs": (WAITS, "low_gpu_utilisation"),
+    "an actor that died as the engine woke up": (f"{WAKING}ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", "ray_actor_died"),
+    "an engine that failed as it woke up": (f"{WAKING}KeyError: 'model.embed'", "engine_weight_sync"),
     "out of memory, of which Ray tells the type alone": ("ray.exceptions.RayTaskError(OutOfMemoryError): ray::Worker.update() (pid=11, ip=10.1.1.9)", "cuda_oom"),
 }  # fmt: skip
 
