@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model import Scope, Wait
 from .evaluating import evaluate, keys_words
@@ -15,9 +15,11 @@ from .places import At, Code, Place
 from .syntax import Source
 from .transfers import transfers
 
-__all__ = ["Awaited", "awaited"]
+__all__ = ["Awaited", "awaited", "polls_for_works"]
 
 _WAITS = ("wait", "get")
+_DONE = "is_completed"
+"""By which a loop asks a `Work` whether it is done."""
 _OP_OF = {"SEND": "isend", "RECV": "irecv", "RECVANYSOURCE": "irecv"}
 _COLLECTIVE_OF = {
     "ALLREDUCE": "all_reduce",
@@ -39,11 +41,14 @@ _COLLECTIVE_OF = {
 
 @dataclass(frozen=True)
 class Awaited:
-    """``peer``: the other rank of a send or receive, and ``tag`` its tag, where they are known."""
+    """``peer``: the other rank of a send or receive, and ``tag`` its tag, where they are known. ``polled``: a loop asks for it again and
+    again, and sleeps in between.
+    """
 
     wait: Wait
     peer: int | None = None
     tag: int | None = None
+    polled: bool = False
 
 
 def awaited(
@@ -56,12 +61,38 @@ def awaited(
     source = sources.get(scopes[0].frame.file) if scopes and scopes[0].depth == 0 else None
     if source is None:
         return None
-    call = source.call(scopes[0].frame.line, scopes[0].reach, _WAITS)
-    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr not in _WAITS:
-        return None
     code = Code(scopes, sources, seat or {})
     place = code.live(0)
-    return None if place is None else _told(call, call.func, code, place)
+    if place is None:
+        return None
+    call = source.call(scopes[0].frame.line, scopes[0].reach, _WAITS)
+    if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _WAITS:
+        return _told(call, call.func, code, place)
+    return _polled(source.loop(scopes[0].frame.line), code, place)
+
+
+def polls_for_works(loop: ast.While | ast.For | ast.AsyncFor) -> bool:
+    """Whether it goes round until works are done: its condition asks them, or an ``if`` right in it."""
+    tests = [loop.test] if isinstance(loop, ast.While) else []
+    tests += [one.test for one in loop.body if isinstance(one, ast.If)]
+    return any(isinstance(node, ast.Attribute) and node.attr == _DONE for test in tests for node in ast.walk(test))
+
+
+def _polled(loop: ast.While | ast.For | None, code: Code, place: Place) -> Awaited | None:
+    """The work that a loop asks whether it is done: one by its name, or of several the first that is known."""
+    inside = list(ast.walk(loop)) if loop is not None and polls_for_works(loop) else []
+    one_by_one = {
+        ast.unparse(node.target): node.iter for node in inside if isinstance(node, (ast.comprehension, ast.For))
+    }
+    for asked in (node.value for node in inside if isinstance(node, ast.Attribute) and node.attr == _DONE):
+        several = one_by_one.get(ast.unparse(asked))
+        held = evaluate(asked if several is None else several, place.scope)
+        parts = held.parts.values() if held is not None and held.kind == "items" else (held,)
+        work = next((part for part in parts if part is not None and part.kind == "work"), None)
+        if work is not None:
+            told = _of_work(asked, work.op, work.ident, code, place)
+            return None if told is None else replace(told, polled=True)
+    return None
 
 
 def _told(call: ast.Call, method: ast.Attribute, code: Code, place: Place) -> Awaited | None:
@@ -72,9 +103,14 @@ def _told(call: ast.Call, method: ast.Attribute, code: Code, place: Place) -> Aw
     if method.attr != "wait" or (on is not None and on.kind != "work"):
         return None
     op, ident = ("", 0) if on is None else (on.op, on.ident)
+    return _of_work(method.value, op, ident, code, place)
+
+
+def _of_work(work: ast.expr, op: str, ident: int, code: Code, place: Place) -> Awaited | None:
+    """By its operation, and where it was made; `ident` is 0, and `op` empty, of one that is not known."""
     if op in _COLLECTIVE_OF:
         return Awaited(Wait("collective", _COLLECTIVE_OF[op]))
-    made = [t for t in transfers(At(method.value, place), code, ident) if not op or t.op == _OP_OF.get(op)]
+    made = [t for t in transfers(At(work, place), code, ident) if not op or t.op == _OP_OF.get(op)]
     ops = {t.op for t in made}
     name = _OP_OF.get(op) or (ops.pop() if len(ops) == 1 else "wait" if ops else "")
     if not name:

@@ -94,10 +94,18 @@ def refined(looks: Sequence[Look], pid: int, read: Read) -> tuple[Look, ...]:
         return tuple(looks)
     told, at = read.awaited, read.top.frame
 
+    def stands(one: Thread) -> bool:
+        """At that line, in C code that has no frame; or in that loop, asking or asleep."""
+        kind = one.waiting_for.kind if one.waiting_for is not None else "native"
+        here = one.frames[0] if one.frames else None
+        if here is None or here.file != at.file:
+            return False
+        if told.polled:
+            return here.function == at.function and kind in ("native", "sleep")
+        return here.line == at.line and kind in ("native", "network") and one.state != "running"
+
     def thread(one: Thread) -> Thread:
-        native = one.waiting_for is None or one.waiting_for.kind in ("native", "network")
-        stands = bool(one.frames) and (one.frames[0].file, one.frames[0].line) == (at.file, at.line)
-        if not (one.training and native and stands) or one.state == "running":
+        if not (one.training and stands(one)):
             return one
         return dataclasses.replace(one, waiting_for=told.wait, peer=told.peer, tag=told.tag)
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+from ..frames.awaited import polls_for_works
 from ..frames.syntax import parsed
 from ..model import Block, Frame
 from . import sources
@@ -51,6 +52,8 @@ def blocks(source: str) -> tuple[Block, ...]:
 
 def _found(tree: ast.AST) -> Iterable[Block]:
     for node in ast.walk(tree):
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and polls_for_works(node):
+            continue  # it is a wait, and no loop that ranks leave at different steps
         if isinstance(node, (ast.For, ast.AsyncFor)):
             yield _block("for", node.lineno, node.body, f"{_names(node.target)} in {ast.unparse(node.iter)}")
         elif isinstance(node, ast.While):

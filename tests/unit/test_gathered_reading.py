@@ -52,6 +52,29 @@ def test_a_thread_that_computes_or_is_elsewhere_is_left_as_it_was() -> None:
         assert refined([look(one)], PID, read())[0].processes[0].threads[0] == one
 
 
+ASKS = textwrap.dedent(
+    """
+    def share(counts):
+        work = dist.all_reduce(counts, async_op=True)
+        while not work.is_completed():
+            time.sleep(0.005)  # 0
+    """
+)
+
+
+def test_a_loop_that_asks_for_a_work_waits_for_it_wherever_it_is_seen() -> None:
+    scopes, _ = standing(ASKS, {"work": work("ALLREDUCE")})
+    asleep, asks = scopes[0].frame, Frame(FILE, scopes[0].frame.line - 1, "share")
+    elsewhere = thread([Frame(FILE, 9, "draw"), asleep], Wait("native"))
+    read_of = read(scopes, ASKS)
+    for one in (thread([asleep], Wait("sleep")), thread([asks], None)):
+        assert refined([look(one)], PID, read_of)[0].processes[0].threads[0].waiting_for == Wait(
+            "collective", "all_reduce"
+        )
+    for other in (elsewhere, thread([asleep], Wait("lock"))):
+        assert refined([look(other)], PID, read_of)[0].processes[0].threads[0] == other
+
+
 def test_without_source_or_variables_nothing_is_read() -> None:
     native = look(thread([scope.frame for scope in HERE], Wait("native")))
     assert read([]) == NOTHING_READ

@@ -153,6 +153,50 @@ def test_the_work_of_a_collective_is_that_collective() -> None:
     assert told == Awaited(Wait("collective", "all_reduce"))
 
 
+ASKS = """
+    def share(counts):
+        work = dist.all_reduce(counts, async_op=True)
+        while not work.is_completed():
+            time.sleep(0.005)  # 0
+"""
+ASKS_ALL = """
+    def share(works):
+        while True:
+            if all(one.is_completed() for one in works):
+                break
+            time.sleep(0.005)  # 0
+"""
+ASKS_FOR_DATA = """
+    def take(x, last):
+        work = dist.irecv(x, src=last)
+        for _ in range(1000):
+            if work.is_completed():
+                return x
+            time.sleep(0.005)  # 0
+"""
+ASKS_WITHIN = """
+    def train(batches, work):
+        for batch in batches:
+            while not work.is_completed():
+                draw()
+            step(batch)  # 0
+"""
+
+
+@each(
+    "text, variables, told",
+    [
+        (ASKS, {"work": work("ALLREDUCE")}, Awaited(Wait("collective", "all_reduce"), polled=True)),
+        (ASKS_ALL, {"works": [work("BARRIER")]}, Awaited(Wait("collective", "barrier"), polled=True)),
+        (ASKS_FOR_DATA, {"work": work("RECV"), "last": 2}, Awaited(Wait("peer", "irecv"), 2, 0, polled=True)),
+        (ASKS, {"work": thing("Future")}, None),
+        (ASKS_WITHIN, {"work": work("ALLREDUCE")}, None),
+    ],
+)
+def test_a_loop_that_asks_for_works_waits_for_them(text: str, variables: dict[str, Any], told: Awaited | None) -> None:
+    assert awaited(*standing(text, variables)) == told
+
+
 STORED = """
     def order_of(self, epoch):
         key = f"epoch-{epoch}"

@@ -71,3 +71,8 @@ def test_a_file_that_is_gone_or_newer_than_the_process_is_left_out(tmp_path: Pat
     gone = [(os.getpid(), (Frame(str(tmp_path / "gone.py"), line, "main"),)) for line in (4, 10)]
     typed = [(os.getpid(), (Frame("<stdin>", line, "<module>"),)) for line in (4, 10)]
     assert where_ranks_differ([*newer, *gone, *typed]) == {}
+
+
+def test_a_loop_that_waits_for_works_is_none_of_steps() -> None:
+    found = blocks("for batch in loader:\n    while not work.is_completed():\n        sleep(1)\n    step(batch)\n")
+    assert found == (Block("for", 1, 4, "batch in loader"),)
