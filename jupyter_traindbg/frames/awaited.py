@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model import Scope, Wait
+from .asking import asked_for
 from .evaluating import evaluate, keys_words
 from .places import At, Code, Place
 from .syntax import Source
@@ -68,7 +69,9 @@ def awaited(
     call = source.call(scopes[0].frame.line, scopes[0].reach, _WAITS)
     if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _WAITS:
         return _told(call, call.func, code, place)
-    return _polled(source.loop(scopes[0].frame.line), code, place)
+    polled = _polled(source.loop(scopes[0].frame.line), code, place)
+    asked = asked_for(scopes[0], source) if polled is None else None
+    return polled if asked is None else Awaited(asked, polled=True)
 
 
 def polls_for_works(loop: ast.While | ast.For | ast.AsyncFor) -> bool:

@@ -159,7 +159,10 @@ def _sources(watched: Sequence[Watched]) -> Mapping[str, SourceLine]:
 
 def _read(watched: Sequence[Watched], reader: Reader) -> Mapping[int, Read]:
     """By the pid of each rank."""
-    return {one.pid: reader.read(one.scopes, partial(_text, one), one.rank, one.link.world_size) for one in watched}
+    return {
+        one.pid: reader.read(one.scopes, partial(_text, one), one.rank, one.link.world_size, before=one.scopes_before)
+        for one in watched
+    }
 
 
 def _polled(
@@ -185,6 +188,8 @@ def _as_read(one: Watched, read: Read) -> dict[str, Any]:
         "looks": refined(one.looks, one.link.pid, read),
         "scopes": tuple(one.scopes),
         "looks_at": tuple(read.looks_at),
+        "only_asks": read.awaited is not None and read.awaited.polled,
+        "changed": tuple(read.changed),
         "variables": tuple(read.variables),
     }
 

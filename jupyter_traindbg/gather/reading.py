@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..frames.asking import changes
 from ..frames.awaited import Awaited, awaited
 from ..frames.looked_at import locked, looked_at
 from ..frames.origins import variables
 from ..frames.syntax import Source, parsed
-from ..model import Look, ProcessStacks, Scope, Thread, Variable
+from ..model import Change, Look, ProcessStacks, Scope, Thread, Variable
 from ..outside import procfs
 
 __all__ = ["NOTHING_READ", "Read", "Reader", "polled_paths", "refined"]
@@ -24,13 +25,14 @@ MOST_FILES = 8
 
 @dataclass(frozen=True)
 class Read:
-    """Of one rank. ``top``: the innermost function, of which `awaited` tells. ``locked``: the numbers of the open files that a line tries
-    to lock.
+    """Of one rank. ``top``: the innermost function, of which `awaited` tells. ``changed``: what its loop goes by, and that has changed
+    between two looks. ``locked``: the numbers of the open files that a line tries to lock.
     """
 
     top: Scope | None = None
     awaited: Awaited | None = None
     looks_at: Sequence[Variable] = ()
+    changed: Sequence[Change] = ()
     locked: Sequence[int] = ()
     variables: Sequence[Variable] = ()
 
@@ -45,8 +47,16 @@ class Reader:
     def __init__(self) -> None:
         self._parsed: dict[str, Source | None] = {}
 
-    def read(self, scopes: Sequence[Scope], text_of: Callable[[str], str | None], rank: int, world_size: int) -> Read:
-        """What `scopes` of that rank come to, by the texts of their files; nothing where there are none."""
+    def read(
+        self,
+        scopes: Sequence[Scope],
+        text_of: Callable[[str], str | None],
+        rank: int,
+        world_size: int,
+        *,
+        before: Sequence[Scope] = (),
+    ) -> Read:
+        """What `scopes` of that rank come to, by the texts of their files; nothing where there are none. `before`: where it was before."""
         if not scopes:
             return NOTHING_READ
         files = [s.frame.file for s in scopes] + [v.file for s in scopes for v in s.variables.values() if v.file]
@@ -61,7 +71,14 @@ class Reader:
             Variable(n, s.frame.function, s.frame, v) for s in scopes if s.frame.library for n, v in s.variables.items()
         ]
         programs = [s for s in scopes if not s.frame.library]
-        return Read(scopes[0], awaited(scopes, sources, seat), (*within, *seen), tried, variables(programs, sources))
+        return Read(
+            scopes[0],
+            awaited(scopes, sources, seat),
+            (*within, *seen),
+            () if own is None else _changes(before, own, sources),
+            tried,
+            variables(programs, sources),
+        )
 
     def source(self, text: str | None) -> Source | None:
         """None of a text that is not known, or that is no Python."""
@@ -71,6 +88,11 @@ class Reader:
             tree = parsed(text)
             self._parsed[text] = None if tree is None else Source(tree)
         return self._parsed[text]
+
+
+def _changes(before: Sequence[Scope], own: Scope, sources: Mapping[str, Source]) -> tuple[Change, ...]:
+    then = next((s for s in before if not s.frame.library and s.frame.file in sources), None)
+    return () if then is None else changes(then, own, sources[own.frame.file])
 
 
 def polled_paths(read: Read, looks: Sequence[Look], pid: int) -> list[str]:

@@ -90,6 +90,8 @@ class Watched:
         self.coroutines: Sequence[Coroutine] = ()
         self.scopes: Sequence[Scope] = ()
         """The functions that its training thread is in, with their variables, where it made no step."""
+        self.scopes_before: Sequence[Scope] = ()
+        """The same half a window earlier, where it was asleep."""
         self.handled: Sequence[Handled] = ()
         self.replicas: Sequence[Replica] = ()
         self.compilations: Maybe[Compilations] = NotAvailable("not asked in time")
@@ -147,6 +149,8 @@ class Watched:
         self._look(children=False)
         if isinstance(calls_before, NotAvailable):
             calls_before = self._collectives()  # its agent may have come meanwhile
+        if self._waits_in("sleep"):
+            self.scopes_before = self._variables()[0]
         self._plan.sleep_to(1.0)
         self.pace = self._pace(pace_before)
         self.collectives = self._collectives()
@@ -155,18 +159,22 @@ class Watched:
         self.joining, self.making = self._joining()
         self.compilations = self._ask("compiling", {}, evidence_compiling.compilations)
         self._look(children=True)
-        if self._in_event_loop():
+        if self._waits_in("idle", "events"):  # what it waits for is on no stack then
             told = self._ask("coroutines", {}, evidence.coroutines)
             self.coroutines = () if isinstance(told, NotAvailable) else told
         if isinstance(self.pace, NotAvailable) or self.pace.steps_in_window == 0:
             self._where_it_stands()
 
     def _where_it_stands(self) -> None:
-        told = self._ask("variables", {}, dict)
-        if not isinstance(told, NotAvailable):
-            self.scopes, self.handled = evidence_variables.scopes(told), evidence_variables.handled(told)
+        self.scopes, self.handled = self._variables()
         replicas = self._ask("ddp", {}, evidence_variables.replicas)
         self.replicas = () if isinstance(replicas, NotAvailable) else replicas
+
+    def _variables(self) -> tuple[Sequence[Scope], Sequence[Handled]]:
+        told = self._ask("variables", {}, dict)
+        if isinstance(told, NotAvailable):
+            return (), ()
+        return evidence_variables.scopes(told), evidence_variables.handled(told)
 
     def cell(self, file: str) -> str | None:
         """The text of the cell that the process runs as `file`; None where it is none, or its agent does not tell in time."""
@@ -216,10 +224,11 @@ class Watched:
         else:
             self._mute = why.cause
 
-    def _in_event_loop(self) -> bool:
-        """Whether its training thread waits in one: what it waits for is on no stack then."""
+    def _waits_in(self, kind: str, op: str = "") -> bool:
+        """Whether its training thread waited so at the last look."""
         threads = [t for look in self.looks[-1:] for p in look.processes if p.pid == self.link.pid for t in p.threads]
-        return any(t.training and t.waiting_for is not None and t.waiting_for.op == "events" for t in threads)
+        waits = [t.waiting_for for t in threads if t.training and t.waiting_for is not None]
+        return any((wait.kind, wait.op) == (kind, op) for wait in waits)
 
     # --- what only the agent knows
 

@@ -18,7 +18,7 @@ from .observed import ProcessStacks
 from .ras import RasReport
 from .sockets import Socket
 from .soundness import Soundness
-from .variables import Scope, Variable
+from .variables import Change, Scope, Variable
 
 __all__ = [
     "Activity",
@@ -332,6 +332,10 @@ class RankEvidence:
     """Of the user's, where its training thread waits in an event loop."""
     looks_at: Sequence[Variable] = ()
     """What the line at which its training thread stands goes by: the variables in it, and in the condition of the loop around it."""
+    only_asks: bool = False
+    """Whether it goes round a loop that does nothing but ask for what it waits for, which is not there, and sleep."""
+    changed: Sequence[Change] = ()
+    """What the loop in which it sleeps goes by, and that has changed during the look."""
     polled: Sequence[PolledFile] = ()
     """Of the files that such a line names, where it sleeps and looks again."""
     scopes: Sequence[Scope] = ()

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .observed import Frame
 
-__all__ = ["NOTHING", "Key", "Origin", "Plain", "Scope", "Value", "ValueKind", "Variable"]
+__all__ = ["NOTHING", "Change", "Key", "Origin", "Plain", "Scope", "Value", "ValueKind", "Variable"]
 
 Plain = int | float | str | bool | None
 Key = str | int | tuple[str | int, ...]
@@ -93,3 +93,11 @@ class Variable:
     frame: Frame
     value: Value
     origin: Origin = "not known"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A variable that something else than the thread itself has changed while it was looked at, and what it held before."""
+
+    variable: Variable
+    before: Value

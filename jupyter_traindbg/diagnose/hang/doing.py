@@ -78,6 +78,8 @@ def kind_of(thread: Thread) -> Kind:
 _GETS = re.compile(r"\.get\((\)|block|timeout|True)")
 """``inbox.get()`` of a `SimpleQueue`, which is C code: a dict's has an argument, and waits for nothing."""
 
+_SLEEPS = re.compile(r"\bsleep\(")
+
 
 def _by_source(wait: Wait, line: SourceLine | None) -> Wait:
     if line is None:
@@ -88,6 +90,8 @@ def _by_source(wait: Wait, line: SourceLine | None) -> Wait:
         return Wait("thread", "join")
     if wait.kind == "native" and _GETS.search(line.text):
         return Wait("queue", "get")
+    if wait.kind == "native" and _SLEEPS.search(line.text):
+        return Wait("sleep")  # it has slept, and waits for the GIL
     return Wait("terminal", "read") if wait.kind != "native" and "input(" in line.text else wait
 
 

@@ -313,13 +313,25 @@ class _Graph:
         """To all with whom it is connected and who do not wait for it themselves; in a collective, to all who may be in it."""
         told: set[HostPid] = set()
         for channel in sorted(channels.open, key=lambda c: _TELLING.index(c.kind)):
-            for to in channel.beyond(here.host) if channel.tells else ():
-                if to not in told and self._may_be_asked(here, channel, to):
+            own = channel.tells and not self._inherits(here.process, channel, channel.key)
+            for to in channel.beyond(here.host) if own else ():
+                if (
+                    to not in told
+                    and not self._inherits(to, channel, channel.far)
+                    and self._may_be_asked(here, channel, to)
+                ):
                     told.add(to)
                     yield Edge(to, channel, sure=False)
         if not here.together and here.rank is None:
             below = [to for to, one in self._partners.items() if (to[0], one.activity.parent_pid) == here.process]
             yield from (Edge(to, sure=False) for to in below if to not in told)
+
+    def _inherits(self, process: HostPid, channel: Channel, end: str) -> bool:
+        """Whether a process merely has that end of a connection because it was forked from one that talks there."""
+        partner = self._partners.get(process)
+        if partner is None or channel.kind != "tcp" or partner.activity.parent_pid is None:
+            return False
+        return any(one.key == end for one in self._channels((process[0], partner.activity.parent_pid)).open)
 
     def _may_be_asked(self, here: Stop, channel: Channel, process: HostPid) -> bool:
         """A rank may have all kinds of connections that have nothing to do with its wait: what it asks again and again, or waits at."""

@@ -14,7 +14,7 @@ from .case import Case, Hit, View
 from .doing import Doing, Kind, phrase
 from .motion import work_words
 from .patience import patience
-from .polls import looks_at
+from .polls import changes, looks_at
 from .words import alike, place, short_place
 
 __all__ = ["EXPLAINS", "at_risk", "compiles", "in_phase", "others_polls", "rule", "seen_at", "waited_s"]
@@ -179,5 +179,6 @@ def seen_at(view: View) -> list[str]:
             lines=", then ".join(lines[:3]),
             share=share,
             lines2="、".join(lines[:3]),
-        )
+        ),
+        *changes(view),
     ]

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 
 from ...language import text
 from ...model import Wait
-from ...words.values import variable_words
+from ...words.values import value_words, variable_words
 from .ranks import View
 from .words import alike
 
-__all__ = ["LeftOut", "Sought", "left_out_of", "looks", "looks_at"]
+__all__ = ["LeftOut", "Sought", "changes", "left_out_of", "looks", "looks_at"]
 
 _POLLS = (Wait("sleep"), Wait("lock", "lock_file"))
 FEWEST = 2
@@ -76,6 +76,19 @@ def looks_at(view: View) -> list[str]:
     )
     return told + [
         text("{path} does not exist, as rank {rank} sees it", path=path, rank=view.rank) for path in missing[:1]
+    ]
+
+
+def changes(view: View) -> list[str]:
+    """How what its loop goes by has changed during the look."""
+    return [
+        text(
+            "what it goes by there has changed meanwhile: {name} was {before}, and is {now}",
+            name=change.variable.name,
+            before=value_words(change.before),
+            now=value_words(change.variable.value),
+        )
+        for change in view.evidence.changed
     ]
 
 

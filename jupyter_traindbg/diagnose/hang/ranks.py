@@ -137,13 +137,13 @@ def view(rank: RankEvidence, sources: Mapping[str, SourceLine]) -> View:
 
 def _polling(rank: RankEvidence, doings: tuple[Doing, ...]) -> tuple[Doing, ...]:
     """A loop that sleeps and looks again is at its sleep at one look and at its question at another, and gets no further by that."""
-    sleeps = next((d for d in doings if d.wait in _POLLS and d.users is not None), None)
+    asks = rank.only_asks
+    sleeps = next((d for d in doings if (asks or d.wait in _POLLS) and d.users is not None), None)
     if sleeps is None or len({d.at for d in doings}) == 1 or isinstance(rank.activity, NotAvailable):
         return doings
     thread = thread_activity(rank.activity, sleeps.thread, rank.pid)
-    if thread is None or thread.cpu_share > _POLLS[sleeps.wait] or not all(_passes(d, sleeps) for d in doings):
-        return doings
-    return tuple(sleeps for _ in doings)
+    seldom = asks or (thread is not None and thread.cpu_share <= _POLLS[sleeps.wait])
+    return tuple(sleeps for _ in doings) if seldom and all(_passes(d, sleeps) for d in doings) else doings
 
 
 def _passes(seen: Doing, loop: Doing) -> bool:
@@ -275,7 +275,11 @@ def _spins(seen: View) -> bool:
 
 
 def _merely_looks(seen: View, training: ThreadActivity | None) -> bool:
-    """A loop that sleeps and looks again may be caught at its looking: that uses hardly any CPU all the same."""
+    """A loop that sleeps and looks again may be caught at its looking: that uses hardly any CPU all the same. It does not matter how much
+    one uses that only asks for what is not there.
+    """
+    if seen.evidence.only_asks:
+        return True
     if training is None or any(d.wait not in _POLLS for d in seen.doings):
         return False
     return training.cpu_share <= min(_POLLS[d.wait] for d in seen.doings)  # its waits for a CPU are no work
@@ -284,6 +288,8 @@ def _merely_looks(seen: View, training: ThreadActivity | None) -> bool:
 def _moves(seen: View) -> bool:
     training, activity = seen.training, seen.activity
     if (busy(training) and not _merely_looks(seen, training)) or flows(seen.now, activity, training):
+        return True
+    if seen.evidence.changed:
         return True
     if len({d.at for d in seen.doings}) > 1:
         return True
