@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ...model import Finding, RankCollectives
-from . import blocking, exchange, mismatch, nobody_missing, stalled, unfinished
+from . import blocking, exchange, mismatch, nobody_missing, roots, stalled, unfinished
 from .joined import join, settles_in_s, waits
 from .not_issued import Blocked
 
@@ -37,13 +37,15 @@ def findings(
     if not any(w.odd or not patient for w in waiting):
         return []
     different = mismatch.mismatches(waiting)
-    explained = {id(m.group) for m in different}
+    rooted = roots.several(waiting)
+    explained = {id(m.group) for m in different} | {id(r.group) for r in rooted}
     halves = [h for h in unfinished.halves(waiting, patient=patient) if id(h.group) not in explained]
     halted = {rank for half in halves for rank in half.ranks}
     blocked = [b for b in blocking.blocked(waiting, missing) if id(b.group) not in explained]
     behind, blocked = _parted(blocked, halted)
     case = blocking.Case(waiting, {r.rank: r for r in ranks}, places, blocked, past, patient=patient)
     found = [mismatch.finding(m, places) for m in different]
+    found += [roots.finding(one, places) for one in rooted]
     found += exchange.findings(waiting, places)
     found += [unfinished.finding(halves, behind, places)] if halves else []
     found += blocking.findings(case)

@@ -42,6 +42,7 @@ _POLLS: Mapping[Wait | None, float] = {
 """How such a loop waits, and the share of a CPU: that it looks for a lock file its frames tell, which need not be so seldom. `ray.get`
 wakes up by itself.
 """
+_FOR_A_THREAD: frozenset[Kind] = frozenset({"thread", "future", "queue"})
 _UNCLEAR: frozenset[Kind] = frozenset({"backward", "native", "gpu", "unknown"})
 """Waits in C code that may be those of a collective: a `Work.wait()`, DDP's backward."""
 
@@ -81,6 +82,15 @@ class View:
     def has_no_call(self) -> bool:
         """Whether it is an actor of Ray's that runs no call."""
         return bool(self.doings) and all(d.wait == NO_CALL for d in self.doings)
+
+    @property
+    def waits_by_a_thread(self) -> bool:
+        """Whether it waits for a thread of its own, and all that run code of the user wait for other ranks."""
+        if self.pending is None or not {d.kind for d in self.doings} <= _FOR_A_THREAD:
+            return False
+        others = [t for t in self.threads if not t.training and any(not f.library for f in t.frames)]
+        waits = [t.waiting_for.kind if t.waiting_for is not None else "none" for t in others]
+        return bool(waits) and FOR_OTHER_RANKS.issuperset(waits)
 
     @property
     def activity(self) -> Activity | None:

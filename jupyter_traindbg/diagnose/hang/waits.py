@@ -37,7 +37,7 @@ def rule(case: Case) -> list[Hit]:
     at_ray = case.at_ray
     blocked = [v for v in case.blocked if v.holder is None and v.now.kind not in _ELSEWHERE and v not in at_ray]
     rings = {rank for rank, chain in case.chains.items() if chain.ring}
-    blocked = [v for v in blocked if v.rank not in rings]
+    blocked = [v for v in blocked if v.rank not in rings and not v.waits_by_a_thread]
     told = {v.rank for v in blocked if v.rank in {one.by for one in case.left_out.values()} and looks(v)}
     free = [v for v in blocked if v.rank not in told and polled_lock(case, v) is None]
     leaving = [v for v in free if _shutting_down(v)]
