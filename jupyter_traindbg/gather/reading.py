@@ -4,6 +4,7 @@ they wait look at, and which values have nothing to do with which rank it is.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +14,9 @@ from ..frames.asking import changes
 from ..frames.awaited import Awaited, awaited
 from ..frames.looked_at import locked, looked_at
 from ..frames.origins import variables
-from ..frames.syntax import Source, parsed
+from ..frames.syntax import Source, last_name, parsed
 from ..model import Change, Look, ProcessStacks, Scope, Thread, Variable
-from ..outside import procfs
+from ..outside import filelocks, procfs
 
 __all__ = ["NOTHING_READ", "Read", "Reader", "polled_paths", "refined"]
 
@@ -26,7 +27,8 @@ MOST_FILES = 8
 @dataclass(frozen=True)
 class Read:
     """Of one rank. ``top``: the innermost function, of which `awaited` tells. ``changed``: what its loop goes by, and that has changed
-    between two looks. ``locked``: the numbers of the open files that a line tries to lock.
+    between two looks. ``locked``: the numbers of the open files that a line tries to lock. ``sleeps_within``: the line calls no ``sleep``:
+    if it sleeps, that is within what it calls.
     """
 
     top: Scope | None = None
@@ -34,6 +36,7 @@ class Read:
     looks_at: Sequence[Variable] = ()
     changed: Sequence[Change] = ()
     locked: Sequence[int] = ()
+    sleeps_within: bool = False
     variables: Sequence[Variable] = ()
 
 
@@ -77,6 +80,7 @@ class Reader:
             (*within, *seen),
             () if own is None else _changes(before, own, sources),
             tried,
+            own is not None and own is scopes[0] and not _calls_sleep(own, sources),
             variables(programs, sources),
         )
 
@@ -95,6 +99,12 @@ def _changes(before: Sequence[Scope], own: Scope, sources: Mapping[str, Source])
     return () if then is None else changes(then, own, sources[own.frame.file])
 
 
+def _calls_sleep(own: Scope, sources: Mapping[str, Source]) -> bool:
+    statement = sources[own.frame.file].statement(own.frame.line)
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)] if statement is not None else []
+    return any(last_name(call.func) == "sleep" for call in calls)
+
+
 def polled_paths(read: Read, looks: Sequence[Look], pid: int) -> list[str]:
     """What may be the files that the line at which process `pid` sleeps looks at."""
     threads = [t for look in looks[-1:] for p in look.processes if p.pid == pid for t in p.threads if t.training]
@@ -106,6 +116,7 @@ def polled_paths(read: Read, looks: Sequence[Look], pid: int) -> list[str]:
         if v.value.kind in ("plain", "text")
     ]
     named = [value for value in values if isinstance(value, str) and _PATH.fullmatch(value)]
+    named += filelocks.locked_by_others(pid) if read.sleeps_within else []
     opened = (procfs.descriptor(pid, number) for number in read.locked)
     return named + [path for path in opened if path is not None and path.startswith("/")]
 

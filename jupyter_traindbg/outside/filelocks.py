@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterable
 
 from ..model import LockHolder
 from . import procfs
 
-__all__ = ["holder", "holders", "named", "owner"]
+__all__ = ["holder", "holders", "locked_by_others", "named", "owner"]
 
 LONGEST_COMMAND = 80
 
@@ -37,14 +39,35 @@ def holder(waiting: int, table: str) -> int | None:
     return None
 
 
-def owner(about: os.stat_result, table: str | None = None) -> int | None:
-    """The pid that has locked the file with that device and inode, also where nobody waits for it; None as of `holder`."""
-    file = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+def owner(about: os.stat_result, table: str | None = None, *, besides: int = 0) -> int | None:
+    """The pid that has locked the file with that device and inode, also where nobody waits for it, `besides` one that may share the lock;
+    None as of `holder`.
+    """
+    file = _name(about)
     for line in (_table() if table is None else table).splitlines():
         fields = line.split()
-        if len(fields) > 5 and fields[1] != "->" and fields[5] == file:
+        if len(fields) > 5 and fields[1] != "->" and fields[5] == file and _number(fields[4]) != besides:
             return _number(fields[4]) or None
     return None
+
+
+def locked_by_others(pid: int) -> list[str]:
+    """The paths of the files that `pid` has open and another process has locked. 10 us for each open file; hangs with a file system."""
+    table = _table()
+    found = []
+    for number in procfs.descriptors(pid) if table else ():
+        path = procfs.descriptor(pid, int(number))
+        if path is not None and path.startswith("/"):
+            with contextlib.suppress(OSError):
+                about = os.stat(f"/proc/{pid}/fd/{number}")
+                if stat.S_ISREG(about.st_mode) and owner(about, table, besides=pid) is not None:
+                    found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def _name(about: os.stat_result) -> str:
+    """As the table calls a file."""
+    return f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
 
 
 def _number(word: str) -> int:

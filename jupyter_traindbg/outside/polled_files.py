@@ -69,7 +69,7 @@ def _look(pid: int, path: str, ranks: Sequence[int], folders: _Folders, beside: 
     known = PolledFile(path, age_s=max(0.0, time.time() - about.st_mtime), ident=(about.st_ino, about.st_mtime_ns))
     is_lock = "lock" in os.path.basename(path).lower()
     asked: tuple[tuple[Told, Callable[[], int | None]], ...] = (
-        ("locked", lambda: filelocks.owner(about)),
+        ("locked", lambda: filelocks.owner(about, besides=pid)),
         ("written", lambda: _written(here, about.st_size) if is_lock else None),
         ("open", lambda: _open(path, ranks) if is_lock else None),
         ("open", lambda: beside.having_open(path) if is_lock else None),

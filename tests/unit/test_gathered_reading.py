@@ -7,11 +7,13 @@ import os
 import textwrap
 from pathlib import Path
 
+import pytest
 from hang_evidence import thread
 from standing import FILE, standing, thing, value, work
 
 from jupyter_traindbg.gather.reading import NOTHING_READ, Read, Reader, polled_paths, refined
 from jupyter_traindbg.model import Frame, Look, ProcessStacks, Scope, Thread, Value, Wait
+from jupyter_traindbg.outside import filelocks
 
 PID = 1000
 TEXT = textwrap.dedent(
@@ -123,6 +125,18 @@ def test_a_descriptor_that_is_tried_to_be_locked_names_its_file(tmp_path: Path) 
         asleep = [look(dataclasses.replace(thread([scopes[0].frame], Wait("sleep"))))]
         mine = [Look(0.0, tuple(dataclasses.replace(p, pid=os.getpid()) for p in asleep[0].processes[:1]))]
         assert polled_paths(seen, mine, os.getpid()) == [str(tmp_path / "a.lock")]
+
+
+def test_a_line_that_calls_no_sleep_may_sleep_for_the_lock_of_an_open_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As SQLite does, within ``execute``."""
+    monkeypatch.setattr(filelocks, "locked_by_others", lambda pid: [f"/data/{pid}.db"])
+    for line, paths in (("db.execute(sql)", [f"/data/{PID}.db"]), ("time.sleep(1)", [])):
+        text = f"def record(db, sql):\n    {line}  # 0\n"
+        scopes, _ = standing(text, {"db": value(1)})
+        asleep = [look(thread([scopes[0].frame], Wait("sleep")))]
+        assert polled_paths(read(scopes, text), asleep, PID) == paths
 
 
 def test_what_filelock_waits_for_is_told_by_its_own_frame() -> None:

@@ -237,22 +237,26 @@ def _polled(case: Case, waiting: Sequence[View], held: Held) -> Hit:
 
 def _held_title(held: Held, ranks: Sequence[int], at: str) -> str:
     waiting, path = ranks_words(ranks), held.file.path
+    of_data = (
+        held.file.how == "locked" and "lock" not in path.rpartition("/")[2].lower()
+    )  # as SQLite locks its database
+    lock = text("the lock of {path}", path=path) if of_data else text("the lock file {path}", path=path)
     if held.keeper is None:
         return counted(
-            "{ranks} waits for the lock file {path}, which {owner} holds",
-            "{ranks} wait for the lock file {path}, which {owner} holds",
+            "{ranks} waits for {lock}, which {owner} holds",
+            "{ranks} wait for {lock}, which {owner} holds",
             len(ranks),
             ranks=waiting.capitalize(),
             ranks2=waiting,
-            path=path,
+            lock=lock,
             owner=held.owner,
         )
     return counted(
-        "Rank {rank} holds the lock file {path}, for which {ranks} waits at {at}",
-        "Rank {rank} holds the lock file {path}, for which {ranks} wait at {at}",
+        "Rank {rank} holds {lock}, for which {ranks} waits at {at}",
+        "Rank {rank} holds {lock}, for which {ranks} wait at {at}",
         len(ranks),
         rank=held.keeper.rank,
-        path=path,
+        lock=lock,
         ranks=waiting,
         at=at,
     )

@@ -221,3 +221,9 @@ def test_one_that_is_older_than_the_job_was_left_behind() -> None:
 def test_of_a_lock_whose_file_is_not_known_the_owner_is_to_be_found() -> None:
     (finding,) = verdict(alone(PolledFile(PATH, there=False)), waiting(1)).findings
     assert (finding.code, finding.title) == ("lock_wait", "Rank 0 waits for the lock of a file")
+
+
+def test_a_database_has_a_lock_and_is_none() -> None:
+    file = dataclasses.replace(held(4711, "python sweep.py", "locked"), path="/data/rows.db")
+    (finding,) = verdict(polling(0, file), waiting(1)).findings
+    assert finding.title == "Rank 0 waits for the lock of /data/rows.db, which process 4711: python sweep.py holds"
