@@ -57,12 +57,32 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quick]:
         run.process.wait(60)
 
 
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of the lines below the head of each table in `text`."""
+    found: list[list[list[str]]] = []
+    above = ""
+    for line in text.splitlines():
+        if line.startswith("|") and set(line) <= set("|- "):
+            found.append([])
+        elif line.startswith("|") and above.startswith("|"):
+            found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+        above = line
+    return found
+
+
 def table(text: str) -> list[list[str]]:
-    """The cells of the lines below the head of the (last) table in `text`."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    rules = [i for i, line in enumerate(lines) if set(line) <= set("|- ")]
-    assert rules, text
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[rules[-1] + 1 :]]
+    """The last one."""
+    found = tables(text)
+    assert found, text
+    return found[-1]
+
+
+def with_confidence(text: str) -> list[list[str]]:
+    """The table in front of the one that tells how sure findings were, and how often they were right."""
+    *_, rows, sure = tables(text)
+    assert {row[0] for row in sure} <= {"high", "medium", "low"}
+    assert all(right.partition("/")[0] == right.partition("/")[2] for _, right, *_ in sure), sure
+    return rows
 
 
 def test_overhead_prints_every_state(quick: Quick) -> None:
@@ -84,7 +104,7 @@ def test_the_cost_of_a_step_is_told_for_every_kind_of_step(quick: Quick) -> None
 
 
 def test_slow_trainings_are_told_with_what_mending_saves(quick: Quick) -> None:
-    rows = table(quick("slow.py"))
+    rows = with_confidence(quick("slow.py"))
     assert [row[0] for row in rows][:2] == ["sleeps (1 rank)", "sound_plain (1 rank)"]
     assert [row[0].partition(" /")[0] for row in rows][-2:] == [
         "a step while it is looked at",
@@ -118,6 +138,7 @@ def test_a_checkpoint_is_measured_beside_torch_save(quick: Quick) -> None:
 def test_a_hang_is_diagnosed_and_its_evidence_spread_over_many_ranks(quick: Quick) -> None:
     said = quick("hangs.py")
     assert "right cause" in said
+    assert tables(said)[-2] == [["high", "1/1", "100.0%", "21%-100%", ">= 98% met"]]
     ((what, gathered, verdict, first, _),) = table(said)
     assert what == "sleeping, 100 ranks"
     assert min(float(gathered), float(verdict)) > 0
@@ -125,7 +146,7 @@ def test_a_hang_is_diagnosed_and_its_evidence_spread_over_many_ranks(quick: Quic
 
 
 def test_a_training_that_is_not_sound_is_told_from_one_that_is(quick: Quick) -> None:
-    fault, sound, *totals = table(quick("faults.py"))
+    fault, sound, *totals = with_confidence(quick("faults.py"))
     assert fault[:3] == ["lr (1 rank)", "1 of 1", "lr_implausible"]
     assert sound[:3] == ["sound: none", "1 of 1", "nothing"]
     assert [row[1] for row in totals] == ["1 of 1", "1 of 1"]
@@ -179,7 +200,7 @@ def test_peers_are_measured_beside_ours(quick: Quick) -> None:
 
 
 def test_leaks_prints_who_was_found_and_how_long_the_training_paused(quick: Quick) -> None:
-    rows = table(quick("leaks.py"))
+    rows = with_confidence(quick("leaks.py"))
     assert [row[0] for row in rows] == ["losses", "hooks", "sound: no_leaks/metrics.py", "all leaks", "all sound ones"]
     assert all(row[1].endswith((" of 1", " of 2")) for row in rows), rows
     assert all(row[3].endswith(" ms") for row in rows[:2]), rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -53,11 +54,18 @@ def _several(group: Joined, call: Collective) -> SeveralRoots | None:
 
 
 def _roots(group: Joined, sequence: int, op: str) -> list[int]:
-    """Only the root gives a gather room for the parts of all, and a scatter the parts."""
+    """Only the root gives a gather room for the parts of all, and a scatter these; of the others NCCL's recorder has an empty tensor."""
     issued = {rank: m.calls[sequence][-1] for rank, m in group.members.items() if sequence in m.calls}
     if op not in ("gather", "scatter") or any(call.op != op for call in issued.values()):
         return []
-    return sorted(r for r, call in issued.items() if (call.output_sizes if op == "gather" else call.input_sizes))
+    return sorted(rank for rank, call in issued.items() if _has_all(call, len(group.ranks)))
+
+
+def _has_all(call: Collective, ranks: int) -> bool:
+    own, every = (sum(map(math.prod, sizes)) for sizes in (call.input_sizes, call.output_sizes))
+    if call.op == "scatter":
+        own, every = every, own
+    return 0 < ranks * own <= every
 
 
 def finding(found: SeveralRoots, where: Mapping[int, str]) -> Finding:

@@ -15,13 +15,15 @@ from jupyter_traindbg.outside.flightrec.build import rank_collectives
 
 RANKS = range(4)
 PART, ALL = [[3]], [[4, 3]]
+NONE: dict[str, list[list[int]]] = {"gloo": [], "nccl": [[0]]}
+"""What a recorder has of a rank that is not the root."""
 
 
-def record(rank: int, op: str, roots: list[int | None], *, waits: bool, onward: bool) -> RankCollectives:
+def record(rank: int, op: str, roots: list[int | None], library: str, *, waits: bool, onward: bool) -> RankCollectives:
     """`roots`: for whom this rank took at each of its calls; it waits in the last of them, or has gone on."""
-    made = Recorder("gloo", {"0": ("default_pg", RANKS)})
+    made = Recorder(library, {"0": ("default_pg", RANKS)})
     for n, root in enumerate(roots, 1):
-        whole = ALL if rank == root else []
+        whole = ALL if rank == root else NONE[library]
         sizes = (PART, whole) if op == "gather" else (whole, PART)
         done = not (waits and n == len(roots))
         made.call(op, input_sizes=sizes[0], output_sizes=sizes[1], done=done)
@@ -31,15 +33,15 @@ def record(rank: int, op: str, roots: list[int | None], *, waits: bool, onward: 
     return rank_collectives(rank, 0, {**flight.summary([made.dump()]), **now}, source="dump")
 
 
-def judged(op: str, roots: Mapping[int, list[int | None]], waiting: set[int]) -> list[Finding]:
-    ranks = [record(r, op, roots[r], waits=r in waiting, onward=r not in waiting) for r in RANKS]
+def judged(op: str, roots: Mapping[int, list[int | None]], waiting: set[int], library: str = "gloo") -> list[Finding]:
+    ranks = [record(r, op, roots[r], library, waits=r in waiting, onward=r not in waiting) for r in RANKS]
     return findings(ranks, world_size=4, where=dict.fromkeys(RANKS, "/a/train.py:9 collect"))
 
 
-@each("op", ["gather", "scatter"])
-def test_the_one_that_was_not_the_root_before_is_to_blame(op: str) -> None:
+@each("op, library", [(op, library) for op in ("gather", "scatter") for library in NONE])
+def test_the_one_that_was_not_the_root_before_is_to_blame(op: str, library: str) -> None:
     told = {r: [0, 0, 3 if r == 3 else 0] for r in RANKS}
-    (found,) = judged(op, told, {0, 3})
+    (found,) = judged(op, told, {0, 3}, library)
     assert (found.code, list(found.who), found.confidence) == ("collective_mismatch", ["rank 3"], "high")
     assert found.title == f"Rank 3 took itself for the root of {op} #3 of the default group, as rank 0 did"
     assert found.where == "/a/train.py:9 collect"

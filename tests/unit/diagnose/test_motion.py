@@ -7,20 +7,38 @@ from collections.abc import Sequence
 from typing import Any
 
 from cases import each
-from hang_evidence import ALL_REDUCE, LOADER, WINDOW_S, WORKER, activity, job, rank, stuck, thread, user, waiting
+from hang_evidence import (
+    ALL_REDUCE,
+    LOADER,
+    TRAIN,
+    WINDOW_S,
+    WORKER,
+    activity,
+    job,
+    rank,
+    records,
+    stuck,
+    thread,
+    user,
+    waiting,
+)
 
 from jupyter_traindbg.diagnose import running
 from jupyter_traindbg.diagnose.hang import again
 from jupyter_traindbg.model import (
     Activity,
+    Change,
     Diagnosis,
     Frame,
     JobEvidence,
     NotAvailable,
     OpenFile,
     RankEvidence,
+    SourceLine,
     Thread,
     ThreadActivity,
+    Value,
+    Variable,
     Wait,
 )
 
@@ -263,3 +281,49 @@ def test_growth_between_two_looks_counts() -> None:
 
 def of(*files: OpenFile) -> JobEvidence:
     return job(waits(Wait("sleep"), *files), waiting(1), waiting(2), waiting(3))
+
+
+# --- loops that only ask, and what they go by ------------------------------------------------------------------------
+
+
+def test_a_loop_that_only_asks_for_what_is_not_there_stands_still_however_often_it_does() -> None:
+    empty = [dataclasses.replace(one, waiting_for=Wait("queue")) for one in POLL]
+    asks = dataclasses.replace(polling(0.6, *empty, empty[1]), only_asks=True)
+    (finding,) = judged(asks).findings
+    assert (finding.code, finding.title) == (
+        "python_wait",
+        "Rank 0 waits for an item from a queue at train.py:61 work while the others wait",
+    )
+    assert judged(dataclasses.replace(asks, only_asks=False)).state == "progressing"
+
+
+def test_what_a_sleeping_loop_goes_by_may_show_that_somebody_works() -> None:
+    asleep = polling(0.0, POLL[0], POLL[0], POLL[0])
+    done = Variable("done", "work", user(61, "work")[0], Value("plain", "int", plain=24))
+    (finding,) = judged(dataclasses.replace(asleep, changed=(Change(done, Value("plain", "int", plain=20)),))).findings
+    assert finding.code == "cpu_phase"
+    assert "what it goes by there has changed meanwhile: done was 20, and is 24" in finding.evidence
+    assert judged(asleep).state == "stuck"
+
+
+def test_a_sleep_that_waits_for_the_gil_is_one() -> None:
+    """Its stack ends in C code, and the line says what is called."""
+    native = thread(user(61, "work"), Wait("native"))
+    sources = {f"{TRAIN}:61": SourceLine("time.sleep(0.01)")}
+    found = judged(polling(0.01, native, POLL[1], native), sources=sources)
+    assert (found.state, found.findings[0].title) == (
+        "stuck",
+        "Rank 0 sleeps at train.py:61 work while the others wait",
+    )
+
+
+def test_who_waits_for_a_thread_of_its_own_is_held_up_by_what_that_waits_for() -> None:
+    """Of two groups: the thread is in a call that the others come to later."""
+    joins = thread(user(61, "work"), Wait("thread", "join"))
+    in_a_call = thread(ALL_REDUCE, Wait("collective", "all_reduce"), name="reporter", tid=7)
+    asleep = thread(user(70, "write"), Wait("sleep"), name="writer", tid=8)
+    own = {"activity": activity(1000), "collectives": records(0, issued=19, waits="all_reduce")}
+    codes = [f.code for f in judged(rank(0, [joins, in_a_call], **own)).findings]
+    assert "python_wait" not in codes
+    assert codes
+    assert "python_wait" in [f.code for f in judged(rank(0, [joins, in_a_call, asleep], **own)).findings]

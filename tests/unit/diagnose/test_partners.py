@@ -329,6 +329,22 @@ def test_a_server_that_works_for_others_does_not_excuse_who_sleeps() -> None:
     assert (found.state, found.findings[0].who) == ("stuck", ("rank 2",))
 
 
+def test_a_connection_that_a_process_has_by_being_forked_leads_nowhere() -> None:
+    """A server that was forked from a rank has the ends of that rank's connections to the others, and so have the others' own children."""
+    asks = stuck(2, user(50, "rollout"), SOCKET)
+    group, its = tcp(50001, 50002, 1001, 71), tcp(50002, 50001, ASKS, 70)
+    serves = stands(HANDLER, Wait("thread"))
+    server = partner(70, serves, has=channels(ITS, group))
+    stands_still = partner(71, stands((Frame(DATA, 12, "plot"),), Wait("lock")), has=channels(its))
+    forked = [
+        dataclasses.replace(one, activity=dataclasses.replace(one.activity, parent_pid=pid))
+        for one, pid in ((server, ASKS), (stands_still, 1001))
+    ]
+    has = channels(MINE, group, at={ASKS: MINE})
+    assert "pid 71" in diagnosed(server, stands_still, asking=asks, has=has).findings[0].who
+    assert "pid 71" not in diagnosed(*forked, asking=asks, has=has).findings[0].who
+
+
 def test_an_innocent_connection_of_a_rank_that_waits_elsewhere() -> None:
     """As a client of zmq: its library's thread is at the connection on which it asks, and nobody at that of its metrics."""
     polls = stuck(2, user(50, "rollout"), Wait("network", "poll"))
