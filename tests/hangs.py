@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -342,15 +342,45 @@ class Answer:
 
 AT_ONCE = 3
 """They wait more than they work; but each rank costs two seconds of CPU to start."""
+ANSWERED_S = 290.0
 
 
-def ask_all(worlds: Mapping[str, int], folder_of: Callable[[str], Path]) -> dict[str, Answer]:
-    """Several scenes, each with so many ranks and in a folder of its own, `AT_ONCE` side by side."""
+class Answers(Mapping[str, Answer]):
+    """Of scenes that are being asked: each answer is waited for where somebody wants it."""
+
+    def __init__(self, asked: Mapping[str, Future[Answer]]) -> None:
+        self._asked = asked
+
+    def __getitem__(self, name: str) -> Answer:
+        return self._asked[name].result(ANSWERED_S)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._asked)
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+
+@contextlib.contextmanager
+def asking(worlds: Mapping[str, int], folder_of: Callable[[str], Path], *, alone: str = "") -> Iterator[Answers]:
+    """Ask several scenes, each with so many ranks and in a folder of its own, `AT_ONCE` side by side, and one ``alone`` after all others.
+
+    Raises `TimeoutError` where an answer is waited for that does not come.
+    """
     folders = {name: folder_of(name) for name in worlds}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(
-            zip(worlds, pool.map(lambda name: ask(name, folders[name], world=worlds[name]), worlds), strict=True)
-        )
+    pool = ThreadPoolExecutor(AT_ONCE)
+
+    def one(name: str, after: Sequence[Future[Answer]] = ()) -> Answer:
+        wait(after)
+        return ask(name, folders[name], world=worlds[name])
+
+    asked = {name: pool.submit(one, name) for name in worlds if name != alone}
+    if alone:
+        asked[alone] = pool.submit(one, alone, list(asked.values()))
+    try:
+        yield Answers(asked)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def ask(name: str, folder: Path, *, world: int) -> Answer:

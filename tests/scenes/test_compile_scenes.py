@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
-from hangs import Answer, ask, ask_all, assert_right
+from hangs import Answer, Answers, asking, assert_right
 
 SELECTED = {
     "compile_each_length": 3,
@@ -21,16 +21,13 @@ SELECTED = {
 """Scenes by number of ranks."""
 ALONE = "compile_each_length"
 """How slow a rank is tells nothing beside others that have the CPUs."""
-pytestmark = pytest.mark.timeout(300)  # the scenes all run within the first test
+pytestmark = pytest.mark.timeout(300)  # each waits for its own scene, which others may be in front of
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Answer]:
-    together = {name: world for name, world in SELECTED.items() if name != ALONE}
-    return {
-        **ask_all(together, tmp_path_factory.mktemp),
-        ALONE: ask(ALONE, tmp_path_factory.mktemp(ALONE), world=SELECTED[ALONE]),
-    }
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+    with asking(SELECTED, tmp_path_factory.mktemp, alone=ALONE) as asked:
+        yield asked
 
 
 @pytest.mark.parametrize("name", SELECTED)

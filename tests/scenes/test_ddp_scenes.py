@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hangs import Answer, Hang, ask_all, assert_right, judge, scene
+from hangs import Answer, Answers, Hang, asking, assert_right, judge, scene
 
 SELECTED = {
     "ddp_bare_module": 4,
@@ -21,12 +21,13 @@ SELECTED = {
     "ddp_second_view": 2,
 }
 """Scenes by number of ranks."""
-pytestmark = pytest.mark.timeout(300)  # the scenes all run within the first test
+pytestmark = pytest.mark.timeout(300)  # each waits for its own scene, which others may be in front of
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Answer]:
-    return ask_all(SELECTED, tmp_path_factory.mktemp)
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+    with asking(SELECTED, tmp_path_factory.mktemp) as asked:
+        yield asked
 
 
 @pytest.mark.parametrize("name", SELECTED)

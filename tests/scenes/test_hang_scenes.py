@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hangs import HERE, Answer, Hang, ask, ask_all, assert_right, judge, scene, scenes
+from hangs import HERE, Answer, Answers, Hang, asking, assert_right, judge, scene, scenes
 
 SELECTED = {
     "loader_network": 4,
@@ -44,6 +44,11 @@ SELECTED = {
     "quota_spent": 3,
     "lock_behind_pipe": 2,
     "fsdp_evaluating": 3,
+    "flag_polled": 2,
+    "shards_counted": 2,
+    "works_polled": 4,
+    "two_roots": 3,
+    "not_committed": 3,
     "mispaired_save": 4,
     "mispaired_skip": 2,
     "mispaired_names": 2,
@@ -54,14 +59,13 @@ SELECTED = {
 that compile: test_compile_scenes.py."""
 ALONE = "healthy"
 """With others that start beside it one of its ranks may well be slower than the other."""
-pytestmark = pytest.mark.timeout(300)  # the scenes all run within the first test
+pytestmark = pytest.mark.timeout(300)  # each waits for its own scene, which others may be in front of
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Answer]:
-    together = {name: world for name, world in SELECTED.items() if name != ALONE}
-    asked = ask_all(together, tmp_path_factory.mktemp)
-    return {**asked, ALONE: ask(ALONE, tmp_path_factory.mktemp(ALONE), world=SELECTED[ALONE])}
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+    with asking(SELECTED, tmp_path_factory.mktemp, alone=ALONE) as asked:
+        yield asked
 
 
 @pytest.mark.parametrize("name", SELECTED)

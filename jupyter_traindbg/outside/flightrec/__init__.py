@@ -138,7 +138,8 @@ def _nameless(dump: Dump) -> Silent:
 @dataclass(frozen=True)
 class _Read:
     """A rank's dumps as `flight.summary` has them, the newest event in them, and when the last and the first of them were written by the
-    files' own times."""
+    files' own times.
+    """
 
     rank: int
     summary: Mapping[str, Any]

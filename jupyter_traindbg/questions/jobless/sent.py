@@ -228,9 +228,11 @@ def _judged(target: str, read: _Read, written_s: float) -> DumpDiagnosis:
     found = reading.in_time(time.monotonic() + dumps.SOURCES_S) or here.Found()
     sent = dumped.Sent(read.looks, read.ranks, records, read.sites, read.endings, world, silent)
     job = dumped.evidence(target, sent, found)
-    ends = time.monotonic() + dumps.SOURCES_S
-    evidence = by_source.compared(job.evidence, lambda _, file: found.texts.get(file), ends)
-    seen = running.diagnose(evidence) if read.looks else _of_records(target, read.recorded)
+    if read.looks:
+        ends = time.monotonic() + dumps.SOURCES_S
+        seen = running.diagnose(by_source.compared(job.evidence, lambda _, file: found.texts.get(file), ends))
+    else:
+        seen = _of_records(target, read.recorded)
     own = [incident.Told(f, _files_of(f, read, records)) for f in seen.verdict]
     verdict = incident.merged(own, read.told)
     return DumpDiagnosis(

@@ -33,7 +33,7 @@ class Uploader:
         turn = 0
         while not self.uploaded.is_set():
             turn += 1
-            sys.stderr.write("|/-"[turn % 3])
+            sys.stderr.write("|/-"[turn % 3])  # HERE
             time.sleep(0.0025)  # HERE
 
 

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from parts import Run, beside, publish, published, train_step
 
-EXPECTED = {"code": None, "state": ("progressing",), "also": ("cpu_phase",), "beside": "writer"}
+EXPECTED = {
+    "code": "cpu_phase",
+    "state": ("progressing",),
+    "ranks": "culprit",
+    "where": "wait_for_shards",
+    "says": r"written was \d+, and is \d+",
+    "beside": "writer",
+}
 SHARDS = 3000
 
 
@@ -22,8 +29,8 @@ def write_shards():
 def wait_for_shards(folder):
     written = 0
     while written < SHARDS:
-        written = len(os.listdir(folder))
-        time.sleep(0.05)
+        written = len(os.listdir(folder))  # HERE
+        time.sleep(0.05)  # HERE
 
 
 def main():
