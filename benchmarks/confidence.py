@@ -35,7 +35,8 @@ def claims_of(
     of: str, findings: Sequence[Mapping[str, Any]], right: bool, alarms: Sequence[str] = ()
 ) -> Iterator[Claim]:
     """What an answer claims. ``alarms`` are the codes of those further findings that accuse something sound; in a job without any trouble,
-    where the first is one too, ``right`` is False."""
+    where the first is one too, ``right`` is False.
+    """
     for n, finding in enumerate(findings):
         if n == 0 or finding["code"] in alarms:
             yield Claim(of, finding["code"], finding["confidence"], right and n == 0)

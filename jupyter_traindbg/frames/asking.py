@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from ..model import Change, Scope, Value, Variable, Wait
 from .evaluating import evaluate
 from .looked_at import names
-from .syntax import Source, assigned, last_name
+from .syntax import Source, assigned, called, last_name
 
 __all__ = ["asked_for", "changes"]
 
 _GETS, _PUTS = ("get", "get_nowait", "empty", "qsize"), ("put", "put_nowait", "full")
 _CLOCKS = frozenset({"time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "now", "utcnow", "sleep"})
 _TELLS = frozenset({"print", "debug", "info", "warning", "log", "update", "set_postfix", "refresh", "write", "flush"})
-_COUNTS = frozenset({"len", "min", "max", "append", "round", "int", "float", "str", "format"})
-_IDLES = _CLOCKS | _TELLS | _COUNTS
+_COMPUTES = frozenset({"min", "max", "round", "int", "float"})
+_IDLES = _CLOCKS | _TELLS | _COMPUTES | {"len", "append", "str", "format"}
 """What a loop may call beside that for which it asks, and get nothing done by it: it looks at the clock, says something, counts."""
 
 
@@ -25,11 +25,9 @@ def asked_for(scope: Scope, source: Source) -> Wait | None:
     in a full one, an event that is not set, a result that is not there.
     """
     loop = source.loop(scope.frame.line)
-    if not isinstance(loop, ast.While):
+    if not isinstance(loop, ast.While) or "sleep" not in called(loop):
         return None
-    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
-    if not any(last_name(call.func) == "sleep" for call in calls):
-        return None
+    calls = (node for node in ast.walk(loop) if isinstance(node, ast.Call))
     waits = {last_name(call.func): _wait(call, scope) for call in calls}
     others = {method for method, wait in waits.items() if wait is None}
     return next((wait for wait in waits.values() if wait is not None), None) if others <= _IDLES else None
@@ -87,5 +85,4 @@ def _counted(name: str, loop: ast.While) -> bool:
     """Whether the loop itself makes it what it is, by counting its rounds or by the clock: it calls clocks for it, or nothing."""
     made = [value for node in ast.walk(loop) for target, value in assigned(node) if ast.unparse(target) == name]
     made += [n.value for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and ast.unparse(n.target) == name]
-    called = {last_name(node.func) for value in made for node in ast.walk(value) if isinstance(node, ast.Call)}
-    return bool(made) and called <= _CLOCKS | {"min", "max", "round", "int", "float"}
+    return bool(made) and all(called(value) <= _CLOCKS | _COMPUTES for value in made)

@@ -15,6 +15,7 @@ __all__ = [
     "around",
     "assigned",
     "binds",
+    "called",
     "last_name",
     "own",
     "parameters",
@@ -185,6 +186,11 @@ def last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def called(node: ast.AST) -> set[str]:
+    """The last names of all that is called in `node`."""
+    return {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
 
 
 def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -4,7 +4,6 @@ they wait look at, and which values have nothing to do with which rank it is.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from ..frames.asking import changes
 from ..frames.awaited import Awaited, awaited
 from ..frames.looked_at import locked, looked_at
 from ..frames.origins import variables
-from ..frames.syntax import Source, last_name, parsed
+from ..frames.syntax import Source, called, parsed
 from ..model import Change, Look, ProcessStacks, Scope, Thread, Variable
 from ..outside import filelocks, procfs
 
@@ -101,8 +100,7 @@ def _changes(before: Sequence[Scope], own: Scope, sources: Mapping[str, Source])
 
 def _calls_sleep(own: Scope, sources: Mapping[str, Source]) -> bool:
     statement = sources[own.frame.file].statement(own.frame.line)
-    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)] if statement is not None else []
-    return any(last_name(call.func) == "sleep" for call in calls)
+    return statement is not None and "sleep" in called(statement)
 
 
 def polled_paths(read: Read, looks: Sequence[Look], pid: int) -> list[str]:

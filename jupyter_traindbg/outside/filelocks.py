@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import LockHolder
 from . import procfs
@@ -43,26 +42,31 @@ def owner(about: os.stat_result, table: str | None = None, *, besides: int = 0) 
     """The pid that has locked the file with that device and inode, also where nobody waits for it, `besides` one that may share the lock;
     None as of `holder`.
     """
-    file = _name(about)
-    for line in (_table() if table is None else table).splitlines():
-        fields = line.split()
-        if len(fields) > 5 and fields[1] != "->" and fields[5] == file and _number(fields[4]) != besides:
-            return _number(fields[4]) or None
-    return None
+    owners = _owners(_table() if table is None else table).get(_name(about), ())
+    return next((pid for pid in owners if pid != besides), None)
 
 
 def locked_by_others(pid: int) -> list[str]:
     """The paths of the files that `pid` has open and another process has locked. 10 us for each open file; hangs with a file system."""
-    table = _table()
+    locked = {file for file, owners in _owners(_table()).items() if {*owners} - {pid}}
     found = []
-    for number in procfs.descriptors(pid) if table else ():
+    for number in procfs.descriptors(pid) if locked else ():
         path = procfs.descriptor(pid, int(number))
         if path is not None and path.startswith("/"):
-            with contextlib.suppress(OSError):
-                about = os.stat(f"/proc/{pid}/fd/{number}")
-                if stat.S_ISREG(about.st_mode) and owner(about, table, besides=pid) is not None:
+            with contextlib.suppress(OSError):  # it has been closed meanwhile
+                if _name(os.stat(f"/proc/{pid}/fd/{number}")) in locked:
                     found.append(path)
     return list(dict.fromkeys(found))
+
+
+def _owners(table: str) -> Mapping[str, Sequence[int]]:
+    """By file, the pids that have locked it, without those of other pid namespaces."""
+    found: dict[str, list[int]] = {}
+    for line in table.splitlines():
+        fields = line.split()
+        if len(fields) > 5 and fields[1] != "->" and _number(fields[4]):
+            found.setdefault(fields[5], []).append(_number(fields[4]))
+    return found
 
 
 def _name(about: os.stat_result) -> str:

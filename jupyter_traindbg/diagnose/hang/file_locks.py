@@ -237,9 +237,8 @@ def _polled(case: Case, waiting: Sequence[View], held: Held) -> Hit:
 
 def _held_title(held: Held, ranks: Sequence[int], at: str) -> str:
     waiting, path = ranks_words(ranks), held.file.path
-    of_data = (
-        held.file.how == "locked" and "lock" not in path.rpartition("/")[2].lower()
-    )  # as SQLite locks its database
+    # SQLite, say, locks its database, which is no lock file
+    of_data = held.file.how == "locked" and "lock" not in path.rpartition("/")[2].lower()
     lock = text("the lock of {path}", path=path) if of_data else text("the lock file {path}", path=path)
     if held.keeper is None:
         return counted(

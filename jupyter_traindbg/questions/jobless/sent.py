@@ -36,7 +36,6 @@ from ...outside import sent as files
 from ...outside.dumped_stacks import here, processes
 from ...outside.logs.sources import ranks_of
 from ...redact import Redactor
-from ...tasks import Task
 from ...words.ranks import ranks_words
 from . import dumps, log
 
@@ -224,15 +223,14 @@ def _judged(target: str, read: _Read, written_s: float) -> DumpDiagnosis:
     records = {r.rank: r for r in read.records.ranks} if read.records is not None else {}
     silent = read.records.silent if read.records is not None else ()
     world = read.records.world_size if read.records is not None else None
-    reading = Task(lambda: here.find(read.looks, written_s, read.sites.values()), "sources")
-    found = reading.in_time(time.monotonic() + dumps.SOURCES_S) or here.Found()
+    found = dumps.sources(read.looks, written_s, read.sites.values())
     sent = dumped.Sent(read.looks, read.ranks, records, read.sites, read.endings, world, silent)
     job = dumped.evidence(target, sent, found)
     if read.looks:
         ends = time.monotonic() + dumps.SOURCES_S
         seen = running.diagnose(by_source.compared(job.evidence, lambda _, file: found.texts.get(file), ends))
     else:
-        seen = _of_records(target, read.recorded)
+        seen = _of_records(target, read.recorded, found)
     own = [incident.Told(f, _files_of(f, read, records)) for f in seen.verdict]
     verdict = incident.merged(own, read.told)
     return DumpDiagnosis(
@@ -249,11 +247,11 @@ def _judged(target: str, read: _Read, written_s: float) -> DumpDiagnosis:
     )
 
 
-def _of_records(target: str, recorded: flightrec.Recorded | None) -> Diagnosis:
+def _of_records(target: str, recorded: flightrec.Recorded | None, source: here.Found) -> Diagnosis:
     """Without any stacks: what the recorders alone tell, if they could be read."""
     if recorded is None:
         return Diagnosis(target, "not known", (), ())
-    seen, found = recorded.collectives, dumps.judged(recorded)
+    seen, found = recorded.collectives, dumps.judged(recorded, source)
     states = tuple(_recorded(rank) for rank in seen.ranks)
     stuck = any(finding.code not in pairing.CODES for finding in found)
     return Diagnosis(target, "stuck" if stuck else "not known", (), states, tuple(found), seen.silent)
