@@ -100,20 +100,6 @@ def test_a_hook_a_step_is_seen_though_it_takes_next_to_nothing(agent: Agent, ask
     assert row["lines"][0][1] == keep.__code__.co_firstlineno + 1
 
 
-def test_hooks_of_a_tensor_are_known_as_hooks(agent: Agent, ask_while: Ask) -> None:
-    job: list[Job] = []
-
-    def keep(x: torch.Tensor, _: torch.Tensor) -> None:
-        job[0].model.weight.register_hook(lambda g, x=x: g * x.mean())  # type: ignore[no-untyped-call]
-
-    job.append(Job(keep))
-    job[0].step()
-    answer = ask_while(job[0].step, "growth", always=True, watch_s=20.0, deadline_s=40.0)
-    row = next(row for row in answer["held"] if row["hooks"])
-    assert [label for _, label in row["path"]["steps"]][-2:] == ["['weight']", "._backward_hooks"]
-    assert row["lines"][0][1] == keep.__code__.co_firstlineno + 1
-
-
 def test_a_tuple_that_is_made_anew_each_time_grows(agent: Agent, ask_while: Ask) -> None:
     state = types.SimpleNamespace(log=())
 
